@@ -1,4 +1,4 @@
-"""Whom sessions talked to last, as this process remembers it, so that a turn need not look at its session first."""
+"""The active assistant of each session, cached so that a turn need not load its session first."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _MOST: Final = 4096
 
 
 class ActiveAssistant(NamedTuple):
-    """An assistant and one of its characters, by name; and the character last met of each other assistant."""
+    """An assistant and its persona, by name, and the last persona of each other assistant."""
 
     assistant: str | None
     persona: str | None
     others: tuple[tuple[str, str], ...] = ()
 
     def last_persona_of(self, assistant: str) -> str | None:
-        """As whom that assistant spoke last."""
+        """The last persona of that assistant."""
         return self.persona if assistant == self.assistant else dict(self.others).get(assistant)
 
     def switch_to(self, assistant: str, persona: str | None) -> ActiveAssistant:
-        """Who talks next, with those who talked before."""
+        """The next active assistant, with the earlier ones."""
         if (assistant, persona) == (self.assistant, self.persona):
             return self
         others = {name: met for name, met in self.others if name != assistant}
@@ -35,22 +35,20 @@ class ActiveAssistant(NamedTuple):
         return ActiveAssistant(assistant, persona, tuple(others.items()))
 
     def to_metadata(self) -> JsonObject:
-        """What a session's metadata says of it."""
         return {ASSISTANT: self.assistant, PERSONA: self.persona, PERSONAS: dict(self.others) or None}
 
 
 class RecentAssistants:
-    """A guess for each session in use. Another process may know better: what a begun turn's session says, counts."""
+    """A guess for each session in use. Another process may have changed it: the session of the begun turn decides."""
 
     def __init__(self) -> None:
         self._last: OrderedDict[tuple[str, ...], ActiveAssistant] = OrderedDict()
 
     def guess(self, scope: Scope, session_id: str) -> ActiveAssistant | None:
-        """Whom this caller's session talked to last, if that is remembered."""
+        """The cached assistant of this caller's session."""
         return self._last.get(_cache_key(scope, session_id))
 
     def remember(self, scope: Scope, session_id: str, partner: ActiveAssistant) -> None:
-        """From now on this is the guess."""
         place = _cache_key(scope, session_id)
         self._last[place] = partner
         self._last.move_to_end(place)
@@ -58,16 +56,15 @@ class RecentAssistants:
             self._last.popitem(last=False)
 
     def drop(self, scope: Scope, session_id: str) -> None:
-        """There is nothing to guess any more."""
         self._last.pop(_cache_key(scope, session_id), None)
 
 
 def active_assistant_of(session: Session | None) -> ActiveAssistant:
-    """Whom a session says it talks to; anybody may write into its metadata, so these may be no names at all."""
+    """The active assistant in a session's metadata, which clients may write: the names may not exist."""
     if session is None:
         return ActiveAssistant(None, None)
-    told = session.metadata
-    assistant, persona, others = told.get(ASSISTANT), told.get(PERSONA), told.get(PERSONAS)
+    metadata = session.metadata
+    assistant, persona, others = metadata.get(ASSISTANT), metadata.get(PERSONA), metadata.get(PERSONAS)
     met = others.items() if isinstance(others, dict) else ()
     return ActiveAssistant(
         assistant if isinstance(assistant, str) else None,
@@ -79,12 +76,12 @@ def active_assistant_of(session: Session | None) -> ActiveAssistant:
 def resolve_assistant(
     assistants: AssistantRegistry, asked: ActiveAssistant, last: ActiveAssistant
 ) -> tuple[Assistant, Persona | None]:
-    """Assistant and character: those asked for; else those the session last talked to; else the default.
+    """Assistant and persona: the requested ones, else the last ones of the session, else the default.
 
-    An assistant that comes back, after others have spoken, comes back as the character it was.
+    An assistant that becomes active again keeps its last persona.
 
     Raises:
-        AssistantNotFound: there is no such assistant or character.
+        AssistantNotFound: there is no such assistant or persona.
     """
     name, character, _ = asked
     if name is None and last.assistant in assistants.names:

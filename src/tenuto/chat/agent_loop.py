@@ -1,4 +1,9 @@
-"""Asking the model until it has answered: words go out as they come, tools it calls for are run in between."""
+"""The agent loop: request the model, run the tools it calls, repeat until it answers; text is emitted as it arrives.
+
+A tool that fails becomes a result that says so, and the turn goes on. Tools can leave state for the next question. The
+state is part of the answer's metadata, so an undo, a truncation, a fork or an export takes it along with the answer. A
+turn loads only the end of the log, therefore every answer carries the state on.
+"""
 
 from __future__ import annotations
 
@@ -42,11 +47,11 @@ Emit: TypeAlias = Callable[[ChatEvent], Awaitable[None]]
 
 
 class _InvalidOutput(Exception):
-    """A tool's answer holds what no store can keep; says which part of it."""
+    """A tool's output cannot be stored; the message names the part."""
 
 
 class Toolbox:
-    """Runs tools, and collects what they brought: results for the model, evidence, data and state for the session."""
+    """Runs tools and collects results for the model, evidence, data and state."""
 
     def __init__(self, *, tools: Sequence[Tool], turn: ToolContext, timeout: timedelta, emit: Emit) -> None:
         self._tools = {tool.spec.name: tool for tool in tools}
@@ -59,11 +64,6 @@ class Toolbox:
         self.data: JsonObject = {}
         self.state: JsonObject = {}
         self.reply: str | None = None
-
-    @property
-    def any_failed(self) -> bool:
-        """Whether any tool did not answer."""
-        return any(result.failed for result in self.results)
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Run one tool; a failure becomes a result that says so."""
@@ -100,7 +100,7 @@ class Toolbox:
         except TenutoError as refused:
             return f"The tool could not answer: {refused}", refused.code
         except Exception as fault:
-            # Only its kind: the text of a stranger's exception may quote what a user said.
+            # Only its type: the message of a foreign exception may quote user text.
             _log.error("tool %s failed: %s", call.name, type(fault).__name__)
             return "The tool failed.", "tool_failed"
         self._collect(outcome)
@@ -116,7 +116,7 @@ class Toolbox:
 
 
 def _check_output(outcome: ToolOutput) -> None:
-    """Refuse an answer that could not be stored, as a fault of the tool and not of the question."""
+    """Refuse an output that cannot be stored, as a failure of the tool."""
     for what in ("output", "data", "state"):
         try:
             check_json(getattr(outcome, what), what)
@@ -130,11 +130,11 @@ def _check_output(outcome: ToolOutput) -> None:
 
 
 def plan_arguments(tool: OfflineTool, turn: ToolContext) -> JsonObject | None:
-    """The arguments a question calls for; a tool that stumbles over it is not wanted."""
+    """The arguments a question calls for; a tool that fails on it is not run."""
     try:
         return tool.plan(turn)
     except Exception as fault:
-        _log.error("a tool could not look at a question: %s", type(fault).__name__)
+        _log.error("a tool could not plan its arguments: %s", type(fault).__name__)
         return None
 
 
@@ -142,7 +142,7 @@ _log = logging.getLogger(__name__)
 
 
 def load_tool_state(messages: Sequence[Message], assistant: str) -> JsonObject:
-    """What the tools of an assistant left with its newest answer; anybody may have written it."""
+    """The tool state in the newest answer of an assistant; clients may have written it."""
     for message in reversed(messages):
         left = message.metadata.get(STATE) if message.role is Role.ASSISTANT else None
         state = left.get(assistant) if isinstance(left, dict) else None
@@ -152,9 +152,9 @@ def load_tool_state(messages: Sequence[Message], assistant: str) -> JsonObject:
 
 
 def bearing(answer: Draft, assistant: str, state: JsonObject, most: int) -> Draft:
-    """An answer with what the tools leave; as nothing, where that makes it larger than a message may be.
+    """The answer with the tool state; with an empty state if it exceeds the size of a message.
 
-    What an earlier answer left shall not be taken for it.
+    The empty state keeps an earlier one from being used.
     """
     if not state:
         return answer
@@ -162,25 +162,25 @@ def bearing(answer: Draft, assistant: str, state: JsonObject, most: int) -> Draf
         with_state = replace(answer, metadata={**answer.metadata, STATE: {assistant: kept}})
         if metadata_bytes(with_state) <= most:
             return with_state
-        _log.warning("what the tools of %s left is too large to be kept with the answer", assistant)
+        _log.warning("the tool state of %s is too large to be stored with the answer", assistant)
     return answer
 
 
 BeforeCut: TypeAlias = Callable[[str], Awaitable[tuple[str, Mapping[str, int]]]]
 
-# What is left of a tool's output when the prompt is full.
+# Tokens that a tool's output keeps when the prompt is full.
 _LEAST_OUTPUT: Final = 16
-# More calls at once than this are told to be too many.
+# Further calls of one round fail as too many.
 _MOST_CALLS: Final = 16
-# Models keep their own time; this is for those that do not, and so a little longer.
+# Models have their own timeout; this one is a little longer and covers those that fail to stop.
 _GRACE: Final = timedelta(seconds=5)
 
 
 @dataclass(slots=True)
 class Completion:
-    """What the model said and did, as far as it came."""
+    """What the model has returned so far."""
 
-    # Its words as they came: a long answer is put together once, and not anew with every word.
+    # Text deltas: a long answer is joined once, and not with every delta.
     words: list[str] = field(default_factory=list)
     model: str = ""
     input_tokens: int = 0
@@ -188,14 +188,13 @@ class Completion:
     cost_nanos: int = 0
     offline: bool = False
     fell_back: bool = False
-    # What a policy took out of `text`, by name.
+    # Counts of redacted values in `text`, by type.
     redacted: dict[str, int] = field(default_factory=dict)
-    # The calls and results of the rounds before the last words, as they will be stored: (role, parts, metadata).
+    # Calls and results of the rounds before the answer, as they are stored: (role, parts, metadata).
     exchanges: list[tuple[Role, tuple[JsonObject, ...], JsonObject]] = field(default_factory=list)
 
     @property
     def text(self) -> str:
-        """What it said."""
         if len(self.words) > 1:
             self.words = ["".join(self.words)]
         return self.words[0] if self.words else ""
@@ -206,11 +205,10 @@ class Completion:
 
     @property
     def usage(self) -> Usage:
-        """What it cost."""
         return Usage(tokens=self.input_tokens + self.output_tokens, cost_nanos=self.cost_nanos)
 
     def add(self, ended: ModelDone) -> None:
-        """Add up what a round cost; what was taken out is of its own words."""
+        """Add the usage of a round; `redacted` is that of the last round."""
         self.model = ended.model
         self.input_tokens += ended.input_tokens
         self.output_tokens += ended.output_tokens
@@ -222,11 +220,10 @@ class Completion:
 
 @dataclass(slots=True, kw_only=True)
 class AgentLoop:
-    """One model, asked for one answer.
+    """One model and one answer.
 
-    `prompt` is how many tokens it is shown at first, `room` how many more it may be shown: the hard budget holds over
-    calls and results as well. Without `emit` nobody waits for single words. `before_cut` takes out of a tool's output
-    what half of it would still show.
+    `prompt` is the number of tokens in the prompt, `room` how many may be added: the hard budget includes calls and
+    results. Without `emit` no deltas are emitted. `before_cut` redacts a tool's output before it is truncated.
     """
 
     model: ChatModel
@@ -243,10 +240,10 @@ class AgentLoop:
     answer: Completion = field(default_factory=Completion)
 
     async def run(self, asking: ModelRequest) -> Completion:
-        """Ask until there is an answer. What came so far stays in `answer`, also when this raises.
+        """Request until there is an answer. `answer` holds what has arrived, also if this raises.
 
         Raises:
-            ModelFailed: the model failed, said nothing, or would not stop calling tools.
+            ModelFailed: the model failed, returned nothing, or did not stop calling tools.
         """
         for left in range(self.rounds, -1, -1):
             said, calls = await self._request_model(asking if left else replace(asking, tools=()))
@@ -260,14 +257,17 @@ class AgentLoop:
         return self.answer
 
     async def _request_model(self, asking: ModelRequest) -> tuple[str, list[ToolCall]]:
-        """One request: its words and the tools it calls for."""
+        """One request: its text and its tool calls."""
         said: list[str] = []
         calls: list[ToolCall] = []
         before = self.answer.input_tokens
+        # By attribute: `isinstance` with the protocol `ModelChain` takes longer than the rest of a round.
+        links: int = getattr(self.model, "links", 0)
+        timeout = self.timeout * links + _GRACE if links else self.timeout
         with self.steps.step("model"):
             try:
                 async with (
-                    asyncio.timeout(self._timeout_seconds()) as deadline,
+                    asyncio.timeout(timeout.total_seconds()) as deadline,
                     aclosing(self.model.answer(asking, self.tools)) as events,  # type: ignore[type-var]
                 ):
                     async for event in events:
@@ -280,41 +280,33 @@ class AgentLoop:
                                 self.answer.add(event)
             except BaseException as ended:
                 if (said or calls) and self.answer.input_tokens == before:
-                    self._estimate_usage("".join(said))
+                    # The round broke off after its first output: it is charged for, and its usage is not reported.
+                    self.answer.input_tokens += self.prompt
+                    self.answer.output_tokens += self.counter.count("".join(said))
                 if isinstance(ended, TimeoutError):
                     raise ModelTimeout(self.model.name) from None
                 raise
         return "".join(said), calls
-
-    def _estimate_usage(self, said: str) -> None:
-        """Count what a round cost that broke off after its first word: it is charged for, and nobody says how much."""
-        self.answer.input_tokens += self.prompt
-        self.answer.output_tokens += self.counter.count(said)
-
-    def _timeout_seconds(self) -> float:
-        # Asked by name: whether a model is `ModelChain` takes the runtime longer to find out than the rest of a round.
-        links: int = getattr(self.model, "links", 0)
-        return (self.timeout * links + _GRACE if links else self.timeout).total_seconds()
 
     async def _emit_text(self, text: str, deadline: asyncio.Timeout) -> str:
         text = sound(text)
         if text:
             self.answer.words.append(text)
             if deadline.expired():
-                # A model that was told to stop, and goes on.
+                # The model ignores its cancellation.
                 raise TimeoutError
             if self.emit is None:
                 return text
             now = asyncio.get_running_loop().time
             left = (deadline.when() or 0) - now()
-            # A reader who takes their time costs the model none of its own.
+            # Time spent on a slow reader does not count against the model.
             deadline.reschedule(None)
             await self.emit(TextDelta(text=text))
             deadline.reschedule(now() + left)
         return text
 
     async def _run_tools(self, asking: ModelRequest, said: str, calls: list[ToolCall]) -> ModelRequest:
-        """Run the tools, and put calls and results behind the prompt."""
+        """Run the tools, and append calls and results to the prompt."""
         words = (text_part(said),) if said else ()
         asked = (*words, *(tool_call(call.id, call.name, call.arguments) for call in calls))
         self._spend_tokens(sum(map(self.counter.part, asked)) + len(calls) * (TOOL_TOKENS + _LEAST_OUTPUT))
@@ -322,17 +314,17 @@ class AgentLoop:
             results = [await self.toolbox.run(call) for call in calls[:_MOST_CALLS]]
             results += [ToolResult(call=call, failed="too_many_calls") for call in calls[_MOST_CALLS:]]
             taken: Counts[str] = Counts()
-            told = tuple(
+            outputs = tuple(
                 [tool_result(result.call.id, await self._truncate_output(result, taken)) for result in results]
             )
         self.answer.exchanges += [
             (Role.ASSISTANT, asked, redaction_metadata(self.answer.redacted)),
-            (Role.TOOL, told, redaction_metadata(taken)),
+            (Role.TOOL, outputs, redaction_metadata(taken)),
         ]
         if said:
-            # The words before a call are kept with it; the answer is what comes after.
+            # Text before a call is stored with the call; the answer is the text after it.
             self.answer.text, self.answer.redacted = "", {}
-        behind = (PromptMessage(role=Role.ASSISTANT, parts=asked), PromptMessage(role=Role.TOOL, parts=told))
+        behind = (PromptMessage(role=Role.ASSISTANT, parts=asked), PromptMessage(role=Role.TOOL, parts=outputs))
         return replace(asking, messages=(*asking.messages, *behind), results=tuple(self.toolbox.results))
 
     def _spend_tokens(self, tokens: int) -> None:
@@ -342,7 +334,7 @@ class AgentLoop:
         self.prompt += tokens
 
     async def _truncate_output(self, result: ToolResult, taken: Counts[str]) -> object:
-        """The tool's output, cut visibly when the prompt has no room for all of it; its least was taken before."""
+        """The tool's output, truncated if the prompt has no room for it; `_LEAST_OUTPUT` is already reserved."""
         output = "Too many calls at once." if result.failed == "too_many_calls" else result.output
         text = to_text(output)
         tokens = self.counter.count(text)
@@ -359,12 +351,12 @@ class AgentLoop:
 
 
 def redaction_metadata(redacted: Mapping[str, int]) -> JsonObject:
-    """What a message's metadata says of what was taken out of it."""
+    """The metadata that counts the redacted values of a message."""
     return {REDACTED: dict(redacted)} if redacted else {}
 
 
 def sound(text: str) -> str:
-    """What a model said, without what no store can keep."""
+    """The text of a model, without characters that no store accepts."""
     if "\0" in text:
         text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
     return text if text.isascii() else text.encode(errors="replace").decode()

@@ -1,4 +1,4 @@
-"""What taking turns works with: the rooms and ports that meet in a turn, and how long each of its parts may take."""
+"""What a turn depends on: services and ports, time limits, and the timer of its steps."""
 
 from __future__ import annotations
 
@@ -20,26 +20,25 @@ from tenuto.sessions import Sessions
 
 class _NoSpan:
     def set_attributes(self, **facts: str | int | None) -> None:
-        """Nobody listens."""
+        """Ignore the attributes."""
 
 
-_NOBODY: Final = nullcontext(_NoSpan())
+_NO_SPAN: Final = nullcontext(_NoSpan())
 
 
 def no_span(_: str) -> AbstractContextManager[Facts]:
-    """Telemetry that is not there."""
-    return _NOBODY
+    """A span without telemetry."""
+    return _NO_SPAN
 
 
 class StepTimer:
-    """Collects milliseconds by step; a step that happens twice adds up."""
+    """Collects milliseconds by step; repeated steps add up."""
 
     def __init__(self, span: Span = no_span) -> None:
         self.taken: dict[str, float] = {}
         self._span = span
 
     def step(self, name: str) -> AbstractContextManager[None]:
-        """Time what happens inside."""
         step = _Step(self.taken, name)
         return step if self._span is no_span else _with_span(step, self._span(f"tenuto.{name}"))
 
@@ -87,7 +86,7 @@ class ChatLimits(Value, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatDeps:
-    """Everything a turn needs, put together once."""
+    """Everything a turn needs, built once."""
 
     sessions: Sessions
     traces: TraceStore
@@ -104,6 +103,5 @@ class ChatDeps:
     observers: list[Observer] = field(default_factory=list)
 
     def notify_observers(self, trace: Trace) -> None:
-        """Tell the observers of a turn that ended."""
         for observer in self.observers:
             observer(trace)

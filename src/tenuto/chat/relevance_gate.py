@@ -1,7 +1,7 @@
-"""The gate by meaning: whether the talk so far belongs to a question, whatever words either uses (B10).
+"""The relevance gate by embeddings: whether the history is relevant to a question (B10).
 
-It is asked after the gate by words, and by assistants that have one. Where the embedder does not answer in time, what
-the words said stands.
+It runs after the lexical gate, for assistants that have one. If the embedder does not answer in time, the lexical
+decision stays.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ Vector: TypeAlias = Sequence[float]
 DEGRADED: Final = "embedder"
 _RECENT: Final = 12
 _CHARACTERS: Final = 1_000
-"""Of a text; what it is about shows at its beginning."""
+"""Of a text; its beginning shows what it is about."""
 _KNOWN: Final = 2_048
 _LIFE: Final = timedelta(minutes=10)
-"""How long a vector is kept that nobody needs. It goes with the first question after that: a process that nobody asks
-anything keeps it, also of somebody who was erased elsewhere."""
+"""How long an unused vector is cached. The next question evicts it: an idle process keeps it, even after another
+process has erased its user."""
 _REST: Final = timedelta(seconds=30)
 _log = logging.getLogger(__name__)
 
 
 class Gate:
-    """Compares questions with what was said, and knows the vectors of texts it met lately."""
+    """Compares questions with the history, and caches vectors of recent texts."""
 
     def __init__(self, means: ChatDeps, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -49,7 +49,7 @@ class Gate:
         self._rests_until: datetime | None = None
 
     async def opens(self, asked: ToolContext, materials: PromptInputs, relevance: float) -> bool | None:
-        """Whether the talk belongs to the question; `None` where the embedder does not say."""
+        """Whether the history is relevant; `None` if the embedder does not answer."""
         talk = PromptInputs(
             question=materials.question,
             summary=materials.summary,
@@ -64,19 +64,19 @@ class Gate:
         return None if vectors is None else near_enough(vectors[0], vectors[1:], relevance)
 
     def clear_cache(self) -> None:
-        """Keep no vector of any text, nor any that is on its way. Whose texts they were cannot be told, so all go."""
+        """Drop all vectors, including those being computed; their users are not recorded, so all go."""
         self._forgotten += 1
         self._known.clear()
 
     async def _embed_in_time(self, scope: Scope, texts: Sequence[str]) -> list[Vector] | None:
-        """The vectors of texts. An embedder that failed is left alone for a while, so that not every turn waits."""
+        """The vectors of texts. After a failure the embedder rests a while, so that not every turn waits."""
         if self._rests_until is not None and self._clock() < self._rests_until:
             return None
         try:
             async with timeout(self._patience):
                 vectors = await self._embed_cached(scope, texts)
         except (Unavailable, TimeoutError) as failed:
-            _log.warning("embedder %s left the gate to words: %s", self._embedder.name, type(failed).__name__)
+            _log.warning("embedder %s failed, the lexical gate decides: %s", self._embedder.name, type(failed).__name__)
             self._rests_until = self._clock() + _REST
             return None
         self._rests_until = None
@@ -91,7 +91,7 @@ class Gate:
         if unknown:
             vectors.update(zip(unknown, await self._embedder.embed(list(unknown.values())), strict=True))
         if len({len(vector) for vector in vectors.values()}) > 1:
-            # Another model has taken over behind the same name.
+            # The embedder returns another model's vectors under the same name.
             self._known.clear()
             raise Unavailable("embedder", "has changed")
         if forgotten == self._forgotten:
@@ -107,25 +107,25 @@ class Gate:
             self._known.popitem(last=False)
 
     def _evict_expired(self) -> None:
-        """Forget what was not needed for long; what was needed last stands last."""
+        """Evict expired vectors; the cache is ordered by last use."""
         before = self._clock() - _LIFE
         while self._known and next(iter(self._known.values())).needed_at <= before:
             self._known.popitem(last=False)
 
 
 class _CachedVector(NamedTuple):
-    """The vector of a text, and when it was last of use."""
+    """The vector of a text, and when it was last used."""
 
     vector: Vector
     needed_at: datetime
 
 
 def _recent_messages(history: Sequence[Message], start: int) -> Sequence[Message]:
-    """What was said last, of what still belongs to the context."""
+    """The newest messages within the context."""
     return [message for message in history if message.seq >= start and spoken((message,))][-_RECENT:]
 
 
 def _cache_key(scope: Scope, text: str) -> bytes:
-    """One text of one user's: nobody learns from how soon an answer comes what others have said."""
+    """The key of one user's text: no user learns from response times what others wrote."""
     whose = "\0".join((scope.tenant, scope.site, scope.user or ""))
     return blake2b(f"{len(whose)}\0{whose}\0{text}".encode(errors="surrogatepass"), digest_size=16).digest()

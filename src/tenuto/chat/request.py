@@ -1,4 +1,4 @@
-"""What a turn is asked for, and what it gives back: whole, or event by event."""
+"""What a turn receives and returns: request, reply, events, and the sinks that events are emitted to."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from tenuto.model.values import JsonObject, Value, check_int, check_json, check_
 
 
 class ChatRequest(Value, frozen=True, kw_only=True):
-    """Somebody's words for an assistant.
+    """A user message for an assistant.
 
-    Without a session id a talk begins, the same one for the same `key`; without an assistant the session's own goes
-    on, or the default one begins, and without a persona the character that the session last talked to. `regenerate`
-    answers the last words anew, `edit` takes back everything from the message of that sequence number on and says
-    `text` instead. `profile` tells what is known of the user.
+    Without a session id a session is created, the same one for the same `key`. Without an assistant the session's last
+    one answers, or the default; without a persona its last one. `regenerate` answers the last user message again,
+    `edit` replaces everything from the message of that sequence number on by `text`. `profile` describes the user.
     """
 
     text: str = ""
@@ -58,11 +57,11 @@ class ChatRequest(Value, frozen=True, kw_only=True):
 
 
 class Reply(Value, frozen=True, kw_only=True):
-    """The answer, and how it came to be.
+    """The answer and its circumstances.
 
-    `repeated` says that this key was answered before and nothing was done again. `degraded` names what the answer had
-    to do without: `store` (it is not kept), `journal` (it waits on this machine for the store), `fallback_model`,
-    `tools`, `detector` (of private data), `embedder` (words decided what talk belongs to it).
+    `repeated` means that this key was answered before. `degraded` names what was not available: `store` (the turn is
+    not stored), `journal` (it waits in a local journal for the store), `fallback_model`, `tools`, `detector` (of
+    private data), `embedder` (relevance was decided lexically).
     """
 
     session_id: str
@@ -85,7 +84,7 @@ class Reply(Value, frozen=True, kw_only=True):
 
 
 class TurnStarted(Value, frozen=True, kw_only=True):
-    """The words are stored and the turn is under way."""
+    """The user message is stored and the turn has begun."""
 
     session_id: str
     trace_id: str
@@ -108,7 +107,7 @@ class ToolFinished(Value, frozen=True, kw_only=True):
 
 
 class ReplyFinished(Value, frozen=True, kw_only=True):
-    """The turn is finished and stored. Its text is the whole answer, also where it differs from the words streamed."""
+    """The turn is finished and stored. Its text is the whole answer, even if the streamed text differs."""
 
     reply: Reply
 
@@ -116,25 +115,25 @@ class ReplyFinished(Value, frozen=True, kw_only=True):
 ChatEvent: TypeAlias = TurnStarted | TextDelta | ToolStarted | ToolFinished | ReplyFinished
 
 
-# So far the model may be ahead of its reader.
+# The number of events that the model may be ahead of its reader.
 _QUEUED: Final = 64
 
 
 class EventSink(Protocol):
-    """Whom a turn tells what happens in it."""
+    """Receives the events of a turn."""
 
     @property
     def listens(self) -> bool:
-        """Whether they want to hear words as they come."""
+        """Whether text deltas are wanted."""
         ...
 
     @property
     def delivered_text(self) -> str | None:
-        """The words of the answer that have reached them so far; `None` for those who wait for the whole of it."""
+        """The text of the answer delivered so far; `None` if only the whole answer is wanted."""
         ...
 
     async def emit_event(self, event: ChatEvent) -> None:
-        """Say what happened, and wait while they cannot keep up."""
+        """Deliver an event, and wait for a slow reader."""
         ...
 
 
@@ -145,11 +144,11 @@ class NullSink:
     delivered_text: str | None = None
 
     async def emit_event(self, event: ChatEvent) -> None:
-        """They hear of it in the end."""
+        """Ignore the event."""
 
 
 class StreamSink:
-    """Somebody who takes events one by one."""
+    """For callers that read events one by one."""
 
     listens = True
 
@@ -159,21 +158,20 @@ class StreamSink:
 
     @property
     def delivered_text(self) -> str | None:
-        """What was taken of the answer, which begins behind the last tool."""
+        """The text read so far of the answer, which begins after the last tool."""
         return "".join(self._heard)
 
     async def emit_event(self, event: ChatEvent) -> None:
-        """Put the event where the reader takes it from."""
         await self._queue.put(event)
 
     def close(self) -> None:
-        """Tell that nothing more comes."""
-        # Room or not, the reader must learn that this is the end; where there is none, the ended task tells it.
+        """End the stream."""
+        # If the queue is full, the reader sees the end by the finished task.
         with contextlib.suppress(asyncio.QueueFull):
             self._queue.put_nowait(None)
 
     async def events(self, task: asyncio.Task[None]) -> AsyncIterator[ChatEvent]:
-        """Every event until the end, or until the task that tells them is done."""
+        """Every event until the end of the stream or of the task that emits them."""
         while not (task.done() and self._queue.empty()):
             event = await self._queue.get()
             if event is None:

@@ -1,13 +1,13 @@
-"""Going back: an answer made anew, words said differently, and the keys of what is taken back for it.
+"""Revisions: regenerate an answer, edit a message, and record the idempotency keys of what they remove.
 
-A store forgets an idempotency key together with its words. Sent once more, a late request would then be said again,
-behind the words that replaced it; so the session notes whose words or answer were taken back, and refuses it.
+A store drops an idempotency key together with its messages. A late retry would then append the message again, behind
+its replacement; so the session records the digests of superseded keys, and a retry is refused.
 
-Appending takes no lease, so others may write at any moment. What is taken back is therefore cut off from the very
-version of the session that was looked at, or not at all.
+Appending takes no lease, so concurrent writers are possible at any time. A truncation therefore applies only to the
+version of the session that was read.
 
-Words that are said differently replace the old ones at once. An old answer stays until the new one is there, and makes
-room for it within the same turn: a model that fails, or a caller who goes, costs nobody the answer they had.
+An edit removes the old message at once. A regeneration keeps the old answer until the new one is ready, and replaces it
+within the same turn: a failed model or a cancelled request loses no answer.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from tenuto.ports import release_lease
 from tenuto.sessions import Sessions, TurnRequest
 from tenuto.sessions.service import release_on_error
 
-# How much of the end of a log is looked at, and how many keys a session notes.
+# Messages read from the end of a log, and digests of keys that a session records.
 _MOST: Final = 500
 _NOTED: Final = 100
-# How often a session that changes between a look and the cut is looked at anew: titles and summaries change it too.
+# Attempts if the session changes between the read and the truncation: titles and summaries change it too.
 _LOOKS: Final = 5
 _LETTERS: Final = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 _log = logging.getLogger(__name__)
@@ -43,24 +43,24 @@ _log = logging.getLogger(__name__)
 
 @lru_cache(maxsize=1024)
 def mark_of(key: str) -> str:
-    """A key as it is noted: a digest, since clients put anything into keys; in letters, which look like no data."""
+    """The recorded digest of a key, since a key may hold user data; in letters, so that no detector matches it."""
     return blake2b(key.encode(), digest_size=8).hexdigest().translate(_LETTERS)
 
 
 def check_not_superseded(session: Session, key: str | None) -> None:
-    """Refuse a key whose words or answer are gone.
+    """Refuse a key whose message or answer was removed.
 
     Raises:
-        TakenBack: somebody has edited the words since, or had the answer made anew.
+        Superseded: the message was edited, or the answer regenerated.
     """
     if key is not None and mark_of(key) in superseded_digests(session):
         raise Superseded
 
 
 def superseding_metadata(turn: OpenTurn, replaced: Sequence[Message]) -> JsonObject:
-    """What is noted together with another answer: the keys of the words it answers, and of the answer it replaces.
+    """The metadata stored with a regenerated answer: keys of the message it answers and of the answer it replaces.
 
-    The words may have had none yet, and would come for a second one.
+    A retry of the message's own key would otherwise request a second answer.
     """
     if turn.words:
         return {}
@@ -68,9 +68,9 @@ def superseding_metadata(turn: OpenTurn, replaced: Sequence[Message]) -> JsonObj
 
 
 async def undo_user_message(sessions: Sessions, turn: OpenTurn) -> bool:
-    """Take back the words a turn began with, which ends it; unless somebody has written behind them.
+    """Remove the message a turn began with, which ends the turn; not if later messages follow it.
 
-    Who cuts off these words would cut off those as well.
+    The truncation would remove those as well.
     """
     if turn.state is not TurnState.OPENED or not turn.words:
         return False
@@ -84,16 +84,16 @@ async def undo_user_message(sessions: Sessions, turn: OpenTurn) -> bool:
 
 
 class Revision:
-    """Takes back what a new answer, or new words, shall replace."""
+    """Removes what a regeneration or an edit replaces."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     async def hide_old_answer(self, turn: OpenTurn, window: int) -> tuple[OpenTurn, tuple[Message, ...]]:
-        """A turn that shall answer the last words anew, as if they had no answer yet; and the one they have.
+        """The turn without the answer that it regenerates, and that answer.
 
         Raises:
-            VersionConflict: somebody has spoken since the turn began.
+            VersionConflict: messages were appended since the turn began.
         """
         page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST))
         _check_no_new_messages(page, turn)
@@ -108,14 +108,14 @@ class Revision:
         return replace(turn, session=replace(turn.session, messages=left), window=tuple(shown[-window:])), replaced
 
     async def remove_old_answer(self, turn: OpenTurn) -> Session:
-        """Take the old answer back now that the new one is there; the turn goes on.
+        """Remove the old answer once the new one is ready; the turn goes on.
 
         Raises:
-            VersionConflict: somebody has spoken since the turn began, and nothing was taken back.
+            VersionConflict: messages were appended since the turn began; nothing was removed.
             TurnLost: another turn has begun, or the session was reset, truncated or deleted.
         """
         last = _last_user_seq(turn.window)
-        assert last is not None, "without words there was nothing to answer"
+        assert last is not None, "a regeneration has a user message to answer"
         newest = turn.session.version
         for _ in range(_LOOKS):
             page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST))
@@ -127,10 +127,9 @@ class Revision:
         raise VersionConflict(turn.session.version, newest)
 
     async def rewind_for_edit(self, scope: Scope, request: ChatRequest, wish: TurnRequest) -> None:
-        """Take back what an edit replaces, and leave the session free.
+        """Remove what an edit replaces, and leave the session without a lease.
 
-        First the session is taken, so that a running turn is waited for and not cut off; taking words back then gives
-        it free again.
+        The lease is taken first, so that a running turn is waited for and not cut off; the truncation releases it.
         """
         held = await self._sessions.begin(scope, replace(wish, words=(), new=None, key=None))
         if not await release_on_error(
@@ -139,11 +138,11 @@ class Revision:
             await release_lease(self._sessions.finish, held)
 
     async def _truncate_for_edit(self, scope: Scope, request: ChatRequest, session: Session) -> bool:
-        """Whether anything had to be: this key may have done so before.
+        """Returns whether anything was removed: an earlier request with this key may have done so.
 
         Raises:
-            VersionConflict: somebody has spoken since the session was taken. Whoever asked to go back has not seen
-                those words, so nothing is taken back.
+            VersionConflict: messages were appended since the lease was taken, which the caller has not seen; nothing
+                is removed.
         """
         assert request.session_id is not None
         check_not_superseded(session, request.key)
@@ -164,7 +163,7 @@ class Revision:
         raise VersionConflict(session.version, newest.version)
 
     async def _cut_position(self, scope: Scope, request: ChatRequest, page: MessagePage) -> int | None:
-        """After which message to cut; `None` when this key has done so before."""
+        """The message to truncate after; `None` if an earlier request with this key did so."""
         assert request.edit is not None
         mark = mark_of(request.key) if request.key is not None else None
         if mark is not None and any(message.metadata.get(ONCE) == mark for message in page.messages):
@@ -179,7 +178,7 @@ class Revision:
         if found is None or found.seq != seq:
             if _has_messages_after(page, seq):
                 raise MessageNotFound(seq)
-            # Taken back before, by a request that went no further.
+            # Removed before, by a request that then failed.
             return seq - 1
         theirs = None not in (scope.user, found.speaker) and found.speaker != scope.user
         if found.role is not Role.USER or theirs:
@@ -187,9 +186,9 @@ class Revision:
         return seq - 1
 
     async def _record_superseded(self, scope: Scope, session: Session, going: Sequence[Message]) -> int | None:
-        """Note the keys of messages before they go, so that none of them can slip through in between.
+        """Record the keys of messages before they are removed, so that no retry gets in between.
 
-        Gives the session's version with the note, `None` where it has changed since it was looked at.
+        Returns the new version of the session, `None` if it has changed since it was read.
         """
         note = _superseded_metadata(session, going)
         if not note:
@@ -198,7 +197,7 @@ class Revision:
             changes = Changes(metadata=note, if_version=session.version)
             return (await self._sessions.patch(scope, session.id, changes)).version
         except TooLarge:
-            _log.warning("a session's head is full: keys of what was taken back are not noted")
+            _log.warning("a session's head is full: superseded keys are not recorded")
             return session.version
         except VersionConflict:
             return None
@@ -207,9 +206,9 @@ class Revision:
 async def _truncate(
     sessions: Sessions, scope: Scope, page: MessagePage, cut: int, version: int, *, within: OpenTurn | None = None
 ) -> Session | None:
-    """Forget what stands behind a message, of this version alone; `None` where it was that no more.
+    """Remove what follows a message, at this version only; `None` if the session has changed.
 
-    Summaries that speak of nothing behind it stay: what a small stored cap has let go since lives in them alone.
+    Summaries that cover nothing behind it stay: they may be all that is left of evicted messages.
     """
     sparing = outliving(page.messages, cut)
     truncating = Truncation(after=cut, if_version=version, sparing=sparing, within=within)
@@ -220,23 +219,22 @@ async def _truncate(
 
 
 def _last_user_seq(messages: Sequence[Message]) -> int | None:
-    """Where a user spoke last."""
     return next((message.seq for message in reversed(messages) if message.role is Role.USER), None)
 
 
 def _check_no_new_messages(page: MessagePage, turn: OpenTurn) -> None:
-    """Refuse to go on when somebody has spoken since a turn began: whoever asked for it has not seen those words."""
+    """Refuse to go on if messages were appended since the turn began: the caller has not seen them."""
     if _has_messages_after(page, turn.session.last_seq):
         raise VersionConflict(turn.session.version, page.session.version)
 
 
 def _has_messages_after(page: MessagePage, seq: int) -> bool:
-    """Whether anybody has spoken after a message; a summary is nobody's words."""
+    """Whether messages other than summaries follow this one."""
     return any(message.seq > seq and not is_summary(message) for message in page.messages)
 
 
 def _superseded_metadata(session: Session, messages: Sequence[Message]) -> JsonObject:
-    """What a session's metadata says when the keys of these have nothing more to bring; nothing if it says so."""
+    """The metadata that records the keys of these messages as superseded; empty if it does already."""
     marks = dict.fromkeys(mark for message in messages if isinstance(mark := message.metadata.get(ONCE), str))
     known = superseded_digests(session)
     if marks.keys() <= set(known):

@@ -1,4 +1,4 @@
-"""The story of a turn: begin, look things up, assemble, ask the model, finish. Whole, or event by event."""
+"""One turn: begin, run tools, assemble the prompt, request the model, finish. Whole, or as a stream of events."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ class Chat:
 
     @property
     def assistants(self) -> AssistantRegistry:
-        """Who can be talked to."""
+        """The assistants of this installation."""
         return self._means.assistants
 
     @property
     def embedder(self) -> str | None:
-        """What compares by meaning, by name; `None` where words alone are compared."""
+        """The name of the embedder; `None` if relevance is lexical only."""
         return self._means.embedder.name if self._means.embedder is not None else None
 
     def clear_caches(self) -> None:
-        """Keep nothing in memory that was made of what people said: somebody was erased."""
+        """Drop cached values that were computed from user text, as after the erasure of a user."""
         self._opener.clear_caches()
 
     def observe(self, observer: Observer) -> None:
-        """Tell this observer of every turn that ends, answered or not."""
+        """Call this observer for every turn that ends, answered or not."""
         self._means.observers.append(observer)
 
     def model_of(self, assistant: Assistant) -> ChatModel:
@@ -65,15 +65,15 @@ class Chat:
             SessionNotFound: there is no such session, and its policy makes none.
             SessionBusy: another turn still ran when the wait was over.
             BudgetExhausted: session or tenant have spent what they may; no model was asked.
-            ModelFailed: no model answered. The words stay stored, and the same key tries again.
-            TakenBack: this key was answered, and an edit or a new answer has replaced what it brought.
-            VersionConflict: somebody spoke while words were about to be taken back; none were.
+            ModelFailed: no model answered. The user message stays stored; the same key retries.
+            Superseded: this key was answered, and an edit or a regeneration has replaced the result.
+            VersionConflict: another message arrived before the undo; nothing was removed.
             TurnLost: the session was reset, truncated or deleted meanwhile, or another turn took over.
         """
         return await self._run_turn(scope, request, NullSink())
 
     async def stream(self, scope: Scope, request: ChatRequest) -> AsyncIterator[ChatEvent]:
-        """Answer, event by event; the last is `ReplyFinished`. Closing the iterator cancels the turn, the words stay.
+        """Answer, event by event; the last is `ReplyFinished`. Closing the iterator cancels the turn.
 
         Raises:
             TenutoError: as in `take_turn`.
@@ -95,8 +95,6 @@ class Chat:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await task
-
-    # The story
 
     async def _run_turn(self, scope: Scope, request: ChatRequest, audience: EventSink) -> Reply:
         check_type(scope, Scope, "scope")
@@ -136,7 +134,7 @@ class Chat:
         """The reply this key was answered with before."""
         assert begun.turn is not None
         final = next((message for message in reversed(begun.turn.reply) if "trace" in message.metadata), None)
-        told = final.metadata if final is not None else {}
+        stored = final.metadata if final is not None else {}
         trace = await self._means.traces.trace(begun.scope, begun.session_id, begun.number)
         reply = reply_from_trace(trace, begun.turn.session) if trace is not None else None
         text = final.text if final is not None else "".join(message.text for message in begun.turn.reply)
@@ -146,10 +144,10 @@ class Chat:
         return replace(
             base,
             text=await self._means.redaction.restore(begun.turn.session, text),
-            trace_id=told.get("trace", base.trace_id),
-            model=told.get("model", base.model),
-            offline=told.get("offline", base.offline),
-            degraded=tuple(told.get("degraded", base.degraded)),
-            data=told.get("data", base.data),
+            trace_id=stored.get("trace", base.trace_id),
+            model=stored.get("model", base.model),
+            offline=stored.get("offline", base.offline),
+            degraded=tuple(stored.get("degraded", base.degraded)),
+            data=stored.get("data", base.data),
             repeated=True,
         )

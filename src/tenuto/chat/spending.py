@@ -1,4 +1,4 @@
-"""What was spent: kept per tenant and day, and held against the budgets before a model is asked (A6)."""
+"""Spending per tenant and day, checked against the budgets before a model is requested (A6)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _log = logging.getLogger(__name__)
 
 
 class Spending:
-    """Keeps what each tenant spent today, beside the sessions, so that deleting a session gives nothing back.
+    """Stores what each tenant spent today apart from the sessions, so that deleting a session changes nothing.
 
-    It is added after a turn was stored: a process that dies in between forgets that one turn.
+    Usage is added after a turn is stored: a process that dies in between loses the usage of that turn.
     """
 
     def __init__(self, *, state: StateStore, budgets: Budgets, clock: Clock) -> None:
@@ -31,10 +31,10 @@ class Spending:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def check(self, scope: Scope, head: Callable[[], Awaitable[Session | None]]) -> None:
-        """Refuse a turn that may not be paid for; `head` brings its session, if there is one.
+        """Refuse a turn over budget; `head` loads its session, if there is one.
 
         Raises:
-            BudgetExhausted: nothing was stored and no model asked.
+            BudgetExhausted: nothing was stored and no model requested.
         """
         await self.check_tenant(scope)
         if self.budgets.per_session:
@@ -43,7 +43,7 @@ class Spending:
                 self.budgets.check_session(session)
 
     async def check_tenant(self, scope: Scope) -> None:
-        """Refuse a tenant that has spent its day.
+        """Refuse a tenant that has spent its daily budget.
 
         Raises:
             BudgetExhausted: it has.
@@ -52,7 +52,7 @@ class Spending:
             self.budgets.check_tenant(_entry_usage(await self._read_today(scope)))
 
     async def add(self, scope: Scope, usage: Usage) -> None:
-        """Add what a turn cost to its tenant's day; a store that is away costs the tenant nothing."""
+        """Add the usage of a turn to its tenant's day; if the store fails, it is not added."""
         if not self.budgets.per_tenant or usage == Usage():
             return
         lock = self._locks.setdefault(scope.tenant, asyncio.Lock())

@@ -1,4 +1,4 @@
-"""How a turn begins: whose assistant it is, what was said before, and what becomes of it when the store is away."""
+"""How a turn begins: choose the assistant, store the message, load the history; or go on stateless in an outage."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tenuto.model import (
     text_part,
 )
 from tenuto.model.generation import Persona, Summary, ToolContext, TurnEnded
-from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, Preset, SessionPolicy
+from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, SessionPolicy
 from tenuto.model.prompt import Language, PromptInputs
 from tenuto.model.session import ASSISTANT, PERSONA, PROFILE
 from tenuto.model.turn import ONCE, trace_id
@@ -48,7 +48,7 @@ from tenuto.sessions import TurnRequest, fresh_id
 from tenuto.sessions.service import check_messages, check_text_size, complete_despite_cancel, release_on_error
 from tenuto.sessions.titles import with_fallback_title
 
-# Brought along with the turn: what a compressed session shows, and some more. Older talk is fetched where it is needed.
+# Messages loaded with the turn: enough for a compressed session. Older ones are fetched where they are needed.
 _WINDOW: Final = 40
 _MOST: Final = 500
 _LANGUAGES: Final = {language.value: language for language in Language}
@@ -56,11 +56,11 @@ _log = logging.getLogger(__name__)
 
 
 class TurnContext(Value, frozen=True, kw_only=True):
-    """A turn that has begun. `turn` is `None` while the store is away and the assistant answers without memory.
+    """A turn that has begun. `turn` is `None` if the assistant answers without memory, as in an outage of the store.
 
-    `partner` is whom the session talks to from this turn on when nobody is named. `replaced` is the answer that a new
-    one takes the place of; until that is there it stays in the log, unseen here. `degraded` names what the beginning
-    had to do without.
+    `partner` is the session's assistant from this turn on, for requests that name none. `replaced` is the answer that
+    a regeneration replaces; it stays in the log until the new one is stored, and is hidden here. `degraded` names what
+    was not available.
     """
 
     request: ChatRequest
@@ -81,21 +81,20 @@ class TurnContext(Value, frozen=True, kw_only=True):
         """Whether the session is new."""
         return self.turn is not None and self.turn.created
 
-    @property
-    def speaker(self) -> str:
-        """Who answers."""
-        return self.scope.persona or self.assistant.name
-
     def to_turn_ended(
         self, session: Session, answer: str = "", titles: bool = False, loaded: tuple[Message, ...] = (), taken: int = 0
     ) -> TurnEnded:
-        """What upkeep is told when the turn is stored."""
+        """The event for upkeep after the turn is stored."""
+        policies = self.assistant.policies
+        if self.assistant.isolated:
+            # A summary would mix the turns of personas that are kept apart.
+            policies = replace(policies, context=replace(policies.context, compress_at=None, compress_over=None))
         return TurnEnded(
             scope=self.scope,
             session=session,
             assistant=self.assistant.name,
             language=self.asked.language,
-            policies=_upkeep_policies(self.assistant),
+            policies=policies,
             prompt=self.assistant.prompt,
             question=self.asked.question,
             answer=answer,
@@ -106,7 +105,7 @@ class TurnContext(Value, frozen=True, kw_only=True):
 
 
 class _LoadedHistory(NamedTuple):
-    """What was said before a turn, where context begins in it, and the summary that speaks for the rest."""
+    """The history before a turn, where context begins in it, and the summary that covers the rest."""
 
     talk: tuple[Message, ...]
     start: int
@@ -128,30 +127,33 @@ class TurnOpener:
         self._counter = TokenCounter()
 
     def clear_caches(self) -> None:
-        """Keep nothing in memory that was made of what people said."""
+        """Drop cached values that were computed from user text."""
         if self._gate is not None:
             self._gate.clear_cache()
 
     async def open_turn(self, scope: Scope, request: ChatRequest) -> TurnContext:
-        """Find assistant and session, store the words, bring what was said before."""
+        """Find assistant and session, store the user message, load the history."""
         guess = self._guess_assistant(scope, request)
         begun = await self._try_open(scope, request, guess) if guess is not None else None
         if begun is None:
             begun = await self._try_open(scope, request)
         assert begun is not None, "only a guess can be wrong"
         if begun.turn is not None and begun.turn.state is not TurnState.FINISHED:
-            # With its end the turn notes whom it was with; until then, and should that fail, this is a guess.
+            # The finished turn stores its assistant in the session; until then this is a guess.
             self._partners.remember(scope, begun.session_id, begun.partner)
         return begun
 
     async def _try_open(
         self, scope: Scope, request: ChatRequest, guess: ActiveAssistant | None = None
     ) -> TurnContext | None:
-        """Begin with a partner that was guessed, `None` when that was wrong; without a guess, find it out first."""
+        """Begin with a guessed assistant, `None` if the guess was wrong; without a guess, load the session first."""
         caller = scope
-        last = guess if guess is not None else await self._last_assistant(scope, request)
+        last = guess
+        if last is None:
+            named = self._names_assistant(request)
+            last = active_assistant_of(None if named else await self._load_session(scope, request.session_id))
         assistant, persona = self._choose_assistant(request, last)
-        # Before anybody looks at what may be megabytes: to count it, or for what is private in it.
+        # Before the text, which may have megabytes, is counted or scanned for private values.
         check_text_size(request.text, assistant.policies.sessions)
         await self._redaction.admit(scope, request.text)
         if persona is not None:
@@ -171,7 +173,7 @@ class TurnOpener:
         except Unavailable:
             if assistant.policies.sessions.on_store_down is not OnStoreDown.STATELESS:
                 raise
-            _log.warning("the store is away: answering without memory")
+            _log.warning("the store is unavailable: answering without memory")
             return self._stateless_context(scope, request, assistant, persona)
         if guess is not None and self._is_wrong_guess(guess, request, turn.session):
             await self._undo_wrong_guess(turn)
@@ -208,14 +210,14 @@ class TurnOpener:
         return await self._restore_private_values(begun)
 
     async def _apply_relevance_gate(self, begun: TurnContext, gate: Gate) -> TurnContext:
-        """The turn with the talk that belongs to it by meaning; where nobody can tell, by words."""
+        """Decide by embeddings whether the history is relevant; without an embedder the lexical decision stays."""
         relevant = await gate.opens(begun.asked, begun.materials, begun.assistant.relevance)
         if relevant is None:
             return replace(begun, degraded=(*begun.degraded, DEGRADED))
         return replace(begun, materials=replace(begun.materials, relevant=relevant))
 
     async def _restore_private_values(self, begun: TurnContext) -> TurnContext:
-        """The turn with what its own marks stand for where tools read them, and without marks that were typed."""
+        """Restore placeholders in the state that tools read, and neutralise placeholders that a user typed."""
         asked, materials = begun.asked, begun.materials
         if not asked.state and not materials.preferences:
             return begun
@@ -227,7 +229,7 @@ class TurnOpener:
         return replace(begun, asked=asked, materials=materials)
 
     def _guess_assistant(self, scope: Scope, request: ChatRequest) -> ActiveAssistant | None:
-        """Whom the session talked to last, where it must be known and is remembered. Going back is worth a look."""
+        """The cached assistant of the session. An edit or a regeneration loads the session instead."""
         if (
             request.session_id is None
             or request.regenerate
@@ -242,11 +244,11 @@ class TurnOpener:
         try:
             return last != guess and self._choose_assistant(request, last) != self._choose_assistant(request, guess)
         except AssistantNotFound:
-            # The character that was asked for is one of the assistant that was guessed, and of no other.
+            # The requested persona belongs to the guessed assistant only.
             return True
 
     async def _undo_wrong_guess(self, turn: OpenTurn) -> None:
-        """Take back words that were said to the wrong partner: somebody else has changed it since it was seen."""
+        """Remove a message that was addressed to the wrong assistant: another process has changed the session."""
         self._partners.drop(turn.scope, turn.session.id)
         if turn.state is TurnState.FINISHED or await release_on_error(
             self._sessions.finish, turn, undo_user_message(self._sessions, turn)
@@ -254,22 +256,17 @@ class TurnOpener:
             return
         await complete_despite_cancel(release_lease(self._sessions.finish, turn))
         if turn.state is TurnState.OPENED:
-            # Said once more, they would be said twice.
+            # A retry would store the message twice.
             raise TurnLost(turn.session.id, turn.id)
 
     def _names_assistant(self, request: ChatRequest) -> bool:
-        """Whether the request says itself who is meant."""
+        """Whether the request itself determines assistant and persona."""
         if request.assistant is None:
             return False
         return request.persona is not None or len(self._assistants.find(request.assistant).personas) < 2
 
-    async def _last_assistant(self, scope: Scope, request: ChatRequest) -> ActiveAssistant:
-        return active_assistant_of(
-            None if self._names_assistant(request) else await self._load_session(scope, request.session_id)
-        )
-
     def _choose_assistant(self, request: ChatRequest, last: ActiveAssistant) -> tuple[Assistant, Persona | None]:
-        """Assistant and character: those asked for; else those the session last talked to; else the default."""
+        """Assistant and persona: the requested ones, else the last ones of the session, else the default."""
         return resolve_assistant(self._assistants, ActiveAssistant(request.assistant, request.persona), last)
 
     async def _load_session(self, scope: Scope, session_id: str | None) -> Session | None:
@@ -280,22 +277,23 @@ class TurnOpener:
         except DecryptionFailed:
             raise
         except (SessionNotFound, Unavailable):
-            # What that means is for the turn's beginning to say, by the assistant's policy.
+            # The begin of the turn decides what that means, by the assistant's policy.
             return None
 
     async def _begin_in_store(
         self, scope: Scope, request: ChatRequest, assistant: Assistant, *, must_exist: bool = False
     ) -> tuple[OpenTurn, tuple[Message, ...]]:
-        """The turn as the store has it, and the answer that it shall replace."""
+        """The stored turn, and the answer that it replaces."""
         words, policy = self._user_messages(scope, request), assistant.policies.sessions
         if must_exist and policy.on_missing is not OnMissing.ERROR:
             policy = replace(policy, on_missing=OnMissing.ERROR)
-        goes_back, may_be_new = request.regenerate or request.edit is not None, _may_be_new(request, policy)
+        goes_back = request.regenerate or request.edit is not None
+        may_be_new = request.session_id is None or policy.on_missing is not OnMissing.ERROR
         if goes_back or may_be_new:
-            # Before anything is taken back or named after them; else the beginning itself refuses them.
+            # Before anything is undone for them, or a session is titled by them; otherwise `begin` checks them.
             check_messages(words, policy)
         if request.key is None:
-            # With a key the reply may be there already, and costs nothing to bring.
+            # With a key the reply may be stored already, and a replay costs nothing.
             await self._spending.check(scope, lambda: self._load_session(scope, request.session_id))
         wish = TurnRequest(
             words=words,
@@ -330,7 +328,7 @@ class TurnOpener:
         return with_fallback_title(new, said, request.language or language_of(request.text))
 
     async def _recheck(self, turn: OpenTurn, key: str | None) -> None:
-        """What could only be seen with the session in hand; a turn that ran meanwhile may have spent the rest."""
+        """Checks that need the stored session; a concurrent turn may have spent the rest of a budget."""
         try:
             check_not_superseded(turn.session, key)
         except Superseded:
@@ -338,8 +336,11 @@ class TurnOpener:
             raise
         self._spending.budgets.check_session(turn.session)
         await self._spending.check_tenant(turn.scope)
-        if not turn.words and not _awaits_answer(turn.window):
-            raise NothingToAnswer
+        if not turn.words:
+            # Another turn may have answered the last message while the old answer was undone.
+            talk = conversation_in(turn.window)
+            if not talk or talk[-1].role is not Role.USER:
+                raise NothingToAnswer
 
     def _user_messages(self, scope: Scope, request: ChatRequest) -> tuple[Draft, ...]:
         if request.regenerate:
@@ -357,7 +358,7 @@ class TurnOpener:
         return (draft,)
 
     async def _load_history(self, turn: OpenTurn, assistant: Assistant, begins: int) -> tuple[Message, ...]:
-        """The talk the prompt may show: what came with the turn, and more where open talk begins further back."""
+        """The messages the prompt may use: those loaded with the turn, and older ones if they are not covered."""
         window = turn.window
         if not window or turn.session.messages <= len(window) or turn.journaled:
             return window
@@ -378,7 +379,9 @@ class TurnOpener:
         materials = inputs_from_turn(turn, "", talk=past.talk, counted=_counted_tokens(request, turn))
         language = _prompt_language(request, session, materials.question)
         materials = _complete_inputs(materials, assistant, persona, session, past, language, request.profile)
-        spoken = request.language or _question_language(materials.question, language)
+        # Digits and punctuation alone have no language.
+        has_letters = any(character.isalpha() for character in materials.question)
+        spoken = request.language or (language_of(materials.question) if has_letters else language)
         asked = ToolContext(
             scope=turn.scope,
             session=session,
@@ -406,7 +409,7 @@ class TurnOpener:
     def _stateless_context(
         self, scope: Scope, request: ChatRequest, assistant: Assistant, persona: Persona | None
     ) -> TurnContext:
-        """A turn that leaves nothing behind."""
+        """A turn that stores nothing."""
         if not request.text.strip():
             raise NothingToAnswer
         session_id = request.session_id or fresh_id()
@@ -450,10 +453,11 @@ def _complete_inputs(
     language: Language,
     profile: JsonObject,
 ) -> PromptInputs:
-    """The turn's own materials, and what assistant and session add to them."""
-    # A summary tells of every character's turns, and one of them shall not know the others'.
+    """The inputs of the turn, completed from assistant and session."""
+    # A summary covers the turns of all personas, and isolated personas must not see each other's.
     summary = past.summary if not assistant.isolated else None
-    known = {**_session_profile(session), **profile}
+    stored = session.context.get(PROFILE)
+    known = {**(stored if isinstance(stored, dict) else {}), **profile}
     names = {each.id: in_language(each.names, language) for each in assistant.personas.values()}
     return replace(
         materials,
@@ -473,79 +477,51 @@ def _complete_inputs(
 
 
 def _restore_persona(turn: OpenTurn, assistant: Assistant, persona: Persona | None) -> tuple[OpenTurn, Persona | None]:
-    """A turn and who answers in it. Taken up again, it is the one its words were said to, whoever has spoken since."""
+    """A resumed turn is answered by the persona that its message was addressed to."""
     meant = turn.words[0].persona if turn.state is TurnState.RESUMED and turn.words else None
     if meant is None or meant == turn.scope.persona or meant not in assistant.personas:
         return turn, persona
     return replace(turn, scope=replace(turn.scope, persona=meant)), assistant.persona(meant)
 
 
-def _awaits_answer(window: tuple[Message, ...]) -> bool:
-    """Whether the user spoke last. While an old answer is taken back others may come in between, and be answered."""
-    talk = conversation_in(window)
-    return bool(talk) and talk[-1].role is Role.USER
-
-
 def _counted_tokens(request: ChatRequest, turn: OpenTurn) -> int:
-    """The tokens of words that this very turn has counted; counts that were stored before may be anybody's."""
+    """The token count of the message if this turn has counted it; earlier stored counts are not trusted."""
     own = turn.state is TurnState.OPENED and bool(turn.words) and turn.words[0].text == request.text
     return turn.words[0].tokens if own else 0
 
 
 def _window_start(turn: OpenTurn, assistant: Assistant) -> int:
-    """Where context begins: at these words, when the talk before them has gone stale (D9)."""
+    """Where context begins: at this message if the conversation before it is stale (D9)."""
     stale_after, last = assistant.policies.sessions.stale_after, turn.last_active_at
     if stale_after is None or last is None or not turn.words or turn.words[0].sent_at - last < stale_after:
         return turn.session.window_start
     return max(turn.session.window_start, turn.words[0].seq)
 
 
-def _upkeep_policies(assistant: Assistant) -> Preset:
-    """The assistant's policies, without compression where characters are kept apart."""
-    policies = assistant.policies
-    if not assistant.isolated:
-        return policies
-    return replace(policies, context=replace(policies.context, compress_at=None, compress_over=None))
-
-
-def _session_profile(session: Session) -> JsonObject:
-    known = session.context.get(PROFILE)
-    return known if isinstance(known, dict) else {}
-
-
 def _visible_history(history: tuple[Message, ...], assistant: Assistant, persona: str | None) -> tuple[Message, ...]:
-    """What the persona may know of: where characters are kept apart, its own turns."""
+    """The history the persona may see: its own turns if personas are isolated."""
     if not assistant.isolated or persona is None:
         return history
     return tuple(message for message in history if message.persona in (None, persona))
 
 
 def _prompt_language(request: ChatRequest, session: Session, question: str) -> Language:
-    """The language of the prompt's own words: the conversation's first, so that the prompt's beginning stays."""
+    """The language of headings and labels: the session's first language, so that the prompt prefix is stable."""
     known = session.context.get("language")
     if isinstance(known, str) and known in _LANGUAGES:
         return _LANGUAGES[known]
     return request.language or language_of(question)
 
 
-def _question_language(question: str, usual: Language) -> Language:
-    """The language of this question; signs and numbers alone say nothing about it."""
-    return language_of(question) if any(character.isalpha() for character in question) else usual
-
-
-def _may_be_new(request: ChatRequest, policy: SessionPolicy) -> bool:
-    return request.session_id is None or policy.on_missing is not OnMissing.ERROR
-
-
 def _without_journal(policy: SessionPolicy) -> SessionPolicy:
-    """The policy of a turn that goes back: what it takes back is in the store, where no journal can stand in for it."""
+    """The policy of an edit or a regeneration: it removes stored messages, which a journal cannot do."""
     if policy.on_store_down is not OnStoreDown.JOURNAL:
         return policy
     return replace(policy, on_store_down=OnStoreDown.RAISE)
 
 
 def _window_size(context: ContextPolicy) -> int:
-    """How many messages come with the turn, its words included; a turn with a tool has four."""
+    """How many messages are loaded with the turn, its own included; a turn with a tool has four."""
     if context.window_turns is not None:
         return min(_MOST, max(_WINDOW, context.window_turns * 4 + 4))
     if context.compress_at is None and context.window_messages is not None:
@@ -554,7 +530,7 @@ def _window_size(context: ContextPolicy) -> int:
 
 
 def _needs_older(window: tuple[Message, ...], assistant: Assistant) -> bool:
-    """Whether older messages could still be shown beside these."""
+    """Whether the prompt has room for older messages."""
     context = assistant.policies.context
     if context.window_messages is not None and context.window_messages <= len(window):
         return False

@@ -1,7 +1,7 @@
-"""One turn that has begun, until it is stored or given up.
+"""One turn from its begin until it is stored or abandoned.
 
-No lock or transaction is held while the model thinks: the turn's lease covers that time, is renewed while the model
-works, and ends by itself when this process dies.
+No lock or transaction is held during a model request: the turn's lease covers that time, is renewed meanwhile, and
+expires if this process dies.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 import math
 from collections import Counter as Counts
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 import msgspec
@@ -45,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 class Turn:
-    """What is known while one turn is being answered."""
+    """One turn in progress."""
 
     def __init__(self, means: ChatDeps, begun: TurnContext, steps: StepTimer, audience: EventSink) -> None:
         self._means = means
@@ -55,10 +56,10 @@ class Turn:
         self._began_at = means.clock()
         self._prompt: Prompt | None = None
         self._stored_already = False
-        # How the turn ends once the old answer has made room for this one.
+        # How the turn must end once the old answer is removed.
         self._owed: FinishTurn | None = None
         self._kept: Trace | None = None
-        # An assistant that shall not remember does without the store by choice.
+        # An assistant without memory does without the store by choice.
         missed = begun.turn is None and begun.assistant.remembers
         self._degraded: list[str] = [*(["store"] if missed else []), *begun.degraded]
         self._note_journaled(begun.turn)
@@ -76,12 +77,12 @@ class Turn:
             emit=audience.emit_event if audience.listens else None,
             rounds=means.limits.tool_rounds,
             timeout=means.limits.model_timeout,
-            # A result is shown to the model, and stored.
+            # A result is sent to the model, and stored.
             before_cut=lambda text: means.redaction.before_cut(begun.scope, text, (Sink.MODEL, Sink.MESSAGE)),
         )
 
     async def run(self) -> Reply:
-        """The turn, from its beginning to its end; whatever goes wrong, the session is free again afterwards."""
+        """Run the turn to its end; on any error the lease is released."""
         try:
             lease = _LeaseRenewal(self._means, self._begun.turn)
             try:
@@ -91,13 +92,13 @@ class Turn:
                 await lease.stop()
             return await self._finish(answer)
         except BaseException as ended:
-            # Also when the caller has gone: the words stay, and the same key resumes.
+            # Also on cancellation: the user message stays, and the same key resumes.
             if not self._stored_already:
                 await complete_despite_cancel(self._abandon(ended))
             raise
 
     async def _run_first_tools(self) -> None:
-        """Run the tools that do not wait for a model's wish."""
+        """Run the tools that run before the model."""
         assistant = self._begun.assistant
         for tool in assistant.tools:
             if tool.spec.name not in assistant.first or not isinstance(tool, OfflineTool):
@@ -133,7 +134,7 @@ class Turn:
         return await self._answering.run(asking)
 
     def _assemble_prompt(self, materials: PromptInputs) -> Prompt:
-        """The prompt; what the model is told of its tools is part of the budget, and of the account."""
+        """The prompt; the specifications of the tools are part of the budget and of the manifest."""
         begun, counter = self._begun, self._counter
         tools = sum([counter.count_fixed(msgspec.json.encode(tool.spec).decode()) for tool in begun.assistant.tools])
         policy, context = begun.assistant.prompt, begun.assistant.policies.context
@@ -141,13 +142,11 @@ class Turn:
             return assemble(materials, policy, context, counter)
         within = replace(policy, reply=policy.reply + math.ceil(tools * counter.margin))
         prompt = assemble(materials, within, context, counter)
-        told, manifest = (
-            ManifestEntry(kind=Kind.TOOLS, fate=Disposition.KEPT, reason=Reason.ALWAYS, tokens=tools),
-            prompt.manifest,
-        )
+        manifest = prompt.manifest
+        entry = ManifestEntry(kind=Kind.TOOLS, fate=Disposition.KEPT, reason=Reason.ALWAYS, tokens=tools)
         manifest = replace(
             manifest,
-            entries=(*manifest.entries, told),
+            entries=(*manifest.entries, entry),
             total=manifest.total + tools,
             room=manifest.room + tools,
             reply=policy.reply,
@@ -160,9 +159,9 @@ class Turn:
             if begun.assistant.mend is not None:
                 answer.text = begun.assistant.mend(answer.text, tuple(self._toolbox.results), begun.asked)
             self._complete_usage(answer)
-            told = await self._shorten_for_trace(answer, answer.text)
+            texts = await self._shorten_for_trace(answer, answer.text)
         self._note_degraded_detector()
-        trace = self._build_trace(answer, told)
+        trace = self._build_trace(answer, texts)
         session = await self._store_turn(answer, trace)
         self._note_degraded_detector()
         await self._notify_observers(trace)
@@ -176,23 +175,23 @@ class Turn:
         )
 
     def _complete_usage(self, answer: Completion) -> None:
-        """Models that report no usage have it counted for them: what they saw and what they said."""
+        """Count the usage of models that report none, and note what was degraded."""
         if not answer.input_tokens and self._prompt is not None:
             answer.input_tokens = self._prompt.manifest.total
         if not answer.output_tokens:
             answer.output_tokens = self._counter.count(answer.text)
         if answer.fell_back:
             self._degraded.append("fallback_model")
-        if self._toolbox.any_failed:
+        if any(result.failed for result in self._toolbox.results):
             self._degraded.append("tools")
 
     def _note_journaled(self, kept: OpenTurn | AppendResult | None) -> None:
-        """A turn that a journal keeps says so, whether it began there or only ended there."""
+        """Note a turn that was begun or finished in the journal."""
         if kept is not None and kept.journaled and "journal" not in self._degraded:
             self._degraded.append("journal")
 
     def _note_degraded_detector(self) -> None:
-        """Whatever is looked at may be the first that the outside detector says nothing about."""
+        """Note an external detector that failed in this turn; each check may be the first to fail."""
         if self._means.redaction.degraded and "detector" not in self._degraded:
             self._degraded.append("detector")
 
@@ -215,19 +214,22 @@ class Turn:
         except Unavailable as failed:
             if begun.assistant.policies.sessions.on_store_down is not OnStoreDown.STATELESS:
                 raise
-            _log.warning("an answer was given but not stored: the store is away")
+            _log.warning("an answer was returned but not stored: the store is unavailable")
             self._degraded.append("store")
             self._release_later(turn, self._owed or FinishTurn(abandoned=True, usage=usage, trace=trace), failed)
             return None
         self._stored_already = True
         await self._add_spending(usage)
         loaded = (*turn.window, *done.messages)
-        ended = begun.to_turn_ended(done.session, answer.text, claim is not None, loaded, self._reserved_tokens())
+        entries = self._prompt.manifest.entries if self._prompt is not None else ()
+        # The tokens that the conversation cannot use; these entries open every manifest.
+        taken = sum([entry.tokens for entry in takewhile(lambda entry: entry.kind in _NO_TALK, entries)])
+        ended = begun.to_turn_ended(done.session, answer.text, claim is not None, loaded, taken)
         self._means.afterwards.follow(ended)
         return done.session
 
     async def _replace_answer(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
-        """Finish with the answer in the place of an old one, which stays where this one cannot be stored."""
+        """Finish and replace the old answer, which stays if the new one cannot be stored."""
         check_messages(closing.reply, self._begun.assistant.policies.sessions)
 
         async def replace_and_finish() -> AppendResult:
@@ -235,13 +237,13 @@ class Turn:
             self._owed = closing
             return await self._finish_with_capacity(turn, closing, session)
 
-        # Nobody who goes in this moment leaves the words without any answer.
+        # A cancellation at this moment must not leave the message without an answer.
         return await complete_despite_cancel(replace_and_finish())
 
     async def _finish_with_capacity(
         self, turn: OpenTurn, closing: FinishTurn, session: Session | None = None
     ) -> AppendResult:
-        """Finish, and let nothing go for it that no summary covers; `session` is the head where we have changed it."""
+        """Finish without evicting messages that no summary covers; `session` is the head if it was changed."""
         begun = self._begun
         await self._means.afterwards.secure(
             begun.to_turn_ended(session or turn.session), covered=begun.materials.covered, adding=len(closing.reply)
@@ -249,47 +251,36 @@ class Turn:
         return await self._finish_turn(turn, closing)
 
     async def _finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
-        """Finish; where the head is full of what others put there, the answer is kept and our notes are not."""
+        """Finish; if the head is full, store the answer without the changes to the head."""
         policy = self._begun.assistant.policies.sessions
         try:
             done = await self._means.sessions.finish(turn, closing, policy)
         except TooLarge:
             if closing.changes is None:
                 raise
-            _log.warning("a session's head is full: what a turn notes in it was not kept")
+            _log.warning("a session's head is full: a turn's changes to it were not stored")
             done = await self._means.sessions.finish(turn, replace(closing, changes=None), policy)
         self._kept = done.trace
         self._note_journaled(done)
         return done
 
     async def _add_spending(self, usage: Usage) -> None:
-        """Add to the tenant's day, also when the caller goes in this moment."""
+        """Add to the tenant's spending today, also on cancellation."""
         if self._means.spending.budgets.per_tenant:
             await complete_despite_cancel(self._means.spending.add(self._begun.scope, usage))
 
-    def _reserved_tokens(self) -> int:
-        """The tokens of the prompt that talk cannot have."""
-        entries = self._prompt.manifest.entries if self._prompt is not None else ()
-        taken = 0
-        for entry in entries:
-            # They open every prompt, and so its account.
-            if entry.kind not in _NO_TALK:
-                break
-            taken += entry.tokens
-        return taken
-
     def _reply_drafts(self, answer: Completion, trace: Trace) -> tuple[Draft, ...]:
-        """The reply as it is stored: calls with their results, then the words."""
-        told: JsonObject = {"trace": trace.id, "model": answer.model}
+        """The reply as it is stored: calls with their results, then the answer."""
+        metadata: JsonObject = {"trace": trace.id, "model": answer.model}
         if answer.offline:
-            told["offline"] = True
+            metadata["offline"] = True
         if self._degraded:
-            told["degraded"] = list(self._degraded)
+            metadata["degraded"] = list(self._degraded)
         if self._toolbox.data:
-            told["data"] = self._toolbox.data
+            metadata["data"] = self._toolbox.data
         if self._begun.request.key is not None:
-            told[ONCE] = mark_of(self._begun.request.key)
-        final = (Role.ASSISTANT, (text_part(answer.text),), told | redaction_metadata(answer.redacted))
+            metadata[ONCE] = mark_of(self._begun.request.key)
+        final = (Role.ASSISTANT, (text_part(answer.text),), metadata | redaction_metadata(answer.redacted))
         now = self._means.clock()
         *exchanges, last = [
             Draft(
@@ -297,12 +288,12 @@ class Turn:
                 role=role,
                 sent_at=now,
                 parts=content,
-                speaker=self._begun.speaker,
+                speaker=self._begun.scope.persona or self._begun.assistant.name,
                 persona=self._begun.scope.persona,
                 tokens=self._counter.parts(content),
-                metadata=metadata,
+                metadata=noted,
             )
-            for role, content, metadata in (*answer.exchanges, final)
+            for role, content, noted in (*answer.exchanges, final)
         ]
         state, assistant = {**self._begun.asked.state, **self._toolbox.state}, self._begun.assistant
         return (*exchanges, bearing(last, assistant.name, state, assistant.policies.sessions.max_message_bytes))
@@ -323,20 +314,20 @@ class Turn:
         return Changes(context=context, metadata=metadata, window_start=moved)
 
     def _assistant_metadata(self, session: Session) -> JsonObject:
-        """Whom the session talks to from now on when nobody is named, as far as it does not know that yet."""
+        """The metadata of the active assistant, as far as it changes."""
         noted_now = self._begun.partner.to_metadata()
         return {what: name for what, name in noted_now.items() if session.metadata.get(what) != name}
 
     async def _claim_title(self) -> Changes | None:
-        """What this turn stores when it is the one to have a title made."""
+        """The changes of a turn that claims the title."""
         assert self._begun.turn is not None
         asked, session = self._begun.asked, self._begun.turn.session
-        # Only a session that has no title yet gets one out of the question.
+        # The question is a title only for a session that has none.
         question = "" if session.title else await self._means.redaction.for_title(self._begun.scope, asked.question)
         return claim_title(session, question, asked.language, self._means.clock(), model=self._means.titles_by_model)
 
     async def _shorten_for_trace(self, answer: Completion, said: str) -> _TraceTexts:
-        """What was said and done, as a trace keeps it."""
+        """The texts of the turn, shortened for its trace."""
         short = _TraceShortener(self._means.redaction, self._begun.scope, answer.redacted)
         return _TraceTexts(
             request=await short.text(self._begun.asked.question),
@@ -345,7 +336,7 @@ class Turn:
             redacted=short.taken,
         )
 
-    def _build_trace(self, answer: Completion, told: _TraceTexts, error: str | None = None) -> Trace:
+    def _build_trace(self, answer: Completion, texts: _TraceTexts, error: str | None = None) -> Trace:
         begun = self._begun
         return Trace(
             id=begun.trace_id,
@@ -356,12 +347,12 @@ class Turn:
             assistant=begun.assistant.name,
             persona=begun.scope.persona,
             speaker=begun.scope.user,
-            request=told.request,
-            answer=told.answer,
+            request=texts.request,
+            answer=texts.answer,
             model=answer.model or self._model.name,
             offline=answer.offline,
             manifest=self._prompt.manifest if self._prompt is not None else None,
-            tools=told.tools,
+            tools=texts.tools,
             steps=dict(self._steps.taken),
             input_tokens=answer.input_tokens,
             output_tokens=answer.output_tokens,
@@ -369,11 +360,11 @@ class Turn:
             degraded=tuple(self._degraded),
             error=error,
             data=self._toolbox.data,
-            redacted=told.redacted,
+            redacted=texts.redacted,
         )
 
     async def _notify_observers(self, trace: Trace) -> None:
-        """Render those who watch, who see no more of the words than is stored."""
+        """Notify the observers, with no more text than is stored."""
         if self._means.observers:
             kept = self._kept
             if kept is None:
@@ -382,43 +373,43 @@ class Turn:
             self._means.notify_observers(replace(kept, steps=self._steps.taken, degraded=tuple(self._degraded)))
 
     async def _abandon(self, ended: BaseException) -> None:
-        """Give the session free without an answer, and leave a trace of why."""
+        """Release the session without an answer, and store a trace with the reason."""
         turn, answer = self._begun.turn, self._answering.answer
-        # What a model has charged for is spent, answer or not.
+        # The usage is charged with or without an answer.
         await self._means.spending.add(self._begun.scope, answer.usage)
         if turn is None:
             return
         said = answer.text
         if isinstance(ended, asyncio.CancelledError) and self._audience.delivered_text is not None:
-            # The model may have been ahead of its reader: what counts is what was heard.
+            # The model may be ahead of its reader: only delivered text counts.
             said = self._audience.delivered_text
         with self._steps.step("trace"):
-            told = await self._shorten_for_trace(answer, said)
-        trace = self._build_trace(answer, told, reply_error_code(ended))
+            texts = await self._shorten_for_trace(answer, said)
+        trace = self._build_trace(answer, texts, reply_error_code(ended))
         start = self._begun.materials.window_start
         moved = start if start > turn.session.window_start else UNSET
-        # The words are kept, so that a later wish to answer them means whom they were said to.
+        # The user message stays, so a later retry must find the assistant it was addressed to.
         partner = self._assistant_metadata(turn.session)
         changes = Changes(metadata=partner, window_start=moved) if partner or moved is not UNSET else None
         closing = self._owed or FinishTurn(abandoned=True, usage=answer.usage, changes=changes, trace=trace)
         try:
             await self._finish_turn(turn, closing)
         except TenutoError as failed:
-            _log.info("a turn could not be given up: %s", failed.code)
+            _log.info("a turn could not be abandoned: %s", failed.code)
             if isinstance(failed, Unavailable) and not isinstance(failed, DecryptionFailed):
                 self._release_later(turn, closing, failed)
         await self._notify_observers(trace)
 
     def _release_later(self, turn: OpenTurn, closing: FinishTurn, failed: Unavailable) -> None:
-        """Have the turn given up once the store is back; should we die before, its lease runs out by itself."""
+        """Release the lease once the store is back; if this process dies before, the lease expires."""
         if isinstance(failed, StoreFull):
-            # A lease that is given back takes no room where there is none for a trace.
+            # A full store has no space for a trace, but can release the lease.
             closing = replace(closing, changes=None, trace=None)
         self._means.afterwards.release(turn, closing, self._begun.assistant.policies.sessions)
 
 
 class _LeaseRenewal:
-    """A turn's lease, renewed until it is let go; most turns are over before it has to be."""
+    """Renews a turn's lease until `stop`; most turns end before the first renewal."""
 
     def __init__(self, means: ChatDeps, turn: OpenTurn | None) -> None:
         self._sessions = means.sessions
@@ -429,12 +420,11 @@ class _LeaseRenewal:
             self._alarm = asyncio.get_running_loop().call_later(pause, self._start_renewing, turn, pause)
 
     async def stop(self) -> None:
-        """Renew it no more."""
         if self._alarm is not None:
             self._alarm.cancel()
         if self._keeper is not None:
             self._keeper.cancel()
-            # Its end is looked at and not waited for by itself: the caller's own cancellation must pass.
+            # `wait` and not `await`: a cancellation of the caller must pass.
             await asyncio.wait((self._keeper,))
             if not self._keeper.cancelled():
                 self._keeper.result()
@@ -454,7 +444,7 @@ class _LeaseRenewal:
 
 
 class _TraceTexts(NamedTuple):
-    """What a trace keeps of the words, and what a policy took out of them."""
+    """The texts of a trace, and counts of redacted values."""
 
     request: str
     answer: str
@@ -463,7 +453,7 @@ class _TraceTexts(NamedTuple):
 
 
 class _TraceShortener:
-    """Long texts as a trace keeps them: the log has all of them. `taken` counts what went before they were cut."""
+    """Shortens texts for a trace; the log has them whole. `taken` counts values redacted before the cut."""
 
     def __init__(self, redaction: TurnRedaction, scope: Scope, taken: Mapping[str, int]) -> None:
         self._redaction = redaction
@@ -491,10 +481,10 @@ def reply_from_trace(
     steps: dict[str, float] | None = None,
     degraded: tuple[str, ...] | None = None,
 ) -> Reply:
-    """A finished turn, as its caller is told of it.
+    """The reply of a finished turn.
 
-    `text` is the whole answer, which the trace may have cut; `steps` and `degraded` are those of the very end, which
-    the trace, stored before it, cannot tell.
+    `text` is the whole answer, which the trace may have shortened; `steps` and `degraded` are the final ones, which are
+    known after the trace is stored.
     """
     return Reply(
         session_id=trace.session_id,

@@ -89,7 +89,7 @@ class ManifestBuilder:
             self._entries[_MESSAGE].append(entry)
 
     def window(self, history: Sequence[Message], window: Window) -> None:
-        """Every message of the history: those shown one by one, the others in stretches."""
+        """Record every message of the history: included ones one by one, the others in ranges."""
         if window.as_is is not None:
             self._entries[_MESSAGE] += _kept_entries(window.as_is)
             return
@@ -187,7 +187,7 @@ def prompt_token_limit(policy: PromptPolicy, counter: TokenCounter) -> int:
 def check_budget(
     policy: PromptPolicy, system: str, counter: TokenCounter, language: Language = Language.ENGLISH
 ) -> None:
-    """Refuse a budget that the system prompt fills, before anybody asks a question.
+    """Refuse a budget that the system prompt fills, before the first question.
 
     Raises:
         InvalidSetting: beside the system prompt and the layout there is no room for a question.
@@ -211,9 +211,9 @@ def inputs_from_turn(
 ) -> PromptInputs:
     """What a begun turn brings along: question, history, speaker. The rest is added with `msgspec.structs.replace`.
 
-    The question is the turn's words, or the live text where that differs from what is stored; a turn without words
-    (an answer made anew) asks what the user said last. `counted` are its tokens, where the caller has counted them:
-    what a message says of itself anybody may have written. `talk` is the turn's window where only part of it was said.
+    The question is the turn's message, or the live text if the stored one differs; a regeneration asks the last user
+    message again. `counted` are its tokens if the caller has counted them, since stored counts are not trusted. `talk`
+    is the turn's window without entries that are no messages.
     """
     window = turn.window if talk is None else talk
     words = turn.words or last_words(window)
@@ -229,7 +229,7 @@ def inputs_from_turn(
 
 
 def _exclude(talk: Sequence[Message], words: Sequence[Message]) -> tuple[Message, ...]:
-    """The talk without these words, which nearly always are the last of it."""
+    """The history without these messages, which nearly always are its last."""
     before = len(talk) - len(words)
     asked = [message.seq for message in words]
     if [message.seq for message in talk[before:]] == asked:
@@ -263,7 +263,9 @@ class _PromptAssembly:
         system = self._add_system(account)
         question = self._add_question(account)
         covered, filling = self._split_history(room)
-        summary, preferences, window = self._fill_conversation(account, filling, self._recall_tokens(room))
+        recalls = self.materials.evidence is not None or self.materials.memories is not None
+        share = int(self.policy.recall_share * room) if recalls else 0
+        summary, preferences, window = self._fill_conversation(account, filling, share)
         evidence = self._add_snippets(account, Kind.EVIDENCE, self.materials.evidence)
         memories = self._add_snippets(account, Kind.MEMORY, self.materials.memories)
         self._record_history(account, covered, window, bool(summary))
@@ -287,12 +289,12 @@ class _PromptAssembly:
     ) -> tuple[str, str, Window]:
         """Summary, preferences and window; most times all of them fit, beside the share of what is recalled."""
         given, counter = self.materials, self.counter
-        told = counter.recurring(given.summary) if given.summary else 0
+        summarised = counter.recurring(given.summary) if given.summary else 0
         liked = counter.count(given.preferences) if given.preferences else 0
-        window = None if given.isolated else filling.whole(self.left - told - liked - share)
+        window = None if given.isolated else filling.whole(self.left - summarised - liked - share)
         newest = filling.newest(self.left, given.persona if given.isolated else None) if window is None else window.cost
         self.left -= newest
-        summary = self._add_text(account, Kind.SUMMARY, given.summary, told)
+        summary = self._add_text(account, Kind.SUMMARY, given.summary, summarised)
         preferences = self._add_text(account, Kind.PREFERENCES, given.preferences, liked)
         if window is None:
             window = filling.older(self.left + newest - share, self.policy.trim)
@@ -325,10 +327,6 @@ class _PromptAssembly:
         reader = TurnReader(self.layout, self.counter, self.policy.message_tokens or max(16, room // 4))
         slides = bool(open_talk) and open_talk[0].seq > begins
         return materials.history[:first], WindowFiller(open_talk, self.context, reader, slides)
-
-    def _recall_tokens(self, room: int) -> int:
-        recalls = self.materials.evidence is not None or self.materials.memories is not None
-        return int(self.policy.recall_share * room) if recalls else 0
 
     def _add_text(self, account: ManifestBuilder, kind: Kind, text: str, whole: int) -> str:
         if not text:
@@ -383,7 +381,7 @@ class _PromptAssembly:
 
 
 def last_words(talk: Sequence[Message]) -> tuple[Message, ...]:
-    """What waits for an answer at the end of a talk: the words of its last turn; earlier ones got theirs, or never."""
+    """The user messages of the last turn, which wait for an answer."""
     first = len(talk)
     while first and talk[first - 1].role is Role.USER and talk[first - 1].turn == talk[-1].turn:
         first -= 1

@@ -1,4 +1,15 @@
-"""When talk is compressed, and which part of it: whole turns from the beginning, the newest stay as they are."""
+"""Compression: summaries in a session's log, when one is due, and which messages it covers.
+
+A summary covers whole turns from the beginning of the log; the newest turns stay verbatim.
+
+An entry covers the log up to one message and is valid as long as that part of the log is the session's own. It is
+trusted if the last message it covers stands before it in the log. If that message was not loaded, or was evicted under
+the stored cap, a witness is required: the first loaded message lies behind the covered one and already existed when the
+log was read for the summary. Sequence numbers are never reused, and a truncation or a reset that removes the covered
+message removes everything after it; so a witness that still exists proves that nothing was removed while the summary
+was made. Other summaries are no witnesses: a truncation spares those that cover nothing behind it (`outliving`). An
+entry with neither is ignored, and the raw messages are used.
+"""
 
 from __future__ import annotations
 
@@ -38,16 +49,16 @@ class _SummaryPart(msgspec.Struct, frozen=True):
 
 
 class LogTail:
-    """The end of a session's log, read once: what was said in it, and what tells in short of the talk before."""
+    """The end of a session's log, read once: its messages, and the summary of what precedes them."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
-        # Few entries are no talk: the role alone tells most of them.
+        # Few entries are no messages; the role excludes most of them.
         self._items = [(place, message) for place, message in enumerate(messages) if message.role is _ITEM]
 
     @property
     def talk(self) -> tuple[Message, ...]:
-        """The log without summaries: one written while a turn ran stands between its question and its answer."""
+        """The log without summaries; one may lie between a question and its answer."""
         talk: list[Message] = []
         begins = 0
         for place, message in self._items:
@@ -57,10 +68,10 @@ class LogTail:
         return (*talk, *self._messages[begins:]) if begins else tuple(self._messages)
 
     def summary(self, window_start: int = 1) -> Summary | None:
-        """The summary that covers most, of those that may be believed.
+        """The trusted summary that covers most.
 
         Its `through` reaches up to the message that follows the covered ones, so that nothing lies between the two.
-        What lies before `window_start` is no context any more, and neither is a summary of it.
+        Messages before `window_start`, and summaries of them, are no context.
         """
         found = [(reach, place, part) for place, message in self._items for reach, part in _summary_parts(message)]
         for _, place, part in sorted(found, key=itemgetter(0, 1), reverse=True):
@@ -82,7 +93,7 @@ class LogTail:
 
 
 def conversation_in(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """What was said in this end of a log."""
+    """The messages in this end of a log, without summaries."""
     return LogTail(messages).talk
 
 
@@ -92,10 +103,9 @@ def find_summary(messages: Sequence[Message], window_start: int = 1) -> Summary 
 
 
 def outliving(messages: Sequence[Message], after: int) -> tuple[int, ...]:
-    """The numbers of summaries that stand behind a message of this log and speak of nothing that was said after it.
+    """The numbers of summaries that follow a message of this log and cover nothing after it.
 
-    They stay true when what follows that message is taken back, and may be all that a small stored cap has left of
-    older talk.
+    They stay valid when the messages after it are removed, and may be all that is left of evicted messages.
     """
     stays = bisect_right(messages, after, key=lambda message: message.seq)
     kept = messages[:stays]
@@ -119,7 +129,7 @@ def summary_draft(summary: Summary, *, message_id: str, sent_at: datetime, seen:
 
 
 def _would_be_trusted(kept: Sequence[Message], message: Message) -> bool:
-    """Whether this entry would be believed right behind these messages."""
+    """Whether this entry would be trusted right behind these messages."""
     if message.role is not _ITEM:
         return False
     entries = [_parse_summary(part) for _, part in _summary_parts(message)]
@@ -128,7 +138,7 @@ def _would_be_trusted(kept: Sequence[Message], message: Message) -> bool:
 
 
 def _summary_parts(message: Message) -> list[tuple[float, JsonObject]]:
-    """What may be summaries in an entry, each with the number up to which it says it reaches."""
+    """The summary parts of an entry, each with the number it claims to cover through."""
     parts = [part for part in message.parts if part["type"] == SUMMARY]
     return [(part["through"], part) for part in parts if isinstance(part.get("through"), int | float)]
 
@@ -137,13 +147,13 @@ def _parse_summary(part: JsonObject) -> _SummaryPart | None:
     try:
         entry = msgspec.convert(part, _SummaryPart)
     except msgspec.ValidationError:
-        # Anybody may write items into a log; what is not of our form is not ours.
+        # Clients may write items into a log; other forms are not summaries.
         return None
     return entry if entry.text.strip() and entry.through >= 1 else None
 
 
 def _covered_through(entry: _SummaryPart, place: int, messages: Sequence[Message]) -> int | None:
-    """Up to which number the entry at that place covers the log; `None` if it is not to be believed."""
+    """Up to which number the entry at that place covers the log; `None` if it is not trusted."""
     last = _index_of_last_covered(entry, messages, place)
     if last is not None:
         following = next((message for message in messages[last + 1 :] if not is_summary(message)), None)
@@ -162,9 +172,9 @@ def _index_of_last_covered(entry: _SummaryPart, messages: Sequence[Message], bef
 
 # A compression leaves room to grow: the next one is due when the prompt has doubled, not with the next turn.
 _AFTER: Final = 0.7
-# However much the system prompt and its like take, a third of what they leave is the talk's own.
+# The conversation keeps at least a third of what system prompt and preferences leave.
 _LEAST_SHARE: Final = 1 / 3
-# Uncovered talk must not come near the stored cap, beyond which messages make room for new ones.
+# Uncovered messages must not come near the stored cap, where messages are evicted.
 _NEAR_CAP: Final = 0.8
 # A summary takes no more of the prompt than this.
 _SUMMARY_SHARE: Final = 6
@@ -242,28 +252,24 @@ def due(
     if more:
         cut = (between.turns or between.runs or between.pairs or [0])[-1]
     else:
-        room = _max_uncovered(session.keeping, adding) if pressed else None
-        cut = _choose_cut(between, measured, len(talk) - room if room is not None else 0)
+        cap = session.keeping.max_messages if pressed else None
+        # Under the stored cap at most half of it stays uncovered, or what the new entries leave.
+        least = len(talk) - max(1, min(cap // 2, cap - adding)) if cap is not None else 0
+        cut = _choose_cut(between, measured, least)
     if not cut:
         return None
     return Due(cover=talk[:cut], previous=previous, seen=session.last_seq, since=session.window_start)
 
 
 def _near_stored_cap(keeping: Retention, entries: int, turns: int) -> bool:
-    """Whether uncovered talk comes near the stored caps."""
+    """Whether uncovered messages come near the stored caps."""
     near = [(entries, keeping.max_messages), (turns, keeping.max_turns)]
     return any(cap is not None and held >= _NEAR_CAP * cap for held, cap in near)
 
 
-def _max_uncovered(keeping: Retention, adding: int) -> int | None:
-    """How many messages may stay uncovered under the stored cap: half of it, or what is left beside new ones."""
-    cap = keeping.max_messages
-    return None if cap is None else max(1, min(cap // 2, cap - adding))
-
-
 @dataclass(frozen=True, slots=True)
 class _ConversationSize:
-    """Open talk against its limits: `tokens[p]` and `shown[p]` are what is left of it when `p` messages are covered."""
+    """Uncovered messages against their limits: `tokens[p]` and `shown[p]` are what `p` covered messages leave."""
 
     tokens: list[int]
     shown: list[int]
@@ -273,7 +279,7 @@ class _ConversationSize:
     keep_messages: int
 
     def over(self) -> bool:
-        """Whether the talk has grown past one of its limits."""
+        """Whether one of the limits is exceeded."""
         by_tokens = self.most_tokens is not None and self.tokens[0] > self.most_tokens
         return by_tokens or (self.most_messages is not None and self.shown[0] > self.most_messages)
 
@@ -298,7 +304,8 @@ def _measure_conversation(
         min(counter.message(message), cap) + MESSAGE_TOKENS if counts else 0
         for message, counts in zip(talk, shown, strict=True)
     ]
-    most = _max_conversation_tokens(room, taken, context.compress_at)
+    ratio = context.compress_at
+    most = None if ratio is None else max(ratio * room - taken, _LEAST_SHARE * (room - taken))
     held = counter.recurring(previous.text) if previous is not None else 0
     return _ConversationSize(
         tokens=_suffix_sums(costs, held),
@@ -309,10 +316,6 @@ def _measure_conversation(
         keep_tokens=None if most is None else _AFTER * most - summary_limits(prompt, context, counter).tokens + held,
         keep_messages=context.keep_verbatim,
     )
-
-
-def _max_conversation_tokens(room: int, taken: int, ratio: float | None) -> float | None:
-    return None if ratio is None else max(ratio * room - taken, _LEAST_SHARE * (room - taken))
 
 
 def _suffix_sums(values: Sequence[int], above: int) -> list[int]:

@@ -1,6 +1,6 @@
-"""How a prompt is written down: roles and tools as chat models take them, or one text under headings.
+"""Prompt layouts: roles and tools as chat models take them, or one text under headings.
 
-Layouts count nothing of what users said. They write a `Page`, which keeps the tokens of the layout's own words apart.
+Layouts do not count messages. They write a `Page`, which counts the tokens of the layout itself.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ class Page:
             self._done.append(PromptMessage(role=one.message.role, parts=parts, source=one.message.id))
 
     def add_frame(self, text: str) -> None:
-        """Words of the layout."""
+        """Add text of the layout itself."""
         if text:
             self.words(text)
             self.frame += self._counter.count_fixed(text)
 
     def words(self, text: str) -> None:
-        """Words that are shown, or a label that counts with them; they go to the message that was begun last."""
+        """Add text, or a label that counts with it, to the last message."""
         if text:
             self._parts.append(text_part(text))
 
@@ -124,7 +124,7 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def around_all(self) -> int | None:
-        """Where messages have roles and nobody has a name, each takes the same."""
+        """With roles and without names every message takes the same."""
         return MESSAGE_TOKENS if self.sheet is None and not self.names else None
 
     def around(self, message: Message) -> int:
@@ -151,7 +151,7 @@ class Layout(msgspec.Struct, frozen=True):
                 return self.words.system
 
     def name_label(self, who: str | None, otherwise: str) -> str:
-        """A label from somebody's name, if it is known."""
+        """The label with the speaker's name, if it is known."""
         name = self.names.get(who) if who is not None else None
         return f"{name}: " if name else otherwise
 
@@ -172,12 +172,11 @@ class Layout(msgspec.Struct, frozen=True):
             "[",
             words.plain_history.strip(),
             words.plain_question.strip(),
-            *self._speaker_labels(),
+            words.user.strip(),
+            words.assistant.strip(),
+            words.system.strip(),
             *names,
         )
-
-    def _speaker_labels(self) -> tuple[str, ...]:
-        return (self.words.user.strip(), self.words.assistant.strip(), self.words.system.strip())
 
     def reserve(self, speaker: str | None = None) -> int:
         """The most the layout itself can take."""

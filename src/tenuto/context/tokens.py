@@ -1,8 +1,11 @@
-"""How many tokens a text and a message take, counted exactly and offline.
+"""Token counts of texts and messages, exact and offline, and truncation to a number of tokens.
 
-A message is counted once, when it is written (`Counter.counted`), and its count is stored with it. Reading believes a
-stored count unless it cannot be true of the words; only then, and where there is none, are the words counted anew. So
-doors through which messages come in from outside let none pass with a count that is too low (`Counter.corrected`).
+A message is counted once, when it is written (`TokenCounter.with_count`), and its count is stored with it. A reader
+uses the stored count unless it is impossible for the text; only then, or without a count, the text is counted again.
+Entry points for messages from outside therefore raise counts that are too low (`TokenCounter.correct_counts`).
+
+A truncated text keeps its beginning and its end, with a mark between them that says how much is missing. No cut splits
+a grapheme cluster (a family emoji, a flag, a letter with its accents).
 """
 
 from __future__ import annotations
@@ -84,7 +87,7 @@ def encoding_for(model: str, stored: str = DEFAULT_ENCODING) -> EncodingFit:
     name = model.rpartition(":")[2] if model.count(":") == 1 and not model.startswith("ollama:") else model
     name = name.rpartition("/")[2].lower()
     if name == "offline":
-        # It reads no tokens: what it is shown is counted for people to see.
+        # It reads no tokens: its prompt is counted for the manifest only.
         return EncodingFit(stored, 1.0)
     if name.startswith(_O200K):
         return EncodingFit(stored, 1.0 if stored == "o200k_base" else _MARGIN_OTHERS)
@@ -138,9 +141,9 @@ class TokenCounter:
         return _count_fixed(self._asked, text)
 
     def recurring(self, text: str) -> int:
-        """The tokens of a text that comes again turn after turn, such as a summary; known by a digest of its words.
+        """The tokens of a text that comes again turn after turn, such as a summary; cached by a digest.
 
-        Nobody's count of it is believed: what is shown under a count too low breaks the budget.
+        A stored count is not trusted: a count that is too low breaks the budget.
         """
         known, words = _recurring_counts(self._asked), blake2b(text.encode(errors="replace"), digest_size=16).digest()
         tokens = known.get(words)
@@ -151,7 +154,7 @@ class TokenCounter:
         return tokens
 
     def part(self, part: JsonObject) -> int:
-        """The tokens of one part of a message; what no model is shown counts nothing."""
+        """The tokens of one part of a message; parts that no model receives count 0."""
         match part["type"]:
             case "text":
                 return self.count(part["text"])
@@ -185,7 +188,7 @@ class TokenCounter:
     def correct_counts(self, drafts: Sequence[D]) -> tuple[D, ...]:
         """Messages from outside, none with a count below our own: a prompt's budget is kept by what is stored.
 
-        A higher count takes room from nobody else, and one that is missing is made where it is needed.
+        A higher count harms no other session, and a missing one is computed when it is needed.
         """
         return tuple(self._raise_count(draft) if draft.tokens else draft for draft in drafts)
 

@@ -1,9 +1,4 @@
-"""The window: the newest turns that fit, whole, in order, with a beginning that stays where it is as long as it can.
-
-Limits in messages, turns and characters are exact. The token limit has slack: when it is reached, a few more turns go
-at once, so that the next prompts begin alike. Which ones is decided by turn numbers alone, without a memory of earlier
-prompts: among the turns the window could begin with, it begins with the one whose number is roundest in binary.
-"""
+"""The window: the history read backwards in whole turns, each with its cost, and the choice of turns that fit."""
 
 from __future__ import annotations
 
@@ -39,25 +34,25 @@ class LayoutMetrics(Protocol):
 
     @property
     def shows_tools(self) -> bool:
-        """Whether messages have roles, so that tools appear and no words can pass for another's."""
+        """Whether messages have roles, so that tools appear and no text can imitate another speaker."""
         ...
 
     @property
     def around_all(self) -> int | None:
-        """The tokens every message takes beside its words, `None` where that depends on who speaks."""
+        """The tokens every message takes beside its text, `None` if that depends on the speaker."""
         ...
 
     def around(self, message: Message) -> int:
-        """The tokens a message takes beside its words: label, line end, role."""
+        """The tokens a message takes beside its text: label, line end, role."""
         ...
 
     def escape_lines(self, text: str) -> str:
-        """The words, kept from passing for the layout's own lines."""
+        """The text, escaped so that no line imitates the layout's own lines."""
         ...
 
 
 class Shown(msgspec.Struct, frozen=True, gc=False):
-    """A message as the prompt shows it. `tokens` are its words', `around` its label's; `whole` is its uncut cost.
+    """A message as the prompt shows it. `tokens` are of its text, `around` of its label; `whole` is its uncut cost.
 
     `uncut` are its parts before anything was cut, so that a second cut leaves one mark and not two.
     """
@@ -78,7 +73,7 @@ class Shown(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def characters(self) -> int:
-        """How much talk it is."""
+        """The length of its text."""
         return sum(len(part["text"]) for part in self.parts if part["type"] == "text")
 
 
@@ -101,7 +96,7 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def characters(self) -> int:
-        """How much talk it is."""
+        """The length of its text."""
         return sum(shown.characters for shown in self.shown)
 
 
@@ -160,7 +155,7 @@ class TurnReader:
         return Turn(messages[0].turn, start, end, tuple(shown), tuple(hidden), _total_cost(shown))
 
     def plain(self, messages: Sequence[Message]) -> tuple[Shown, ...] | None:
-        """Messages as they are, where each is words alone that were counted and fit: nearly every turn of any talk."""
+        """Messages as they are, if each is plain text with a stored count that fits: nearly every turn."""
         if not self._are_plain(messages):
             return None
         shown: list[Shown] = []
@@ -213,11 +208,11 @@ class TurnReader:
         return self.truncate(shown, self._cap, Reason.MESSAGE_CAP) if tokens > self._cap else shown
 
     def truncate(self, shown: Shown, limit: int, reason: Reason) -> Shown:
-        """The message with its words cut down to so many tokens, as far as its tools' frames allow."""
+        """The message with its text truncated to so many tokens, as far as its tools' frames allow."""
         return self.with_parts(shown, truncate_parts(shown.uncut, limit, self._counter), reason)
 
     def truncate_characters(self, shown: Shown, limit: int, reason: Reason) -> Shown:
-        """The message with its words cut down to so many characters."""
+        """The message with its text truncated to so many characters."""
         cut = self.with_parts(shown, truncate_characters(shown.uncut, limit), reason)
         return cut if cut.tokens <= self._cap else self.truncate(replace(cut, uncut=cut.parts), self._cap, reason)
 
@@ -245,9 +240,9 @@ class TurnReader:
 
 
 def drop_unpaired_tools(messages: Sequence[Message]) -> list[tuple[JsonObject, ...]]:
-    """The parts of each message, without tool calls that got no answer and answers nobody asked for.
+    """The parts of each message, without tool calls that have no result and results that have no call.
 
-    An answer counts if it follows its call before anything else is said, as providers demand.
+    A result counts if it follows its call before any other text, as providers demand.
     """
     if not any(part["type"] in _TOOLS for message in messages for part in message.parts):
         return [message.parts for message in messages]
@@ -291,7 +286,7 @@ def _reduced_reason(message: Message, sound: Sequence[JsonObject], visible: Sequ
     return Reason.NOT_SHOWN if any(part not in visible and part["type"] != "text" for part in sound) else Reason.FITS
 
 
-# Less than this many tokens of a message tell nothing: its mark alone takes more.
+# Fewer tokens of a message are useless: its truncation mark alone takes more.
 _LEAST_WORDS = 16
 
 
@@ -333,7 +328,7 @@ class WindowFiller:
         self._turns: Iterator[Turn] = iter(())
 
     def whole(self, room: int) -> Window | None:
-        """All of the history, where it is plain words that fit as they are; `None` where something may have to go.
+        """All of the history if it is plain text that fits; `None` if something may have to be cut.
 
         What becomes of each message is then the same whichever way the window is filled; this way is short.
         """
@@ -344,7 +339,7 @@ class WindowFiller:
             return None
         if not history:
             return self._window
-        # Stored counts tell most histories that are too long before they are read.
+        # Stored counts exclude most histories that are too long before they are read.
         if sum([message.tokens for message in history]) > room:
             return None
         whole = self._reader.whole(history)

@@ -1,4 +1,4 @@
-"""The words of the domain: frozen values without I/O, clock or chance."""
+"""The domain model: frozen values without I/O, clock or randomness."""
 
 from tenuto.model.message import Draft, Message, Role, text_part, tool_call, tool_result
 from tenuto.model.scope import Scope

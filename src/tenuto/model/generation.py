@@ -16,7 +16,7 @@ from tenuto.model.values import Json, JsonObject, Value
 
 
 class ToolSpec(Value, frozen=True, kw_only=True):
-    """A tool as a model is told of it; `parameters` is a JSON schema of an object."""
+    """A tool as described to a model; `parameters` is a JSON schema of an object."""
 
     name: str
     description: str
@@ -92,7 +92,7 @@ class ModelRequest(Value, frozen=True, kw_only=True):
 
 
 class TextDelta(Value, frozen=True, kw_only=True):
-    """Some words of the answer."""
+    """A piece of the answer's text."""
 
     text: str
 
@@ -130,10 +130,10 @@ class Persona(Value, frozen=True, kw_only=True):
 
 
 class Summary(Value, frozen=True, kw_only=True):
-    """The talk up to a message, in short.
+    """The summary of a conversation up to a message.
 
     `through` and `through_id` name the last message it covers, `since` is where context began when it was made, and
-    `messages` how many it speaks for, those of the summaries it builds on included; 0 where nobody counted.
+    `messages` how many it speaks for, those of earlier summaries included; 0 if unknown.
     """
 
     text: str

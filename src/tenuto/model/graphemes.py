@@ -13,7 +13,7 @@ _CLUSTER: Final = regex.compile(r"(?:\X(?<=[\u094d\u09cd\u0acd\u0b4d\u0c4d\u0d4d
 _PLAIN: Final = r"[\p{GCB=Other}\p{GCB=LV}\p{GCB=LVT}\p{GCB=Control}\n]"
 _BETWEEN: Final = regex.compile(rf"(?r)(?<={_PLAIN})(?={_PLAIN})")
 # How far back such a place is looked for. Where there is none, as among flags, a start in their midst does as well;
-# only a character of more code points than the second number, which is none that anybody can read, is cut through.
+# only a character of more code points than the second number, which no real text has, is cut.
 _LOOK_BACK: Final = 1024
 _START_BACK: Final = 64
 

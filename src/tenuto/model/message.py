@@ -23,7 +23,7 @@ from tenuto.model.values import (
 
 
 class Role(StrEnum):
-    """Who speaks. `ITEM` is an entry of another framework that nobody says (a reasoning step, a compaction)."""
+    """Who speaks. `ITEM` is an entry that is no utterance (a reasoning step, a compaction)."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -32,7 +32,7 @@ class Role(StrEnum):
     ITEM = "item"
 
 
-# How we call words, and how parts of the Responses API do.
+# Types of text parts: ours, and those of the Responses API.
 _WORDS = frozenset({"text", "input_text", "output_text"})
 # What a message takes in memory beside what its parts hold, and what an object and a number in those take; as measured.
 _VALUES_BYTES = 512
@@ -61,7 +61,7 @@ class Draft(Value, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The words alone, without tool calls, tool results and foreign parts."""
+        """The text alone, without tool calls, tool results and foreign parts."""
         return "".join(
             [part["text"] for part in self.parts if part.get("type") in _WORDS and isinstance(part.get("text"), str)]
         )
@@ -78,14 +78,14 @@ class Message(Draft, frozen=True, kw_only=True):
     turn: int
 
 
-# The key of an answer's metadata under which stands, by assistant, what its tools left for the next question.
+# The key of an answer's metadata that holds the tool state, by assistant.
 STATE = "state"
-# The type of an entry's part that tells earlier talk in short.
+# The type of a part that holds a summary.
 SUMMARY = "summary"
 
 
 def is_summary(message: Draft) -> bool:
-    """Whether this entry of the log is a summary, and nothing anybody said."""
+    """Whether this entry of the log is a summary."""
     return message.role is Role.ITEM and any(part["type"] == SUMMARY for part in message.parts)
 
 

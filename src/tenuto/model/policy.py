@@ -24,7 +24,7 @@ _LEAST_SUMMARY: Final = 16
 class OnMissing(StrEnum):
     """What becomes of a turn for a session that does not exist: refused, held under a new id, or under the given one.
 
-    A session of somebody else never opens: it is refused, or the turn gets a new id.
+    A session of another user never opens: it is refused, or the turn gets a new id.
     """
 
     ERROR = "error"

@@ -76,7 +76,7 @@ class PrivacyPolicy(Value, frozen=True, kw_only=True):
 
     `also` names types that are looked for only on request (ADDRESS, ORDER_ID, PERSON), `never` types to leave alone.
     `allow` holds values that are no secret: an address, a number, or `@example.com` and `*.example.com` for all of a
-    domain. Values of the types in `unvaulted` are redacted where others get a pseudonym: nobody may need them back.
+    domain. Values of the types in `unvaulted` are redacted where others get a pseudonym: they are never restored.
     """
 
     message: Mode = Mode.KEEP
@@ -140,7 +140,7 @@ class PiiMatch(Value, frozen=True, kw_only=True):
 
 
 def is_user_memory(scope: Scope, namespace: str) -> bool:
-    """Whether what is in a drawer is kept of somebody: a user or a chat. The rest is the tenant's own, or a shop's."""
+    """Whether a namespace holds memory of a user or a chat, and not the tenant's own data."""
     return bool(scope.owner) and namespace not in _BOOKS
 
 
@@ -160,6 +160,7 @@ def replace_matches(
     return "".join(parts)
 
 
+# Sealed text is recognised without a key by its form: `tnt1.<data key>.<base64url>`.
 SEAL_MARK: Final = "tnt1."
 # State that is never sealed itself: tenants' wrapped data keys, and the list of tenants that have some.
 KEYS_NAMESPACE: Final = "privacy.keys"
@@ -181,5 +182,5 @@ def data_key_id(sealed: str) -> str:
 
 
 def body_of(sealed: str) -> str:
-    """What stands behind the name of the key."""
+    """The ciphertext behind the key id."""
     return sealed[_DOT + 1 :]

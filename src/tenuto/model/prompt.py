@@ -1,4 +1,4 @@
-"""What a model is shown, and the account of how it came to be so: `Prompt` and its `Manifest`."""
+"""`Prompt`, its `PromptInputs`, and its `Manifest`: what became of each input."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ class PromptInputs(Value, frozen=True, kw_only=True):
     """Everything that may enter one prompt.
 
     `history` is the talk before the question, oldest first; the `summary` covers it up to `covered`, beginning with
-    `covered_since` and `covered_messages` in all (0: nobody counted), most of which need not be in the history; and
+    `covered_since` and `covered_messages` in all (0: unknown), most of which need not be in the history; and
     `window_start` is the first message that belongs to the context at all. `memories` or `evidence` set to `None`
     say that this assistant has none; an empty tuple, that this time nothing was found. An `isolated` persona sees
     only its own turns. `names` gives personas and speakers the names they are shown under. With `relevant` false the
-    history has nothing to do with the question and is left out. `question_tokens` is its count, 0 where nobody has
-    counted it yet.
+    history has nothing to do with the question and is left out. `question_tokens` is its count, 0 if it is not
+    counted yet.
     """
 
     question: str

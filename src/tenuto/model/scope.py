@@ -21,7 +21,7 @@ class Scope(Value, frozen=True, kw_only=True):
 
     `tenant` and `site` are walls. Inside them a scope with a `chat` stands for everyone in that chat (and
     thread), one with a `user` for that user, and one with neither for the tenant itself, which reaches
-    everything of its own; or for a `visitor` whom nobody knows, who reaches what visitors opened and nothing else.
+    everything of its own; or for an anonymous `visitor`, who reaches only what visitors opened.
     `persona` names who answers; it is no wall.
     """
 
@@ -78,7 +78,7 @@ def user_scope(scope: Scope) -> Scope:
 
 
 def user_digest(tenant: str, user: str) -> str:
-    """How receipts and journals name a user; whoever knows the user's id can compute it."""
+    """The digest of a user in receipts and journals; it can be computed from the user's id."""
     return sha256(f"{len(tenant)}:{tenant}{user}".encode()).hexdigest()
 
 
@@ -90,7 +90,7 @@ def owner_scope(scope: Scope) -> Scope:
 
 
 def site_scope(scope: Scope) -> Scope:
-    """The scope of the tenant's site alone, whoever it is that speaks there."""
+    """The scope of the tenant's site, without user or chat."""
     return Scope(tenant=scope.tenant, site=scope.site)
 
 

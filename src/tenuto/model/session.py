@@ -1,4 +1,4 @@
-"""A conversation's head: everything about a session but its messages."""
+"""A session's head, the changes to it, what it costs, and the budgets of sessions and tenants (A6)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from tenuto.model.values import Json, JsonObject, Value, check_id, check_int, ch
 
 NANOS_PER_USD = 10**9
 MAX_TITLE_CHARACTERS = 512
-# The key of a session's context under which stands what its user told of themselves.
+# The key of a session's context that holds the profile of its user.
 PROFILE = "profile"
-# The keys of a session's metadata that tell whom it talks to: the assistant, as which of its characters, and which
-# character it last met of each other assistant.
+# The keys of a session's metadata for its active assistant, its persona, and the last persona of each other assistant.
 ASSISTANT, PERSONA, PERSONAS = PARTNER = ("assistant", "persona", "personas")
 MAX_RETENTION = timedelta(days=36_500)
 MAX_CAP = 10**9
@@ -351,7 +350,8 @@ class Budgets(Value, frozen=True, kw_only=True):
             BudgetExhausted: it has.
         """
         if self.per_session:
-            _check_spent("session", Usage(tokens=session.tokens, cost_nanos=session.cost_nanos), *self._session_bounds)
+            spent = Usage(tokens=session.tokens, cost_nanos=session.cost_nanos)
+            _check_spent("session", spent, self.session_tokens, self.session_cost_nanos)
 
     def check_tenant(self, spent: Usage) -> None:
         """Refuse a tenant that has spent what it may today.
@@ -360,10 +360,6 @@ class Budgets(Value, frozen=True, kw_only=True):
             BudgetExhausted: it has.
         """
         _check_spent("tenant", spent, self.tenant_tokens_per_day, self.tenant_cost_nanos_per_day)
-
-    @property
-    def _session_bounds(self) -> tuple[int | None, int | None]:
-        return self.session_tokens, self.session_cost_nanos
 
 
 def _check_spent(whose: str, spent: Usage, tokens: int | None, cost_nanos: int | None) -> None:

@@ -1,4 +1,4 @@
-"""What a store tells of sessions that changed."""
+"""What a store reports: sessions that changed, and how durable its server keeps what it acknowledged."""
 
 from __future__ import annotations
 

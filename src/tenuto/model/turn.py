@@ -1,4 +1,4 @@
-"""One turn and its two trips to the store; and plain appends, for what has no turn."""
+"""A turn from begin to finish: its values, its trace, and the marks of superseded idempotency keys."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tenuto.model.scope import Scope
 from tenuto.model.session import MAX_SEQ, Changes, NewSession, Retention, Session, Usage
 from tenuto.model.values import Json, JsonObject, Value, check_id, check_int, check_json
 
-# A session keeps the traces of its newest turns. They go with it, and with words that are taken back by a reset or a
-# truncation; words that slide out under the stored cap leave their trace behind until a hundred turns have passed.
+# A session keeps the traces of its newest turns. A deletion, a reset or a truncation removes
+# them; messages that are evicted under the stored cap leave their trace until a hundred turns have passed.
 TRACES_KEPT: Final = 100
 
 
@@ -78,7 +78,7 @@ class _TraceAddress(msgspec.Struct, array_like=True):
 
 
 def trace_id(session_id: str, number: int, turn_id: str) -> str:
-    """A trace's name tells where it is kept, so that no index is needed; it carries no authority."""
+    """A trace id contains its location, so that no index is needed; it carries no authority."""
     return urlsafe_b64encode(msgspec.json.encode(_TraceAddress(session_id, number, turn_id))).rstrip(b"=").decode()
 
 
@@ -86,7 +86,7 @@ def place_of(asked: str) -> tuple[str, int]:
     """The session and the turn's number that a trace's name stands for.
 
     Raises:
-        TraceNotFound: it is nobody's name.
+        TraceNotFound: it is no trace id.
     """
     try:
         raw = urlsafe_b64decode(asked.encode() + b"=" * (-len(asked) % 4))
@@ -329,19 +329,19 @@ class Rewrite(Value, frozen=True, kw_only=True):
 
 
 TAKEN_BACK: Final = "taken_back"
-"""The key of a session's metadata under which stand the marks of keys that have nothing more to bring."""
+"""The key of a session's metadata that holds the digests of superseded idempotency keys."""
 
 ONCE: Final = "once"
-"""The key of a message's metadata under which stands the mark of the key it came under."""
+"""The key of a message's metadata that holds the digest of its idempotency key."""
 
 
 def superseded_digests(session: Session) -> list[str]:
-    """The marks that a session notes, oldest first."""
+    """The digests of superseded keys in a session, oldest first."""
     noted = session.metadata.get(TAKEN_BACK)
     return [mark for mark in noted if isinstance(mark, str)] if isinstance(noted, list) else []
 
 
 def is_superseded(session: Session, words: Iterable[Draft]) -> bool:
-    """Whether these words came under a key that has nothing more to bring."""
+    """Whether these messages came under a superseded key."""
     noted = session.metadata.get(TAKEN_BACK)
     return bool(noted) and any(draft.metadata.get(ONCE) in superseded_digests(session) for draft in words)

@@ -1,4 +1,4 @@
-"""What happens to sessions, told to those who want to know (B15)."""
+"""Events of sessions, for listeners and the log (B15)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class EventKind(StrEnum):
 
 
 class SessionEvent(Value, frozen=True, kw_only=True):
-    """One thing that happened to one session; `owner` is set where a stranger asked for somebody's session."""
+    """One event of one session; `owner` is set if another user requested the session."""
 
     kind: EventKind
     scope: Scope
@@ -47,14 +47,14 @@ _LEVELS = {
 
 
 class EventEmitter:
-    """Logs each event and passes it to the listeners; a listener that fails is logged and harms nobody."""
+    """Logs each event and passes it to the listeners; a failing listener is logged and ignored."""
 
     def __init__(self, *, clock: Clock, listeners: Sequence[Listener] = ()) -> None:
         self._clock = clock
         self._listeners = list(listeners)
 
     def add(self, listener: Listener) -> None:
-        """Tell this listener too, from now on."""
+        """Add a listener."""
         self._listeners.append(listener)
 
     async def emit_event(self, kind: EventKind, scope: Scope, session_id: str, owner: str | None = None) -> None:

@@ -1,6 +1,6 @@
-"""Where sessions are opened, resumed, changed and closed: the rules on top of the store.
+"""Sessions: the rules on top of the store, and ids.
 
-The store decides inside one session; here stands what concerns who may have which, and what a caller gets instead.
+The store decides inside one session; this module decides who may access which, and what a caller gets instead.
 """
 
 from __future__ import annotations
@@ -63,16 +63,18 @@ from tenuto.ports import SessionStore, StoreUpkeep, release_lease
 from tenuto.sessions.events import EventEmitter, EventKind
 from tenuto.sessions.transfer import ExportedSession
 
-_Seen = TypeVar("_Seen")
+_Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)
-# Longer than any store takes to find out that a session is not there, or is somebody else's.
+# Longer than any store takes to find that a session does not exist or belongs to another user.
 _EVEN_SECONDS = 0.005
 _MOST = 2**31
+# The digit of a UUID that holds its variant: two bits are fixed, two are free.
+_VARIANTS: Final = "89ab" * 4
 _HEAD = "session's head (context, attributes and metadata together)"
 
 
 class TurnRequest(Value, frozen=True, kw_only=True):
-    """A caller's wish for a turn. Without a session id a new session begins, the same one for the same `key`."""
+    """A request for a turn. Without a session id a session is created, the same one for the same `key`."""
 
     words: tuple[Draft, ...] = ()
     session_id: str | None = None
@@ -126,7 +128,7 @@ class Sessions:
         check_type(scope, Scope, "scope")
         check_type(request, TurnRequest, "the request")
         policy = request.policy or self._policy
-        # What else would make the words unsound, the opening itself refuses.
+        # `BeginTurn` itself checks everything but the size.
         opening = self._begin_request(scope, request, policy)
         _check_message_sizes(request.words, policy)
         try:
@@ -135,24 +137,26 @@ class Sessions:
             await self._announce_refused(scope, opening.session_id, absent)
             if request.session_id is not None and policy.on_missing is OnMissing.ERROR:
                 raise
-            instead = _fallback_request(scope, opening, absent, request.key)
-            turn = await self._begin_when_free(
-                scope, replace(instead, create=_new_session(request.new, policy)), policy
-            )
+            if not isinstance(absent, SessionCorrupt):
+                # A corrupt session is quarantined by now, so its id is free. Any other id is derived from the key.
+                other_id = session_id_for_key(scope, request.key) if request.key else fresh_id()
+                opening = replace(opening, session_id=other_id)
+            opening = replace(opening, create=_new_session(request.new, policy))
+            turn = await self._begin_when_free(scope, opening, policy)
         if turn.state is not TurnState.FINISHED:
             await self._announce_begun(scope, turn, policy)
         return turn
 
     async def finish(self, turn: OpenTurn, closing: FinishTurn, policy: SessionPolicy | None = None) -> AppendResult:
-        """Store the reply and give the session free, under the policy the turn began with.
+        """Store the reply and release the session, under the policy the turn began with.
 
         Raises:
-            TurnLost: another turn took over; the user's words stay stored.
+            TurnLost: another turn took over; the user message stays stored.
             TooLarge: a message, or the head with the turn's changes, is above the size limit; the turn goes on.
         """
         check_type(turn, OpenTurn, "the turn")
         policy = policy or self._policy
-        # What else would make a reply unsound, the closing itself has refused.
+        # `FinishTurn` itself has checked everything but the size.
         _check_message_sizes(closing.reply, policy)
         if closing.changes is not None and closing.changes.sets_values:
             await self._check_growth(turn, closing.changes, policy)
@@ -195,7 +199,7 @@ class Sessions:
     ) -> tuple[Session, bool]:
         """Make a session, or return the caller's own of that id; tells whether it is new.
 
-        An id that somebody else holds is not told to be taken: the caller gets another one (A8). The same `key` makes
+        An id that another user holds is not reported as taken: the caller gets another id (A8). The same `key` makes
         one session.
 
         Raises:
@@ -226,7 +230,7 @@ class Sessions:
         try:
             return await self._store.append(scope, asked, batch)
         except SessionNotFound as absent:
-            # Somebody else has taken the id meanwhile; or what stood there was damaged and is set aside by now.
+            # Another caller has taken the id meanwhile; or a corrupt session was there and is quarantined by now.
             await self._announce_refused(scope, asked, absent)
             again = asked if isinstance(absent, SessionCorrupt) else fresh_id()
             return await self._store.append(scope, again, batch)
@@ -244,7 +248,7 @@ class Sessions:
         return await self._with_even_timing(scope, session_id, self._store.messages(scope, session_id, page))
 
     async def pages(self, scope: Scope, session: Session, size: int = 200) -> AsyncIterator[tuple[Message, ...]]:
-        """All messages the head knows of, page by page; what is said meanwhile belongs to the next look."""
+        """All messages the head knows of, page by page; later messages are left out."""
         after = 0
         while after < session.last_seq:
             page = await self.messages(scope, session.id, Page(limit=size, after=after))
@@ -289,20 +293,20 @@ class Sessions:
             return None
 
     async def reset(self, scope: Scope, session_id: str) -> Session:
-        """Forget the talk and keep the session, and whom it talks to; a running turn is lost."""
+        """Remove the messages and keep the session with its assistant; a running turn is lost."""
         check_type(scope, Scope, "scope")
         session = await self._with_even_timing(scope, session_id, self._store.reset(scope, session_id, sparing=PARTNER))
         await self._announce.emit_event(EventKind.UPDATED, scope, session_id)
         return session
 
     async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
-        """Forget what was said after a message, to ask or answer anew, but for the messages numbered in `sparing`.
+        """Remove what follows a message, except for the messages numbered in `sparing`.
 
         A running turn is lost, unless it happens `within` it.
 
         Raises:
-            VersionConflict: the session has changed since `if_version`, as every word changes it; nothing went.
-            TurnLost: the turn it shall happen `within` has lost the session; nothing went.
+            VersionConflict: the session has changed since `if_version`; nothing was removed.
+            TurnLost: the turn it happens `within` has lost its lease; nothing was removed.
         """
         check_type(scope, Scope, "scope")
         check_type(truncating, Truncation, "the truncation")
@@ -311,7 +315,7 @@ class Sessions:
         return session
 
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
-        """Put other words in the place of stored ones; a running turn goes on.
+        """Replace the text of stored messages; a running turn goes on.
 
         No limit of size holds here: what takes the place of a private value may be longer than the value.
         """
@@ -371,7 +375,7 @@ class Sessions:
         return await self._upkeep.stats(scope)
 
     async def sweep(self, limit: int = 1000) -> int:
-        """Remove what expired, in all tenants; tells how many went."""
+        """Remove expired sessions of all tenants; returns how many."""
         check_int(limit, 1, _MOST, "limit")
         gone = await self._upkeep.sweep(limit)
         await self._announce_removed(EventKind.EXPIRED, gone)
@@ -422,8 +426,8 @@ class Sessions:
     async def _patch_within_limit(self, scope: Scope, session_id: str, changes: Changes) -> Session:
         """Patch the head if it stays within its size.
 
-        The size is judged on the head as read, and the patch then applies to that version alone: whoever changes the
-        session in between makes us look again. So the limit holds on every store, and none has to know of it.
+        The size is judged on the head as read, and the patch then applies to that version alone: a
+        concurrent change leads to another attempt. So the limit holds on every store without its help.
         """
         if not changes.sets_values:
             return await self._store.patch(scope, session_id, changes)
@@ -452,7 +456,7 @@ class Sessions:
         _check_head_size(head, changes, policy)
 
     async def _begin_once(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
-        """Begin once. A caller who goes meanwhile may have begun a turn all the same: then it is given up."""
+        """Begin once. If the caller is cancelled after the store began the turn, its lease is released."""
         beginning = asyncio.create_task(self._store.begin_turn(scope, opening))
         try:
             return await asyncio.shield(beginning)
@@ -461,7 +465,7 @@ class Sessions:
             raise
 
     async def _announce_begun(self, scope: Scope, turn: OpenTurn, policy: SessionPolicy) -> None:
-        """Tell of a turn that has begun. A caller who goes meanwhile never learns of it: then it is given up."""
+        """Announce a begun turn. If the caller is cancelled meanwhile, its lease is released."""
         try:
             await self._announce_written(scope, turn.session, policy, created=turn.created, expired=turn.expired)
         except BaseException:
@@ -472,10 +476,10 @@ class Sessions:
         with contextlib.suppress(TenutoError):
             await release_lease(self._store.finish_turn, await beginning)
 
-    async def _with_even_timing(self, scope: Scope, session_id: str, asked: Awaitable[_Seen]) -> _Seen:
+    async def _with_even_timing(self, scope: Scope, session_id: str, asked: Awaitable[_Result]) -> _Result:
         """Wait for an answer about one session; what was found damaged is announced.
 
-        Not found is told after an even time, so that its reason cannot be read off the clock.
+        Not found is raised after an even time, so that timing does not reveal the reason.
         """
         began = asyncio.get_running_loop().time()
         try:
@@ -526,10 +530,10 @@ def check_messages(drafts: Sequence[Draft], policy: SessionPolicy) -> None:
 
 
 def check_text_size(text: str, policy: SessionPolicy) -> None:
-    """Refuse words before they are made a message.
+    """Refuse a text before it becomes a message.
 
     Raises:
-        TooLarge: they are above the size limit.
+        TooLarge: it is above the size limit.
     """
     most = policy.max_message_bytes
     # A character takes four bytes at most.
@@ -565,16 +569,6 @@ def _once(key: str | None, drafts: Sequence[Draft], given: str | None) -> Idempo
     return IdempotencyKey(key=key, fingerprint=given or fingerprint(drafts))
 
 
-def _fallback_request(scope: Scope, opening: BeginTurn, absent: SessionNotFound, key: str | None) -> BeginTurn:
-    """The opening that is tried where the asked session cannot be had: under another id, the same for the same key.
-
-    A damaged session has been set aside by now, so its own id is free for a fresh start.
-    """
-    if isinstance(absent, SessionCorrupt):
-        return opening
-    return replace(opening, session_id=session_id_for_key(scope, key) if key else fresh_id())
-
-
 def fingerprint(drafts: Sequence[Draft]) -> str:
     """What an idempotency key stands for: who says what. Ids and times are the sender's bookkeeping and left out."""
     check_drafts(drafts)
@@ -585,23 +579,20 @@ def _digest(value: object) -> str:
     return blake2b(msgspec.json.encode(value), digest_size=16).hexdigest()
 
 
-_Result = TypeVar("_Result")
-
-
 async def complete_despite_cancel(work: Coroutine[Any, Any, _Result]) -> _Result:
     """Wait until the work is done. A cancellation that comes meanwhile is passed on afterwards, not into it.
 
-    `asyncio.shield` alone would leave the work running with nobody to wait for it.
+    With `asyncio.shield` alone the work would run on without an owner.
     """
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
             await asyncio.wait((task,))
-        except asyncio.CancelledError as told:
-            cancelled = told
+        except asyncio.CancelledError as error:
+            cancelled = error
     if cancelled is not None:
-        # Looked at, so that nobody is told of an error that was never retrieved.
+        # Retrieved, so that asyncio does not log an unretrieved exception.
         task.exception()
         raise cancelled
     return task.result()
@@ -618,10 +609,6 @@ async def release_on_error(
     except BaseException:
         await complete_despite_cancel(release_lease(finish, turn))
         raise
-
-
-# By which digit a UUID says its variant: two bits are fixed, two are free.
-_VARIANTS: Final = "89ab" * 4
 
 
 def fresh_id() -> str:

@@ -1,8 +1,8 @@
-"""Finding what turns left behind: a trace by its name, and the latest ones of all sessions."""
+"""Find traces: one by its name, and the latest of all sessions."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from operator import attrgetter
 from typing import Final
 
 from tenuto.errors import SessionNotFound, TraceNotFound
@@ -11,6 +11,7 @@ from tenuto.model.turn import Trace, place_of
 from tenuto.ports import TraceStore
 from tenuto.sessions.service import Sessions
 
+_BY_TIME: Final = attrgetter("began_at")
 # Sessions looked through when traces are asked for without naming one.
 _LATEST: Final = 20
 
@@ -35,7 +36,7 @@ async def latest_traces(store: TraceStore, sessions: Sessions, scope: Scope, lim
     """The newest traces of the sessions that changed last."""
     found: list[Trace] = []
     for session in (await sessions.list(scope, SessionQuery(limit=_LATEST))).sessions:
-        if len(found) >= limit and sorted(found, key=_when)[-limit].began_at >= session.updated_at:
+        if len(found) >= limit and sorted(found, key=_BY_TIME)[-limit].began_at >= session.updated_at:
             # Everything from here on is older than what there is.
             break
         try:
@@ -43,8 +44,4 @@ async def latest_traces(store: TraceStore, sessions: Sessions, scope: Scope, lim
         except SessionNotFound:
             # Gone since it was listed.
             continue
-    return tuple(sorted(found, key=_when, reverse=True)[:limit])
-
-
-def _when(trace: Trace) -> datetime:
-    return trace.began_at
+    return tuple(sorted(found, key=_BY_TIME, reverse=True)[:limit])

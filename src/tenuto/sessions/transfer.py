@@ -94,7 +94,7 @@ def _comment(raw: bytes) -> str:
     return _OPEN + text.replace("--", "-\\u002d").replace(">", "\\u003e") + _CLOSE
 
 
-# Each takes JSON and the value that it was made of; a message's writer is told whether it is the first.
+# Each takes JSON and the value that it was made of; a message's writer also takes whether it is the first.
 _Opening: TypeAlias = Callable[[bytes, Session], bytes]
 _Writer: TypeAlias = Callable[[bytes, Message, bool], bytes]
 _WRITERS: Final[dict[ExportFormat, tuple[_Opening, _Writer, bytes]]] = {

@@ -169,7 +169,7 @@ def usd(nanos: int) -> str:
 
 
 def draft_from_json(body: Json, *, new_id: str, now: datetime) -> Draft:
-    """A message as somebody sends it: a role, and `text`, `content` (text or parts) or `parts`.
+    """A message as a client sends it: a role, and `text`, `content` (text or parts) or `parts`.
 
     Raises:
         Invalid: a field is missing or of the wrong type; the error names it.

@@ -1,4 +1,4 @@
-"""What a turn is followed by: a title for the session, a summary of what no longer fits, a lease given back late."""
+"""Work that follows a turn: a title, a summary of what no longer fits, and the release of a lease after an outage."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _log = logging.getLogger(__name__)
 
 
 class LeaseRelease:
-    """Tries again and again, for as long as the turn's lease lasts."""
+    """Releases the lease of a turn that ended in an outage: retries until the store is back or the lease expires."""
 
     def __init__(self, *, sessions: Sessions) -> None:
         self._sessions = sessions
-        # Not those of titles and summaries: where one server of several is away, sessions of the others need these.
+        # Not the jobs of titles and summaries, which sessions on other servers need during an outage of one.
         self._jobs = Jobs()
         self._closing = asyncio.Event()
 
     def release(self, turn: OpenTurn, closing: FinishTurn, policy: SessionPolicy) -> None:
-        """Start it, and return at once."""
+        """Start the retries and return at once."""
         until = asyncio.get_running_loop().time() + turn.lease.total_seconds()
         self._jobs.start("release", turn.id, lambda: self._retry_release(turn, closing, policy, until))
 
     async def drain(self, within: timedelta | None) -> None:
-        """Try each turn that waits once more, and no longer."""
+        """Retry each waiting turn once more and stop."""
         self._closing.set()
         await self._jobs.drain(within)
         self._closing.clear()
@@ -58,14 +58,14 @@ class LeaseRelease:
                 if last:
                     return
             except TenutoError as over:
-                _log.info("a turn need not be given up any more: %s", over.code)
+                _log.info("a lease need not be released any more: %s", over.code)
                 return
             else:
-                _log.info("a turn was given up once the store took it")
+                _log.info("a lease was released after an outage")
                 return
 
     async def _wait(self, pause: float) -> bool:
-        """Wait a while; tells whether it was cut short because we close."""
+        """Wait; returns whether `drain` cut it short."""
         try:
             async with asyncio.timeout(pause):
                 return await self._closing.wait()
@@ -74,7 +74,7 @@ class LeaseRelease:
 
 
 class AfterTurn:
-    """Decides what a turn calls for, and has it done in the background."""
+    """Decides what is due after a turn, and starts it in the background."""
 
     def __init__(self, *, sessions: Sessions, small: Small | None, redaction: UpkeepRedaction, clock: Clock) -> None:
         counter = TokenCounter()
@@ -84,7 +84,7 @@ class AfterTurn:
         self._compressor = Compressor(sessions=sessions, small=small, redaction=redaction, counter=counter, clock=clock)
 
     def follow(self, ended: TurnEnded) -> None:
-        """Start what is due. What waits holds no history."""
+        """Start what is due. Waiting jobs hold no history."""
         subject = session_key(ended.scope, ended.session.id)
         bare = replace(ended, loaded=())
         if ended.titles:

@@ -1,16 +1,16 @@
-"""Compressing a session: read what no summary covers, tell it in short, append that to the log.
+"""Compress a session: read what no summary covers, summarise it, append the summary to the log.
 
-The entry is appended under a key made of the range it adds, so that two processes that compress the same range store
-one entry. Nothing is locked while a model thinks. If words are taken back meanwhile (a truncation, a reset), the look
-just before the entry is stored gives it up; should they go in the very last moment, readers pass the entry over
-(`tenuto.context.compression` has the law).
+The entry is appended under a key derived from its range, so that two processes that compress the same range store one
+entry. No lock is held during a model request. If messages are removed meanwhile (a truncation, a reset), a check just
+before the entry is stored discards it; after a removal in the last moment, readers ignore the entry (see
+`tenuto.context.compression`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,15 +40,15 @@ from tenuto.sessions import AppendRequest, Sessions, derived_id, fresh_id
 from tenuto.upkeep.jobs import Small
 
 _TIMEOUT_SECONDS: Final = 60.0
-# One look brings what a compressed session has open, and more.
+# One page holds the uncovered messages of a compressed session, and more.
 _LOOK: Final = 100
 _PAGE: Final = 500
 # A log that was never compressed is worked off in steps of so many messages.
 _STEP: Final = 5000
 _STEPS: Final = 1000
-# How many portions of the talk a model is asked to retell; what lies before them is extracted.
+# How many portions a model summarises; what precedes them is extracted.
 _ASKED: Final = 3
-# Beside the answer itself: its summary's entry, and the words the next turn begins with.
+# Beside the answer: the entry of its summary, and the messages of the next turn.
 _SPARE: Final = 4
 _ENTRY_BYTES: Final = 600
 _log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _UncoveredLog:
-    """A session's uncovered talk, and its head before any of it was read; `more`: newer talk was not loaded."""
+    """Uncovered messages, and the head before they were read; `more`: newer messages were not loaded."""
 
     session: Session
     messages: tuple[Message, ...]
@@ -83,7 +83,7 @@ class Compressor:
         self._clock = clock
 
     def may_be_due(self, ended: TurnEnded) -> bool:
-        """Whether to look at the stored session: judged by what the turn had loaded, where it says so."""
+        """Whether to read the stored session, judged by the messages the turn has loaded."""
         context = ended.policies.context
         if not ended.loaded:
             return compresses(context)
@@ -95,7 +95,7 @@ class Compressor:
         return compresses(ended.policies.context) and would_evict_uncovered(ended.session, covered, adding + _SPARE)
 
     async def compress(self, ended: TurnEnded, *, adding: int = 0, at_once: bool = False) -> None:
-        """Cover what is due; `at_once` asks no model."""
+        """Cover what is due; `at_once` uses no model."""
         for _ in range(_STEPS):
             try:
                 talk = await self._load_uncovered(ended)
@@ -118,7 +118,7 @@ class Compressor:
                 return
 
     async def _load_uncovered(self, ended: TurnEnded) -> _UncoveredLog:
-        """What no summary covers: looked for from the newest message backwards, until the summary is found."""
+        """Load what no summary covers, from the newest message backwards to the summary."""
         page = await self._sessions.messages(ended.scope, ended.session.id, Page(limit=_LOOK))
         session, messages = page.session, page.messages
         while True:
@@ -127,20 +127,15 @@ class Compressor:
             if not page.more_before or messages[0].seq <= begins:
                 return _UncoveredLog(session, messages, previous, more=False)
             if len(messages) >= _STEP:
-                return await self._load_oldest(ended, session, previous, begins)
+                # A long log that was never compressed is covered from its oldest messages on.
+                page = await self._sessions.messages(ended.scope, session.id, Page(limit=_STEP, after=begins - 1))
+                return _UncoveredLog(session, page.messages, previous, page.more_after)
             before = Page(limit=_PAGE, before=messages[0].seq)
             page = await self._sessions.messages(ended.scope, ended.session.id, before)
             messages = (*page.messages, *messages)
 
-    async def _load_oldest(
-        self, ended: TurnEnded, session: Session, previous: Summary | None, begins: int
-    ) -> _UncoveredLog:
-        """The first step of a long log that was never compressed."""
-        page = await self._sessions.messages(ended.scope, session.id, Page(limit=_STEP, after=begins - 1))
-        return _UncoveredLog(session, page.messages, previous, page.more_after)
-
     async def _store_summary(self, ended: TurnEnded, session: Session, found: Due, at_once: bool) -> bool:
-        """Store the summary; tells whether it was stored, now or by somebody else before."""
+        """Store the summary; returns whether it is stored, by this or another process."""
         limits = self._summary_limits(ended)
         text, made_by = await self._summarize(ended, found, limits, at_once)
         last = found.cover[-1]
@@ -153,7 +148,7 @@ class Compressor:
             made_by=made_by,
         )
         if not await self._is_unchanged(ended, session, last):
-            _log.info("session %s: what was summarised has been taken back", session.id)
+            _log.info("session %s: summarised messages were removed", session.id)
             return False
         base = found.previous.through if found.previous is not None else 0
         draft = summary_draft(summary, message_id=fresh_id(), sent_at=self._clock(), seen=found.seen, since=found.since)
@@ -167,22 +162,14 @@ class Compressor:
         return True
 
     async def _redact_covered(self, session: Session, messages: Sequence[Message]) -> None:
-        """What the summary speaks for is no longer live, and is kept as the policy wants what is past.
+        """Redact covered messages by the policy for past messages.
 
-        A process that dies right before this leaves the words as they were said; `tenuto privacy scan` finds them.
+        A process that dies right before this leaves them unredacted; `tenuto privacy scan` finds them.
         """
         retired = await self._redaction.redact_past(session, messages)
         if retired:
             counted = tuple(self._counter.with_count(replace(message, tokens=0)) for message in retired)
             await self._sessions.rewrite(session.scope, session.id, Rewrite(messages=counted))
-
-    def _summary_redactor(self, ended: TurnEnded) -> Callable[[str], str]:
-        return lambda text: self._redaction.for_summary(ended.scope, text)
-
-    def _model_redactor(self, ended: TurnEnded) -> Callable[[str], str]:
-        """What a model may be shown of a text that a summary may be made of."""
-        scope = ended.scope
-        return lambda text: self._redaction.for_model(scope, self._redaction.for_summary(scope, text))
 
     async def _is_unchanged(self, ended: TurnEnded, session: Session, last: Message) -> bool:
         try:
@@ -193,13 +180,13 @@ class Compressor:
         return unchanged and bool(page.messages) and page.messages[0].id == last.id
 
     def _summary_limits(self, ended: TurnEnded) -> SummaryLimits:
-        """How long the summary may be; a small limit on messages holds for it too."""
+        """How long the summary may be; the size limit of messages holds for it too."""
         limits = summary_limits(ended.prompt, ended.policies.context, self._counter)
         storable = max(16, (self._sessions.policy.max_message_bytes - _ENTRY_BYTES) // 4)
         return replace(limits, characters=min(limits.characters or storable, storable))
 
     async def _summarize(self, ended: TurnEnded, found: Due, limits: SummaryLimits, at_once: bool) -> tuple[str, str]:
-        """The summary and who made it: a model where there is one and it says something usable, else extraction."""
+        """The summary and its source: a model if there is one and its answer is usable, else extraction."""
         previous = found.previous.text if found.previous is not None else ""
         ended = replace(ended, language=_summary_language(found, ended.language))
         if self._small is None or at_once:
@@ -208,21 +195,21 @@ class Compressor:
         skipped = [message for part in parts[:-_ASKED] for message in part]
         if skipped:
             previous = await self._extract(skipped, previous, ended, limits)
-        made_by = "extract"
+        made_by, scope, redaction = "extract", ended.scope, self._redaction
         for part in parts[-_ASKED:]:
-            # Long messages take a while to look through, which other turns need not wait for.
+            # In a thread: long messages take a while, and other turns need not wait.
             asked = await asyncio.to_thread(
                 build_summary_request,
                 part,
                 previous,
                 ended.language,
                 limits,
-                self._model_redactor(ended),
+                lambda text: redaction.for_model(scope, redaction.for_summary(scope, text)),
                 self._counter,
             )
-            told = await self._ask_model(ended.scope, asked)
-            made_by = "extract" if told is None else "model"
-            previous = told or await self._extract(part, previous, ended, limits)
+            summary = await self._ask_model(ended.scope, asked)
+            made_by = "extract" if summary is None else "model"
+            previous = summary or await self._extract(part, previous, ended, limits)
         return previous, made_by
 
     async def _ask_model(self, scope: Scope, asked: SummaryRequest) -> str | None:
@@ -232,19 +219,19 @@ class Compressor:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 said = await self._small(scope, asked.system, asked.text, asked.limits.tokens)
         except Exception as failure:
-            # Extraction stands in for whatever the model fails with; its message may quote the talk.
+            # Extraction replaces any failed model; the message of the exception may quote user text.
             _log.warning("a summary is extracted, the model failed: %s", type(failure).__name__)
             return None
-        told = usable(said, asked, self._counter)
-        if told is None:
+        summary = usable(said, asked, self._counter)
+        if summary is None:
             _log.warning("a summary is extracted, the model's answer was of no use")
             return None
-        return self._redaction.for_summary(scope, told)
+        return self._redaction.for_summary(scope, summary)
 
     async def _extract(
         self, messages: Sequence[Message], previous: str, ended: TurnEnded, limits: SummaryLimits
     ) -> str:
-        # Hundreds of long messages take a while, which other turns need not wait for.
+        # In a thread: hundreds of long messages take a while, and other turns need not wait.
         return await asyncio.to_thread(
             summarise,
             messages,
@@ -253,12 +240,12 @@ class Compressor:
             characters=limits.characters,
             language=ended.language,
             counter=self._counter,
-            redact=self._summary_redactor(ended),
+            redact=lambda text: self._redaction.for_summary(ended.scope, text),
         )
 
 
 def _covered_count(found: Due) -> int:
-    """How many messages the new summary speaks for; on one that nobody counted, nobody can build a count."""
+    """How many messages the new summary covers; 0 (unknown) if the previous one has no count."""
     before = found.previous
     if before is None:
         return len(found.cover)
@@ -266,7 +253,7 @@ def _covered_count(found: Due) -> int:
 
 
 def _summary_language(found: Due, otherwise: Language) -> Language:
-    """That of most of the user's words, those before them by their summary; `otherwise` where nothing tells."""
+    """The language of most user messages and the previous summary; `otherwise` if undecided."""
     before = [found.previous.text] if found.previous is not None else []
     said = [message.text for message in found.cover if message.role is Role.USER]
     return majority_language([*before, *said], otherwise)

@@ -1,4 +1,4 @@
-"""Work that outlives the call that started it, and still has an owner: one job per subject, a few at a time."""
+"""Background jobs that outlive the call that started them: one per subject, a few at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Jobs:
-    """Runs jobs in the background. A job that fails is logged, by its kind and where it failed, and harms nobody.
+    """Runs jobs in the background. A failed job is logged, by its kind and where it failed.
 
     What is started for a subject whose job is still running runs after it; of several, the last.
     """
@@ -72,7 +72,7 @@ class Jobs:
 
 
 async def safely(kind: str, work: Work) -> None:
-    """Do the work; what goes wrong is logged without its message, which may hold what a user said."""
+    """Do the work; an error is logged without its message, which may hold user text."""
     try:
         await work()
     except Unavailable as away:
@@ -82,5 +82,5 @@ async def safely(kind: str, work: Work) -> None:
         _log.warning("a %s was put off: %s in %s", kind, type(failure).__name__, f"{place.name}, line {place.lineno}")
 
 
-# For whom, instructions, what they are about, and the most tokens it may answer with.
+# The small model for titles and summaries: scope, instructions, text, and the limit of output tokens.
 Small: TypeAlias = Callable[[Scope, str, str, int], Awaitable[str]]

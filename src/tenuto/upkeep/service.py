@@ -1,4 +1,4 @@
-"""The story of what follows the turns: each round sweeps, each turn may be followed by a title and a compression."""
+"""Upkeep: sweeps at intervals; a title and a compression after a turn."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _BATCH: Final = 1000
 
 
 class Upkeep:
-    """Keeps the house in order while the application runs.
+    """Background work of a running application.
 
-    What follows a turn is not queued anywhere: it is found due by looking at the stored session. A process that dies
-    in between loses nothing, since the session's next turn finds the same work due again.
+    Work after a turn is not queued: the stored session shows what is due. A process that dies in between loses nothing,
+    since the session's next turn finds the same work due.
     """
 
     def __init__(
@@ -58,29 +58,26 @@ class Upkeep:
     # After a turn
 
     def equip(self, *, small: Small | None = None) -> None:
-        """Hand over what is only there once the first turn is: the small model. Before any `follow`."""
+        """Set the small model, which is built with the first turn. Before any `follow`."""
         assert not self._followed, "turns were followed without it already"
         self._small = small
 
     def follow(self, ended: TurnEnded) -> None:
-        """Start what this turn calls for and return at once. Nothing that goes wrong there reaches the turn."""
+        """Start what is due after this turn and return at once. Failures do not reach the turn."""
         self._after_turn.follow(ended)
 
     async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
-        """Wait until that many messages can be stored without pushing out any that no summary covers.
+        """Wait until that many messages can be stored without evicting any that no summary covers.
 
-        For the turn itself to await before it stores its answer: `ended` tells of it as if it were over, with the
-        session's head as the turn began, and `covered` is how far the summary reached that the turn was shown (0 when
-        there was none). It returns without a look at the store unless the stored cap is near; then it covers the oldest
-        messages by extraction, asking no model. A store that is away is logged and not waited for.
+        The turn awaits this before it stores its answer: `ended` describes it as finished, with the session's head as
+        the turn began; `covered` is how far the summary in its prompt reached (0 without one). The store is read only
+        if the stored cap is near; then the oldest messages are covered by extraction, without a model. An outage of the
+        store is logged and not waited for.
         """
         await self._after_turn.secure(ended, covered=covered, adding=adding)
 
     def release(self, turn: OpenTurn, closing: FinishTurn, policy: SessionPolicy) -> None:
-        """Give a turn up that the store did not take back, as soon as it does, and return at once.
-
-        After the turn's lease nothing is left to do: it has run out by itself.
-        """
+        """Retry the release of a lease in the background until it succeeds or the lease expires."""
         self._after_turn.release(turn, closing, policy)
 
     async def drain(self, within: timedelta | None = None) -> None:
@@ -99,14 +96,14 @@ class Upkeep:
     # Every few minutes
 
     async def run(self) -> None:
-        """Sweep again and again, until cancelled; a store that is away is tried again at the next round."""
+        """Sweep again and again, until cancelled; an unavailable store is retried in the next round."""
         while True:
             try:
                 await self.sweep()
             except Unavailable as away:
                 _log.warning("expired sessions were not swept: %s", away)
             except Exception:
-                # Whatever one round met, the next ones are still needed.
+                # The next rounds are needed whatever fails in one.
                 _log.exception("expired sessions were not swept")
             await safely("sweep of tasks", self.sweep_tasks)
             if self._catch_up is not None:
@@ -114,7 +111,7 @@ class Upkeep:
             await self._pause(self._sweep_every.total_seconds())
 
     async def sweep(self) -> int:
-        """Remove everything that has expired by now, in bounded steps; tells how many sessions went."""
+        """Remove everything that has expired by now, in bounded steps; returns how many sessions were removed."""
         total = 0
         while True:
             gone = await self._sessions.sweep(_BATCH)
@@ -123,7 +120,7 @@ class Upkeep:
                 return total
 
     async def sweep_tasks(self) -> int:
-        """Remove tasks and agents' notes that have expired by now, in bounded steps; tells how many tasks went."""
+        """Remove expired tasks and agents' notes in bounded steps; returns how many tasks were removed."""
         total = 0
         while self._tasks is not None:
             swept = await self._tasks.sweep(_BATCH)
