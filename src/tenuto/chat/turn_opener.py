@@ -311,15 +311,6 @@ class TurnOpener:
             return turn, ()
         return await release_on_error(self._sessions.finish, turn, self._check_open_turn(turn, request, wish.window))
 
-    async def _check_open_turn(
-        self, turn: OpenTurn, request: ChatRequest, window: int
-    ) -> tuple[OpenTurn, tuple[Message, ...]]:
-        replaced: tuple[Message, ...] = ()
-        if request.regenerate:
-            turn, replaced = await self._back.hide_old_answer(turn, window)
-        await self._recheck(turn, request.key)
-        return turn, replaced
-
     async def _new_session(self, scope: Scope, request: ChatRequest, assistant: Assistant) -> NewSession:
         context: JsonObject = {PROFILE: request.profile} if request.profile else {}
         metadata = {ASSISTANT: assistant.name, **({PERSONA: scope.persona} if scope.persona is not None else {})}
@@ -327,10 +318,15 @@ class TurnOpener:
         said = await self._redaction.for_title(scope, request.text)
         return with_fallback_title(new, said, request.language or language_of(request.text))
 
-    async def _recheck(self, turn: OpenTurn, key: str | None) -> None:
+    async def _check_open_turn(
+        self, turn: OpenTurn, request: ChatRequest, window: int
+    ) -> tuple[OpenTurn, tuple[Message, ...]]:
         """Checks that need the stored session; a concurrent turn may have spent the rest of a budget."""
+        replaced: tuple[Message, ...] = ()
+        if request.regenerate:
+            turn, replaced = await self._back.hide_old_answer(turn, window)
         try:
-            check_not_superseded(turn.session, key)
+            check_not_superseded(turn.session, request.key)
         except Superseded:
             await undo_user_message(self._sessions, turn)
             raise
@@ -341,6 +337,7 @@ class TurnOpener:
             talk = conversation_in(turn.window)
             if not talk or talk[-1].role is not Role.USER:
                 raise NothingToAnswer
+        return turn, replaced
 
     def _user_messages(self, scope: Scope, request: ChatRequest) -> tuple[Draft, ...]:
         if request.regenerate:

@@ -59,10 +59,13 @@ class EventEmitter:
 
     async def emit_event(self, kind: EventKind, scope: Scope, session_id: str, owner: str | None = None) -> None:
         """Announce what happened."""
-        if not self._listeners and not _log.isEnabledFor(_level(kind)):
+        level = _LEVELS.get(kind, logging.INFO)
+        logs = _log.isEnabledFor(level)
+        if not self._listeners and not logs:
             return
         event = SessionEvent(kind=kind, scope=scope, session_id=session_id, at=self._clock(), owner=owner)
-        _log_event(event)
+        if logs:
+            _log_event(event, level)
         for listener in self._listeners:
             try:
                 await listener(event)
@@ -70,14 +73,7 @@ class EventEmitter:
                 _log.exception("a listener failed on %s of session %s", kind, session_id)
 
 
-def _level(kind: EventKind) -> int:
-    return _LEVELS.get(kind, logging.INFO)
-
-
-def _log_event(event: SessionEvent) -> None:
-    level = _level(event.kind)
-    if not _log.isEnabledFor(level):
-        return
+def _log_event(event: SessionEvent, level: int) -> None:
     caller = ":".join(event.scope.owner) or "the tenant itself"
     if event.owner is None:
         _log.log(level, "session %s %s (tenant %s, %s)", event.session_id, event.kind, event.scope.tenant, caller)

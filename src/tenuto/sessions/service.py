@@ -144,7 +144,8 @@ class Sessions:
             opening = replace(opening, create=_new_session(request.new, policy))
             turn = await self._begin_when_free(scope, opening, policy)
         if turn.state is not TurnState.FINISHED:
-            await self._announce_begun(scope, turn, policy)
+            announcing = self._announce_written(scope, turn.session, policy, created=turn.created, expired=turn.expired)
+            await release_on_error(self._store.finish_turn, turn, announcing)
         return turn
 
     async def finish(self, turn: OpenTurn, closing: FinishTurn, policy: SessionPolicy | None = None) -> AppendResult:
@@ -462,14 +463,6 @@ class Sessions:
             return await asyncio.shield(beginning)
         except asyncio.CancelledError:
             await complete_despite_cancel(self._release_begun(beginning))
-            raise
-
-    async def _announce_begun(self, scope: Scope, turn: OpenTurn, policy: SessionPolicy) -> None:
-        """Announce a begun turn. If the caller is cancelled meanwhile, its lease is released."""
-        try:
-            await self._announce_written(scope, turn.session, policy, created=turn.created, expired=turn.expired)
-        except BaseException:
-            await complete_despite_cancel(release_lease(self._store.finish_turn, turn))
             raise
 
     async def _release_begun(self, beginning: asyncio.Future[OpenTurn]) -> None:
