@@ -29,7 +29,7 @@ from bench.ours import Ours, drafts_of, scope_of
 from bench.tables import Table
 from bench.workload import Turn, Words
 from tenuto.assistants import AssistantRegistry
-from tenuto.assistants.general import general_assistant
+from tenuto.assistants.registry import general_assistant
 from tenuto.chat import Chat, ChatDeps, ChatRequest, Spending
 from tenuto.context import TokenCounter, assemble
 from tenuto.model import (

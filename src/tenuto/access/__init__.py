@@ -1,7 +1,6 @@
 """Who is calling: API keys, tokens, and what a verified one proves."""
 
-from tenuto.access.api_keys import ApiKey, ApiKeys, KeyRole
-from tenuto.access.caller import Caller
+from tenuto.access.api_keys import ApiKey, ApiKeys, Caller, KeyRole
 from tenuto.access.jwt_verifier import JwtPolicy, JwtVerifier
 
 __all__ = ["ApiKey", "ApiKeys", "Caller", "JwtPolicy", "JwtVerifier", "KeyRole"]

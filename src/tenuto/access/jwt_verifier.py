@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from tenuto.access.api_keys import KeyRole
-from tenuto.access.caller import Caller
+from tenuto.access.api_keys import Caller, KeyRole
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model.scope import check_tenant_id
 from tenuto.model.values import JsonObject, Value, check_id

@@ -2,11 +2,10 @@
 
 from tenuto.llm.chain import FallbackChain
 from tenuto.llm.complete import complete
-from tenuto.llm.connection import ModelConnection
-from tenuto.llm.factory import OFFLINE, GivenModel, model_names, open_model, provider_of
+from tenuto.llm.factory import OFFLINE, GivenModel, ModelConnection, model_names, open_model, provider_of
 from tenuto.llm.offline import OfflineModel
+from tenuto.llm.sanitize import UNREADABLE
 from tenuto.llm.scripted import Call, Echo, Fail, Hang, Say, Script, ScriptedModel, Stop
-from tenuto.llm.unreadable import UNREADABLE
 
 __all__ = [
     "OFFLINE",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from datetime import timedelta
 from importlib import import_module
 from types import MappingProxyType
@@ -11,20 +13,42 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from msgspec.structs import replace
 
-from tenuto.errors import InvalidSetting
+from tenuto.errors import InvalidSetting, ModelFailed, ModelTimeout, TenutoError
 from tenuto.llm.chain import FallbackChain
-from tenuto.llm.connection import FIRST_WORD, TIMEOUT, ModelConnection
 from tenuto.llm.offline import OfflineModel
-from tenuto.llm.user_model import UserModel
-from tenuto.ports import ChatModel
+from tenuto.model.generation import ModelEvent, ModelRequest
+from tenuto.model.values import Value
+from tenuto.ports import ChatModel, Tool
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
+_log = logging.getLogger(__name__)
 OFFLINE: Final = "offline"
-# What a program may hand over as a model.
+# The types that a program may hand over as a model.
 GivenModel: TypeAlias = "ChatModel | Model"
 _NOTHING_GIVEN: Final[Mapping[str, GivenModel]] = MappingProxyType({})
+TIMEOUT: Final = timedelta(minutes=2)
+FIRST_WORD: Final = timedelta(minutes=1)
+
+
+class ModelConnection(Value, frozen=True, kw_only=True):
+    """Address and key, where the provider's own variables do not tell them; `timeout` covers a whole answer.
+
+    `first_word` bounds the wait until the answer begins. A request that fails before is sent again `retries` times.
+    """
+
+    base_url: str | None = None
+    api_key: str | None = None
+    timeout: timedelta = TIMEOUT
+    first_word: timedelta = FIRST_WORD
+    retries: int = 2
+
+    def __post_init__(self) -> None:
+        if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
+            raise InvalidSetting("model_base_url", "is no address; it begins with http:// or https://")
+        if self.timeout <= timedelta(0) or self.first_word <= timedelta(0):
+            raise InvalidSetting("model_timeout", "must be longer than nothing")
 
 
 @asynccontextmanager
@@ -38,14 +62,14 @@ async def open_model(
     given: Mapping[str, GivenModel] = _NOTHING_GIVEN,
     home: str | None = None,
 ) -> AsyncIterator[ChatModel]:
-    """A model, or with commas a chain of them, as long as its connections are needed.
+    """Open a model, or with commas a chain of them, and close its connections at the end.
 
     Names in `given` are models that a program hands over; what they are connected to stays its own. Address and key are
     for the provider `home`, or for the first one that is named; others find theirs in the variables of their own.
 
     Raises:
-        InvalidSetting: a name that cannot be opened, and what to install or to set. Nobody is asked for an answer,
-            so a wrong key shows with the first question.
+        InvalidSetting: a name that cannot be opened, and what to install or to set. No model is called here, so a
+            wrong key shows with the first question.
     """
     wanted = [names] if names in given else model_names(names)
     home = provider_of(names, given) if home is None else home
@@ -93,7 +117,7 @@ def _provider_name(name: str) -> str:
 
 
 def _wrap_given(name: str, model: GivenModel, access: ModelConnection) -> ChatModel:
-    """A model that was handed over, as ours are asked."""
+    """Adapt a model that a program handed over to the `ChatModel` port."""
     if callable(getattr(model, "answer", None)) and isinstance(getattr(model, "name", None), str):
         return UserModel(cast(ChatModel, model), access.timeout)
     try:
@@ -114,3 +138,47 @@ def _open_provider_model(name: str, access: ModelConnection) -> AbstractAsyncCon
             "model", f"{name} needs a package that is not installed; pip install 'tenuto[models]' brings it"
         ) from missing
     return cast(AbstractAsyncContextManager[ChatModel], opening(name, access))
+
+
+class UserModel:
+    """A `ChatModel` of a program, with a time limit for its first event and its errors as `ModelFailed`."""
+
+    def __init__(self, model: ChatModel, timeout: timedelta) -> None:
+        self._model = model
+        self._timeout = timeout
+
+    @property
+    def name(self) -> str:
+        """The model's own name."""
+        return self._model.name
+
+    @property
+    def links(self) -> int:
+        """How many models it may ask one after the other."""
+        links: int = getattr(self._model, "links", 0)
+        return links
+
+    async def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+        """Answer as the port says, and turn each error into a `TenutoError`."""
+        try:
+            events = self._model.answer(asking, tools)
+            # The port promises an iterator only; a generator must be closed at once.
+            closing: AbstractAsyncContextManager[object] = nullcontext()
+            if hasattr(events, "aclose"):
+                closing = aclosing(cast(AsyncGenerator[ModelEvent, None], events))
+            async with closing:
+                # Once the answer has begun, its reader keeps the time.
+                async with asyncio.timeout((self._timeout * max(1, self.links)).total_seconds()):
+                    first = await anext(events, None)
+                if first is not None:
+                    yield first
+                async for event in events:
+                    yield event
+        except TenutoError:
+            raise
+        except TimeoutError:
+            raise ModelTimeout(self.name) from None
+        except Exception as fault:
+            # Only its kind: the text of a stranger's exception may quote what a user said.
+            _log.warning("model %s failed: %s", self.name, type(fault).__name__)
+            raise ModelFailed(self.name, f"failed ({type(fault).__name__})") from None

@@ -20,7 +20,7 @@ from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 from pydantic_ai.settings import ModelSettings
 
 from tenuto.errors import InvalidSetting, ModelFailed, ModelTimeout
-from tenuto.llm.connection import ModelConnection
+from tenuto.llm.factory import ModelConnection
 from tenuto.llm.pydantic_ai_messages import to_call, to_messages, to_tools
 from tenuto.llm.sanitize import sound
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCallRequested

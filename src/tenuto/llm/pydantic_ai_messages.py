@@ -22,8 +22,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.tools import ToolDefinition
 
 from tenuto.errors import Invalid
-from tenuto.llm.sanitize import sound
-from tenuto.llm.unreadable import UNREADABLE
+from tenuto.llm.sanitize import UNREADABLE, sound
 from tenuto.model.generation import ToolCall, ToolSpec
 from tenuto.model.message import Role
 from tenuto.model.prompt import PromptMessage

@@ -1,18 +1,13 @@
-"""Words from outside that every store can keep."""
+"""Text from models, made storable."""
 
 from __future__ import annotations
 
+from typing import Final
+
+# The only argument of such a call; its value is what the model wrote. Pydantic AI uses the same name.
+UNREADABLE: Final = "INVALID_JSON"
+
 
 def sound(text: str) -> str:
-    """A text without NUL characters, and with a mark in place of each lone surrogate."""
-    if text.isascii():
-        return text.replace("\0", "") if "\0" in text else text
-    return text.encode(errors="replace").decode().replace("\0", "") if not _is_encodable(text) or "\0" in text else text
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    """The text without NUL characters and with a question mark for each lone surrogate."""
+    return (text if text.isascii() else text.encode(errors="replace").decode()).replace("\0", "")

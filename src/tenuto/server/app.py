@@ -15,11 +15,9 @@ from tenuto.errors import InvalidSetting, StoreUnavailable
 from tenuto.ports import Clock, utc_now
 from tenuto.server import chat as talks
 from tenuto.server import export, goods, health, messages, npc, privacy, problems, sessions, tasks, turns, web_console
-from tenuto.server.auth import Gate, is_loopback
-from tenuto.server.context import ServerContext
+from tenuto.server.auth import Gate, RateLimiter, ServerContext, is_loopback
 from tenuto.server.metrics import Metrics
 from tenuto.server.middleware import RequestMiddleware
-from tenuto.server.rate_limits import RateLimiter
 from tenuto.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -64,7 +62,7 @@ def create_app(
             try:
                 await start(app, tenuto)
             except InvalidSetting as unfit:
-                # What the server says of a failed start is where it failed; what to mend is this.
+                # uvicorn logs only where the start failed; this line says what to correct.
                 _log.error("cannot start: %s", unfit)
                 raise
             yield
@@ -75,16 +73,15 @@ def create_app(
         exception_handlers=problems.HANDLERS,
         lifespan=lifespan,
     )
-    app.add_middleware(RequestMiddleware, meters=meters, away=lambda: _store_unavailable(app))
+
+    def is_store_away() -> bool:
+        service: ServerContext | None = getattr(app.state, "service", None)
+        return service is not None and service.tenuto.stores.away
+
+    app.add_middleware(RequestMiddleware, meters=meters, away=is_store_away)
     app.router.redirect_slashes = False
     app.state.meters = meters
     return app
-
-
-def _store_unavailable(app: Starlette) -> bool:
-    """Whether answers are given without the store at present."""
-    service: ServerContext | None = getattr(app.state, "service", None)
-    return service is not None and service.tenuto.stores.away
 
 
 def _gate(

@@ -3,8 +3,8 @@
 With keys or tokens configured, the credential decides and what the request names must agree with it. With neither, the
 server is open to this machine alone, and scopes are taken as named.
 
-Keys live in the store. While that is away, the door stands as it was last seen and knows the keys it saw lately, so
-that those who can answer without a store go on answering.
+Keys live in the store. While the store is unavailable, the gate keeps its last state and the keys that it verified
+lately, so that routes that need no store go on answering.
 """
 
 from __future__ import annotations
@@ -12,22 +12,28 @@ from __future__ import annotations
 import ipaddress
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from datetime import timedelta
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final
+from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 from starlette.requests import Request
 
 from tenuto.access import ApiKeys, Caller, JwtVerifier
-from tenuto.errors import DecryptionFailed, InvalidText, Unavailable
+from tenuto.app import Tenuto
+from tenuto.chat import Chat
+from tenuto.errors import DecryptionFailed, InvalidText, LimitReached, Unavailable
 from tenuto.model import Scope
 from tenuto.model.scope import check_tenant_id
 from tenuto.model.values import Value
+from tenuto.ports import Clock
 from tenuto.server.problems import HostNotAllowed, InvalidCredential, ScopeMismatch
-from tenuto.server.rate_limits import RateLimiter
+from tenuto.sessions import Sessions
+from tenuto.settings import Settings
 
 OPEN: Final = "open: loopback only, tenant local"
 DEFAULT_TENANT: Final = "local"
@@ -46,8 +52,47 @@ _NAMING: Final = {
 }
 
 
+class RateLimited(LimitReached):
+    """The caller asked more often than the setting allows."""
+
+    code: ClassVar[str] = "rate_limited"
+
+    def __init__(self, per_minute: int, retry_after: timedelta, what: str = "requests") -> None:
+        super().__init__(f"more than {per_minute} {what} per minute")
+        self.retry_after = retry_after
+
+
+class RateLimiter:
+    """A bucket per caller: it holds a minute's worth of requests (or of `what` else) and fills again evenly."""
+
+    def __init__(self, per_minute: int, *, what: str = "requests", now: Callable[[], float] = time.monotonic) -> None:
+        self._per_minute = per_minute
+        self._what = what
+        self._per_second = per_minute / 60
+        self._now = now
+        self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+
+    def acquire(self, caller: Hashable) -> None:
+        """Count one request.
+
+        Raises:
+            RateLimited: the caller's bucket is empty.
+        """
+        if not self._per_minute:
+            return
+        now = self._now()
+        left, seen = self._buckets.pop(caller, (float(self._per_minute), now))
+        left = min(self._per_minute, left + (now - seen) * self._per_second)
+        self._buckets[caller] = (left - 1 if left >= 1 else left, now)
+        if len(self._buckets) > _REMEMBERED:
+            # The caller that was quiet the longest has the fullest bucket, so dropping it gives the least away.
+            self._buckets.popitem(last=False)
+        if left < 1:
+            raise RateLimited(self._per_minute, timedelta(seconds=(1 - left) / self._per_second), self._what)
+
+
 class AuthContext(Value, frozen=True, kw_only=True):
-    """A request that was let in: who asks (nobody in particular, where the server is open) and what it names."""
+    """An admitted request: its caller (`None` where the server is open) and the scope parts that it names."""
 
     caller: Caller | None
     tenant: str | None = None
@@ -87,7 +132,7 @@ class AuthContext(Value, frozen=True, kw_only=True):
 
 
 class _CachedCaller(Value, frozen=True, kw_only=True):
-    """Whom a key belongs to, when the store last said so, and until when it need not be asked again."""
+    """The caller of a key, when the store last confirmed it, and until when no new lookup is needed."""
 
     caller: Caller
     seen_at: float
@@ -97,8 +142,8 @@ class _CachedCaller(Value, frozen=True, kw_only=True):
 class Gate:
     """Lets requests in. A key is looked up at most every two seconds, so that a revoked one is out within them.
 
-    While the store is away, keys that it confirmed within the last quarter of an hour hold on; others cannot be told
-    from wrong ones, and are `Unavailable`. A door that was open when last seen stays open.
+    While the store is away, keys that it confirmed within the last quarter of an hour stay valid; any other key
+    is `Unavailable`, as it may be wrong. A server that was open at the last look stays open.
     """
 
     def __init__(
@@ -119,18 +164,18 @@ class Gate:
         self._open_rates = open_rates
         self._wrong_rates = wrong_rates
         self._now = now
-        # By the digests of their secrets: whoever reads our memory should not find keys in it.
+        # By the digests of their secrets, so that the memory of the process holds no keys.
         self._callers: OrderedDict[bytes, _CachedCaller] = OrderedDict()
         self._closed = tokens is not None
         self._looked_at: float | None = None
 
     async def admit(self, request: Request) -> AuthContext:
-        """Find out who asks.
+        """Admit a request, with its caller.
 
         Raises:
-            CredentialRefused: a credential is needed and none holds.
-            HostRefused: the server is open, and this request does not come from this machine.
-            RateReached: the caller asks too often, or too many wrong credentials came from its address.
+            InvalidCredential: a credential is needed and none is valid.
+            HostNotAllowed: the server is open, and this request does not come from this machine.
+            RateLimited: the caller asks too often, or too many wrong credentials came from its address.
         """
         address = request.client.host if request.client else ""
         if await self.is_open():
@@ -171,16 +216,14 @@ class Gate:
             return False
 
     def works_without_store(self) -> bool:
-        """Whether there is anybody who would be let in while the store cannot be asked."""
-        if self._tokens is not None:
-            return True
-        if self._looked_at is not None and not self._closed:
+        """Whether any caller can be admitted while the store is unavailable."""
+        if self._tokens is not None or (self._looked_at is not None and not self._closed):
             return True
         now = self._now()
         return any(now - known.seen_at < _HELD_FOR for known in self._callers.values())
 
     async def mode(self) -> str:
-        """How requests get in, in words."""
+        """How requests are admitted, for the log."""
         if await self.is_open():
             return OPEN
         return "closed: API keys" if self._tokens is None else "closed: API keys and tokens"
@@ -196,7 +239,10 @@ class Gate:
         try:
             key = await self._keys.verify(credential)
         except Unavailable as away:
-            held = _extend_trust(known, now, away)
+            if known is None or isinstance(away, DecryptionFailed) or now - known.seen_at >= _HELD_FOR:
+                raise
+            # The store confirmed the key lately, so it stays trusted a little longer.
+            held = replace(known, trusted_until=min(now + _TRUSTED_FOR, known.seen_at + _HELD_FOR))
             self._cache_caller(digest, held)
             return held.caller
         if key is None:
@@ -212,17 +258,6 @@ class Gate:
         self._callers.move_to_end(digest)
         if len(self._callers) > _REMEMBERED:
             self._callers.popitem(last=False)
-
-
-def _extend_trust(known: _CachedCaller | None, now: float, away: Unavailable) -> _CachedCaller:
-    """A key that cannot be looked up, trusted a little longer where the store confirmed it lately.
-
-    Raises:
-        Unavailable: it did not, or what it keeps of the key cannot be opened.
-    """
-    if known is None or isinstance(away, DecryptionFailed) or now - known.seen_at >= _HELD_FOR:
-        raise away
-    return replace(known, trusted_until=min(now + _TRUSTED_FOR, known.seen_at + _HELD_FOR))
 
 
 @lru_cache(maxsize=1024)
@@ -250,7 +285,7 @@ def _client_network(address: str) -> str:
 def _check_local_request(request: Request) -> None:
     """Keep out other machines, and web pages that reach for this one through the browser of its user.
 
-    A page can point its own name at 127.0.0.1 (then `Host` tells), or post across origins (then `ReplicaOrigin` does).
+    A page can point its own name at 127.0.0.1 (then `Host` tells), or post across origins (then `Origin` does).
     """
     client = request.client.host if request.client else "127.0.0.1"
     origin = request.headers.get("origin")
@@ -296,7 +331,7 @@ def _decode_header(value: bytes, what: str) -> str:
 
 
 def _single_value(what: str, *named: str | None) -> str | None:
-    """The one value that all who name it agree on."""
+    """The one value that all sources agree on."""
     values = {value for value in named if value is not None}
     if len(values) > 1:
         raise ScopeMismatch(what)
@@ -313,16 +348,42 @@ def with_user(admission: AuthContext, user: str | None) -> AuthContext:
 
 
 def visiting(scope: Scope) -> Scope:
-    """The scope on a route of the public, where whoever names nobody is a visitor and not the tenant itself."""
+    """The scope on a public route: a request that names no user is a visitor, not the tenant itself."""
     return scope if scope.owner else replace(scope, visitor=True)
 
 
 async def authenticate_request(request: Request) -> AuthContext:
-    """Let the request in."""
-    gate: Gate = request.app.state.service.gate
-    return await gate.admit(request)
+    """Admit the request."""
+    return await service(request).gate.admit(request)
 
 
 async def asking(request: Request) -> Scope:
-    """Let the request in, and tell where it acts."""
+    """Admit the request and return its scope."""
     return (await authenticate_request(request)).scope()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerContext:
+    """An installation that is open and being served."""
+
+    settings: Settings
+    tenuto: Tenuto
+    chat: Chat
+    gate: Gate
+    clock: Clock
+
+    @property
+    def sessions(self) -> Sessions:
+        """Its sessions."""
+        return self.tenuto.sessions
+
+
+def service(request: Request) -> ServerContext:
+    """The service that this request reached."""
+    context: ServerContext = request.app.state.service
+    return context
+
+
+def sessions(request: Request) -> Sessions:
+    """The sessions that this request is about."""
+    return service(request).sessions

@@ -11,8 +11,7 @@ from tenuto.errors import Invalid
 from tenuto.model import Scope
 from tenuto.model.turn import Trace
 from tenuto.model.values import View
-from tenuto.server.auth import asking, authenticate_request
-from tenuto.server.context import service, sessions
+from tenuto.server.auth import asking, authenticate_request, service, sessions
 from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, parse_query, path_parameter
 from tenuto.server.openapi import Router, describe
 from tenuto.server.requests import ChatBody, TraceListQuery

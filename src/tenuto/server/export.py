@@ -7,11 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from tenuto.privacy.record_redaction import redact_export_pages, redact_export_session
-from tenuto.server.auth import asking
-from tenuto.server.context import service, sessions
-from tenuto.server.json_io import correct_token_counts, parse_query, path_parameter, session_response
+from tenuto.server.auth import asking, service, sessions
+from tenuto.server.json_io import correct_token_counts, parse_query, path_parameter, read_body, session_response
 from tenuto.server.openapi import Router, describe
-from tenuto.server.rate_limits import read_body
 from tenuto.server.requests import ExportQuery
 from tenuto.sessions import fresh_id
 from tenuto.sessions.transfer import (

@@ -10,8 +10,7 @@ from starlette.responses import Response
 from tenuto.chat import ChatRequest
 from tenuto.chat.deps import milliseconds_since
 from tenuto.model.values import JsonObject, View
-from tenuto.server.auth import authenticate_request, visiting, with_user
-from tenuto.server.context import service
+from tenuto.server.auth import authenticate_request, service, visiting, with_user
 from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key
 from tenuto.server.openapi import Router, describe
 from tenuto.server.requests import GoodsQuestion

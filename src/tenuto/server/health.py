@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from tenuto.errors import StoreUnavailable, Unavailable
 from tenuto.model.values import View
-from tenuto.server.context import service
+from tenuto.server.auth import service
 from tenuto.server.json_io import answer
 from tenuto.server.metrics import Metrics
 from tenuto.server.openapi import Router, describe

@@ -8,6 +8,7 @@ import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from enum import EnumType
+from functools import cache
 from hashlib import blake2b
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar, get_args, get_type_hints
 from urllib.parse import quote, unquote_to_bytes
@@ -17,12 +18,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.context import TokenCounter
-from tenuto.errors import Invalid, InvalidJson, InvalidText
+from tenuto.errors import Invalid, InvalidJson, InvalidText, TooLarge
 from tenuto.model import Draft, Session
 from tenuto.model.message import content_bytes
 from tenuto.model.values import Json, JsonObject, View, check_id
-from tenuto.server.context import service, sessions
-from tenuto.server.rate_limits import read_body
+from tenuto.server.auth import service, sessions
 from tenuto.sessions import fresh_id
 from tenuto.sessions.service import check_messages
 from tenuto.sessions.views import SessionView, draft_from_json
@@ -40,8 +40,9 @@ _WIDE: Final = re.compile(rb"\xff\xfe|\xfe\xff|.{0,3}\x00", re.DOTALL)
 # Longer messages are counted in a thread, which other requests need not wait for: these take about a millisecond.
 _COUNTED_AT_ONCE: Final = 16 * 1024
 _counter: Final = TokenCounter()
-# Said behind a refusal of what nobody guesses.
+# Hints added to the refusal of a field whose shape is hard to guess.
 _SHAPES: Final = {"producer": '; a producer is {"id": "laptop", "seq": 1}, and its next batch has the seq 2'}
+_decoder: Final = cache(msgspec.json.Decoder)
 _VERSION: Final = re.compile(r'(?:W/)?"([0-9]{1,16})"')
 _AT: Final = re.compile(r" - at `(\$[^`]*)`$")
 
@@ -57,6 +58,25 @@ async def body_of(request: Request, kind: type[_Body]) -> _Body:
     """
     raw = await read_body(request, service(request).settings.max_body_bytes)
     return decode_json(raw or b"{}", kind)
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The request's body, counted while it comes in, since its Content-Length is only a hint.
+
+    Raises:
+        TooLarge: it is bigger than `limit`.
+    """
+    said = request.headers.get("content-length", "")
+    if said.isdecimal() and int(said[:20]) > limit:
+        raise TooLarge("request", limit)
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > limit:
+            raise TooLarge("request", limit)
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 def decode_json(raw: bytes, kind: type[_Body]) -> _Body:
@@ -81,28 +101,19 @@ def convert_json(body: JsonObject, kind: type[_Body]) -> _Body:
         _raise_invalid(unfit, kind)
 
 
-_decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
-
-
-def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
-    if kind not in _decoders:
-        _decoders[kind] = msgspec.json.Decoder(kind)
-    return _decoders[kind]
-
-
 def _raise_invalid(unfit: msgspec.ValidationError, kind: type[Any], whole: str = "the body") -> NoReturn:
     text = str(unfit)
     place = _AT.search(text)
     where = place[1].removeprefix("$").removeprefix(".") if place else ""
     if _HARMLESS.fullmatch(text):
-        told = _AT.sub("", text).replace("`", "").replace("Expected", "expected").replace("Object", "it is")
-        told = told.replace("Number", "a number is").replace("Integer value", "an integer is")
+        reason = _AT.sub("", text).replace("`", "").replace("Expected", "expected").replace("Object", "it is")
+        reason = reason.replace("Number", "a number is").replace("Integer value", "an integer is")
     elif "unknown field" in text and not where:
-        told = f"a field is unknown; known are {', '.join(kind.__struct_fields__)}"
+        reason = f"a field is unknown; known are {', '.join(kind.__struct_fields__)}"
     else:
         choices = " or ".join(_allowed_values(get_type_hints(kind).get(where)))
-        told = "the value does not fit" + (f"; it may be {choices}" if choices else "")
-    raise Invalid(f"{where or whole}: {told}{_SHAPES.get(where.split('.')[0], '')}") from None
+        reason = "the value does not fit" + (f"; it may be {choices}" if choices else "")
+    raise Invalid(f"{where or whole}: {reason}{_SHAPES.get(where.split('.')[0], '')}") from None
 
 
 def _allowed_values(hint: Any) -> Iterator[str]:
@@ -182,7 +193,7 @@ def fingerprint(body: Json) -> str:
 
 
 async def drafts_of(request: Request, messages: list[JsonObject]) -> tuple[Draft, ...]:
-    """Messages as somebody sent them, ready for the log."""
+    """The messages of a body as drafts, with corrected token counts."""
     now = service(request).clock()
     drafts = tuple(draft_from_json(message, new_id=fresh_id(), now=now) for message in messages)
     return await correct_token_counts(request, drafts)

@@ -52,7 +52,10 @@ class KeyValueFormatter(logging.Formatter):
         if request_id.get():
             fields["request"] = request_id.get()
         fields |= about()
-        fields["msg"] = self._clean(_safe_message(record))
+        message = record.getMessage()
+        if not record.name.startswith(_OURS):
+            message = _QUOTING.split(message, maxsplit=1)[0].rstrip(" :")
+        fields["msg"] = self._clean(message)
         for name, value in getattr(record, "fields", {}).items():
             fields[name] = self._clean(value) if isinstance(value, str) else value
         if record.exc_info:
@@ -72,11 +75,6 @@ def describe_exception(error: BaseException | None) -> str:
         parts.append(f"{type(error).__name__} at {places or 'unknown'}")
         error = error.__cause__
     return "; from ".join(parts)
-
-
-def _safe_message(record: logging.LogRecord) -> str:
-    text = record.getMessage()
-    return text if record.name.startswith(_OURS) else _QUOTING.split(text, maxsplit=1)[0].rstrip(" :")
 
 
 def _format_value(value: object) -> str:

@@ -9,8 +9,7 @@ from starlette.responses import Response
 
 from tenuto.model import AppendResult, Page, Usage
 from tenuto.model.values import JsonObject, View
-from tenuto.server.auth import asking
-from tenuto.server.context import sessions
+from tenuto.server.auth import asking, sessions
 from tenuto.server.json_io import (
     answer,
     body_of,

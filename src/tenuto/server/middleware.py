@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import os
 import re
@@ -12,7 +14,6 @@ from typing import Final
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tenuto.server.body_drain import BodyDrain, closes_after_response
 from tenuto.server.logs import request_id
 from tenuto.server.metrics import Metrics
 from tenuto.server.problems import internal
@@ -21,6 +22,9 @@ _log = logging.getLogger("tenuto.server.requests")
 _SOUND_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _ALIASED: Final = ("/api/v1/", "/api/goods/")
 _CLIENT_GONE: Final = 499
+# Enough for a file taken for a message, over a slow line; a client that sends more is cut off.
+_MOST_BYTES: Final = 64 * 1024 * 1024
+_MOST_SECONDS: Final = 10.0
 
 
 class RequestMiddleware:
@@ -40,7 +44,10 @@ class RequestMiddleware:
             receive, send = draining.receive, draining.send
         started = time.perf_counter()
         answering = _ResponseSender(send, _request_id(scope), self._away)
-        scope["path"] = _raw_path(scope)
+        # The path before decoding: an encoded slash within an id is no separator. `/api/v1` is `/v1` (X13).
+        raw: bytes | None = scope.get("raw_path")
+        path = str(raw, "latin-1") if raw is not None else scope["path"]
+        scope["path"] = path.removeprefix("/api") if path.startswith(_ALIASED) else path
         token = request_id.set(answering.request_id)
         try:
             await self._app(scope, receive, answering.send)
@@ -94,8 +101,48 @@ def _request_id(scope: Scope) -> str:
     return os.urandom(12).hex()
 
 
-def _raw_path(scope: Scope) -> str:
-    """The path before decoding, so that an encoded slash within an id is no separator; `/api/v1` is `/v1` (X13)."""
-    raw: bytes | None = scope.get("raw_path")
-    path = str(raw, "latin-1") if raw is not None else scope["path"]
-    return path.removeprefix("/api") if path.startswith(_ALIASED) else path
+class BodyDrain:
+    """Reads and drops the rest of a request whose connection ends with the answer.
+
+    A connection that is closed while its client still sends is reset, and the client loses the answer: it sees a broken
+    pipe instead of a 413. So the answer goes out at once, and its end waits until the body has come in, within bounds.
+    """
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._read_to_the_end = False
+
+    async def receive(self) -> Message:
+        """The next piece of the request."""
+        message = await self._receive()
+        self._read_to_the_end = message["type"] != "http.request" or not message.get("more_body", False)
+        return message
+
+    async def send(self, message: Message) -> None:
+        """The next piece of the answer."""
+        ending = message["type"] == "http.response.body" and not message.get("more_body", False)
+        if not ending or self._read_to_the_end:
+            await self._send(message)
+            return
+        await self._send({**message, "more_body": True})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_MOST_SECONDS):
+                dropped = 0
+                while not self._read_to_the_end and dropped < _MOST_BYTES:
+                    dropped += len((await self.receive()).get("body", b""))
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def closes_after_response(scope: Scope) -> bool:
+    """Whether the connection is closed behind the answer while a body may still be coming."""
+    closing = scope["http_version"] == "1.0"
+    sending = False
+    for name, value in scope["headers"]:
+        if name == b"expect":
+            # Such a client sends its body only after a 100 Continue, so an early answer leaves nothing to drain.
+            return False
+        if name == b"connection":
+            closing = closing or b"close" in value.lower()
+        sending = sending or name in (b"content-length", b"transfer-encoding")
+    return closing and sending

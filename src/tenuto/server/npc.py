@@ -15,9 +15,8 @@ from tenuto.chat.views import ToolRunView
 from tenuto.errors import SessionNotFound
 from tenuto.model import Message, Page, Role, Scope
 from tenuto.model.values import Json, JsonObject, View
-from tenuto.server.auth import asking, authenticate_request
+from tenuto.server.auth import asking, authenticate_request, service, sessions
 from tenuto.server.chat import trace_of
-from tenuto.server.context import service, sessions
 from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, parse_query, path_parameter
 from tenuto.server.openapi import Router, describe
 from tenuto.server.requests import NpcQuestion, NpcTraceQuery

@@ -13,8 +13,7 @@ from tenuto.errors import InvalidCursor
 from tenuto.model.values import View
 from tenuto.privacy.compliance.views import AuditEntryView, PolicyView, ReceiptView, policy_view
 from tenuto.privacy.crypto.vault import normalize_placeholder
-from tenuto.server.auth import AuthContext, asking, authenticate_request, with_user
-from tenuto.server.context import service
+from tenuto.server.auth import AuthContext, asking, authenticate_request, service, with_user
 from tenuto.server.json_io import answer, body_of, parse_query, path_parameter
 from tenuto.server.openapi import Router, describe
 from tenuto.server.problems import Forbidden

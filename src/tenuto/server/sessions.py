@@ -7,8 +7,7 @@ from starlette.responses import Response
 
 from tenuto.model import Changes, SessionQuery, Truncation
 from tenuto.model.values import Json, JsonObject, View
-from tenuto.server.auth import asking, authenticate_request
-from tenuto.server.context import sessions
+from tenuto.server.auth import asking, authenticate_request, sessions
 from tenuto.server.json_io import (
     answer,
     body_of,

@@ -10,8 +10,7 @@ from starlette.responses import Response
 from tenuto.errors import EntryNotFound, Invalid
 from tenuto.model import Scope
 from tenuto.model.task import NewTask, TaskQuery
-from tenuto.server.auth import asking, authenticate_request
-from tenuto.server.context import service
+from tenuto.server.auth import asking, authenticate_request, service
 from tenuto.server.json_io import (
     agent_header,
     answer,

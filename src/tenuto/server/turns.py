@@ -17,8 +17,7 @@ from starlette.responses import Response
 from tenuto.errors import Invalid, NotFound
 from tenuto.model import FinishTurn, OpenTurn, Retention, Scope, Session, TurnState
 from tenuto.model.values import Value, View, check_id
-from tenuto.server.auth import asking, authenticate_request
-from tenuto.server.context import sessions
+from tenuto.server.auth import asking, authenticate_request, sessions
 from tenuto.server.json_io import answer, body_of, drafts_of, fingerprint, idempotency_key, path_parameter
 from tenuto.server.messages import AppendResultView
 from tenuto.server.openapi import Router, describe

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from tenuto.server.context import service
+from tenuto.server.auth import service
 from tenuto.server.json_io import JSON
 from tenuto.server.openapi import Router, document
 

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, AssistantRegistry
 from tenuto.assistants.custom import load_folder
-from tenuto.assistants.general import general_assistant
 from tenuto.assistants.goods import goods_assistant
 from tenuto.assistants.npc import npc_assistant
+from tenuto.assistants.registry import general_assistant
 from tenuto.chat import Chat, ChatDeps, ChatLimits, Spending
 from tenuto.chat.deps import no_span
 from tenuto.context import TokenCounter, check_budget, encoding_for

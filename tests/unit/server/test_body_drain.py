@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from starlette.types import Message, Receive
 
-from tenuto.server.body_drain import BodyDrain, closes_after_response
+from tenuto.server.middleware import BodyDrain, closes_after_response
 
 START: Message = {"type": "http.response.start", "status": 413, "headers": []}
 ANSWER: Message = {"type": "http.response.body", "body": b"too large"}
@@ -67,7 +67,7 @@ async def test_nobody_is_read_for_ever() -> None:
 
 
 async def test_nobody_is_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tenuto.server.body_drain._MOST_SECONDS", 0.01)
+    monkeypatch.setattr("tenuto.server.middleware._MOST_SECONDS", 0.01)
     line = Line(_stuck())
 
     await _answer(line)

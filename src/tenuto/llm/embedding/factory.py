@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from typing import Final, cast
 
 from tenuto.errors import InvalidSetting
-from tenuto.llm.connection import ModelConnection
 from tenuto.llm.embedding.local import PACKAGE, LocalEmbedder
+from tenuto.llm.factory import ModelConnection
 from tenuto.ports import Embedder
 
 AUTO: Final = "auto"

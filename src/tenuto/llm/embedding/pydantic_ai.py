@@ -16,7 +16,7 @@ from pydantic_ai.providers import Provider
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
 from tenuto.errors import InvalidSetting, Unavailable
-from tenuto.llm.connection import ModelConnection
+from tenuto.llm.factory import ModelConnection
 from tenuto.llm.pydantic_ai import missing, missing_package_hint, provider_by_name, provider_class
 
 _log = logging.getLogger(__name__)

@@ -1,15 +1,31 @@
-"""The model without a language model: the assistant's offline tools, and quotes from the conversation."""
+"""The model without a language model: the assistant's offline tools, and quotes from the conversation.
+
+It states nothing of its own. Where no sentence covers enough of the question, it says that it is no language model.
+"""
 
 from __future__ import annotations
 
 import logging
+import math
+import re
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Final
+from heapq import nlargest
+from itertools import chain
+from typing import Final, NamedTuple
 
 import regex
 
-from tenuto.llm.offline.answers import compose_answer, load_conversation
-from tenuto.llm.offline.phrases import PHRASES
+from tenuto.llm.offline.phrases import (
+    PHRASES,
+    Intent,
+    Phrases,
+    Speaker,
+    is_question,
+    is_request,
+    match_intent,
+    strip_asking,
+)
 from tenuto.llm.sanitize import sound
 from tenuto.model.generation import (
     ModelDone,
@@ -21,8 +37,12 @@ from tenuto.model.generation import (
     ToolContext,
     ToolResult,
 )
-from tenuto.model.values import JsonObject
+from tenuto.model.graphemes import boundary_before
+from tenuto.model.message import Message, Role, offline_only_turns
+from tenuto.model.prompt import Language
+from tenuto.model.values import JsonObject, Value
 from tenuto.ports import OfflineTool, Tool
+from tenuto.recall import LexicalIndex, split_sentences, terms
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +50,15 @@ _GRAPHEME: Final = regex.compile(r"\X")
 # A streamed piece is a word, or so many characters where words have no blanks between them.
 _PIECE: Final = 3
 _LONGEST: Final = 24
+# How many characters are read: of the conversation its newest, of one message its first.
+_CONVERSATION: Final = 40_000
+_MESSAGE: Final = 8_000
+_QUOTE: Final = 600
+# How much of a question's weight a sentence must hold to be quoted.
+_COVERAGE: Final = 0.5
+_QUOTES: Final = 3
+_SUMMARY_SENTENCES: Final = 5
+_LABEL: Final = re.compile(r"^(?:user|assistant|用户|助手)[:：]\s*", re.IGNORECASE)
 
 
 class OfflineModel:
@@ -48,7 +77,7 @@ class OfflineModel:
         return "offline"
 
     async def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
-        """Ask for tools, or answer in words."""
+        """Ask for tools, or answer with text."""
         calls = _plan_calls(asking, tools)
         for call in calls:
             yield ToolCallRequested(call=call)
@@ -118,3 +147,145 @@ def pieces(text: str) -> Iterator[str]:
             piece.clear()
     if piece:
         yield "".join(piece)
+
+
+class Utterance(NamedTuple):
+    """A text and its speaker."""
+
+    speaker: Speaker
+    text: str
+
+
+class Conversation(Value, frozen=True, kw_only=True, gc=True):
+    """A question and what was said before it, oldest first; what the offline model said by itself is left out."""
+
+    question: str
+    language: Language
+    persona_name: str | None = None
+    utterances: tuple[Utterance, ...] = ()
+
+
+def load_conversation(asking: ModelRequest) -> Conversation:
+    """The conversation behind a request: the turn's own history where there is one, else the prompt's messages."""
+    notes = [message for message in asking.messages if message.role is Role.SYSTEM][1:]
+    earlier = [Utterance(Speaker.NOTES, message.text) for message in notes]
+    if (turn := asking.turn) is not None:
+        return Conversation(
+            question=turn.question[:_MESSAGE],
+            language=turn.language,
+            persona_name=turn.persona_name,
+            utterances=_newest([*earlier, *_history(turn.history, turn.scope.user)]),
+        )
+    said = [one for one in asking.messages if one.role in (Role.USER, Role.ASSISTANT)]
+    question = said.pop().text[:_MESSAGE] if said and said[-1].role is Role.USER else ""
+    chinese = any("\u3400" <= character <= "\u9fff" for character in question)
+    speakers = {Role.USER: Speaker.USER, Role.ASSISTANT: Speaker.MODEL}
+    return Conversation(
+        question=question,
+        language=Language.CHINESE if chinese else Language.ENGLISH,
+        utterances=_newest([*earlier, *(Utterance(speakers[one.role], one.text) for one in said)]),
+    )
+
+
+def compose_answer(conversation: Conversation) -> str:
+    """An answer in the conversation's language; never empty."""
+    phrases, question = PHRASES[conversation.language], conversation.question
+    if not any(map(str.isalnum, question)):
+        return phrases.no_words
+    if (intent := match_intent(question)) is not None:
+        return _answer_intent(intent, conversation, phrases)
+    asked = [sentence for sentence in split_sentences(question) if is_question(sentence) or is_request(sentence)]
+    if not asked:
+        return phrases.noted
+    found = _find_sentences(conversation, strip_asking(" ".join(asked)))
+    return "\n".join(_quote(one, phrases) for one in found) or phrases.nothing_found
+
+
+def _answer_intent(intent: Intent, conversation: Conversation, phrases: Phrases) -> str:
+    own = [text for speaker, text in conversation.utterances if speaker is Speaker.USER]
+    match intent:
+        case Intent.GREETING if conversation.persona_name:
+            return phrases.persona_greeting.format(name=conversation.persona_name)
+        case Intent.GREETING | Intent.THANKS | Intent.FAREWELL | Intent.HELP:
+            answer: str = getattr(phrases, intent)
+            return answer
+        case Intent.FIRST if own:
+            return phrases.first.format(text=_cut(own[0]))
+        case Intent.LAST if own:
+            return phrases.last.format(text=_cut(own[-1]))
+        case Intent.REPEAT if answers := [one for one in conversation.utterances if one.speaker is Speaker.MODEL]:
+            return _quote(answers[-1], phrases)
+        case Intent.SUMMARY if rows := [f"- {_quote(one, phrases)}" for one in _key_sentences(conversation)]:
+            return "\n".join([phrases.summary, *rows])
+        case _:
+            return phrases.nothing_said
+
+
+def _find_sentences(conversation: Conversation, query: str) -> list[Utterance]:
+    """The sentences that cover the query best, in the order they were said.
+
+    The newest of them is always among them: a later sentence may correct an earlier one.
+    """
+    if not terms(query):
+        return []
+    sentences = _sentences(conversation)
+    hits = LexicalIndex(one.text for one in sentences).search(query)
+    covered = max((hit.coverage for hit in hits), default=0.0)
+    if covered < _COVERAGE:
+        return []
+    best = [hit.position for hit in hits if hit.coverage > covered - 1e-9]
+    return [sentences[position] for position in sorted(list(dict.fromkeys([max(best), *best]))[:_QUOTES])]
+
+
+def _key_sentences(conversation: Conversation) -> list[Utterance]:
+    """The sentences that share most of their terms with others, in the order they were said."""
+    sentences = _sentences(conversation)
+    held = [set(terms(one.text)) for one in sentences]
+    spread = Counter(chain.from_iterable(held))
+    scores = [
+        (sum(spread[term] - 1 for term in one) / math.sqrt(len(one) + 1), place) for place, one in enumerate(held)
+    ]
+    return [sentences[place] for place in sorted(place for _, place in nlargest(_SUMMARY_SENTENCES, scores))]
+
+
+def _sentences(conversation: Conversation) -> list[Utterance]:
+    """All that can be quoted, each sentence once and where it was said last; no question, heading or greeting."""
+    sentences: dict[str, Utterance] = {}
+    for speaker, text in conversation.utterances:
+        for sentence in split_sentences(text):
+            if not (is_question(sentence) or sentence.endswith((":", "：")) or match_intent(sentence)):
+                plain = _LABEL.sub("", sentence) if speaker is Speaker.NOTES else sentence
+                sentences.pop(plain, None)
+                sentences[plain] = Utterance(speaker, sentence)
+    return list(sentences.values())
+
+
+def _history(history: Sequence[Message], asker: str | None) -> Iterator[Utterance]:
+    chatter = offline_only_turns(history)
+    for message in history:
+        if message.role is Role.USER:
+            own = message.speaker is None or message.speaker == asker
+            yield Utterance(Speaker.USER if own else Speaker.OTHER, message.text)
+        elif message.role is Role.ASSISTANT and message.turn not in chatter:
+            yield Utterance(Speaker.MODEL, message.text)
+
+
+def _newest(utterances: Sequence[Utterance]) -> tuple[Utterance, ...]:
+    room, kept = _CONVERSATION, list[Utterance]()
+    for speaker, text in reversed(utterances):
+        if room <= 0:
+            break
+        if text.strip():
+            kept.append(Utterance(speaker, text[: min(_MESSAGE, room)]))
+            room -= len(kept[-1].text)
+    return tuple(reversed(kept))
+
+
+def _quote(one: Utterance, phrases: Phrases) -> str:
+    return phrases.quotes[one.speaker].format(text=_cut(one.text))
+
+
+def _cut(text: str) -> str:
+    """A text on one line, cut where it is too long to quote."""
+    line = " ".join(text.split())
+    return line if len(line) <= _QUOTE else line[: boundary_before(line, _QUOTE)] + "…"
