@@ -100,7 +100,7 @@ class Tenuto:
 
     @cached_property
     def privacy(self) -> PrivacyService:
-        """What a mark stands for, what is stored of private data, and how somebody is erased."""
+        """What a mark stands for, what is stored of private data, and how a person is erased."""
         # Signatures and ciphers are heavy to load, and asked for seldom.
         from tenuto.access import ApiKeys
         from tenuto.privacy.compliance.service import PrivacyService
@@ -179,7 +179,7 @@ class Tenuto:
         return await (await self.chat()).take_turn(scope, ChatRequest(text=text, session_id=session_id, **rest))
 
     def draft(self, text: str, *, role: Role = Role.ASSISTANT, speaker: str | None = None) -> Draft:
-        """A message of plain words."""
+        """A message of plain text."""
         check_text(text, "the message")
         return Draft(id=fresh_id(), role=role, sent_at=self._clock(), parts=(text_part(text),), speaker=speaker)
 
@@ -198,7 +198,7 @@ async def open_app(
     """Open everything the settings ask for, and close it in reverse.
 
     `models` are found by their names here before any provider's; `assistants` stand beside the shipped ones.
-    Whoever is `reading_only` gets at a file as well that lies where nothing can be written.
+    With `reading_only`, a file in a read-only folder can be opened too.
     """
     async with AsyncExitStack() as stack:
         stores = await open_stores(stack, settings, clock, reading_only)

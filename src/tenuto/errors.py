@@ -430,7 +430,7 @@ class DataKeysDamaged(DecryptionFailed):
 
 
 def reply_error_code(ended: BaseException) -> str:
-    """What ended something, in a word that quotes nobody: the code of an error of ours, the kind of any other."""
+    """A code that quotes no text: that of a `TenutoError`, or the type name of any other exception."""
     if isinstance(ended, TenutoError):
         return ended.code
     return "cancelled" if isinstance(ended, CancelledError) else type(ended).__name__.lower()

@@ -1,4 +1,4 @@
-"""Which turn a log line belongs to: ids bound once, and read by whoever writes the line."""
+"""Which turn a log line belongs to: ids bound once, and read by the log formatters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _about: ContextVar[Mapping[str, str]] = ContextVar("about", default=MappingProxy
 
 
 def about() -> Mapping[str, str]:
-    """The ids that are bound here and now."""
+    """The ids that are bound in this context."""
     return _about.get()
 
 

@@ -142,7 +142,7 @@ class SessionStore(Protocol):
         """Forget the messages after a sequence number, to answer or ask anew; a running turn is lost.
 
         Those numbered in `sparing` stay, as a summary may that speaks of nothing after the cut; the idempotency keys
-        they came under go all the same. Every append makes a new version, so `if_version` keeps what somebody else
+        they came under go all the same. Every append makes a new version, so `if_version` keeps what another client
         said since that version was read. A turn that makes room for its own reply names itself: `within` it goes on,
         and so does the key it came under.
 
@@ -253,7 +253,7 @@ class StoreUpkeep(Protocol):
         ...
 
     async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
-        """Remove the site's least recently changed sessions beyond `keep`, whoever owns them.
+        """Remove the site's least recently changed sessions beyond `keep`, of all owners.
 
         The one called `sparing` stays, however old a wrong clock makes it look.
         """
@@ -262,7 +262,7 @@ class StoreUpkeep(Protocol):
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         """Remove what the scope's user owns on that site: up to `limit` sessions, then all of the user's state.
 
-        Also what was set aside as unreadable under that owner, as far as the owner can be told. Call again until
+        Also what was set aside as unreadable under that owner, as far as the owner is known. Call again until
         nothing is left (`Erased.more`). The scope must name a user.
 
         Raises:
@@ -341,10 +341,10 @@ class Backend(Store, Protocol):
 
 
 class ChangeFeed(Protocol):
-    """Tells a cache which sessions somebody else changed, by `session_key`.
+    """Reports to a cache which sessions another process changed, by `session_key`.
 
-    Changes made through this very object may be told as well. News of several changes may come as one; but what takes
-    something away is always told as such.
+    Changes made through this very object may be reported as well. Several changes may come as one report; but a removal
+    is always reported as such.
     """
 
     @property
@@ -446,13 +446,13 @@ class Detector(Protocol):
 class Tool(Protocol):
     """Something an assistant can look up or do. It sees the turn, and whose it is; it acts in that scope alone.
 
-    It raises `TenutoError` for what the model may be told (by its message) and anything else for a fault of its own;
+    It raises `TenutoError` for what the model may see (its message) and anything else for a fault of its own;
     either way the turn goes on, and the failure is in the trace.
     """
 
     @property
     def spec(self) -> ToolSpec:
-        """How models are told of it."""
+        """Its description for models."""
         ...
 
     async def run(self, arguments: JsonObject, turn: ToolContext) -> ToolOutput:
@@ -522,7 +522,7 @@ class Facts(Protocol):
     """What a span tells besides its time."""
 
     def set_attributes(self, **facts: str | int | None) -> None:
-        """Add ids and counts, never words."""
+        """Add ids and counts, never text."""
         ...
 
 
@@ -544,7 +544,7 @@ class Embedder(Protocol):
 
     @property
     def outside(self) -> bool:
-        """Whether texts leave this machine: then they must be such as a model may be shown."""
+        """Whether texts leave this machine: then they must be fit for a model."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 _SCOPE: Final = "tenuto"
 _NEEDED: Final = 'pip install "tenuto[telemetry]" brings what it needs'
 _PROTOCOLS: Final = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
-# Ids may be as long as clients like; nobody reads more than this of one.
+# Clients may send ids of any length; spans keep this much of one.
 _LONGEST: Final = 200
 
 
 class Spans:
-    """Opens spans. What ended one early is told by its code alone: an error's text may quote what a user said."""
+    """Opens spans. An error is recorded by its code alone, since its text may quote a user."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
@@ -45,13 +45,13 @@ class Spans:
 
 
 class Facts:
-    """What a span tells besides its time."""
+    """The attributes of a span."""
 
     def __init__(self, span: Span) -> None:
         self._span = span
 
     def set_attributes(self, **facts: str | int | None) -> None:
-        """Add ids and counts, never words; `session` becomes `tenuto.session`."""
+        """Add ids and counts, never text; `session` becomes `tenuto.session`."""
         for name, fact in facts.items():
             if fact is not None:
                 self._span.set_attribute(f"tenuto.{name}", fact[:_LONGEST] if isinstance(fact, str) else fact)
@@ -62,7 +62,7 @@ def _record_error(span: Span, ended: BaseException) -> None:
 
     code = reply_error_code(ended)
     span.set_attribute("error.type", code)
-    # Whoever cancels a turn has left on purpose: that is no error of ours.
+    # A cancelled turn is no error: its client left on purpose.
     if not isinstance(ended, asyncio.CancelledError):
         span.set_status(StatusCode.ERROR, code)
 
@@ -81,7 +81,7 @@ async def open_spans() -> AsyncIterator[Spans]:
         raise InvalidSetting("telemetry", _NEEDED) from None
     given = trace.get_tracer_provider()
     if not isinstance(given, trace.ProxyTracerProvider):
-        # The program's own: who set it up shuts it down.
+        # The provider is the program's own, and the program shuts it down.
         yield Spans(given.get_tracer(_SCOPE))
         return
     provider = _make_provider()

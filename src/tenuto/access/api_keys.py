@@ -142,8 +142,8 @@ class ApiKeys:
             if record is None or (record.key.tenant, record.key.user) != (scope.tenant, scope.user):
                 continue
             revoked_at = record.key.revoked_at or self._clock()
-            nobody = replace(record.key, user=None, name="", role=KeyRole.MEMBER, revoked_at=revoked_at)
-            await self._write(replace(record, key=nobody), if_version=entry.version)
+            blanked = replace(record.key, user=None, name="", role=KeyRole.MEMBER, revoked_at=revoked_at)
+            await self._write(replace(record, key=blanked), if_version=entry.version)
             total += 1
         return total
 
@@ -156,7 +156,7 @@ class ApiKeys:
     async def any_exist(self) -> bool:
         """Whether callers need a credential here: as soon as a key was made.
 
-        A revoked one counts too: who revokes the last key does not mean to open the door to everyone.
+        A revoked one counts too: who revokes the last key does not mean to open the server.
         """
         return bool(await self._store.list_state(SYSTEM, _NAMESPACE, limit=1))
 
@@ -212,7 +212,7 @@ class Caller(Value, frozen=True, kw_only=True):
 
     @classmethod
     def from_key(cls, key: ApiKey) -> Self:
-        """Whoever holds this key."""
+        """The caller of this key."""
         return cls(
             tenant=key.tenant,
             site=key.site,

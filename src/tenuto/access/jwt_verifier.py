@@ -104,11 +104,12 @@ class JwtVerifier:
 
     def _build_caller(self, claims: JsonObject) -> Caller:
         policy = self._policy
-        roles = _roles(claims.get(policy.role_claim))
+        claim = claims.get(policy.role_claim)
+        roles = claim if isinstance(claim, list) else [claim]
         role = next((role for role in (KeyRole.ADMIN, KeyRole.REVEAL) if role in roles), KeyRole.MEMBER)
         user = _claim(claims, policy.user_claim)
         if user is None and role is not KeyRole.ADMIN:
-            # A member's token that names nobody would speak for the whole tenant.
+            # A member's token without a user would act for the whole tenant.
             raise Invalid(f"it has no {policy.user_claim} and its role is not admin")
         tenant = _claim(claims, policy.tenant_claim)
         if tenant is None:
@@ -156,10 +157,6 @@ class JwtVerifier:
             if self._read_at is None:
                 raise InvalidSetting("jwt_jwks_file", str(exc).removeprefix("jwt_jwks_file: ")) from exc
             _log.error("the key set cannot be read again, the old keys stay in use: %s", exc)
-
-
-def _roles(claim: Any) -> list[Any]:
-    return claim if isinstance(claim, list) else [claim]
 
 
 def _claim(claims: JsonObject, name: str) -> str | None:

@@ -91,47 +91,47 @@ def _load_file(path: Path) -> Assistant:
 
 
 def _from_toml(path: Path) -> Assistant:
-    told = _read_toml(path)
-    character = {name: Persona(id=name, names=one.name, system=one.system) for name, one in told.personas.items()}
+    given = _read_toml(path)
+    character = {name: Persona(id=name, names=one.name, system=one.system) for name, one in given.personas.items()}
     return Assistant(
-        name=told.name or path.stem,
-        titles=told.title,
-        about=told.about,
-        system=told.system,
-        policies=_policies(path, told),
-        prompt=_prompt(path, told.prompt),
-        model=told.model,
-        tools=tuple(_tools(path, told.tools)),
-        first=told.first,
+        name=given.name or path.stem,
+        titles=given.title,
+        about=given.about,
+        system=given.system,
+        policies=_policies(path, given),
+        prompt=_prompt(path, given.prompt),
+        model=given.model,
+        tools=tuple(_tools(path, given.tools)),
+        first=given.first,
         personas=character,
-        isolated=told.isolated,
-        relevance=told.relevance,
+        isolated=given.isolated,
+        relevance=given.relevance,
     )
 
 
 def _read_toml(path: Path) -> _AssistantFile:
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
         raise _invalid_file(path, "cannot be read") from None
     except tomllib.TOMLDecodeError as broken:
         raise _invalid_file(path, f"is not TOML: {broken}") from None
-    _check_known_fields(path, told, _AssistantFile.__struct_fields__)
+    _check_known_fields(path, given, _AssistantFile.__struct_fields__)
     try:
-        return msgspec.convert(told, _AssistantFile)
+        return msgspec.convert(given, _AssistantFile)
     except msgspec.ValidationError as unfit:
         raise _invalid_file(path, str(unfit)) from None
 
 
-def _policies(path: Path, told: _AssistantFile) -> Preset:
+def _policies(path: Path, given: _AssistantFile) -> Preset:
     """The preset, with what the file says on top of it."""
-    base = preset(told.preset)
-    sessions = _override_policy(path, base.sessions, told.sessions)
-    return replace(base, sessions=sessions, context=_override_policy(path, base.context, told.context))
+    base = preset(given.preset)
+    sessions = _override_policy(path, base.sessions, given.sessions)
+    return replace(base, sessions=sessions, context=_override_policy(path, base.context, given.context))
 
 
-def _prompt(path: Path, told: _PromptFile) -> PromptPolicy:
-    given = {name: value for name in told.__struct_fields__ if (value := getattr(told, name)) is not None}
+def _prompt(path: Path, section: _PromptFile) -> PromptPolicy:
+    given = {name: value for name in section.__struct_fields__ if (value := getattr(section, name)) is not None}
     return _override_policy(path, PromptPolicy(), given)
 
 

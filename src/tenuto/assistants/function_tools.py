@@ -49,7 +49,7 @@ def make_tool(function: Callable[..., Any]) -> Tool:
     except InvalidSetting:
         raise
     except Exception as unfit:
-        # Somebody's own code: whatever is wrong with it is said with its name, and not as a crash of ours.
+        # The code is the user's: an error names the file and is no crash of the server.
         raise InvalidSetting(function.__name__, f"cannot be a tool ({type(unfit).__name__}: {unfit})") from None
 
 

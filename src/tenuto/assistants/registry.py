@@ -44,7 +44,7 @@ class AssistantRegistry:
 
 
 def general_assistant(policies: Preset | None = None, prompt: PromptPolicy | None = None) -> Assistant:
-    """`general`, under the `platform` preset unless told otherwise."""
+    """`general`, under the `platform` preset by default."""
     return Assistant(
         name="general",
         titles={Language.ENGLISH: "General", Language.CHINESE: "通用助手"},

@@ -85,7 +85,7 @@ def open_in_background(settings: Settings) -> Iterator[BackgroundApp]:
 
 
 def _thread_main(settings: Settings, opened: Future[BackgroundApp], ended: Future[None]) -> None:
-    """The thread: whatever goes wrong is told to whoever waits."""
+    """The thread; it passes any error on to the waiting caller."""
     try:
         asyncio.run(_run_app(settings, opened))
     except BaseException as failure:

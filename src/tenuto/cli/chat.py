@@ -56,7 +56,7 @@ def chat(
 
 
 def _read_stdin() -> str | None:
-    """What comes on standard input, read to its end; `None` where somebody sits at a keyboard."""
+    """What comes on standard input, read to its end; `None` at an interactive terminal."""
     if sys.stdin is None or sys.stdin.isatty():
         return None
     try:

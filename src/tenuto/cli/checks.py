@@ -128,7 +128,7 @@ async def answers(app: Tenuto) -> Finding:
 
 
 async def check_round_trip(sessions: SessionStore) -> Finding:
-    """Write a session, read it, delete it, in a scope where nobody else has any."""
+    """Write a session, read it, delete it, in a scope without other sessions."""
     session_id, words = fresh_id(), text_part("Is everything held?")
     draft = Draft(id=fresh_id(), role=Role.USER, sent_at=utc_now(), parts=(words,))
     # Should we be stopped halfway, a sweep takes it away.
@@ -149,13 +149,17 @@ async def check_round_trip(sessions: SessionStore) -> Finding:
 
 async def check_durability(store: Store) -> list[Finding]:
     """How safely a server keeps what it acknowledged; of a file `check_sqlite_file` tells."""
-    return [_durability_check(told) for told in await store.assurances()] if isinstance(store, DurabilityReport) else []
+    return (
+        [_durability_check(finding) for finding in await store.assurances()]
+        if isinstance(store, DurabilityReport)
+        else []
+    )
 
 
-def _durability_check(told: DurabilityFinding) -> Finding:
-    if told.advice is None:
-        return _ok(told.about, told.says)
-    return (_error if told.loses else _warning)(told.about, told.says, told.advice)
+def _durability_check(finding: DurabilityFinding) -> Finding:
+    if finding.advice is None:
+        return _ok(finding.about, finding.says)
+    return (_error if finding.loses else _warning)(finding.about, finding.says, finding.advice)
 
 
 async def _still_there(sessions: SessionStore, session_id: str) -> bool:

@@ -51,7 +51,7 @@ class ChatOptions(Value, frozen=True, kw_only=True):
 
 
 def converse(settings: Settings, begin: Callable[[BackgroundApp], Conversation], words: str | None) -> None:
-    """Answer the words and end; without any, talk until the user leaves."""
+    """Answer the given text and end; without one, talk until the user leaves."""
     with open_in_background(settings) as aside:
         talk = begin(aside)
         talk.prepare()
@@ -250,8 +250,11 @@ class Conversation:
         """How many private values what is stored of the last turn does without: of its messages, and of its trace."""
         session_id = self._require_session()
         page = self._aside.run(lambda: self._app.sessions.messages(self._scope, session_id, Page(limit=_LISTED)))
-        told = {"messages": count_redacted(last_turn_messages(page.messages)), "trace": trace.redacted if trace else {}}
-        for where, counts in told.items():
+        redacted = {
+            "messages": count_redacted(last_turn_messages(page.messages)),
+            "trace": trace.redacted if trace else {},
+        }
+        for where, counts in redacted.items():
             if counts:
                 many = pluralize(sum(counts.values()), "private value")
                 self._print_note(f"({many} taken out of the stored {where}: {visible(tally(counts))})")
@@ -286,7 +289,7 @@ class Conversation:
             raise Invalid("say which one: its number in the list of /sessions, or its id")
         session_id = self._session_id_for(which)
         session = self._aside.run(lambda: self._app.sessions.get(self._scope, session_id))
-        # Whoever was named for this talk was not named for the other one, which has its own.
+        # A name given for this session does not apply to the other one, which has its own.
         self._manner = replace(self._manner, assistant=None, persona=None)
         self._session_id, self._last = session.id, None
         self._choose_assistant(session)
@@ -333,7 +336,7 @@ class Conversation:
         return visible(shlex.join(["tenuto", "chat", *options]))
 
     def _print_note(self, text: str) -> None:
-        """A word of ours, told from the assistant's by its looks; JSON keeps standard output to itself."""
+        """Print a note in a style of its own; with JSON, standard output stays free of notes."""
         typer.secho(text, dim=True, err=self._manner.as_json)
 
 
@@ -357,8 +360,8 @@ class _AnswerPrinter:
             case ToolStarted():
                 self.end()
             case ToolFinished(name=name, milliseconds=taken, failed=failed) if sys.stderr.isatty():
-                told = f"[{name} {'failed: ' + failed if failed else f'{taken:,.0f} ms'}]"
-                typer.secho(visible(told), dim=True, err=True)
+                note = f"[{name} {'failed: ' + failed if failed else f'{taken:,.0f} ms'}]"
+                typer.secho(visible(note), dim=True, err=True)
             case ToolFinished():
                 pass
 

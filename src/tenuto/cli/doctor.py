@@ -51,7 +51,7 @@ def _run_checks(scope: Scope, store: str | None) -> tuple[Settings | None, list[
     except TenutoError as error:
         return None, [*findings, checks.settings_error(error)]
     findings.append(checks.settings_ok(settings))
-    # Before the store is opened: whoever opens it may bring it what waits.
+    # Before the store is opened, since opening it may deliver waiting entries.
     outages = checks.outages(settings)
     findings += asyncio.run(_store_findings(settings, scope))
     findings += outages

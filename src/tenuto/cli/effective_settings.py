@@ -78,12 +78,9 @@ def mask_password(url: str) -> str:
     place = parts.netloc.rpartition("@")[2]
     netloc = f"{user}:***@{place}" if hidden else parts.netloc
     query = [
-        (name, "***" if _is_secret(name) else value) for name, value in parse_qsl(parts.query, keep_blank_values=True)
+        (name, "***" if any(word in name.lower() for word in _SECRET_WORDS) else value)
+        for name, value in parse_qsl(parts.query, keep_blank_values=True)
     ]
     # urlunsplit would shorten sqlite:///file to sqlite:/file.
     shown = urlunsplit(("", "", parts.path, urlencode(query, safe="*,/"), ""))
     return f"{parts.scheme}://{netloc}{shown}"
-
-
-def _is_secret(name: str) -> bool:
-    return any(word in name.lower() for word in _SECRET_WORDS)

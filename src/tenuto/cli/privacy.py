@@ -36,7 +36,6 @@ from tenuto.privacy.crypto.vault import normalize_placeholder
 
 # Signatures and ciphers are heavy to load; each command loads what it needs.
 if TYPE_CHECKING:
-    from tenuto.privacy.compliance.audit import Note
     from tenuto.privacy.compliance.receipts import Receipt
     from tenuto.privacy.compliance.scan import Report, ScanSummary
 
@@ -197,7 +196,7 @@ def erase(
 
 def _confirm_erase(scope: Scope, as_json: bool) -> None:
     if as_json or not sys.stdin.isatty():
-        raise typer.BadParameter("nobody is there to ask: say --yes to erase for good", param_hint="--yes")
+        raise typer.BadParameter("no terminal to ask on: say --yes to erase for good", param_hint="--yes")
     question = f"Erase everything of user {scope.user} in {_describe_site(scope)} for good?"
     typer.confirm(visible(question), abort=True, err=True)
 
@@ -281,7 +280,7 @@ def _receipt_error(receipt: Receipt, key: str | None, user: str | None) -> str |
     if not verify_receipt(receipt, key):
         return "it was changed since it was signed"
     if user is not None and receipt.person != user_digest(receipt.tenant, user):
-        return "it is about somebody else"
+        return "it is about another person"
     return None
 
 
@@ -297,7 +296,13 @@ def reveal(
 ) -> None:
     """Show the values behind marks of a session; the look is noted in the audit."""
     scope = caller(tenant, site, user)
-    values = run_command(lambda app: _run_reveal(app, scope, session_id, marks), store=store)
+
+    async def look(app: Tenuto) -> dict[str, str]:
+        if app.screen.vault is None:
+            raise InvalidSetting("privacy_key", "is needed to open what is sealed: set it, or privacy_key_file")
+        return await app.privacy.reveal(scope, session_id, marks, by=_operator())
+
+    values = run_command(look, store=store)
     unknown = [mark for mark in dict.fromkeys(map(normalize_placeholder, marks)) if mark not in values]
     if as_json:
         show_json({"values": values, "unknown": unknown})
@@ -307,12 +312,6 @@ def reveal(
             typer.echo(visible(f"Nothing is known behind {', '.join(unknown)}."), err=True)
     if unknown:
         raise typer.Exit(1)
-
-
-async def _run_reveal(app: Tenuto, scope: Scope, session_id: str, marks: list[str]) -> dict[str, str]:
-    if app.screen.vault is None:
-        raise InvalidSetting("privacy_key", "is needed to open what is sealed: set it, or privacy_key_file")
-    return await app.privacy.reveal(scope, session_id, marks, by=_operator())
 
 
 @privacy.command("audit")
@@ -336,13 +335,10 @@ def audit(
     elif not notes:
         typer.echo("Nothing was done.")
     else:
-        show_table(("AT", "ACT", "BY", "ABOUT"), map(_note_row, notes), flexible="ABOUT")
+        rows = [(moment(note.at), note.act, note.by, msgspec.json.encode(note.about).decode()) for note in notes]
+        show_table(("AT", "ACT", "BY", "ABOUT"), rows, flexible="ABOUT")
         if len(notes) == limit:
             typer.echo(f"\nThere may be more: --after {notes[-1].id}")
-
-
-def _note_row(note: Note) -> tuple[str, ...]:
-    return moment(note.at), note.act, note.by, msgspec.json.encode(note.about).decode()
 
 
 def _operator() -> str:

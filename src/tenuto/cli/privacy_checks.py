@@ -20,7 +20,7 @@ from tenuto.wiring.privacy import open_ciphers
 if TYPE_CHECKING:
     from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 
-# Whoever has more tenants than this hears of the first ones.
+# With more tenants than this, only the first ones are checked.
 _MOST_TENANTS: Final = 1000
 _HELLO: Final = {
     "en": "Is anybody there?",

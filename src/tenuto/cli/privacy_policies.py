@@ -57,7 +57,7 @@ def show_policy(tenant: Tenant = LOCAL, store: StoreUrl = None, as_json: AsJson 
         show_json({"tenant": tenant, **asdict(holds), **beside, "tenants": list(policies.tenants)})
     else:
         _print_policy(settings, policies, scope, holds)
-    # What a start would refuse: somebody may ask before there is a server.
+    # Refuse what a server start would refuse; the command may run before any server does.
     refuse_keyless(settings, policies)
     if key:
         _check_keys_open(settings, tenant)

@@ -63,22 +63,16 @@ def run_command(
     if making:
         make_folder(settings)
     else:
-        _check_file_exists(settings)
-    return asyncio.run(_run_with_app(settings, story, reading_only))
+        file = sqlite_file(settings.store)
+        if file is not None and not file.exists():
+            raise InvalidSetting("store", f"there is no file {file.absolute()}; name the right one by --store")
 
+    async def run() -> _Answer:
+        # A command reads everything once, so a cache in front of the store would only cost connections.
+        async with open_app(replace(settings, l1=False), sweeping=False, reading_only=reading_only) as app:
+            return await story(app)
 
-def _check_file_exists(settings: Settings) -> None:
-    file = sqlite_file(settings.store)
-    if file is not None and not file.exists():
-        raise InvalidSetting("store", f"there is no file {file.absolute()}; name the right one by --store")
-
-
-async def _run_with_app(
-    settings: Settings, story: Callable[[Tenuto], Awaitable[_Answer]], reading_only: bool
-) -> _Answer:
-    # A command reads everything once, so a cache in front of the store would only cost connections.
-    async with open_app(replace(settings, l1=False), sweeping=False, reading_only=reading_only) as app:
-        return await story(app)
+    return asyncio.run(run())
 
 
 def sqlite_file(url: str) -> Path | None:

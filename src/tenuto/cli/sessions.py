@@ -16,7 +16,7 @@ from tenuto.cli.options import LOCAL, AsJson, SessionId, SessionIds, Site, Store
 from tenuto.cli.placeholders import count_redacted
 from tenuto.cli.running import run_command
 from tenuto.cli.terminal import age, moment, pluralize, show_facts, show_json, show_table, tally, visible
-from tenuto.errors import NotFound, TenutoError
+from tenuto.errors import NotFound
 from tenuto.model import Changes, Message, MessagePage, Page, Scope, Session, SessionPage, SessionQuery, Status
 from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
@@ -256,7 +256,7 @@ def delete_sessions(
 
 def _confirm_delete(session_ids: list[str], as_json: bool) -> None:
     if as_json or not sys.stdin.isatty():
-        raise typer.BadParameter("nobody is there to ask: say --yes to delete for good", param_hint="--yes")
+        raise typer.BadParameter("no terminal to ask on: say --yes to delete for good", param_hint="--yes")
     named = visible(session_ids[0]) if len(session_ids) == 1 else pluralize(len(session_ids), "session")
     typer.confirm(f"Delete {named} for good?", abort=True, err=True)
 
@@ -270,12 +270,8 @@ async def _delete_each(app: Tenuto, scope: Scope, session_ids: list[str]) -> tup
             await app.sessions.delete(scope, session_id)
             deleted.append(session_id)
         except NotFound as absent:
-            failures.append({"id": session_id, **_error_json(absent)})
+            failures.append({"id": session_id, "code": absent.code, "error": str(absent)})
     return deleted, failures
-
-
-def _error_json(error: TenutoError) -> JsonObject:
-    return {"code": error.code, "error": str(error)}
 
 
 def _print_deleted(deleted: list[str], failures: list[JsonObject]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -13,7 +12,6 @@ from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller
 from tenuto.cli.running import run_command
 from tenuto.cli.terminal import age, moment, pluralize, show_facts, show_json, show_table, visible
-from tenuto.model import Scope
 from tenuto.model.task import BoardEntry, BoardView, Task, TaskPage, TaskQuery, TaskStatus
 from tenuto.model.values import Json, check_id
 from tenuto.ports import utc_now
@@ -22,11 +20,9 @@ from tenuto.tasks.views import BoardAnswer, TaskList, TaskView
 tasks = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at tasks and their boards, remove them.")
 
 
-def _task_id(value: str) -> str:
-    return check_id(value, "the task id")
-
-
-TaskId = Annotated[str, typer.Argument(metavar="ID", callback=_task_id, help="The task's id.")]
+TaskId = Annotated[
+    str, typer.Argument(metavar="ID", callback=lambda value: check_id(value, "the task id"), help="The task's id.")
+]
 
 
 @tasks.command("list")
@@ -59,13 +55,10 @@ def _print_tasks(page: TaskPage) -> None:
         return
     now = utc_now()
     columns = ("ID", "TYPE", "STATUS", "CHANGED", "GOAL")
-    show_table(columns, [_task_row(task, now) for task in page.tasks], flexible="GOAL", numbers=("CHANGED",))
+    rows = [(task.id, task.type, task.status, age(task.updated_at, now), task.goal or "-") for task in page.tasks]
+    show_table(columns, rows, flexible="GOAL", numbers=("CHANGED",))
     if page.cursor is not None:
         typer.echo(f"\n{pluralize(len(page.tasks), 'task')} shown, and there are more: --cursor {page.cursor}")
-
-
-def _task_row(task: Task, now: datetime) -> tuple[str, ...]:
-    return task.id, task.type, task.status, age(task.updated_at, now), task.goal or "-"
 
 
 @tasks.command("show")
@@ -79,16 +72,16 @@ def show_task(
 ) -> None:
     """Show a task and its board; agents' notes are their own."""
     scope = caller(tenant, site, user)
-    task, board = run_command(lambda app: _load_task(app, scope, task_id), store=store, reading_only=True)
+
+    async def load(app: Tenuto) -> tuple[Task, BoardView]:
+        return await app.tasks.get(scope, task_id), await app.tasks.board(scope, task_id).view()
+
+    task, board = run_command(load, store=store, reading_only=True)
     if as_json:
         show_json({"task": TaskView.of(task), "board": BoardAnswer.of(board)})
     else:
         show_facts(_task_facts(task))
         _print_board(board)
-
-
-async def _load_task(app: Tenuto, scope: Scope, task_id: str) -> tuple[Task, BoardView]:
-    return await app.tasks.get(scope, task_id), await app.tasks.board(scope, task_id).view()
 
 
 def _task_facts(task: Task) -> list[tuple[str, str]]:
@@ -147,15 +140,11 @@ def delete_task(
     """Remove a task with its board and all notes."""
     scope = caller(tenant, site, user)
     if not yes:
-        _confirm_delete(task_id, as_json)
+        if as_json or not sys.stdin.isatty():
+            raise typer.BadParameter("no terminal to ask on: say --yes to delete for good", param_hint="--yes")
+        typer.confirm(f"Delete {visible(task_id)} for good?", abort=True, err=True)
     run_command(lambda app: app.tasks.delete(scope, task_id), store=store)
     if as_json:
         show_json({"deleted": task_id})
     else:
         typer.echo(f"Deleted {visible(task_id)}.")
-
-
-def _confirm_delete(task_id: str, as_json: bool) -> None:
-    if as_json or not sys.stdin.isatty():
-        raise typer.BadParameter("nobody is there to ask: say --yes to delete for good", param_hint="--yes")
-    typer.confirm(f"Delete {visible(task_id)} for good?", abort=True, err=True)

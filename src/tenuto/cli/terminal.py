@@ -1,6 +1,6 @@
 """What reaches the terminal: tables, JSON documents and lines, all without characters that could steer it.
 
-Titles and messages are strangers' words. An escape sequence among them could recolour, rewrite or retitle the reader's
+Titles and messages come from strangers. An escape sequence among them could recolour, rewrite or retitle the reader's
 terminal, and a direction mark could make one id look like another, so such characters are shown by their number.
 """
 
@@ -42,13 +42,9 @@ def _escape(match: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
-def _json_escape(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
-
-
 def safe_json(text: str) -> str:
     """The same JSON with steering characters as escapes; layout stays."""
-    return _WITHIN_LINES.sub(_json_escape, text)
+    return _WITHIN_LINES.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def show_json(document: Json) -> None:
@@ -94,7 +90,7 @@ def show_facts(facts: Iterable[tuple[str, str]]) -> None:
 
 @contextmanager
 def progress(items: Sequence[_Item], doing: str, *, quiet: bool) -> Iterator[Iterable[_Item]]:
-    """The items, with a bar on stderr while they are worked through, where somebody watches and there are several."""
+    """The items, with a bar on stderr on an interactive terminal, if there are several."""
     if quiet or len(items) < 2 or not sys.stderr.isatty():
         yield items
         return
@@ -107,13 +103,13 @@ def progress(items: Sequence[_Item], doing: str, *, quiet: bool) -> Iterator[Ite
 
 
 def is_watched(quiet: bool) -> bool:
-    """Whether somebody watches how far a command is."""
+    """Whether to draw a progress bar."""
     return not quiet and sys.stderr.isatty()
 
 
 @contextmanager
 def advancing(total: int | None, doing: str, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """What takes how many are done by now, and shows it as a bar on stderr where somebody watches."""
+    """A callback that takes the count so far and draws a bar on stderr of an interactive terminal."""
     if not is_watched(quiet):
         yield lambda _: None
         return

@@ -1,4 +1,4 @@
-"""A turn for the reader: what the model was shown, how long each step took, what the tools did."""
+"""A turn for the reader: what the model saw, how long each step took, what the tools did."""
 
 from __future__ import annotations
 
@@ -30,7 +30,12 @@ def show_trace(trace: Trace) -> None:
         show_table(
             ("TOOL", "MS", "OUTCOME", "ARGUMENTS"),
             [
-                (run.name, f"{run.milliseconds:,.1f}", run.error or "answered", _json_text(run.arguments))
+                (
+                    run.name,
+                    f"{run.milliseconds:,.1f}",
+                    run.error or "answered",
+                    msgspec.json.encode(run.arguments).decode(),
+                )
                 for run in trace.tools
             ],
             flexible="ARGUMENTS",
@@ -95,7 +100,3 @@ def _entry_text(entry: ManifestEntry) -> str:
         place = entry.id or ""
     cut = f"of {entry.whole:,} tokens" if entry.whole > entry.tokens > 0 else ""
     return ", ".join(filter(None, (place, cut)))
-
-
-def _json_text(value: object) -> str:
-    return msgspec.json.encode(value).decode()

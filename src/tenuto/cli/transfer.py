@@ -202,7 +202,8 @@ def import_sessions(
 ) -> None:
     """Make new sessions out of exports, each one whole or not at all."""
     scope = caller(tenant, site, user)
-    arrived = {file: _read_bytes(file) for file in files if _may_wait(file)}
+    # Input that may come slowly is read before the event loop runs, so that Ctrl-C works.
+    arrived = {file: _read_bytes(file) for file in files if file == _STDIN or Path(file).is_fifo()}
     made, failures = run_command(
         lambda app: _import_each(app, scope, files, arrived, quiet=as_json), store=store, making=True
     )
@@ -237,11 +238,6 @@ async def _import_each(
                 if isinstance(error, Unavailable):
                     break
     return made, failures
-
-
-def _may_wait(file: str) -> bool:
-    """Whether somebody may be slow to write it. Such input is read before the event loop runs, for Ctrl-C's sake."""
-    return file == _STDIN or Path(file).is_fifo()
 
 
 def _read_bytes(file: str) -> bytes:

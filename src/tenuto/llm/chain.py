@@ -19,8 +19,8 @@ _log = logging.getLogger(__name__)
 class FallbackChain:
     """Asks its models in order until one begins to answer.
 
-    Once there are words or calls, a failure is a failure: another model would say it all again. `ModelDone` names the
-    model that answered, and tells that it was not the first.
+    Once there is text or a call, a failure is final: another model would repeat it all. `ModelDone` names the
+    model that answered, and whether it was not the first.
     """
 
     def __init__(self, models: Sequence[ChatModel]) -> None:

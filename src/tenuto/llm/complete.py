@@ -19,12 +19,12 @@ async def complete(
 
     Raises:
         ModelTimeout: it took longer than `timeout`.
-        ModelFailed: it did not answer, with no words, or the offline model stood in for it.
+        ModelFailed: it gave no answer or an empty one, or the offline model replaced it.
     """
     messages = tuple(
-        PromptMessage(role=role, parts=(text_part(words),))
-        for role, words in ((Role.SYSTEM, system), (Role.USER, text))
-        if words
+        PromptMessage(role=role, parts=(text_part(content),))
+        for role, content in ((Role.SYSTEM, system), (Role.USER, text))
+        if content
     )
     said: list[str] = []
     ended: ModelDone | None = None

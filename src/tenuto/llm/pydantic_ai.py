@@ -178,8 +178,10 @@ def _model(name: str, access: ModelConnection) -> Model:
     provider, _, model = name.rpartition(":") if ":" not in name else name.partition(":")
     if access.base_url is not None and provider in ("", "openai", "openai-chat"):
         # Other people's servers speak the chat completions protocol; only OpenAI's own speaks more.
+        # OpenAI's own models, also behind a proxy, want the new name for the answer's limit; all others know the old.
+        profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=_OPENAIS_OWN.match(model) is not None)
         server = OpenAICompatibleProvider(
-            "openai-compatible", base_url=access.base_url, api_key=access.api_key, profile=_profile(model)
+            "openai-compatible", base_url=access.base_url, api_key=access.api_key, profile=profile
         )
         return OpenAIChatModel(model, provider=server)
     if not provider:
@@ -189,16 +191,11 @@ def _model(name: str, access: ModelConnection) -> Model:
     return infer_model(name, provider_factory=lambda kind: provider_by_name(kind, access))
 
 
-def _profile(model: str) -> OpenAIModelProfile:
-    """OpenAI's own models, also behind a proxy, want the new name for the answer's limit; all others know the old."""
-    return OpenAIModelProfile(openai_chat_supports_max_completion_tokens=_OPENAIS_OWN.match(model) is not None)
-
-
 def provider_by_name(kind: str, access: ModelConnection) -> Provider[Any]:
     """A provider, at the address and with the key of `access` where it says them.
 
     Raises:
-        InvalidSetting: nobody is called that, or it takes no other address.
+        InvalidSetting: no provider has that name, or it takes no other address.
     """
     made: Any = provider_class(kind)
     takes = inspect.signature(made.__init__).parameters
@@ -220,7 +217,7 @@ def provider_class(kind: str) -> type[Provider[Any]]:
     """What talks to a provider.
 
     Raises:
-        InvalidSetting: nobody is called that.
+        InvalidSetting: no provider has that name.
     """
     try:
         return infer_provider_class(kind)

@@ -83,7 +83,7 @@ def to_call(part: ToolCallPart) -> ToolCall:
     """A call as our tools get it.
 
     Arguments that are no JSON object, or nothing that a store keeps, are handed on as `UNREADABLE`: the tool refuses
-    them, and the model is told and may try again.
+    them, and the model learns of it and may try again.
     """
     return ToolCall(id=sound(part.tool_call_id), name=sound(part.tool_name), arguments=_arguments(part))
 

@@ -1,4 +1,4 @@
-"""A model that plays a script, for tests and examples: it says what it is told to, and remembers what it was asked."""
+"""A model that plays a script, for tests and examples: it gives scripted answers and records its requests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """Say nothing more until somebody sets `release`; `reached` tells that the model waits here."""
+    """Say nothing more until the test sets `release`; `reached` tells that the model waits here."""
 
     release: asyncio.Event = field(default_factory=asyncio.Event)
     reached: asyncio.Event = field(default_factory=asyncio.Event)
@@ -120,7 +120,7 @@ def _steps(script: Script) -> tuple[Step, ...]:
 
 
 def _echo_text(asking: ModelRequest) -> str:
-    """The words of the prompt's last message that somebody said, then what the tools of this turn brought."""
+    """The text of the last user message, then the results of this turn's tools."""
     said = [message.text for message in asking.messages if message.role is Role.USER]
     results = [f"{result.call.name}: {result.failed or result.output}" for result in asking.results]
     return "\n".join([*said[-1:], *results])

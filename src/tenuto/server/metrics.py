@@ -1,4 +1,4 @@
-"""Meters: requests by route, session events, store, detector. Labels are routes and kinds, never ids or words."""
+"""Meters: requests by route, session events, store, detector. Labels are routes and kinds, never ids or text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes about private data: what holds, what a mark stands for, who looked, and how somebody is forgotten."""
+"""Routes about private data: what holds, what a mark stands for, who looked, and how a person is erased."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def erase_user(request: Request) -> Response:
     admission = with_user(await authenticate_request(request), user)
     scope = admission.scope()
     themselves = admission.caller is not None and admission.caller.user == user
-    # The audit stays, and shall not keep the name of somebody who was just forgotten.
+    # The audit stays, and must not keep the name of a person who was just erased.
     by = "themselves" if themselves else _actor_name(admission)
     return answer(ReceiptView.of(await service(request).tenuto.privacy.erase(scope, by=by)))
 

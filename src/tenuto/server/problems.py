@@ -116,7 +116,7 @@ def problem_response(
 
 
 def internal() -> Response:
-    """What a client learns of a failure nobody foresaw."""
+    """The answer to an unexpected failure."""
     return problem_response(
         500, "internal", "something went wrong here; the server's log has this answer's x-request-id"
     )

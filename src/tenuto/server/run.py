@@ -30,7 +30,7 @@ def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM; requests under way are answered, then the store is closed.
 
     Raises:
-        InvalidSetting: the port is taken, the host is reachable from outside and nobody needs a credential, or a model,
+        InvalidSetting: the port is taken, the host is reachable from outside and needs no credential, or a model,
             an assistant or a budget cannot be had.
     """
     configure_logging(settings.log_level, LogRedactor(lambda: open_policies(settings)))

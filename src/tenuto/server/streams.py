@@ -1,4 +1,4 @@
-"""Answers that take a while: given up when the client goes, or told event by event as they come."""
+"""Answers that take a while: cancelled when the client disconnects, or sent event by event."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tenuto.server.problems import error_response, internal
 _Answer = TypeVar("_Answer")
 _log = logging.getLogger(__name__)
 _HEADERS: Final = {"X-Accel-Buffering": "no"}
-# A line nobody reads, so that what stands between us and the client does not take silence for an end.
+# A comment line that clients ignore; it keeps proxies from closing a silent connection.
 _PING: Final = b": still here\n\n"
 _PING_EVERY: Final = 15.0
 
@@ -30,7 +30,7 @@ async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, _Answ
     """Do the work; when the client goes meanwhile, cancel it.
 
     Raises:
-        ClientDisconnect: nobody is left to answer.
+        ClientDisconnect: the client has gone.
     """
     task = asyncio.create_task(work)
     gone = asyncio.create_task(_wait_for_disconnect(request))
@@ -102,7 +102,7 @@ async def _wait_for_disconnect(request: Request) -> None:
 async def _cancel_task(task: asyncio.Task[Any]) -> None:
     """Cancel what is still under way."""
     if task.done():
-        # Awaited once more, its error would be told to come from here.
+        # Retrieve the error; awaiting the task again would raise it here.
         if not task.cancelled():
             task.exception()
         return

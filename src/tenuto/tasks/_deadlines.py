@@ -2,7 +2,7 @@
 
 The installation keeps the list itself, since a tenant's own tasks stand in no list of owners. It holds ids alone, whose
 they are among them: a person who is erased has to be taken out of it. Its keys tell by a digest whose an entry is, so
-that an entry which cannot be read keeps nobody else's from being found.
+that an entry which cannot be read does not hide the others.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class Drawer(Generic[_Record]):
         change: Callable[[VersionedRecord[_Record] | None], _Record | None],
         room: Callable[[VersionedRecord[_Record] | None], Awaitable[None]] | None = None,
     ) -> VersionedRecord[_Record] | None:
-        """Change a record, looking again as often as somebody else was faster; what it is then.
+        """Change a record, again after each conflicting write, and return it.
 
         `change` is handed what is there and answers what it shall be, or `None` to leave it. `room` may still refuse
         what the change would take.
@@ -127,7 +127,7 @@ class Drawer(Generic[_Record]):
         return await self._state.delete_state(self._scope, self._namespace, key)
 
     async def clear(self) -> None:
-        """Remove everything, for when nobody may write here any more."""
+        """Remove everything, after the last permitted write."""
         async for key in self.keys():
             await self.remove(key)
 

@@ -19,7 +19,7 @@ from tenuto.tasks._records import Head, micros, parse_task_id
 
 _log = logging.getLogger(__name__)
 _NAMESPACE: Final = "tasks"
-# Of a task on its way out; it has expired by every clock, so nobody changes it any more.
+# Of a task on its way out; it has expired by every clock, so nothing changes it any more.
 _RETIRED: Final = Head(type="", status=TaskStatus.FAILED, created_at=0, updated_at=0, expires_at=0)
 
 
@@ -74,7 +74,7 @@ class TaskTable:
     async def change(
         self, scope: Scope, task_id: str, change: Callable[[Head], Head], if_version: int | None = None
     ) -> Task:
-        """Change a task, looking again when somebody else was faster, unless it must be of that version.
+        """Change a task, again after each conflicting write, unless it must be of that version.
 
         Raises:
             TaskNotFound: as in `get`.
@@ -89,7 +89,7 @@ class TaskTable:
         return _to_task(await self._update(scope, task_id, apply_change))
 
     async def retire(self, scope: Scope, task_id: str, if_version: int | None = None) -> None:
-        """Have a task be expired for everybody, before it is removed: of those who change it now, one comes too late.
+        """Mark a task as expired before its removal, so that a concurrent change fails.
 
         Raises:
             TaskNotFound: as in `get`.

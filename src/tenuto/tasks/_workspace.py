@@ -1,4 +1,4 @@
-"""One task as those see it who write on its board or into their notes: what it keeps, and whether it is still there."""
+"""One task as its writers use it: its board, its notes, and whether it still exists."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _NOTES: Final = "task-notes:"
 class TaskWorkspace:
     """A task with its board and the notes of all its agents.
 
-    A task is removed before what it keeps. So whoever looks for it again after a write, and finds it, wrote what will
-    be removed with it; and whoever does not find it has to clear the room, since nobody will come by again.
+    A task is removed before its board and notes. So a writer looks for the task again after each write: what it wrote
+    is removed with a task that still exists; without one the writer clears the room itself.
     """
 
     def __init__(
@@ -70,13 +70,12 @@ class TaskWorkspace:
         except TaskNotFound:
             if not await self._heads.stands(self._scope, self.task_id):
                 await self.clear()
-                await self._deadlines.drop_removed_tasks(self._scope, self._exists)
+                await self._deadlines.drop_removed_tasks(
+                    self._scope, lambda task_id: self._heads.stands(self._scope, task_id)
+                )
             raise
 
     async def clear(self) -> None:
         """Remove all that a task leaves which is not there any more."""
         await self.board.clear()
         await self.notes.clear()
-
-    async def _exists(self, task_id: str) -> bool:
-        return await self._heads.stands(self._scope, task_id)

@@ -46,7 +46,7 @@ class Board:
     """What the agents of one task share.
 
     Every method raises `TaskNotFound` where there is no such task for the scope, and those that change something
-    raise `TaskFinished` where it has ended. Agents are told apart by their names, which the caller vouches for.
+    raise `TaskFinished` where it has ended. Agents are distinguished by their names, which the caller vouches for.
     """
 
     def __init__(self, *, room: TaskWorkspace, policy: TaskPolicy, clock: Clock) -> None:
@@ -76,12 +76,12 @@ class Board:
     ) -> BoardEntry:
         """Put a value under a key. `if_version=0` demands that nothing stands there.
 
-        Whoever has locked the key writes with the lock's token. A lock that ran out is good until another one takes the
+        The holder of a lock writes with its token. A lock that ran out is good until another one takes the
         key or changes what stands there.
 
         Raises:
             KeyProtected: the key is another agent's alone.
-            KeyLocked: somebody has locked it.
+            KeyLocked: it is locked, and the call has no token.
             LockLost: the token is not that of the lock.
             VersionConflict: `if_version` is not the entry's version.
             BoardFull: the key is new, and there are too many.
@@ -95,11 +95,13 @@ class Board:
             nonlocal before
             self._check_writable(kept, key, writer, if_version, token)
             before = kept
+            # An agent that overwrites its own value keeps the name of the agent before it.
+            own = kept.by is not None and kept.by.same(writer)
             return replace(
                 kept,
                 value=wrap_value(key, value),
                 by=writer,
-                before=_previous_writer(kept, writer),
+                before=kept.before if own else kept.by,
                 written_at=micros(self._clock()),
                 version=kept.version + 1,
                 lock=kept.lock if token is not None else None,
@@ -109,8 +111,8 @@ class Board:
         entry = after.entry(key)
         assert entry is not None
         if before.by is not None and not before.by.same(writer):
-            told = (self._room.task_id, _printable_name(entry.writer), _printable_name(before.by.name))
-            _log.info("task %s: agent %s took the place of agent %s", *told)
+            names = (_printable_name(entry.writer), _printable_name(before.by.name))
+            _log.info("task %s: agent %s took the place of agent %s", self._room.task_id, *names)
         return entry
 
     async def delete(self, key: str, *, agent: str, if_version: int | None = None, token: int | None = None) -> bool:
@@ -156,7 +158,7 @@ class Board:
         holder = await self._authorize(key, agent)
 
         def lock_record(kept: BoardRecord) -> BoardRecord:
-            if token is not None or not _is_holder(kept, holder):
+            if token is not None or kept.lock is None or not kept.lock.by.same(holder):
                 self._check_lock(kept, key, holder, token)
             number = kept.token + 1 if token is None else token
             held = Held(by=holder, token=number, until_at=micros(self._clock() + lease))
@@ -215,7 +217,7 @@ class Board:
         try:
             await self._room.board.put_record(after.key, _record_or_empty(before), if_version=after.version)
         except VersionConflict:
-            return  # Whoever wrote over it sees the end of the task as well.
+            return  # The later writer sees the end of the task as well.
 
     async def _check_capacity(self, before: VersionedRecord[BoardRecord] | None) -> None:
         """Refuse a key that is new to a full board. Of those that begin in the same moment, none sees the others."""
@@ -254,14 +256,3 @@ def _printable_name(name: str) -> str:
 
 def _is_locked(kept: BoardRecord, now: int) -> bool:
     return kept.lock is not None and kept.lock.until_at > now
-
-
-def _is_holder(kept: BoardRecord, agent: NameRef) -> bool:
-    return kept.lock is not None and kept.lock.by.same(agent)
-
-
-def _previous_writer(kept: BoardRecord, writer: NameRef) -> NameRef | None:
-    """Whose words these take the place of, if they were another's; their own stay told to be over that one's."""
-    if kept.by is None:
-        return None
-    return kept.before if kept.by.same(writer) else kept.by

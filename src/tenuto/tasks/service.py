@@ -46,7 +46,7 @@ _PUT_OFF: Final = timedelta(hours=1)
 class Tasks:
     """Every task belongs to the owner of the scope it was opened in: a user, a chat, or the tenant itself.
 
-    For anybody else it does not exist. Expired ones are gone at once, whenever they are swept.
+    For any other owner it does not exist. Expired ones are gone at once, whenever they are swept.
     """
 
     def __init__(
@@ -71,7 +71,9 @@ class Tasks:
         self._check_size(new.goal, "goal")
         if new.session_id is not None:
             await self._sessions.get(scope, new.session_id)
-        place = self._new_id() if key is None else _record_key(scope, key)
+        place = (
+            self._new_id() if key is None else record_key_for(owner_key(scope), check_id(key, "the idempotency key"))
+        )
         before = None if key is None else await self._heads.at(scope, place)
         while before is None or not self._heads.lasts(before.record):
             head = self._new_record(new, () if key is None else new_incarnation(self._new_id()))
@@ -102,7 +104,7 @@ class Tasks:
         task_id, expires = head.task_id(place), instant(head.expires_at)
         await self._deadlines.add(scope, task_id, expires)
         task = await self._heads.add(scope, place, head, over)
-        # Whoever erased this owner meanwhile found no task, and took its deadline off the list.
+        # An erasure of this owner meanwhile finds no task and takes its deadline off the list.
         await self._deadlines.keep(scope, task_id, expires)
         if over is not None:
             await self._workspace(scope, over.record.task_id(place)).clear()
@@ -138,7 +140,7 @@ class Tasks:
         return TaskPage(tasks=tuple(found))
 
     async def begin(self, scope: Scope, task_id: str, *, if_version: int | None = None) -> Task:
-        """Tell that somebody works on it; again, that somebody still does. Its deadline moves.
+        """Mark the task as running; a repeated call reports that it still runs. Its deadline moves.
 
         Raises:
             TaskFinished: it has ended.
@@ -224,22 +226,15 @@ class Tasks:
 
     async def _sweep_due(self, due: Due) -> bool:
         """Remove what has expired; tells whether that was the whole task."""
-        removed = await self._remove_expired(due.scope, due.task_id)
-        if removed is not None:
-            return removed
+        if await self._heads.retire_expired(due.scope, due.task_id):
+            return await self._remove(due.scope, due.task_id)
         room = self._workspace(due.scope, due.task_id)
         try:
             ended = (await room.task()).completed_at is not None
         except TaskNotFound:
-            return False  # Its time, or somebody, came in between: it is looked after by its own deadline.
+            return False  # It expired or was removed meanwhile; its own deadline covers it.
         await (room.notes.clear() if ended else drop_expired_notes(room.notes, self._clock()))
         return False
-
-    async def _remove_expired(self, scope: Scope, task_id: str) -> bool | None:
-        """Remove a task whose time is over; tells whether it was there, `None` where it has time left."""
-        if not await self._heads.retire_expired(scope, task_id):
-            return None
-        return await self._remove(scope, task_id)
 
     async def _remove(self, scope: Scope, task_id: str) -> bool:
         was_there = await self._heads.remove(scope, task_id)
@@ -285,10 +280,6 @@ def _matches(head: Head, query: TaskQuery) -> bool:
     if query.status is not None and head.status is not query.status:
         return False
     return query.session_id is None or (head.session is not None and head.session.same(name_ref(query.session_id)))
-
-
-def _record_key(scope: Scope, key: str) -> str:
-    return record_key_for(owner_key(scope), check_id(key, "the idempotency key"))
 
 
 def _request_digest(new: NewTask) -> tuple[int, ...]:

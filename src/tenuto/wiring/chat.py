@@ -160,7 +160,7 @@ def _own(settings: Settings, given: Sequence[Assistant]) -> Iterator[Assistant]:
 
 
 def _check(assistant: Assistant, model: ChatModel) -> None:
-    """Refuse a budget that a system prompt fills, before anybody asks a question."""
+    """Refuse a budget that a system prompt fills, before the first question."""
     counter = TokenCounter(*encoding_for(model.name))
     tools = sum(counter.count_fixed(to_text(msgspec.to_builtins(tool.spec))) for tool in assistant.tools)
     prompt = replace(assistant.prompt, reply=assistant.prompt.reply + math.ceil(tools * counter.margin))

@@ -78,7 +78,7 @@ async def _check_key(ciphers: TenantCiphers, *, makes: bool) -> None:
 
 
 def open_policies(settings: Settings) -> TenantPolicies:
-    """Everybody's policy. A file's are tried out at once, so that a bad one stops the start and not a turn."""
+    """The policies of all tenants. Those of a file are tried at once: a bad one stops the start and not a turn."""
     general = settings.privacy()
     if settings.privacy_file is None:
         return TenantPolicies(general)

@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """The store that everybody uses, `front`, and what stands behind it."""
+    """The store in use, `front`, and the stores behind it."""
 
     backend: Backend
     guard: CircuitBreakerStore | None
@@ -57,7 +57,7 @@ class Stores:
 
     @property
     def away(self) -> bool:
-        """Whether the store, or a part of it, does not answer at present, as far as calls of late have shown."""
+        """Whether the store, or a part of it, does not answer at present, judged by recent calls."""
         if self.guard is not None and not self.guard.circuit.closed:
             return True
         return self.journal is not None and self.journal.status.away

@@ -22,7 +22,7 @@ LOCAL: Final = "local"
 async def open_embedder(name: str, access: ModelConnection) -> AsyncIterator[Embedder | None]:
     """The embedder of that name, as long as it is needed; `None` where words shall do.
 
-    `auto` is the local one where its package is installed. Nothing is loaded and nobody is asked before the first text.
+    `auto` is the local one where its package is installed. Nothing is loaded or called before the first text.
 
     Raises:
         InvalidSetting: it cannot be opened, and what to install or to set.

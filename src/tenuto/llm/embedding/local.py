@@ -20,8 +20,8 @@ _log = logging.getLogger(__name__)
 class LocalEmbedder:
     """Sixteen languages, English and Chinese among them; vectors of 512 numbers.
 
-    The first texts wait for the weights. All work is done in one thread of its own, which goes on when nobody waits for
-    it any longer: weights that took too long for one caller are there for the next.
+    The first texts wait for the weights. All work is done in one thread of its own, which goes on when no caller
+    waits any longer: weights that took too long for one caller are there for the next.
     """
 
     name = "local"
