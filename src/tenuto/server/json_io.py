@@ -8,7 +8,6 @@ import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from enum import EnumType
-from functools import cache
 from hashlib import blake2b
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar, get_args, get_type_hints
 from urllib.parse import quote, unquote_to_bytes
@@ -42,7 +41,7 @@ _COUNTED_AT_ONCE: Final = 16 * 1024
 _counter: Final = TokenCounter()
 # Hints added to the refusal of a field whose shape is hard to guess.
 _SHAPES: Final = {"producer": '; a producer is {"id": "laptop", "seq": 1}, and its next batch has the seq 2'}
-_decoder: Final = cache(msgspec.json.Decoder)
+_decoders: Final[dict[type[Any], msgspec.json.Decoder[Any]]] = {}
 _VERSION: Final = re.compile(r'(?:W/)?"([0-9]{1,16})"')
 _AT: Final = re.compile(r" - at `(\$[^`]*)`$")
 
@@ -82,8 +81,10 @@ async def read_body(request: Request, limit: int) -> bytes:
 def decode_json(raw: bytes, kind: type[_Body]) -> _Body:
     """JSON as a value of `kind`, under the rules of `body_of`."""
     raw = raw.removeprefix(BOM_UTF8)  # Some editors put it before every text, and it says nothing but the truth.
+    if kind not in _decoders:
+        _decoders[kind] = msgspec.json.Decoder(kind)
     try:
-        value: _Body = _decoder(kind).decode(raw)
+        value: _Body = _decoders[kind].decode(raw)
     except msgspec.ValidationError as unfit:
         _raise_invalid(unfit, kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
