@@ -1,8 +1,7 @@
-"""Changes to a session as a whole: patched, reset, forked, truncated, rewritten, deleted, set aside."""
+"""Changes to a session as a whole: patched, reset, forked, truncated, rewritten, deleted."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -10,9 +9,9 @@ from msgspec.structs import replace
 from tenuto.errors import SessionExists, SessionForeign, TurnLost, VersionConflict
 from tenuto.model import Changes, ForkRequest, Rewrite, Session, Truncation
 from tenuto.stores.codec import encode_object
-from tenuto.stores.sqlite import _idempotency, _log, _traces
+from tenuto.stores.sqlite import _idempotency, _log
+from tenuto.stores.sqlite._database import Ask, Transaction
 from tenuto.stores.sqlite._heads import (
-    Ask,
     apply,
     insert,
     require_head_for_write,
@@ -23,9 +22,6 @@ from tenuto.stores.sqlite._heads import (
 )
 from tenuto.stores.sqlite._rows import Head, decode_head_object, scope_of, session_of
 from tenuto.stores.sqlite._schema import MAX_SEQ
-from tenuto.stores.sqlite._writer import Transaction
-
-_logger = logging.getLogger(__name__)
 
 
 def patch(txn: Transaction, ask: Ask, changes: Changes) -> Session:
@@ -42,7 +38,7 @@ def reset(txn: Transaction, ask: Ask, sparing: Sequence[str]) -> Session:
     """Forget the talk, keep the session."""
     head = _require_readable(txn, ask)
     _log.clear(txn, head.id)
-    _traces.clear(txn, head.id)
+    _log.clear_traces(txn, head.id)
     _idempotency.forget_all(txn, head)
     _drop_lease(head)
     head.messages, head.window_start = 0, head.last_seq + 1
@@ -63,7 +59,7 @@ def truncate(txn: Transaction, ask: Ask, truncating: Truncation) -> Session:
     after = min(max(truncating.after, 0), MAX_SEQ)
     went, cut_turn = _log.truncate_log(txn, head, after, truncating.sparing)
     if cut_turn is not None:
-        _traces.clear(txn, head.id, cut_turn)
+        _log.clear_traces(txn, head.id, cut_turn)
     head.messages -= went
     _idempotency.forget_keys_after(txn, head, after, sparing=None if within is None else head.lease_key)
     if within is None:
@@ -78,7 +74,7 @@ def rewrite(
     """Put other words in the place of stored ones. That is no activity: no deadline moves, nor a place in listings."""
     head = _require_readable(txn, ask)
     replaced = [_log.reword(txn, head, *pair) for pair in zip(rewriting.messages, bodies, strict=True)]
-    replaced += [_traces.retell(txn, head, *pair) for pair in zip(rewriting.traces, traces, strict=True)]
+    replaced += [_log.replace_trace(txn, head, *pair) for pair in zip(rewriting.traces, traces, strict=True)]
     if any(replaced):
         head.version += 1
         head.tail = None
@@ -114,24 +110,9 @@ def delete(txn: Transaction, ask: Ask) -> None:
 
 def remove(txn: Transaction, row: int, key: bytes) -> tuple[int, int]:
     """Remove all rows of a session; tells how many messages and traces it had."""
-    went = _log.clear(txn, row), _traces.clear(txn, row)
+    went = _log.clear(txn, row), _log.clear_traces(txn, row)
     uproot(txn, row, key)
     return went
-
-
-def quarantine_session(txn: Transaction, row: int, session_id: str, reason: str, now: int) -> None:
-    """Keep a damaged record, where nothing finds it under its id any more."""
-    found = txn.execute("SELECT key FROM session WHERE id = ? AND key IS NOT NULL", (row,)).fetchone()
-    if found is None:
-        return  # Another process was faster.
-    txn.execute(
-        "INSERT OR REPLACE INTO quarantine SELECT id, key, space, owner, ?, ? FROM session WHERE id = ?",
-        (reason, now, row),
-    )
-    txn.execute("UPDATE session SET key = NULL, space = NULL, owner = NULL, sweep_at = NULL WHERE id = ?", (row,))
-    txn.changed.append(found[0])
-    txn.hot.take(found[0])
-    _logger.warning("session %s was set aside as row %d: %s", session_id, row, reason)
 
 
 def touch(txn: Transaction, ask: Ask, moved: int) -> Session:

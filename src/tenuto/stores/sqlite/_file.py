@@ -7,17 +7,15 @@ import os
 import random
 import sqlite3
 import time
-from collections.abc import Callable
 from contextlib import ExitStack, closing
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal
 
 from tenuto.errors import InvalidSetting, StoreFull, StoreReadOnly, TenutoError, Unavailable
-from tenuto.stores.sqlite._errors import is_busy, is_not_sqlite, store_error
+from tenuto.stores.sqlite._database import insist
+from tenuto.stores.sqlite._errors import is_not_sqlite, store_error
 from tenuto.stores.sqlite._schema import is_current, migrate
-
-T = TypeVar("T")
 
 Synchronous = Literal["full", "normal"]
 
@@ -159,23 +157,6 @@ def open_reader(path: Path, patience: timedelta) -> sqlite3.Connection:
     db = _connect(path, patience)
     db.execute("PRAGMA query_only = ON")
     return db
-
-
-def insist(step: Callable[[], T], patience: timedelta, meanwhile: Callable[[], None] | None = None) -> T:
-    """Repeat a step while other processes hold its lock, and do something else `meanwhile`, after each refusal.
-
-    SQLite's own waiting backs off to 100 ms, which loses against a neighbour that commits without pause.
-    """
-    deadline = time.monotonic() + patience.total_seconds()
-    while True:
-        try:
-            return step()
-        except sqlite3.OperationalError as exc:
-            if not is_busy(exc) or time.monotonic() > deadline:
-                raise
-        if meanwhile is not None:
-            meanwhile()
-        time.sleep(random.uniform(0.0002, 0.003))
 
 
 def compact(db: sqlite3.Connection, patience: timedelta) -> None:

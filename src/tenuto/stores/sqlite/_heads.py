@@ -5,25 +5,23 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from datetime import MAXYEAR, UTC, datetime, timedelta
-from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 from msgspec import UNSET
 
 from tenuto.errors import Invalid, SessionExpired, SessionForeign, SessionNotFound, StoreFull
 from tenuto.model import Changes, NewSession, Retention, Scope, Status
-from tenuto.model.scope import owner_key, session_key, site_key
+from tenuto.model.scope import owner_key, site_key
 from tenuto.model.session import drop_nulls, merge_patch
-from tenuto.model.values import JsonObject, check_id
+from tenuto.model.values import JsonObject
 from tenuto.stores.codec import encode_object, to_micros
+from tenuto.stores.sqlite._database import Ask, Transaction, quick
 from tenuto.stores.sqlite._errors import CorruptRow, is_bad_text
 from tenuto.stores.sqlite._rows import Head, decode_head_object, read_head, scope_of
 from tenuto.stores.sqlite._schema import MAX_ROW
-from tenuto.stores.sqlite._writer import Transaction, quick
 
 _MICROSECOND: Final = timedelta(microseconds=1)
-_SHORT: Final = 256
 _LAST_MOMENT: Final = to_micros(datetime(MAXYEAR, 12, 31, tzinfo=UTC))
 
 _WITHIN_REACH: Final = """
@@ -40,35 +38,6 @@ _SAVE_FREE: Final = """
 _SAVE_LEASED: Final = _SAVE_FREE.replace("= NULL", "= ?")
 
 Execute = Callable[..., sqlite3.Cursor]
-
-
-class Ask(NamedTuple):
-    """Who asks for which session, and when (in microseconds). `owner` is `None` for the tenant itself."""
-
-    key: bytes
-    owner: bytes | None
-    session_id: str
-    now: int
-
-
-def make_lookup(scope: Scope, session_id: str, now: datetime) -> Ask:
-    """A question as rows understand it."""
-    check_id(session_id, "the session id")
-    keys = _known_keys if len(session_id) <= _SHORT else _keys
-    return Ask(*keys(scope, session_id), session_id, to_micros(now))
-
-
-def _keys(scope: Scope, session_id: str) -> tuple[bytes, bytes | None]:
-    return session_key(scope, session_id), owner_key(scope) if scope.owner else None
-
-
-# A conversation asks for the same keys at each turn. Ids may be long: such keys are derived anew.
-_known_keys = lru_cache(maxsize=8192)(_keys)
-
-
-def find(execute: Execute, ask: Ask) -> Head | None:
-    """The session under this key, whoever owns it and however old it is."""
-    return _fetch_head(execute, "SELECT * FROM head WHERE key = ?", (ask.key,), ask)
 
 
 def _fetch_head(execute: Execute, query: str, values: tuple[object, ...], ask: Ask) -> Head | None:
@@ -98,16 +67,13 @@ def reach(execute: Execute, ask: Ask) -> Head:
 
 
 def take_head(txn: Transaction, ask: Ask) -> Head | None:
-    """Like `find`, for a step that will write: the head may be known already."""
-    return txn.hot.take(ask.key) or find(txn.execute, ask)
+    """Take the session under this key out of the cache or the file, whatever its owner and age."""
+    return txn.hot.take(ask.key) or _fetch_head(txn.execute, "SELECT * FROM head WHERE key = ?", (ask.key,), ask)
 
 
 def require_head_for_write(txn: Transaction, ask: Ask) -> Head:
     """Like `reach`, for a step that will write."""
-    return _check_reachable(take_head(txn, ask), ask)
-
-
-def _check_reachable(head: Head | None, ask: Ask) -> Head:
+    head = take_head(txn, ask)
     if head is None:
         raise SessionNotFound(ask.session_id)
     if head.expires_at is not None and head.expires_at <= ask.now:

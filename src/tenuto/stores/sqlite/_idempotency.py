@@ -15,8 +15,8 @@ from msgspec.structs import astuple
 from tenuto.errors import IdempotencyKeyReused, SequenceGap
 from tenuto.model import IdempotencyKey, Producer
 from tenuto.model.turn import KEYS_REMEMBERED
+from tenuto.stores.sqlite._database import Transaction
 from tenuto.stores.sqlite._rows import Head, KeyedRow
-from tenuto.stores.sqlite._writer import Transaction
 
 # Ids may be long, so what waits in the row is bounded by size: some eight writes with ids of common length.
 _MAX_RECENT_BYTES: Final = 800
@@ -33,9 +33,9 @@ class KeyDigest(NamedTuple):
     fingerprint: bytes
 
 
-def guard(once: IdempotencyKey | None) -> KeyDigest | None:
-    """What a call's `once` stands for in the file."""
-    return None if once is None else KeyDigest(_digest(once.key), _digest(once.fingerprint))
+def key_digest(once: IdempotencyKey) -> KeyDigest:
+    """The stored form of an idempotency key."""
+    return KeyDigest(_digest(once.key), _digest(once.fingerprint))
 
 
 def _digest(text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Many sessions at once: listed, counted, swept, evicted; and whose there are."""
+"""Steps over many sessions: list, count, sweep, evict, erase, list sites."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import sqlite3
 from datetime import datetime
 from typing import Any, Final
 
-from tenuto.model import RemovedSession, Scope, SessionPage, SessionQuery, SessionStats
+from tenuto.model import EraseResult, RemovedSession, Scope, SessionPage, SessionQuery, SessionStats
 from tenuto.model.scope import owner_key, site_key
 from tenuto.stores.codec import decode_cursor, encode_cursor, to_micros
 from tenuto.stores.paging import first_sites
-from tenuto.stores.sqlite._edits import quarantine_session, remove
+from tenuto.stores.sqlite._database import Transaction, quarantine_session
+from tenuto.stores.sqlite._edits import remove
 from tenuto.stores.sqlite._errors import CorruptRow, is_bad_text
 from tenuto.stores.sqlite._heads import Execute
 from tenuto.stores.sqlite._rows import read_head, scope_of, session_of
 from tenuto.stores.sqlite._state import owners
-from tenuto.stores.sqlite._writer import Transaction
 
 _BEHIND_ALL: Final = (2**63 - 1, b"\xff" * 17)
 
@@ -154,3 +154,41 @@ def _remove_or_quarantine(txn: Transaction, row: int, key: bytes, now: int) -> l
         return []
     remove(txn, row, key)
     return [gone]
+
+
+def erase(txn: Transaction, owner: bytes, limit: int) -> EraseResult:
+    """Remove up to `limit` of the owner's sessions, least recently changed first, expired or not.
+
+    The last batch also removes quarantined sessions and all state of the owner.
+    """
+    rows = txn.execute(
+        "SELECT id, key FROM session WHERE owner = ? ORDER BY updated_at, key LIMIT ?", (owner, limit + 1)
+    ).fetchall()
+    going, more = rows[:limit], len(rows) > limit
+    gone = [_read_removed(txn.execute, row) for row, _ in going]
+    aside = []
+    if not more:
+        aside = txn.execute("SELECT session, key FROM quarantine WHERE owner = ?", (owner,)).fetchall()
+        txn.execute("DELETE FROM quarantine WHERE owner = ?", (owner,))
+    went = [remove(txn, row, key) for row, key in (*going, *aside)]
+    return EraseResult(
+        gone=tuple(item for item in gone if item is not None),
+        messages=sum(messages for messages, _ in went),
+        traces=sum(traces for _, traces in went),
+        states=0 if more else txn.execute("DELETE FROM state WHERE owner = ?", (owner,)).rowcount,
+        quarantined=gone.count(None) + len(aside),
+        more=more,
+    )
+
+
+def _read_removed(execute: Execute, row: int) -> RemovedSession | None:
+    """The report of a removed session; `None` for an unreadable one, which counts as quarantined."""
+    try:
+        head = read_head(execute("SELECT * FROM head WHERE id = ?", (row,)).fetchone(), "")
+        return RemovedSession(scope=scope_of(head), session_id=head.session_id)
+    except sqlite3.OperationalError as exc:
+        if not is_bad_text(exc):
+            raise
+    except CorruptRow:
+        pass
+    return None

@@ -1,13 +1,14 @@
-"""A session's messages as rows: appended at the end, read by place, dropped from the beginning.
+"""A session's messages and traces as rows, placed by session and by sequence number or turn number.
 
-A body is stored with its `seq` and `turn` inside, so that SQLite can glue any stretch of a log into one JSON array:
-one row to fetch and one call to decode it, however long the stretch.
+A message body is stored with its `seq` and `turn` inside, so that SQLite can join any range of a log into one JSON
+array: one row to fetch and one call to decode, however long the range.
 """
 
 from __future__ import annotations
 
+import logging
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -15,12 +16,14 @@ import msgspec
 
 from tenuto.errors import StoreFull
 from tenuto.model import Draft, Message, MessagePage, Page
-from tenuto.stores.codec import Undecodable, encode_draft, id_prefix, number_drafts
-from tenuto.stores.sqlite._heads import Execute
+from tenuto.model.trace import TRACES_KEPT, Trace
+from tenuto.stores.codec import Undecodable, decode_trace, encode_draft, id_prefix, number_drafts
+from tenuto.stores.sqlite._database import Ask, Transaction, quick
+from tenuto.stores.sqlite._heads import Execute, reach
 from tenuto.stores.sqlite._rows import Head, session_of
 from tenuto.stores.sqlite._schema import MAX_SEQ, SEQ_BITS
-from tenuto.stores.sqlite._writer import Transaction, quick
 
+_logger: Final = logging.getLogger(__name__)
 _INSERT: Final = "INSERT INTO message (place, turn, body) VALUES (?, ?, ?)"
 _messages: Final = msgspec.json.Decoder(tuple[Message, ...])
 
@@ -43,7 +46,10 @@ def add(
     for turn, body in zip(turns, bodies, strict=True):
         seq += 1
         rows.append((base + seq, turn, quick(b'{"seq":%d,"turn":%d,' % (seq, turn)) + memoryview(body)[1:]))
-    _insert_rows(txn, rows)
+    if len(rows) == 1:
+        txn.execute(_INSERT, rows[0])  # The common case; faster than `executemany`.
+    else:
+        txn.executemany(_INSERT, rows)
     head.last_seq = seq
     head.messages += len(rows)
     if turns and turns[-1] > head.turns:
@@ -53,14 +59,6 @@ def add(
         head.tail += messages
         head.tail_sizes += map(len, bodies)
     return messages
-
-
-def _insert_rows(txn: Transaction, rows: Sequence[tuple[int, int, bytearray]]) -> None:
-    # One row is the rule, and for it the plain call is quicker.
-    if len(rows) == 1:
-        txn.execute(_INSERT, rows[0])
-    else:
-        txn.executemany(_INSERT, rows)
 
 
 def trim(txn: Transaction, head: Head) -> None:
@@ -202,7 +200,7 @@ def _load_newest(execute: Execute, head: Head, span: tuple[int, int], size: int)
         (*span, size),
     ).fetchone()
     raw = bodies or b""
-    return _decode_checked(head, count, raw)[::-1], len(raw)
+    return _decode_messages(head, count, raw)[::-1], len(raw)
 
 
 def _load_oldest(execute: Execute, head: Head, span: tuple[int, int], size: int) -> tuple[Message, ...]:
@@ -211,7 +209,7 @@ def _load_oldest(execute: Execute, head: Head, span: tuple[int, int], size: int)
         " (SELECT body FROM message WHERE place BETWEEN ? AND ? ORDER BY place LIMIT ?)",
         (*span, size),
     ).fetchone()
-    return _decode_checked(head, count, bodies or b"")
+    return _decode_messages(head, count, bodies or b"")
 
 
 def _has_messages(execute: Execute, span: tuple[int, int]) -> bool:
@@ -219,19 +217,69 @@ def _has_messages(execute: Execute, span: tuple[int, int]) -> bool:
     return found.fetchone() is not None
 
 
-def _decode_checked(head: Head, count: int, bodies: bytes) -> tuple[Message, ...]:
-    try:
-        return _decode_messages(count, bodies)
-    except Undecodable:
-        raise head.corrupt_error("a message cannot be decoded") from None
-
-
-def _decode_messages(count: int, bodies: bytes) -> tuple[Message, ...]:
-    """Messages from bodies with commas between them. A damaged body might pass for two messages, or for none."""
+def _decode_messages(head: Head, count: int, bodies: bytes) -> tuple[Message, ...]:
+    """Decode comma-separated bodies. A damaged body may decode as two messages or as none, hence the count."""
     try:
         messages = _messages.decode(b"[%b]" % bodies)
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise Undecodable("a message") from exc
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        messages = ()
     if len(messages) != count:
-        raise Undecodable("a message")
+        raise head.corrupt_error("a message cannot be decoded")
     return messages
+
+
+def add_trace(txn: Transaction, head: Head, number: int, body: bytes) -> None:
+    """Store the trace of a turn and delete the traces beyond `TRACES_KEPT`."""
+    if number > MAX_SEQ:
+        raise StoreFull
+    base = head.id << SEQ_BITS
+    txn.execute("INSERT OR REPLACE INTO trace VALUES (?, ?)", (base + number, body))
+    if number > TRACES_KEPT:
+        txn.execute("DELETE FROM trace WHERE place > ? AND place <= ?", (base, base + number - TRACES_KEPT))
+
+
+def replace_trace(txn: Transaction, head: Head, new: Trace, body: bytes) -> bool:
+    """Replace the body of a trace; false if the trace is gone."""
+    if not 0 < new.number <= MAX_SEQ:
+        return False
+    place, start = (head.id << SEQ_BITS) + new.number, b"{" + id_prefix(new.id)
+    row = txn.execute("SELECT body FROM trace WHERE place = ?", (place,)).fetchone()
+    if row is None or type(row[0]) is not bytes or not row[0].startswith(start):
+        return False
+    txn.execute("UPDATE trace SET body = ? WHERE place = ?", (body, place))
+    return True
+
+
+def clear_traces(txn: Transaction, head_id: int, first: int = 0) -> int:
+    """Delete the traces from turn `first` on; returns their number."""
+    base = head_id << SEQ_BITS
+    span = (base + min(first, MAX_SEQ), base + MAX_SEQ)
+    return txn.execute("DELETE FROM trace WHERE place BETWEEN ? AND ?", span).rowcount
+
+
+def load_trace(db: sqlite3.Connection, ask: Ask, number: int) -> Trace | None:
+    place = reach(db.execute, ask).id << SEQ_BITS
+    if 0 < number <= MAX_SEQ:
+        place += number  # No turn has the number 0.
+    rows = db.execute("SELECT body FROM trace WHERE place = ?", (place,))
+    return next(_decode_readable(ask, rows), None)
+
+
+def load_newest_traces(db: sqlite3.Connection, ask: Ask, limit: int, before: int | None) -> tuple[Trace, ...]:
+    """Load traces, newest turn first."""
+    base = reach(db.execute, ask).id << SEQ_BITS
+    last = MAX_SEQ if before is None else min(max(before - 1, 0), MAX_SEQ)
+    rows = db.execute(
+        "SELECT body FROM trace WHERE place > ? AND place <= ? ORDER BY place DESC LIMIT ?",
+        (base, base + last, min(max(limit, 0), MAX_SEQ)),
+    )
+    return tuple(_decode_readable(ask, rows))
+
+
+def _decode_readable(ask: Ask, rows: sqlite3.Cursor) -> Iterator[Trace]:
+    """Decode traces and skip damaged ones: a damaged trace does not put the session into quarantine."""
+    for (body,) in rows:
+        try:
+            yield decode_trace(body)
+        except Undecodable:
+            _logger.warning("a trace of session %s cannot be decoded", ask.session_id)

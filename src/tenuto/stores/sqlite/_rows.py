@@ -1,7 +1,9 @@
-"""A session's head as a row of the view `head`, and the `Session` it stands for."""
+"""A session's head: the row of the view `head`, the `Session` made from it, the writer's cache of heads."""
 
 from __future__ import annotations
 
+import sqlite3
+from collections import OrderedDict
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any, Final
@@ -15,6 +17,14 @@ from tenuto.stores.codec import Undecodable, decode_object, from_micros
 from tenuto.stores.sqlite._errors import CorruptRow
 
 _EMPTY: Final = b"{}"
+_MAX_HEADS: Final = 16 * 1024
+_MAX_BYTES: Final = 128 * 1024 * 1024
+_MAX_HEAD_BYTES: Final = 32 * 1024
+_MAX_TAIL_BYTES: Final = 128 * 1024
+# Measured memory of a head, a message and an idempotency key, without the texts in them.
+_HEAD_BYTES: Final = 2048
+_MESSAGE_BYTES: Final = 640
+_KEY_BYTES: Final = 128
 _STATUSES: Final = {status.value: status for status in Status}
 _scopes: Final = msgspec.json.Decoder(Scope)
 
@@ -147,7 +157,9 @@ def session_of(head: Head) -> Session:
             window_start=head.window_start,
             tokens=head.tokens,
             cost_nanos=head.cost_nanos,
-            forked_from=_fork_point(head),
+            forked_from=None
+            if head.forked_id is None or head.forked_seq is None
+            else ForkPoint(session_id=head.forked_id, seq=head.forked_seq),
         )
     except (Undecodable, KeyError, ValueError, Invalid):
         raise head.corrupt_error("the head cannot be decoded") from None
@@ -189,7 +201,50 @@ def decode_head_object(head: Head, raw: bytes) -> JsonObject:
         raise head.corrupt_error("an object of the head cannot be decoded") from None
 
 
-def _fork_point(head: Head) -> ForkPoint | None:
-    if head.forked_id is None or head.forked_seq is None:
-        return None
-    return ForkPoint(session_id=head.forked_id, seq=head.forked_seq)
+class HeadCache:
+    """The heads last written, bounded in number, in size each and in total size.
+
+    They are valid until another connection commits, which `validate` checks at the start of each transaction. A step
+    takes a head out and puts it back after writing it, so a step that fails leaves no stale head behind.
+    """
+
+    def __init__(self) -> None:
+        self._heads: OrderedDict[bytes, tuple[Head, int]] = OrderedDict()
+        self._size = 0
+        self._version: int | None = None
+
+    def validate(self, db: sqlite3.Connection) -> None:
+        """Clear the cache if another connection has committed since the last transaction."""
+        version = db.execute("PRAGMA data_version").fetchone()[0]
+        if version != self._version:
+            self.clear()
+            self._version = version
+
+    def take(self, key: bytes) -> Head | None:
+        """Remove the head from the cache and return it."""
+        known = self._heads.pop(key, None)
+        if known is None:
+            return None
+        self._size -= known[1]
+        return known[0]
+
+    def put(self, head: Head) -> None:
+        """Add a head that was just written."""
+        size = len(head.context) + len(head.attributes) + len(head.metadata) + len(head.scope)
+        size += len(head.session_id) + len(head.title) + len(head.folded_title)
+        if size > _MAX_HEAD_BYTES:
+            return
+        size += _HEAD_BYTES + _KEY_BYTES * len(head.older or ())
+        if head.tail is not None:
+            tail = sum(head.tail_sizes) + _MESSAGE_BYTES * len(head.tail)
+            if tail > _MAX_TAIL_BYTES:
+                head.tail, tail = None, 0
+            size += tail
+        self._heads[head.key] = head, size
+        self._size += size
+        while len(self._heads) > _MAX_HEADS or self._size > _MAX_BYTES:
+            self._size -= self._heads.popitem(last=False)[1][1]
+
+    def clear(self) -> None:
+        self._heads.clear()
+        self._size = 0

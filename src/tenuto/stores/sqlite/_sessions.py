@@ -27,11 +27,10 @@ from tenuto.model import (
 )
 from tenuto.model.turn import Trace
 from tenuto.stores.codec import encode_trace, to_micros
-from tenuto.stores.sqlite import _edits, _listing, _traces, _turns
-from tenuto.stores.sqlite._database import Database
+from tenuto.stores.sqlite import _edits, _listing, _log, _turns
+from tenuto.stores.sqlite._database import Ask, Database
 from tenuto.stores.sqlite._errors import CorruptRow
-from tenuto.stores.sqlite._heads import Ask, reach
-from tenuto.stores.sqlite._log import encode_bodies, page_of
+from tenuto.stores.sqlite._heads import reach
 from tenuto.stores.sqlite._rows import session_of
 
 
@@ -45,13 +44,13 @@ class SqliteSessions:
 
     async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
         ask = self._db.ask(scope, opening.session_id)
-        return await self._db.write(_turns.begin_turn, ask, scope, opening, encode_bodies(opening.words))
+        return await self._db.write(_turns.begin_turn, ask, scope, opening, _log.encode_bodies(opening.words))
 
     async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
         ask = self._db.ask(turn.scope, turn.session.id)
         trace = None if closing.trace is None else encode_trace(closing.trace)
         try:
-            return await self._db.write(_turns.finish, ask, turn, closing, encode_bodies(closing.reply), trace)
+            return await self._db.write(_turns.finish, ask, turn, closing, _log.encode_bodies(closing.reply), trace)
         except SessionCorrupt:
             raise TurnLost(turn.session.id, turn.id) from None
 
@@ -63,7 +62,7 @@ class SqliteSessions:
 
     async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
         ask = self._db.ask(scope, session_id)
-        return await self._db.write(_turns.append, ask, scope, batch, encode_bodies(batch.messages))
+        return await self._db.write(_turns.append, ask, scope, batch, _log.encode_bodies(batch.messages))
 
     # Reading
 
@@ -102,7 +101,7 @@ class SqliteSessions:
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
         traces = tuple(map(encode_trace, rewriting.traces))
         ask = self._db.ask(scope, session_id)
-        return await self._db.write(_edits.rewrite, ask, rewriting, encode_bodies(rewriting.messages), traces)
+        return await self._db.write(_edits.rewrite, ask, rewriting, _log.encode_bodies(rewriting.messages), traces)
 
     async def delete(self, scope: Scope, session_id: str) -> None:
         await self._db.write(_edits.delete, self._db.ask(scope, session_id))
@@ -124,12 +123,12 @@ class SqliteTraces:
         self._db = database
 
     async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
-        return await self._db.read(_traces.one, self._db.ask(scope, session_id), number)
+        return await self._db.read(_log.load_trace, self._db.ask(scope, session_id), number)
 
     async def traces(
         self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
     ) -> tuple[Trace, ...]:
-        return await self._db.read(_traces.newest, self._db.ask(scope, session_id), limit, before)
+        return await self._db.read(_log.load_newest_traces, self._db.ask(scope, session_id), limit, before)
 
 
 def _read_session(db: sqlite3.Connection, ask: Ask) -> Session:
@@ -137,4 +136,4 @@ def _read_session(db: sqlite3.Connection, ask: Ask) -> Session:
 
 
 def _read_page(db: sqlite3.Connection, ask: Ask, page: Page) -> MessagePage:
-    return page_of(db.execute, reach(db.execute, ask), page)
+    return _log.page_of(db.execute, reach(db.execute, ask), page)

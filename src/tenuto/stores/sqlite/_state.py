@@ -14,8 +14,7 @@ from tenuto.model import Scope, StateEntry, StateLocation
 from tenuto.model.scope import owner_key, owner_scope, site_key, state_key
 from tenuto.model.values import Json, check_id, check_json
 from tenuto.stores.paging import read_location, stretch
-from tenuto.stores.sqlite._database import Database
-from tenuto.stores.sqlite._writer import Transaction
+from tenuto.stores.sqlite._database import Database, Transaction
 
 # As bytes: a text that is none would end the whole statement.
 _NAMES: Final = "SELECT drawer, scope, CAST(namespace AS BLOB), CAST(key AS BLOB) FROM state WHERE space = ?"

@@ -22,11 +22,11 @@ from tenuto.model import (
 )
 from tenuto.model.turn import turn_offsets
 from tenuto.stores.codec import from_micros
-from tenuto.stores.sqlite import _idempotency, _log, _traces
+from tenuto.stores.sqlite import _idempotency, _log
+from tenuto.stores.sqlite._database import Ask, Transaction
 from tenuto.stores.sqlite._edits import remove
 from tenuto.stores.sqlite._errors import CorruptRow
 from tenuto.stores.sqlite._heads import (
-    Ask,
     apply,
     check_instant,
     keep,
@@ -37,7 +37,6 @@ from tenuto.stores.sqlite._heads import (
     take_head,
 )
 from tenuto.stores.sqlite._rows import Head, KeyedRow, session_of
-from tenuto.stores.sqlite._writer import Transaction
 
 _NOTHING = (0, -1)
 _MICROSECOND = timedelta(microseconds=1)
@@ -46,12 +45,12 @@ _MICROSECOND = timedelta(microseconds=1)
 def begin_turn(txn: Transaction, ask: Ask, scope: Scope, opening: BeginTurn, bodies: Sequence[bytes]) -> OpenTurn:
     """Find or create the session, append the words, take the lease, bring the window."""
     head, expired = _find_or_none(txn, ask, opening.create)
-    guard = _idempotency.guard(opening.once)
+    guard = None if opening.once is None else _idempotency.key_digest(opening.once)
     keyed = _idempotency.find_keyed(txn, head, guard) if head is not None and guard is not None else None
     if head is not None and keyed is not None and keyed.finished:
         return _finished_turn(txn, scope, head, keyed)
-    if head is not None:
-        _check_not_busy(head, ask)
+    if head is not None and head.lease is not None and head.lease_until is not None and head.lease_until > ask.now:
+        raise SessionBusy(head.session_id, timedelta(microseconds=head.lease_until - ask.now))
     doubled = (
         keyed is None and opening.producer is not None and _idempotency.check_producer(txn, head, opening.producer)
     )
@@ -64,10 +63,16 @@ def begin_turn(txn: Transaction, ask: Ask, scope: Scope, opening: BeginTurn, bod
     if keyed is not None:
         number, words = keyed.number, _log.between(txn.execute, head, keyed.words_first, keyed.words_last)
     else:
-        number, words = _append_user_messages(txn, head, opening, bodies, doubled)
+        number = head.turns = head.turns + 1
+        if opening.producer is not None and not doubled:
+            _idempotency.advance(txn, head, opening.producer)
+        words = ()
+        if bodies and not doubled:
+            words = _log.add(txn, head, opening.words, bodies, [number] * len(bodies))
         if guard is not None:
             _idempotency.note(txn, head, guard, opening.turn_id, _stored_range(head, words), finished=False)
-    _take_lease(head, opening, ask.now, guard)
+    head.lease, head.lease_until = opening.turn_id, _lease_end(ask.now, opening.lease)
+    head.lease_key = None if guard is None else guard.key
     if keyed is not None:
         _idempotency.resume(txn, head, keyed.key, opening.turn_id)
     if opening.keeping is not None and keep(head, opening.keeping):
@@ -118,7 +123,7 @@ def finish(
         apply(head, closing.changes)
         save_profile(txn, head)
     if trace is not None:
-        _traces.keep(txn, head, turn.number, trace)
+        _log.add_trace(txn, head, turn.number, trace)
     _log.trim(txn, head)
     save(txn, head, ask.now)
     return AppendResult(session=session_of(head), messages=reply)
@@ -142,7 +147,7 @@ BRIEF: Final[frozenset[Callable[..., Any]]] = frozenset({begin_turn, finish, ren
 def append(txn: Transaction, ask: Ask, scope: Scope, batch: AppendBatch, bodies: Sequence[bytes]) -> AppendResult:
     """Append messages outside a turn."""
     head, expired = _find_or_none(txn, ask, batch.create)
-    guard = _idempotency.guard(batch.once)
+    guard = None if batch.once is None else _idempotency.key_digest(batch.once)
     if head is not None and guard is not None:
         keyed = _idempotency.find_keyed(txn, head, guard)
         if keyed is not None:
@@ -200,29 +205,6 @@ def _require_turn_head(txn: Transaction, ask: Ask, turn: OpenTurn) -> Head:
     if head.incarnation != turn.session.incarnation:
         raise TurnLost(turn.session.id, turn.id)
     return head
-
-
-def _check_not_busy(head: Head, ask: Ask) -> None:
-    if head.lease is not None and head.lease_until is not None and head.lease_until > ask.now:
-        raise SessionBusy(head.session_id, timedelta(microseconds=head.lease_until - ask.now))
-
-
-def _append_user_messages(
-    txn: Transaction, head: Head, opening: BeginTurn, bodies: Sequence[bytes], doubled: bool
-) -> tuple[int, tuple[Message, ...]]:
-    """Store the words under a new turn number, unless their producer sent them before."""
-    number = head.turns = head.turns + 1
-    if opening.producer is not None and not doubled:
-        _idempotency.advance(txn, head, opening.producer)
-    if not bodies or doubled:
-        return number, ()
-    return number, _log.add(txn, head, opening.words, bodies, [number] * len(bodies))
-
-
-def _take_lease(head: Head, opening: BeginTurn, now: int, guard: _idempotency.KeyDigest | None) -> None:
-    head.lease = opening.turn_id
-    head.lease_until = _lease_end(now, opening.lease)
-    head.lease_key = None if guard is None else guard.key
 
 
 def _lease_end(now: int, lease: timedelta) -> int:

@@ -9,7 +9,7 @@ from tenuto.model import CompactionResult, EraseResult, RemovedSession, Scope, S
 from tenuto.model.scope import owner_key, session_key, user_scope
 from tenuto.stores.codec import to_micros
 from tenuto.stores.erasing import erase_in_batches
-from tenuto.stores.sqlite import _erasure, _listing
+from tenuto.stores.sqlite import _listing
 from tenuto.stores.sqlite._database import Database
 from tenuto.stores.sqlite._errors import CorruptRow
 from tenuto.stores.sqlite._file import compact
@@ -45,7 +45,7 @@ class SqliteUpkeep:
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         owner = owner_key(user_scope(scope))
         return await erase_in_batches(
-            lambda size: self._db.writer.run(_erasure.erase, owner, size), limit, _UPKEEP_STRIDE
+            lambda size: self._db.writer.run(_listing.erase, owner, size), limit, _UPKEEP_STRIDE
         )
 
     async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:

@@ -11,14 +11,12 @@ from typing import Final
 from tenuto.errors import InvalidSetting
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.sqlite import _turns
-from tenuto.stores.sqlite._database import Database
+from tenuto.stores.sqlite._database import Database, ReaderThreads, WriterThread
 from tenuto.stores.sqlite._feed import SqliteFeed
 from tenuto.stores.sqlite._file import Synchronous, check_path, open_file
-from tenuto.stores.sqlite._readers import ReaderThreads
 from tenuto.stores.sqlite._sessions import SqliteSessions, SqliteTraces
 from tenuto.stores.sqlite._state import SqliteState
 from tenuto.stores.sqlite._upkeep import SqliteUpkeep
-from tenuto.stores.sqlite._writer import WriterThread
 
 
 class SqliteStore:

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from tenuto.errors import StoreFull, Unavailable
-from tenuto.stores.sqlite import _writer
-from tenuto.stores.sqlite._file import insist, open_file
-from tenuto.stores.sqlite._writer import Transaction, WriterThread
+from tenuto.stores.sqlite import _database
+from tenuto.stores.sqlite._database import Transaction, WriterThread, insist
+from tenuto.stores.sqlite._file import open_file
 from tests.patience import LONG
 
 PATIENT = timedelta(seconds=LONG)
@@ -108,7 +108,7 @@ async def test_whose_job_is_on_disk_is_told_while_others_wait_for_a_lock(
             other.execute("BEGIN IMMEDIATE")
         return insist(*args, **rest)
 
-    monkeypatch.setattr(_writer, "insist", locked_at_the_second)
+    monkeypatch.setattr(_database, "insist", locked_at_the_second)
     writer = WriterThread(db, PATIENT, brief=(note,))
     writer._disk_took = 0.0
     jobs = [asyncio.ensure_future(writer.run(note, f"n{n:02}")) for n in range(32)]
@@ -242,7 +242,7 @@ async def test_a_cancelled_caller_harms_nobody(writer: WriterThread, path: Path)
 async def test_beyond_the_bound_callers_wait_and_are_served(
     writer: WriterThread, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_writer, "_MAX_WAITING", 4)
+    monkeypatch.setattr(_database, "_MAX_WAITING", 4)
 
     results = await asyncio.gather(*(writer.run(note, f"n{n:02}") for n in range(30)))
 
@@ -351,8 +351,8 @@ async def test_closing_finishes_what_is_queued(writer: WriterThread, path: Path)
 
 
 async def test_the_list_of_changes_is_pruned(writer: WriterThread, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_writer, "_CHANGES_KEPT", 10)
-    monkeypatch.setattr(_writer, "_PRUNE_EVERY", 8)
+    monkeypatch.setattr(_database, "_CHANGES_KEPT", 10)
+    monkeypatch.setattr(_database, "_PRUNE_EVERY", 8)
 
     for n in range(40):
         await writer.run(note, f"n{n}")
