@@ -148,7 +148,7 @@ class MessageNotFound(NotFound):
 class PlaceholderNotFound(NotFound):
     """The session gave out none of these marks, or their words were taken back since."""
 
-    code: ClassVar[str] = "mark_not_found"
+    code: ClassVar[str] = "placeholder_not_found"
 
     def __init__(self) -> None:
         super().__init__("the session knows no such mark; write marks as they stand in its messages, such as [EMAIL_1]")
@@ -187,7 +187,7 @@ class EntryNotFound(NotFound):
 class ApiKeyNotFound(NotFound):
     """No API key has this id."""
 
-    code: ClassVar[str] = "key_not_found"
+    code: ClassVar[str] = "api_key_not_found"
 
     def __init__(self, key_id: str) -> None:
         super().__init__(f"no API key has the id {key_id}")
@@ -300,7 +300,7 @@ class IdempotencyKeyReused(Conflict):
 class Superseded(Conflict):
     """The request of this idempotency key was carried out, and what it brought was replaced since."""
 
-    code: ClassVar[str] = "taken_back"
+    code: ClassVar[str] = "superseded"
 
     def __init__(self) -> None:
         super().__init__(
@@ -407,7 +407,7 @@ class StoreReadOnly(Unavailable):
 class DecryptionFailed(Unavailable):
     """A record was sealed with a key that is not at hand, or was changed or moved since; it stays where it is."""
 
-    code: ClassVar[str] = "sealed"
+    code: ClassVar[str] = "decryption_failed"
 
     def __init__(self, why: str) -> None:
         super().__init__("sealed record", why)

@@ -10,7 +10,7 @@ import pytest
 
 from tenuto.stores.redis._auth import ConnectionPolicy
 from tenuto.stores.redis._client import Link
-from tenuto.stores.redis._errors import CallFailed, CallTimeout, ConnectionLost
+from tenuto.stores.redis._resp import CallFailed, CallTimeout, ConnectionLost
 from tests.patience import LONG
 from tests.servers import RedisServer, start_redis, start_sentinel
 

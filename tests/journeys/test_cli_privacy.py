@@ -194,7 +194,7 @@ def test_a_tenant_whose_key_is_missing_does_not_keep_the_others_from_a_fix(tmp_p
     told = typed("privacy", "scan", "--all", env=lacking)
 
     assert [(site["tenant"], bool(site["mended"])) for site in fixed["sites"]] == [("acme", True), ("charlie", True)]
-    assert [(site["tenant"], site["code"]) for site in fixed["closed"]] == [("bravo", "sealed")]
+    assert [(site["tenant"], site["code"]) for site in fixed["closed"]] == [("bravo", "decryption_failed")]
     assert fixed["compacted"] == "done"
     assert told.stderr.startswith("sealed: tenant bravo was not looked through: ")
     assert (told.exit_code, told.stderr.count("\n")) == (1, 1)

@@ -62,7 +62,7 @@ async def test_the_open_door_has_a_limit_only_where_one_is_set(per_minute: int |
         (Unavailable("session store"), "unavailable"),
         (StoreFull(), "store_full"),
         (StoreReadOnly(), "store_read_only"),
-        (DecryptionFailed("needs another key"), "sealed"),
+        (DecryptionFailed("needs another key"), "decryption_failed"),
     ],
     ids=lambda value: str(value),
 )
@@ -136,8 +136,8 @@ async def test_what_cannot_be_unsealed_is_not_away(monkeypatch: pytest.MonkeyPat
             monkeypatch.setattr(ajar.tenuto.store.state, "list_state", sealed)
             monkeypatch.setattr(ajar.tenuto.store.state, "read_state", sealed)
 
-        assert code(await open_door.http.get("/v1/sessions")) == (503, "sealed")
-        assert code(await door.http.get("/v1/sessions", headers=key)) == (503, "sealed")
+        assert code(await open_door.http.get("/v1/sessions")) == (503, "decryption_failed")
+        assert code(await door.http.get("/v1/sessions", headers=key)) == (503, "decryption_failed")
 
 
 async def test_a_key_seen_lately_holds_for_a_quarter_of_an_hour_without_the_store(

@@ -287,7 +287,7 @@ async def test_a_mark_is_known_with_and_without_its_brackets_and_an_unknown_one_
         notes = await door.tenuto.privacy.audit.notes(Scope(tenant="acme"))
 
     assert spelled == {"values": {"[EMAIL_1]": MAIL, "[CC_1]": CARD}, "unknown": []}
-    assert [code(response) for response in unknown] == [(404, "mark_not_found")] * 4
+    assert [code(response) for response in unknown] == [(404, "placeholder_not_found")] * 4
     assert MAIL not in unknown[-1].text
     assert [note.about["marks"] for note in notes] == [["[EMAIL_1]", "[CC_1]"]]
 
@@ -297,7 +297,7 @@ async def test_a_server_without_a_vault_knows_no_mark() -> None:
         who = await door.key(role=KeyRole.REVEAL, user="ann")
         session = (await ask(door, who))["session_id"]
 
-        assert code(await reveal(door, who, session, "[EMAIL_1]")) == (404, "mark_not_found")
+        assert code(await reveal(door, who, session, "[EMAIL_1]")) == (404, "placeholder_not_found")
 
 
 async def test_a_token_reveals_by_its_role_and_an_admins_by_both() -> None:

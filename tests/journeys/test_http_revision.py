@@ -38,13 +38,13 @@ async def test_a_key_whose_words_were_edited_is_a_conflict_and_says_nothing_agai
         await send(door, "edited", message="Q edited", edit=1)
         late = await send(door, "said", message="Q", stream=stream)
 
-        assert code(late) == (409, "taken_back")
+        assert code(late) == (409, "superseded")
         assert "Q" not in late.json()["detail"]
         assert await texts(door) == ["Q edited", "Two."]
         assert (await send(door, "edited", message="Q edited", edit=1)).json()["repeated"]
         anew = await send(door, "anew", regenerate=True)
         assert anew.json()["answer"] == "Three."
-        assert code(await send(door, "edited", message="Q edited", edit=1)) == (409, "taken_back")
+        assert code(await send(door, "edited", message="Q edited", edit=1)) == (409, "superseded")
         assert await texts(door) == ["Q edited", "Three."]
         assert len(model.askings) == 3
 

@@ -1,15 +1,15 @@
-"""The order in which names of state are told, by owner, by drawer, and in the drawer; and that of whose there are."""
+"""Paging over many records: the order of state names and of sites, and erasure in batches."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple
 
 import msgspec
 
 from tenuto.errors import Invalid
-from tenuto.model import Scope, StateLocation
+from tenuto.model import EraseResult, Scope, StateLocation
 from tenuto.model.scope import owner_key, site_key, site_scope, state_key
 
 _log = logging.getLogger(__name__)
@@ -50,3 +50,20 @@ def read_location(drawer: bytes, told: Callable[[], tuple[Scope, str, str]]) -> 
         pass
     _log.warning("left out a state value whose name cannot be read")
     return None
+
+
+async def erase_in_batches(step: Callable[[int], Awaitable[EraseResult]], limit: int, stride: int) -> EraseResult:
+    """Erase up to `limit` sessions, at most `stride` in one step; other calls run in between."""
+    left, steps = max(0, limit), list[EraseResult]()
+    while not steps or (steps[-1].more and left):
+        size = min(stride, left)
+        steps.append(await step(size))
+        left -= size
+    return EraseResult(
+        gone=tuple(item for done in steps for item in done.gone),
+        messages=sum(done.messages for done in steps),
+        traces=sum(done.traces for done in steps),
+        states=sum(done.states for done in steps),
+        quarantined=sum(done.quarantined for done in steps),
+        more=steps[-1].more,
+    )

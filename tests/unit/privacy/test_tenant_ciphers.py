@@ -214,7 +214,7 @@ async def test_a_wrong_master_key_is_named_and_nothing_is_replaced(store: Memory
         await wrong.rewrap(ANN)
 
     assert isinstance(refused.value, Unavailable)
-    assert refused.value.code == "sealed"
+    assert refused.value.code == "decryption_failed"
     assert (await ciphers(store, ring(OLD)).to_open(ANN)).open(sealed, PLACE) == b"hello"
 
 

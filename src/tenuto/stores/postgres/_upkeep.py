@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from tenuto.model import CompactionResult, EraseResult, RemovedSession, Scope, SessionStats
 from tenuto.model.scope import owner_key, session_key, site_key, user_scope
 from tenuto.stores.codec import Undecodable, to_micros
-from tenuto.stores.erasing import erase_in_batches
-from tenuto.stores.paging import BEHIND_ALL, first_sites
+from tenuto.stores.paging import BEHIND_ALL, erase_in_batches, first_sites
 from tenuto.stores.postgres._client import Row
 from tenuto.stores.postgres._database import Database
 from tenuto.stores.postgres._ops import clamp, shelf

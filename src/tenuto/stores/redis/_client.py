@@ -10,9 +10,19 @@ from dataclasses import dataclass
 import hiredis
 
 from tenuto.stores.redis._auth import ConnectionPolicy, Door
-from tenuto.stores.redis._errors import CallFailed, ConnectionLost, ResponseError, Unsent
 from tenuto.stores.redis._node import Node
-from tenuto.stores.redis._resp import Part, Reply, check, pack, reply_error_code, response_error
+from tenuto.stores.redis._resp import (
+    CallFailed,
+    ConnectionLost,
+    Part,
+    Reply,
+    ResponseError,
+    Unsent,
+    check,
+    pack,
+    reply_error_code,
+    response_error,
+)
 from tenuto.stores.redis._scripts import Script
 from tenuto.stores.redis._topology import Topology, make_topology
 from tenuto.stores.redis._url import Endpoint, RedisAddress, parse

@@ -8,9 +8,8 @@ import random
 from collections.abc import Callable, Sequence
 
 from tenuto.stores.redis._auth import Door
-from tenuto.stores.redis._errors import CallFailed
 from tenuto.stores.redis._node import Node
-from tenuto.stores.redis._resp import Reply, check, pack
+from tenuto.stores.redis._resp import CallFailed, Reply, check, pack
 from tenuto.stores.redis._single_flight import SingleFlight
 from tenuto.stores.redis._url import Endpoint
 

@@ -16,7 +16,7 @@ from typing import Final
 from tenuto.model import CompactionResult
 from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._durability import parse_info, read_setting
-from tenuto.stores.redis._errors import ResponseError
+from tenuto.stores.redis._resp import ResponseError
 from tenuto.stores.redis._url import Endpoint
 
 log = logging.getLogger(__name__)

@@ -15,8 +15,7 @@ from typing import cast
 
 import hiredis
 
-from tenuto.stores.redis._errors import CallTimeout, ConnectionLost, Unsent
-from tenuto.stores.redis._resp import Reply
+from tenuto.stores.redis._resp import CallTimeout, ConnectionLost, Reply, Unsent
 from tenuto.stores.sockets import reset_on_close
 
 # Beyond this many bytes not yet taken by the kernel callers wait: a slow server must not fill our memory.

@@ -10,8 +10,7 @@ from typing import Final
 
 from tenuto.model.store_reports import DurabilityFinding
 from tenuto.stores.redis._client import Link
-from tenuto.stores.redis._errors import ResponseError
-from tenuto.stores.redis._resp import Reply
+from tenuto.stores.redis._resp import Reply, ResponseError
 from tenuto.stores.redis._url import Endpoint
 
 _ASKED: Final = ("appendfsync", "save", "min-replicas-to-write")

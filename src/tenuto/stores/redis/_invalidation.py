@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 import hiredis
 
 from tenuto.stores.redis._auth import Door
-from tenuto.stores.redis._errors import CallFailed
-from tenuto.stores.redis._resp import Reply
+from tenuto.stores.redis._resp import CallFailed, Reply
 from tenuto.stores.redis._socket import NOTHING, dial
 from tenuto.stores.redis._url import Endpoint
 

@@ -7,8 +7,7 @@ import random
 
 from tenuto.stores.redis._auth import Door, open_connection
 from tenuto.stores.redis._connection import Connection
-from tenuto.stores.redis._errors import CallFailed, CallTimeout, ResponseError, Unsent
-from tenuto.stores.redis._resp import Reply
+from tenuto.stores.redis._resp import CallFailed, CallTimeout, Reply, ResponseError, Unsent
 from tenuto.stores.redis._single_flight import SingleFlight
 from tenuto.stores.redis._url import Endpoint
 

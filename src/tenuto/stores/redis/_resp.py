@@ -1,4 +1,4 @@
-"""What goes over the wire: how a call is packed, and what a reply may be."""
+"""The wire format of calls and replies, and the errors of a call to a Redis or Valkey server."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 import hiredis
-
-from tenuto.stores.redis._errors import ResponseError
 
 Part = str | bytes | int | float
 """One word of a call."""
@@ -22,8 +20,36 @@ _NO_ROOM: Final = ("No space left on device", "Disk quota exceeded", "Quota exce
 pack = cast(Callable[[tuple[Part, ...]], bytes], hiredis.pack_command)
 
 
+class CallFailed(Exception):
+    """The server could not be asked, or did not answer in time."""
+
+
+class ConnectionLost(CallFailed):
+    """The connection went away: a call on its way may or may not have run."""
+
+
+class Unsent(ConnectionLost):
+    """There was no connection to send the call on: it certainly did not run."""
+
+
+class CallTimeout(CallFailed):
+    """No answer within the call's time; it may still run."""
+
+
+class ResponseError(CallFailed):
+    """The server answered with an error. `code` is the first word of that error; `full` means that its disk is full.
+
+    The rest of the server's message is left out: it may quote arguments, which contain user text.
+    """
+
+    def __init__(self, code: str, *, full: bool = False) -> None:
+        super().__init__(f"the server refused the call: {code}")
+        self.code = code
+        self.full = full
+
+
 def check(reply: Reply) -> Reply:
-    """Hand the reply on, or raise `Refused` for an error reply."""
+    """Hand the reply on, or raise `ResponseError` for an error reply."""
     if isinstance(reply, hiredis.ReplyError):
         raise response_error(reply)
     return reply
@@ -32,8 +58,8 @@ def check(reply: Reply) -> Reply:
 def response_error(reply: hiredis.ReplyError) -> ResponseError:
     """The error to raise for an error reply."""
     code = reply_error_code(reply)
-    # Servers write snapshots and logs by themselves, and refuse writes once they cannot: that sentence quotes nobody.
-    return ResponseError(code, full=code == "MISCONF" and any(told in str(reply) for told in _NO_ROOM))
+    # A server that cannot write its snapshot or log refuses writes; that message quotes no arguments.
+    return ResponseError(code, full=code == "MISCONF" and any(text in str(reply) for text in _NO_ROOM))
 
 
 def reply_error_code(reply: hiredis.ReplyError) -> str:

@@ -22,10 +22,9 @@ from tenuto.model.scope import SYSTEM
 from tenuto.ports import Clock
 from tenuto.stores.codec import Undecodable, to_micros
 from tenuto.stores.redis._client import Link
-from tenuto.stores.redis._errors import CallFailed, ResponseError
 from tenuto.stores.redis._keys import RedisKeys, listing_digests
 from tenuto.stores.redis._records import Facts, decode_identity, encode_identity
-from tenuto.stores.redis._resp import Part, Reply, pack
+from tenuto.stores.redis._resp import CallFailed, Part, Reply, ResponseError, pack
 from tenuto.stores.redis._script_io import Ask, integers
 from tenuto.stores.redis._scripts import Script, script
 from tenuto.stores.redis._url import DeploymentMode

@@ -7,9 +7,8 @@ import logging
 from collections.abc import Callable
 
 from tenuto.stores.redis._auth import Door, open_connection
-from tenuto.stores.redis._errors import CallFailed
 from tenuto.stores.redis._node import Node
-from tenuto.stores.redis._resp import Reply, check, pack
+from tenuto.stores.redis._resp import CallFailed, Reply, check, pack
 from tenuto.stores.redis._single_flight import SingleFlight
 from tenuto.stores.redis._url import Endpoint, RedisAddress
 

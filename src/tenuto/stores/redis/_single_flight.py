@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
-from tenuto.stores.redis._errors import CallTimeout, Unsent
+from tenuto.stores.redis._resp import CallTimeout, Unsent
 
 T = TypeVar("T")
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 import hiredis
 
 from tenuto.stores.redis._auth import Door, enable_keepalive, introduction, sign_in
-from tenuto.stores.redis._errors import ConnectionLost
-from tenuto.stores.redis._resp import Part, Reply, check, pack
+from tenuto.stores.redis._resp import ConnectionLost, Part, Reply, check, pack
 from tenuto.stores.redis._url import Endpoint
 
 NOTHING = object()

@@ -11,10 +11,9 @@ import hiredis
 
 from tenuto.model.store_reports import Invalidation
 from tenuto.stores.redis._client import Link
-from tenuto.stores.redis._errors import CallFailed
 from tenuto.stores.redis._invalidation import InvalidationListener
 from tenuto.stores.redis._keys import RedisKeys
-from tenuto.stores.redis._resp import Reply, pack
+from tenuto.stores.redis._resp import CallFailed, Reply, pack
 from tenuto.stores.redis._single_flight import SingleFlight
 from tenuto.stores.redis._url import DeploymentMode, Endpoint
 

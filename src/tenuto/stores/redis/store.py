@@ -12,10 +12,10 @@ from tenuto.stores.redis._auth import ConnectionPolicy
 from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._durability import assurances
 from tenuto.stores.redis._erasure import UserEraser
-from tenuto.stores.redis._errors import CallFailed
 from tenuto.stores.redis._format import check_format
 from tenuto.stores.redis._keys import RedisKeys
 from tenuto.stores.redis._listing import SessionListing
+from tenuto.stores.redis._resp import CallFailed
 from tenuto.stores.redis._runner import ScriptRunner, failure
 from tenuto.stores.redis._sessions import RedisSessions, RedisTraces
 from tenuto.stores.redis._sites import SiteIndex

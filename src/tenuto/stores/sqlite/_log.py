@@ -16,7 +16,7 @@ import msgspec
 
 from tenuto.errors import StoreFull
 from tenuto.model import Draft, Message, MessagePage, Page
-from tenuto.model.trace import TRACES_KEPT, Trace
+from tenuto.model.turn import TRACES_KEPT, Trace
 from tenuto.stores.codec import Undecodable, decode_trace, encode_draft, id_prefix, number_drafts
 from tenuto.stores.sqlite._database import Ask, Transaction, quick
 from tenuto.stores.sqlite._heads import Execute, reach

@@ -8,7 +8,7 @@ from typing import Final
 from tenuto.model import CompactionResult, EraseResult, RemovedSession, Scope, SessionStats
 from tenuto.model.scope import owner_key, session_key, user_scope
 from tenuto.stores.codec import to_micros
-from tenuto.stores.erasing import erase_in_batches
+from tenuto.stores.paging import erase_in_batches
 from tenuto.stores.sqlite import _listing
 from tenuto.stores.sqlite._database import Database
 from tenuto.stores.sqlite._errors import CorruptRow

@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 
 from tenuto.stores.redis._auth import ConnectionPolicy
 from tenuto.stores.redis._client import Link
-from tenuto.stores.redis._errors import CallFailed, ResponseError
+from tenuto.stores.redis._resp import CallFailed, ResponseError
 from tenuto.stores.redis._scripts import Script
 from tests.patience import LONG
 from tests.servers import RedisServer, start_redis
