@@ -146,12 +146,12 @@ class MessageNotFound(NotFound):
 
 
 class PlaceholderNotFound(NotFound):
-    """The session gave out none of these marks, or their words were taken back since."""
+    """The session gave out none of these placeholders, or their messages were superseded since."""
 
     code: ClassVar[str] = "placeholder_not_found"
 
     def __init__(self) -> None:
-        super().__init__("the session knows no such mark; write marks as they stand in its messages, such as [EMAIL_1]")
+        super().__init__("the session knows no such placeholder; write it as it stands in a message, such as [EMAIL_1]")
 
 
 class AssistantNotFound(NotFound):

@@ -73,7 +73,11 @@ def test_a_key_lives_from_create_to_revoke(machine: Machine) -> None:
 
     assert machine.run("keys", "revoke", key["id"], *store)[:2] == (0, f"Key {key['id']} opens nothing any more.\n")
     assert machine.ask("keys", "list", *store)["keys"][0]["revoked_at"] is not None
-    assert machine.run("keys", "revoke", "nobody", *store) == (1, "", "key_not_found: no API key has the id nobody\n")
+    assert machine.run("keys", "revoke", "nobody", *store) == (
+        1,
+        "",
+        "api_key_not_found: no API key has the id nobody\n",
+    )
 
 
 def test_the_doctor_finds_a_new_installation_well(machine: Machine) -> None:

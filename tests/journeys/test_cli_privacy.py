@@ -325,7 +325,7 @@ def test_an_operator_looks_behind_a_mark_and_is_noted() -> None:
     assert opened["values"] == {"[EMAIL_1]": MAIL, "[CC_1]": CARD}
     assert part == {"values": {"[EMAIL_1]": MAIL}, "unknown": ["[PHONE_7]"]}
     assert (unknown.exit_code, unknown.stdout) == (1, "")
-    assert unknown.stderr.startswith("mark_not_found: the session knows no such mark")
+    assert unknown.stderr.startswith("placeholder_not_found: the session knows no such placeholder")
     assert (keyless.exit_code, "privacy_key" in keyless.stderr) == (1, True)
     assert (first["act"], first["by"], first["about"]["session"]) == ("revealed", "cli:otto", session)
     assert "redacted: 1 CC, 1 EMAIL" in typed("sessions", "show", session).stdout

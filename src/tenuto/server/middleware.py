@@ -119,17 +119,21 @@ class BodyDrain:
         self._read_to_the_end = message["type"] != "http.request" or not message.get("more_body", False)
         return message
 
+    def _is_drained(self) -> bool:
+        # A method: `receive` changes the attribute while `send` waits.
+        return self._read_to_the_end
+
     async def send(self, message: Message) -> None:
         """The next piece of the answer."""
         ending = message["type"] == "http.response.body" and not message.get("more_body", False)
-        if not ending or self._read_to_the_end:
+        if not ending or self._is_drained():
             await self._send(message)
             return
         await self._send({**message, "more_body": True})
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_MOST_SECONDS):
                 dropped = 0
-                while not self._read_to_the_end and dropped < _MOST_BYTES:
+                while not self._is_drained() and dropped < _MOST_BYTES:
                     dropped += len((await self.receive()).get("body", b""))
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 

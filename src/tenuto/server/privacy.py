@@ -72,7 +72,7 @@ async def get_privacy(request: Request) -> Response:
 @routes.post("/sessions/{session_id}/reveal", describe(RevealView, body=RevealBody))
 async def reveal_placeholders(request: Request) -> Response:
     """The values behind marks of a session, for a credential with the role privacy.reveal; each look is noted. Marks
-    may be written without their brackets; where the session knows none of them, that is 404 `mark_not_found`."""
+    may be written without their brackets; where the session knows none of them, that is 404 `placeholder_not_found`."""
     admission = await authenticate_request(request)
     _check_can_reveal(admission)
     scope = admission.scope()

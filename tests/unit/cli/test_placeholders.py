@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenuto.cli import marks as at
+from tenuto.cli import placeholders as at
 from tenuto.cli.placeholders import Marks, PlaceholderStream, count_redacted, last_turn_messages
 from tenuto.model import Draft, Role
 from tests.samples import says

@@ -89,7 +89,7 @@ def begin_turn(txn: Transaction, ask: Ask, scope: Scope, opening: BeginTurn, bod
         words=words,
         window=window,
         lease=opening.lease,
-        lease_until=None if head.lease_until is None else from_micros(head.lease_until),
+        lease_until=from_micros(head.lease_until),
         created=created,
         expired=expired,
         last_active_at=last_active,
