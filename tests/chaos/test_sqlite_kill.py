@@ -23,19 +23,19 @@ ROUNDS = 4
 TALKER = """
 import asyncio, sys
 from datetime import timedelta
-from tenuto.model import Opening, NewSession, Closing, Usage, Once, Scope, Page, Keeping
+from tenuto.model import BeginTurn, NewSession, FinishTurn, Usage, IdempotencyKey, Scope, Page, Retention
 from tenuto.model.turn import Trace
 from tenuto.stores.sqlite import SqliteStore
 from tests.samples import ANN, SENT_AT, says, answers
 
-NEW = NewSession(keeping=Keeping(max_messages=None))
+NEW = NewSession(keeping=Retention(max_messages=None))
 
 async def talk(store, name, start):
     # Few enough that one page holds what all rounds said, however late we are killed.
     for n in range(start, start + 1000):
-        turn = await store.sessions.begin_turn(ANN, Opening(
+        turn = await store.sessions.begin_turn(ANN, BeginTurn(
             session_id=name, turn_id=f"{name}.{n}.{start}", words=(says(f"q{n}"),), create=NEW,
-            once=Once(key=f"k{n}", fingerprint=f"q{n}"), lease=timedelta(microseconds=1),
+            once=IdempotencyKey(key=f"k{n}", fingerprint=f"q{n}"), lease=timedelta(microseconds=1),
         ))
         if turn.state == "finished":
             continue
@@ -43,7 +43,8 @@ async def talk(store, name, start):
             id=turn.id, session_id=name, turn_id=turn.id, number=turn.number, began_at=SENT_AT, assistant="general",
             answer=f"a{n}",
         )
-        await store.sessions.finish_turn(turn, Closing(reply=(answers(f"a{n}"),), usage=Usage(tokens=1), trace=trace))
+        end = FinishTurn(reply=(answers(f"a{n}"),), usage=Usage(tokens=1), trace=trace)
+        await store.sessions.finish_turn(turn, end)
         print(name, n, flush=True)
     await asyncio.Event().wait()
 

@@ -196,7 +196,7 @@ def test_a_tenant_whose_key_is_missing_does_not_keep_the_others_from_a_fix(tmp_p
     assert [(site["tenant"], bool(site["mended"])) for site in fixed["sites"]] == [("acme", True), ("charlie", True)]
     assert [(site["tenant"], site["code"]) for site in fixed["closed"]] == [("bravo", "decryption_failed")]
     assert fixed["compacted"] == "done"
-    assert told.stderr.startswith("sealed: tenant bravo was not looked through: ")
+    assert told.stderr.startswith("decryption_failed: tenant bravo was not looked through: ")
     assert (told.exit_code, told.stderr.count("\n")) == (1, 1)
 
 
@@ -359,7 +359,7 @@ def test_after_a_rotation_the_old_master_key_is_no_longer_needed(tmp_path: Path)
     assert rotated["renewed"] == ["local"]
     assert opened["values"] == {"[EMAIL_1]": MAIL}
     assert lost.exit_code == 1
-    assert "sealed: tenant local: the sealed record needs a master key" in lost.stderr
+    assert "decryption_failed: tenant local: the sealed record needs a master key" in lost.stderr
 
 
 # Exports
@@ -392,7 +392,7 @@ def test_an_export_of_everything_goes_on_past_a_session_that_does_not_open(tmp_p
 
     assert told.exit_code == 1
     assert told.stdout == "2 sessions written to out.\n"
-    assert told.stderr.startswith(f"sealed: session {first}: the sealed record ")
+    assert told.stderr.startswith(f"decryption_failed: session {first}: the sealed record ")
     assert MAIL not in told.output
     files = {path.name for path in (tmp_path / "out").iterdir()}
     assert files == {f"{last}.json", "%2E.%2Fa%20b%2F%25.json"}

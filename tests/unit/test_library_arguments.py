@@ -95,7 +95,7 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Awaitable[object]], str]] = {
     ),
     "sessions restore": (
         lambda t, ann: t.sessions.restore(ann, {}),
-        "what was saved must be a ExportedSession, not dict",
+        "what was saved must be an ExportedSession, not dict",
     ),
     "sessions renew": (lambda t, _: t.sessions.renew("t"), "the turn must be an OpenTurn, not str"),
     "sessions fork": (

@@ -284,7 +284,7 @@ def test_a_revoked_key_stays_in_the_list() -> None:
     asked("keys", "revoke", key_id)
 
     assert asked("keys", "list")["keys"][0]["revoked_at"] is not None
-    assert run("keys", "revoke", "unknown").stderr == "key_not_found: no API key has the id unknown\n"
+    assert run("keys", "revoke", "unknown").stderr == "api_key_not_found: no API key has the id unknown\n"
 
 
 # Serving
