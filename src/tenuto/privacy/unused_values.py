@@ -42,7 +42,7 @@ async def drop_unused_values(
 ) -> None:
     """Of these marks, forget the values of those that no stored text of the session shows.
 
-    Whoever says such a value in this very moment, in words that belong to no turn, loses it; the words stay.
+    A value appended at this very moment outside a turn loses its entry; the message stays.
     """
     left = set(among & await vault.marks(session)) - _placeholders_in(session_texts(session)) if among else set()
     before: int | None = None

@@ -1,4 +1,4 @@
-"""A store whose server may stop answering: after a few calls in vain nobody waits for it any more.
+"""A store whose server may stop answering: after a few failed calls no caller waits for it.
 
 Only a server that does not answer counts as a failure. One that knows no such session, is full or takes no writes has
 answered.
@@ -171,7 +171,7 @@ class Circuit:
                 if self._preparing is None:
                     self._preparing = asyncio.create_task(self._run_prepare(self._first))
                     self._preparing.add_done_callback(self._on_prepare_done)
-                # Whoever goes meanwhile takes nobody else's attempt along.
+                # Shield: one cancelled caller must not cancel the shared attempt.
                 await asyncio.shield(self._preparing)
             return await call(*args, **named)
 

@@ -207,7 +207,7 @@ class Journal:
         The store was asked and did not answer. What was known before counts: what was seen since may be this turn.
 
         Raises:
-            StoreUnavailable: whose session it is, nobody can tell now.
+            StoreUnavailable: the owner of the session cannot be looked up now.
         """
         key = call.key
         async with self._session_lock(key), self._backing_off(key, away):

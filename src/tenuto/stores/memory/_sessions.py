@@ -273,7 +273,7 @@ class MemorySessions:
         self._tables.records[session_key(record.session.scope, record.session.id)] = record
 
     def record(self, key: bytes) -> SessionRecord | None:
-        """The session of this key, whoever asks."""
+        """The session of this key, without a scope check."""
         return self._tables.records.get(key)
 
     def drop_record(self, key: bytes) -> None:

@@ -107,7 +107,7 @@ class PostgresUpkeep:
 
 
 def _to_removed_sessions(heads: Sequence[Row]) -> tuple[RemovedSession, ...]:
-    """Heads that were removed, but for those of which nobody can tell any more whose they were."""
+    """Heads that were removed, except those whose owner cannot be read."""
     told = []
     for head in heads:
         try:

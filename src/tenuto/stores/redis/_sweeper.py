@@ -73,7 +73,7 @@ class Sweeper:
         now = self._asking.now()
         owner = _recover_owner(key, stamp, facts)
         if owner:
-            # Noted first: a copy that nobody knows to be its owner's would outlive their erasure.
+            # The owner is noted first: a copy without an owner would outlive the owner's erasure.
             theirs = self._keys.owner_quarantine(owner)
             await self._asking.call("ZADD", theirs, now, b"%b:%d" % (key.hex().encode(), now), key=theirs)
         keys = (*self._keys.session(key), *self._keys.quarantine(key, now))
