@@ -51,8 +51,7 @@ from tenuto.model.prompt import PromptInputs, PromptPolicy
 from tenuto.model.session import Budgets
 from tenuto.ports import Backend, SessionStore, Tool, utc_now
 from tenuto.privacy.redactor import NO_REDACTION
-from tenuto.privacy.turn_redaction import TurnRedaction
-from tenuto.privacy.upkeep_redaction import UpkeepRedaction
+from tenuto.privacy.turn_redaction import TurnRedaction, UpkeepRedaction
 from tenuto.sessions import EventEmitter, Sessions
 from tenuto.stores.factory import open_store
 from tenuto.upkeep import Upkeep

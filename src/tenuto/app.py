@@ -18,7 +18,7 @@ from tenuto.model.prompt import Language
 from tenuto.model.values import Value, check_text
 from tenuto.ports import Clock, utc_now
 from tenuto.privacy.compliance.compaction import Compactor
-from tenuto.privacy.upkeep_redaction import UpkeepRedaction
+from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import EventEmitter, Listener, Sessions, TurnRequest, fresh_id
 from tenuto.settings import Settings, read_settings
 from tenuto.tasks import Tasks

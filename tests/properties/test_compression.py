@@ -47,7 +47,7 @@ from tenuto.model.policy import ContextPolicy, Preset, SessionPolicy
 from tenuto.model.prompt import Language, PromptInputs, PromptPolicy
 from tenuto.ports import Store
 from tenuto.privacy.redactor import NO_REDACTION
-from tenuto.privacy.upkeep_redaction import UpkeepRedaction
+from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import AppendRequest, EventEmitter, Sessions, TurnRequest
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.sqlite import SqliteStore

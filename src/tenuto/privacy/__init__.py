@@ -1,6 +1,6 @@
-"""Private data in text: find it, put marks in its place, and keep what is stored to the policy.
+"""Private data in text: detection, redaction, and the policy for stored data.
 
-The detector's tables take a while to build, so they are loaded with the first name that is asked for.
+Building the detector's tables takes time, so the first access to a name loads them.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tenuto.privacy.rules.redaction import RedactionStream, detect, redact
+    from tenuto.privacy.rules.detector import RedactionStream, detect, redact
     from tenuto.privacy.rules.span import ALWAYS, MARK, ON_REQUEST, PiiRule, PiiType, Span
 
 __all__ = ["ALWAYS", "MARK", "ON_REQUEST", "PiiRule", "PiiType", "RedactionStream", "Span", "detect", "redact"]
@@ -17,6 +17,6 @@ __all__ = ["ALWAYS", "MARK", "ON_REQUEST", "PiiRule", "PiiType", "RedactionStrea
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from tenuto.privacy.rules import redaction, span
+    from tenuto.privacy.rules import detector
 
-    return getattr(redaction if hasattr(redaction, name) and not hasattr(span, name) else span, name)
+    return getattr(detector, name)

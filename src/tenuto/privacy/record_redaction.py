@@ -8,14 +8,14 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from tenuto.model import Draft, Message, Scope, Session
-from tenuto.model.message import STATE
+from tenuto.model import Changes, Draft, Message, NewSession, Scope, Session
+from tenuto.model.message import STATE, is_summary
 from tenuto.model.privacy import REDACTED, Mode, Sink
-from tenuto.model.session import ASSISTANT, PERSONA, PERSONAS
+from tenuto.model.session import ASSISTANT, MAX_TITLE_CHARACTERS, PERSONA, PERSONAS
 from tenuto.model.turn import Trace
 from tenuto.model.values import Json, JsonObject
-from tenuto.privacy.redactor import Redactor
-from tenuto.privacy.text_slots import ANY, Places, Slot, fill_part_slots, fill_slots, part_slots, slots
+from tenuto.privacy.crypto.vault import neutralize_text
+from tenuto.privacy.redactor import ANY, Places, Redactor, Slot, fill_part_slots, fill_slots, part_slots, slots
 
 _Words = TypeVar("_Words", bound=Draft)
 # What the house notes for itself, in a message's metadata and in a session's context and metadata: an assistant and its
@@ -148,3 +148,69 @@ def _add_redacted_counts(metadata: JsonObject, taken: Mapping[str, int]) -> Json
     earlier = metadata.get(REDACTED)
     known = {name: many for name, many in earlier.items() if type(many) is int} if isinstance(earlier, dict) else {}
     return {**metadata, REDACTED: dict(Counter(known) + Counter(taken))}
+
+
+_Head = TypeVar("_Head", NewSession, Changes)
+
+
+class MessageRedaction:
+    """The redactor, for what is going to be stored. Without a session there is no vault: values are redacted."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+
+    async def admit_messages(self, scope: Scope, words: tuple[Draft, ...]) -> tuple[Draft, ...]:
+        """Words as they came in: refused where the policy blocks what is in them, and without marks that were typed.
+
+        Raises:
+            PrivateData: a policy blocks what is in them.
+        """
+        if self._redactor.mode(Sink.MESSAGE, scope) is Mode.BLOCK:
+            for draft in words:
+                if not is_summary(draft):
+                    await self._redactor.refuse(scope, draft_slots(draft))
+        return self.neutralize_drafts(scope, words)
+
+    def neutralize_drafts(self, scope: Scope, words: tuple[Draft, ...]) -> tuple[Draft, ...]:
+        """Words without marks: those in them were typed by somebody, or made up. A summary's are ours."""
+        if self._redactor.mode(Sink.MESSAGE, scope) is not Mode.PSEUDONYM:
+            return words
+        return tuple(draft if is_summary(draft) else _neutralize_draft(draft) for draft in words)
+
+    async def messages(self, scope: Scope, session: Session | None, drafts: tuple[Draft, ...]) -> tuple[Draft, ...]:
+        """Messages as they may be stored; the very same where nothing is to be done."""
+        if self._redactor.mode(Sink.MESSAGE, scope) is Mode.KEEP and not any(map(is_summary, drafts)):
+            return drafts
+        return tuple([await redact_draft(self._redactor, _sink_of(draft), scope, session, draft) for draft in drafts])
+
+    async def head(self, scope: Scope, session: Session | None, head: _Head) -> _Head:
+        """A head, or what is to change in one."""
+        title = head.title
+        if title and isinstance(title, str):
+            head = replace(head, title=await self.title(scope, session, title))
+        if self._redactor.mode(Sink.MESSAGE, scope) is Mode.KEEP:
+            return head
+        values = (head.context, head.attributes, head.metadata)
+        context, attributes, metadata = await redact_session_values(
+            self._redactor, Sink.MESSAGE, scope, session, values
+        )
+        return replace(head, context=context, attributes=attributes, metadata=metadata)
+
+    async def title(self, scope: Scope, session: Session | None, title: str) -> str:
+        """A title; marks may be longer than what they stand for."""
+        redaction = await self._redactor.texts(Sink.TITLE, scope, session, [Slot(title)])
+        return redaction.texts[0][:MAX_TITLE_CHARACTERS]
+
+
+def _sink_of(draft: Draft) -> Sink:
+    return Sink.SUMMARY if is_summary(draft) else Sink.MESSAGE
+
+
+def _neutralize_draft(draft: Draft) -> Draft:
+    parts = fill_part_slots(draft.parts, (neutralize_text(slot.text) for slot in part_slots(draft.parts)))
+    if STATE not in draft.metadata:
+        return replace(draft, parts=parts)
+    # The next turn opens the marks it finds there.
+    state = draft.metadata[STATE]
+    state = fill_slots(state, (neutralize_text(slot.text) for slot in slots(state)))
+    return replace(draft, parts=parts, metadata={**draft.metadata, STATE: state})

@@ -20,8 +20,7 @@ from tenuto.model.prompt import PromptMessage
 from tenuto.model.values import Json
 from tenuto.ports import ChatModel, ModelChain, Tool
 from tenuto.privacy.crypto.vault import RestoringStream, neutralize_text, restore_text
-from tenuto.privacy.redactor import Redactor, TextStream
-from tenuto.privacy.text_slots import fill_part_slots, fill_slots, part_slots, slots
+from tenuto.privacy.redactor import Redactor, TextStream, fill_part_slots, fill_slots, part_slots, slots
 
 
 class RedactingModel:

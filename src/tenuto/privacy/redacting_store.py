@@ -37,8 +37,7 @@ from tenuto.model.turn import Trace, TurnState
 from tenuto.model.values import Json, check_json
 from tenuto.ports import SessionStore, StateStore, Store, StoreUpkeep, TraceStore, release_lease
 from tenuto.privacy.crypto.vault import Vault
-from tenuto.privacy.message_redaction import MessageRedaction
-from tenuto.privacy.record_redaction import redact_state, redact_trace, session_texts
+from tenuto.privacy.record_redaction import MessageRedaction, redact_state, redact_trace, session_texts
 from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.unused_values import drop_unused_values, placeholders_after
 

@@ -5,19 +5,19 @@ What is going to be cut is looked at before: half a value is no longer found.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from tenuto.model import Message, Scope, Session
+from tenuto.model.message import is_summary
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.prompt import Piece, PromptInputs
 from tenuto.model.turn import Trace
 from tenuto.model.values import Json
 from tenuto.privacy.crypto.vault import neutralize_text, restore_text
-from tenuto.privacy.record_redaction import redact_trace
-from tenuto.privacy.redactor import Redactor
-from tenuto.privacy.text_slots import Slot, fill_part_slots, fill_slots, part_slots, slots
+from tenuto.privacy.record_redaction import redact_draft, redact_trace
+from tenuto.privacy.redactor import Redactor, Slot, fill_part_slots, fill_slots, part_slots, slots
 
 
 class TurnRedaction:
@@ -120,3 +120,42 @@ def _fill_prompt_slots(materials: PromptInputs, texts: Iterable[str]) -> PromptI
 
 def _with_text(piece: Piece, text: str) -> Piece:
     return piece if text == piece.text else replace(piece, text=text, tokens=0)
+
+
+class UpkeepRedaction:
+    """The redactor, for one part of the work that follows a turn at a time."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+
+    async def for_title(self, scope: Scope, text: str) -> str:
+        """A text that a title may be made of."""
+        return await self._redactor.for_title(scope, text)
+
+    def for_summary(self, scope: Scope, text: str) -> str:
+        """A text that a summary may be made of."""
+        return self._redactor.redact(Sink.SUMMARY, scope, text)
+
+    def for_model(self, scope: Scope, text: str) -> str:
+        """A part of what a model may be shown, before it is cut: what it may not see in the clear is redacted."""
+        if self._redactor.mode(Sink.MODEL, scope) is Mode.KEEP:
+            return text
+        return self._redactor.policies.finder(scope).redact(text)
+
+    async def to_model(self, scope: Scope, text: str) -> str:
+        """A whole request to a model: the outside detector is asked as well."""
+        return (await self._redactor.texts(Sink.MODEL, scope, None, [Slot(text)])).texts[0]
+
+    async def redact_past(self, session: Session, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """Messages that a summary speaks for from now on, as they shall read: those that change."""
+        scope = session.scope
+        if self._redactor.mode(Sink.PAST, scope) is Mode.KEEP:
+            return ()
+        changed = []
+        for message in messages:
+            past = message
+            if not is_summary(message):
+                past = await redact_draft(self._redactor, Sink.PAST, scope, session, message)
+            if past is not message:
+                changed.append(past)
+        return tuple(changed)

@@ -10,7 +10,7 @@ from tenuto.model.turn import Trace
 from tenuto.ports import SessionStore, TraceStore
 from tenuto.privacy.crypto.vault import PSEUDONYM, Vault
 from tenuto.privacy.record_redaction import draft_slots, session_texts, trace_values
-from tenuto.privacy.text_slots import slots
+from tenuto.privacy.redactor import slots
 
 _MESSAGES: Final = 500
 _TRACES: Final = 100

@@ -16,7 +16,7 @@ from tenuto.model.generation import TurnEnded
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.scope import session_key
 from tenuto.ports import Clock
-from tenuto.privacy.upkeep_redaction import UpkeepRedaction
+from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
 from tenuto.upkeep.compressor import Compressor
 from tenuto.upkeep.jobs import Jobs, Small, safely

@@ -35,7 +35,7 @@ from tenuto.model import Message, Page, Rewrite, Role, Scope, Session, Usage
 from tenuto.model.generation import Summary, TurnEnded
 from tenuto.model.prompt import Language
 from tenuto.ports import Clock
-from tenuto.privacy.upkeep_redaction import UpkeepRedaction
+from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import AppendRequest, Sessions, derived_id, fresh_id
 from tenuto.upkeep.jobs import Small
 

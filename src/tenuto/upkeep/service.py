@@ -14,7 +14,7 @@ from tenuto.model import FinishTurn, OpenTurn
 from tenuto.model.generation import TurnEnded
 from tenuto.model.policy import SessionPolicy
 from tenuto.ports import Clock, utc_now
-from tenuto.privacy.upkeep_redaction import UpkeepRedaction
+from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
 from tenuto.tasks import Tasks
 from tenuto.upkeep.jobs import Small, safely

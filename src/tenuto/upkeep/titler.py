@@ -8,7 +8,7 @@ from typing import Final
 from tenuto.errors import ModelFailed, SessionNotFound, VersionConflict
 from tenuto.model import Session
 from tenuto.model.generation import TurnEnded
-from tenuto.privacy.upkeep_redaction import UpkeepRedaction
+from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
 from tenuto.sessions.titles import (
     TitleSource,

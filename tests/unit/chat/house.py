@@ -17,7 +17,7 @@ from tenuto.model.policy import ContextPolicy, Preset, SessionPolicy
 from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.ports import Store
 from tenuto.privacy.redactor import NO_REDACTION
-from tenuto.privacy.upkeep_redaction import UpkeepRedaction
+from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import EventEmitter, Sessions, TurnRequest
 from tenuto.sessions.titles import claim_title
 from tenuto.stores.memory import MemoryStore

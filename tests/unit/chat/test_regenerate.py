@@ -17,7 +17,7 @@ from tenuto.model import AppendResult, FinishTurn, MessagePage, OpenTurn, Sessio
 from tenuto.model.generation import TextDelta
 from tenuto.model.policy import OnStoreDown
 from tenuto.privacy.redactor import NO_REDACTION
-from tenuto.privacy.upkeep_redaction import UpkeepRedaction
+from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
 from tenuto.upkeep import Upkeep
 from tests.clock import FakeClock

@@ -25,7 +25,7 @@ from tenuto.privacy.detection.finder import PiiFinder
 from tenuto.privacy.detection.presidio import PresidioDetector
 from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.privacy.redactor import Redactor, TenantPolicies
-from tenuto.privacy.upkeep_redaction import UpkeepRedaction
+from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.stores.memory import MemoryStore
 from tests.samples import says
 

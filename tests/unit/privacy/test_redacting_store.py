@@ -27,8 +27,7 @@ from tenuto.model.privacy import CustomPattern, Mode, PrivacyPolicy
 from tenuto.model.session import NewSession
 from tenuto.model.turn import IdempotencyKey, ToolRun, Trace
 from tenuto.ports import Store
-from tenuto.privacy.crypto.normalization import likeness
-from tenuto.privacy.crypto.vault import VAULT
+from tenuto.privacy.crypto.vault import VAULT, likeness
 from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock

@@ -10,9 +10,7 @@ from tenuto.context.tokens import truncate_text
 from tenuto.model.privacy import Mode, PiiMatch, PrivacyPolicy, Sink
 from tenuto.privacy import redactor
 from tenuto.privacy.detection.finder import PiiFinder
-from tenuto.privacy.redactor import Redactor, TenantPolicies
-from tenuto.privacy.text_slots import Slot
-from tenuto.privacy.truncation import SPARE
+from tenuto.privacy.redactor import SPARE, Redactor, Slot, TenantPolicies
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tests.samples import ANN
 

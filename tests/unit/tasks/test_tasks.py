@@ -32,7 +32,7 @@ from tenuto.model.values import Json
 from tenuto.privacy.compliance.service import PrivacyService
 from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.privacy.redactor import NO_REDACTION
-from tenuto.privacy.upkeep_redaction import UpkeepRedaction
+from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import EventEmitter, Sessions
 from tenuto.settings import Settings, read_settings
 from tenuto.stores.memory import MemoryStore

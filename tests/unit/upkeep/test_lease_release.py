@@ -12,7 +12,7 @@ from tenuto.errors import SessionBusy, StoreFull, TurnLost
 from tenuto.model import FinishTurn, OpenTurn
 from tenuto.model.policy import OnStoreDown
 from tenuto.privacy.redactor import NO_REDACTION
-from tenuto.privacy.upkeep_redaction import UpkeepRedaction
+from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
 from tenuto.upkeep import Upkeep
 from tests.clock import FakeClock

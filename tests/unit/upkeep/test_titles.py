@@ -11,7 +11,7 @@ import tenuto
 from tenuto.errors import ModelFailed, SessionNotFound
 from tenuto.model import Changes, Scope, Session
 from tenuto.privacy.redactor import NO_REDACTION
-from tenuto.privacy.upkeep_redaction import UpkeepRedaction
+from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tests.doubles import FlatMemoryStore
 from tests.samples import ANN
 from tests.unit.chat.house import ANSWER, QUESTION, Asking, Discreet, House, Model

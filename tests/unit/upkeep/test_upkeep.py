@@ -15,7 +15,7 @@ from tenuto.errors import Unavailable
 from tenuto.model import RemovedSession, Retention
 from tenuto.model.policy import SessionPolicy
 from tenuto.privacy.redactor import NO_REDACTION
-from tenuto.privacy.upkeep_redaction import UpkeepRedaction
+from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import EventEmitter, EventKind, SessionEvent, Sessions, TurnRequest
 from tenuto.settings import Settings
 from tenuto.stores.memory import MemoryStore

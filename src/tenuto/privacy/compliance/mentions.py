@@ -19,8 +19,7 @@ from tenuto.model.turn import Trace
 from tenuto.ports import Store
 from tenuto.privacy.crypto.vault import PSEUDONYM
 from tenuto.privacy.record_redaction import draft_slots, fill_draft_slots, session_texts, trace_values
-from tenuto.privacy.redactor import Redactor
-from tenuto.privacy.text_slots import slots
+from tenuto.privacy.redactor import Redactor, slots
 
 ERASED: Final = "[ERASED]"
 _MESSAGES: Final = 500

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tenuto.model.privacy import Mode, PiiMatch, replace_matches
-from tenuto.privacy.crypto.normalization import likeness
+from tenuto.privacy.crypto.vault import likeness
 from tenuto.privacy.detection.finder import PiiFinder
 from tenuto.privacy.redactor import WITHHELD
 

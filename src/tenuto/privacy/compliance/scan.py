@@ -32,8 +32,7 @@ from tenuto.privacy.record_redaction import (
     state_slots,
     trace_values,
 )
-from tenuto.privacy.redactor import Redactor
-from tenuto.privacy.text_slots import Slot, slots
+from tenuto.privacy.redactor import Redactor, Slot, slots
 
 _log = logging.getLogger(__name__)
 _MESSAGES: Final = 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
@@ -11,12 +12,12 @@ from msgspec.structs import replace
 
 from tenuto.errors import InvalidSetting
 from tenuto.model.privacy import PiiMatch, PrivacyPolicy, replace_matches
-from tenuto.privacy.detection.allowlist import Allowlist
+from tenuto.privacy.crypto.vault import likeness
 from tenuto.privacy.detection.custom_patterns import BUILT_IN, CustomPatterns
-from tenuto.privacy.detection.merge import merge_matches
 from tenuto.privacy.rules.chunking import LIMIT, Chunker, Piece
+from tenuto.privacy.rules.detector import detect
 from tenuto.privacy.rules.detector import find as find_built_in
-from tenuto.privacy.rules.redaction import detect
+from tenuto.privacy.rules.folding import INVISIBLE, fold
 from tenuto.privacy.rules.span import ALWAYS, MARK, ON_REQUEST, PiiType, Span
 
 _PORTION: Final = 4 * LIMIT
@@ -203,3 +204,122 @@ def _to_match(span: Span) -> PiiMatch:
 
 def _shift_match(find: PiiMatch, by: int) -> PiiMatch:
     return replace(find, start=find.start + by, end=find.end + by) if by else find
+
+
+SETTING: Final = "allow"
+_LONGEST: Final = 256
+_HOST: Final = re.compile(r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,8}[^\W_][\w-]{0,61}")
+_GAPS: Final = re.compile(r"[\s-]+")
+# A number is its digits, whatever stands between them; an entry of few digits is a text, lest `1-1` allow 11.
+_NUMBER: Final = re.compile(r"\+?\(?[0-9](?:[\s()./-]{0,3}[0-9]){4,}")
+_BETWEEN: Final = re.compile(r"[\s()./-]+")
+# A domain says nothing about a key or a password that stands beside it.
+_NEVER_BY_DOMAIN: Final = frozenset({PiiType.SECRET, PiiType.API_KEY})
+
+
+class Allowlist:
+    """The allow-list of a policy. A find is compared as a whole, never in part."""
+
+    def __init__(self, entries: Sequence[str]) -> None:
+        self._values: set[str] = set()
+        self._phones: set[str] = set()
+        self._mail_hosts: set[str] = set()
+        self._domains: set[str] = set()
+        for place, entry in enumerate(entries, 1):
+            self._add_entry(_normalize(entry).strip(), f"entry {place}")
+
+    def __bool__(self) -> bool:
+        return bool(self._values or self._mail_hosts or self._domains)
+
+    def __call__(self, text: str, find: PiiMatch) -> bool:
+        """Whether what was found is on the list."""
+        if find.end - find.start > 2 * _LONGEST:
+            return False
+        value = _normalize(text[find.start : find.end]).strip()
+        if _comparison_key(value) in self._values or (
+            find.type == PiiType.PHONE and likeness(PiiType.PHONE, value) in self._phones
+        ):
+            return True
+        if find.type in _NEVER_BY_DOMAIN:
+            return False
+        _, at, host = value.rpartition("@")
+        return (bool(at) and host in self._mail_hosts) or self._is_in_domain(host)
+
+    def _is_in_domain(self, host: str) -> bool:
+        if not self._domains or not _HOST.fullmatch(host):
+            return False
+        parts = host.split(".")
+        return any(".".join(parts[first:]) in self._domains for first in range(len(parts) - 1))
+
+    def _add_entry(self, entry: str, what: str) -> None:
+        if len(entry) > _LONGEST:
+            raise InvalidSetting(SETTING, f"{what} is longer than {_LONGEST} characters")
+        kind, hosts = entry[:1], self._mail_hosts
+        if entry.startswith("*."):
+            kind, hosts = "*.", self._domains
+        if kind in ("@", "*."):
+            host = entry.removeprefix(kind)
+            if not _HOST.fullmatch(host):
+                raise InvalidSetting(SETTING, f"{what} names no domain behind its {kind}")
+            hosts.add(host)
+            return
+        if "*" in entry or not any(map(str.isalnum, entry)):
+            raise InvalidSetting(SETTING, f"{what} is no value; only *.example.com may stand for several")
+        self._values.add(_comparison_key(entry))
+        if _NUMBER.fullmatch(entry):
+            self._phones.add(likeness(PiiType.PHONE, entry))
+
+
+def _normalize(text: str) -> str:
+    return fold(INVISIBLE.sub("", text)).casefold()
+
+
+def _comparison_key(plain: str) -> str:
+    """The same for all spellings of a value: without spaces and dashes, and a number without any sign but digits."""
+    if _NUMBER.fullmatch(plain):
+        return _BETWEEN.sub("", plain)
+    return _GAPS.sub("", plain)
+
+
+# What is left of a find when another one took a part of it: signs and spaces alone are nothing.
+_SOMETHING: Final = re.compile(r"\w(?:.*\w)?", re.DOTALL)
+
+
+def merge_matches(text: str, *layers: Sequence[PiiMatch]) -> list[PiiMatch]:
+    """All finds of all layers, in order and apart.
+
+    Earlier layers are surer than later ones, and inside a layer the longer find is surer than the shorter, the first
+    than the second. A surer find stands as it is. Of another one that overlaps it, what sticks out stays a find, so
+    that nothing is shown which somebody took for private.
+    """
+    starts: list[int] = []
+    taken: list[PiiMatch] = []
+    for layer in layers:
+        for find in sorted(layer, key=lambda one: one.start - one.end):
+            for start, end in list(_free_ranges(find, taken, starts)):
+                part = find if (start, end) == (find.start, find.end) else _trim_match(text, find, start, end)
+                if part is not None:
+                    place = bisect_left(starts, part.start)
+                    starts.insert(place, part.start)
+                    taken.insert(place, part)
+    return taken
+
+
+def _free_ranges(find: PiiMatch, taken: Sequence[PiiMatch], starts: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The stretches of a find that nothing has taken; those taken are apart and in order."""
+    at = find.start
+    place = bisect_left(starts, at)
+    if place and taken[place - 1].end > at:
+        place -= 1
+    while place < len(taken) and taken[place].start < find.end:
+        if at < taken[place].start:
+            yield at, taken[place].start
+        at = max(at, taken[place].end)
+        place += 1
+    if at < find.end:
+        yield at, find.end
+
+
+def _trim_match(text: str, find: PiiMatch, start: int, end: int) -> PiiMatch | None:
+    core = _SOMETHING.search(text, start, end)
+    return replace(find, start=core.start(), end=core.end()) if core else None

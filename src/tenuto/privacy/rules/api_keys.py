@@ -11,10 +11,9 @@ from importlib.resources import files
 from typing import Final, NamedTuple
 
 from tenuto.privacy.rules.folding import FoldedText
+from tenuto.privacy.rules.prechecks import KEY_WORD
 from tenuto.privacy.rules.span import PiiRule
 
-_LEAST: Final = 16
-_WORD: Final = b"a" * _LEAST
 _ENDS: Final = re.compile(r"[^A-Za-z0-9_./+=:~%?&$-]")
 BLOCK: Final = "-----BEGIN "
 LONGEST_BLOCK: Final = 8192
@@ -127,15 +126,10 @@ def parse_key_block(text: str, start: int) -> KeyBlock | None:
     return KeyBlock(start, begin.end() if lines is None else lines.end(), False)
 
 
-def has_long_words(view: FoldedText) -> bool:
-    """Whether sixteen characters of a key stand together."""
-    return view.words.find(_WORD) >= 0
-
-
 def find_api_keys(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
     """Keys, signed tokens and webhooks in the long words of the text."""
     long_words = view.words
-    at = long_words.find(_WORD)
+    at = long_words.find(KEY_WORD)
     while at >= 0:
         stop = _ENDS.search(view.ascii, at)
         end = stop.start() if stop else len(long_words)
@@ -143,7 +137,7 @@ def find_api_keys(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
         while start > 0 and at - start < 512 and not _ENDS.match(view.ascii, start - 1):
             start -= 1
         yield from _keys_in_word(view, start, end)
-        at = long_words.find(_WORD, end)
+        at = long_words.find(KEY_WORD, end)
 
 
 def _keys_in_word(view: FoldedText, start: int, end: int) -> Iterator[tuple[int, int, PiiRule]]:

@@ -9,9 +9,7 @@ from typing import Final
 
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import REACH, Label, LabelContext, before, near
-
-LEAST: Final = 7
-"""Fewer digits than this are nobody's number."""
+from tenuto.privacy.rules.prechecks import LEAST
 
 # What may stand between two groups of a run; any single character of a stretch may.
 _GAP: Final = re.compile(r"[ \t.()/-]{2,3}|[ \t-]{0,2}\n[ \t]?")
@@ -23,11 +21,8 @@ _PLAIN: Final = re.compile(
     r"(?:19|20)[0-9]{2}([-/.])[0-9]{1,2}\1[0-9]{1,2}(?: [0-9]{1,2})?"
     r"|(?![0-9]{3}\.[0-9]{4}$)(?:[0-9]{1,2}|[1-9][0-9]{2,4})\.[0-9]+"
 )
-_DOTTED: Final = re.compile(rb"00\.00+\.0")
 _WORD: Final = re.compile(r"(?<![A-Za-z0-9_])[A-Za-z]+\Z")
 _GROUP: Final = re.compile("[0-9]+")
-_SAME: Final = bytes(range(256))
-_ENOUGH: Final = b"0" * LEAST
 _PATH: Final = re.compile("[0-9]+[./][A-Za-z]")
 CURRENCY: Final = frozenset("$€£¥￥₩")
 # What is counted or paid has no owner.
@@ -142,24 +137,6 @@ class DigitRun:
             # The run that ends here began before; an id's last character may be an X, which is no digit of it.
             return not further.isdigit() or end - self.starts[bisect_left(self.starts, end) - 1] > 2
         return not (after and after in "./" and further.isdigit()) or _TWIN_AFTER.match(text, end) is not None
-
-
-def has_digits(view: FoldedText) -> bool:
-    """Whether seven digits stand together, counting out what may stand between them."""
-    return view.digits.count(b"0") >= LEAST and view.digits.translate(_SAME, b" \t\n.()/-").find(_ENOUGH) >= 0
-
-
-def has_numbers(view: FoldedText) -> bool:
-    """Whether they do when dates and decimals are counted out: logs and tables have little else."""
-    digits = view.digits.replace(b"0000-00-00", b"|")
-    if digits is not view.digits and digits.translate(_SAME, b" \t\n.()/-").find(_ENOUGH) < 0:
-        return False
-    if digits.translate(_SAME, b" \t\n()/-").find(_ENOUGH) >= 0:
-        return True
-    # With dots: 555.0187, or two of them with digits between, as no decimal has them.
-    if digits.find(b"000.0000") >= 0:
-        return True
-    return digits.translate(None, b"0").find(b"..") >= 0 and _DOTTED.search(digits) is not None
 
 
 def runs(view: FoldedText) -> Iterator[DigitRun]:

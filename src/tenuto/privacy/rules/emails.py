@@ -8,6 +8,7 @@ from typing import Final
 
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import words
+from tenuto.privacy.rules.prechecks import ENCODED_AT
 
 # Latin letters belong to an address; characters of any other script beside it are the sentence around it.
 _LETTER: Final = "A-Za-z0-9\u00c0-\u024f"
@@ -59,7 +60,6 @@ _MASK: Final = re.compile(r"[A-Za-z0-9][*•●]+\Z")
 # What stands before the @ of an address on the web is a user, and a password behind a colon.
 _USER: Final = re.compile(r"://(?:[^\s/@:]{1,64}:)?\Z")
 # The @ of an address inside another one: ?to=ann%40example.com. Encoded signs before its local part are not its own.
-_ENCODED_AT: Final = "%40"
 _ENCODED_SIGN: Final = re.compile("%(?:2[0236789CFcf]|3[A-Fa-f]|5[BDbd]|7[BDbd])")
 # What follows the @ in file names, decorators and packages.
 _NOT_DOMAINS: Final = frozenset(
@@ -68,11 +68,6 @@ _NOT_DOMAINS: Final = frozenset(
         tar whl jar exe dll conf cfg ini log csv sql lock toml"""
     )
 )
-
-
-def has_emails(text: str) -> bool:
-    """Whether an @ occurs, or the code for one."""
-    return "@" in text or ("%" in text and _ENCODED_AT in text)
 
 
 def find_emails(view: FoldedText) -> Iterator[tuple[int, int]]:
@@ -92,15 +87,15 @@ def find_emails(view: FoldedText) -> Iterator[tuple[int, int]]:
 
 
 def _percent_encoded_emails(view: FoldedText) -> Iterator[tuple[int, int]]:
-    at = view.ascii.find(_ENCODED_AT)
+    at = view.ascii.find(ENCODED_AT)
     while at >= 0:
-        end, start = _domain_end(view, at + len(_ENCODED_AT) - 1), _local_start(view.text, at)
+        end, start = _domain_end(view, at + len(ENCODED_AT) - 1), _local_start(view.text, at)
         if end is not None and start is not None:
             for sign in _ENCODED_SIGN.finditer(view.ascii, start, at):
                 start = sign.end()
             if start < at:
                 yield start, end
-        at = view.ascii.find(_ENCODED_AT, at + 1)
+        at = view.ascii.find(ENCODED_AT, at + 1)
 
 
 def _domain_end(view: FoldedText, at: int) -> int | None:

@@ -167,7 +167,6 @@ _PASSPORT: Final = re.compile(
     )(?![A-Za-z0-9])""",
     re.VERBOSE,
 )
-_PASSPORT_WORDS: Final = ("passport", "reisepass", "passnummer", "pass-nr", "passeport")
 # What machines report and are called. They are no labels of other numbers: 报错13800138000 is a phone all the same.
 _NO_PAPER: Final = re.compile(
     r"(?:报错|错误|故障|异常|返回|机型|设备|行李牌|登机牌)(?:代?码|编?号)?(?:是|为)?[\s:#]{0,2}\Z"
@@ -181,13 +180,6 @@ _THEN_PASSPORT: Final = re.compile(
     re.IGNORECASE,
 )
 _NOT_PASSPORT: Final = frozenset({Label.PHONE, Label.OTHER, Label.SSN, Label.CARD, Label.VERSION})
-
-
-def has_passport_word(view: FoldedText) -> bool:
-    """Whether the text may speak of a passport."""
-    if "pass" in view.stems and any(word in view.lower for word in _PASSPORT_WORDS):
-        return True
-    return view.signed
 
 
 def find_passports(view: FoldedText) -> Iterator[tuple[int, int]]:

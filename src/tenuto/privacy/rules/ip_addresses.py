@@ -28,8 +28,6 @@ _V6: Final = re.compile(
     r"(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f]{0,4})(?![0-9A-Za-z_:])"
 )
 _NOT_BEFORE_V6: Final = frozenset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.:-")
-_THREE_DOTS: Final = re.compile(rb"\.0{1,3}\.0{1,3}\.")
-_COLONS: Final = re.compile(":(?::|(?:[0-9A-Fa-f]{1,4}:){6})")
 _HEX_OR_COLON: Final = frozenset("0123456789abcdefABCDEF:") | {""}
 _HEXTET: Final = re.compile("[0-9A-Fa-f]{2,4}")
 # A device's long address or a disk's port; nobody writes an IP address in eight pairs.
@@ -108,16 +106,6 @@ class _Quad(NamedTuple):
     def beginning(self) -> str:
         """Its first two numbers, which versions of one thing share."""
         return self.value[: self.value.index(".", self.value.index(".") + 1)]
-
-
-def has_ipv4(view: FoldedText) -> bool:
-    """Whether three dots stand with nothing but a few digits between them."""
-    return view.digits.find(b"0.0") >= 0 and _THREE_DOTS.search(view.digits) is not None
-
-
-def has_ipv6(view: FoldedText) -> bool:
-    """Whether two colons stand side by side, or seven with nothing but hexadecimal digits between them."""
-    return ":" in view.ascii and _COLONS.search(view.ascii) is not None
 
 
 def find_ipv4(view: FoldedText) -> Iterator[tuple[int, int]]:

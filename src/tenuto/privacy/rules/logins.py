@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tenuto.privacy.rules.folding import FoldedText
+from tenuto.privacy.rules.prechecks import ORACLE_TOOLS, PASSWORD_STEMS, SLASHED, has_login, has_oracle, has_wifi
 from tenuto.privacy.rules.secret_values import (
     has_special_character,
     is_blank,
@@ -20,7 +21,6 @@ Place = tuple[int, int]
 
 # --- the other way round: "... is the new password", "... als Passwort", ...是新密码 ------------------------------
 
-_NAMES: Final = frozenset({"pass", "pw", "kennwort"})
 _NAME: Final = re.compile(
     r"(?:pass(?:word|phrase|code|wort)|pwd|pw|kennwort)"
     r"(?![\w-]|[ ](?:hash|field|policy|manager|reset|length|algorithm|hint|column|grant|flow|format|rule))"
@@ -67,7 +67,6 @@ _CALLED: Final = re.compile(
     re.VERBOSE,
 )
 # `ssh in with root/...`, 用 admin/... 登录: a name, a slash and an odd word, beside a word for signing in.
-_SLASHED: Final = re.compile(r"/[!-~]{0,31}[!@#$%^&*]")
 _USER: Final = re.compile(r"(?<![A-Za-z0-9_/.:\\-])[A-Za-z][A-Za-z0-9_.-]{1,31}\Z")
 _ODD_WORD: Final = re.compile(r"(?=[!-~]{0,31}[!@#$%^&*])[!-.0-~]{6,32}(?![!-~])")
 _SIGNS_IN: Final = re.compile(
@@ -75,14 +74,12 @@ _SIGNS_IN: Final = re.compile(
     r"|登录|登陆|登入|登錄|账号|帐号|账户|ログイン|로그인"
 )
 # `sqlplus scott/...@db`: Oracle's tools take who signs in and with what as one word.
-_ORACLE_TOOLS: Final = ("sqlplus", "expdp", "impdp", "sqlldr")
 _ORACLE: Final = re.compile(
-    rf"""(?<![\w/.-])(?:{"|".join(_ORACLE_TOOLS)})(?:[ ]-\w{{1,8}}){{0,4}}[ ]["']?[A-Za-z][\w$]{{0,29}}/"""
+    rf"""(?<![\w/.-])(?:{"|".join(ORACLE_TOOLS)})(?:[ ]-\w{{1,8}}){{0,4}}[ ]["']?[A-Za-z][\w$]{{0,29}}/"""
     r"""(?P<value>[^\s@"'/]{4,64})""",
     re.IGNORECASE,
 )
 _BEYOND: Final = re.compile("[^!-~]")
-_LOGINS: Final = frozenset({"cre", "auth"})
 # An address with a password behind it, as lists of accounts have them.
 _COMBO: Final = re.compile(
     r"@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,24}){1,4}(?:[:|;]|[ ][/|:][ ]|(?<!xn)-{2,4})"
@@ -96,36 +93,6 @@ _ACCOUNT: Final = re.compile(
 )
 _WORD_START: Final = re.compile(r"[^\s\"'(<]+\Z")
 _HOST: Final = re.compile(r"@(?:(?:tcp|unix)\(|[\w.-]{1,80}(?:/\w|:[0-9]{2,5}))")
-
-
-def has_logins(view: FoldedText) -> bool:
-    """Whether an @ occurs, a name that a password may stand before, or a word for signing in."""
-    text = view.ascii
-    if "@" in text or view.signed or not view.stems.isdisjoint(_NAMES):
-        return True
-    if _has_login(view) or _has_wifi(view):
-        return True
-    return "/" in text and (_SLASHED.search(text) is not None or _has_oracle(view))
-
-
-def _has_name(view: FoldedText) -> bool:
-    return not view.stems.isdisjoint(_NAMES) or view.signed
-
-
-def _has_login(view: FoldedText) -> bool:
-    text, lower = view.ascii, view.lower
-    if not (":" in text or "/" in text or "|" in text or "('" in text or '("' in text):
-        return False
-    return "log" in lower or "zugang" in lower or not view.stems.isdisjoint(_LOGINS)
-
-
-def _has_wifi(view: FoldedText) -> bool:
-    lower = view.lower
-    return ("/" in lower or "|" in lower) and ("wifi" in lower or "wi-fi" in lower or "wlan" in lower)
-
-
-def _has_oracle(view: FoldedText) -> bool:
-    return any(tool in view.lower for tool in _ORACLE_TOOLS)
 
 
 def find_logins(view: FoldedText) -> Iterator[Place]:
@@ -143,15 +110,15 @@ def find_logins(view: FoldedText) -> Iterator[Place]:
 
 def _login_candidates(view: FoldedText) -> Iterator[Place]:
     text = view.ascii
-    if _has_name(view):
+    if view.signed or not view.stems.isdisjoint(PASSWORD_STEMS):
         yield from _passwords_before_names(view)
-    if _has_login(view):
+    if has_login(view):
         yield from (match.span("value") for match in _LOGIN.finditer(text) if _is_plausible(match["value"]))
         yield from (match.span("value") for match in _CALLED.finditer(text))
-    if _has_wifi(view):
+    if has_wifi(view):
         yield from (match.span("value") for match in _WIFI.finditer(view.text) if _is_plausible(match["value"]))
     if "/" in text:
-        if _has_oracle(view):
+        if has_oracle(view):
             yield from (match.span("value") for match in _ORACLE.finditer(text))
         yield from _passwords_after_users(view)
     at = text.find("@")
@@ -161,7 +128,7 @@ def _login_candidates(view: FoldedText) -> Iterator[Place]:
 
 
 def _passwords_after_users(view: FoldedText) -> Iterator[Place]:
-    for slash in _SLASHED.finditer(view.ascii):
+    for slash in SLASHED.finditer(view.ascii):
         at = slash.start()
         word = _ODD_WORD.match(view.text, at + 1)
         user = None if word is None else _USER.search(view.text, max(0, at - 34), at)
@@ -173,7 +140,7 @@ def _passwords_after_users(view: FoldedText) -> Iterator[Place]:
 
 
 def _passwords_before_names(view: FoldedText) -> Iterator[Place]:
-    for stem in _NAMES & view.stems:
+    for stem in PASSWORD_STEMS & view.stems:
         at = view.lower.find(stem)
         while at >= 0:
             lead = _LEAD.search(view.lower, max(0, at - _SIGHT), at)

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tenuto.privacy.rules.digit_runs import COUNTED, LEAST, DigitRun, evenly
+from tenuto.privacy.rules.digit_runs import COUNTED, DigitRun, evenly
 from tenuto.privacy.rules.labels import BORDER, CLOSE_AFTER, REACH, Label, LabelContext, after, before, has_letters
+from tenuto.privacy.rules.prechecks import LEAST
 
 # Country codes we meet most, with what may follow. Others are asked of `phonenumbers`, which is right but slow.
 _PLANS: Final[dict[str, re.Pattern[str]]] = {

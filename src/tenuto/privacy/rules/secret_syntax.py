@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tenuto.privacy.rules.folding import FoldedText
+from tenuto.privacy.rules.prechecks import has_pipe, has_statement, has_switch
 from tenuto.privacy.rules.secret_values import has_capitals_inside, is_blank, is_fingerprint, is_keylike, is_varied
 from tenuto.privacy.rules.span import PiiRule
 
@@ -45,7 +46,6 @@ _PIPED: Final = re.compile(
     \|[ ]*(?:sudo[ ]+-S|(?:sudo[ ]+)?chpasswd)""",
     re.VERBOSE,
 )
-_DASH: Final = re.compile("-(?:u|(?<= -))")
 _SWITCHES: Final = (_USER, _SWITCH)
 _STATEMENT: Final = re.compile(r"""(?:IDENTIFIED BY|WITH PASSWORD|(?<![A-Za-z])AUTH) +["']?(?P<value>[^\s"';]{4,64})""")
 _BASIC: Final = re.compile(r"(?<![A-Za-z])[Bb]asic +(?P<value>[A-Za-z0-9+/]{8,400}={0,2})(?![A-Za-z0-9+/=])")
@@ -53,12 +53,6 @@ _BEARER: Final = re.compile(r"(?<![A-Za-z])(?:[Bb]earer|BEARER) +(?P<value>[A-Za
 _DIGIT_OR_PADDING: Final = re.compile("[0-9=]")
 # What examples in documentation have as their password.
 _SAMPLES: Final = frozenset({"password", "pass", "pwd", "passwd", "secret", "user", "username", "xxx"})
-
-
-def has_urls(view: FoldedText) -> bool:
-    """Whether an @ occurs and an address on the web begins, perhaps as JSON escapes it."""
-    text = view.ascii
-    return "@" in text and ("://" in text or ":\\/\\/" in text)
 
 
 def find_url_credentials(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
@@ -81,36 +75,12 @@ def _is_mixed(part: str) -> bool:
     return is_keylike(part, 12) and len(_CHANGES.findall(part)) > 2
 
 
-_STEMS: Final = frozenset({"basic", "bearer", "identified by", "auth"})
-
-
-def has_secret_syntax(view: FoldedText) -> bool:
-    """Whether a switch, a statement, a pipe or the word of a header occurs."""
-    return not view.stems.isdisjoint(_STEMS) or _has_switch(view) or _has_pipe(view) or _has_statement(view)
-
-
-def _has_switch(view: FoldedText) -> bool:
-    text = view.ascii
-    return ("-" in text and _DASH.search(text) is not None) or ("/" in text and " /u" in text)
-
-
-def _has_pipe(view: FoldedText) -> bool:
-    return "|" in view.ascii and "echo" in view.lower
-
-
-def _has_statement(view: FoldedText) -> bool:
-    stems = view.stems
-    if "identified by" in stems or ("auth" in stems and "AUTH" in view.ascii):
-        return True
-    return "pass" in stems and "WITH PASSWORD" in view.ascii
-
-
 def find_syntax_secrets(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
     """Every value behind a command's switch, in a statement or in a header."""
     text = view.ascii
-    for pattern in (_SWITCHES if _has_switch(view) else ()) + ((_PIPED,) if _has_pipe(view) else ()):
+    for pattern in (_SWITCHES if has_switch(view) else ()) + ((_PIPED,) if has_pipe(view) else ()):
         yield from ((*m.span("value"), PiiRule.PASSWORD) for m in pattern.finditer(text) if not is_blank(m["value"]))
-    if _has_statement(view):
+    if has_statement(view):
         for match in _STATEMENT.finditer(text):
             value = match["value"]
             # On a receipt digits behind AUTH are the bank's consent.

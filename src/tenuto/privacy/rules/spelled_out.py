@@ -17,23 +17,12 @@ _MAIL: Final = re.compile(
     rf"(?<![A-Za-z0-9])[A-Za-z0-9][A-Za-z0-9._+-]{{0,40}}(?:{_DOT}[A-Za-z0-9_-]{{1,30}}){{0,2}}{_AT}"
     rf"[A-Za-z0-9-]{{1,30}}(?:(?:{_DOT}|\.)[A-Za-z0-9-]{{1,20}}){{0,2}}(?:{_DOT}|\.)(?:{_ENDINGS})(?![A-Za-z0-9])"
 )
-_SQUARE: Final = re.compile(r"\[(?:\.\]|[ ]?at[ ]?[\])}>])")
-_ROUND: Final = re.compile(r"\((?:\.\)|[ ]?at[ ]?[\])}>])")
 _ADDRESS: Final = re.compile(
     r"(?<![0-9])[0-9]{1,3}(?:(?:\[\.\]|\(\.\)|\[dot\]|\(dot\)|[ ]dot[ ])[0-9]{1,3}){3}(?![0-9])"
 )
 _NUMERALS: Final = re.compile("[零〇○一二三四五六七八九幺]{7,12}")
 _AS_DIGITS: Final = str.maketrans("零〇○一二三四五六七八九幺", "0001234567891")
 _MOBILE: Final = re.compile("1[3-9][0-9]{9}")
-
-
-def has_spelled_out(view: FoldedText) -> bool:
-    """Whether a dot or an @ is written as a word or in brackets, or numerals that Chinese numbers are read out with."""
-    low = view.lower
-    if "dot" in view.stems or ("[" in low and _SQUARE.search(low)) or ("(" in low and _ROUND.search(low)):
-        return True
-    text = view.text
-    return text is not view.ascii and ("艾特" in text or "幺" in text or "零" in text or "〇" in text)
 
 
 def find_spelled_out(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
