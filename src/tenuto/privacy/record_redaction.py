@@ -181,7 +181,11 @@ class MessageRedaction:
         """Messages as they may be stored; the very same where nothing is to be done."""
         if self._redactor.mode(Sink.MESSAGE, scope) is Mode.KEEP and not any(map(is_summary, drafts)):
             return drafts
-        return tuple([await redact_draft(self._redactor, _sink_of(draft), scope, session, draft) for draft in drafts])
+        stored: list[Draft] = []
+        for draft in drafts:
+            sink = Sink.SUMMARY if is_summary(draft) else Sink.MESSAGE
+            stored.append(await redact_draft(self._redactor, sink, scope, session, draft))
+        return tuple(stored)
 
     async def head(self, scope: Scope, session: Session | None, head: _Head) -> _Head:
         """A head, or what is to change in one."""
@@ -200,10 +204,6 @@ class MessageRedaction:
         """A title; marks may be longer than what they stand for."""
         redaction = await self._redactor.texts(Sink.TITLE, scope, session, [Slot(title)])
         return redaction.texts[0][:MAX_TITLE_CHARACTERS]
-
-
-def _sink_of(draft: Draft) -> Sink:
-    return Sink.SUMMARY if is_summary(draft) else Sink.MESSAGE
 
 
 def _neutralize_draft(draft: Draft) -> Draft:

@@ -13,11 +13,10 @@ from contextlib import aclosing
 
 from msgspec.structs import replace
 
-from tenuto.model import Role, Scope
+from tenuto.model import Role
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCallRequested, ToolContext
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.prompt import PromptMessage
-from tenuto.model.values import Json
 from tenuto.ports import ChatModel, ModelChain, Tool
 from tenuto.privacy.crypto.vault import RestoringStream, neutralize_text, restore_text
 from tenuto.privacy.redactor import Redactor, TextStream, fill_part_slots, fill_slots, part_slots, slots
@@ -29,16 +28,9 @@ class RedactingModel:
     def __init__(self, *, model: ChatModel, screen: Redactor) -> None:
         self._model = model
         self._screen = screen
-
-    @property
-    def name(self) -> str:
-        """The model's own name."""
-        return self._model.name
-
-    @property
-    def links(self) -> int:
+        self.name = model.name
+        self.links = model.links if isinstance(model, ModelChain) else 0
         """How many models it may ask one after the other."""
-        return self._model.links if isinstance(self._model, ModelChain) else 0
 
     async def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """As the port says."""
@@ -50,21 +42,21 @@ class RedactingModel:
             if self._screen.mode(Sink.MODEL, turn.scope) is Mode.PSEUDONYM:
                 # The prompt may have brought new marks.
                 values = await self._screen.values(turn.session)
+        redacts = turn is not None and self._screen.mode(Sink.ANSWER, turn.scope) is Mode.REDACT
+        redacting = self._screen.stream(turn.scope) if turn is not None and redacts else None
         async with aclosing(self._model.answer(asking, tools)) as events:  # type: ignore[type-var]
-            async for event in _restore_events(events, self._answer_stream(turn, values)):
-                yield event
-
-    def _answer_stream(self, turn: ToolContext | None, values: Mapping[str, str]) -> _AnswerStream:
-        redacting = turn is not None and self._screen.mode(Sink.ANSWER, turn.scope) is Mode.REDACT
-        stream = self._screen.stream(turn.scope) if turn is not None and redacting else None
-        return _AnswerStream(values, stream)
+            changed = _restore_events(events, _AnswerStream(values, redacting)) if values or redacting else events
+            async for event in changed:
+                if not isinstance(event, TextDelta) or event.text:
+                    yield event
 
     async def _redact_request(self, turn: ToolContext, values: Mapping[str, str], asking: ModelRequest) -> ModelRequest:
         mode = self._screen.mode(Sink.MODEL, turn.scope)
         if mode is Mode.KEEP and not values:
             return asking
-        before = asking.messages[: asking.screened]
-        messages = self._neutralize_typed_placeholders(turn.scope, asking.messages[asking.screened :])
+        before, messages = asking.messages[: asking.screened], asking.messages[asking.screened :]
+        if self._screen.has_typed_placeholders(turn.scope):
+            messages = tuple(one if one.role is Role.SYSTEM else _neutralize_message(one) for one in messages)
         found = [slot for message in messages for slot in part_slots(message.parts)]
         if mode is Mode.KEEP:
             texts = [restore_text(slot.text, values) for slot in found]
@@ -73,14 +65,6 @@ class RedactingModel:
         filled = iter(texts)
         shown = tuple(replace(message, parts=fill_part_slots(message.parts, filled)) for message in messages)
         return replace(asking, messages=(*before, *shown))
-
-    def _neutralize_typed_placeholders(
-        self, scope: Scope, messages: tuple[PromptMessage, ...]
-    ) -> tuple[PromptMessage, ...]:
-        """The prompt with no marks but ours: where messages are stored as they were said, marks in them were typed."""
-        if not self._screen.has_typed_placeholders(scope):
-            return messages
-        return tuple(message if message.role is Role.SYSTEM else _neutralize_message(message) for message in messages)
 
 
 def _neutralize_message(message: PromptMessage) -> PromptMessage:
@@ -112,19 +96,11 @@ class _AnswerStream:
 async def _restore_events(events: AsyncIterator[ModelEvent], outlet: _AnswerStream) -> AsyncIterator[ModelEvent]:
     """The model's events, with its words as they may go out."""
     async for event in events:
-        text = outlet.feed(event.text) if isinstance(event, TextDelta) else outlet.flush()
-        if text:
-            yield TextDelta(text=text)
+        yield TextDelta(text=outlet.feed(event.text) if isinstance(event, TextDelta) else outlet.flush())
         if isinstance(event, ToolCallRequested):
-            yield ToolCallRequested(
-                call=replace(event.call, arguments=_restore_json(event.call.arguments, outlet.values))
-            )
+            texts = (restore_text(slot.text, outlet.values) for slot in slots(event.call.arguments))
+            yield ToolCallRequested(call=replace(event.call, arguments=fill_slots(event.call.arguments, texts)))
         elif isinstance(event, ModelDone):
             yield replace(event, redacted=taken) if (taken := outlet.redacted) else event
     # A stream may break off without an end.
-    if rest := outlet.flush():
-        yield TextDelta(text=rest)
-
-
-def _restore_json(value: Json, values: Mapping[str, str]) -> Json:
-    return fill_slots(value, (restore_text(slot.text, values) for slot in slots(value))) if values else value
+    yield TextDelta(text=outlet.flush())

@@ -33,7 +33,7 @@ from tenuto.model import (
 )
 from tenuto.model.privacy import is_user_memory
 from tenuto.model.session import drop_nulls
-from tenuto.model.turn import Trace, TurnState
+from tenuto.model.turn import TurnState
 from tenuto.model.values import Json, check_json
 from tenuto.ports import SessionStore, StateStore, Store, StoreUpkeep, TraceStore, release_lease
 from tenuto.privacy.crypto.vault import Vault
@@ -95,7 +95,11 @@ class _RedactingSessions:
         scope, session, entry = turn.scope, turn.session, self._entry
         said = entry.neutralize_drafts(scope, closing.reply)
         changes = await entry.head(scope, session, closing.changes) if closing.changes is not None else None
-        trace = await self._redact_trace(scope, session, closing.trace) if closing.trace is not None else None
+        trace = closing.trace
+        if trace is not None:
+            trace = await redact_trace(self._screen, scope, session, trace)
+            if self._screen.degraded and _DETECTOR not in trace.degraded:
+                trace = replace(trace, degraded=(*trace.degraded, _DETECTOR))
         reply = await entry.messages(scope, session, said)
         try:
             done = await self._inner.finish_turn(turn, replace(closing, reply=reply, changes=changes, trace=trace))
@@ -206,12 +210,6 @@ class _RedactingSessions:
         if marked != stored:
             await self._inner.rewrite(session.scope, session.id, Rewrite(messages=marked))
         return marked
-
-    async def _redact_trace(self, scope: Scope, session: Session, trace: Trace) -> Trace:
-        """A trace as it may be stored; it says so where the outside detector did not answer."""
-        trace = await redact_trace(self._screen, scope, session, trace)
-        missed = self._screen.degraded and _DETECTOR not in trace.degraded
-        return replace(trace, degraded=(*trace.degraded, _DETECTOR)) if missed else trace
 
 
 class _RedactingState:

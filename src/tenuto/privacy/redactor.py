@@ -224,14 +224,11 @@ class TenantPolicies:
         name = scope.tenant if scope.tenant in self._tenants else ""
         finder = self._finders.get(name)
         if finder is None:
-            finder = self._finders[name] = self._build_finder(self.of(scope))
+            # Imported late: programs that keep texts as they are never need the detector's tables.
+            from tenuto.privacy.detection.finder import PiiFinder
+
+            finder = self._finders[name] = PiiFinder(self.of(scope))
         return finder
-
-    def _build_finder(self, policy: PrivacyPolicy) -> PiiFinder:
-        # The detector's tables: programs whose words are kept as they are never need them.
-        from tenuto.privacy.detection.finder import PiiFinder
-
-        return PiiFinder(policy)
 
     @property
     def any_uses_vault(self) -> bool:
@@ -248,33 +245,18 @@ class Redactor:
     def __init__(
         self, *, policies: TenantPolicies, vault: Vault | None = None, outside: ExternalDetector | None = None
     ) -> None:
-        self._policies = policies
-        self._vault = vault
-        self._outside = outside
-
-    @property
-    def policies(self) -> TenantPolicies:
-        """What holds for whom."""
-        return self._policies
-
-    @property
-    def outside(self) -> ExternalDetector | None:
-        """The outside detector that is asked as well, if there is one."""
-        return self._outside
-
-    @property
-    def vault(self) -> Vault | None:
-        """Where the values behind pseudonyms are."""
-        return self._vault
+        self.policies = policies
+        self.vault = vault
+        self.outside = outside
 
     @property
     def degraded(self) -> bool:
         """Whether the outside detector does not answer at present."""
-        return self._outside is not None and self._outside.degraded
+        return self.outside is not None and self.outside.degraded
 
     def mode(self, sink: Sink, scope: Scope) -> Mode:
         """What happens to private data on the way into a sink."""
-        return self._policies.of(scope).mode(sink)
+        return self.policies.of(scope).mode(sink)
 
     async def refuse(self, scope: Scope, slots: Sequence[Slot]) -> None:
         """Refuse texts that hold anything private.
@@ -291,7 +273,9 @@ class Redactor:
         mode = self.mode(Sink.TITLE, scope)
         if mode is Mode.KEEP:
             return text
-        clean = await self._redact_text(scope, text[:_TITLED])
+        beginning = text[:_TITLED]
+        (found,) = await self._find_matches(scope, [Slot(beginning)])
+        clean = replace_matches(beginning, found)
         if len(text) > _TITLED:
             # What was cut through is no longer found, so the end goes as well.
             clean = clean[:-_REACH]
@@ -306,12 +290,12 @@ class Redactor:
         mode = self.mode(sink, scope)
         if mode is Mode.KEEP or mode is Mode.PSEUDONYM:
             return text
-        clean = self._policies.finder(scope).redact(text)
+        clean = self.policies.finder(scope).redact(text)
         return clean if mode is Mode.REDACT or clean == text else WITHHELD
 
     def uses_vault(self, scope: Scope) -> bool:
         """Whether values of this tenant go into vaults."""
-        return self._vault is not None and self._policies.of(scope).vaulted
+        return self.vault is not None and self.policies.of(scope).vaulted
 
     def has_typed_placeholders(self, scope: Scope) -> bool:
         """Whether marks in stored words were typed by a user: such words are stored as they were said."""
@@ -319,13 +303,13 @@ class Redactor:
 
     async def values(self, session: Session | None) -> dict[str, str]:
         """Every mark of the session, and the value behind it."""
-        if session is None or self._vault is None or not self.uses_vault(session.scope):
+        if session is None or self.vault is None or not self.uses_vault(session.scope):
             return {}
-        return await self._vault.values(session)
+        return await self.vault.values(session)
 
     def stream(self, scope: Scope) -> TextStream:
         """Redacts a text that comes in chunks."""
-        return self._policies.finder(scope).stream()
+        return self.policies.finder(scope).stream()
 
     async def texts(self, sink: Sink, scope: Scope, session: Session | None, slots: Sequence[Slot]) -> Redaction:
         """The texts as the sink may have them. Without a session there are no pseudonyms, and values are redacted."""
@@ -357,25 +341,21 @@ class Redactor:
         told, found = ends.replace_matches_in_ends(first, last)
         return Redaction([WITHHELD if found and mode is Mode.BLOCK else told], Counter(one.name for one in found))
 
-    async def _redact_text(self, scope: Scope, text: str) -> str:
-        (found,) = await self._find_matches(scope, [Slot(text)])
-        return replace_matches(text, found) if found else text
-
     async def _find_matches(self, scope: Scope, slots: Sequence[Slot]) -> list[Sequence[PiiMatch]]:
         found = await self._find_own_matches(scope, slots)
-        if self._outside is None:
+        if self.outside is None:
             return found
         # A character of ours may have a name like anybody's, and is found again by it.
         asked = [place for place, slot in enumerate(slots) if not slot.house]
         texts, inside = [slots[place].text for place in asked], [found[place] for place in asked]
-        added = await self._outside.add_matches(scope, texts, inside, self._policies.finder(scope))
+        added = await self.outside.add_matches(scope, texts, inside, self.policies.finder(scope))
         for place, more in zip(asked, added, strict=True):
             found[place] = more
         return found
 
     async def _find_own_matches(self, scope: Scope, slots: Sequence[Slot]) -> list[Sequence[PiiMatch]]:
         """What we see ourselves. A long text takes a while, which other turns need not wait for."""
-        finder = self._policies.finder(scope)
+        finder = self.policies.finder(scope)
         if sum(len(slot.text) for slot in slots) <= _AT_ONCE:
             return [_find_in_slot(finder, slot) for slot in slots]
         return await asyncio.to_thread(lambda: [_find_in_slot(finder, slot) for slot in slots])
@@ -384,16 +364,16 @@ class Redactor:
         self, scope: Scope, session: Session | None, slots: Sequence[Slot], found: Sequence[Sequence[PiiMatch]]
     ) -> dict[tuple[str, str], str]:
         """The mark of each name and value that is not simply redacted."""
-        assert self._vault is not None, "pseudonyms without a vault are refused at the start"
+        assert self.vault is not None, "pseudonyms without a vault are refused at the start"
         assert session is not None
-        unvaulted = self._policies.of(scope).unvaulted
+        unvaulted = self.policies.of(scope).unvaulted
         wanted = [
             (one.name, slot.text[one.start : one.end])
             for slot, finds in zip(slots, found, strict=True)
             for one in finds
             if one.type not in unvaulted
         ]
-        return await self._vault.allot(session, wanted) if wanted else {}
+        return await self.vault.allot(session, wanted) if wanted else {}
 
 
 _KEEP_ALL: Final = PrivacyPolicy(

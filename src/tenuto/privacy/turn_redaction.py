@@ -102,8 +102,9 @@ def _fill_prompt_slots(materials: PromptInputs, texts: Iterable[str]) -> PromptI
         parts = fill_part_slots(one.parts, filled)
         return one if parts == one.parts else replace(one, parts=parts, tokens=0)
 
-    def pieces(some: tuple[Piece, ...] | None) -> tuple[Piece, ...] | None:
-        return None if some is None else tuple([_with_text(piece, next(filled)) for piece in some])
+    def piece(one: Piece) -> Piece:
+        text = next(filled)
+        return one if text == one.text else replace(one, text=text, tokens=0)
 
     return replace(
         materials,
@@ -113,13 +114,9 @@ def _fill_prompt_slots(materials: PromptInputs, texts: Iterable[str]) -> PromptI
         question=question,
         question_tokens=materials.question_tokens if question == materials.question else 0,
         history=tuple([message(one) for one in materials.history]),
-        memories=pieces(materials.memories),
-        evidence=pieces(materials.evidence),
+        memories=None if materials.memories is None else tuple(map(piece, materials.memories)),
+        evidence=None if materials.evidence is None else tuple(map(piece, materials.evidence)),
     )
-
-
-def _with_text(piece: Piece, text: str) -> Piece:
-    return piece if text == piece.text else replace(piece, text=text, tokens=0)
 
 
 class UpkeepRedaction:

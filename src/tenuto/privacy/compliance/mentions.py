@@ -100,7 +100,11 @@ class Mentions:
         before: int | None = None
         while True:
             traces = await self._traced.traces(scope, session.id, _TRACES, before)
-            changed = tuple(_erase_trace(trace, clean) for trace in traces if trace.number in turns)
+            changed = tuple(
+                replace(trace, request=ERASED, answer=clean(trace.answer), tools=(), data={}, speaker=None)
+                for trace in traces
+                if trace.number in turns
+            )
             if changed:
                 await self._sessions.rewrite(scope, session.id, Rewrite(traces=changed))
             left += [*changed, *(trace for trace in traces if trace.number not in turns)]
@@ -136,10 +140,6 @@ def _erase_message(message: Message, user: str, turns: set[int], clean: Callable
     before = _message_texts(message)
     after = [clean(text) for text in before]
     return message if after == before else fill_draft_slots(message, after)
-
-
-def _erase_trace(trace: Trace, clean: Callable[[str], str]) -> Trace:
-    return replace(trace, request=ERASED, answer=clean(trace.answer), tools=(), data={}, speaker=None)
 
 
 def _message_texts(message: Message) -> list[str]:

@@ -202,7 +202,11 @@ class ExternalDetector:
         self, scope: Scope, text: str, inside: Sequence[PiiMatch], finder: PiiFinder | None, until: float
     ) -> Sequence[PiiMatch]:
         marks = finder.marks if finder else MARK
-        taken = [*inside, *_placeholder_matches(text, marks)] if "[" in text else inside
+        placeholders = [
+            PiiMatch(start=mark.start(), end=mark.end(), type=_MARKED, rule=_MARKED, name=_MARKED)
+            for mark in (marks.finditer(text) if "[" in text else ())
+        ]
+        taken = [*inside, *placeholders]
         there: list[PiiMatch] = []
         for start, part in _split_questions(_mask_matches(text, taken)):
             language = language_of(part)
@@ -250,7 +254,12 @@ class ExternalDetector:
         if self._degraded:
             log.info("the outside detector answers again")
         self._degraded = False
-        return [_plain_match(one) for one in found if one.type in _TYPES and 0 <= one.start < one.end <= len(text)]
+        # Plain str: types, rules and names are counted in what is stored.
+        return [
+            replace(one, type=str(one.type), rule=str(one.rule), name=str(one.name))
+            for one in found
+            if one.type in _TYPES and 0 <= one.start < one.end <= len(text)
+        ]
 
     def _record_unanswered(self, why: str, exc: Exception | None) -> None:
         self._counts[why] += 1
@@ -278,11 +287,6 @@ def language_of(text: str) -> str:
     return "zh" if 8 * len(_HAN.findall(text)) > len(text) else "en"
 
 
-def _placeholder_matches(text: str, marks: re.Pattern[str]) -> Iterator[PiiMatch]:
-    for mark in marks.finditer(text):
-        yield PiiMatch(start=mark.start(), end=mark.end(), type=_MARKED, rule=_MARKED, name=_MARKED)
-
-
 def _mask_matches(text: str, taken: Sequence[PiiMatch]) -> str:
     parts: list[str] = []
     at = 0
@@ -305,11 +309,6 @@ def _split_questions(text: str) -> Iterator[tuple[int, str]]:
         if _WORTH.search(part):
             yield start, part
         start = end
-
-
-def _plain_match(find: PiiMatch) -> PiiMatch:
-    """A find whose words are texts and nothing more: they are counted by name in what is stored."""
-    return replace(find, type=str(find.type), rule=str(find.rule), name=str(find.name))
 
 
 def _shift_match(find: PiiMatch, by: int) -> PiiMatch:

@@ -34,18 +34,20 @@ class PiiFinder:
     def __init__(self, policy: PrivacyPolicy) -> None:
         self.types = _policy_types(policy)
         self._own = CustomPatterns(policy.patterns) if policy.patterns else None
-        self._allowed = Allowlist(policy.allow)
+        self._allowed = Allowlist(policy.allow) if policy.allow else None
         self._never = frozenset(policy.never)
         own = self._own.names if self._own else ()
         self.names = frozenset((*self.types, *own))
         """Every type and own pattern that is looked for."""
         self.marks = _placeholder_regex(own)
         """Marks in a text, ours and those of own patterns; they are left as they are."""
-        _check_unvaulted(policy, own)
+        for name in policy.unvaulted:
+            if name not in _TYPES and name not in own:
+                raise InvalidSetting("unvaulted", f"{name[:32]!a} is neither a type nor an own pattern")
 
     def find(self, text: str) -> list[PiiMatch]:
         """Every find, in order, none overlapping. The cost is linear in the length of the text."""
-        if self._own is None and not self._allowed:
+        if self._own is None and self._allowed is None:
             return list(map(_to_match, detect(text, types=self.types)))
         if len(text) <= LIMIT:
             return self._look(text)
@@ -58,7 +60,7 @@ class PiiFinder:
 
     def admits(self, text: str, find: PiiMatch) -> bool:
         """Whether a find of somebody else is private by this policy: it is neither allowed nor to be left alone."""
-        return find.type not in self._never and not self._allowed(text, find)
+        return find.type not in self._never and not (self._allowed and self._allowed(text, find))
 
     def stream(self) -> PolicyRedactionStream:
         """What redacts a text that comes in chunks, like `redact`."""
@@ -185,12 +187,6 @@ def _policy_types(policy: PrivacyPolicy) -> frozenset[PiiType]:
     return frozenset((ALWAYS | set(map(PiiType, policy.also))) - set(map(PiiType, policy.never)))
 
 
-def _check_unvaulted(policy: PrivacyPolicy, own: Sequence[str]) -> None:
-    for name in policy.unvaulted:
-        if name not in _TYPES and name not in own:
-            raise InvalidSetting("unvaulted", f"{name[:32]!a} is neither a type nor an own pattern")
-
-
 def _placeholder_regex(own: Sequence[str]) -> re.Pattern[str]:
     if not own:
         return MARK
@@ -227,9 +223,6 @@ class Allowlist:
         self._domains: set[str] = set()
         for place, entry in enumerate(entries, 1):
             self._add_entry(_normalize(entry).strip(), f"entry {place}")
-
-    def __bool__(self) -> bool:
-        return bool(self._values or self._mail_hosts or self._domains)
 
     def __call__(self, text: str, find: PiiMatch) -> bool:
         """Whether what was found is on the list."""
@@ -297,11 +290,15 @@ def merge_matches(text: str, *layers: Sequence[PiiMatch]) -> list[PiiMatch]:
     for layer in layers:
         for find in sorted(layer, key=lambda one: one.start - one.end):
             for start, end in list(_free_ranges(find, taken, starts)):
-                part = find if (start, end) == (find.start, find.end) else _trim_match(text, find, start, end)
-                if part is not None:
-                    place = bisect_left(starts, part.start)
-                    starts.insert(place, part.start)
-                    taken.insert(place, part)
+                part = find
+                if (start, end) != (find.start, find.end):
+                    core = _SOMETHING.search(text, start, end)
+                    if core is None:
+                        continue
+                    part = replace(find, start=core.start(), end=core.end())
+                place = bisect_left(starts, part.start)
+                starts.insert(place, part.start)
+                taken.insert(place, part)
     return taken
 
 
@@ -318,8 +315,3 @@ def _free_ranges(find: PiiMatch, taken: Sequence[PiiMatch], starts: Sequence[int
         place += 1
     if at < find.end:
         yield at, find.end
-
-
-def _trim_match(text: str, find: PiiMatch, start: int, end: int) -> PiiMatch | None:
-    core = _SOMETHING.search(text, start, end)
-    return replace(find, start=core.start(), end=core.end()) if core else None

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
-from tenuto.privacy.rules.api_keys import BLOCK, find_api_keys, find_private_keys
+from tenuto.privacy.rules.api_keys import BLOCK, KEY_WORD, find_api_keys, find_private_keys
 from tenuto.privacy.rules.cards import SHORTEST_CARD, find_cards
 from tenuto.privacy.rules.chunking import LIMIT, Chunker, Piece
 from tenuto.privacy.rules.digit_runs import DigitRun, runs
@@ -32,7 +32,6 @@ from tenuto.privacy.rules.prechecks import (
     has_ipv4,
     has_ipv6,
     has_logins,
-    has_long_words,
     has_numbers,
     has_passport_word,
     has_secret_syntax,
@@ -72,7 +71,7 @@ def _url_tokens(view: FoldedText, _: list[Find]) -> Finds | None:
 
 
 def _keys(view: FoldedText, _: list[Find]) -> Finds | None:
-    return find_api_keys(view) if has_long_words(view) else None
+    return find_api_keys(view) if view.words.find(KEY_WORD) >= 0 else None
 
 
 def _syntax_secrets(view: FoldedText, _: list[Find]) -> Finds | None:
@@ -163,21 +162,14 @@ _DASHES: Final = re.compile("-(?:u|----|(?<= -))")
 _LOUD: Final = frozenset({"basic", "bearer", "identified by", "auth", "pass"})
 
 
-def is_plain_prose(view: FoldedText) -> bool:
-    """Whether the gates of all but `CALM_FAMILIES` are shut: most prose is so, and one look tells."""
+def select_families(view: FoldedText) -> tuple[Family, ...]:
+    """The families whose prechecks may pass: for most prose a few cheap searches leave `CALM_FAMILIES` or fewer."""
     text = view.ascii
     if has_emails(text) or "|" in text or view.digits.find(b"0.0") >= 0 or has_digits(view):
-        return False
-    if "-" in text and _DASHES.search(text):
-        return False
-    if "/" in text and " /u" in text:
-        return False
-    return view.stems.isdisjoint(_LOUD) and not has_ipv6(view)
-
-
-def select_families(view: FoldedText) -> tuple[Family, ...]:
-    """The families whose gates may be open."""
-    if not is_plain_prose(view):
+        return FAMILIES
+    if ("-" in text and _DASHES.search(text)) or ("/" in text and " /u" in text):
+        return FAMILIES
+    if not view.stems.isdisjoint(_LOUD) or has_ipv6(view):
         return FAMILIES
     return CALM_FAMILIES if view.stems or has_logins(view) else SILENT_FAMILIES
 
@@ -229,7 +221,7 @@ def _find_identity_numbers(run: DigitRun) -> Iterator[Find]:
 def find(text: str, types: Collection[PiiType]) -> list[Span]:
     """Every span of one of `types` in `text`, in order, none overlapping. The cost grows faster than the length."""
     families = FAMILIES if types is ALWAYS or ON_REQUEST.isdisjoint(types) else (*FAMILIES, _on_request)
-    least = _min_length(families)
+    least = _SHORTEST_ASKED if _on_request in families else _SHORTEST
     if "[" not in text or not MAY_BE_MARK.search(text):
         return _find_until_stable(FoldedText(text), 0, types, families) if len(text) >= least else []
     found: list[Span] = []
@@ -239,10 +231,6 @@ def find(text: str, types: Collection[PiiType]) -> list[Span]:
             found += _find_until_stable(FoldedText(text[at : mark.start()]), at, types, families)
         at = mark.end()
     return found + _find_until_stable(FoldedText(text[at:]), at, types, families) if len(text) - at >= least else found
-
-
-def _min_length(families: Collection[Family]) -> int:
-    return _SHORTEST_ASKED if _on_request in families else _SHORTEST
 
 
 def _find_until_stable(
@@ -257,7 +245,7 @@ def _find_until_stable(
     if not spans:
         return []
     found: list[Span] = []
-    at, least = 0, _min_length(open_ones)
+    at, least = 0, _SHORTEST_ASKED if _on_request in open_ones else _SHORTEST
     for span in spans:
         if span.type in types:
             if span.start - at >= least:

@@ -10,7 +10,6 @@ from typing import Final
 
 from tenuto.privacy.rules.folding import FoldedText
 
-KEY_WORD: Final = b"a" * 16
 LEAST: Final = 7
 """Fewer digits than this are nobody's number."""
 _ENOUGH: Final = b"0" * LEAST
@@ -28,11 +27,6 @@ _ROUND: Final = re.compile(r"\((?:\.\)|[ ]?at[ ]?[\])}>])")
 _PASSPORT_WORDS: Final = ("passport", "reisepass", "passnummer", "pass-nr", "passeport")
 _LOGINS: Final = frozenset({"cre", "auth"})
 _DASH: Final = re.compile("-(?:u|(?<= -))")
-
-
-def has_long_words(view: FoldedText) -> bool:
-    """Whether sixteen characters of a key stand together."""
-    return view.words.find(KEY_WORD) >= 0
 
 
 def has_urls(view: FoldedText) -> bool:

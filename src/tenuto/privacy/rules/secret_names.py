@@ -66,10 +66,6 @@ def _cre_kind(lower: str, at: int) -> str | None:
     return "key" if lower[at - 2 : at] == "se" else "password"
 
 
-def _schluessel_kind(lower: str, at: int) -> str | None:
-    return _key_kind(lower, at, at + 9)
-
-
 def _key_kind(lower: str, at: int, end: int = 0) -> str | None:
     end = end or at + 3
     joint = lower[at - 1 : at]
@@ -126,7 +122,7 @@ _STEMS: Final[dict[str, _Stem]] = {
     "token": (re.compile("tokens?"), _token_kind),
     "key": (re.compile("keys?"), _key_kind),
     # In the ASCII view a letter beyond it is a question mark.
-    "schl?ssel": (re.compile(r"schl\?ssel"), _schluessel_kind),
+    "schl?ssel": (re.compile(r"schl\?ssel"), lambda lower, at: _key_kind(lower, at, at + 9)),
     "contrase?a": (re.compile(r"contrase\?a"), lambda lower, at: "password"),
 }
 

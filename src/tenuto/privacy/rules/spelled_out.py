@@ -28,13 +28,11 @@ _MOBILE: Final = re.compile("1[3-9][0-9]{9}")
 def find_spelled_out(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
     """Addresses and numbers that are spelled out."""
     yield from ((*match.span(), PiiRule.EMAIL_SPELLED) for match in _MAIL.finditer(view.text))
-    yield from ((*match.span(), PiiRule.IPV4) for match in _ADDRESS.finditer(view.lower) if _is_ipv4(match[0]))
+    for match in _ADDRESS.finditer(view.lower):
+        if all(int(octet) < 256 for octet in re.findall("[0-9]+", match[0])):
+            yield *match.span(), PiiRule.IPV4
     if view.text is not view.ascii:
         for match in _NUMERALS.finditer(view.text):
             number = match[0].translate(_AS_DIGITS)
             if _MOBILE.fullmatch(number) or before(view.text, match.start()).label is Label.PHONE:
                 yield *match.span(), PiiRule.PHONE_SPELLED
-
-
-def _is_ipv4(text: str) -> bool:
-    return all(int(octet) < 256 for octet in re.findall("[0-9]+", text))
