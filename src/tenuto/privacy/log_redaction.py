@@ -1,7 +1,7 @@
-"""Log lines behind the privacy policy: a second wall, since no line of ours carries what users say.
+"""Log lines behind the privacy policy: a second line of defence, since no log call of ours carries user text.
 
-Whoever writes a line must not fail for it: a text that cannot be looked at is withheld, and where a policy is no good,
-which the start says in a line as well, the default holds.
+Logging must not fail for it: a text that cannot be redacted is withheld, and where the policy file is invalid, which
+the start reports as well, the default policy applies.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _SHORT: Final = 120
 
 
 class LogRedactor:
-    """Applies the policy of the tenant that a line is about, or everybody's; it is asked for with the first line."""
+    """Applies the policy of the tenant that a line is about, or the general one; loaded with the first line."""
 
     def __init__(self, policies: Callable[[], TenantPolicies]) -> None:
         self._policies = policies
-        # The same few sentences and routes make up most of a log, one for every request.
+        # A few messages and routes, repeated for every request, make up most of a log.
         self._known = lru_cache(maxsize=_REMEMBERED)(self._redact)
 
     def __call__(self, text: str) -> str:
-        """The text as a log may have it."""
+        """The text as it may be logged."""
         try:
             tenant = about().get("tenant", "")
             whose = tenant if tenant in self._redactor.policies.tenants else SYSTEM.tenant

@@ -1,4 +1,4 @@
-"""Privacy policies from a TOML file: one for everybody, and what tenants have otherwise.
+"""Privacy policies from a TOML file: a general one, and what differs for single tenants.
 
 A tenant's section replaces modes and adds to the lists of what is looked for and what is allowed.
 """
@@ -26,10 +26,10 @@ _PATTERN: Final = tuple(CustomPattern.__struct_fields__)
 
 
 def load_policy_file(path: Path, base: PrivacyPolicy) -> tuple[PrivacyPolicy, dict[str, PrivacyPolicy]]:
-    """The general policy and those of tenants; what the file does not say is as in `base`.
+    """The general policy and those of tenants; what the file leaves out is taken from `base`.
 
     Raises:
-        InvalidSetting: the file is not there, not TOML, or says something that does not fit.
+        InvalidSetting: the file is missing, not TOML, or has an invalid entry.
     """
     try:
         said = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -62,7 +62,7 @@ def _apply_section(base: PrivacyPolicy, said: JsonObject, where: str) -> Privacy
         values[name] = (*getattr(base, name), *read) if name in _ADDED else read
     try:
         policy = replace(base, **values)
-        # What could not be looked for is known now, and not with the first message.
+        # Built to validate it: an invalid policy fails here, and not with the first message.
         PiiFinder(policy)
     except InvalidSetting as unfit:
         raise InvalidSetting(_SETTING, where + str(unfit).removeprefix("privacy_")) from None
@@ -109,5 +109,5 @@ def _parse_patterns(value: Json, where: str) -> tuple[CustomPattern, ...]:
 
 
 def _section_prefix(where: str) -> str:
-    """The beginning of a section's name: `tenants.acme.` where a tenant's is read."""
+    """The beginning of a section's name: `tenants.acme.` in the section of a tenant."""
     return where.removesuffix(": ") + "." if where else ""

@@ -1,4 +1,4 @@
-"""Messages, heads and traces as a sink may have them, with a note of what was taken out."""
+"""Redaction of messages, session heads and traces for a sink, with counts of what was redacted."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tenuto.privacy.crypto.vault import neutralize_text
 from tenuto.privacy.redactor import ANY, Places, Redactor, Slot, fill_part_slots, fill_slots, part_slots, slots
 
 _Words = TypeVar("_Words", bound=Draft)
-# What the house notes for itself, in a message's metadata and in a session's context and metadata: an assistant and its
-# characters, which may be called as persons are, and by whom an answer and a title were made.
+# Values that this project writes itself, in a message's metadata and in a session's context and metadata: assistants
+# and personas, which may have names like people, and the model that made an answer or a title.
 _IN_MESSAGE: Final[Places] = {"model": {}, "trace": {}}
 _IN_CONTEXT: Final[Places] = {"language": {}}
 _IN_HEAD: Final[Places] = {ASSISTANT: {}, PERSONA: {}, PERSONAS: {ANY: {}}, "title": {"by": {}}}
@@ -39,7 +39,7 @@ def fill_draft_slots(draft: _Words, texts: Iterable[str]) -> _Words:
 
 
 def trace_values(trace: Trace) -> list[Json]:
-    """What of a trace may hold private data: question, answer, the tools' arguments and outputs, data."""
+    """The fields of a trace that may hold private data: question, answer, tool arguments and outputs, data."""
     return [trace.request, trace.answer, [[run.arguments, run.output] for run in trace.tools], trace.data]
 
 
@@ -49,14 +49,14 @@ def session_texts(session: Session) -> list[str]:
 
 
 def state_slots(key: str, value: Json) -> list[Slot]:
-    """Every text of a remembered value; its key is read with it, as any name is."""
+    """Every text of a state value; the key is its name."""
     return list(slots(value, key))
 
 
 async def redact_draft(redactor: Redactor, sink: Sink, scope: Scope, session: Session | None, draft: _Words) -> _Words:
-    """A message as the sink may have it; the very same where nothing was found.
+    """A message redacted for the sink; the same object if nothing was found.
 
-    What tools keep with an answer is nothing it says: it is screened as all the rest, and not counted.
+    The tool state in its metadata is redacted as well, but not counted.
     """
     bare, kept = _split_tool_state(draft)
     found = draft_slots(bare)
@@ -72,7 +72,7 @@ async def redact_draft(redactor: Redactor, sink: Sink, scope: Scope, session: Se
 async def redact_session_values(
     redactor: Redactor, sink: Sink, scope: Scope, session: Session | None, values: Sequence[JsonObject]
 ) -> list[JsonObject]:
-    """A head's context, attributes and metadata as the sink may have them."""
+    """A head's context, attributes and metadata, redacted for the sink."""
     context, attributes, metadata = values
     found = [*slots(context, house=_IN_CONTEXT), *slots(attributes), *slots(metadata, house=_IN_HEAD)]
     redaction = await redactor.texts(sink, scope, session, found)
@@ -80,7 +80,7 @@ async def redact_session_values(
 
 
 async def redact_state(redactor: Redactor, scope: Scope, key: str, value: Json) -> Json:
-    """A value as it may be remembered; the very same where nothing was found."""
+    """A state value as it may be stored; the same object if nothing was found."""
     found = state_slots(key, value)
     redaction = await redactor.texts(Sink.MEMORY, scope, None, found)
     return fill_slots(value, iter(redaction.texts), key) if redaction.changes(found) else value
@@ -103,7 +103,7 @@ async def redact_trace(redactor: Redactor, scope: Scope, session: Session | None
 
 
 async def redact_export_session(redactor: Redactor, scope: Scope, session: Session) -> Session:
-    """A session's head as an export may hold it; the very same where private data is kept in exports."""
+    """A session's head redacted for an export; the same object where exports keep private data."""
     if redactor.mode(Sink.EXPORT, scope) is Mode.KEEP:
         return session
     values = (session.context, session.attributes, session.metadata)
@@ -115,7 +115,7 @@ async def redact_export_session(redactor: Redactor, scope: Scope, session: Sessi
 async def redact_export_pages(
     redactor: Redactor, scope: Scope, pages: AsyncIterator[tuple[Message, ...]]
 ) -> AsyncIterator[tuple[Message, ...]]:
-    """The pages of a session's log as an export may hold them, one at a time."""
+    """The pages of a session's log, redacted for an export one at a time."""
     kept = redactor.mode(Sink.EXPORT, scope) is Mode.KEEP
     async for page in pages:
         if kept:
@@ -135,7 +135,7 @@ async def _redact_values(
 
 
 def _split_tool_state(draft: _Words) -> tuple[_Words, list[Json]]:
-    """A message without what tools keep with it, and that, if there is any."""
+    """A message without its tool state, and that state, if there is any."""
     if STATE not in draft.metadata:
         return draft, []
     rest = {name: value for name, value in draft.metadata.items() if name != STATE}
@@ -154,16 +154,16 @@ _Head = TypeVar("_Head", NewSession, Changes)
 
 
 class MessageRedaction:
-    """The redactor, for what is going to be stored. Without a session there is no vault: values are redacted."""
+    """The redactor for data on its way into a store. Without a session there is no vault: values are redacted."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
 
     async def admit_messages(self, scope: Scope, words: tuple[Draft, ...]) -> tuple[Draft, ...]:
-        """Words as they came in: refused where the policy blocks what is in them, and without marks that were typed.
+        """Incoming messages: refused where the policy blocks their content, and with typed placeholders neutralized.
 
         Raises:
-            PrivateData: a policy blocks what is in them.
+            PrivateData: the policy blocks their content.
         """
         if self._redactor.mode(Sink.MESSAGE, scope) is Mode.BLOCK:
             for draft in words:
@@ -172,13 +172,13 @@ class MessageRedaction:
         return self.neutralize_drafts(scope, words)
 
     def neutralize_drafts(self, scope: Scope, words: tuple[Draft, ...]) -> tuple[Draft, ...]:
-        """Words without marks: those in them were typed by somebody, or made up. A summary's are ours."""
+        """Messages with neutralized placeholders: a user typed them or a model made them up. Summaries keep theirs."""
         if self._redactor.mode(Sink.MESSAGE, scope) is not Mode.PSEUDONYM:
             return words
         return tuple(draft if is_summary(draft) else _neutralize_draft(draft) for draft in words)
 
     async def messages(self, scope: Scope, session: Session | None, drafts: tuple[Draft, ...]) -> tuple[Draft, ...]:
-        """Messages as they may be stored; the very same where nothing is to be done."""
+        """Messages as they may be stored; the same tuple if there is nothing to do."""
         if self._redactor.mode(Sink.MESSAGE, scope) is Mode.KEEP and not any(map(is_summary, drafts)):
             return drafts
         stored: list[Draft] = []
@@ -188,7 +188,7 @@ class MessageRedaction:
         return tuple(stored)
 
     async def head(self, scope: Scope, session: Session | None, head: _Head) -> _Head:
-        """A head, or what is to change in one."""
+        """A session head, or changes to one, as they may be stored."""
         title = head.title
         if title and isinstance(title, str):
             head = replace(head, title=await self.title(scope, session, title))
@@ -201,7 +201,7 @@ class MessageRedaction:
         return replace(head, context=context, attributes=attributes, metadata=metadata)
 
     async def title(self, scope: Scope, session: Session | None, title: str) -> str:
-        """A title; marks may be longer than what they stand for."""
+        """A title as it may be stored, cut again: placeholders may be longer than their values."""
         redaction = await self._redactor.texts(Sink.TITLE, scope, session, [Slot(title)])
         return redaction.texts[0][:MAX_TITLE_CHARACTERS]
 
@@ -210,7 +210,7 @@ def _neutralize_draft(draft: Draft) -> Draft:
     parts = fill_part_slots(draft.parts, (neutralize_text(slot.text) for slot in part_slots(draft.parts)))
     if STATE not in draft.metadata:
         return replace(draft, parts=parts)
-    # The next turn opens the marks it finds there.
+    # The next turn restores the placeholders it finds there.
     state = draft.metadata[STATE]
     state = fill_slots(state, (neutralize_text(slot.text) for slot in slots(state)))
     return replace(draft, parts=parts, metadata={**draft.metadata, STATE: state})

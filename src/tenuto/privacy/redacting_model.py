@@ -1,9 +1,8 @@
-"""A chat model that is shown what the policy lets it see, and whose answers come back with the values in their places.
+"""A chat model whose prompts are redacted by policy, and whose answers come back with the values restored.
 
 Where the model may see everything, pseudonyms of earlier turns become values again in its prompt. Where it may not,
-the prompt holds marks or redactions instead, and of those only the session's own marks are put back: in the words for
-the user, and in the arguments of the tools it calls for. The offline model reads the turn itself and not the prompt;
-it is part of this program.
+the prompt holds placeholders or redactions, and the session's own placeholders are restored in the answer and in the
+arguments of tool calls. The offline model runs in this process and reads the turn itself, not the prompt.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ class RedactingModel:
         self._screen = screen
         self.name = model.name
         self.links = model.links if isinstance(model, ModelChain) else 0
-        """How many models it may ask one after the other."""
+        """How many models it may try in turn."""
 
     async def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """As the port says."""
         values: Mapping[str, str] = {}
         turn = asking.turn
-        if turn is not None:  # Titles and summaries were redacted before they were asked for.
+        if turn is not None:  # Requests for titles and summaries are redacted by their callers.
             values = await self._screen.values(turn.session)
             asking = await self._redact_request(turn, values, asking)
             if self._screen.mode(Sink.MODEL, turn.scope) is Mode.PSEUDONYM:
-                # The prompt may have brought new marks.
+                # Redacting the prompt may have added placeholders.
                 values = await self._screen.values(turn.session)
         redacts = turn is not None and self._screen.mode(Sink.ANSWER, turn.scope) is Mode.REDACT
         redacting = self._screen.stream(turn.scope) if turn is not None and redacts else None
@@ -56,6 +55,7 @@ class RedactingModel:
             return asking
         before, messages = asking.messages[: asking.screened], asking.messages[asking.screened :]
         if self._screen.has_typed_placeholders(turn.scope):
+            # Only the system message holds placeholders of ours.
             messages = tuple(one if one.role is Role.SYSTEM else _neutralize_message(one) for one in messages)
         found = [slot for message in messages for slot in part_slots(message.parts)]
         if mode is Mode.KEEP:
@@ -73,7 +73,7 @@ def _neutralize_message(message: PromptMessage) -> PromptMessage:
 
 
 class _AnswerStream:
-    """What the model says, on its way out: values in the place of marks, and redacted where the policy wants that."""
+    """The text of an answer: placeholders become values, and the result is redacted if the policy says so."""
 
     def __init__(self, values: Mapping[str, str], redacting: TextStream | None) -> None:
         self.values = values
@@ -94,7 +94,7 @@ class _AnswerStream:
 
 
 async def _restore_events(events: AsyncIterator[ModelEvent], outlet: _AnswerStream) -> AsyncIterator[ModelEvent]:
-    """The model's events, with its words as they may go out."""
+    """The model's events with restored and redacted texts; some may be empty."""
     async for event in events:
         yield TextDelta(text=outlet.feed(event.text) if isinstance(event, TextDelta) else outlet.flush())
         if isinstance(event, ToolCallRequested):
@@ -102,5 +102,5 @@ async def _restore_events(events: AsyncIterator[ModelEvent], outlet: _AnswerStre
             yield ToolCallRequested(call=replace(event.call, arguments=fill_slots(event.call.arguments, texts)))
         elif isinstance(event, ModelDone):
             yield replace(event, redacted=taken) if (taken := outlet.redacted) else event
-    # A stream may break off without an end.
+    # A stream may break off without a `ModelDone`.
     yield TextDelta(text=outlet.flush())

@@ -1,7 +1,7 @@
-"""The one place that everything stored passes: a store whose words have met the privacy policy.
+"""A store behind the privacy policy: everything that is written passes it, whatever the caller.
 
-Whatever door writes, it writes through here. Reading changes nothing. The words of a turn that begins come back to its
-caller as they were said, since the turn is still live; what is stored of them is what the policy left.
+Reads change nothing. `begin_turn` returns the user message as it was sent, since the turn still needs it; stored is
+the redacted one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.unused_values import drop_unused_values, placeholders_after
 
 _DETECTOR: Final = "detector"
-"""What a turn says that it had to do without."""
+"""Name of the external detector in `Trace.degraded`."""
 _Head = TypeVar("_Head", NewSession, Changes)
 
 
@@ -67,7 +67,7 @@ class _RedactingSessions:
         self._screen = screen
         self._entry = MessageRedaction(screen)
         self.renew_turn, self.get, self.messages, self.list = inner.renew_turn, inner.get, inner.messages, inner.list
-        # What is rewritten was redacted by its caller: this is how private data is taken out afterwards.
+        # Callers of `rewrite` have redacted the data: this is how private data is removed later.
         self.rewrite = inner.rewrite
 
     async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
@@ -75,7 +75,7 @@ class _RedactingSessions:
         known = await self._vault_session(scope, opening.session_id)
         words = await self._entry.messages(scope, known, said)
         create = await self._entry.head(scope, None, opening.create) if opening.create is not None else None
-        # Every turn of such a policy needs the vault, which is in the store: no journal can stand in for it.
+        # With a vault every turn needs the store, which holds it: a journal is no substitute.
         journaled = opening.journaled and not self._screen.uses_vault(scope)
         kept = replace(opening, words=words, create=create, journaled=journaled)
         turn = await self._inner.begin_turn(scope, kept)
@@ -104,7 +104,7 @@ class _RedactingSessions:
         try:
             done = await self._inner.finish_turn(turn, replace(closing, reply=reply, changes=changes, trace=trace))
         except (TurnLost, SessionNotFound):
-            # The session may have gone while the model spoke, and shall leave nothing behind.
+            # The session may have been deleted while the model answered; its vault must go as well.
             if self._screen.vault is not None and self._screen.uses_vault(scope):
                 await self._screen.vault.delete_if_session_gone(session)
             raise
@@ -137,7 +137,7 @@ class _RedactingSessions:
             await self._screen.vault.copy(known, fork)
         return fork
 
-    # Removing words removes the values behind their marks: the words first, since they can be found again.
+    # Removing messages removes the values behind their placeholders: messages first, so that a retry finds the rest.
 
     async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
         going = await self._removed_placeholders(scope, session_id, truncating.after)
@@ -149,7 +149,7 @@ class _RedactingSessions:
     async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
         session = await self._inner.reset(scope, session_id, sparing=sparing)
         if self._screen.vault is not None:
-            # What the head still shows keeps its meaning.
+            # Placeholders in the head keep their values.
             marks = await self._screen.vault.marks(session)
             await self._screen.vault.retain(session, session_texts(session), marks)
         return session
@@ -159,12 +159,10 @@ class _RedactingSessions:
         if self._screen.vault is not None:
             await self._screen.vault.delete_values(scope, session_id)
 
-    # What the methods share
-
     async def _vault_session(self, scope: Scope, session_id: str) -> Session | None:
-        """The session whose vault new values go into; `None` where none do, or it is about to begin.
+        """The session whose vault new values go into; `None` without a vault, or where the session does not exist yet.
 
-        Nobody's words leave a mark in a session that is not theirs: marks are given out to a session that was seen.
+        Reading the session first checks the scope: no caller adds values to the vault of a foreign session.
         """
         if not self._screen.uses_vault(scope):
             return None
@@ -173,19 +171,19 @@ class _RedactingSessions:
         except SessionForeign:
             raise
         except SessionNotFound:
-            return None  # What that means, the store will say.
+            return None  # The store decides what this means for the call.
 
     async def _removed_placeholders(self, scope: Scope, session_id: str, after: int) -> frozenset[str]:
-        """The marks in what stands behind a message."""
+        """The placeholders in messages after a sequence number, and in their traces."""
         if self._screen.vault is None:
             return frozenset()
         try:
             return await placeholders_after(self._inner, self._traces, scope, session_id, after)
         except (SessionNotFound, DecryptionFailed):
-            return frozenset()  # What that means, the store will say.
+            return frozenset()  # The store decides what this means for the call.
 
     def _needs_placeholders(self, scope: Scope, known: Session | None, session: Session) -> bool:
-        """Whether the words went into another session than the one whose marks they were given."""
+        """Whether the messages went into another session than the one whose placeholders they have."""
         if not self._screen.uses_vault(scope):
             return False
         return known is None or known.incarnation != session.incarnation
@@ -193,9 +191,9 @@ class _RedactingSessions:
     async def _rewrite_with_placeholders(
         self, session: Session, stored: tuple[Message, ...], words: Sequence[Draft], create: NewSession | None
     ) -> tuple[Message, ...]:
-        """Put marks into words that were stored redacted, now that there is a session they belong to.
+        """Put placeholders into messages that were stored redacted before their session existed.
 
-        A process that dies before this leaves redactions: a value is lost then, and never shown to anybody.
+        After a crash before this step the redactions stay: the values are lost, not exposed.
         """
         head = await self._entry.head(session.scope, session, create) if create is not None else None
         if head is not None and not _shows_head(session, head):
@@ -230,7 +228,7 @@ class _RedactingState:
 
 
 class _VaultUpkeep:
-    """The `StoreUpkeep` port before a vault: the values of sessions that go, go as well."""
+    """The `StoreUpkeep` port that also deletes the vault values of removed sessions."""
 
     def __init__(self, inner: StoreUpkeep, vault: Vault | None) -> None:
         self._inner = inner
@@ -260,7 +258,7 @@ class _VaultUpkeep:
 
 
 def _shows_head(session: Session, head: NewSession) -> bool:
-    """Whether a session shows that head already."""
+    """Whether the session already has the values of that head."""
     values = (head.title, *(drop_nulls(value) for value in (head.context, head.attributes, head.metadata)))
     return values == (session.title, session.context, session.attributes, session.metadata)
 
@@ -271,9 +269,10 @@ def _replace_messages(window: tuple[Message, ...], words: Sequence[Message]) -> 
 
 
 def _with_live_messages(turn: OpenTurn, kept: Sequence[Draft], said: Sequence[Draft]) -> OpenTurn:
-    """The turn with its own words as they were said. A turn found again was begun with the same words: its key says so.
+    """The turn with its user messages as they were sent.
 
-    An answered one stays as it is stored, and so do words that were rewritten since.
+    A retried turn has the same messages, as its idempotency key guarantees. A finished turn stays as it is stored, and
+    so do messages that were rewritten since.
     """
     if turn.state is TurnState.FINISHED or len(turn.words) != len(said):
         return turn

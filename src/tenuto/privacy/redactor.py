@@ -1,4 +1,7 @@
-"""One redactor for all sinks: texts go in, and come out as the policy of the sink wants them."""
+"""The redactor: applies the privacy policy to texts on their way into a sink.
+
+Texts are taken out of JSON values as slots and put back in the same order.
+"""
 
 from __future__ import annotations
 
@@ -21,31 +24,30 @@ if TYPE_CHECKING:
     from tenuto.privacy.detection.external import ExternalDetector
     from tenuto.privacy.detection.finder import PiiFinder
 
-# What a program put there for programs: a picture, a signature. Nobody typed it, and a mark would break it. Only all of
-# a text can be that, and never words.
+# Encoded data such as a picture or a signature, which a placeholder would break. Only a whole text counts.
 _OPAQUE: Final = re.compile(r"(?:data:[\w.+-]{1,60}/[\w.+-]{1,60};base64,)?[A-Za-z0-9+/_=-]{512,}", re.ASCII)
 _LEAST_OPAQUE: Final = 512
 _WORDS: Final = "text"
 _LEAST_DIGITS: Final = 10**6
-# Names that say nothing about what stands under them.
+# Names that say nothing about their values.
 _NEUTRAL: Final = frozenset({"text", "content", "output", "value", "arguments"})
-# Under such names stand instants. Those of our time begin with 1, in seconds, in thousandths and so on, and have these
-# many digits, as no mobile phone of China, no card and no identity number has that begins so.
+# Names of timestamps. Those of our time begin with 1 and have this many digits, in seconds, milliseconds and so on;
+# no Chinese mobile, card or identity number that begins with 1 has that length.
 _INSTANT: Final = re.compile(r"(?:(?i:_at|_ts|_ms|_time|_on|timestamp|expires)|[a-z](?:At|Ts|Ms|Time|On))\Z")
 _INSTANT_DIGITS: Final = frozenset({10, 13, 16, 19})
 _PLAIN_NAME: Final = 15
-# What programs find a message's part by; nobody's words.
+# Structural fields of a message part, not user text.
 _STRUCTURE: Final = frozenset({"type", "id", "call_id", "name", "role", "through_id", "made_by"})
 
 
 Places: TypeAlias = "Mapping[str, Places]"
-"""By name, where in an object the house notes things for itself: in a text at a place that leads no further."""
+"""Where in an object this project stores values of its own, by name; an empty mapping ends a path."""
 ANY: Final = "*"
-"""Whatever the name is."""
+"""Any name."""
 
 
 class Slot(NamedTuple):
-    """One text, and the name it stands under, which may be empty; `house` where it is the house's own note."""
+    """One text and its name, which may be empty; `house` if this project wrote it."""
 
     text: str
     name: str = ""
@@ -53,7 +55,7 @@ class Slot(NamedTuple):
 
 
 def slots(value: Json, name: str = "", house: Places | None = None) -> Iterator[Slot]:
-    """Every text in a JSON value, and every number long enough to be somebody's, in a fixed order."""
+    """Every text in a JSON value, and every number long enough to be private, in a fixed order."""
     if isinstance(value, str):
         if not _is_opaque(value):
             yield Slot(value, name, house is not None and not house)
@@ -82,7 +84,7 @@ def fill_slots(value: Json, texts: Iterator[str], name: str = "") -> Json:
             shown = key if _is_plain_key(key) else next(texts)
             words = key == _WORDS and isinstance(inner, str)
             told = next(texts) if words else fill_slots(inner, texts, _slot_name(key))
-            # Two names with the same mark in them are still two names.
+            # Two keys may become the same placeholder: number the second.
             filled[shown if shown not in filled else f"{shown} ({len(filled) + 1})"] = told
         return filled
     if isinstance(value, list | tuple):
@@ -94,7 +96,7 @@ def fill_slots(value: Json, texts: Iterator[str], name: str = "") -> Json:
 
 
 def part_slots(parts: Iterable[JsonObject]) -> Iterator[Slot]:
-    """Every text in a message's parts, but for what programs find them by."""
+    """Every text in a message's parts, except in structural fields."""
     return (slot for part in parts for slot in slots(_content_fields(part)))
 
 
@@ -112,7 +114,7 @@ def _is_opaque(text: str) -> bool:
 
 
 def _is_plain_key(key: str) -> bool:
-    """Whether a name is a programmer's word, too short to be anybody's secret."""
+    """Whether a key is an identifier too short to be a private value."""
     return len(key) <= _PLAIN_NAME and key.isidentifier()
 
 
@@ -121,7 +123,7 @@ def _slot_name(key: str) -> str:
 
 
 def _may_be_private_number(value: Json, name: str) -> bool:
-    """Whether a number may be somebody's."""
+    """Whether a number is long enough to be private, and no timestamp."""
     if type(value) is not int or value < _LEAST_DIGITS:
         return False
     digits = str(value)
@@ -130,11 +132,11 @@ def _may_be_private_number(value: Json, name: str) -> bool:
 
 
 SPARE: Final = 10_000
-"""More than a private key takes, and than any value people type."""
+"""Longer than a private key and than any typed value."""
 
 
 class HeadAndTail(NamedTuple):
-    """The first and the last part of a text to look at, and how much of each may be shown."""
+    """The first and the last part of a text, to be searched, and how many characters of each will be shown."""
 
     first: str
     last: str
@@ -144,11 +146,11 @@ class HeadAndTail(NamedTuple):
     def replace_matches_in_ends(
         self, in_first: Sequence[PiiMatch], in_last: Sequence[PiiMatch]
     ) -> tuple[str, list[PiiMatch]]:
-        """The text with marks for what was found, blank between its ends, and the finds that show."""
+        """The text with placeholders for the matches, blank between its ends, and the matches in the shown part."""
         head = [one for one in in_first if one.start < self.shown]
         begin = len(self.last) - self.shown
         tail = [one for one in in_last if one.end > begin]
-        # A find that lies across the border is shown as its mark.
+        # A match across the border is shown as its placeholder.
         end = max([self.shown, *(one.end for one in head)])
         begin = min([begin, *(one.start for one in tail)])
         blank = " " * (self.between + len(self.first) - end + begin)
@@ -159,51 +161,51 @@ class HeadAndTail(NamedTuple):
 
 
 def head_and_tail(text: str, shown: int) -> HeadAndTail | None:
-    """Both ends of a text of which so many characters may be left on either side; `None` where that is all of it."""
+    """Both ends of a text of which `shown` characters will be left on either side; `None` where they meet."""
     looked_at = shown + SPARE
     between = len(text) - 2 * looked_at
     return HeadAndTail(text[:looked_at], text[-looked_at:], shown, between) if between > 0 else None
 
 
 WITHHELD = "[WITHHELD]"
-# Characters that are looked through in a millisecond or few.
+# Characters that are searched within a few milliseconds.
 _AT_ONCE = 20_000
-# A title is made of the beginning; and no value is longer than this, but for keys that fill pages.
+# A title is made of the first characters; no value but a private key is longer than `_REACH`.
 _TITLED = 4_000
 _REACH = 300
 
 
 class TextStream(Protocol):
-    """A text that comes in chunks and goes out changed; `taken` counts what was taken out of it, by name."""
+    """A text that is redacted chunk by chunk."""
 
     @property
     def redacted(self) -> Mapping[str, int]:
-        """How many of each name so far."""
+        """Redacted values so far, by name."""
         ...
 
     def feed(self, chunk: str) -> str:
-        """Take a chunk; give back what is decided by now."""
+        """Take a chunk; return the text that is decided by now."""
         ...
 
     def flush(self) -> str:
-        """Give back what was held, at the end."""
+        """Return the held text, at the end."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """Texts as a sink may have them, and what was taken out of them: how many of each name."""
+    """Texts redacted for a sink, and how many values of each name were redacted."""
 
     texts: list[str]
     taken: Mapping[str, int] = field(default_factory=dict)
 
     def changes(self, slots: Sequence[Slot]) -> bool:
-        """Whether any text differs from the one it was made of."""
+        """Whether any text differs from its slot."""
         return bool(self.taken) or any(slot.text != text for slot, text in zip(slots, self.texts, strict=True))
 
 
 class TenantPolicies:
-    """The policy of each tenant, and the finder that goes with it, built when first asked for."""
+    """The policy of each tenant, and its finder, built on first use."""
 
     def __init__(self, general: PrivacyPolicy, tenants: Mapping[str, PrivacyPolicy] | None = None) -> None:
         self._general = general
@@ -212,15 +214,15 @@ class TenantPolicies:
 
     @property
     def tenants(self) -> tuple[str, ...]:
-        """Those that have a policy of their own."""
+        """Tenants with a policy of their own."""
         return tuple(sorted(self._tenants))
 
     def of(self, scope: Scope) -> PrivacyPolicy:
-        """What holds for this tenant."""
+        """The policy of this tenant."""
         return self._tenants.get(scope.tenant, self._general)
 
     def finder(self, scope: Scope) -> PiiFinder:
-        """What finds private data for this tenant."""
+        """The finder of this tenant's policy."""
         name = scope.tenant if scope.tenant in self._tenants else ""
         finder = self._finders.get(name)
         if finder is None:
@@ -232,14 +234,14 @@ class TenantPolicies:
 
     @property
     def any_uses_vault(self) -> bool:
-        """Whether anybody's policy needs a vault."""
+        """Whether any policy needs a vault."""
         return any(policy.vaulted for policy in (self._general, *self._tenants.values()))
 
 
 class Redactor:
-    """Applies the policies, for every sink. `vault` is needed where one of them asks for pseudonyms.
+    """Applies the policies, for every sink. `vault` is needed if one of them uses pseudonyms.
 
-    `TurnRedaction` and `UpkeepRedaction` are what chat and upkeep need of it.
+    Chat uses it through `TurnRedaction`, upkeep through `UpkeepRedaction`.
     """
 
     def __init__(
@@ -251,25 +253,25 @@ class Redactor:
 
     @property
     def degraded(self) -> bool:
-        """Whether the outside detector does not answer at present."""
+        """Whether the external detector does not answer at present."""
         return self.outside is not None and self.outside.degraded
 
     def mode(self, sink: Sink, scope: Scope) -> Mode:
-        """What happens to private data on the way into a sink."""
+        """How the tenant's policy treats private data for this sink."""
         return self.policies.of(scope).mode(sink)
 
     async def refuse(self, scope: Scope, slots: Sequence[Slot]) -> None:
-        """Refuse texts that hold anything private.
+        """Refuse texts that hold private data.
 
         Raises:
-            PrivateData: they do.
+            PrivateData: one of them does.
         """
         types = {one.type for finds in await self._find_matches(scope, slots) for one in finds}
         if types:
             raise PrivateData(sorted(types))
 
     async def for_title(self, scope: Scope, text: str) -> str:
-        """A text that a title may be made of. It will be cut, and half a value is no longer found: it goes before."""
+        """A text that a title may be made of, redacted before it is cut: half a value would not be found."""
         mode = self.mode(Sink.TITLE, scope)
         if mode is Mode.KEEP:
             return text
@@ -277,16 +279,16 @@ class Redactor:
         (found,) = await self._find_matches(scope, [Slot(beginning)])
         clean = replace_matches(beginning, found)
         if len(text) > _TITLED:
-            # What was cut through is no longer found, so the end goes as well.
+            # A value at the cut is not found, so the end is dropped as well.
             clean = clean[:-_REACH]
         return WITHHELD if mode is Mode.BLOCK and not text.startswith(clean) else clean
 
     async def names(self, scope: Scope, slots: Sequence[Slot]) -> list[str]:
-        """What is in these texts, by name; whatever the policy would do with it."""
+        """The names of all private values in these texts, whatever the mode of the sink."""
         return [one.name for finds in await self._find_own_matches(scope, slots) for one in finds]
 
     def redact(self, sink: Sink, scope: Scope, text: str) -> str:
-        """A text on its way to a sink that has no session at hand; pseudonyms are left to the store."""
+        """A text redacted for a sink without a session; pseudonyms are left to the store."""
         mode = self.mode(sink, scope)
         if mode is Mode.KEEP or mode is Mode.PSEUDONYM:
             return text
@@ -294,30 +296,30 @@ class Redactor:
         return clean if mode is Mode.REDACT or clean == text else WITHHELD
 
     def uses_vault(self, scope: Scope) -> bool:
-        """Whether values of this tenant go into vaults."""
+        """Whether values of this tenant go into a vault."""
         return self.vault is not None and self.policies.of(scope).vaulted
 
     def has_typed_placeholders(self, scope: Scope) -> bool:
-        """Whether marks in stored words were typed by a user: such words are stored as they were said."""
+        """Whether placeholders in stored messages were typed by users, since messages are stored unchanged."""
         return self.uses_vault(scope) and self.mode(Sink.MESSAGE, scope) is not Mode.PSEUDONYM
 
     async def values(self, session: Session | None) -> dict[str, str]:
-        """Every mark of the session, and the value behind it."""
+        """The placeholders of the session with their values."""
         if session is None or self.vault is None or not self.uses_vault(session.scope):
             return {}
         return await self.vault.values(session)
 
     def stream(self, scope: Scope) -> TextStream:
-        """Redacts a text that comes in chunks."""
+        """A stream that redacts a text chunk by chunk."""
         return self.policies.finder(scope).stream()
 
     async def texts(self, sink: Sink, scope: Scope, session: Session | None, slots: Sequence[Slot]) -> Redaction:
-        """The texts as the sink may have them. Without a session there are no pseudonyms, and values are redacted."""
+        """The texts redacted for the sink. Without a session values are redacted instead of pseudonymized."""
         mode = self.mode(sink, scope)
         if mode is Mode.KEEP:
             return Redaction([slot.text for slot in slots])
         if (sink is Sink.MODEL and mode is Mode.BLOCK) or (mode is Mode.PSEUDONYM and session is None):
-            # A question that holds private data was refused; what is left to show is older than that.
+            # New messages with private data were refused; what is left is older, and redacted.
             mode = Mode.REDACT
         found = await self._find_matches(scope, slots)
         if not any(found):
@@ -332,7 +334,7 @@ class Redactor:
         return Redaction(texts, taken)
 
     async def ends(self, sink: Sink, scope: Scope, text: str, shown: int) -> Redaction:
-        """A text as the sink may have it that will be cut to so many characters; of a long one, both ends alone."""
+        """A text redacted for the sink before it is cut to `shown` characters; of a long text only both ends."""
         ends = head_and_tail(text, shown)
         mode = self.mode(sink, scope)
         if ends is None or mode is Mode.KEEP:
@@ -345,7 +347,7 @@ class Redactor:
         found = await self._find_own_matches(scope, slots)
         if self.outside is None:
             return found
-        # A character of ours may have a name like anybody's, and is found again by it.
+        # A persona may have a person's name and is looked up by it: it is not sent to the detector.
         asked = [place for place, slot in enumerate(slots) if not slot.house]
         texts, inside = [slots[place].text for place in asked], [found[place] for place in asked]
         added = await self.outside.add_matches(scope, texts, inside, self.policies.finder(scope))
@@ -354,7 +356,7 @@ class Redactor:
         return found
 
     async def _find_own_matches(self, scope: Scope, slots: Sequence[Slot]) -> list[Sequence[PiiMatch]]:
-        """What we see ourselves. A long text takes a while, which other turns need not wait for."""
+        """Matches of our own rules. Long texts are searched in a thread, so that they do not block the event loop."""
         finder = self.policies.finder(scope)
         if sum(len(slot.text) for slot in slots) <= _AT_ONCE:
             return [_find_in_slot(finder, slot) for slot in slots]
@@ -363,7 +365,7 @@ class Redactor:
     async def _assign_placeholders(
         self, scope: Scope, session: Session | None, slots: Sequence[Slot], found: Sequence[Sequence[PiiMatch]]
     ) -> dict[tuple[str, str], str]:
-        """The mark of each name and value that is not simply redacted."""
+        """The placeholder of each name and value that goes into the vault."""
         assert self.vault is not None, "pseudonyms without a vault are refused at the start"
         assert session is not None
         unvaulted = self.policies.of(scope).unvaulted
@@ -386,11 +388,11 @@ _KEEP_ALL: Final = PrivacyPolicy(
     export=Mode.KEEP,
 )
 NO_REDACTION: Final = Redactor(policies=TenantPolicies(_KEEP_ALL))
-"""Keeps every text as it is: for programs and tests that leave privacy to others."""
+"""Keeps every text unchanged: for programs and tests without a privacy policy."""
 
 
 def _find_in_slot(finder: PiiFinder, slot: Slot) -> Sequence[PiiMatch]:
-    """What is private in a text; its name is read with it, and stays."""
+    """The matches in a text, searched together with its name."""
     if not slot.name:
         return finder.find(slot.text)
     start = len(slot.name) + 2

@@ -1,6 +1,6 @@
-"""The privacy policy as a turn meets it: what may be said, shown to a model, and told of afterwards.
+"""The privacy policy for a turn and for the upkeep that follows it.
 
-What is going to be cut is looked at before: half a value is no longer found.
+Texts that will be cut are redacted before: half a value would not be found.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from tenuto.privacy.redactor import Redactor, Slot, fill_part_slots, fill_slots,
 
 
 class TurnRedaction:
-    """The redactor, for one step of a turn at a time."""
+    """The redactor for the steps of a turn."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
 
     @property
     def degraded(self) -> bool:
-        """Whether the outside detector does not answer at present."""
+        """Whether the external detector does not answer at present."""
         return self._redactor.degraded
 
     async def admit(self, scope: Scope, text: str) -> None:
-        """Refuse words that may be neither stored nor shown to a model.
+        """Refuse a text that may not be stored or shown to a model.
 
         Raises:
-            PrivateData: a policy blocks what is in them; it names the types, not the values.
+            PrivateData: the policy blocks its content; the error names types, not values.
         """
         policy = self._redactor.policies.of(scope)
         if Mode.BLOCK in (policy.message, policy.model):
@@ -46,18 +46,18 @@ class TurnRedaction:
         return await self._redactor.for_title(scope, text)
 
     def own_words(self, scope: Scope, text: str) -> str:
-        """A text that somebody gave us for a prompt, without marks: those in it were typed, and open nothing."""
+        """A text of a caller for a prompt, with neutralized placeholders: they were typed, and must not be restored."""
         return neutralize_text(text) if self._redactor.uses_vault(scope) else text
 
     async def restore(self, session: Session, value: Json) -> Json:
-        """A value of the session's own with what its marks stand for, for the session's own turn."""
+        """A value of the session with its placeholders restored, for the session's own turn."""
         values = await self._redactor.values(session)
         return fill_slots(value, (restore_text(slot.text, values) for slot in slots(value))) if values else value
 
     async def redact_prompt_inputs(
         self, scope: Scope, session: Session | None, materials: PromptInputs
     ) -> PromptInputs | None:
-        """What a prompt is made of, as a model may be shown it; `None` where it may be shown everything."""
+        """The prompt inputs redacted for a model; `None` where the model may see everything."""
         if self._redactor.mode(Sink.MODEL, scope) is Mode.KEEP:
             return None
         found = _slots(materials, typed=self._redactor.has_typed_placeholders(scope))
@@ -67,24 +67,24 @@ class TurnRedaction:
     async def before_cut(
         self, scope: Scope, text: str, sinks: Iterable[Sink], shown: int | None = None
     ) -> tuple[str, Mapping[str, int]]:
-        """A text that will be cut and then go to these sinks, and what was taken out of it; nothing gets a pseudonym.
+        """A text redacted for these sinks before it is cut, and counts of what was redacted; without pseudonyms.
 
-        What a sink keeps stays. Where no more than `shown` characters will be left, no more than that is looked for.
+        If all sinks keep private data, the text stays. With `shown`, only characters that will be left are searched.
         """
         strict = next((sink for sink in sinks if self._redactor.mode(sink, scope) is not Mode.KEEP), None)
         if strict is None:
             return text, {}
-        # What one sink had taken out no other one finds any more, so the text is searched once.
+        # Once redacted for one sink, the text has nothing left for the others: it is searched once.
         redaction = await self._redactor.ends(strict, scope, text, len(text) if shown is None else shown)
         return redaction.texts[0], redaction.taken
 
     async def redact_trace(self, scope: Scope, trace: Trace) -> Trace:
-        """A trace that was not stored, as it might have been; nothing gets a pseudonym."""
+        """A trace that was not stored, redacted as for the store; without pseudonyms."""
         return await redact_trace(self._redactor, scope, None, trace)
 
 
 def _slots(materials: PromptInputs, *, typed: bool) -> list[Slot]:
-    """Every text a prompt is made of. Marks that were `typed` are escaped; those in a summary are always ours."""
+    """Every text of the prompt inputs. `typed` placeholders are neutralized; those in a summary are always ours."""
     pieces = (*(materials.memories or ()), *(materials.evidence or ()))
     said = [Slot(materials.question), *(slot for message in materials.history for slot in part_slots(message.parts))]
     said += [Slot(piece.text) for piece in pieces]
@@ -94,7 +94,7 @@ def _slots(materials: PromptInputs, *, typed: bool) -> list[Slot]:
 
 
 def _fill_prompt_slots(materials: PromptInputs, texts: Iterable[str]) -> PromptInputs:
-    """The materials with other texts, taken in the order of `_slots`. What was counted before counts no more."""
+    """The inputs with other texts, taken in the order of `_slots`. Token counts of changed texts are reset."""
     filled = iter(texts)
     system, preferences, summary, question = (next(filled) for _ in range(4))
 
@@ -120,7 +120,7 @@ def _fill_prompt_slots(materials: PromptInputs, texts: Iterable[str]) -> PromptI
 
 
 class UpkeepRedaction:
-    """The redactor, for one part of the work that follows a turn at a time."""
+    """The redactor for the upkeep after a turn."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
@@ -134,17 +134,17 @@ class UpkeepRedaction:
         return self._redactor.redact(Sink.SUMMARY, scope, text)
 
     def for_model(self, scope: Scope, text: str) -> str:
-        """A part of what a model may be shown, before it is cut: what it may not see in the clear is redacted."""
+        """A part of a model request, redacted before it is cut; without pseudonyms."""
         if self._redactor.mode(Sink.MODEL, scope) is Mode.KEEP:
             return text
         return self._redactor.policies.finder(scope).redact(text)
 
     async def to_model(self, scope: Scope, text: str) -> str:
-        """A whole request to a model: the outside detector is asked as well."""
+        """A whole request to a model: the external detector is asked as well."""
         return (await self._redactor.texts(Sink.MODEL, scope, None, [Slot(text)])).texts[0]
 
     async def redact_past(self, session: Session, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """Messages that a summary speaks for from now on, as they shall read: those that change."""
+        """Messages that a summary now covers, redacted: only those that change."""
         scope = session.scope
         if self._redactor.mode(Sink.PAST, scope) is Mode.KEEP:
             return ()

@@ -1,4 +1,4 @@
-"""Values whose marks went with words that were taken back, and stand nowhere else: they go as well."""
+"""Deletes vault values whose placeholders were in removed messages and occur nowhere else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TRACES: Final = 100
 async def placeholders_after(
     sessions: SessionStore, traces: TraceStore, scope: Scope, session_id: str, after: int
 ) -> frozenset[str]:
-    """The marks in messages after a sequence number, and in the traces of their turns."""
+    """The placeholders in messages after a sequence number, and in the traces of their turns."""
     found: set[str] = set()
     first: int | None = None
     while True:
@@ -40,7 +40,7 @@ async def placeholders_after(
 async def drop_unused_values(
     sessions: SessionStore, traces: TraceStore, vault: Vault, session: Session, among: frozenset[str]
 ) -> None:
-    """Of these marks, forget the values of those that no stored text of the session shows.
+    """Of these placeholders, delete the values of those that occur in no stored text of the session.
 
     A value appended at this very moment outside a turn loses its entry; the message stays.
     """

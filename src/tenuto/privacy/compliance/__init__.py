@@ -1,1 +1,1 @@
-"""What an installation owes those whose words it keeps: to look, to reveal, to erase, and to note it."""
+"""Privacy requests: scan stored data, reveal values, erase a user, and audit all of it."""

@@ -1,4 +1,4 @@
-"""Who looked behind a mark, who erased whom: notes that stay, in the tenant's own state."""
+"""The audit log of privacy requests, in the tenant's state: who revealed values, who erased whom."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tenuto.model.values import JsonObject, Value
 from tenuto.ports import Clock, StateStore
 
 AUDIT: Final = "privacy.audit"
-# In one note, so that it stays a line.
+# Limits one entry.
 MOST_MARKS: Final = 100
 _PAGE: Final = 1000
 
 
 class Act(StrEnum):
-    """What was done."""
+    """The audited action."""
 
     REVEALED = "revealed"
     ERASED = "erased"
@@ -29,7 +29,7 @@ class Act(StrEnum):
 
 
 class Note(Value, frozen=True, kw_only=True):
-    """One line of the audit. `about` tells facts (a session's id, marks, counts), never a value or a word."""
+    """One line of the audit. `about` has ids, placeholders and counts, never a value or user text."""
 
     id: str
     at: datetime
@@ -39,22 +39,22 @@ class Note(Value, frozen=True, kw_only=True):
 
 
 class AuditLog:
-    """The notes of each tenant's site, oldest first."""
+    """The entries of each tenant's site, oldest first."""
 
     def __init__(self, *, state: StateStore, clock: Clock) -> None:
         self._state = state
         self._clock = clock
 
     async def note(self, scope: Scope, act: Act, *, by: str, about: JsonObject) -> Note:
-        """Write a line; it is stored when this returns."""
+        """Add an entry; it is stored when this returns."""
         at = self._clock()
-        # Keys are in the order of time.
+        # Keys sort by time.
         key = f"{at.astimezone().timestamp():017.6f}-{secrets.token_hex(4)}"
         note = Note(id=key, at=at, act=act, by=by, about=about)
         await self._state.write_state(site_scope(scope), AUDIT, key, msgspec.to_builtins(note), if_version=0)
         return note
 
     async def notes(self, scope: Scope, *, after: str = "", limit: int = 100) -> tuple[Note, ...]:
-        """Lines from behind `after` on."""
+        """Entries after the key `after`."""
         entries = await self._state.list_state(site_scope(scope), AUDIT, after, min(limit, _PAGE))
         return tuple(msgspec.convert(entry.value, Note) for entry in entries)

@@ -1,7 +1,7 @@
-"""When the store is asked to clear deleted bytes: one such work at a time, and not again and again.
+"""Compaction of the store after deletions: one at a time, and not too often.
 
-It takes the whole installation's files, so nobody who asks to be forgotten may set it off at will. What comes too soon
-is noted in the installation's own state and done by a later round of upkeep, of this process or another.
+It rewrites the files of the whole installation, so erasure requests must not start it at will. A request that comes too
+soon is recorded in the installation's state and done by a later upkeep round, of this process or another.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ class Compactor:
         self._running = asyncio.Lock()
 
     async def owe(self) -> None:
-        """Note that deleted bytes wait, before anything is begun: who dies meanwhile leaves it to upkeep."""
+        """Record that deleted bytes are pending before work begins: after a crash upkeep clears them."""
         await self._state.write_state(SYSTEM, _NAMESPACE, _KEY, True)
 
     async def now(self) -> tuple[CompactionStatus, str]:
-        """Compact when whatever is under way is over, since that may have begun too early; and why bytes stay."""
+        """Compact after a running compaction, which may have begun too early; returns also why bytes stay."""
         await self.owe()
         async with self._running:
             return await self._compact()
 
     async def soon(self) -> tuple[CompactionStatus, str]:
-        """Compact at once if nobody has lately; otherwise upkeep will."""
+        """Compact at once unless it was done recently; otherwise upkeep will."""
         await self.owe()
         if self._running.locked() or self._lately():
             return CompactionStatus.LATER, ""
@@ -62,19 +62,19 @@ class Compactor:
             return await self._compact()
 
     async def catch_up(self) -> None:
-        """Do what was put off; for the rounds of upkeep."""
+        """Run a deferred compaction; called by upkeep."""
         if self._running.locked() or self._lately() or not await self.due():
             return
         async with self._running:
             await self._compact()
 
     async def due(self) -> bool:
-        """Whether deleted bytes wait to be cleared."""
+        """Whether deleted bytes are pending."""
         entry = await self._state.read_state(SYSTEM, _NAMESPACE, _KEY)
         return entry is not None and entry.value is True
 
     def _lately(self) -> bool:
-        # A clock that was set back must not put it off for longer.
+        # A clock that was set back must not defer it for longer.
         return self._began is not None and timedelta(0) <= self._clock() - self._began < self._apart
 
     async def _compact(self) -> tuple[CompactionStatus, str]:
@@ -83,12 +83,12 @@ class Compactor:
         try:
             told: CompactionResult = await self._upkeep.compact()
         except Unavailable as busy:
-            # What is gone stays gone; the bytes go when the store next has a quiet moment for it.
+            # The rows are deleted all the same; a later round clears their bytes.
             _log.warning("deleted bytes were not cleared: %s", busy)
             return CompactionStatus.LATER, ""
         if entry is not None:
             try:
                 await self._state.write_state(SYSTEM, _NAMESPACE, _KEY, False, if_version=entry.version)
             except VersionConflict:
-                pass  # Somebody was erased meanwhile.
+                pass  # Another erasure was recorded meanwhile.
         return (CompactionStatus.DONE, "") if told.cleared else (CompactionStatus.PARTLY, told.why)

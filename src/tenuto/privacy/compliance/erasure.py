@@ -1,8 +1,8 @@
-"""Erasing a person: everything that is theirs, what they said elsewhere, and the bytes it left behind.
+"""Erasing a user: their sessions and state, their messages in shared sessions, and the deleted bytes.
 
-Sessions and state of the user go; in talks that belong to others (a group, the tenant) the user's own words are taken
-out and the talk stays. That it was done is noted before the store is asked to clear deleted bytes, which may take long.
-A turn that is running while its session goes is lost and stores nothing.
+Sessions and state of the user are deleted; in sessions that belong to a chat or the tenant only the user's messages are
+removed. The erasure is audited before the store compacts its files, which may take long. A turn that runs while its
+session is deleted is lost and stores nothing.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _log = logging.getLogger(__name__)
 _STEP: Final = 100
 _UNOPENED: Final = "unopened"
 
-# What else knows a person: removes it, and tells how many of what went.
+# Removes a user's data elsewhere; returns counts of what was removed.
 Elsewhere: TypeAlias = Callable[[Scope], Awaitable[dict[str, int]]]
 Erase: TypeAlias = Callable[[Scope, int], Awaitable[EraseResult]]
 
 
 class UserEraser:
-    """Removes people. `erase` is the sessions room's, so that listeners hear which sessions went."""
+    """Erases users. `erase` is that of the session service, which emits an event for each deleted session."""
 
     def __init__(
         self,
@@ -59,23 +59,23 @@ class UserEraser:
         self._elsewhere = elsewhere
 
     async def erase(self, scope: Scope, *, by: str) -> Receipt:
-        """Remove everything of the scope's user on that site; done again it removes what came since.
+        """Remove everything of the scope's user on that site; a second call removes what was added since.
 
-        Deleted bytes are cleared if something went, now or by a later round of upkeep, as the receipt says.
+        If something was removed, deleted bytes are cleared now or by a later upkeep round, as the receipt says.
 
         Raises:
-            Invalid: the scope names no user, or more than that.
+            Invalid: the scope has no user, or also a chat.
         """
         return [receipt async for receipt in self.steps(scope, by=by, patient=False)][-1]
 
     async def steps(self, scope: Scope, *, by: str, patient: bool = True) -> AsyncIterator[Receipt]:
-        """As `erase`, telling after each step what went so far; the last receipt is signed.
+        """As `erase`, with a receipt of what was removed so far after each step; the last one is signed.
 
-        Who is `patient` has deleted bytes cleared in any case, and waits for it.
+        A `patient` caller waits until deleted bytes are cleared.
         """
         if scope.user is None or scope.chat is not None:
             raise Invalid("erasing takes a user, and no chat")
-        # First what may fail: nothing is removed that no receipt could be given for.
+        # Load the signing key first: without it no receipt could be issued.
         await self._signer.ready()
         counts: Counter[str] = Counter()
         receipt = Receipt(
@@ -110,20 +110,20 @@ class UserEraser:
         went = any(many for what, many in counts.items() if what != _UNOPENED)
         if went:
             return await self._compactor.soon()
-        # An earlier erasure's bytes may still wait for their turn.
+        # Bytes of an earlier erasure may still be pending.
         return CompactionStatus.LATER if await self._compactor.due() else CompactionStatus.NOTHING, ""
 
     async def _erase_shared_messages(self, scope: Scope) -> AsyncIterator[dict[str, int]]:
-        """Take the user's words out of talks that belong to nobody, or to a chat; those that do not open are told."""
-        everybody = site_scope(scope)
-        async for session in iter_sessions(self._sessions, everybody):
+        """Remove the user's messages from sessions of a chat or without a user; count those that do not decrypt."""
+        site = site_scope(scope)
+        async for session in iter_sessions(self._sessions, site):
             if session.scope.owner[:1] != ("user",):
                 try:
-                    yield await self._spoken.erase_user(everybody, session, scope.user or "")
+                    yield await self._spoken.erase_user(site, session, scope.user or "")
                 except MasterKeyMissing:
                     raise
                 except DecryptionFailed as closed:
-                    _log.warning("session %s was not looked into: %s", session.id, closed)
+                    _log.warning("session %s was skipped: %s", session.id, closed)
                     yield {_UNOPENED: 1}
 
 

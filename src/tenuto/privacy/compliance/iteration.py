@@ -1,4 +1,4 @@
-"""Every session of a tenant's site, and all that is kept of its users: each once, while others go on using them."""
+"""Iteration over the sessions and memories of a tenant's site, each once, while they are in use."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _PAGE: Final = 100
 
 
 async def iter_sessions(sessions: SessionStore, scope: Scope) -> AsyncIterator[Session]:
-    """The sessions that the scope reaches.
+    """The sessions in the scope.
 
-    A listing goes from the latest change to the oldest, and a session that is used meanwhile jumps over the one who
-    reads it; so the listing is read again until it brings nothing new.
+    A listing is ordered by last change, newest first, so a session that is used meanwhile can jump past the cursor; the
+    listing is read again until it brings nothing new.
     """
     seen: set[tuple[str, str]] = set()
     found = True
@@ -36,7 +36,7 @@ async def iter_sessions(sessions: SessionStore, scope: Scope) -> AsyncIterator[S
 
 
 async def iter_memories(state: StateStore, scope: Scope) -> AsyncIterator[StateLocation]:
-    """Where something is kept of the users and chats that the scope reaches; the house's own books are passed over."""
+    """Where state of users and chats in the scope is stored; internal state is skipped."""
     last: StateLocation | None = None
     while page := await state.state_names(scope, last, _PAGE):
         for last in page:

@@ -1,7 +1,7 @@
-"""What a person said in talks that belong to others: taken out, with what was noted of it, while the talk stays.
+"""Removes a user's messages from sessions that belong to others, and keeps the sessions.
 
-Their words go, and from the traces of those turns what was asked and looked up. The answers to them stay, without
-private data; a vault keeps the values whose marks still stand somewhere.
+The messages are blanked, and the request, tool runs and data of the traces of their turns. The answers stay, without
+private data; the vault keeps values whose placeholders still occur.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TRACES: Final = 100
 
 
 class Mentions:
-    """Takes a speaker out of a session."""
+    """Removes a speaker from a session."""
 
     def __init__(self, *, store: Store, screen: Redactor) -> None:
         self._sessions = store.sessions
@@ -35,14 +35,14 @@ class Mentions:
         self._screen = screen
 
     async def erase_user(self, scope: Scope, session: Session, user: str) -> dict[str, int]:
-        """Tells how many messages of the user there were, and what went with them.
+        """Erase the user's messages in the session; returns counts of what was removed.
 
-        The words go last: by them a run that was cut short is found again.
+        Messages go last: a retry after a crash finds the session by them.
         """
         try:
             return await self._erase_user(scope, session, user)
         except SessionNotFound:
-            return {}  # Gone while we were reading.
+            return {}  # Deleted meanwhile.
 
     async def _erase_user(self, scope: Scope, session: Session, user: str) -> dict[str, int]:
         clean = self._text_redactor(scope)
@@ -72,11 +72,11 @@ class Mentions:
         return {"words": said, "values": values, "traces": forgotten, "profiles": profiles}
 
     async def forget_orphans(self, scope: Scope) -> int:
-        """Remove values whose session has gone; tells of how many sessions."""
+        """Remove vault values of deleted sessions; returns the number of sessions."""
         return await self._screen.vault.forget_orphans(scope) if self._screen.vault is not None else 0
 
     async def _turns_asked_by(self, scope: Scope, session: Session, user: str) -> set[int]:
-        """The turns that the user asked, as far as traces tell: words may have made room for newer ones."""
+        """The turns of the user by their traces: the messages may have been trimmed already."""
         turns: set[int] = set()
         before: int | None = None
         while True:
@@ -87,7 +87,7 @@ class Mentions:
             before = traces[-1].number
 
     async def _delete_profile(self, scope: Scope, session: Session, user: str) -> Session:
-        """What the one who opened the talk told of themselves goes with them."""
+        """Delete the profile in the session context if the user owns the session."""
         if session.scope.user != user or PROFILE not in session.context:
             return session
         return await self._sessions.patch(scope, session.id, Changes(context={PROFILE: None}))
@@ -95,7 +95,7 @@ class Mentions:
     async def _traces(
         self, scope: Scope, session: Session, turns: set[int], clean: Callable[[str], str]
     ) -> list[Trace]:
-        """Take the user's turns out of the traces; tells what they are then."""
+        """Erase the user's turns in the traces; returns all traces afterwards."""
         left: list[Trace] = []
         before: int | None = None
         while True:
@@ -122,17 +122,17 @@ class Mentions:
             after = page.messages[-1].seq
 
     def _text_redactor(self, scope: Scope) -> Callable[[str], str]:
-        """What takes private data out of a text, and marks that somebody could still open."""
+        """A function that redacts private data in a text, and placeholders that could still be restored."""
         finder = self._screen.policies.finder(scope)
         return lambda text: finder.redact(PSEUDONYM.sub(r"[REDACTED_\1]", text))
 
 
 def _erase_message(message: Message, user: str, turns: set[int], clean: Callable[[str], str]) -> Message:
-    """A message as it shall read: the user's own is its place in the talk and no more. The very same where it stays."""
+    """The message after erasure: the user's own is blanked, others may be unchanged."""
     if message.speaker == user:
         return replace(message, parts=(text_part(ERASED),), speaker=None, tokens=0, metadata={}, extra={})
     if STATE in message.metadata:
-        # Each answer hands on what tools kept with the one before it, and some of that may be of this user.
+        # Tool state is passed on from answer to answer, and may hold data of this user.
         metadata = {name: value for name, value in message.metadata.items() if name != STATE}
         message = replace(message, metadata=metadata)
     if message.turn not in turns or message.role is Role.USER or is_summary(message):

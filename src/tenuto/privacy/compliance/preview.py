@@ -1,4 +1,4 @@
-"""What each mode would make of a text, for whoever tries a policy out; nothing is stored."""
+"""A text as each mode would leave it, to try out a policy; nothing is stored."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tenuto.privacy.redactor import WITHHELD
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The finds, and the text as each mode would leave it."""
+    """The matches, and the text as each mode would leave it."""
 
     found: Sequence[PiiMatch]
     looks: dict[Mode, str]
 
 
 def preview(text: str, finder: PiiFinder, unvaulted: Sequence[str]) -> Preview:
-    """Look at a text as the policy of this finder does."""
+    """Search a text by the policy of this finder."""
     found = finder.find(text)
     looks = {
         Mode.KEEP: text,
@@ -33,7 +33,7 @@ def preview(text: str, finder: PiiFinder, unvaulted: Sequence[str]) -> Preview:
 
 
 def _pseudonymize(text: str, found: Sequence[PiiMatch], unvaulted: Sequence[str]) -> str:
-    """The marks that a new session would give; the same value has one, however it is spelled."""
+    """The text with the placeholders of a new session; all spellings of a value share one."""
     numbers: Counter[str] = Counter()
     known: dict[tuple[str, str], str] = {}
     parts: list[str] = []

@@ -1,6 +1,6 @@
-"""Receipts for what was erased: signed with the installation's own key, and checked with its public half.
+"""Signed receipts of erasures, which can be verified with the installation's public key.
 
-The signing key is made when the first receipt is written and stays in the installation's state.
+The signing key is created with the first receipt and stays in the installation's state.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _KEY: Final = "ed25519"
 
 
 class Receipt(Value, frozen=True, kw_only=True):
-    """What was removed of whom. The person is named by a digest: a receipt is kept, and shall not keep the name.
+    """What was removed. The user is named by a digest, since receipts are kept and must not keep the name.
 
-    `compacted` tells what became of deleted bytes: the store has cleared them (`done`), will (`later`), or leaves some
-    where `remains` says (`partly`). Where nothing went, there was `nothing` to clear. Backups are nobody's here.
+    `compacted` says whether deleted bytes were cleared: `done`, `later`, `partly` (`remains` says where some are left),
+    or `nothing` to clear. Backups are not covered.
     """
 
     id: str
@@ -52,10 +52,10 @@ class ReceiptSigner:
         self._state = state
 
     async def ready(self) -> None:
-        """Have a key to sign with.
+        """Load or create the signing key.
 
         Raises:
-            Unavailable: there is none to be had at present.
+            Unavailable: the store does not answer.
         """
         await self._load_or_create_key()
 
@@ -80,7 +80,7 @@ class ReceiptSigner:
                     SYSTEM, SIGNING, _KEY, _encode_base64(made.private_bytes_raw()), if_version=0
                 )
             except VersionConflict:
-                # Another process made one in this moment, and that one holds.
+                # Another process has just created one: use that.
                 return await self._load_or_create_key()
             return made
         return _decode_private_key(entry)
@@ -91,10 +91,10 @@ def _decode_private_key(entry: StateEntry) -> Ed25519PrivateKey:
 
 
 def parse_receipt(raw: bytes) -> Receipt:
-    """A receipt as it was handed out, in JSON.
+    """Decode a receipt from JSON.
 
     Raises:
-        Invalid: it is none; a field that the signature says nothing about makes it none as well.
+        Invalid: it is no receipt, or has fields that the signature does not cover.
     """
     try:
         said = msgspec.json.decode(raw, type=dict[str, Any])
@@ -107,10 +107,10 @@ def parse_receipt(raw: bytes) -> Receipt:
 
 
 def verify_receipt(receipt: Receipt, public_key: str | None = None) -> bool:
-    """Whether a receipt is as it was signed; by that key, where one is named.
+    """Whether the signature fits the receipt, and was made with `public_key` if given.
 
     Raises:
-        Invalid: key or signature are no such things.
+        Invalid: the key or the signature cannot be decoded.
     """
     if public_key is not None and public_key != receipt.public_key:
         return False

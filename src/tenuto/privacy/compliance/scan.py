@@ -1,6 +1,6 @@
-"""Looking through what is stored for private data, and taking out what the policy does not allow.
+"""Scans stored data for private values, and redacts those that the policy does not allow.
 
-Words are counted where they are found, by sink and type. Nothing of them leaves this room.
+Values are counted by sink and type; the values themselves are not returned.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _HEAD: Final = ("context", "attributes", "metadata")
 
 @dataclass(slots=True)
 class Report:
-    """What was found so far: how many values of each type in each sink, and how many the policy lets stand.
+    """The state of a scan: values of each type in each sink, and how many the policy allows.
 
-    Sessions and remembered values that are `unopened` were tampered with while they were sealed, or remembered values
-    are damaged: nobody can look through them. Values whose session had gone count as `orphans`, by session. `compacted`
-    tells what became of the bytes of what was taken out, and `remains` where some stay; without mending nobody asks.
+    `unopened` counts sessions and state values that do not decrypt or are damaged. `orphans` counts deleted sessions
+    that had left vault values. `compacted` says whether the bytes of redacted values were cleared, and `remains` where
+    some are left; both are unset without `fix`.
     """
 
     sessions: int = 0
@@ -61,32 +61,32 @@ class Report:
     remains: str = ""
 
     def add(self, sink: Sink, names: Sequence[str]) -> None:
-        """Count finds."""
+        """Count matches."""
         self.texts += 1
         if names:
             self.found.setdefault(sink, Counter()).update(names)
 
     @property
     def records(self) -> int:
-        """How many sessions and remembered values were looked through."""
+        """Sessions and state values that were scanned."""
         return self.sessions + self.remembered
 
     @property
     def total(self) -> int:
-        """How many were found."""
+        """Private values found."""
         return sum(sum(names.values()) for names in self.found.values())
 
     @property
     def against(self) -> int:
-        """How many stand where the policy does not allow them."""
+        """Values that the policy does not allow where they are."""
         return sum(sum(names.values()) for sink, names in self.found.items() if sink not in self.allowed)
 
 
 @dataclass(slots=True)
 class ScanSummary:
-    """What was found so far everywhere: a report for each tenant's site that was looked through.
+    """The state of a scan of everything: a report for each tenant's site.
 
-    Those that are `closed` were not, or not to their end: their keys are not at hand.
+    Sites in `closed` were not scanned to the end: their keys are missing.
     """
 
     sessions: int = 0
@@ -98,31 +98,31 @@ class ScanSummary:
 
     @property
     def records(self) -> int:
-        """How many sessions and remembered values were looked through."""
+        """Sessions and state values that were scanned."""
         return self.sessions + self.remembered
 
     @property
     def texts(self) -> int:
-        """How many were looked through."""
+        """Texts that were scanned."""
         return sum(report.texts for report in self.reports.values())
 
     @property
     def mended(self) -> int:
-        """How many records were changed."""
+        """Records that were changed."""
         return sum(report.mended for report in self.reports.values())
 
     @property
     def unopened(self) -> int:
-        """How many sessions and remembered values could not be looked through."""
+        """Sessions and state values that could not be scanned."""
         return sum(report.unopened for report in self.reports.values())
 
     @property
     def against(self) -> int:
-        """How many stand where the policy of their own tenant does not allow them."""
+        """Values that the policy of their tenant does not allow where they are."""
         return sum(report.against for report in self.reports.values())
 
     def matches_by_sink(self, *, against: bool = False) -> dict[Sink, Counter[str]]:
-        """How many of each type in each sink, or of those only that stand against their tenant's policy."""
+        """Values of each type in each sink; with `against`, only those that the tenant's policy does not allow."""
         total: dict[Sink, Counter[str]] = {}
         for report in self.reports.values():
             for sink, names in report.found.items():
@@ -132,14 +132,14 @@ class ScanSummary:
 
 
 class Scanner:
-    """Reads every session of a tenant's site, and all that is kept of its users and chats."""
+    """Scans every session of a tenant's site, and the state of its users and chats."""
 
     def __init__(self, *, store: Store, screen: Redactor) -> None:
         self._store = store
         self._screen = screen
 
     async def scan(self, scope: Scope, *, fix: bool = False) -> AsyncIterator[Report]:
-        """Look through the site, record by record; the report grows. With `fix`, the policy is applied on the way."""
+        """Scan the site record by record and yield the growing report. With `fix`, apply the policy to each record."""
         kept = frozenset(sink for sink in Sink if self._screen.mode(sink, scope) is Mode.KEEP)
         report = Report(allowed=kept)
         try:
@@ -151,14 +151,14 @@ class Scanner:
                 yield report
         except MasterKeyMissing:
             if report.mended:
-                yield report  # What was mended before it is told all the same.
+                yield report  # It counts what was fixed before the error.
             raise
         if fix and self._screen.vault is not None:
             report.orphans += await self._screen.vault.forget_orphans(scope)
         yield report
 
     async def extent(self, scope: Scope) -> int:
-        """How many sessions and remembered values there are to look through; others may add to them meanwhile."""
+        """How many sessions and state values there are to scan; the number may grow meanwhile."""
         remembered = sum([1 async for _ in iter_memories(self._store.state, scope)])
         return (await self._store.upkeep.stats(scope)).sessions + remembered
 
@@ -173,17 +173,17 @@ class Scanner:
         report.sessions += 1
 
     async def _scan_memory(self, name: StateLocation, report: Report, fix: bool) -> None:
-        """Count what is in a remembered value, and mend it; when somebody writes it at the same time, look again."""
+        """Count and fix the matches in a state value; after a concurrent write, start again."""
         entry = await self._store.state.read_state(name.scope, name.namespace, name.key)
         if entry is None:
-            return  # Gone while we were reading.
+            return  # Deleted meanwhile.
         report.add(Sink.MEMORY, await self._screen.names(name.scope, state_slots(name.key, entry.value)))
         report.remembered += 1
         while fix and entry is not None and not await self._fix_memory(name, entry, report):
             entry = await self._store.state.read_state(name.scope, name.namespace, name.key)
 
     async def _fix_memory(self, name: StateLocation, entry: StateEntry, report: Report) -> bool:
-        """Apply the policy to a remembered value; false when it is another by now."""
+        """Apply the policy to a state value; false after a concurrent write."""
         mended = await redact_state(self._screen, name.scope, name.key, entry.value)
         if mended is entry.value:
             return True
@@ -195,7 +195,7 @@ class Scanner:
         return True
 
     async def _log(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
-        """From the newest message backwards: a summary stands behind what it covers."""
+        """Scan messages from the newest backwards: a summary comes after what it covers."""
         covered = 0
         before: int | None = None
         while True:
@@ -216,7 +216,7 @@ class Scanner:
     async def _scan_message(
         self, scope: Scope, session: Session, message: Message, covered: int, report: Report, fix: bool
     ) -> Message | None:
-        """Count what is in a message; the message as the policy wants it, where that is another."""
+        """Count the matches in a message; returns the redacted message if it differs."""
         past = Sink.PAST if message.seq <= covered else Sink.MESSAGE
         sink = Sink.SUMMARY if is_summary(message) else past
         report.add(sink, await self._screen.names(scope, draft_slots(message)))
@@ -243,7 +243,7 @@ class Scanner:
             before = traces[-1].number
 
     async def _fix_head(self, scope: Scope, session: Session, report: Report) -> None:
-        """Apply the policy to a head; when somebody changes it at the same time, look again."""
+        """Apply the policy to a head; after a concurrent change, start again."""
         while True:
             values = [getattr(session, what) for what in _HEAD]
             if self._screen.mode(Sink.MESSAGE, scope) is not Mode.KEEP:
@@ -267,11 +267,11 @@ class Scanner:
 
 
 async def _scan_readable(looking: Awaitable[None], what: str, report: Report) -> None:
-    """Look at one record. What does not open is counted, and keeps nobody from the rest."""
+    """Scan one record. One that does not decrypt is counted, and the scan goes on."""
     try:
         await looking
     except SessionNotFound:
-        return  # Gone while we were reading.
+        return  # Deleted meanwhile.
     except MasterKeyMissing:
         raise
     except (DecryptionFailed, StateCorrupt) as closed:
@@ -280,7 +280,7 @@ async def _scan_readable(looking: Awaitable[None], what: str, report: Report) ->
 
 
 def _head_changes(session: Session, values: Sequence[JsonObject]) -> Changes:
-    """What turns a head's values into these."""
+    """The changes that turn a head's values into these."""
     context, attributes, metadata = values
     return Changes(
         context=_merge_patch(session.context, context),
@@ -291,13 +291,13 @@ def _head_changes(session: Session, values: Sequence[JsonObject]) -> Changes:
 
 
 def _merge_patch(before: JsonObject, after: JsonObject) -> JsonObject:
-    """What turns one object into the other: a key that is no longer there is removed."""
+    """The merge patch between two objects: a missing key is removed."""
     gone: JsonObject = {name: None for name in before if name not in after}
     return gone | {name: value for name, value in after.items() if before.get(name) != value}
 
 
 def _summarized_through(message: Message) -> int:
-    """Up to which message a summary speaks; 0 for anything else."""
+    """The last message that a summary covers; 0 for any other message."""
     if not is_summary(message):
         return 0
     told = [part.get("through") for part in message.parts if part["type"] == SUMMARY]

@@ -1,4 +1,4 @@
-"""Where people go about private data: to see what a mark stands for, to look through what is stored, to be erased."""
+"""The privacy service: reveal the value of a placeholder, scan stored data, erase a user."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SPACES: Final = 100
 
 
 class PrivacyService:
-    """Reveals, scans, erases. Who may ask is for the doors to know; what was done is noted here."""
+    """Reveals, scans, erases, and audits it. Callers check permissions."""
 
     def __init__(
         self,
@@ -51,14 +51,14 @@ class PrivacyService:
         )
 
     async def reveal(self, scope: Scope, session_id: str, marks: Sequence[str], *, by: str) -> dict[str, str]:
-        """The values behind marks of a session; noted before they are handed out.
+        """The values of placeholders of a session; audited before they are returned.
 
-        A mark may be written without its brackets. One that the session does not know is left out.
+        A placeholder may be written without its brackets. Unknown ones are left out.
 
         Raises:
-            SessionNotFound: as everywhere.
-            MarkNotFound: the session knows none of them.
-            Invalid: no marks, or too many.
+            SessionNotFound: there is no such session in the scope.
+            PlaceholderNotFound: the session has none of them.
+            Invalid: no placeholders, or too many.
         """
         if not 1 <= len(marks) <= MOST_MARKS:
             raise Invalid(f"name between 1 and {MOST_MARKS} marks, such as [EMAIL_1]")
@@ -72,9 +72,9 @@ class PrivacyService:
         return {mark: known[mark] for mark in wanted}
 
     async def scan(self, scope: Scope, *, fix: bool = False, by: str = "") -> AsyncIterator[Report]:
-        """Look through a tenant's site; the same report again and again, as it grows.
+        """Scan a tenant's site; yields the same report as it grows.
 
-        Mending is noted, and the bytes of what was taken out are cleared before this ends: the last report tells.
+        With `fix`, changes are audited and deleted bytes are cleared at the end, as the last report says.
         """
         async for report in self._scan_site(scope, fix, by):
             yield report
@@ -83,14 +83,14 @@ class PrivacyService:
             yield report
 
     async def extent(self, scope: Scope) -> int:
-        """How many records a scan of the site will look through, for whoever shows how far it is."""
+        """How many records a scan of the site will read, for a progress display."""
         return await self._scanner.extent(scope)
 
     async def scan_all(self, *, fix: bool = False, by: str = "") -> AsyncIterator[ScanSummary]:
-        """Look through everything stored, one tenant's site after the other, each by its own tenant's policy.
+        """Scan all stored data, site by site, each by its own tenant's policy.
 
-        It looks across all walls, so it is for the operator alone. Mending is noted with each site, and bytes are
-        cleared once for all of them. A tenant whose keys are not at hand does not keep the others.
+        It crosses tenants, so it is for the operator alone. Changes are audited for each site, and deleted bytes are
+        cleared once at the end. A tenant whose keys are missing is skipped.
         """
         survey = ScanSummary()
         async for space in self.spaces():
@@ -112,7 +112,7 @@ class PrivacyService:
         try:
             async for report in self._scanner.scan(scope, fix=fix):
                 if report.mended + report.orphans > owed:
-                    # Anew each time: another process may have cleared what was owed before, and not these bytes.
+                    # Each time: another process may have cleared earlier bytes, but not these.
                     await self.compactor.owe()
                     owed = report.mended + report.orphans
                 yield report
@@ -131,7 +131,7 @@ class PrivacyService:
         return await self.compactor.now() if await self.compactor.due() else (CompactionStatus.NOTHING, "")
 
     async def spaces(self) -> AsyncIterator[Scope]:
-        """Every tenant's site that holds sessions, or anything that is kept of its users."""
+        """Every tenant's site that holds sessions or state of its users."""
         last: Scope | None = None
         while page := await self._store.upkeep.spaces(last, _SPACES):
             for last in page:
@@ -142,5 +142,5 @@ class PrivacyService:
         return await self._eraser.erase(scope, by=by)
 
     def erasing(self, scope: Scope, *, by: str) -> AsyncIterator[Receipt]:
-        """As `erase`, step by step, waiting for deleted bytes to be cleared; the last receipt is the signed one."""
+        """As `erase`, step by step, until deleted bytes are cleared; the last receipt is signed."""
         return self._eraser.steps(scope, by=by)

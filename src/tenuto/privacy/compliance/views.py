@@ -15,7 +15,7 @@ from tenuto.privacy.redactor import TenantPolicies
 
 
 class PolicyView(View, frozen=True, kw_only=True):
-    """What holds for a tenant. Of its own patterns only the names: an expression may tell what is being hidden."""
+    """The policy of a tenant. Custom patterns by name only: an expression may reveal what it hides."""
 
     modes: dict[Sink, Mode]
     types: list[str]
@@ -24,7 +24,7 @@ class PolicyView(View, frozen=True, kw_only=True):
 
 
 def policy_view(policies: TenantPolicies, scope: Scope) -> PolicyView:
-    """The policy that holds for a tenant."""
+    """The policy of a tenant."""
     policy = policies.of(scope)
     return PolicyView(
         modes={sink: policy.mode(sink) for sink in Sink},
@@ -35,7 +35,7 @@ def policy_view(policies: TenantPolicies, scope: Scope) -> PolicyView:
 
 
 class AuditEntryView(View, frozen=True, kw_only=True):
-    """Who did what about private data; `about` holds facts, never a value."""
+    """Who did what with private data; `about` holds ids and counts, never a value."""
 
     id: str
     at: datetime
@@ -45,10 +45,10 @@ class AuditEntryView(View, frozen=True, kw_only=True):
 
 
 class ReceiptView(View, frozen=True, kw_only=True):
-    """What was removed of whom. `person` is a digest of tenant and user; the signature covers every other field.
+    """What was removed. `person` is a digest of tenant and user; the signature covers every other field.
 
-    `compacted` tells what became of deleted bytes in the store's files: `done`, `later` (upkeep will clear them),
-    `partly` (`remains` says what stays), or `nothing` where nothing went.
+    `compacted` says whether deleted bytes were cleared from the store's files: `done`, `later` (upkeep will clear
+    them), `partly` (`remains` says what is left), or `nothing` if nothing was removed.
     """
 
     id: str
@@ -64,7 +64,7 @@ class ReceiptView(View, frozen=True, kw_only=True):
 
 
 def summary_json(survey: ScanSummary) -> JsonObject:
-    """What a scan of everything found: in total, and site by site."""
+    """The result of a scan of everything: in total, and site by site."""
     return {
         "sessions": survey.sessions,
         "remembered": survey.remembered,
@@ -87,7 +87,7 @@ def summary_json(survey: ScanSummary) -> JsonObject:
 
 
 def report_json(report: Report) -> JsonObject:
-    """What a scan found: counts by sink and type; and what became of the bytes of what was taken out."""
+    """The result of a scan: counts by sink and type, and whether deleted bytes were cleared."""
     return {**_matches_json(report), "compacted": report.compacted, "remains": report.remains}
 
 

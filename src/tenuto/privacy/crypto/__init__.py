@@ -1,1 +1,1 @@
-"""Keys, ciphers, and the vault: values that may be read again, by those who may."""
+"""Keys, ciphers, and the vault of pseudonymized values."""

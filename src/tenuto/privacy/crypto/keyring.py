@@ -1,7 +1,7 @@
-"""Master keys: where they come from, whose they are, and which of them is in use.
+"""Master keys of the installation and of tenants, from a setting or a key file.
 
-Each is 32 random bytes outside the store. They protect the data keys (`sealing`) and nothing else, so that a change of
-master keys rewrites no data. Stored records name a master key by its fingerprint: names in the file are for people.
+Each is 32 random bytes outside the store. They wrap data keys (`tenant_ciphers`) and nothing else, so that a change of
+master keys rewrites no data. Stored records refer to a master key by its fingerprint; names in the file are for people.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _SETTING: Final = "privacy_key"
 _FILE: Final = "privacy_key_file"
 _LARGEST_FILE: Final = 16 * 1024 * 1024
 _HEX: Final = re.compile(r"[0-9a-fA-F]{64}")
-# The group may read (that is how secrets are mounted into containers); nobody else may do anything.
+# The group may read, as with secrets mounted into containers; others have no access.
 _FORBIDDEN: Final = stat.S_IWGRP | stat.S_IXGRP | stat.S_IRWXO
 
 
 class MasterKey(Value, frozen=True, kw_only=True):
-    """One master key. It shows its fingerprint, never itself."""
+    """One master key. Its repr shows the fingerprint, never the key."""
 
     name: str
     secret: bytes
@@ -45,7 +45,7 @@ class MasterKey(Value, frozen=True, kw_only=True):
 
     @property
     def fingerprint(self) -> str:
-        """What stored records call it."""
+        """The id of the key in stored records."""
         return hmac.digest(self.secret, b"tenuto master key", "sha256").hex()[:16]
 
     def __repr__(self) -> str:
@@ -53,7 +53,7 @@ class MasterKey(Value, frozen=True, kw_only=True):
 
 
 class MasterKeys(Value, frozen=True, kw_only=True):
-    """The key that new data keys are wrapped with, and those that older ones may still need."""
+    """The current key, which wraps new data keys, and older ones that may still be needed."""
 
     current: MasterKey
     others: tuple[MasterKey, ...] = ()
@@ -70,11 +70,11 @@ class KeyRing(Value, frozen=True, kw_only=True):
     tenants: Mapping[str, MasterKeys] = {}
 
     def current(self, tenant: str) -> MasterKey:
-        """The key that the tenant's data keys are to be wrapped with."""
+        """The key that wraps the tenant's new data keys."""
         return self.tenants.get(tenant, self.keys).current
 
     def find(self, tenant: str, fingerprint: str) -> MasterKey | None:
-        """The tenant's key of this fingerprint, or the installation's: it may have begun with that one."""
+        """The tenant's key of this fingerprint, or the installation's, which the tenant may have used before."""
         own = self.tenants.get(tenant)
         return (own.find(fingerprint) if own is not None else None) or self.keys.find(fingerprint)
 
@@ -89,7 +89,7 @@ class _KeyFile(_KeySection, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def load_key_ring(*, key: str | None = None, file: str | Path | None = None) -> KeyRing | None:
-    """The ring that the settings ask for; `None` when they name no key.
+    """The key ring of the settings; `None` if they name no key.
 
     Raises:
         InvalidSetting: a key or the file cannot be used.
@@ -102,14 +102,14 @@ def load_key_ring(*, key: str | None = None, file: str | Path | None = None) -> 
 
 
 def create_key_file(path: str | Path, *, clock: Clock = utc_now) -> str:
-    """Make a key file with one key, for its owner alone; tells the key's name, which is the month.
+    """Create a key file with one key, readable by its owner only; returns the key's name, which is the month.
 
     Raises:
-        InvalidSetting: there is such a file already, or it cannot be made.
+        InvalidSetting: the file exists already, or cannot be created.
     """
     name = clock().strftime("%Y-%m")
     secret = base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
-    text = f'# Whoever has this file can read what is sealed; without it nobody can.\ncurrent = "{name}"\n\n'
+    text = f'# This file can decrypt all sealed data; without it the data is lost.\ncurrent = "{name}"\n\n'
     try:
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(opened, "w") as file:
@@ -138,7 +138,7 @@ def _read_key_file(path: Path) -> KeyRing:
     except OSError as failed:
         raise InvalidSetting(_FILE, f"cannot be read: {failed.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        # Without the parser's own words, which may quote the file.
+        # Without the parser's message, which may quote the file.
         raise InvalidSetting(_FILE, "is not sound TOML") from None
     except msgspec.ValidationError as unfit:
         raise InvalidSetting(_FILE, f"is not a key file: {unfit}") from None
@@ -159,7 +159,7 @@ def _to_master_keys(keys: _KeySection, where: str) -> MasterKeys:
 
 
 def _decode_key(text: str, setting: str, what: str) -> bytes:
-    """32 bytes from hexadecimal or either alphabet of base64; what is wrong is said without showing it."""
+    """32 bytes from hexadecimal or either base64 alphabet; errors do not quote the text."""
     text = text.strip()
     if _HEX.fullmatch(text):
         return bytes.fromhex(text)

@@ -1,8 +1,8 @@
-"""Sealed text: AES-256-GCM under data keys that each tenant has of its own, and that master keys protect.
+"""Encryption with AES-256-GCM under each tenant's own data keys, which are wrapped with master keys.
 
-A tenant's data keys stand in its own state, wrapped. To rotate master keys is to wrap them again; to destroy them is to
-make everything sealed with them unreadable at once. (A backup of the store holds them still, wrapped: there it takes
-the end of the master key, which is why a tenant can have its own.)
+A tenant's wrapped data keys are stored in its state. Rotating master keys wraps them again; destroying them makes
+everything sealed with them unreadable at once. A backup of the store still holds the wrapped keys: to make it
+unreadable, destroy the master key, which is why a tenant can have its own.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ENTRY: Final = "data"
 _LOOK_UP: Final = "look-up"
 _NONCE_BYTES: Final = 12
 _PAGE: Final = 100
-# Another process may renew or destroy keys: for so long, at most, is what was read of them taken to hold.
+# How long cached keys are used: another process may renew or destroy them.
 _FRESH: Final = timedelta(minutes=1)
 _MOST_TENANTS: Final = 10_000
 _HOT_BYTES: Final = 32 * 1024 * 1024
@@ -52,16 +52,16 @@ _LARGEST_HOT: Final = 256 * 1024
 
 
 class _WrappedKey(Value, frozen=True, kw_only=True):
-    """A key that a master key has sealed."""
+    """A data key sealed with a master key."""
 
     master: str
     text: str
 
 
 class _StoredKeys(Value, frozen=True, kw_only=True):
-    """A tenant's keys as its state holds them: data keys by name, and the one that digests are made with.
+    """A tenant's keys as stored: data keys by name, and the key of digests.
 
-    Of those that were destroyed the names stay: what names one is lost, and not somebody's plain words.
+    Names of destroyed keys stay, so that data sealed with them is told from plain text.
     """
 
     current: str = ""
@@ -73,9 +73,9 @@ class _StoredKeys(Value, frozen=True, kw_only=True):
 # No repr: it would show keys.
 @dataclass(frozen=True, slots=True, repr=False)
 class _TenantKeys:
-    """A tenant's keys at hand; `stored` is `None` where it has none yet.
+    """A tenant's unwrapped keys; `stored` is `None` if it has none yet.
 
-    Those in `missing` wait for the master key of that fingerprint.
+    Keys in `missing` need the master key of that fingerprint.
     """
 
     stored: _StoredKeys | None
@@ -86,19 +86,19 @@ class _TenantKeys:
 
     @property
     def current(self) -> str:
-        """The name of the data key to write with; empty where there is none yet, or no more."""
+        """The name of the data key to seal with; empty if there is none."""
         return self.stored.current if self.stored is not None else ""
 
     @property
     def destroyed(self) -> tuple[str, ...]:
-        """The names of keys that were destroyed."""
+        """The names of destroyed keys."""
         return self.stored.gone if self.stored is not None else ()
 
 
 class _PlaintextCache:
-    """What was sealed or opened last: every turn reads the window again that the turn before has read.
+    """Recently sealed or opened plaintexts: every turn reads the window of the turn before again.
 
-    Asked only by whoever has the key, so that what is destroyed opens no more, hot or not.
+    It is read only after the key was found, so that data of destroyed keys cannot be read from it.
     """
 
     __slots__ = ("_kept", "_size")
@@ -108,7 +108,7 @@ class _PlaintextCache:
         self._size = 0
 
     def get(self, sealed: str, bound: bytes) -> bytes | None:
-        """The bytes inside, if they were seen lately in this place."""
+        """The plaintext, if it was sealed or opened recently with this associated data."""
         found = self._kept.get(sealed)
         if found is None or found[0] != bound:
             return None
@@ -116,7 +116,7 @@ class _PlaintextCache:
         return found[1]
 
     def put(self, sealed: str, bound: bytes, plain: bytes) -> None:
-        """Remember; the least recently used go first."""
+        """Add a plaintext; the least recently used are evicted."""
         if len(sealed) > _LARGEST_HOT:
             return
         self._kept[sealed] = bound, plain
@@ -180,7 +180,7 @@ class TenantCipher:
 
 
 class TenantCiphers:
-    """The `Ciphers` port: data keys in the store, unwrapped in this process's memory for a minute at a time."""
+    """The `Ciphers` port: data keys in the store, cached unwrapped in memory for a minute."""
 
     def __init__(self, *, store: StateStore, ring: KeyRing, clock: Clock = utc_now) -> None:
         self._store = store
@@ -198,20 +198,20 @@ class TenantCiphers:
         return TenantCipher(scope, keys, self._hot)
 
     async def check(self, scope: Scope) -> None:
-        """Look whether the tenant's data keys open, where it has any.
+        """Check that the tenant's data keys can be unwrapped, if it has any.
 
         Raises:
-            Sealed: they do not.
+            DecryptionFailed: they cannot.
         """
         keys = await self._cached_keys(scope)
         if keys.current and keys.current in keys.missing:
             raise _missing_key_error(keys, keys.current)
 
     async def missing_master_keys(self, scope: Scope) -> tuple[str, ...]:
-        """The fingerprints of master keys that the ring lacks and some of the tenant's keys need.
+        """Fingerprints of master keys that the tenant's keys need and the ring lacks.
 
         Raises:
-            Sealed: a key does not open although its master key is there.
+            DataKeysDamaged: a key cannot be unwrapped although its master key is there.
         """
         return tuple(sorted(set((await self._cached_keys(scope)).missing.values())))
 
@@ -220,7 +220,7 @@ class TenantCiphers:
         return TenantCipher(scope, keys, self._hot, fresh=anew)
 
     async def tenants(self) -> AsyncIterator[str]:
-        """Every tenant that has data keys, in the order of their ids."""
+        """Every tenant that has data keys, by id."""
         after = ""
         while True:
             page = await self._store.list_state(SYSTEM, TENANTS_NAMESPACE, after=after, limit=_PAGE)
@@ -231,12 +231,12 @@ class TenantCiphers:
             after = page[-1].key
 
     async def rewrap(self, scope: Scope) -> int:
-        """Wrap the tenant's keys with its current master key; tells how many were wrapped with another one.
+        """Wrap the tenant's keys with its current master key; returns how many had another one.
 
-        Nothing that they sealed is rewritten. Afterwards the older master keys are no longer needed for this tenant.
+        Sealed data is not rewritten. Afterwards older master keys are no longer needed for this tenant.
 
         Raises:
-            Sealed: a key waits for a master key that is not in the ring; nothing was changed.
+            MasterKeyMissing: a key needs a master key that is not in the ring; nothing was changed.
         """
         while (entry := await self._read_entry(scope)) is not None:
             stored = _decode_keys(entry, scope.tenant)
@@ -253,7 +253,7 @@ class TenantCiphers:
         return 0
 
     async def renew(self, scope: Scope) -> str:
-        """Make a new data key for what is sealed from now on; older ones still open what they sealed.
+        """Create a new data key for data sealed from now on; older keys still open theirs.
 
         Other processes follow within a minute.
         """
@@ -269,9 +269,9 @@ class TenantCiphers:
         return (await self._create_keys(scope)).current
 
     async def destroy(self, scope: Scope) -> bool:
-        """Destroy the tenant's keys: what they sealed can never be read again. Tells whether there were any.
+        """Destroy the tenant's keys: data sealed with them can never be read again. Returns whether there were any.
 
-        Other processes that have them in memory forget them within a minute.
+        Other processes drop them from memory within a minute.
         """
         there = False
         while (entry := await self._read_entry(scope)) is not None:
@@ -286,8 +286,6 @@ class TenantCiphers:
         self._hot.clear()
         return there
 
-    # What is inside
-
     async def _cached_keys(self, scope: Scope) -> _TenantKeys:
         keys = self._known.get(scope.tenant)
         if keys is not None and timedelta(0) <= self._clock() - keys.read_at < _FRESH:
@@ -299,13 +297,13 @@ class TenantCiphers:
         return self._cache_keys(scope, None if entry is None else _decode_keys(entry, scope.tenant))
 
     async def _create_keys(self, scope: Scope) -> _TenantKeys:
-        """The tenant's first keys; of several processes that make them at once, one wins and all use its keys."""
+        """Create the tenant's first keys; if several processes do so at once, all use those of the first."""
         entry = await self._read_entry(scope)
         before = _StoredKeys() if entry is None else _decode_keys(entry, scope.tenant)
         if not before.current:
             name, key = self._new_data_key(scope)
             look_up = self._wrap_key(scope, _LOOK_UP, secrets.token_bytes(KEY_BYTES))
-            # First the list of tenants: whoever rotates master keys must meet every tenant that has keys.
+            # The list of tenants comes first: a rotation of master keys must reach every tenant with keys.
             await self._store.write_state(SYSTEM, TENANTS_NAMESPACE, scope.tenant, True)
             made = replace(before, current=name, data={name: key}, look_up=look_up)
             await self._write_keys(scope, made, 0 if entry is None else entry.version)
@@ -318,7 +316,7 @@ class TenantCiphers:
         return await self._store.read_state(_tenant_scope(scope), KEYS_NAMESPACE, _ENTRY)
 
     async def _write_keys(self, scope: Scope, stored: _StoredKeys, if_version: int) -> bool:
-        """Store the keys, unless somebody else changed them meanwhile; then what is known of them is forgotten."""
+        """Store the keys; after a concurrent change, drop the cached ones and return false."""
         value: Json = msgspec.to_builtins(stored)
         try:
             await self._store.write_state(_tenant_scope(scope), KEYS_NAMESPACE, _ENTRY, value, if_version=if_version)
@@ -330,7 +328,7 @@ class TenantCiphers:
 
     def _cache_keys(self, scope: Scope, stored: _StoredKeys | None) -> _TenantKeys:
         known = self._known.pop(scope.tenant, None)
-        # By content: versions begin anew when keys were destroyed and others made.
+        # Compared by content: versions restart after keys were destroyed.
         if known is not None and known.stored == stored:
             keys = dataclasses.replace(known, read_at=self._clock())
         else:
@@ -380,7 +378,7 @@ class TenantCiphers:
 
 
 def _tenant_scope(scope: Scope) -> Scope:
-    """Keys are the tenant's own, whichever of its sites and users asks."""
+    """The scope of the tenant itself: its sites and users share the keys."""
     return Scope(tenant=scope.tenant)
 
 
@@ -406,7 +404,7 @@ def _missing_key_error(keys: _TenantKeys, name: str) -> DecryptionFailed:
 
 
 def _length_prefixed(*parts: str) -> bytes:
-    """Parts one after the other, each behind its length, so that no two lists of parts look the same."""
+    """The parts joined with length prefixes, so that different lists never give the same bytes."""
     return "".join([f"{len(part)}:{part}" for part in parts]).encode()
 
 

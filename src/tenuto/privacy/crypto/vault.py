@@ -1,8 +1,8 @@
-"""Pseudonyms: numbered marks in the words, and the values behind them, sealed and kept apart.
+"""Pseudonyms: numbered placeholders in stored texts, and their sealed values in a separate record.
 
-A session has one record: for each mark its sealed value, and a keyed digest by which the same value finds its mark
-again. The record goes when the session goes, and with it the last copy of the values. A mark means something in its own
-session only, and only if it was put there by us: marks that people type are escaped on their way in.
+A session has one record: for each placeholder the sealed value, and a keyed digest to find the placeholder of a value
+again. The record, which is the last copy of the values, is deleted with the session. A placeholder is valid in its own
+session only, and only if we put it there: typed ones are neutralized on their way in.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tenuto.model.values import Value
 from tenuto.ports import Cipher, Ciphers, Place, SessionStore, StateStore
 
 VAULT: Final = "privacy.vault"
-# Marks of one session. Further values are redacted: a record is read and written whole.
+# Placeholders of one session. Further values are redacted: a record is read and written as a whole.
 _MOST: Final = 2000
 _PAGE: Final = 100
-# A pseudonym in a text: its name, and its number.
+# A pseudonym in a text: name and number.
 PSEUDONYM: Final = re.compile(r"\[([A-Z][A-Z0-9_]{0,40})_([0-9]{1,4})\]")
 LONGEST_MARK: Final = 52
 _log = logging.getLogger(__name__)
@@ -38,9 +38,9 @@ class _SealedValue(Value, frozen=True, kw_only=True):
 
 
 class _VaultRecord(Value, frozen=True, kw_only=True):
-    """What a session's vault holds, by mark without its brackets, and the last number of each name.
+    """The vault of a session, by placeholder without brackets, and the last number of each name.
 
-    It belongs to one incarnation: a later session of the same id finds it empty.
+    It belongs to one incarnation: a later session with the same id does not see it.
     """
 
     incarnation: str
@@ -49,7 +49,7 @@ class _VaultRecord(Value, frozen=True, kw_only=True):
 
 
 class Vault:
-    """The values behind the marks of every session."""
+    """The values behind the placeholders of every session."""
 
     def __init__(self, *, state: StateStore, sessions: SessionStore, ciphers: Ciphers) -> None:
         self._state = state
@@ -57,9 +57,9 @@ class Vault:
         self._ciphers = ciphers
 
     async def allot(self, session: Session, values: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
-        """A mark for each name and value; the same value of a session has one mark, whoever asks first.
+        """A placeholder for each name and value; equal values of a session share one, also across processes.
 
-        Where the session is gone meanwhile, or its vault is full, there are none, and values are redacted.
+        If the session was deleted meanwhile, or its vault is full, values get none and are redacted.
         """
         scope, place = site_scope(session.scope), _associated_data(session)
         cipher = await self._ciphers.to_seal(scope)
@@ -75,7 +75,7 @@ class Vault:
                 return marks
 
     async def values(self, session: Session) -> dict[str, str]:
-        """Every mark of a session with its value."""
+        """The placeholders of a session with their values."""
         scope = site_scope(session.scope)
         record = _decode_record(await self._state.read_state(scope, VAULT, session.id), session)
         if record is None:
@@ -83,11 +83,11 @@ class Vault:
         try:
             return _open_values(record.held, await self._ciphers.to_open(scope), _associated_data(session))
         except DecryptionFailed:
-            # Another process may have made a new data key a moment ago.
+            # Another process may have just created a new data key.
             return _open_values(record.held, await self._ciphers.to_open(scope, anew=True), _associated_data(session))
 
     async def copy(self, session: Session, fork: Session) -> None:
-        """Give a fork the values behind the marks it inherited."""
+        """Give a fork the values of the placeholders it inherited."""
         values = await self.values(session)
         if not values:
             return
@@ -102,12 +102,12 @@ class Vault:
         await self._state.write_state(scope, VAULT, fork.id, msgspec.to_builtins(record))
 
     async def marks(self, session: Session) -> frozenset[str]:
-        """The marks that mean something in a session."""
+        """The valid placeholders of a session."""
         record = _decode_record(await self._state.read_state(site_scope(session.scope), VAULT, session.id), session)
         return frozenset(f"[{mark}]" for mark in record.held) if record is not None else frozenset()
 
     async def size(self, scope: Scope, session_id: str) -> int:
-        """How many values are held under a session's id, whether or not it still lives; in a damaged record, none."""
+        """How many values are stored for a session id, even if the session is gone; 0 for a damaged record."""
         entry = await self._state.read_state(site_scope(scope), VAULT, session_id)
         try:
             return len(msgspec.convert(entry.value, _VaultRecord).held) if entry is not None else 0
@@ -115,9 +115,9 @@ class Vault:
             return 0
 
     async def retain(self, session: Session, texts: Iterable[str], among: frozenset[str]) -> int:
-        """Of these marks, keep the values of those that stand in the texts; tells how many went.
+        """Delete the values of those placeholders in `among` that do not occur in the texts; returns how many.
 
-        Numbers are never given twice.
+        Their numbers are not reused.
         """
         used = {mark[0] for text in texts for mark in PSEUDONYM.finditer(text)}
         lost = {mark[1:-1] for mark in among - used}
@@ -132,17 +132,17 @@ class Vault:
         return 0
 
     async def delete_values(self, scope: Scope, session_id: str) -> bool:
-        """Remove a session's values; tells whether there were any."""
+        """Remove a session's values; returns whether there were any."""
         return await self._state.delete_state(site_scope(scope), VAULT, session_id)
 
     async def delete_if_session_gone(self, session: Session) -> None:
-        """Remove the values of a session that was not there any more when its words were to be stored."""
+        """Remove the values of a session that was deleted before its messages could be stored."""
         record = _decode_record(await self._state.read_state(site_scope(session.scope), VAULT, session.id), session)
         if record is not None and not await self._is_current(session):
             await self.delete_values(session.scope, session.id)
 
     async def forget_orphans(self, scope: Scope) -> int:
-        """Remove a site's values whose session has gone, as after a crash in between; tells of how many sessions."""
+        """Remove a site's values of deleted sessions, as a crash may leave them; returns the number of sessions."""
         scope, total, after = site_scope(scope), 0, ""
         while True:
             entries = await self._state.list_state(scope, VAULT, after, _PAGE)
@@ -169,7 +169,7 @@ class Vault:
     async def _write_record(
         self, scope: Scope, session_id: str, record: _VaultRecord, entry: StateEntry | None
     ) -> bool:
-        """Store the record, unless somebody else was first: another turn of the session, in another process."""
+        """Store the record; false if another turn of the session was first, perhaps in another process."""
         version = entry.version if entry is not None else 0
         try:
             await self._state.write_state(scope, VAULT, session_id, msgspec.to_builtins(record), if_version=version)
@@ -179,7 +179,7 @@ class Vault:
 
 
 def _decode_record(entry: StateEntry | None, session: Session) -> _VaultRecord | None:
-    """The session's record; `None` when there is none, or it belongs to an earlier session of the same id."""
+    """The session's record; `None` if there is none, or it belongs to an earlier session with the same id."""
     record = msgspec.convert(entry.value, _VaultRecord) if entry is not None else None
     return record if record is not None and record.incarnation == session.incarnation else None
 
@@ -187,7 +187,7 @@ def _decode_record(entry: StateEntry | None, session: Session) -> _VaultRecord |
 def _assign(
     record: _VaultRecord, digests: Mapping[tuple[str, str], str], cipher: Cipher, place: Place
 ) -> tuple[dict[tuple[str, str], str], _VaultRecord | None]:
-    """The marks, and the record as it has to be stored for them; `None` when it has them all."""
+    """The placeholders, and the record to store for them; `None` if it needs no change."""
     known = {one.digest: mark for mark, one in record.held.items()}
     held, numbers = dict(record.held), dict(record.numbers)
     marks: dict[tuple[str, str], str] = {}
@@ -222,29 +222,29 @@ def _associated_data(session: Session) -> Place:
 
 
 def normalize_placeholder(asked: str) -> str:
-    """A mark as it stands in words, whichever way somebody writes it: `EMAIL_1`, `[email_1]`."""
+    """A placeholder as it occurs in texts, from any spelling: `EMAIL_1`, `[email_1]`."""
     return f"[{asked.strip().strip('[]').upper()}]"
 
 
 def neutralize_text(text: str) -> str:
-    """A text whose marks, if it has any, were typed by somebody: brackets that look alike and mean nothing."""
+    """A text with full-width brackets around its placeholders, which were typed and must not be restored."""
     return PSEUDONYM.sub("\N{FULLWIDTH LEFT SQUARE BRACKET}\\1_\\2\N{FULLWIDTH RIGHT SQUARE BRACKET}", text)
 
 
 def restore_text(text: str, values: Mapping[str, str]) -> str:
-    """A text with the values in the place of their marks; a mark that nobody gave out stays as it is."""
+    """A text with values in place of their placeholders; unknown placeholders stay."""
     return PSEUDONYM.sub(lambda mark: values.get(mark[0], mark[0]), text) if values and "[" in text else text
 
 
 class RestoringStream:
-    """Puts values in the place of marks in a text that comes in chunks; holds back what may become a mark."""
+    """Restores placeholders in a text that comes in chunks; holds back what may become one."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = values
         self._held = ""
 
     def feed(self, chunk: str) -> str:
-        """Take a chunk; give back what is decided by now."""
+        """Take a chunk; return the text that is decided by now."""
         text = self._held + chunk
         start = text.rfind("[")
         open_mark = start >= 0 and "]" not in text[start:] and len(text) - start < LONGEST_MARK
@@ -253,12 +253,12 @@ class RestoringStream:
         return restore_text(text[:cut], self._values)
 
     def flush(self) -> str:
-        """Give back what was held, at the end."""
+        """Return the held text, at the end."""
         rest, self._held = self._held, ""
         return restore_text(rest, self._values)
 
 
-# Of these, only letters and digits count: people write them with any separators.
+# Written with any separators: only letters and digits count.
 _GROUPED: Final = frozenset({"CC", "BANK_CARD", "CARD", "SSN", "CN_ID", "IBAN", "PASSPORT"})
 _EXACT: Final = frozenset({"SECRET", "API_KEY", "JWT", "PRIVATE_KEY"})
 _CHINA: Final = "86"
@@ -266,21 +266,21 @@ _NORTH_AMERICA: Final = "1"
 
 
 def likeness(kind: str, value: str) -> str:
-    """What all spellings of a value have in common: `+86 138-0013-8000` and `13800138000` are one phone."""
+    """The normal form of all spellings of a value: `+86 138-0013-8000` and `13800138000` are one phone."""
     if kind in _EXACT:
         return value
     folded = unicodedata.normalize("NFKC", value).casefold()
     plain = "".join(character for character in folded if character.isalnum())
     if kind == "PHONE":
         return _national_number(plain, abroad=folded.lstrip(" (").startswith(("+", "00")))
-    # Typed on a Chinese keyboard, the dot of a domain is a full stop.
+    # On a Chinese keyboard the dot of a domain may be a full stop.
     return plain if kind in _GROUPED else " ".join(folded.replace("\u3002", ".").split())
 
 
 def _national_number(digits: str, *, abroad: bool) -> str:
-    """A phone number without the country's code, where the number is that country's by its form.
+    """A phone number without the country code, if its form is that of the country.
 
-    Eleven digits that begin with 13 to 19 are a Chinese mobile unless they are written as a call from abroad.
+    Eleven digits that begin with 13 to 19 are a Chinese mobile unless they are written with an international prefix.
     """
     bare = digits.removeprefix("00")
     if bare.startswith(_CHINA) and len(bare) == 13 and bare[2] == "1":

@@ -1,1 +1,1 @@
-"""What a policy calls private: our rules, own patterns, what is allowed, and detectors outside."""
+"""Detection by policy: built-in rules, custom patterns, the allow-list, and external detectors."""

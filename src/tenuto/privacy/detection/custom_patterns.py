@@ -1,10 +1,10 @@
-r"""Kinds of private data that only one installation knows: expressions of RE2, whose time is linear in the text.
+r"""Custom patterns of an installation: RE2 expressions, whose time is linear in the text.
 
 RE2 bounds the time, not the length of a match, and a stream can only be cut where a match ends within a known
-distance. So an expression is also measured: every repeat has an end, and no match is longer than `LONGEST_MATCH`.
+distance. So repeats must be bounded, and no match may be longer than `LONGEST_MATCH`.
 
-Expressions see a text in which full-width letters, odd digits, spaces and dashes are their ASCII twins, and characters
-without width are gone. The only condition on what stands around a match is `\b`.
+Expressions are matched against folded text: full-width letters, odd digits, spaces and dashes become ASCII, and
+zero-width characters are removed. The only condition on the context of a match is `\b`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-# The package has no type information: what it returns becomes a span at once.
+# The package has no type information: its results become matches at once.
 import re2  # type: ignore[import-untyped]
 
 from tenuto.errors import InvalidSetting
@@ -31,7 +31,7 @@ _ODD_RANGE: Final = 128
 r"""Wider ranges are not folded: `[\x80-\uffff]` means any foreign character, not full-width letters."""
 
 _NAME: Final = re.compile("[A-Z][A-Z0-9_]{0,31}")
-# `[STAFF_1]` would be both the mark of a pattern of that name and the first pseudonym of STAFF.
+# `[STAFF_1]` would be both the placeholder of a pattern of that name and the first pseudonym of STAFF.
 _NUMBERED: Final = re.compile(".*_[0-9]+")
 BUILT_IN: Final = frozenset({str(name) for name in (*PiiType, *PiiRule)})
 
@@ -47,15 +47,15 @@ _TOKEN: Final = re.compile(
 )
 _MEMBER: Final = re.compile(r"\A\[\^?|\\.|([^\\])-([^\\\]])|(.)", re.DOTALL)
 _UNSUITABLE: Final = frozenset((*"^$", r"\A", r"\z", r"\B", r"\C", r"\Q"))
-# Halves of characters have no UTF-8, which RE2 reads.
+# Lone surrogates have no UTF-8 encoding, which RE2 needs.
 _PLAIN: Final = {**FOLDS, **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)}
 
 
 class CustomPatterns:
-    """All own patterns of a policy, in its order.
+    """All custom patterns of a policy, in its order.
 
     Raises:
-        InvalidSetting: a name cannot stand in a placeholder, or an expression is none of RE2's or too large. The
+        InvalidSetting: a name does not fit a placeholder, or an expression is invalid for RE2 or too large. The
             message has the name and the reason, and leaves the expression out.
     """
 
@@ -68,26 +68,26 @@ class CustomPatterns:
             if self.names.count(name) > 1:
                 raise _invalid_pattern(name, "stands there twice")
         self._anywhere = _compile_re2("all of them together", "|".join(map(_source_without_boundaries, patterns)))
-        """Matches wherever one of them does, whatever stands around."""
+        """Matches wherever one of them does, in any context."""
 
     @property
     def reach(self) -> int:
-        """How far from the first character of a match anything can matter to it."""
+        """How many characters from the start of a match can affect it."""
         return LONGEST_MATCH + 1
 
     def candidates(self, text: str) -> Iterator[tuple[int, int]]:
-        """Stretches that hold every place where a match might begin, in whatever surroundings.
+        """Ranges that cover every place where a match might begin, in any context.
 
-        A stretch depends on nothing but the end of the one before it and the `reach` characters from its beginning
-        on. Characters without width are not looked through.
+        A range depends only on the end of the one before it and on the `reach` characters from its start on.
+        Zero-width characters are not skipped.
         """
         return (match.span() for match in self._anywhere.finditer(_fold_text(text)))
 
     def find(self, text: str, *, behind: bool = False, before: bool = False) -> list[PiiMatch] | None:
         r"""The matches of each pattern, which may overlap those of another; None if no part of the text has any.
 
-        A text may stand `behind` or `before` something that must not be seen. No `\b` holds there, so what is found
-        is also found where it can be seen.
+        `behind` and `before` say that the text continues on that side. No `\b` matches there, so that a match is also
+        found in the longer text.
         """
         kept: list[int] | None = None
         if not text.isascii() and INVISIBLE.search(text):
@@ -96,7 +96,7 @@ class CustomPatterns:
         plain = _fold_text(text)
         if self._anywhere.search(plain) is None:
             return None
-        # The outermost characters once more, outside of what is searched: there is no border between equals.
+        # Repeat the outermost characters outside the searched range: no `\b` matches between equal characters.
         walled, end = plain[:1] * behind + plain + plain[-1:] * before, behind + len(plain)
         found: list[PiiMatch] = []
         for name, expression in self._expressions:
@@ -109,7 +109,7 @@ class CustomPatterns:
 
 
 def max_match_length(expression: str) -> int | None:
-    """The most characters that a match of a valid expression has, or a few more; None if there is no end."""
+    """An upper bound on the length of a match of a valid expression; None if there is none."""
     # Of each open group: its longest alternative so far, the present alternative, and the last item of that.
     groups = [[0, 0, 0]]
     for token in _TOKEN.finditer(expression):
@@ -167,7 +167,7 @@ def _compile_re2(name: str, source: str) -> Any:
     try:
         return re2.compile(source, options)
     except re2.error as exc:
-        # What follows the colon quotes the expression.
+        # The text after the colon quotes the expression.
         reason = exc.args[0].decode(errors="replace").partition(":")[0]
         raise _invalid_pattern(
             name, f"is no expression of RE2, which has no look-around and no back-references: {reason}"
@@ -177,7 +177,7 @@ def _compile_re2(name: str, source: str) -> Any:
 
 
 def _folded_source(pattern: CustomPattern) -> str:
-    """The expression with the ASCII twins of its odd characters, as they are in the text it is held against."""
+    """The expression with its odd characters folded to ASCII, as in the text it is matched against."""
     folded = "".join([_fold_token(token) for token in _TOKEN.finditer(pattern.pattern)])
     return f"(?i:{folded})" if pattern.ignore_case else f"(?:{folded})"
 

@@ -1,4 +1,7 @@
-"""An outside detector beside our own rules: asked in time, left alone while it fails, never in the way of a turn."""
+"""An external detector beside our own rules, with a timeout, a circuit breaker and a cache.
+
+Its failures never fail a turn: without an answer the matches of our own rules are used alone.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,12 @@ from tenuto.privacy.detection.finder import PiiFinder, merge_matches
 from tenuto.privacy.rules.span import MARK, PiiType
 
 _LIFE_SECONDS: Final = 180.0
-"""Longer than most turns take, with what follows them."""
+"""Longer than most turns and their upkeep take."""
 _MOST: Final = 512
 
 
 class DetectorCache:
-    """Answers by who asked, for which text."""
+    """Recent answers by scope, language and text."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -37,12 +40,12 @@ class DetectorCache:
         self._given: OrderedDict[bytes, _CacheEntry] = OrderedDict()
 
     def key(self, scope: Scope, text: str, language: str) -> bytes:
-        """What the answer to a question is found by; as which character somebody is answered makes no difference."""
+        """The cache key of a request; the assistant and its persona make no difference."""
         asked = "\0".join([scope.tenant, scope.site, scope.user or "", *scope.owner, language, text])
         return blake2b(asked.encode(errors="surrogatepass"), digest_size=16, key=self._secret).digest()
 
     def get(self, key: bytes) -> Sequence[PiiMatch] | None:
-        """The answer, if it was given lately."""
+        """The cached answer, if it has not expired."""
         before = self._clock() - _LIFE_SECONDS
         while self._given and next(iter(self._given.values())).at <= before:
             self._given.popitem(last=False)
@@ -50,7 +53,7 @@ class DetectorCache:
         return given.found if given is not None else None
 
     def put(self, key: bytes, found: Sequence[PiiMatch]) -> None:
-        """Remember an answer; the oldest go first."""
+        """Cache an answer; the oldest are evicted."""
         self._given[key] = _CacheEntry(found, self._clock())
         self._given.move_to_end(key)
         if len(self._given) > _MOST:
@@ -58,36 +61,36 @@ class DetectorCache:
 
 
 class _CacheEntry(NamedTuple):
-    """An answer, and when it was given."""
+    """An answer and its time."""
 
     found: Sequence[PiiMatch]
     at: float
 
 
 _LONGEST: Final = 20_000
-"""Characters in one question; a longer text becomes several."""
+"""Characters in one request; a longer text is split."""
 _WORTH: Final = re.compile(r"[^\W\d_]{2}")
-"""Two letters side by side: less holds no name."""
+"""Two adjacent letters: a text without them holds no name."""
 _HAN: Final = re.compile("[\u3400-\u9fff]")
 _KANA: Final = re.compile("[\u3040-\u30ff]")
 _HANGUL: Final = re.compile("[\uac00-\ud7af]")
 LANGUAGES: Final = ("en", "zh", "ja", "ko")
-"""What `language_of` tells apart."""
+"""The languages that `language_of` distinguishes."""
 _MARKED: Final = "mark"
-"""In small letters, as no type and no own pattern is."""
+"""Lower case, unlike every type and custom pattern."""
 _TYPES: Final = frozenset(map(str, PiiType))
 
 log = logging.getLogger(__name__)
 
 
 class ExternalDetectorPolicy(Value, frozen=True, kw_only=True):
-    """How long and how often an outside detector is asked.
+    """Timeout, concurrency, circuit breaker and languages of an external detector.
 
-    `patience` covers all texts of one call. After `failures` in a row it is left alone for `rest`; then one question
-    tries it. Texts in other `languages` than these are not sent.
+    `patience` is the timeout for all texts of one call. After `failures` in a row the circuit is open for `rest`; then
+    one request probes it. Texts in other `languages` are not sent.
 
     Raises:
-        InvalidSetting: a language is none that we tell from others.
+        InvalidSetting: a language is not in `LANGUAGES`.
     """
 
     patience: timedelta = timedelta(seconds=2)
@@ -140,13 +143,13 @@ class Breaker:
 
 
 class ExternalDetector:
-    """Adds what an outside detector finds to what we found. It raises nothing: without an answer, ours stands alone.
+    """Adds the matches of an external detector to ours. It raises nothing: without an answer ours are used alone.
 
-    What we found is not shown to it: the same number of asterisks stands there.
+    Values that we have found are not sent: asterisks replace them.
     """
 
     RESULTS: ClassVar = ("answered", "late", "failed", "left_alone")
-    """What becomes of a question; the last one was not asked, since those before it failed."""
+    """Outcomes of a request; `left_alone` was not sent, since the circuit was open."""
 
     def __init__(
         self,
@@ -165,30 +168,30 @@ class ExternalDetector:
 
     @property
     def degraded(self) -> bool:
-        """Whether the last question was not answered: names and places may be missing from what was found."""
+        """Whether the last request got no answer: names and places may be missing from the matches."""
         return self._degraded
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Those whose texts it is sent."""
+        """The languages of texts that are sent."""
         return self._policy.languages
 
     @property
     def resting(self) -> bool:
-        """Whether it failed so often that it is left alone, but for a try now and then."""
+        """Whether the circuit is open or half-open."""
         return not self._breaker.closed
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Questions by what became of them, one of `RESULTS`; and `found`."""
+        """Requests by outcome, one of `RESULTS`; and matches as `found`."""
         return self._counts
 
     async def add_matches(
         self, scope: Scope, texts: Sequence[str], inside: Sequence[Sequence[PiiMatch]], finder: PiiFinder | None = None
     ) -> list[Sequence[PiiMatch]]:
-        """For each text its finds from inside and outside, in order and apart; those from inside stand as they are.
+        """For each text our matches and those of the detector, in order and not overlapping; ours are unchanged.
 
-        With a `finder`, what its policy allows or leaves alone is left out.
+        With a `finder`, matches that its policy allows or ignores are left out.
         """
         patience = asyncio.get_running_loop().time() + self._policy.patience.total_seconds()
         async with asyncio.TaskGroup() as group:
@@ -230,7 +233,7 @@ class ExternalDetector:
         return known or ()
 
     async def _ask_detector(self, scope: Scope, text: str, language: str, until: float) -> Sequence[PiiMatch] | None:
-        """What the detector says; `None` where it says nothing."""
+        """The answer of the detector; `None` without one."""
         if not self._breaker.admits():
             self._record_unanswered("left_alone", None)
             return None
@@ -245,7 +248,7 @@ class ExternalDetector:
             self._record_unanswered("late", exc)
             return None
         except Exception as exc:
-            # Whatever a detector trips over, the turn goes on; its own bugs are told apart by their kind in the log.
+            # No error of a detector fails the turn; the log has the error's code.
             self._breaker.record_failure()
             self._record_unanswered("failed", exc)
             return None
@@ -265,7 +268,7 @@ class ExternalDetector:
         self._counts[why] += 1
         if not self._degraded:
             log.warning(
-                "the outside detector is of no help, names and places may be missed: %s", _failure_reason(why, exc)
+                "the outside detector does not answer; names and places may be missed: %s", _failure_reason(why, exc)
             )
         self._degraded = True
 
@@ -279,7 +282,7 @@ def _failure_reason(why: str, exc: Exception | None) -> str:
 
 
 def language_of(text: str) -> str:
-    """A guess by script: enough to choose between models, where a few foreign words do not matter."""
+    """The language guessed by script, to choose a model; a few foreign words do not matter."""
     if _KANA.search(text):
         return "ja"
     if _HANGUL.search(text):
@@ -297,13 +300,13 @@ def _mask_matches(text: str, taken: Sequence[PiiMatch]) -> str:
 
 
 def _split_questions(text: str) -> Iterator[tuple[int, str]]:
-    """The text in parts of bounded length, cut at a line's end or a space, with their places."""
+    """The text in parts of bounded length with their offsets, cut at a line break or a space."""
     start = 0
     while start < len(text):
         end = min(len(text), start + _LONGEST)
         if end < len(text):
             half = start + _LONGEST // 2
-            # Both searches give -1 where nothing is found.
+            # rfind returns -1 without a hit, so that the sum is 0.
             end = (text.rfind("\n", half, end) + 1) or (text.rfind(" ", half, end) + 1) or end
         part = text[start:end]
         if _WORTH.search(part):

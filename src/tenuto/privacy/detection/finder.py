@@ -1,4 +1,4 @@
-"""What a policy calls private, found in a text: our own types, the installation's patterns, without what it allows."""
+"""Finds private data by policy: built-in types and custom patterns, minus the allow-list."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _TYPES: Final = frozenset(map(str, PiiType))
 
 
 class PiiFinder:
-    """Finds by one policy. Building it costs, looking does not: keep one for each policy.
+    """Finds by one policy. It is expensive to build and cheap to use: keep one for each policy.
 
     Raises:
-        InvalidSetting: the policy names a type that does not exist, or a pattern or an allowed value is no good.
+        InvalidSetting: the policy names an unknown type, or has an invalid pattern or allow-list entry.
     """
 
     def __init__(self, policy: PrivacyPolicy) -> None:
@@ -38,15 +38,15 @@ class PiiFinder:
         self._never = frozenset(policy.never)
         own = self._own.names if self._own else ()
         self.names = frozenset((*self.types, *own))
-        """Every type and own pattern that is looked for."""
+        """Every type and custom pattern that is searched."""
         self.marks = _placeholder_regex(own)
-        """Marks in a text, ours and those of own patterns; they are left as they are."""
+        """Placeholders in a text, of built-in types and custom patterns; they are left unchanged."""
         for name in policy.unvaulted:
             if name not in _TYPES and name not in own:
                 raise InvalidSetting("unvaulted", f"{name[:32]!a} is neither a type nor an own pattern")
 
     def find(self, text: str) -> list[PiiMatch]:
-        """Every find, in order, none overlapping. The cost is linear in the length of the text."""
+        """Every match, in order, none overlapping. The cost is linear in the length of the text."""
         if self._own is None and self._allowed is None:
             return list(map(_to_match, detect(text, types=self.types)))
         if len(text) <= LIMIT:
@@ -54,23 +54,23 @@ class PiiFinder:
         return _collect_matches(_ChunkedFinder(self._look, self._pieces()).whole(text))
 
     def redact(self, text: str) -> str:
-        """`text` with a mark such as `[REDACTED_EMAIL]` in place of every find. Twice is the same as once."""
+        """`text` with a placeholder such as `[REDACTED_EMAIL]` for every match. Redacting twice changes nothing."""
         found = self.find(text)
         return replace_matches(text, found) if found else text
 
     def admits(self, text: str, find: PiiMatch) -> bool:
-        """Whether a find of somebody else is private by this policy: it is neither allowed nor to be left alone."""
+        """Whether a match of another detector is private by this policy: neither allowed nor of an ignored type."""
         return find.type not in self._never and not (self._allowed and self._allowed(text, find))
 
     def stream(self) -> PolicyRedactionStream:
-        """What redacts a text that comes in chunks, like `redact`."""
+        """A stream that redacts a text in chunks, like `redact`."""
         return PolicyRedactionStream(self._look, self._pieces)
 
     def _pieces(self) -> Chunker:
         return Chunker(asked=not ON_REQUEST.isdisjoint(self.types), more=self._own)
 
     def _look(self, text: str) -> list[PiiMatch]:
-        """One look at a text. Its cost grows faster than the length."""
+        """The matches of a short text. The cost grows faster than the length."""
         found: list[PiiMatch] = []
         at = 0
         for known in self.marks.finditer(text) if "[" in text else ():
@@ -79,9 +79,9 @@ class PiiFinder:
         return found + self._find_until_stable(text, at, len(text))
 
     def _find_until_stable(self, text: str, start: int, end: int) -> list[PiiMatch]:
-        """Look again between what was found until nothing new comes up, so that redacting twice changes nothing.
+        """Search again between matches until nothing new is found, so that redacting twice changes nothing.
 
-        What is allowed stays in the text, and parts nothing.
+        Allowed values stay in the text and do not split it.
         """
         part = text[start:end]
         own = self._own.find(part, behind=start > 0, before=end < len(text)) if self._own else None
@@ -89,7 +89,7 @@ class PiiFinder:
         here = merge_matches(part, [*own, *built_in]) if own else built_in
         kept = [find for find in here if not self._allowed(part, find)] if self._allowed else here
         if not own and len(kept) == len(here):
-            # The detector has settled this itself, and own patterns match nothing new between walls.
+            # `find_built_in` is stable already, and custom patterns match nothing new between matches.
             return [_shift_match(find, start) for find in kept]
         found: list[PiiMatch] = []
         at = start
@@ -101,13 +101,13 @@ class PiiFinder:
 
 
 Piecewise: TypeAlias = Iterator[tuple[str, list[PiiMatch]]]
-"""Parts of a text, each with the finds that begin in it, counted from its beginning."""
+"""Parts of a text, each with the matches that begin in it, relative to its start."""
 
 
 class PolicyRedactionStream:
     """Redacts a text that comes in chunks. What comes out, joined, is `redact` of what went in, joined.
 
-    Without own patterns it holds back as much as any stream of ours; with them, in prose, some 900 characters.
+    Without custom patterns it holds back as much as `RedactionStream`; with them, in prose, some 900 characters.
     """
 
     def __init__(self, look: Callable[[str], list[PiiMatch]], pieces: Callable[[], Chunker]) -> None:
@@ -115,14 +115,14 @@ class PolicyRedactionStream:
         self._looker = _ChunkedFinder(look, pieces())
         self._over = 0
         self.redacted: Counter[str] = Counter()
-        """How many finds of each name were redacted so far."""
+        """Redacted matches so far, by name."""
 
     def feed(self, chunk: str) -> str:
-        """Take a chunk; give back what is decided by now, which may be nothing."""
+        """Take a chunk; return the text that is decided by now, which may be empty."""
         return "".join([self._redact_part(*part) for part in self._looker.add(chunk)])
 
     def flush(self) -> str:
-        """Give back everything that was held, at the end of the text. The stream can then take another one."""
+        """Return the held text, at the end. The stream can then take another text."""
         rest = "".join([self._redact_part(*part) for part in self._looker.rest()])
         self._looker, self._over = _ChunkedFinder(self._look, self._pieces()), 0
         return rest
@@ -135,23 +135,23 @@ class PolicyRedactionStream:
 
 
 class _ChunkedFinder:
-    """Finds in a text piece by piece."""
+    """Finds matches in a text chunk by chunk."""
 
     def __init__(self, look: Callable[[str], list[PiiMatch]], pieces: Chunker) -> None:
         self._look, self._pieces = look, pieces
         self._over = 0
-        """How far the last find of a piece reaches into the next one."""
+        """How far the last match of a chunk reaches into the next one."""
 
     def add(self, text: str) -> Piecewise:
-        """Take more text; give parts of it that are decided."""
+        """Take more text; yield the parts that are decided."""
         return map(self._find_in_chunk, self._pieces.add(text))
 
     def rest(self) -> Piecewise:
-        """Decide everything that is left."""
+        """Yield everything that is left."""
         return map(self._find_in_chunk, self._pieces.rest())
 
     def whole(self, text: str) -> Piecewise:
-        """Everything of a long text, a portion at a time, so that no step handles all of it."""
+        """All of a long text, a portion at a time."""
         for start in range(0, len(text), _PORTION):
             yield from self.add(text[start : start + _PORTION])
         yield from self.rest()
@@ -206,15 +206,15 @@ SETTING: Final = "allow"
 _LONGEST: Final = 256
 _HOST: Final = re.compile(r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,8}[^\W_][\w-]{0,61}")
 _GAPS: Final = re.compile(r"[\s-]+")
-# A number is its digits, whatever stands between them; an entry of few digits is a text, lest `1-1` allow 11.
+# Numbers compare by digits, whatever the separators; short ones compare as text, so that `1-1` does not allow 11.
 _NUMBER: Final = re.compile(r"\+?\(?[0-9](?:[\s()./-]{0,3}[0-9]){4,}")
 _BETWEEN: Final = re.compile(r"[\s()./-]+")
-# A domain says nothing about a key or a password that stands beside it.
+# An allowed domain does not allow a key or a password next to it.
 _NEVER_BY_DOMAIN: Final = frozenset({PiiType.SECRET, PiiType.API_KEY})
 
 
 class Allowlist:
-    """The allow-list of a policy. A find is compared as a whole, never in part."""
+    """The allow-list of a policy. A match is compared as a whole, never in part."""
 
     def __init__(self, entries: Sequence[str]) -> None:
         self._values: set[str] = set()
@@ -225,7 +225,7 @@ class Allowlist:
             self._add_entry(_normalize(entry).strip(), f"entry {place}")
 
     def __call__(self, text: str, find: PiiMatch) -> bool:
-        """Whether what was found is on the list."""
+        """Whether the match is on the list."""
         if find.end - find.start > 2 * _LONGEST:
             return False
         value = _normalize(text[find.start : find.end]).strip()
@@ -268,22 +268,22 @@ def _normalize(text: str) -> str:
 
 
 def _comparison_key(plain: str) -> str:
-    """The same for all spellings of a value: without spaces and dashes, and a number without any sign but digits."""
+    """The same key for all spellings of a value: without spaces and dashes; of a number only the digits."""
     if _NUMBER.fullmatch(plain):
         return _BETWEEN.sub("", plain)
     return _GAPS.sub("", plain)
 
 
-# What is left of a find when another one took a part of it: signs and spaces alone are nothing.
+# The rest of a match that another one overlaps: punctuation and spaces alone do not count.
 _SOMETHING: Final = re.compile(r"\w(?:.*\w)?", re.DOTALL)
 
 
 def merge_matches(text: str, *layers: Sequence[PiiMatch]) -> list[PiiMatch]:
-    """All finds of all layers, in order and apart.
+    """All matches of all layers, in order and not overlapping.
 
-    Earlier layers are surer than later ones, and inside a layer the longer find is surer than the shorter, the first
-    than the second. A surer find stands as it is. Of another one that overlaps it, what sticks out stays a find, so
-    that nothing is shown which somebody took for private.
+    Earlier layers have precedence over later ones, and inside a layer longer matches over shorter ones, earlier over
+    later ones. Of a match that overlaps one of higher precedence, the rest stays a match, so that no part of it is
+    shown.
     """
     starts: list[int] = []
     taken: list[PiiMatch] = []
@@ -303,7 +303,7 @@ def merge_matches(text: str, *layers: Sequence[PiiMatch]) -> list[PiiMatch]:
 
 
 def _free_ranges(find: PiiMatch, taken: Sequence[PiiMatch], starts: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The stretches of a find that nothing has taken; those taken are apart and in order."""
+    """The ranges of a match that are not `taken`, which is sorted and without overlaps."""
     at = find.start
     place = bisect_left(starts, at)
     if place and taken[place - 1].end > at:

@@ -1,4 +1,4 @@
-"""Presidio's analyzer, asked over HTTP: names and places, which no rule of ours can tell from other words."""
+"""A client of Presidio's analyzer over HTTP: it finds names and places, which our rules cannot."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from tenuto.privacy.rules.span import PiiType
 
 _WHAT: Final = "outside detector"
 _MOST_BYTES: Final = 1 << 20
-"""An answer has some hundred bytes for each find; more is not an answer."""
+"""An answer has about a hundred bytes for each match; a longer one is refused."""
 _HALF: Final = re.compile("[\ud800-\udfff]")
-"""Half a surrogate pair cannot be sent."""
+"""A lone surrogate cannot be sent."""
 
-# What our own rules see well enough is left to them: the service's phones and cards would only add false ones.
+# Only what our rules do not find: the service's phones and cards would add false positives.
 SEEN_BY_PRESIDIO: Final[Mapping[str, PiiType]] = MappingProxyType(
     {"PERSON": PiiType.PERSON, "LOCATION": PiiType.ADDRESS}
 )
 
 
 class _Entity(msgspec.Struct, frozen=True):
-    """One find as the service tells it; what else it tells is passed over."""
+    """One match in an answer; other fields are ignored."""
 
     entity_type: str
     start: int
@@ -44,11 +44,11 @@ _ANSWER: Final = msgspec.json.Decoder(list[_Entity])
 class PresidioDetector:
     """A `Detector` that asks a Presidio analyzer. Close it when done.
 
-    `types` says which of its entities count, and as what; others are neither asked for nor taken. Finds it is less
-    sure of than `least_score` are left out. Whoever runs the service can read the texts it is sent.
+    `types` maps its entities to our types; others are not requested. Matches with a score below `least_score` are left
+    out. The operator of the service can read the texts.
 
     Raises:
-        InvalidSetting: the address, a type or the score is none.
+        InvalidSetting: the address, a type or the score is invalid.
     """
 
     def __init__(
@@ -67,16 +67,16 @@ class PresidioDetector:
             base_url=url.rstrip("/") + "/",
             timeout=timeout.total_seconds(),
             limits=httpx.Limits(max_connections=connections),
-            # A service inside the house is not asked through a proxy of the outside, nor wherever it sends us.
+            # Neither through a proxy, nor after a redirect: texts go to the configured address only.
             trust_env=False,
             follow_redirects=False,
         )
 
     async def find(self, scope: Scope, text: str, language: str) -> Sequence[PiiMatch]:
-        """Ask it. Nothing of the scope is sent.
+        """Send the text, and nothing of the scope.
 
         Raises:
-            Unavailable: it does not answer, or not as Presidio does.
+            Unavailable: no answer, or not one of Presidio.
         """
         asking = {
             "text": _HALF.sub("?", text),
@@ -86,14 +86,14 @@ class PresidioDetector:
         }
         try:
             return self._parse_answer(await self._post(msgspec.json.encode(asking)), len(text))
-        # The causes hold what was sent or answered, and go no further.
+        # Without the cause, which may quote the text or the answer.
         except (httpx.HTTPError, httpx.StreamError):
             raise Unavailable(_WHAT) from None
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise Unavailable(_WHAT, "did not answer as Presidio does") from None
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self._client.aclose()
 
     async def _post(self, body: bytes) -> bytes:
@@ -110,7 +110,7 @@ class PresidioDetector:
 
     def _parse_answer(self, answer: bytes, length: int) -> list[PiiMatch]:
         entities = _ANSWER.decode(answer)
-        # One place outside the text means that it counts in other units than we do, so none of them can be trusted.
+        # One offset outside the text means that the service counts in other units: no offset can be trusted.
         if not all(0 <= entity.start < entity.end <= length for entity in entities):
             _raise_unavailable("answered with places outside the text")
         return [

@@ -1,4 +1,4 @@
-"""Keys that give themselves away: a provider's prefix, a signed token, a webhook's path, a private-key block."""
+"""Keys known by their form: a provider's prefix, a signed token, a webhook's path, a private-key block."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEY_WORD: Final = b"a" * 16
 
 _HEAD: Final = re.compile("(?<![A-Za-z0-9])[A-Za-z0-9]{2}|(?<![A-Za-z0-9])1/")
 _MIXED: Final = re.compile("[0-9]|[a-z][A-Z]")
-# One of Amazon's ids in thirty has neither digits nor small letters.
+# One Amazon key id in thirty has neither digits nor lower-case letters.
 _AMAZON: Final = re.compile("A[KS]IA[A-Z]{16}")
 _RANDOM_PART: Final = re.compile("(?=[A-Za-z]*[0-9]|[A-Za-z]*[a-z][A-Z])[A-Za-z0-9]{8,}|[A-Z]{12,}")
 _BOT: Final = re.compile(r"(?<=/bot)[0-9]{8,10}:[A-Za-z0-9_-]{35}")
@@ -44,7 +44,7 @@ _WEBHOOK: Final = re.compile(
     )""",
     re.VERBOSE,
 )
-# Keys of providers that we have never heard of: they name themselves, or the sentence does.
+# Keys of unknown providers: the key itself or the sentence says that it is one.
 _CHUNK: Final = re.compile("[A-Za-z0-9_+/~%-]{16,512}={0,2}")
 _PARTS: Final = re.compile("[_-]")
 _SCRAMBLED: Final = 16
@@ -74,12 +74,12 @@ class _Providers(NamedTuple):
     """The first two characters of a key, and every pattern that begins with them: more prefixes cost no time."""
     shapes: tuple[tuple[str, re.Pattern[str]], ...]
     called: re.Pattern[str]
-    """What stands before a long word without sense and calls it a key."""
+    """The words before a random-looking word that call it a key."""
 
 
 @cache
 def _load_providers() -> _Providers:
-    """What `providers.toml` says, compiled when the first text needs it."""
+    """The patterns of `providers.toml`, compiled for the first text that needs them."""
     table = tomllib.loads(files("tenuto.privacy.rules").joinpath("providers.toml").read_text(encoding="utf-8"))
     by_head: defaultdict[str, list[str]] = defaultdict(list)
     for prefixes, rest in table["prefixes"]:
@@ -97,7 +97,7 @@ def _load_providers() -> _Providers:
 
 
 class KeyBlock(NamedTuple):
-    """A private-key block's place, and whether its END is there."""
+    """The range of a private-key block, and whether its END is there."""
 
     start: int
     end: int
@@ -115,7 +115,7 @@ def find_private_keys(view: FoldedText) -> Iterator[tuple[int, int]]:
 
 
 def parse_key_block(text: str, start: int) -> KeyBlock | None:
-    """The block whose BEGIN stands at `start`. A plain search for its END costs a hundredth of a pattern's."""
+    """The block whose BEGIN is at `start`. A plain search for its END costs a hundredth of a regex."""
     begin = _BLOCK_BEGIN.match(text, start)
     if begin is None:
         return None
@@ -144,7 +144,7 @@ def find_api_keys(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
 def _keys_in_word(view: FoldedText, start: int, end: int) -> Iterator[tuple[int, int, PiiRule]]:
     word = view.ascii[start:end]
     if any(sign in word for sign in _WEBHOOK_SIGNS):
-        # Those of Office have an @ inside, where other words end.
+        # Office webhooks have an @ inside, where other words end.
         further = end + _OFFICE if "office.com/webhook" in word else end
         for match in _WEBHOOK.finditer(view.ascii, start, further):
             yield *match.span(), PiiRule.WEBHOOK
@@ -163,7 +163,7 @@ def _keys_in_word(view: FoldedText, start: int, end: int) -> Iterator[tuple[int,
 
 
 def _provider_keys(text: str, start: int, end: int) -> Iterator[re.Match[str]]:
-    """What has a provider's beginning or shape."""
+    """Matches of the providers' patterns."""
     providers = _load_providers()
     for head in _HEAD.finditer(text, start, end):
         pattern = providers.by_head.get(head[0])
@@ -176,7 +176,7 @@ def _provider_keys(text: str, start: int, end: int) -> Iterator[re.Match[str]]:
 
 
 def looks_random(key: str) -> bool:
-    """Whether a key's characters vary like a key's, and no word in it says that it stands for one."""
+    """Whether the characters vary as in a real key, and no word in it marks a stand-in."""
     body = key[4:]
     if len(set(body)) < 4 or _PLACEHOLDER.search(key):
         return False
@@ -184,7 +184,7 @@ def looks_random(key: str) -> bool:
 
 
 def _labelled_keys(view: FoldedText, start: int, end: int) -> Iterator[tuple[int, int, PiiRule]]:
-    """Long words that no table knows, where they say themselves or the words before them say that they are keys."""
+    """Long words of no known provider that are keys by their own form or by the words before them."""
     for match in _CHUNK.finditer(view.ascii, start, end):
         if _PLACEHOLDER.search(match[0]):
             continue
@@ -198,7 +198,7 @@ def _labelled_keys(view: FoldedText, start: int, end: int) -> Iterator[tuple[int
 
 
 def is_scrambled(word: str) -> bool:
-    """Whether letters, capitals and digits change as often as they do by chance, and not in hexadecimal alone."""
+    """Whether letters, capitals and digits alternate as in random text, and not only as hexadecimal."""
     tail = max(_PARTS.split(word), key=len)
     if len(tail) < _SCRAMBLED or _HEXADECIMAL.fullmatch(tail):
         return False

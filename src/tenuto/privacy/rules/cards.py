@@ -9,7 +9,7 @@ from tenuto.privacy.rules.digit_runs import DigitRun, evenly
 from tenuto.privacy.rules.labels import Label
 from tenuto.privacy.rules.span import PiiRule
 
-# Issuer ranges and the lengths they give out.
+# Issuer ranges and their card lengths.
 _ISSUERS: Final = re.compile(
     r"""4(?:\d{12}|\d{15}|\d{18})                                              # Visa
     |(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}          # Mastercard
@@ -48,7 +48,7 @@ _CARD_WORDS: Final = ("card", "cardno", "visa", "mastercard", "amex", "unionpay"
 
 
 def passes_luhn(digits: str) -> bool:
-    """Whether the last digit is the one that Luhn's rule asks for."""
+    """Whether the last digit is the Luhn check digit."""
     codes = digits.encode("ascii")
     return (sum(codes[-1::-2]) + sum(codes[-2::-2].translate(_DOUBLED)) - len(codes) * ord("0")) % 10 == 0
 
@@ -61,7 +61,7 @@ def find_cards(run: DigitRun) -> list[tuple[int, int, PiiRule]]:
         first, last = match.start(), match.end() - 1
         at = first + 1
         for end in (last, last - 1) if last - first == 4 else (last,):
-            # What follows four fours may be the rest of a long number, or the month it expires.
+            # After four groups of four may follow the rest of a longer number, or the expiry month.
             rule = (
                 _card_rule(run, first, end)
                 if run.free(first, end)
@@ -77,15 +77,15 @@ def find_cards(run: DigitRun) -> list[tuple[int, int, PiiRule]]:
 
 
 def _is_on_stripe(run: DigitRun, first: int, last: int) -> bool:
-    """`%B4111111111111111^DOE/JANE^...`: what a reader sees on a card's stripe."""
+    """`%B4111111111111111^DOE/JANE^...`: the data of a magnetic stripe."""
     text, start = run.view.ascii, run.starts[first]
     return text[max(0, start - 2) : start].upper() == "%B" and text[run.ends[last] : run.ends[last] + 1] == "^"
 
 
 def _is_part_of_longer(run: DigitRun, first: int, last: int) -> bool:
-    """Whether groups of sixteen digits go on to nineteen: that is the number, and its own digit has to vouch for it.
+    """Whether groups of sixteen digits continue to nineteen: then the longer number needs a valid check digit.
 
-    Behind a card of a network that gives out sixteen the three are the code on its back.
+    For a network with sixteen digits the last three are the security code.
     """
     if first == last or len(run.shape) == last - first + 1 or sum(run.shape[first : last + 1]) != 16:
         return False
@@ -123,7 +123,7 @@ def _is_labelled_card(run: DigitRun, first: int, last: int) -> bool:
 
 
 def _is_card_like(run: DigitRun, first: int, last: int, digits: str) -> bool:
-    """Without a word that says card: a network everybody knows, in its length, and no row of a table."""
+    """Without a label: the number of a major network with the right length, and not in a table row."""
     if first == last or run.shape[first] == 1:
         return _NETWORKS.fullmatch(digits) is not None
     return (
@@ -134,7 +134,7 @@ def _is_card_like(run: DigitRun, first: int, last: int, digits: str) -> bool:
 
 
 def _is_table_row(run: DigitRun, first: int, last: int) -> bool:
-    """Whether the groups go on to either side, set apart in the same way."""
+    """Whether the groups continue to either side with the same separator."""
     gap = run.between(first, first + 1)[0]
     left = first > 0 and run.between(first - 1, first)[0] == gap
     right = last + 1 < len(run.shape) and run.between(last, last + 1)[0] == gap and run.shape[last + 1] == 4
@@ -142,6 +142,6 @@ def _is_table_row(run: DigitRun, first: int, last: int) -> bool:
 
 
 def _has_no_words_around(text: str, start: int, end: int) -> bool:
-    """Whether the number stands all by itself, as in a form's field."""
+    """Whether the number stands alone, as in a form field."""
     around = text[max(0, start - 48) : start] + text[end : end + 48]
     return not any(char.isalnum() for char in around)

@@ -1,13 +1,13 @@
 """Where a long text may be cut without changing what is found in it.
 
-Every rule looks for something that cannot be overlooked: five digits, an @, a long word, the name of a secret. Call
-these anchors. No rule sees further than `_AFTER` characters behind an anchor and `_BEFORE` in front of one, so in a
-calm stretch longer than both together a text can be cut, and the two sides show what the whole would show. That is
-how a stream comes to the same result as one look at everything, and how the cost of a long text stays linear.
+Every rule needs an anchor: five digits, an @, a long word, the name of a secret. No rule reads further than `_AFTER`
+characters after an anchor and `_BEFORE` before one, so a text can be cut in any gap without anchors that is longer than
+both together, and the two sides give the same spans as the whole. So a stream gives the same result as one search of
+the whole text, and the cost of a long text stays linear.
 
-Where there is no calm for `LIMIT` characters (a log, a table) the text is cut all the same, at the end of a line if
-possible, and both sides are shown a margin of the other. Such a cut depends on nothing but the text itself, so a
-stream still cuts where a single look does.
+Without such a gap for `LIMIT` characters (a log, a table) the text is cut all the same, at a line break if possible,
+and both sides are searched with a margin of the other. Such a cut depends on the text alone, so a stream still cuts at
+the same places.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _BEFORE: Final = 72
 _AFTER: Final = 152
 _MARGIN: Final = 72
 _SIGHT: Final = 40
-"""An anchor shows itself within this many characters."""
+"""An anchor can be recognized within this many characters."""
 _EVERY: Final = 64
-"""A stream looks for cuts whenever this much has come, not at every character."""
+"""A stream looks for cuts each time it has received this many characters."""
 
 _ANCHOR: Final = re.compile(
     r"""[!-~]{16,}|[0-9](?:[ \t\n.()/-]{0,4}[0-9]){4,}|[0-9]\.[0-9]\.[0-9]\.[0-9]|@|%40|::
@@ -40,7 +40,7 @@ _ANCHOR: Final = re.compile(
     |\[\ ?at|\(\ ?at|\x00(?:\ ?\x00){0,63}""",
     re.VERBOSE,
 )
-# Names and addresses have weaker signs, so texts searched for them can be cut at fewer places.
+# Names and addresses have weaker anchors, so texts searched for them can be cut at fewer places.
 _ASKED: Final = re.compile(
     _ANCHOR.pattern
     + r"|[0-9]|order|ticket|track|invoice|booking|shipment|parcel|name|i'm|i\ am|mr|ms|dr\.?|contact|attn",
@@ -54,7 +54,7 @@ _BEYOND: Final = re.compile("[^\x00-\x7f]")
 
 
 class Piece(NamedTuple):
-    """Text to look at. Spans that begin in `[start, end)` are this piece's; the rest is there for context."""
+    """Text to search. Spans that begin in `[start, end)` belong to this piece; the rest is context."""
 
     text: str
     start: int
@@ -62,20 +62,20 @@ class Piece(NamedTuple):
 
 
 class AnchorSource(Protocol):
-    """More to look for than the rules here know: where it may begin, and how far around that it matters."""
+    """Anchors beyond those of the built-in rules."""
 
     @property
     def reach(self) -> int:
-        """How many characters from its beginning on, and before it, anything can matter to it."""
+        """How many characters after and before the start of a match can affect it."""
         ...
 
     def candidates(self, text: str) -> Iterator[tuple[int, int]]:
-        """Stretches that hold every place where it may begin, in order, apart from each other."""
+        """Ranges that cover every place where a match may begin, sorted and without overlaps."""
         ...
 
 
 class Chunker:
-    """Cuts a text that comes bit by bit. All places are counted from the text's beginning."""
+    """Cuts a text that comes in parts. All offsets are relative to the start of the text."""
 
     def __init__(self, *, asked: bool = False, more: AnchorSource | None = None) -> None:
         self._more = more
@@ -86,17 +86,17 @@ class Chunker:
         self._signs = _ASKED_SIGNS if asked else None
         self._text = ""
         self._base = 0
-        """The place of `_text`, which keeps no more than is needed."""
+        """The offset of `_text`, which holds only what is still needed."""
         self._own = 0
-        """What lies before this has been given out."""
+        """Text before this was yielded."""
         self._seen = 0
         """Anchors that begin before this are known."""
         self._candidate = 0
-        """Where the last stretch of candidates ends: the next one depends on it, and not on how the text came."""
+        """The end of the last candidate range, on which the next one depends."""
         self._last = -self._after
         """Where the last anchor ends."""
         self._zone: int | None = None
-        """Where the present stretch without calm begins."""
+        """The start of the current range without a gap."""
         self._block = (0, 0)
         """The last private-key block, which is not cut."""
 
@@ -105,13 +105,13 @@ class Chunker:
         return self._base + len(self._text)
 
     def add(self, text: str) -> Iterator[Piece]:
-        """Take more text; give what can be decided now."""
+        """Take more text; yield the pieces that are decided."""
         self._text += text
         if self._length - self._seen >= self._sight + _EVERY:
             yield from self._cut_chunks(self._length - self._sight, final=False)
 
     def rest(self) -> Iterator[Piece]:
-        """Give everything that is left."""
+        """Yield everything that is left."""
         yield from self._cut_chunks(self._length, final=True)
         if self._own < self._length:
             yield self._make_chunk(self._length, 0)
@@ -130,7 +130,7 @@ class Chunker:
             if known is not None and known > self._zone + LIMIT:
                 yield from self._cut_at_limit(known, final=final)
             if known is None or (not final and (known >= length or known > self._zone + LIMIT)):
-                # It may go on in what comes next, and is looked at again then.
+                # It may continue in the next text, and is searched again then.
                 self._seen = max(start, self._own)
                 return
             self._last = max(self._last, known)
@@ -139,7 +139,7 @@ class Chunker:
             yield from self._cut_at_gap(horizon - self._before)
 
     def _anchors(self, since: int) -> Iterator[tuple[int, int]]:
-        """Where anchors begin and end, from a place on."""
+        """Starts and ends of anchors from an offset on."""
         view = _anchor_view(self._text[since - self._base :], self._signs)
         spans = ((since + match.start(), since + match.end()) for match in self._anchor.finditer(view))
         yield from merge(spans, self._candidates(self._more, since)) if self._more else spans
@@ -148,18 +148,18 @@ class Chunker:
         at = max(since, self._candidate)
         for start, end in more.candidates(self._text[at - self._base :]):
             yield at + start, at + end
-            # Resumed: the stretch has been dealt with, and is not looked for again.
+            # Resumed after the range was handled: do not search it again.
             self._candidate = at + end
 
     def _cut_at_gap(self, place: int) -> Iterator[Piece]:
-        """Cut where nothing on one side concerns the other."""
+        """Cut in a gap: neither side affects the other."""
         self._zone = None
         if place > self._own:
             yield self._make_chunk(place, 0)
             self._drop_before(place, 0)
 
     def _cut_at_limit(self, end: int, *, final: bool) -> Iterator[Piece]:
-        """Cut a stretch without calm that reaches to `end`, as often as it is too long."""
+        """Cut a range without gaps that reaches to `end` until it is short enough."""
         assert self._zone is not None
         while end > self._zone + LIMIT:
             place = self._best_cut(self._zone)
@@ -170,7 +170,7 @@ class Chunker:
             self._zone, self._last = place, max(self._last, place)
 
     def _best_cut(self, zone: int) -> int:
-        """Where to cut a stretch that begins at `zone`: around a key block, at a line's end, at a space."""
+        """Where to cut a range that begins at `zone`: around a key block, at a line break, at a space."""
         first, last = self._block
         most = zone + LIMIT
         if first < most < last:
@@ -182,7 +182,7 @@ class Chunker:
         return most
 
     def _key_block_end(self, start: int, end: int, *, final: bool) -> int | None:
-        """Where the anchor ends if it opens a private-key block, or a word glued to one; None while none can tell."""
+        """Where the anchor ends if it opens a private-key block, or a word joined to one; None while undecided."""
         here = self._text.find(BLOCK, start - self._base, end + len(BLOCK) - self._base)
         if here < 0:
             return end
@@ -200,14 +200,14 @@ class Chunker:
         return Piece(text, self._own - self._base, end - self._base)
 
     def _drop_before(self, place: int, margin: int) -> None:
-        """Forget what lies before `place`, but for a margin."""
+        """Drop the text before `place`, except for a margin."""
         keep = max(self._base, place - margin)
         self._text = self._text[keep - self._base :]
         self._base, self._own = keep, place
 
 
 def _anchor_view(text: str, more: re.Pattern[str] | None) -> str:
-    """`text` in lower case, with a NUL for every sign beyond ASCII that is an anchor, and a space for every other."""
+    """`text` in lower case, with a NUL for every non-ASCII anchor character, and a space for all others."""
     if not text.isascii():
         text = _SIGNS.sub(lambda match: "\0" * len(match[0]), INVISIBLE.sub("\0", fold(text)))
         text = _BEYOND.sub(" ", more.sub("\0", text) if more else text)

@@ -1,6 +1,6 @@
-"""Words that say what somebody is or how they are, and no name: "I am Late" and 我是高中生 introduce nobody.
+"""Common words that follow an introduction but are no names: "I am Late", 我是高中生.
 
-Some words before a name stand before such a word as often. What follows them is a name only if it is none of these.
+A value after words such as "I am" is a name only if it is none of these.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _ENGLISH: Final = frozenset(
     )
 )
 _MOVING: Final = re.compile("[a-z]{3,}ing")
-# What somebody is, by the last character; a given name hardly ends so.
+# Last characters of occupations and roles; given names hardly end so.
 _KINDS: Final = frozenset("员者师人民迷控党族客领工户粉士家")
 _PUPILS: Final = frozenset(words("学生 中生 科生 医生 男生 女生 新生 考生 习生 业生 校生 究生 门生"))
-# Words that begin with a character that is a surname as well.
+# Words that begin with a character that is also a surname.
 _CHINESE: Final = frozenset(
     words(
         """高中 高一 高二 高三 高考 高级 高管 高手 高兴 高个 高校 高铁 高层 程序 方便 方面 方程 方法 方案 方言
@@ -57,7 +57,7 @@ _CHINESE: Final = frozenset(
 
 
 def is_common_word(value: str) -> bool:
-    """Whether a value that stands where a name might is a word for something else."""
+    """Whether a value in the place of a name is a common word."""
     first = value.partition(" ")[0]
     if first.isascii():
         plain = first.lower()

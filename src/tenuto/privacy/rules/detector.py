@@ -1,4 +1,4 @@
-"""One look at a text: every rule in the order of its certainty, and the surest one has the word."""
+"""The detector: runs every family of rules, the most certain first; of overlapping spans the first one stays."""
 
 from __future__ import annotations
 
@@ -46,14 +46,13 @@ from tenuto.privacy.rules.spelled_out import find_spelled_out
 _SHORTEST: Final = 6
 """No rule finds anything in fewer characters: a@b.co."""
 _SHORTEST_ASKED: Final = 4
-"""But for names, where they are looked for: 我叫王伟."""
+"""Except for names, if they are searched: 我叫王伟."""
 
 Find = tuple[int, int, PiiRule]
 Finds = Iterable[Find]
 
-# --- families of rules --------------------------------------------------------------------------------------------
-# Half of all messages hold nothing, so each family stands behind a gate: a plain search that costs next to nothing.
-# None says that the gate is shut; it is then shut for every part of the text, too.
+# Families of rules. Half of all messages hold no private data, so each family begins with a cheap precheck. None says
+# that it failed; it then fails for every part of the text, too.
 
 
 def _private_keys(view: FoldedText, _: list[Find]) -> Finds | None:
@@ -112,7 +111,7 @@ def _ipv4(view: FoldedText, _: list[Find]) -> Finds | None:
 def _numbers(view: FoldedText, found: list[Find]) -> Finds | None:
     if not has_digits(view):
         return None
-    # Not None: in a part of the text that begins inside a date there may be more to see.
+    # Not None: a part of the text that begins inside a date may have more numbers.
     return _find_numbers(view, found) if has_numbers(view) else ()
 
 
@@ -131,7 +130,7 @@ def _on_request(view: FoldedText, _: list[Find]) -> Finds | None:
 
 
 Family = Callable[[FoldedText, list[Find]], Finds | None]
-# The surest first: of finds that overlap, the first one stands.
+# The most certain first: of overlapping spans the first one stays.
 FAMILIES: Final[tuple[Family, ...]] = (
     *(
         _private_keys,
@@ -147,7 +146,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
 )
 
 
-# What is left to ask of a text in which nothing stands that the others need.
+# The families for a text without the characters that the others need.
 CALM_FAMILIES: Final[tuple[Family, ...]] = (
     _keys,
     _logins,
@@ -156,7 +155,7 @@ CALM_FAMILIES: Final[tuple[Family, ...]] = (
     _passports,
     _spelled_out,
 )
-# And of one in which no word occurs that the rest look for either.
+# The families for a text that also has none of the words that the rest need.
 SILENT_FAMILIES: Final[tuple[Family, ...]] = (_keys, _spelled_out)
 _DASHES: Final = re.compile("-(?:u|----|(?<= -))")
 _LOUD: Final = frozenset({"basic", "bearer", "identified by", "auth", "pass"})
@@ -175,7 +174,7 @@ def select_families(view: FoldedText) -> tuple[Family, ...]:
 
 
 def look(view: FoldedText, families: Iterable[Family]) -> tuple[list[Span], list[Family]]:
-    """Spans of a text which holds no marks, in order, and the families whose gates were open."""
+    """Spans of a text without placeholders, in order, and the families whose prechecks passed."""
     if families is FAMILIES:
         families = select_families(view)
     finds: list[Find] = []
@@ -197,7 +196,7 @@ def look(view: FoldedText, families: Iterable[Family]) -> tuple[list[Span], list
 def _find_numbers(view: FoldedText, found: list[Find]) -> Finds:
     yield from ((start, end, PiiRule.IBAN) for start, end in find_ibans(view))
     previous = NOWHERE
-    # No find of this family holds a later run, so those that come from here on need not be asked.
+    # No span of this family covers a later run, so only earlier spans are checked.
     surer = found.copy()
     for run in runs(view):
         if surer and any(start <= run.starts[0] and run.ends[-1] <= end for start, end, _ in surer):
@@ -236,10 +235,10 @@ def find(text: str, types: Collection[PiiType]) -> list[Span]:
 def _find_until_stable(
     view: FoldedText, place: int, types: Collection[PiiType], families: Collection[Family]
 ) -> list[Span]:
-    """Look again between what was found, until nothing new comes up. The view's text stands at `place`.
+    """Search again between spans until nothing new is found. The view's text is at offset `place`.
 
-    Redacted text is read in the parts between its marks. What those parts would show then is found now: so
-    redacting twice changes nothing. A span of a type nobody asked for stays in the text, and parts nothing.
+    Redacted text is searched in the parts between its placeholders. Spans that those parts would show are found now,
+    so that redacting twice changes nothing. A span of a type not in `types` stays and does not split the text.
     """
     spans, open_ones = look(view, families)
     if not spans:
@@ -263,7 +262,7 @@ _PORTION: Final = 4 * LIMIT
 def detect(text: str, *, types: Collection[PiiType] = ALWAYS) -> list[Span]:
     """Every span of private data in `text`, in order, none overlapping. Offsets count code points.
 
-    Marks that already stand in the text are left alone. The cost is linear in the length of the text.
+    Placeholders in the text are left alone. The cost is linear in the length of the text.
     """
     if len(check_str(text)) <= LIMIT:
         return find(text, types)
@@ -276,10 +275,10 @@ def detect(text: str, *, types: Collection[PiiType] = ALWAYS) -> list[Span]:
 
 
 def check_str(text: str) -> str:
-    """Return a text, and refuse what programs without types hand in for one; it may be private, and is not quoted.
+    """Return the text; for callers without type checks. The error does not quote the value, which may be private.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is no `str`.
     """
     if not isinstance(text, str):
         raise TypeError(f"private data is looked for in a str, and this is of the type {type(text).__name__}")
@@ -287,7 +286,7 @@ def check_str(text: str) -> str:
 
 
 def redact(text: str, *, types: Collection[PiiType] = ALWAYS) -> str:
-    """`text` with a mark such as `[REDACTED_EMAIL]` in place of every span. Redacting twice changes nothing."""
+    """`text` with a placeholder such as `[REDACTED_EMAIL]` for every span. Redacting twice changes nothing."""
     spans = detect(text, types=types)
     return _replace_spans(text, spans, 0) if spans else text
 
@@ -295,8 +294,7 @@ def redact(text: str, *, types: Collection[PiiType] = ALWAYS) -> str:
 class RedactionStream:
     """Redacts a text that comes in chunks. What comes out, joined, is `redact` of what went in, joined.
 
-    In prose a character is held back until about 300 more have come; where numbers and keys stand close, or a private
-    key has begun, until a few thousand have.
+    In prose it holds back about 300 characters; where numbers and keys are dense, or in a private key, a few thousand.
     """
 
     def __init__(self, *, types: Collection[PiiType] = ALWAYS) -> None:
@@ -305,11 +303,11 @@ class RedactionStream:
         self._over = 0
 
     def feed(self, chunk: str) -> str:
-        """Take a chunk; give back what is decided by now, which may be nothing."""
+        """Take a chunk; return the text that is decided by now, which may be empty."""
         return "".join([self._redact_part(own, spans) for own, spans in self._looker.add(check_str(chunk))])
 
     def flush(self) -> str:
-        """Give back everything that was held, at the end of the text. The stream can then take another one."""
+        """Return the held text, at the end. The stream can then take another text."""
         rest = "".join([self._redact_part(own, spans) for own, spans in self._looker.rest()])
         self._looker, self._over = _ChunkedDetector(self._types), 0
         return rest
@@ -321,7 +319,7 @@ class RedactionStream:
 
 
 def _replace_spans(text: str, spans: list[Span], start: int) -> str:
-    """`text` from `start` with marks in place of `spans`."""
+    """`text` from `start` on with placeholders for `spans`."""
     parts: list[str] = []
     for span in spans:
         parts += (text[start : span.start], span.mark)
@@ -331,24 +329,24 @@ def _replace_spans(text: str, spans: list[Span], start: int) -> str:
 
 
 class _ChunkedDetector:
-    """Finds the spans of a text piece by piece."""
+    """Finds the spans of a text chunk by chunk."""
 
     def __init__(self, types: Collection[PiiType]) -> None:
         self._types = types
         self._pieces = Chunker(asked=not ON_REQUEST.isdisjoint(types))
         self._over = 0
-        """How far the last span of a piece reaches into the next one."""
+        """How far the last span of a chunk reaches into the next one."""
 
     def add(self, text: str) -> Iterator[tuple[str, list[Span]]]:
-        """Take more text; give parts of it that are decided, each with the spans that begin in it."""
+        """Take more text; yield the parts that are decided, each with the spans that begin in it."""
         return map(self._detect_chunk, self._pieces.add(text))
 
     def rest(self) -> Iterator[tuple[str, list[Span]]]:
-        """Decide everything that is left."""
+        """Yield everything that is left."""
         return map(self._detect_chunk, self._pieces.rest())
 
     def whole(self, text: str) -> Iterator[tuple[str, list[Span]]]:
-        """Everything of a long text, a portion at a time, so that no step handles all of it."""
+        """All of a long text, a portion at a time."""
         for start in range(0, len(text), _PORTION):
             yield from self.add(text[start : start + _PORTION])
         yield from self.rest()

@@ -1,4 +1,4 @@
-"""Runs of digits: one candidate each, split into groups, whatever stands between the groups."""
+"""Runs of digits: candidates for numbers, split into groups with any separators."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import REACH, Label, LabelContext, before, near
 from tenuto.privacy.rules.prechecks import LEAST
 
-# What may stand between two groups of a run; any single character of a stretch may.
+# Separators between two groups of a run; any single character of a stretch is one.
 _GAP: Final = re.compile(r"[ \t.()/-]{2,3}|[ \t-]{0,2}\n[ \t]?")
-# Digits and whatever may stand between them, long enough to hold a run. Looked for where every digit is a zero: a
-# pattern that begins with one character is searched several times as fast as one that begins with any of ten.
+# Digits and separators, long enough for a run. Searched in the view where every digit is a zero: a regex that begins
+# with one fixed character is several times as fast as one that begins with any of ten.
 _STRETCH: Final = re.compile(rb"0[0 \t\n.()/-]{5,}0")
-# Dates, with or without their hour, and decimals that are no 555.0187: nearly every number of a log is one.
+# Dates, with or without the hour, and decimals unlike 555.0187: most numbers of a log.
 _PLAIN: Final = re.compile(
     r"(?:19|20)[0-9]{2}([-/.])[0-9]{1,2}\1[0-9]{1,2}(?: [0-9]{1,2})?"
     r"|(?![0-9]{3}\.[0-9]{4}$)(?:[0-9]{1,2}|[1-9][0-9]{2,4})\.[0-9]+"
@@ -25,18 +25,18 @@ _WORD: Final = re.compile(r"(?<![A-Za-z0-9_])[A-Za-z]+\Z")
 _GROUP: Final = re.compile("[0-9]+")
 _PATH: Final = re.compile("[0-9]+[./][A-Za-z]")
 CURRENCY: Final = frozenset("$€£¥￥₩")
-# What is counted or paid has no owner.
+# Amounts and prices are not private.
 COUNTED: Final = re.compile(
     r"[ ]?(?:条|條|次(?!日)|元(?![旦月宵])|件|篇|字节|步|公里|千米|块钱|万(?![一分])|亿|毫秒|秒(?!回)"
     r"|views?\b|records?\b|rows?\b|bytes?\b|times\b|ms\b|円|원)"
 )
-# Another number beyond a slash, as long as this one: two of them are written 512-33-4455/431-66-2290.
+# A second number of the same length after a slash: 512-33-4455/431-66-2290.
 _TWIN_BEFORE: Final = re.compile(r"(?:[0-9]{8}|[0-9][ -][0-9]{3})[0-9][Xx]?/\Z")
 _TWIN_AFTER: Final = re.compile(r"/(?:[0-9]{9}|[0-9]{3,4}[ -][0-9])")
 
 
 class DigitRun:
-    """Digits that belong together by their looks, in groups, with what stands between them."""
+    """Digits that belong together by their format, in groups with separators."""
 
     __slots__ = ("_context", "_near", "ends", "shape", "starts", "taken", "total", "view")
 
@@ -45,7 +45,7 @@ class DigitRun:
         self.starts = starts
         self.ends = ends
         self.shape = bytes([min(ends[i] - first, 255) for i, first in enumerate(starts)])
-        """The length of every group: what number plans look like."""
+        """The length of every group, to compare with number plans."""
         self.total = sum(self.shape)
         self.taken = bytearray(len(self.starts))
         self._context: LabelContext | None = None
@@ -58,7 +58,7 @@ class DigitRun:
         return "".join([self.view.ascii[self.starts[i] : self.ends[i]] for i in range(first, last + 1)])
 
     def between(self, first: int, last: int) -> list[str]:
-        """What stands between the groups `first` to `last`."""
+        """The separators between the groups `first` to `last`."""
         return [self.view.ascii[self.ends[i] : self.starts[i + 1]] for i in range(first, last)]
 
     def free(self, first: int, last: int) -> bool:
@@ -71,7 +71,7 @@ class DigitRun:
             self.taken[i] = 1
 
     def context(self, first: int) -> LabelContext:
-        """The label before group `first`. No word stands inside a run, so the one before it is looked for once."""
+        """The label before group `first`. A run contains no words, so the label before it is searched once."""
         if self._context is None:
             self._context = before(self.view.text, self.starts[0])
         if first == 0:
@@ -79,7 +79,7 @@ class DigitRun:
         return LabelContext(self._context.label if self.starts[first] - self.starts[0] < REACH // 2 else None, False)
 
     def has_label_near(self, first: int, last: int, label: Label) -> bool:
-        """Whether `label` stands within reach of the groups, on either side."""
+        """Whether `label` is within reach of the groups, on either side."""
         if self._near is None:
             self._near = near(self.view.text, self.starts[0], self.ends[-1])
         left, right = self._near
@@ -92,7 +92,7 @@ class DigitRun:
         return self.can_start(self.starts[first], *words) and self.can_end(self.ends[last])
 
     def can_start(self, start: int, *words: str) -> bool:
-        """Whether a number may begin at `start`, perhaps glued to one of `words`: `SSN512-33-4455`."""
+        """Whether a number may begin at `start`, perhaps joined to one of `words`: `SSN512-33-4455`."""
         text = self.view.ascii
         before = text[start - 1 : start]
         if before in ("", " "):
@@ -106,7 +106,7 @@ class DigitRun:
         if before.isalnum() or before == "_" or self.view.text[start - 1 : start] in CURRENCY:
             return False
         if before == "/" and start == 1:
-            return not _PATH.match(text, start)  # behind a mail that was found: ann@example.com/13800138000
+            return not _PATH.match(text, start)  # after an e-mail address: ann@example.com/13800138000
         if before == "/" and _TWIN_BEFORE.search(text, max(0, start - 16), start):
             return True
         return not (before and before in "-./:=&%~^\\" and self._joins(before, text[max(0, start - 2) : start - 1]))
@@ -126,7 +126,7 @@ class DigitRun:
         if after in ("", " "):
             return True
         if after == "*":
-            # Bold in Markdown, unless the number goes on behind the stars: 138****8000.
+            # Bold in Markdown, unless the number continues after the stars: 138****8000.
             return not text[end : end + 8].lstrip("*")[:1].isalnum()
         further = text[end + 1 : end + 2]
         if after.isalnum() or (after and after in "_%~^\\"):
@@ -134,7 +134,7 @@ class DigitRun:
         if after == "-":
             return not further.isalnum()
         if after == ":":
-            # The run that ends here began before; an id's last character may be an X, which is no digit of it.
+            # The last character of an id may be an X, which is not part of the run.
             return not further.isdigit() or end - self.starts[bisect_left(self.starts, end) - 1] > 2
         return not (after and after in "./" and further.isdigit()) or _TWIN_AFTER.match(text, end) is not None
 
@@ -172,6 +172,6 @@ def _if_long_enough(run: DigitRun) -> Iterator[DigitRun]:
 
 
 def evenly(between: list[str]) -> bool:
-    """Whether the groups are set apart in one way; one of the gaps may be a line break."""
+    """Whether all separators are equal; one of them may be a line break."""
     kinds = {gap for gap in between if "\n" not in gap}
     return len(kinds) <= 1 and sum("\n" in gap for gap in between) <= 1 and all(len(gap) == 1 for gap in kinds)

@@ -1,4 +1,4 @@
-"""E-mail addresses, beside any script, found from their @ outwards."""
+"""E-mail addresses in texts of any script, found from their @ outwards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import words
 from tenuto.privacy.rules.prechecks import ENCODED_AT
 
-# Latin letters belong to an address; characters of any other script beside it are the sentence around it.
+# Latin letters belong to an address; adjacent characters of other scripts belong to the sentence.
 _LETTER: Final = "A-Za-z0-9\u00c0-\u024f"
 _LONGEST_LOCAL: Final = 64
 _PLAIN: Final = re.compile(rf"[{_LETTER}._%+'-]+")
@@ -18,8 +18,8 @@ _DOMAIN: Final = re.compile(
     rf"(?:[{_LETTER}](?:[{_LETTER}-]{{0,61}}[{_LETTER}])?\.){{1,8}}"
     rf"(?:xn--[a-z0-9-]{{2,50}}|[A-Za-z\u00c0-\u024f]{{2,24}})(?![{_LETTER}]|-[{_LETTER}])"
 )
-# Who types on a Chinese keyboard gets a full stop for a dot: a@b。com. It also ends sentences, so here the last part
-# has to be one that exists, and that no sentence begins with.
+# A Chinese keyboard gives a full stop for a dot: a@b。com. It also ends sentences, so here the last part must be an
+# existing top-level domain that no sentence begins with.
 _STOP: Final = "[.\u3002\uff61]"
 _STOPPED: Final = "com cn net org edu gov io co de jp kr tw hk eu uk fr ru au ca ch sg xyz vip cc ai"
 _DOMAIN_STOPPED: Final = re.compile(
@@ -28,7 +28,7 @@ _DOMAIN_STOPPED: Final = re.compile(
 )
 _COUNTRY: Final = re.compile("[\u3002\uff61](?:cn|hk|tw|mo|sg|jp|kr|uk|au)(?![A-Za-z0-9-])")
 _BEFORE_COUNTRY: Final = (".com", ".net", ".org", ".edu", ".gov", ".ac", ".co")
-# Beyond Latin, where addresses are rare and sentences have no spaces, the last part has to be one that exists.
+# In non-Latin scripts addresses are rare and sentences have no spaces: the top-level domain must exist.
 _BEYOND: Final = "\u0370-\u06ff\u0900-\u097f\u0e00-\u0e7f\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _ENDINGS: Final = "|".join(
     words(
@@ -44,10 +44,10 @@ _DOMAIN_BEYOND: Final = re.compile(
     rf"(?:{_ENDINGS})(?![A-Za-z0-9-]|[\u0370-\u06ff]|\.[{_LETTER}{_BEYOND}]|(?![的即吧或和并与及是请来はへにをま])[\u3040-\u9fff])"
 )
 _LOCAL_BEYOND: Final = re.compile(rf"[{_LETTER}{_BEYOND}._%+-]{{1,32}}")
-# What a sentence says right before an address that is glued to it.
+# Words of a sentence that may be joined to the address after them.
 _LEAD: Final = re.compile("(?:给|到|至|是|为|為|系|箱|送|向|信|址|件|寄|请|找|は|へ|に|を|는|은|:)(?=[^@]{1,8}\\Z)")
-# Lists and servers that pass mail on write the address it came for before the @: bounces+rosa=example.org@..., and
-# `prvs=`, `SRS0=` with a sign of their own. Elsewhere an equals sign ends the name of a field: to=ann@example.com.
+# Mailing lists and relays put the original address before the @: bounces+rosa=example.org@..., `prvs=`, `SRS0=`.
+# Elsewhere an equals sign ends the name of a field: to=ann@example.com.
 _EQUALS: Final = re.compile(rf"[{_LETTER}._%+'=-]+")
 _PASSED_ON: Final = re.compile(
     rf"(?:(?<![{_LETTER}._%+'-])(?:(?:ms)?prvs[0-9]?|srs[01]|btv1)[=+-][{_LETTER}._%+'=-]+"
@@ -57,11 +57,11 @@ _PASSED_ON: Final = re.compile(
 )
 # z***3@example.com shows no address; **ann@example.com** shows one in bold.
 _MASK: Final = re.compile(r"[A-Za-z0-9][*•●]+\Z")
-# What stands before the @ of an address on the web is a user, and a password behind a colon.
+# Before the @ of a URL is a user, and a password after a colon.
 _USER: Final = re.compile(r"://(?:[^\s/@:]{1,64}:)?\Z")
-# The @ of an address inside another one: ?to=ann%40example.com. Encoded signs before its local part are not its own.
+# The @ of an address inside a URL: ?to=ann%40example.com. Encoded characters before the local part do not belong to it.
 _ENCODED_SIGN: Final = re.compile("%(?:2[0236789CFcf]|3[A-Fa-f]|5[BDbd]|7[BDbd])")
-# What follows the @ in file names, decorators and packages.
+# Text after the @ in file names, decorators and packages.
 _NOT_DOMAINS: Final = frozenset(
     words(
         """png jpg jpeg gif svg webp ico bmp js mjs cjs ts tsx jsx css scss html htm json yaml yml xml txt md pdf zip gz
@@ -99,7 +99,7 @@ def _percent_encoded_emails(view: FoldedText) -> Iterator[tuple[int, int]]:
 
 
 def _domain_end(view: FoldedText, at: int) -> int | None:
-    """Where the domain behind an @ ends, if one stands there in Latin letters."""
+    """Where the domain after an @ ends, if there is one in Latin letters."""
     text = view.text
     domain = _DOMAIN.match(text, at + 1)
     if domain is None:
@@ -110,9 +110,9 @@ def _domain_end(view: FoldedText, at: int) -> int | None:
 
 
 def _non_latin_email(text: str, at: int) -> tuple[int, int] | None:
-    """An address with letters beyond Latin in its domain: 用户@例子.公司, иван@почта.рф."""
+    """An address with non-Latin letters in its domain: 用户@例子.公司, иван@почта.рф."""
     domain = _DOMAIN_BEYOND.match(text, at + 1)
-    # A local part in Latin letters ends where they do; one in others, where the sentence seems to.
+    # A Latin local part begins with its Latin letters; another one where the sentence seems to end.
     pattern = _PLAIN if _PLAIN.match(text, at - 1, at) else _LOCAL_BEYOND
     local = None if domain is None else pattern.match(text[max(0, at - 32) : at][::-1])
     if domain is None or local is None:
@@ -152,5 +152,5 @@ def _bounce_local_start(text: str, start: int, at: int) -> int:
 
 
 def _is_repository(text: str, start: int, end: int) -> bool:
-    """`git@github.com:org/repo` names a server's account, the same one for everybody."""
+    """`git@github.com:org/repo` names the shared account of a server."""
     return text[start : start + 4] == "git@" and text[end : end + 1] in (":", "/")

@@ -1,9 +1,9 @@
-"""A text made plain without moving anything: the detector's view of it.
+"""Folding of a text to ASCII with unchanged offsets: the view that the rules read.
 
-People write digits full-width, dashes in ten kinds and spaces in fifteen, and text that was copied carries characters
-nobody sees. `fold` maps each to its ASCII twin, one code point for one code point, so that offsets stay those of the
-source. Only characters without any width are taken out, and then a map leads back. Line breaks, tabs and quotes that
-were escaped, as JSON inside JSON has them, become what they stand for and spaces.
+Texts have full-width digits, ten kinds of dashes, fifteen of spaces, and invisible characters. `fold` maps each to
+its ASCII equivalent, code point by code point, so that offsets stay those of the source. Only zero-width characters are
+removed, and a map leads back. Escaped line breaks, tabs and quotes, as in JSON inside JSON, are unescaped and padded
+with spaces.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ FOLDS: Final[dict[int, int]] = {
     **dict.fromkeys((0x85, 0x2028, 0x2029), ord("\n")),
     0xB7: ord("."),
 }
-# The long vowel mark of katakana is a dash between digits only: パスワード must stay a word.
+# The katakana long vowel mark is a dash between digits only: パスワード must stay a word.
 _LONG_VOWEL: Final = re.compile("(?<=[0-9])\u30fc(?=[0-9])")
-# Full-width punctuation stands in nearly every Chinese sentence; the cheap `replace` deals with it, and `translate`
-# (a hundred times dearer) only runs where letters, digits or odd dashes and spaces need it.
+# Nearly every Chinese sentence has full-width punctuation, which the cheap `replace` handles; `translate` costs a
+# hundred times as much and runs only for letters, digits, odd dashes and spaces.
 _COMMON: Final = tuple((chr(wide), chr(FOLDS[wide])) for wide in map(ord, "：（）"))
 _PUNCTUATION: Final = frozenset("：（），！？；、")
 
 
 def _ranges(points: Iterable[int]) -> list[tuple[int, int]]:
-    """The points, neighbours together."""
+    """The points as ranges."""
     ranges: list[tuple[int, int]] = []
     for point in sorted(points):
         if ranges and point == ranges[-1][1] + 1:
@@ -51,29 +51,29 @@ def _ranges(points: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def _complement(points: Iterable[int]) -> list[tuple[int, int]]:
-    """The first plane without these points."""
+    """The ranges of the first plane without these points."""
     taken = _ranges(points)
     firsts, lasts = [0, *(last + 1 for _, last in taken)], [*(first - 1 for first, _ in taken), 0xFFFF]
     return [(first, last) for first, last in zip(firsts, lasts, strict=True) if first <= last]
 
 
 def _character_class(ranges: Iterable[tuple[int, int]]) -> str:
-    """The body of a character class: ranges are tested faster than single characters."""
+    """The body of a regex character class: ranges are tested faster than single characters."""
     return "".join([f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in ranges])
 
 
-# A full-width comma ends what stands before it, which no comma inside a password does.
+# A full-width comma ends a value, unlike an ASCII comma inside a password.
 for _point in (0x30FC, *map(ord, "，；")):
     del FOLDS[_point]
 _ODD_POINTS: Final = frozenset(point for point in FOLDS if chr(point) not in _PUNCTUATION)
 _ODD: Final = re.compile(f"[{_character_class(_ranges(_ODD_POINTS))}]")
 INVISIBLE: Final = re.compile(f"[{_character_class(_ranges(_UNSEEN))}\U000e0000-\U000e007f]")
-# Single characters: one look finds them all, and few texts have one by chance.
+# Single characters: one search finds them all, and few texts have one by chance.
 _SIGN_CHARACTERS: Final = "密令钥鑰授账提パ暗トキシ비암토키시패Пп照旅여"
 _SIGNS: Final = re.compile(f"[{_SIGN_CHARACTERS}]")
 _LONG_VOWEL_MARK: Final = "\u30fc"
-# Said by what it is not: the engine looks such a class up in a table, as long as no character beyond the first plane
-# is in it. Those are strange, all of them, and looked at more closely then.
+# A negated class: the engine looks it up in a table as long as it has no character beyond the first plane. All
+# characters beyond count as strange and are checked more closely.
 _STRANGE_POINTS: Final = {point for point in (*_ODD_POINTS, *_UNSEEN) if point <= 0xFFFF}
 _STRANGE: Final = re.compile(f"[^{_character_class(_complement(_STRANGE_POINTS))}]")
 # Most texts have neither a strange character, nor a sign, nor a long vowel: one search says so.
@@ -82,14 +82,14 @@ _NOTABLE: Final = re.compile(
 )
 
 
-# A break or a tab written out: \n13800138000. Behind a domain or a drive a small letter is a name's: CORP\tom, C:\new.
+# An escaped line break or tab: \n13800138000. After a domain or a drive the letter begins a name: CORP\tom, C:\new.
 _ESCAPED_BLANK: Final = re.compile(r"(?<![A-Z][A-Z])(?<!\b[A-Za-z]:)(?<!\\)\\{1,8}[nrt]|\\{1,8}[nrt](?![a-z])")
 _OPENING_QUOTE: Final = re.compile(r"""(?:(?<=[\s:,{\[(=])|\A)(\\{1,8})\"""")
 _CLOSING_QUOTE: Final = re.compile(r"""(\\{1,8})\"""")
 
 
 def blank_escapes(text: str) -> str:
-    """`text` with what escapes stand for, and spaces in place of the rest of them; the length stays."""
+    """`text` with unescaped characters, padded with spaces to the same length."""
     if "\\" not in text:
         return text
     text = _ESCAPED_BLANK.sub(_spaces, text)
@@ -104,7 +104,7 @@ def _spaces(match: re.Match[str], group: int = 0) -> str:
 
 
 def fold(text: str) -> str:
-    """`text` with every odd digit, letter, space and dash as its ASCII twin, of the same length."""
+    """`text` with the ASCII equivalent of every odd digit, letter, space and dash, of the same length."""
     if _ODD.search(text):
         text = text.translate(FOLDS)
     return _fold_common(text)
@@ -128,13 +128,13 @@ _WORDS: Final = bytes(
 )
 
 
-# Stems that several families ask for. In the ASCII view a letter beyond it is a question mark.
+# Stems that several families need. In the ASCII view a non-ASCII letter is a question mark.
 _STEMS: Final[tuple[str, ...]] = (
     *("kennwort", "cre", "token", "key"),
     *("basic", "bearer", "auth", "identified by", "dot"),
 )
 _MORE_STEMS: Final[tuple[str, ...]] = (*_STEMS, "schl?ssel", "contrase?a")
-# The rest begin alike, so one search tells that a text has none of them.
+# The rest begin alike, so one search excludes all of them.
 _P_STEMS: Final = ("pass", "pasw", "pw", "psw", "psk")
 _ANY_P_STEM: Final = re.compile("p(?:as[sw]|w|s[wk])")
 _NONE: Final[frozenset[str]] = frozenset()
@@ -149,22 +149,22 @@ def _find_stems(lower: str, among: frozenset[str] | None, *, plain: bool) -> fro
 
 
 class FoldedText:
-    """A text in the shapes the rules read, all of one length, and what the gates ask about it.
+    """A text in the views that the rules read, all of one length.
 
-    Nearly every text is asked for all of it, so it is made at once. Gates ask `in` of the strings and `find` of the
-    bytes: `in` of bytes tries to read a number first, which costs ten times what the search does.
+    Nearly every text needs all of them, so they are made at once. Prechecks use `in` on strings and `find` on bytes:
+    `in` on bytes tries a number first, which costs ten times the search.
     """
 
     __slots__ = ("_kept", "_strange", "ascii", "bytes", "digits", "lower", "signed", "source", "stems", "text", "words")
 
     def __init__(self, text: str, among: frozenset[str] | None = None) -> None:
-        """Of a part, `among` says which stems the whole has: it can have no others."""
+        """For a part, `among` are the stems of the whole text: it can have no others."""
         self.source = text
         self._kept: list[int] | None = None
         self._strange = False
-        """Whether a part of the text might be folded in another way than the whole is."""
+        """Whether a part of the text may be folded differently from the whole."""
         self.signed = False
-        """Whether a character occurs that names of secrets and papers have in Chinese, Japanese and Korean."""
+        """Whether a character of Chinese, Japanese or Korean names of secrets and documents occurs."""
         if not text.isascii():
             text = self._fold_non_ascii(text)
         if "\\" in text:
@@ -173,7 +173,7 @@ class FoldedText:
         plain = text.isascii()
         self.text = text
         self.bytes = text.encode("ascii", "replace")
-        """Every code point beyond ASCII has become one `?`."""
+        """With a `?` for every non-ASCII code point."""
         self.ascii = text if plain else self.bytes.decode("ascii")
         self.lower = self.ascii.lower()
         self.digits = self.bytes.translate(_DIGITS)
@@ -181,7 +181,7 @@ class FoldedText:
         self.words = self.bytes.translate(_WORDS)
         """The text with an `a` for every letter, digit, dash and underscore, and a space for all else."""
         self.stems = _find_stems(self.lower, among, plain=plain) if self.words.find(b"aa") >= 0 else _NONE
-        """The stems that occur, in any case: names of secrets, words of headers. Most texts have none."""
+        """The stems that occur, case-insensitive: names of secrets, words of headers. Most texts have none."""
 
     def _fold_non_ascii(self, text: str) -> str:
         if not _NOTABLE.search(text):
@@ -197,7 +197,7 @@ class FoldedText:
         return fold(text)
 
     def part(self, start: int, end: int) -> FoldedText:
-        """What `[start, end)` of the source looks like when it stands alone. Mostly that is cut out and not made."""
+        """The view of `[start, end)` of the source alone; mostly sliced from this one, not made anew."""
         if self._strange:
             return FoldedText(self.source[start:end], self.stems)
         part = FoldedText.__new__(FoldedText)
@@ -212,7 +212,7 @@ class FoldedText:
         return part
 
     def back(self, start: int, end: int) -> tuple[int, int]:
-        """The place in the source of `[start, end)` here."""
+        """The source range of `[start, end)` in this view."""
         if self._kept is None:
             return start, end
         return self._kept[start], self._kept[end - 1] + 1

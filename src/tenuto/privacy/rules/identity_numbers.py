@@ -1,4 +1,4 @@
-"""Papers that name one person: Chinese resident ids, US social security numbers, passports, and bank accounts."""
+"""Identity numbers: Chinese resident ids, US social security numbers, passports, and bank accounts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PROVINCES: Final = frozenset(
 )
 _WEIGHTS: Final = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
 _CHECKS: Final = "10X98765432"
-# A birth in the future is no birth. The room reads no clock, so this is a year that will have to be moved on.
+# Birth dates must not be in the future. The rules read no clock, so this year has to be raised now and then.
 _LAST_YEAR: Final = "2030"
 
 
@@ -44,7 +44,7 @@ def _is_date(year: str, month: str, day: str) -> bool:
 SHORTEST_ID: Final = 15
 _ID_LENGTHS: Final = (SHORTEST_ID, 17, 18)
 _ID_WORDS: Final = ("id", "idcard", "idno", "cid", "sfz", "sfzh")
-# One piece, 6-8-4, 4-4-4-4-2, 6-4-4-4, 6-4-2-2-4, digit by digit, or broken once anywhere; the last may be an X.
+# One group, 6-8-4, 4-4-4-4-2, 6-4-4-4, 6-4-2-2-4, digit by digit, or split once anywhere; the last may be an X.
 _ID_SHAPE: Final = re.compile(
     rb"""[\x0f\x11\x12]|\x06\x08[\x03\x04]|\x04{4}[\x01\x02]|\x06\x04\x04[\x03\x04]|\x06\x04\x02\x02[\x03\x04]
     |\x03\x03\x04\x04[\x03\x04]|(?<!\x01)\x01{17,18}(?!\x01)|[\x06-\x0e][\x03-\x0c]""",
@@ -66,7 +66,7 @@ def find_resident_ids(run: DigitRun) -> Iterator[tuple[int, int, int]]:
 
 
 def _id_suffix_length(run: DigitRun, first: int, last: int) -> int | None:
-    """How many characters after the digits belong to the id, or None when it is none."""
+    """How many characters after the digits belong to the id, or None if it is no id."""
     if sum(run.shape[first : last + 1]) not in _ID_LENGTHS:
         return None
     digits, end, tail = run.digits(first, last), run.ends[last], 0
@@ -87,7 +87,7 @@ def _id_suffix_length(run: DigitRun, first: int, last: int) -> int | None:
 
 
 def _is_labelled_id(run: DigitRun, first: int) -> bool:
-    """A wrong check character, or the fifteen digits of old, count where the text says that it is an id."""
+    """A wrong check character, or the old form of fifteen digits, counts where the text calls it an id."""
     context = run.context(first)
     return context.label is Label.CN_ID and context.close
 
@@ -101,17 +101,17 @@ _X: Final = re.compile("[ -]?[xX](?![A-Za-z0-9])")
 
 
 SOCIAL_SECURITY: Final = 9
-"""How many digits it has."""
+"""Digits of a social security number."""
 _SSN_SHAPE: Final = re.compile(rb"\x03\x02\x04|\x09|(?<!\x01)\x01{9}(?!\x01)")
 _READ_OUT: Final = re.compile(r"[ .-]|[ ]-[ ]")
 
 
-# For a person the number that taxes go by is this one.
+# A person's tax number is the social security number.
 _TAX_ID: Final = re.compile(r"tax(?:payer)?[ -]?id(?:entification)?(?:[ ](?:no\.?|number))?[\s:=#]{0,3}(?:is[ ])?\Z")
 
 
 def is_ssn(digits: str) -> bool:
-    """Whether nine digits have an area, a group and a serial that were ever given out."""
+    """Whether nine digits have an area, a group and a serial that are ever issued."""
     return digits[:3] not in ("000", "666") and digits[0] != "9" and digits[3:5] != "00" and digits[5:] != "0000"
 
 
@@ -167,11 +167,11 @@ _PASSPORT: Final = re.compile(
     )(?![A-Za-z0-9])""",
     re.VERBOSE,
 )
-# What machines report and are called. They are no labels of other numbers: 报错13800138000 is a phone all the same.
+# Error codes and model names. They do not label other numbers: 报错13800138000 is a phone all the same.
 _NO_PAPER: Final = re.compile(
     r"(?:报错|错误|故障|异常|返回|机型|设备|行李牌|登机牌)(?:代?码|编?号)?(?:是|为)?[\s:#]{0,2}\Z"
 )
-# Letters before a number that name something else.
+# Letters before a number that is something else.
 _NO_SERIES: Final = frozenset(words("qq sn po mc cc id"))
 # The word may follow, in the same sentence and the same field.
 _THEN_PASSPORT: Final = re.compile(
@@ -211,7 +211,7 @@ def _may_be_passport(text: str, match: re.Match[str]) -> bool:
 
 
 def _is_amount_or_code(text: str, match: re.Match[str]) -> bool:
-    """Whether it is a price, an amount, or letters and a number that name something else."""
+    """Whether it is a price, an amount, or a code that is something else."""
     start, end = match.span()
     if match[0][:2].lower() in _NO_SERIES or text[start - 1 : start] in CURRENCY:
         return True
@@ -219,7 +219,7 @@ def _is_amount_or_code(text: str, match: re.Match[str]) -> bool:
 
 
 def _is_passport(context: LabelContext, form: str | None) -> bool:
-    """Letters and digits that look like one are one unless a label says otherwise; the rest needs a label's word."""
+    """Values in the form of a passport number are one unless a label says otherwise; others need a label."""
     if form is None:
         return not (context.close and context.label in _NOT_PASSPORT)
     if form == "other":
@@ -240,7 +240,7 @@ def find_ibans(view: FoldedText) -> Iterator[tuple[int, int]]:
         if view.ascii[start - 1 : start].isalnum() and view.lower[max(0, start - 4) : start] != "iban":
             continue
         while end > start and not _is_iban(view.ascii[start:end]):
-            # A word in capitals may follow the account: give it back.
+            # A word in capitals may follow the account: leave it out.
             cut = max(view.ascii.rfind(" ", start, end), view.ascii.rfind("-", start, end))
             end = cut if cut > start + 14 else start
         if end > start:
@@ -248,12 +248,12 @@ def find_ibans(view: FoldedText) -> Iterator[tuple[int, int]]:
 
 
 def _is_iban(value: str) -> bool:
-    # Imported where it is needed: few texts hold an account, and the tables of its countries take time to load.
+    # Imported late: few texts hold an account, and the country tables take time to load.
     from stdnum import iban
     from stdnum.exceptions import ValidationError
 
     try:
-        # The banks' own check digits are left out: not every bank of Belgium and Spain is in the tables.
+        # Without the banks' own check digits: the tables lack some banks of Belgium and Spain.
         iban.validate(value, check_country=False)
     except ValidationError:
         return False

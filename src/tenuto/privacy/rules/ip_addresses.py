@@ -1,4 +1,4 @@
-"""IP addresses of both versions, told apart from versions, section numbers, slices and times."""
+"""IP addresses of both versions, as opposed to version numbers, section numbers, slices and times."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from typing import Final, NamedTuple
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import BORDER, NOTHING, Label, LabelContext, before, words
 
-# In the view where every digit is a zero: the engine searches one character fast. What stands before is looked at
-# afterwards.
+# Searched in the view where every digit is a zero: one fixed character is fast. The text before is checked later.
 _V4: Final = re.compile(rb"0{1,3}\.0{1,3}\.0{1,3}\.0{1,5}(?![0A-Za-z_]|\.0)")
 _NOT_BEFORE_V4: Final = re.compile(r"(?:[0-9]\.|(?<![A-Za-z0-9])[A-Z]\.|[0-9_])\Z")
-# Words that people write an address behind without a space: ping10.0.0.8, ip10.0.0.8.
+# Words that may be joined to an address: ping10.0.0.8, ip10.0.0.8.
 _GLUED: Final = re.compile(r"[A-Za-z]+\Z")
 _GLUED_WORDS: Final = frozenset(
     words(
@@ -30,7 +29,7 @@ _V6: Final = re.compile(
 _NOT_BEFORE_V6: Final = frozenset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.:-")
 _HEX_OR_COLON: Final = frozenset("0123456789abcdefABCDEF:") | {""}
 _HEXTET: Final = re.compile("[0-9A-Fa-f]{2,4}")
-# A device's long address or a disk's port; nobody writes an IP address in eight pairs.
+# A device's long address or a disk's port: IP addresses are not written in eight pairs.
 _PAIRS: Final = re.compile("[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){7}")
 _NOT_PERSONAL: Final = re.compile(r"127\.|0\.0\.0\.0$|255\.")
 _ENDS_VERSION: Final = re.compile(
@@ -44,12 +43,12 @@ _ENDS_VERSION: Final = re.compile(
 _SUFFIX: Final = re.compile(
     r"-(?:(?i:rc|alpha|beta|snapshot|release|preview|hotfix|final|nightly|canary|pre|ga|sp)|[mM](?=[0-9]))[.-]?[0-9]{0,4}(?![A-Za-z])"
 )
-# "from 10.15.7 to ...": what follows a version of three parts in this way is one as well.
+# "from 10.15.7 to ...": after a version of three parts follows another version.
 _STEP_FROM: Final = re.compile(
     r"(?<![0-9A-Za-z_.])v?[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,4}(?:-[a-z]{1,10}[0-9]{0,3})?"
     r"(?:[ ](?:to|into)[ ]|[ ]?(?:->|=>|→)[ ]?|[ ]?(?:升级?|更新|降级?|回退|回滚)?到[ ]?)\Z"
 )
-# Words right before a version or a section. They are no labels of other numbers: a driver may have a phone.
+# Words right before a version or a section. They do not label other numbers: a driver may have a phone.
 _BEGINS_VERSION: Final = re.compile(
     r"""(?:(?<![a-z])(?:(?:sub)?sections|(?:sub)?clauses|chapters|articles|paragraphs|tables|figures|lts|requirements?
         |supersedes|obsoletes|bump|bumped|nuget|watchos|ipados|tvos|harmonyos|miui|emui|coloros|regel|ziffer|absatz)
@@ -61,7 +60,7 @@ _BEGINS_VERSION: Final = re.compile(
     [\s:]{0,2}(?:(?:is|was)\s|是|为)?\Z""",
     re.VERBOSE,
 )
-# Behind these stands a host as often as a version, so the number itself has to look like one.
+# A host follows these as often as a version, so the number itself must look like a version.
 _PERHAPS_VERSION: Final = re.compile(
     r"(?<![a-z])(?:rules?|drivers?|fw|patch|hotfix|qt|oracle|httpd|nginx|mysql|mariadb|nodejs|golang|dotnet|since"
     r"|(?:landed|fixed|introduced|deprecated|removed|shipped|added) in|flashed|roll(?:ed|ing)? ?back to"
@@ -80,13 +79,13 @@ _THREE_PARTS: Final = re.compile(
 _AT_HOME: Final = re.compile(r"192\.168\.|172\.(?:1[6-9]|2[0-9]|3[01])\.")
 _PRIVATE: Final = re.compile(rf"10\.|{_AT_HOME.pattern}")
 _KIN_WITHIN: Final = 64
-"""How far a version may stand from another number that begins like it."""
+"""How far a version may be from another number with the same beginning."""
 _NO_STEP: Final = 7
-"""Further than this the first number of a version does not move: what follows is an address."""
+"""Largest difference of the first numbers of two versions; beyond it the second is an address."""
 _NO_LEAP: Final = 2
-"""And where nothing but the sentence joins the two, no further than this."""
+"""The same for two versions that only share a sentence."""
 _COMPARED: Final = re.compile(r"(?!10\.)[0-9]{1,2}(?:\.[0-9]{1,2}){2}\.[0-9]{1,3}")
-# What is spoken to is an address, whatever was said before.
+# The target of a connection is an address, whatever the words before.
 _ADDRESSES: Final = re.compile(
     r"(?<![a-z])(?:on|at|via|host|server|node|ip|ping|ssh|addr|address|gateway|machine|box|reach|connect|from|dns|deployed|installed)(?![a-z])"
     r"|连|访问|服务器|主机|机器|节点|网关|地址|部署|[在通]|ping|接口"
@@ -94,7 +93,7 @@ _ADDRESSES: Final = re.compile(
 
 
 class _Quad(NamedTuple):
-    """A dotted quad, and whether the words around it say that it is a version, or an address."""
+    """A dotted quad, and whether the context calls it a version or an address."""
 
     start: int
     end: int
@@ -104,12 +103,12 @@ class _Quad(NamedTuple):
 
     @property
     def beginning(self) -> str:
-        """Its first two numbers, which versions of one thing share."""
+        """Its first two numbers, which versions of one product share."""
         return self.value[: self.value.index(".", self.value.index(".") + 1)]
 
 
 def find_ipv4(view: FoldedText) -> Iterator[tuple[int, int]]:
-    """Dotted quads that are addresses. Loopback, netmasks and 0.0.0.0 belong to nobody and are left."""
+    """Dotted quads that are addresses. Loopback, netmasks and 0.0.0.0 are not private and are left."""
     places = [match.span() for match in _V4.finditer(view.digits)]
     quads = [_read_quad(view, start, end) for start, end in places if _can_start(view, start)]
     if not quads:
@@ -128,7 +127,7 @@ def find_ipv4(view: FoldedText) -> Iterator[tuple[int, int]]:
 
 
 def _can_start(view: FoldedText, start: int) -> bool:
-    """Whether no longer number and no name goes on at `start`; a word such as `ping` may stand there."""
+    """Whether no longer number or name continues at `start`; a word such as `ping` may precede it."""
     before = view.ascii[start - 1 : start]
     if not before.isalpha():
         return _NOT_BEFORE_V4.search(view.ascii, max(0, start - 2), start) is None
@@ -143,7 +142,7 @@ def _read_quad(view: FoldedText, start: int, end: int) -> _Quad:
 
 
 def _version_prefixes(quads: list[_Quad]) -> dict[str, list[int]]:
-    """How versions begin, with their places: 2.4 of a version 2.4.41.1."""
+    """The first two numbers of versions, with their offsets: 2.4 of a version 2.4.41.1."""
     found: defaultdict[str, list[int]] = defaultdict(list)
     for quad in quads:
         if quad.version:
@@ -152,7 +151,7 @@ def _version_prefixes(quads: list[_Quad]) -> dict[str, list[int]]:
 
 
 def _has_version_nearby(view: FoldedText, quad: _Quad, kin: dict[str, list[int]]) -> bool:
-    """Whether a version that begins alike stands near: another quad, or one of three parts such as 2.4.58."""
+    """Whether a version with the same beginning is near: another quad, or one of three parts such as 2.4.58."""
     if quad.address:
         return False
     first, last = max(0, quad.start - _KIN_WITHIN), quad.end + _KIN_WITHIN
@@ -171,7 +170,7 @@ def _continues_version(view: FoldedText, version: _Quad, quad: _Quad) -> bool:
 
 
 def _is_compared_version(view: FoldedText, version: _Quad, quad: _Quad) -> bool:
-    """Whether the sentence that has spoken of a version speaks of another one: 固件 3.1.4.28 有问题，3.0.9.12 正常."""
+    """Whether the sentence compares a version with another one: 固件 3.1.4.28 有问题，3.0.9.12 正常."""
     if quad.start - version.end > _KIN_WITHIN or _PORT.match(view.ascii, quad.end):
         return False
     step = int(version.value.partition(".")[0]) - int(quad.value.partition(".")[0])
@@ -182,7 +181,7 @@ def _is_compared_version(view: FoldedText, version: _Quad, quad: _Quad) -> bool:
 
 
 def _is_next_version(view: FoldedText, version: _Quad, quad: _Quad) -> bool:
-    """`from 2.3.4.5 to 2.3.4.6`: the second is what the first was, unless it is of another kind."""
+    """`from 2.3.4.5 to 2.3.4.6`: the second is a version like the first, unless it differs too much."""
     if _VERSION_NEXT.fullmatch(view.text, version.end, quad.start) is None:
         return False
     step = int(version.value.partition(".")[0]) - int(quad.value.partition(".")[0])
@@ -190,7 +189,7 @@ def _is_next_version(view: FoldedText, version: _Quad, quad: _Quad) -> bool:
 
 
 def _is_version(view: FoldedText, context: LabelContext, start: int, end: int) -> bool:
-    """Whether the words around a dotted quad say that it is a version, a section or a product's number."""
+    """Whether the context calls a dotted quad a version, a section or a product number."""
     if view.ascii[start - 1 : start].isalpha():
         return _ENDS_VERSION.match(view.text, end) is not None
     if context.label is Label.VERSION and context.close:
@@ -211,7 +210,7 @@ def _is_version(view: FoldedText, context: LabelContext, start: int, end: int) -
 _PRODUCT: Final = re.compile(r"(?P<path>[/.\\]?)(?<![A-Za-z])(?P<name>[A-Za-z]{3,})/\Z")
 _UNLIKE_PRODUCTS: Final = re.compile(r"10\.|[0-9]{3}\.")
 _PORT: Final = re.compile(":[0-9]{2,5}(?![0-9.])")
-# Folders with one folder for each version in them.
+# Directories with one subdirectory for each version.
 _SHELVES: Final = frozenset(words("product products release releases version versions dist tags archive"))
 
 
@@ -227,9 +226,9 @@ def _follows_product(view: FoldedText, start: int, end: int) -> bool:
     if product is None:
         return False
     if product["path"] or text[end : end + 1] == "/" or "://" in text[max(0, start - 40) : start]:
-        # The number itself tells: /opt/jvm/11.0.2.9/bin and /var/log/10.2.3.4/auth.log look alike.
+        # The number decides: /opt/jvm/11.0.2.9/bin and /var/log/10.2.3.4/auth.log look alike.
         return product["name"].lower() in _SHELVES or _VERSION_LIKE.fullmatch(text, start, end) is not None
-    # Hosts are mostly written small, and few versions are as high as their addresses.
+    # Hosts are mostly lower case, and few versions have numbers as high as addresses.
     return not (_UNLIKE_PRODUCTS if product["name"].islower() else _AT_HOME).match(text, start)
 
 
@@ -246,7 +245,7 @@ def find_ipv6(view: FoldedText) -> Iterator[tuple[int, int]]:
 
 
 def _address_start(text: str, start: int, end: int) -> int | None:
-    """Where the address begins when the word before it and its colon are not its own: `node:2001:db8::1`."""
+    """Where the address begins if a word and a colon before it do not belong to it: `node:2001:db8::1`."""
     before, head = text[start - 1 : start], text.find(":", start, end)
     if head == start and text[start + 1] != ":":
         return start + 1
@@ -269,7 +268,7 @@ def _is_v6(value: str) -> bool:
         address = IPv6Address(value)
     except (AddressValueError, ValueError):
         return False
-    # Of short forms only those that begin like an address: 1::2 is more often a slice.
+    # Short forms only if they begin like an address: 1::2 is more often a slice.
     return not address.is_loopback and (
         value.count(":") == 7 or _HEXTET.match(value) is not None or value.startswith("::ffff:") or len(value) > 8
     )

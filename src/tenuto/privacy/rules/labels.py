@@ -1,7 +1,7 @@
-"""The words around a number that say what it is, in English, Chinese, Japanese, Korean and German.
+"""Labels: words around a number that say what it is, in English, Chinese, Japanese, Korean and German.
 
-A number is judged by the label nearest to it. Labels are looked up word by word in a table; a run of Chinese,
-Japanese or Korean characters has no spaces, so there every ending of it is looked up, longest first.
+The nearest label decides. Labels are looked up word by word in a table; a run of Chinese, Japanese or Korean characters
+has no spaces, so there every ending of it is looked up, longest first.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 REACH: Final = 48
-"""How far to the left a label is looked for."""
+"""How far to the left a label is searched."""
 REACH_AFTER: Final = 24
 CLOSE_AFTER: Final = 4
-"""A label that follows at once begins within so many characters."""
+"""A close label to the right begins within this many characters."""
 
 
 class Label(Enum):
-    """What a word says about the number beside it."""
+    """What a word says about the number next to it."""
 
     PHONE = auto()
     CALL = auto()
-    """A verb: a number may follow, yet it is no name for one."""
+    """A verb: a number may follow, but it does not name one."""
     CARD = auto()
     SSN = auto()
     CN_ID = auto()
     PASSPORT = auto()
     JOIN = auto()
-    """A group or a person is joined by it: the looks of the number alone tell which."""
+    """For a group or a person: only the form of the number decides which."""
     IP = auto()
     VERSION = auto()
     NUMBER = auto()
-    """Only says that a number follows: the label before it tells of what."""
+    """Only says that a number follows: the label before it says which."""
     OTHER = auto()
     """Some other number: an order, a ticket, a date, an amount."""
 
 
 class LabelContext(NamedTuple):
-    """The nearest label, and whether nothing but a connector stands between it and the number."""
+    """The nearest label, and whether only a connector is between it and the number."""
 
     label: Label | None
     close: bool
@@ -49,7 +49,7 @@ NOTHING: Final = LabelContext(None, False)
 
 
 def words(text: str) -> list[str]:
-    """The words of a table that is written as text: it is read more easily than quotes and commas."""
+    """The words of a table that is written as text, for readability."""
     return text.split()
 
 
@@ -153,60 +153,60 @@ _CONNECTOR: Final = re.compile(
 )
 
 
-# What mostly stands there, so that the pattern is rarely asked.
+# The most common ones, checked before the regex.
 _PLAINLY: Final = frozenset(
     {"", " ", ":", ": ", " is ", " is: ", " is +", " +", ": +", "是", "：", "为", "=", "#", " #"}
 )
-# A label with a number of its own behind it: "…187 fax: 555-0188", 传真555-0188.
+# A label followed by its own number: "…187 fax: 555-0188", 传真555-0188.
 _HEADS_ANOTHER: Final = re.compile(
     r"(?:[a-z_\"' \t]{0,18}(?:[:=]|\bis\b)"
     r"|(?<=[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])(?:[号號][码碼]?)?[是为為:]?)[ \"']{0,2}[+(]?[0-9]"
     r"|[a-z_\"' \t号號码碼]{0,18}[:=是为為][ \"']{0,2}\Z",
     re.IGNORECASE,
 )
-# Where a sentence or a field ends.
+# The end of a sentence or a field.
 BORDER: Final = re.compile(r"[。|\n;；!！?？]|[.](?=\s)")
 _APART: Final = re.compile(f"{BORDER.pattern}|，")
 _NUMBER: Final = re.compile(r"[0-9](?:[ .()/-]{0,2}[0-9])*")
 _DIGIT: Final = re.compile("[0-9]")
-# Where a label has nothing to say of what follows it: "…187; phone", …6666，电话。
+# Where a label does not apply to the following text: "…187; phone", …6666，电话。
 _ENDS_SENTENCE: Final = re.compile(
     r"(?:[ ]?(?:numbers?|no\.?)|[号號][码碼]?)?[ )）\"']{0,2}(?:[.;!?。；！？]|\n(?!\s{0,2}[+(]?[0-9])|\s?\Z)",
     re.IGNORECASE,
 )
-# What the value before it is called follows: "… is my", 。这是我的.
+# The label of the value before it follows: "… is my", 。这是我的.
 _SAYS_SO: Final = re.compile(
     r"[\s,;.，；。)\"'–—-]{0,3}(?:(?:(?:is|was|that's|that[ ]is|this[ ]is)[ ])?(?:my|our|his|her|their)[ ]"
     r"|[这那這]?就?是(?:[我你他她]们?|家里|公司)?的?)",
     re.IGNORECASE,
 )
 _PICTURES: Final = frozenset("\u260e\u260f\u2706\U0001f4de\U0001f4f1\U0001f4e0")
-# Two words that are one label, and the second alone another: "soc sec", "Soc. Security".
+# Two words that are one label, while the second alone is another: "soc sec", "Soc. Security".
 _SECURITY: Final = frozenset({"sec", "security"})
 _SOCIAL: Final = re.compile(r"(?<![a-z])soc(?:ial)?[. ]{1,2}\Z")
-# A word for a number with somebody behind it is a verb, and asks for a call: "tag me at ...".
-_SOMEBODY: Final = re.compile(r"[ ](?:me|us|him|her|them)(?![a-z])")
-# "Ring" is a label as a verb, and as a noun somebody's jewel or a part: O-ring, wedding ring.
+# A label followed by a person is a verb that asks for a call: "tag me at ...".
+_PRONOUN: Final = re.compile(r"[ ](?:me|us|him|her|them)(?![a-z])")
+# "Ring" is a label as a verb, but not as a noun: O-ring, wedding ring.
 _RINGS: Final = re.compile(
     r"(?:\A|[^a-z -][ ]{0,2}|(?<![a-z])(?:to|please|pls|can|could|you|just|will|i|we|then|or|and|must|should|may|also"
     r"|back|either|simply|always|never|don't|can't|[a-z]{1,4}'(?:ll|d))[ ])\Z"
 )
-# Words written as one, each with a capital: socialSecurityNumber, TaxpayerSSN. An iPhone is none of ours.
+# Camel case: socialSecurityNumber, TaxpayerSSN. But not iPhone.
 _CAMEL: Final = re.compile("[a-z]{2}[A-Z]")
 _HUMPED: Final = re.compile("[A-Za-z]*[a-z]{2}[A-Z][A-Za-z]*")
 _HUMP: Final = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-# 加V, +v: an account of WeChat, which often is a phone's number.
+# 加V, +v: a WeChat account, which often is a phone number.
 _JOINS: Final = frozenset("加我+")
 _POSSESSIVE: Final = frozenset("的个我你他她新旧老该此本这那打の")
 
 
 def has_letters(text: str, start: int, end: int) -> bool:
-    """Whether a letter or a picture stands in `[start, end)`: a table of numbers has none, and no label then."""
+    """Whether `[start, end)` has a letter or an emoji: a table of numbers has none, and so no label."""
     return _WORDY.search(text, start, end) is not None
 
 
 def before(text: str, start: int) -> LabelContext:
-    """The nearest label to the left of `start`. "Number" alone gives way to the word it belongs to."""
+    """The nearest label to the left of `start`. "Number" yields to the word it belongs to."""
     if not has_letters(text, max(0, start - REACH), start):
         return NOTHING
     cased = text[max(0, start - REACH) : start]
@@ -214,7 +214,7 @@ def before(text: str, start: int) -> LabelContext:
     if window[-4:].rstrip(" :+")[-1:] in _PICTURES:
         return LabelContext(Label.PHONE, True)
     number = NOTHING
-    # A few letters grow when they become small, and then nothing can be said of the capitals.
+    # A few letters become longer in lower case; then capitals cannot be compared by offset.
     humped = cased if cased != window and len(cased) == len(window) and _CAMEL.search(cased) else None
     for label, end in _labels_from_right(window, humped):
         between = window[end:]
@@ -227,9 +227,9 @@ def before(text: str, start: int) -> LabelContext:
 
 
 def _labels_from_right(window: str, humped: str | None) -> Iterator[tuple[Label, int]]:
-    """Labels in `window` with where they end, nearest first: it is read backwards, and mostly not to its beginning.
+    """Labels in `window` with their ends, nearest first: it is read backwards, and mostly not to its start.
 
-    `humped` is the window as it was written, where words in it have capitals inside.
+    `humped` is the window in its original case, if it has camel-case words.
     """
     for token in _TOKEN.finditer(window[::-1]):
         begin, word = len(window) - token.end(), token[0][::-1]
@@ -249,13 +249,13 @@ def _labels_from_right(window: str, humped: str | None) -> Iterator[tuple[Label,
             if label is None:
                 break
             if label is Label.NUMBER and start > 0 and word[start - 1] not in _POSSESSIVE:
-                label = Label.OTHER  # the number of something we do not know
+                label = Label.OTHER  # the number of something unknown
             yield label, begin + end
             end = start
 
 
 def _camel_case_label(word: str) -> Label | None:
-    """What a word of several says: the last of them that is a label, and "number" only behind one."""
+    """The label of a camel-case word: that of its last labelling part; "number" only after another one."""
     humps = [hump.lower() for hump in _HUMP.findall(word)]
     while humps and _TABLE.get(humps[-1]) is Label.NUMBER:
         humps.pop()
@@ -263,8 +263,8 @@ def _camel_case_label(word: str) -> Label | None:
 
 
 def _label_in_context(label: Label | None, window: str, begin: int, end: int) -> Label | None:
-    """What an English word says where it stands: some words are labels, and something else beside certain others."""
-    if label is Label.OTHER and _SOMEBODY.match(window, end):
+    """The label of an English word in its context: some words are labels only without certain neighbours."""
+    if label is Label.OTHER and _PRONOUN.match(window, end):
         return Label.CALL
     if label is Label.OTHER and window[begin:end] == "time" and window.endswith("any ", 0, begin):
         return None
@@ -281,8 +281,8 @@ def _label_in_context(label: Label | None, window: str, begin: int, end: int) ->
 def after(text: str, end: int, *, shared: bool = False) -> LabelContext:
     """The first label to the right of `end`; close when it follows at once, as in `555-0187 (fax)`.
 
-    It is as close in "… is my fax". One that stands in another sentence or heads a number of its own mostly says
-    nothing of this one, unless it may be `shared`.
+    It is also close in "… is my fax". A label in another sentence or with its own number mostly does not apply to this
+    one, unless it may be `shared`.
     """
     if not has_letters(text, end, end + REACH_AFTER):
         return NOTHING
@@ -304,9 +304,9 @@ def _is_confirmed_after(text: str, end: int, at: int, stop: int) -> bool:
 
 
 def _labels_another_number(text: str, end: int, at: int, stop: int, *, said: bool) -> bool:
-    """Whether the label at `[at, stop)` says nothing of the value that ends at `end`.
+    """Whether the label at `[at, stop)` does not apply to the value that ends at `end`.
 
-    It heads a number that is written otherwise, or it stands in another sentence or field and goes on there.
+    It precedes a number of another format, or it is in another sentence or field that continues after it.
     """
     heads = _HEADS_ANOTHER.match(text, stop)
     if heads is not None:
@@ -315,7 +315,7 @@ def _labels_another_number(text: str, end: int, at: int, stop: int, *, said: boo
 
 
 def _has_same_format(text: str, end: int, start: int) -> bool:
-    """Whether the number that begins at `start` is written like the one that ends at `end`: 555-0187 fax: 555-0188."""
+    """Whether the number from `start` has the format of the one that ends at `end`: 555-0187 fax: 555-0188."""
     number = _NUMBER.match(text, start)
     if number is None:
         return False
@@ -336,7 +336,7 @@ def _all_labels(window: str) -> frozenset[Label]:
 
 
 def _last_label(token: str) -> tuple[Label | None, int, int]:
-    """The last label inside `token`, and from where to where it stands there."""
+    """The last label inside `token`, with its start and end."""
     found = _TABLE.get(token)
     if found is not None or token[0] < "\u3040":
         return found, 0, len(token)
@@ -351,7 +351,7 @@ def _last_label(token: str) -> tuple[Label | None, int, int]:
 
 
 def _first_label(token: str) -> tuple[Label | None, int]:
-    """The first label inside `token`, and where it ends there."""
+    """The first label inside `token`, with its end."""
     found = _TABLE.get(token)
     if found is not None or token[0] < "\u3040":
         return found, len(token)

@@ -1,4 +1,4 @@
-"""Passwords that a sentence gives away: before their name, or beside the one who signs in with them."""
+"""Passwords by context: before their name, or next to a user name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tenuto.privacy.rules.secret_values import (
 
 Place = tuple[int, int]
 
-# --- the other way round: "... is the new password", "... als Passwort", ...是新密码 ------------------------------
+# The value before the name: "... is the new password", "... als Passwort", ...是新密码
 
 _NAME: Final = re.compile(
     r"(?:pass(?:word|phrase|code|wort)|pwd|pw|kennwort)"
@@ -45,7 +45,7 @@ _PRINTABLE: Final = re.compile("[!-~]")
 _SIGHT: Final = 48
 _LAST_WORD: Final = re.compile(r"""(?<![!-~])["'(]{0,2}([!-~]{6,48}?)["'`”」』)]{0,2}\Z""")
 
-# --- who signs in, and with what ----------------------------------------------------------------------------------
+# A user name and its password.
 
 # `login: sam / ...`, `Zugangsdaten: mueller:...`
 _LOGIN: Final = re.compile(
@@ -54,7 +54,7 @@ _LOGIN: Final = re.compile(
         ["'`(]?[A-Za-z0-9][\w.@+\\-]{0,47}(?:[ ]?/[ ]?|:[ ]?|[ ]\|[ ])["'`]?(?P<value>[!-~]{5,64})""",
     re.VERBOSE | re.IGNORECASE,
 )
-# `wifi: guest / ...`. No such password is shorter than eight, and what a radio can do is written in the same way.
+# `wifi: guest / ...`. Such passwords have at least eight characters; radio standards are written in the same way.
 _WIFI: Final = re.compile(
     r"""(?<![A-Za-z])(?:wi-?fi|wlan)(?:[ ][\w'-]{1,16}){0,2}?(?:[ ]?[:=][ ]?|[ ](?:is|ist)[ ]|是[ ]?)["'`]?
         (?!802|[0-9.]{1,3}[ ]?g)[^\s/|:]{1,32}[ ]?[/|][ ]?["'`]?(?!802|bluetooth|bt)(?P<value>[!-~]{8,63})""",
@@ -66,21 +66,21 @@ _CALLED: Final = re.compile(
     ["'](?P<value>[^"'\s]{3,64})["']""",
     re.VERBOSE,
 )
-# `ssh in with root/...`, 用 admin/... 登录: a name, a slash and an odd word, beside a word for signing in.
+# `ssh in with root/...`, 用 admin/... 登录: a name, a slash and an odd word, next to a word for signing in.
 _USER: Final = re.compile(r"(?<![A-Za-z0-9_/.:\\-])[A-Za-z][A-Za-z0-9_.-]{1,31}\Z")
 _ODD_WORD: Final = re.compile(r"(?=[!-~]{0,31}[!@#$%^&*])[!-.0-~]{6,32}(?![!-~])")
 _SIGNS_IN: Final = re.compile(
     r"(?<![a-z])(?:(?:sign|log)(?:ged|ging|ed|ing)?[ -]?(?:in|on|into)|ssh|rdp|telnet|connect(?:ed)?)(?![a-z])"
     r"|登录|登陆|登入|登錄|账号|帐号|账户|ログイン|로그인"
 )
-# `sqlplus scott/...@db`: Oracle's tools take who signs in and with what as one word.
+# `sqlplus scott/...@db`: Oracle's tools take user and password as one word.
 _ORACLE: Final = re.compile(
     rf"""(?<![\w/.-])(?:{"|".join(ORACLE_TOOLS)})(?:[ ]-\w{{1,8}}){{0,4}}[ ]["']?[A-Za-z][\w$]{{0,29}}/"""
     r"""(?P<value>[^\s@"'/]{4,64})""",
     re.IGNORECASE,
 )
 _BEYOND: Final = re.compile("[^!-~]")
-# An address with a password behind it, as lists of accounts have them.
+# An e-mail address with a password after it, as in account lists.
 _COMBO: Final = re.compile(
     r"@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,24}){1,4}(?:[:|;]|[ ][/|:][ ]|(?<!xn)-{2,4})"
     r"(?![A-Za-z_]{2,20}=)(?P<value>[!-~]{6,64})"
@@ -96,9 +96,9 @@ _HOST: Final = re.compile(r"@(?:(?:tcp|unix)\(|[\w.-]{1,80}(?:/\w|:[0-9]{2,5}))"
 
 
 def find_logins(view: FoldedText) -> Iterator[Place]:
-    """Every password before its name or beside a user's."""
+    """Every password before its name or next to a user name."""
     for start, end in _login_candidates(view):
-        # In the ASCII view a Chinese comma is a question mark, and would go on as one.
+        # In the ASCII view a Chinese comma is a question mark, which would count as part of the value.
         beyond = None if view.text is view.ascii else _BEYOND.search(view.text, start, end)
         end = trim_end(view.ascii, start, end if beyond is None else beyond.start())
         value = view.ascii[start:end]
@@ -160,7 +160,7 @@ def _cjk_passwords_before_names(text: str) -> Iterator[Place]:
             if lead is not None:
                 yield from _secret_word_before(text, lead.start())
         else:
-            # No word stands before any name from here to the next one.
+            # No name up to the next one has a word before it.
             word = _PRINTABLE.search(text, at)
             if word is None:
                 return
@@ -175,7 +175,7 @@ def _secret_word_before(text: str, end: int) -> Iterator[Place]:
 
 
 def _passwords_beside_at(text: str, at: int) -> Iterator[Place]:
-    """Passwords in front of the @ of a host, or behind the address that it belongs to."""
+    """Passwords before the @ of a host, or after the e-mail address of the @."""
     if text.rfind(":", max(0, at - 64), at) > text.rfind(" ", max(0, at - 64), at):
         start = _WORD_START.search(text, max(0, at - 100), at)
         account = _ACCOUNT.match(text, start.start(), at) if start is not None else None
@@ -187,5 +187,5 @@ def _passwords_beside_at(text: str, at: int) -> Iterator[Place]:
 
 
 def _is_plausible(value: str) -> bool:
-    """No path, no time, no phone: letters beside digits or odd characters."""
+    """No path, time or phone: letters mixed with digits or special characters."""
     return "/" not in value and any(map(str.isalpha, value)) and (is_keylike(value, 5) or has_special_character(value))

@@ -1,4 +1,4 @@
-"""Values behind their names: passwords, tokens and keys in code, settings and prose, in five languages."""
+"""Values after the name of a secret: passwords, tokens and keys in code, settings and prose, in five languages."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tenuto.privacy.rules.secret_values import (
 )
 from tenuto.privacy.rules.span import PiiRule
 
-# --- between a name and its value --------------------------------------------------------------------------------
+# Links between a name and its value.
 
 # "password for the staging server", "token (temporary)"; in the ASCII view the ü of "für" is a question mark. A full
-# stop behind a long word ends a sentence, and behind "Dr" and "Inc" it does not.
+# stop after a long word ends a sentence, but not after "Dr" and "Inc".
 _ABOUT: Final = (
     r"(?:[ ]\([^()\n]{1,24}\)|[ ](?:for|of|to|on|in|from|f\?r|von|zum|zur)(?:[ ][\w@.'-]{1,16}(?<![a-z]{4}\.)){1,3}?)?"
 )
@@ -37,7 +37,7 @@ _SIGN: Final = re.compile(
     + r"""|(?:["'],|["']?,?\s{1,8})["']?(?P<field>[Vv]alue|[Dd]efault)["']?[ ]{0,8}[:=][ ]?"""
     + r"""|(?P<call>\()(?=["'][^\s"']{3,64}["']))"""
 )
-# The name in one place and the value in another: variable "db_password" { ... default = "..." }, the same in YAML,
+# The name and the value in separate fields: variable "db_password" { ... default = "..." }, the same in YAML,
 # <entry key="password"><value>..., <key>password</key><string>...
 _FIELD: Final = re.compile(
     r"""["']?(?:[ \t]{0,3}\{[^{}]{0,64}?(?<!\w)(?:default|value)["']?[ \t]{0,8}[:=][ \t]{0,3}"""
@@ -55,9 +55,9 @@ _PROSE: Final = re.compile(
     + r"""(?:[ ](?:now|still|currently|just|jetzt|probably|nun|noch|simply|actually|set to|called|either))?"""
     + r"""[ ]{0,2}(?::|->)?\s{0,2}"""
 )
-# "the password you need is": anything may stand between, so the value must leave no doubt.
+# "the password you need is": any words may come between, so the value must be unambiguous.
 _FAR: Final = re.compile(r"(?P<about>(?:,?[ ][a-z']{1,12}){1,5}),?(?:[ ](?:is|was|ist):?[ ]|:[ ]|[ ]->[ ])")
-# "password?" on one line, and nothing but the value on the next one, perhaps behind who says it.
+# "password?" on one line, and only the value on the next one, perhaps after the name of the speaker.
 _ANSWER: Final = re.compile(
     r"""[ ]?\??(?:[ ]?\n|(?<=\?)[ ])(?:[<>]{1,2}[ ]?|\[[0-9:. ]{4,20}\][ ]?)?(?:[A-Za-z]{1,16}:[ ])?"""
     r"""(?=[!-~]{6,48}[ ]?(?:\n|\Z))"""
@@ -65,7 +65,7 @@ _ANSWER: Final = re.compile(
 _NOT_ABOUT: Final = frozenset(
     words("hash policy length field column file page manager reset strength hint expiry change count type size id name")
 )
-# "changed my password from ... to ...": two values, and both of them must leave no doubt.
+# "changed my password from ... to ...": two values, and both must be unambiguous.
 _FROM: Final = re.compile(
     r"""["'`]?(?:[ ](?:has[ ]been|was|is|wurde))?(?:[ ](?:changed|updated|reset|rotated|switched|ge.ndert))?"""
     r"""[ ](?:from|von)[ ]"""
@@ -76,7 +76,7 @@ _INTO: Final = re.compile(
     |[ ]?(?:改|换|變|变|变更|变成|更新|更改|修改|重置|調整|调整)(?:成|为|為|到)了?[ ]?)""",
     re.VERBOSE,
 )
-# "X or Y", X、Y: another value like it. Behind "and" something else may follow, so there more has to speak for it.
+# "X or Y", X、Y: a similar value. After "and" something else may follow, so there more evidence is needed.
 _ALSO: Final = re.compile(
     r"""["'`”」]?(?:[ ](?:or|oder|(?P<and>and|und))[ ]|[ ]?(?:或者?|、|(?P<han>和|及|以及|与|还有|跟))[ ]?)"""
 )
@@ -84,20 +84,20 @@ _SAYS_MORE: Final = re.compile(r"""["'`”」]?[ ]?(?:(?:is|was|are|ist)\b|[:=�
 _SEVERAL: Final = re.compile(r"s\b[^\n]{0,16}\Z|分别|各自|两个")
 _MOST_MORE: Final = 3
 _SIGHT: Final = 100
-"""How far behind a name further values are looked for."""
+"""How far after a name further values are searched."""
 _SPACE: Final = re.compile(r"""["'`]?,?[ \t]{1,3}(?:[#-]+[ ])?(?=\S{3})""")
-# In a connection string a value ends at the semicolon, and may have spaces inside: ;Pwd=three plain words;
+# In a connection string a value ends at the semicolon, and may contain spaces: ;Pwd=three plain words;
 _SPACED: Final = re.compile(r"""[^\s;="',]+(?:[ ][^\s;="',]+){1,4}(?=;)""")
 _CLOSES: Final = re.compile(r"</[\w.:-]{0,32}\Z")
 _COMMAND: Final = re.compile(r"[a-z][\w./-]*[ ]")
-# "never set the password to ...": it is only spoken of.
+# "never set the password to ...": an example, not a value in use.
 _WARNING: Final = re.compile(
     r"(?:never|don.?t|do not|avoid)[ ](?:ever[ ])?(?:set|use|make|choose|pick|reuse|setting|using|choosing)[ ]"
     r"(?:[a-z]{1,8}[ ]){0,3}\Z"
 )
 _SETTING_NAME: Final = re.compile(r"""(?<![A-Za-z0-9_])(?P<whose>[A-Z][A-Z0-9_]{1,24})_KEYS?["']?[ ]?[:=][ ]?["']?\Z""")
 _NO_SECRET_KEY: Final = re.compile("CACHE|PRIMARY|FOREIGN|SORT|PARTITION|PUBLIC|IDEMPOT|ROW|DEDUP|HASH|OBJECT|S3|REDIS")
-# "set my password to ... for phone: 555-0187": what follows "to" is the value, and no more is said about it.
+# "set my password to ... for phone: 555-0187": after "to" comes the value.
 _SETTING: Final = re.compile(r"(?:set|chang|reset|updat|switch|rotat)[a-z]{0,3}[ ](?:[a-z]{1,8}[ ]){0,3}\Z")
 _LONGEST_LINK: Final = 64
 _LINKS: Final = (
@@ -118,7 +118,7 @@ _MEASURE: Final = re.compile(
 )
 _WORDS_JOINED: Final = re.compile(r"[A-Za-z]+(?:[-_.'/][A-Za-z]+)*")
 
-# --- names in Chinese, Japanese and Korean -----------------------------------------------------------------------
+# Names in Chinese, Japanese and Korean.
 
 _HAN_NAME: Final = re.compile(
     "(?P<password>密码|密碼|(?<![\u4e00-\u9fff])密(?=[ ]?[:=])|账密|口令|授权码|提取码"
@@ -133,7 +133,7 @@ _HAN_LINK: Final = re.compile(
     [ ]{0,2}:?[ \t]*\n?[ ]{0,2}|[ \t]{0,2}""",
     re.VERBOSE,
 )
-# A name with a line to itself, perhaps with whose it is before it, and nothing that one does with it: 登录密码.
+# A name alone on its line, perhaps with its owner before it, but no verb: 登录密码.
 _HAN_LINE: Final = re.compile(
     "(?:\\A|\n)[ \t]{0,2}(?!忘[记了]|修改|重置|找回|更改|重设|输入|确认|查看|设置|显示|隐藏|验证|变更|保存|记住)"
     "[A-Za-z0-9\u4e00-\u9fff]{0,8}\\Z"
@@ -143,20 +143,20 @@ _HAN_NOT_ABOUT: Final = re.compile(
     "长度|格式|强度|错误|有效期|规则|类型|算法|字段|位数|次数|时间|日期|失败|邮件|数量|不能|必须|哈希|策略|要求|提示|版本|数"
     "|不要|(?<![分特])别|勿|不可|不得|禁止|避免|例如|比如|譬如"
 )
-# A password that is only spoken of: 别把密码设成123456, 密码用123456这种.
+# A password that is only an example: 别把密码设成123456, 密码用123456这种.
 _HAN_WARNING: Final = re.compile(
     "(?:别|不要|勿|不能|不可|禁止|避免|例如|比如|譬如)再?(?:把|将|使用|用|以|让)?[\u4e00-\u9fff]{0,4}\\Z"
 )
 _HAN_SETS: Final = re.compile("[成为為用设設改换換]")
 _HAN_EXAMPLE: Final = re.compile("[\"'”」]?(?:这种|这类|那种|之类|这样的|这样简单|等弱|等简单)")
-# Words with a number behind them, and nothing after that: 密码：芝麻开门2024.
+# Words followed by a number, and nothing after that: 密码：芝麻开门2024.
 _HAN_PHRASE: Final = re.compile(
     "(?!请|见|同|由|详|与|在|和|无|暂|首|默认|联系|至少|不|你|您|他|她|谁|什么|多少)[\u4e00-\u9fff]{3,12}"
     "[!@#$%^&*_-]?[0-9]{1,8}[!@#$%^&*]{0,3}(?![0-9A-Za-z\u3040-\u9fff\uac00-\ud7af])"
 )
 _SAYS: Final = frozenset(":=是为")
 _HAN_NO_PHRASE: Final = re.compile("手机|电话|证|生日|号|位|联系|附件|通知|短信|页|第|后|前|改|年|月")
-# What a value may begin with, and how far from a name any link reaches.
+# First characters of a value, and how far any link reaches from a name.
 _VALUE: Final = re.compile("[!-~“「『【]")
 _FURTHEST_VALUE: Final = 32
 _LONGEST_HAN_NAME: Final = 8
@@ -168,7 +168,7 @@ _HAN_METHOD: Final = re.compile(r"\s{0,2}(?:加密|算法|哈希)")
 
 
 def find_named_secrets(view: FoldedText, names: list[Name]) -> Iterator[tuple[int, int, PiiRule]]:
-    """Every value behind one of `names`."""
+    """Every value after one of `names`."""
     reached = 0
     for name in names:
         column = cells_below(view, name)
@@ -185,7 +185,7 @@ def _rule_for(name: Name) -> PiiRule:
 
 
 def _secrets_after(view: FoldedText, name: Name) -> Iterator[tuple[int, int, PiiRule]]:
-    """The value behind `name`, if what stands there is one."""
+    """The value after `name`, if there is one."""
     if view.text is not view.ascii and view.text[name.end : name.end + 2].strip()[:1] > "\x7f":
         yield from _cjk_secrets_after(view, name)
         return
@@ -213,9 +213,9 @@ def _secrets_after(view: FoldedText, name: Name) -> Iterator[tuple[int, int, Pii
 
 
 def _is_about_something_else(view: FoldedText, name: Name, link: re.Match[str], how: str) -> bool:
-    """Whether the words between the name and the value speak of something else: "set my password to ... from ...:".
+    """Whether the words between the name and the value are about something else: "set my password to ... from ...:".
 
-    Behind the name in </password> stands whatever comes next.
+    After the name in </password> anything may follow.
     """
     if how == "far":
         return not _NOT_ABOUT.isdisjoint(link[0].split())
@@ -227,7 +227,7 @@ def _is_about_something_else(view: FoldedText, name: Name, link: re.Match[str], 
 
 
 def _value_with_spaces(view: FoldedText, name: Name, at: int) -> Value | None:
-    """The value at `at` with the spaces inside it, where a connection string says how far it goes."""
+    """The value at `at` including its spaces, where a connection string delimits it."""
     text = view.ascii
     if text[at - 1] != "=" or text[max(0, name.start - 2) : name.start].rstrip(" ")[-1:] != ";":
         return None
@@ -236,7 +236,7 @@ def _value_with_spaces(view: FoldedText, name: Name, at: int) -> Value | None:
 
 
 def _is_example_or_command(view: FoldedText, name: Name, told: str, value: Value) -> bool:
-    """Whether it only stands where a value would: a code for once, a command and its words, a bad example."""
+    """Whether it is no value: a one-time code, a command with arguments, a bad example."""
     if _is_one_time_code(view, name, view.text[value.start : value.end]):
         return True
     text, first = view.ascii, max(0, name.start - 48)
@@ -261,7 +261,7 @@ def _old_and_new_values(view: FoldedText, name: Name) -> tuple[tuple[int, int, P
 
 
 def _further_values(view: FoldedText, name: Name, value: Value) -> Iterator[tuple[int, int, PiiRule]]:
-    """`pw: old -> new`, "the passwords are X and Y": what the value became, and others beside it."""
+    """`pw: old -> new`, "the passwords are X and Y": the new value, and further values next to it."""
     if name.kind != "password" or value.end == len(view.text):
         return
     then = _INTO.match(view.text, value.end)
@@ -278,7 +278,7 @@ def _further_values(view: FoldedText, name: Name, value: Value) -> Iterator[tupl
 
 
 def _value_beside(view: FoldedText, name: Name, value: Value) -> Value | None:
-    """The value that stands beside another one as its like."""
+    """A similar value next to another one."""
     joint = _ALSO.match(view.text, value.end)
     another = None if joint is None else _certain_value(view, joint.end())
     if joint is None or another is None or _SAYS_MORE.match(view.text, another.end):
@@ -315,7 +315,7 @@ def _is_switch(view: FoldedText, begin: int) -> bool:
 
 
 def _start_with_name(view: FoldedText, name: Name, value: int, start: int) -> int:
-    """`password=...` goes as a whole, as the documents show it; elsewhere the name stays, for the reader's sake."""
+    """`password=...` is redacted as a whole, as in the requirements; elsewhere the name stays, for readability."""
     qualified = OF_KEY.search(view.lower, max(0, name.start - 16), name.start)
     begin = name.start if qualified is None else qualified.start()
     lone = not _JOINED.match(view.ascii[begin - 1 : begin])
@@ -331,7 +331,7 @@ def _is_secret(view: FoldedText, kind: str, how: str, value: Value) -> bool:
     if kind == "password":
         return _is_password(view, how, value)
     if how in ("=", ":=", "=="):
-        # The shortest key that the documents show.
+        # The shortest key in the requirements.
         return (is_keylike(text, 6) and not (kind == "weak" and is_slug(text))) or text == "sk-xxx"
     if kind == "weak":
         return is_keylike(text, 20) and (not is_fingerprint(text) or _is_setting(view, value.start))
@@ -339,18 +339,18 @@ def _is_secret(view: FoldedText, kind: str, how: str, value: Value) -> bool:
 
 
 def _is_setting(view: FoldedText, at: int) -> bool:
-    """Whether the name before the value is a setting's: `PAGERDUTY_KEY: ...`, which is no key of a table or a cache."""
+    """Whether the name before the value is a setting's: `PAGERDUTY_KEY: ...`, and not the key of a table or a cache."""
     name = _SETTING_NAME.search(view.ascii, max(0, at - 40), at)
     return name is not None and _NO_SECRET_KEY.search(name["whose"]) is None
 
 
 def _is_one_time_code(view: FoldedText, name: Name, text: str) -> bool:
-    """A code for once is no password: it is dead before anybody reads it."""
+    """A one-time code is no password: it expires before it can be misused."""
     return text.isdigit() and _ONE_TIME.search(view.text, max(0, name.start - 12), name.start) is not None
 
 
 def _is_password(view: FoldedText, how: str, value: Value) -> bool:
-    """The looser a value hangs on its name, the less it may look like a word."""
+    """The weaker the link to the name, the less the value may look like a word."""
     text = view.text[value.start : value.end]
     varied = is_varied(text)
     if value.quoted:
@@ -367,7 +367,7 @@ def _is_password(view: FoldedText, how: str, value: Value) -> bool:
 
 
 def _is_last_word(view: FoldedText, value: Value) -> bool:
-    """A password that is a word counts where nothing follows it on its line: no sentence goes on."""
+    """A word counts as a password if nothing follows it on its line, so that no sentence continues."""
     rest = view.text[value.end : value.end + 2]
     return (rest[:1] in ("", "\n") or rest in (".", ".\n")) and (
         _WORDS_JOINED.fullmatch(view.text, value.start, value.end) is not None
@@ -375,7 +375,7 @@ def _is_last_word(view: FoldedText, value: Value) -> bool:
 
 
 def find_cjk_named_secrets(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
-    """Every value behind a Chinese, Japanese or Korean name. Where no value is near, names are passed over together."""
+    """Every value after a Chinese, Japanese or Korean name. Names without a value nearby are skipped together."""
     match = _HAN_NAME.search(view.text)
     while match is not None:
         at = match.end()
@@ -430,7 +430,7 @@ def _cjk_secrets_after(view: FoldedText, name: Name) -> Iterator[tuple[int, int,
 
 
 def _cjk_value_below(view: FoldedText, name: Name) -> Value | None:
-    """The value that has the line below to itself, where the name has one: a form that was copied."""
+    """The value alone on the next line, if the name is alone on its line, as in a copied form."""
     below = _HAN_BELOW.match(view.text, name.end)
     if below is None or not _HAN_LINE.search(view.text, max(0, name.start - 10), name.start):
         return None
@@ -442,7 +442,7 @@ def _cjk_value_below(view: FoldedText, name: Name) -> Value | None:
 
 
 def _is_cjk_measure(view: FoldedText, value: Value) -> bool:
-    """密码8位, 密钥256位, 密码sha256加密: how long it is or how it is kept, and not what it is."""
+    """密码8位, 密钥256位, 密码sha256加密: its length or how it is stored, not the value."""
     if _HAN_METHOD.match(view.text, value.end):
         return True
     text = view.text[value.start : value.end]
@@ -466,7 +466,7 @@ def _cjk_passphrase(view: FoldedText, name: Name, link: re.Match[str]) -> tuple[
 
 
 def _cjk_value_far(view: FoldedText, name: Name) -> Iterator[tuple[int, int, PiiRule]]:
-    """密码还是原来那个 Abc@123: some words stand between, so the value must leave no doubt."""
+    """密码还是原来那个 Abc@123: some words come between, so the value must be unambiguous."""
     link = _HAN_FAR.match(view.text, name.end)
     if link is None or name.kind != "password" or _HAN_NOT_ABOUT.search(link[0]):
         return

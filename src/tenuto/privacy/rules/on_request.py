@@ -1,7 +1,7 @@
-"""What is looked for only where a policy asks: order numbers, postal addresses, and names behind a label.
+"""Types that are searched only if a policy asks for them: order numbers, postal addresses, and labelled names.
 
-Without a model these are found by their surroundings: an order number by the word before it, an address by its street
-and number, a person by "my name is" or 收货人. What has none of these is not found, and nobody should rely on it.
+Without a model these are found by their context: an order number by the word before it, an address by street and
+number, a person by "my name is" or 收货人. Values without such a context are not found; do not rely on it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Phone numbers: with a country code, in the national forms that are known by their looks, or behind a label."""
+"""Phone numbers: with a country code, in a recognizable national format, or after a label."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenuto.privacy.rules.digit_runs import COUNTED, DigitRun, evenly
 from tenuto.privacy.rules.labels import BORDER, CLOSE_AFTER, REACH, Label, LabelContext, after, before, has_letters
 from tenuto.privacy.rules.prechecks import LEAST
 
-# Country codes we meet most, with what may follow. Others are asked of `phonenumbers`, which is right but slow.
+# The most common country codes and their formats. `phonenumbers` checks others; it is correct but slow.
 _PLANS: Final[dict[str, re.Pattern[str]]] = {
     code: re.compile(plan)
     for code, plan in {
@@ -41,7 +41,7 @@ _MOBILE_SHAPES: Final = frozenset(
     {b"\x0b", b"\x03\x04\x04", b"\x03\x08", b"\x03\x03\x05", b"\x04\x04\x03", b"\x07\x04"}
 )
 _FIRST_GROUPS: Final = frozenset({1, *(shape[0] for shape in _MOBILE_SHAPES)})
-"""How many digits a number that begins with a 1 may show first."""
+"""Possible lengths of the first group of a number that begins with 1."""
 _ONES: Final = re.compile(b"\x01+")
 _AREA_CN: Final = re.compile(r"0(?:10|2[0-9]|[3-9]\d\d)[2-8]\d{6,7}")
 _AREA_SHAPES: Final = frozenset(
@@ -50,18 +50,18 @@ _AREA_SHAPES: Final = frozenset(
 _NANP: Final = re.compile(r"1?[2-9]\d\d[2-9]\d{6}")
 _NANP_SHAPES: Final = frozenset({b"\x03\x03\x04", b"\x01\x03\x03\x04"})
 # A trunk zero: Japan, Korea, Germany, Britain, France and many more.
-# In one piece only mobiles of Britain, Korea, Japan and Germany, and Chinese landlines of big cities, are known.
+# Without separators only mobiles of Britain, Korea, Japan and Germany, and landlines of big Chinese cities, are known.
 _BARE: Final = re.compile(r"07[1-9]\d{8}|010\d{8}|0[789]0\d{8}|01[5-7]\d{8,9}|0(?:10|2\d)[2-8]\d{7}")
 _MOBILE_DE: Final = re.compile(r"01[5-7]\d{8,9}")
 _TRUNK: Final = re.compile(r"0[1-9]\d{7,10}")
 _LOCAL: Final = b"000-0000"
 _EXTENSION: Final = re.compile(r"x[0-9]{1,6}(?![0-9A-Za-z])")
-# The number of a ticket, or what an equation comes to.
+# The number of a ticket, or the result of an equation.
 _NO_PHONE_BEFORE: Final = re.compile(r"(?P<hash>#)\s?\Z|〒\s?\Z|[0-9)]\s?=\s?\Z")
 _OPEN_ALWAYS: Final = re.compile(r"[ ,;]{1,2}\(?(?:24[ ]?[/x*×][ ]?7|7[ ]?[/x*×][ ]?24)(?![0-9])")
 _ENCODED_PLUS: Final = "%2b"
 _PLUS_ENDS: Final = frozenset("+(b")
-# A mobile in a file's name. Pictures have numbers of their own there, so for them words have to stand before it.
+# A mobile in a file name. Picture files have other numbers there, so for them a word must precede it.
 _IN_FILE: Final = re.compile(
     r"(?:[_-][\w\u3400-\u9fff-]{0,32})?\."
     r"(?:(?:mp3|m4a|wav|amr|aac|ogg|3gp|vcf|pdf|docx?|xlsx?|pptx?)|(?P<picture>jpe?g|png|mp4|zip|txt))(?![A-Za-z0-9])",
@@ -69,20 +69,20 @@ _IN_FILE: Final = re.compile(
 )
 _FILE_JOINTS: Final = frozenset("_-")
 _FILE_BEFORE: Final = re.compile("(?:[0-9]{8}|(?P<word>[A-Za-z\u3400-\u9fff]{1,16}))[_-]\\Z")
-# What stands between two numbers of a list. The second has the label of the first.
+# Between two numbers of a list. The second has the label of the first.
 _LIST: Final = re.compile(r"\s?(?:[,;/、，；&|]|or|and|oder|und|和|或|及)?\s{0,2}(?:\+|\()?")
 _COMMA: Final = re.compile("[,，]")
 NOWHERE: Final = (-1, -1)
-"""Where the last phone stands as long as there is none."""
+"""The position of the previous phone if there is none."""
 _LIST_REACH: Final = 10
-"""No list has more between two numbers."""
+"""The longest separator between two numbers of a list."""
 _CALLING: Final = frozenset({Label.PHONE, Label.CALL, Label.NUMBER})
 _LISTED: Final = LabelContext(Label.PHONE, True)
 _LONGEST_LISTED: Final = 12
 _SUM: Final = re.compile(r"\s?=\s?[-+]?[0-9?x]")
 _DESK: Final = re.compile(r"-[0-9]{1,5}(?![0-9A-Za-z-])")
 _ROLE: Final = re.compile(r"-(?:office|fax|mobile|home|work|cell|desk)", re.IGNORECASE)
-# "my number hasn't changed, it's still ...": whose number it is says that it is a phone's.
+# "my number hasn't changed, it's still ...": the possessive says that it is a phone number.
 _WHOSE: Final = re.compile(r"(?<![a-z])(?:my|his|her|their|our|'s)[ ](?:new[ ]|old[ ])?(?:number|no|nr|num)(?![a-z])")
 _DATE: Final = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:\d\d){0,3}")
 _DAY_FIRST: Final = re.compile(r"(?:0[1-9]|[12]\d|3[01])(?:0[1-9]|1[0-2])(?:19|20)\d\d")
@@ -93,7 +93,7 @@ _JOINTS: Final = frozenset(
 
 
 def find_phones(run: DigitRun, previous: tuple[int, int]) -> Iterator[tuple[int, int]]:
-    """Phone numbers in `run` as (start, end) in the view; their groups are taken. The last one stood at `previous`."""
+    """Phone numbers in `run` as (start, end) in the view; their groups are claimed. The last one was at `previous`."""
     left, called = run.total, _is_labelled(run)
     for first, digits in enumerate(run.shape):
         if left < LEAST:
@@ -115,7 +115,7 @@ def find_phones(run: DigitRun, previous: tuple[int, int]) -> Iterator[tuple[int,
 def _label_context(run: DigitRun, first: int, last: int, previous: tuple[int, int]) -> LabelContext:
     """The label before group `first`.
 
-    One that had its number in another sentence or field goes on to the next only if that is a number like it.
+    A label with a number in another sentence or field applies to the next one only if that has the same format.
     """
     text, start, end = run.view.text, run.starts[first], previous[1]
     context = run.context(first)
@@ -131,7 +131,7 @@ def _label_context(run: DigitRun, first: int, last: int, previous: tuple[int, in
 
 
 def _is_written_alike(run: DigitRun, first: int, last: int, previous: tuple[int, int]) -> bool:
-    """Whether the groups are written like the number at `previous`, like 555-0187, or with a number plan's digits."""
+    """Whether the groups have the format of the number at `previous`, of 555-0187, or of a number plan."""
     written = run.view.digits[run.starts[first] : run.ends[last]]
     if written in (_LOCAL, run.view.digits[slice(*previous)].lstrip(b"+(")):
         return True
@@ -143,7 +143,7 @@ def _has_plan(digits: str) -> bool:
 
 
 def _is_labelled(run: DigitRun) -> bool:
-    """Whether a word beside the run may call something in it a phone. What is not called so has to look like one."""
+    """Whether a word near the run may label a phone in it. Without a label it has to look like a phone."""
     if run.context(0).label in _CALLING:
         return True
     end = run.ends[-1]
@@ -153,7 +153,7 @@ def _is_labelled(run: DigitRun) -> bool:
 
 
 def _may_start_unlabelled(run: DigitRun, first: int) -> bool:
-    """Whether a number that begins with this group may be a phone without any word that says so."""
+    """Whether a number that begins with this group may be a phone without a label."""
     text, start = run.view.ascii, run.starts[first]
     digits, alone = run.shape[first], first == len(run.shape) - 1
     match text[start]:
@@ -169,14 +169,14 @@ def _may_start_unlabelled(run: DigitRun, first: int) -> bool:
 
 
 def _is_in_table(run: DigitRun, first: int) -> bool:
-    """Whether the group is one of a long row of short numbers, where phones are not looked for."""
+    """Whether the group is in a long row of short numbers, where phones are not searched."""
     if run.shape[first - 1 : first + 2] == b"\x01\x01\x01":
         return True
     return len(run.shape) > 32 and run.shape[first] < 7 and run.view.ascii[run.ends[first] : run.ends[first] + 1] == " "
 
 
 def _full_range(run: DigitRun, first: int, last: int) -> tuple[int, int]:
-    """The number with its plus sign and bracket, and an extension that follows."""
+    """The number with its plus sign, bracket and extension."""
     text, start, end = run.view.text, run.starts[first], run.ends[last]
     while start > 0 and text[start - 1] in "+(":
         start -= 1
@@ -211,7 +211,7 @@ def _candidate_ends(run: DigitRun, first: int, most: int, least: int = 7) -> Ite
 
 
 def _single_digits_end(run: DigitRun, first: int, most: int, least: int) -> Iterator[int]:
-    """The last group where every digit stands alone: 1 3 8 0 0 1 3 8 0 0 0. A part of such a row is no number."""
+    """The last group of a row of single digits: 1 3 8 0 0 1 3 8 0 0 0. A part of such a row is no number."""
     row = _ONES.match(run.shape, first)
     assert row is not None  # two of them begin it
     last = row.end() - 1
@@ -234,12 +234,12 @@ def _can_end(run: DigitRun, last: int) -> bool:
 
 
 def _is_followed_by_hours(run: DigitRun, last: int) -> bool:
-    """`… 24/7` behind the number, which is no part of it."""
+    """`… 24/7` after the number, which is not part of it."""
     return _OPEN_ALWAYS.match(run.view.text, run.ends[last]) is not None
 
 
 def _is_in_file(run: DigitRun, first: int) -> bool:
-    """`rec_13800138000_20250301.mp3`: a mobile between the joints of a file's name, where no word says otherwise."""
+    """`rec_13800138000_20250301.mp3`: a mobile between separators in a file name, without another label."""
     text, start, end = run.view.text, run.starts[first], run.ends[first]
     joined = text[start - 1 : start] in _FILE_JOINTS
     if not (joined or text[end : end + 1] == "_") or not _MOBILE_CN.fullmatch(text, start, end):
@@ -254,7 +254,7 @@ def _is_in_file(run: DigitRun, first: int) -> bool:
 
 
 def _has_extension(run: DigitRun, first: int, last: int) -> bool:
-    """`0512-66667777-802`: a landline, and a desk behind it."""
+    """`0512-66667777-802`: a landline with an extension."""
     return (
         _DESK.match(run.view.ascii, run.ends[last]) is not None
         and _AREA_CN.fullmatch(run.digits(first, last)) is not None
@@ -279,7 +279,7 @@ def _international_end(run: DigitRun, first: int) -> int | None:
 
 
 def _country_code_offset(run: DigitRun, first: int) -> int | None:
-    """How many digits stand before the country code: none behind a plus sign, two zeros, or None where it is none."""
+    """How many digits precede the country code: 0 after a plus sign, 2 for `00`, or None without one."""
     text, start = run.view.ascii, run.starts[first]
     sign = _plus_length(run, start)
     if sign:
@@ -292,7 +292,7 @@ def _country_code_offset(run: DigitRun, first: int) -> int | None:
 
 
 def _plus_length(run: DigitRun, start: int) -> int:
-    """How long the plus sign before a number is: `+`, `+(`, or `%2B` as links have it."""
+    """The length of the plus sign before a number: `+`, `+(`, or `%2B` in links."""
     if run.view.lower[start - 1 : start] not in _PLUS_ENDS:
         return 0
     head = run.view.lower[max(0, start - 3) : start]
@@ -302,12 +302,12 @@ def _plus_length(run: DigitRun, start: int) -> int:
 
 
 def _continues_number(run: DigitRun, first: int) -> bool:
-    """Whether two zeros are no beginning: they stand alone, or behind many digits that no span has."""
+    """Whether `00` does not begin a number: it stands alone, or after many unclaimed digits."""
     return run.shape[first] == 2 or (run.shape[first - 1] >= 6 and not run.taken[first - 1])
 
 
 def _is_other_labelled_row(run: DigitRun, first: int, last: int) -> bool:
-    """Whether the groups go on with a row whose label says that it is no phone: 运单号 3297 5907 8902."""
+    """Whether the groups belong to a row whose label is not a phone: 运单号 3297 5907 8902."""
     whole = run.context(0)
     if whole.label is not Label.OTHER or not whole.close or any(run.taken[:first]):
         return False
@@ -324,7 +324,7 @@ def _is_international(number: str, *, sure: bool) -> bool:
 
 
 def _is_valid_by_library(number: str, *, sure: bool) -> bool:
-    # Imported where it is needed: it takes 50 ms and 40 MB, and most texts hold no foreign number.
+    # Imported late: it takes 50 ms and 40 MB, and most texts hold no foreign number.
     import phonenumbers
 
     try:
@@ -363,7 +363,7 @@ def _national_end(run: DigitRun, first: int, previous: tuple[int, int]) -> int |
 
 
 def _is_another_number(run: DigitRun, first: int, last: int) -> bool:
-    """`#4155550163`: the number of a ticket, unless a phone's word stands before the sign: "cell # 4155550163"."""
+    """`#4155550163`: the number of a ticket, unless a phone label precedes the sign: "cell # 4155550163"."""
     text, start = run.view.text, run.starts[first]
     sign = _NO_PHONE_BEFORE.search(text, max(0, start - 6), start)
     if sign is None or sign["hash"] is None:
@@ -377,7 +377,7 @@ def _is_dialled_plan_number(run: DigitRun, context: LabelContext, first: int, la
 
 
 def _is_in_number_row(run: DigitRun, first: int, last: int) -> bool:
-    """Whether it is a part of a row of numbers: 7554 131 8166 9197 6729."""
+    """Whether it is part of a row of numbers: 7554 131 8166 9197 6729."""
     if set(run.between(first, last)) != {" "}:
         return False
     left = first > 0 and run.between(first - 1, first)[0] == " " and run.can_start(run.starts[first - 1])
@@ -386,14 +386,14 @@ def _is_in_number_row(run: DigitRun, first: int, last: int) -> bool:
 
 
 def _is_glued_to_label(run: DigitRun, start: int) -> bool:
-    """`tel13800138000`: letters stand right before it, and they are a label."""
+    """`tel13800138000`: the letters right before it are a label."""
     if not run.view.ascii[start - 1 : start].isalpha():
         return False
     context = before(run.view.text, start)
     return context.label in (Label.PHONE, Label.JOIN) and context.close
 
 
-# How much a number looks like a phone, from "needs no word beside it" to "never".
+# How much a number looks like a phone, from "needs no label" to "never".
 _CLEARLY, _PROBABLY, _PERHAPS, _NEVER = range(4)
 
 
@@ -429,7 +429,7 @@ def _grouped_likelihood(digits: str, shape: bytes, between: list[str]) -> int:
         bracketed = any(")" in gap for gap in between)
         return _CLEARLY if bracketed or {"-"} == set(between) or {"."} == set(between) else _PROBABLY
     if shape == b"\x03\x03\x04" and between[0][:1] == ")":
-        return _CLEARLY  # (123) 456-7890: nobody has it, and everybody writes it
+        return _CLEARLY  # (123) 456-7890: a common placeholder
     if shape == b"\x03\x03\x04" and between == ["-", "-"]:
         return _PROBABLY
     if shape == b"\x02\x03\x04" and digits.startswith("02"):  # Seoul
@@ -462,9 +462,9 @@ def _is_phone(looks: int, context: LabelContext, run: DigitRun, window: tuple[in
     if len(digits) > 12:
         return False
     if context.label is Label.NUMBER and run.total > _LONGEST and set(run.between(0, len(run.shape) - 1)) == {" "}:
-        return False  # one number in groups, and too long for a phone
+        return False  # one grouped number, too long for a phone
     if context.label in (Label.CALL, Label.NUMBER) and context.close:
-        # Of a number that is only called so, few digits in one piece may be anything that was named before.
+        # A weak label before few digits in one group may refer to anything.
         return last > first or len(digits) >= 10 or not run.has_label_near(first, last, Label.OTHER)
     if context.label in _CALLING and _is_announced(run, first, last, digits):
         return True
@@ -475,7 +475,7 @@ def _is_phone(looks: int, context: LabelContext, run: DigitRun, window: tuple[in
 
 
 def _is_announced(run: DigitRun, first: int, last: int, digits: str) -> bool:
-    """Whether words further away are enough: the digits are read out one by one, or somebody's number is spoken of."""
+    """Whether words further away suffice: digits one by one, or a possessive such as "my number"."""
     if not _has_plan(digits):
         return False
     if run.shape[first] == 1 and last - first == len(digits) - 1:

@@ -11,7 +11,7 @@ from typing import Final
 from tenuto.privacy.rules.folding import FoldedText
 
 LEAST: Final = 7
-"""Fewer digits than this are nobody's number."""
+"""Fewer digits than this are no private number."""
 _ENOUGH: Final = b"0" * LEAST
 ENCODED_AT: Final = "%40"
 _STEMS: Final = frozenset({"basic", "bearer", "identified by", "auth"})
@@ -30,13 +30,13 @@ _DASH: Final = re.compile("-(?:u|(?<= -))")
 
 
 def has_urls(view: FoldedText) -> bool:
-    """Whether an @ occurs and an address on the web begins, perhaps as JSON escapes it."""
+    """Whether an @ and the start of a URL occur, perhaps escaped as in JSON."""
     text = view.ascii
     return "@" in text and ("://" in text or ":\\/\\/" in text)
 
 
 def has_secret_syntax(view: FoldedText) -> bool:
-    """Whether a switch, a statement, a pipe or the word of a header occurs."""
+    """Whether a command switch, a statement, a pipe or the word of a header occurs."""
     return not view.stems.isdisjoint(_STEMS) or has_switch(view) or has_pipe(view) or has_statement(view)
 
 
@@ -57,7 +57,7 @@ def has_statement(view: FoldedText) -> bool:
 
 
 def has_logins(view: FoldedText) -> bool:
-    """Whether an @ occurs, a name that a password may stand before, or a word for signing in."""
+    """Whether an @, the name of a password, or a word for signing in occurs."""
     text = view.ascii
     if "@" in text or view.signed or not view.stems.isdisjoint(PASSWORD_STEMS):
         return True
@@ -88,42 +88,42 @@ def has_emails(text: str) -> bool:
 
 
 def has_ipv4(view: FoldedText) -> bool:
-    """Whether three dots stand with nothing but a few digits between them."""
+    """Whether three dots occur with only a few digits between them."""
     return view.digits.find(b"0.0") >= 0 and _THREE_DOTS.search(view.digits) is not None
 
 
 def has_ipv6(view: FoldedText) -> bool:
-    """Whether two colons stand side by side, or seven with nothing but hexadecimal digits between them."""
+    """Whether two adjacent colons occur, or seven with only hexadecimal digits between them."""
     return ":" in view.ascii and _COLONS.search(view.ascii) is not None
 
 
 def has_digits(view: FoldedText) -> bool:
-    """Whether seven digits stand together, counting out what may stand between them."""
+    """Whether seven digits occur in a row, ignoring separators."""
     return view.digits.count(b"0") >= LEAST and view.digits.translate(_SAME, b" \t\n.()/-").find(_ENOUGH) >= 0
 
 
 def has_numbers(view: FoldedText) -> bool:
-    """Whether they do when dates and decimals are counted out: logs and tables have little else."""
+    """As `has_digits`, without dates and decimals, which are most numbers of logs and tables."""
     digits = view.digits.replace(b"0000-00-00", b"|")
     if digits is not view.digits and digits.translate(_SAME, b" \t\n.()/-").find(_ENOUGH) < 0:
         return False
     if digits.translate(_SAME, b" \t\n()/-").find(_ENOUGH) >= 0:
         return True
-    # With dots: 555.0187, or two of them with digits between, as no decimal has them.
+    # With dots: 555.0187, or two dots with digits between them, unlike a decimal.
     if digits.find(b"000.0000") >= 0:
         return True
     return digits.translate(None, b"0").find(b"..") >= 0 and _DOTTED.search(digits) is not None
 
 
 def has_passport_word(view: FoldedText) -> bool:
-    """Whether the text may speak of a passport."""
+    """Whether the text may mention a passport."""
     if "pass" in view.stems and any(word in view.lower for word in _PASSPORT_WORDS):
         return True
     return view.signed
 
 
 def has_spelled_out(view: FoldedText) -> bool:
-    """Whether a dot or an @ is written as a word or in brackets, or numerals that Chinese numbers are read out with."""
+    """Whether a dot or an @ is written as a word or in brackets, or digits as Chinese numerals."""
     low = view.lower
     if "dot" in view.stems or ("[" in low and _SQUARE.search(low)) or ("(" in low and _ROUND.search(low)):
         return True

@@ -1,7 +1,7 @@
-"""Secrets in tables: a name heads a column, and the values stand below it.
+"""Secrets in tables: a name heads a column, and the values are below it.
 
-Markdown, CSV and what is copied from a spreadsheet have their lines cut by one sign, the same number of times in every
-line. What stands elsewhere in such a line is not the value, however near the name it is.
+Lines of Markdown, CSV and spreadsheet tables have the same number of separators. Text in other columns is not the
+value, however near the name it is.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from tenuto.privacy.rules.secret_values import is_blank, is_keylike, is_other_da
 
 _CUTS: Final = ("|", "\t", ",")
 _ENDS_CELL: Final = re.compile(r"""["'`*]{0,2}[ ]{0,16}(?P<cut>[|\t,\n])""")
-# A header has words in its cells, and nothing is said about them.
+# A header has words in its cells, and no sentence.
 _HEADER: Final = re.compile(r"""[^\n:=(){}\[\]<>0-9;.!?。，；]{3,96}""")
 _BEFORE: Final = 64
-"""How long a header may be before the name, and how far below it its values may be: no rule sees further."""
+"""How long a header may be before the name, and how far below its values may be: no rule reads further."""
 _BELOW: Final = 136
 _CELL: Final = re.compile(r"""[ "'`]*(?P<value>[^\s"'`]{4,64})[ "'`]*""")
 
 
 def cells_below(view: FoldedText, name: Name) -> list[tuple[int, int]] | None:
-    """The values below a name that heads a column, or None when it heads none."""
+    """The values below a name that heads a column, or None if it does not."""
     text = view.text
     ends = _ENDS_CELL.match(text, name.end, name.end + 20)
     if ends is None:
@@ -51,7 +51,7 @@ def _line_start(text: str, at: int) -> int | None:
 
 
 def _rows(text: str, start: int, most: int) -> Iterator[tuple[int, int]]:
-    """The lines from `start` on that end before `most`, as far as none of them is empty."""
+    """The lines from `start` on that end before `most`, up to the first empty one."""
     while start < min(most, len(text)):
         end = text.find("\n", start, most)
         if end < 0:

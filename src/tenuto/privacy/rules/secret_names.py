@@ -1,4 +1,4 @@
-"""Names of secrets in English and German, told from words that only begin like them: `token`, but not `token_count`."""
+"""Names of secrets in English and German, but not words that begin alike: `token`, not `token_count`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Name(NamedTuple):
     kind: str
 
 
-# A pass that opens a gate, and no account.
+# A pass in the sense of a ticket.
 _PAPERS: Final = tuple(
     words("boarding bus train rail season ski game hall day guest visitor press museum park gate mountain")
 )
@@ -32,8 +32,8 @@ _QUALIFIERS: Final = frozenset(
 )
 _QUALIFIERS_JOINED: Final = tuple(_QUALIFIERS)
 _QUALIFIER_ENDS: Final = frozenset(qualifier[-3:] for qualifier in _QUALIFIERS)
-"""Most words before "key" end otherwise, and are not looked at."""
-# What a key opens no door with: it finds a row, an entry or a file, or everybody may have it.
+"""Most words before "key" end differently, and are skipped."""
+# Keys that are not secret: they look up a row, an entry or a file, or are public.
 _NO_DOORS: Final = frozenset(
     words(
         """primary foreign sort partition cache object public unique composite compound surrogate candidate natural row
@@ -52,7 +52,7 @@ _SETS: Final = re.compile(
 _SUFFIX: Final = re.compile(
     r"(?:[_-]?(?:key|value|secret|token|prod|production|dev|staging|test|live|base64|[0-9]{1,2}|access[_-]key|string|b64|default))*"
 )
-# The id of a key that is named with its secret half, and gives the account away: access_key_id, private_key_id.
+# The id of a key, which identifies the account: access_key_id, private_key_id.
 _KEY_ID: Final = re.compile(r"(?:(?<=access.key)|(?<=accesskey)|(?<=private.key)|(?<=privatekey))[_-]?id(?![a-z])")
 _GOES_ON: Final = re.compile(r"[a-z]|[_-][a-z]")
 
@@ -73,13 +73,13 @@ def _key_kind(lower: str, at: int, end: int = 0) -> str | None:
         likely = lower[max(0, at - 4) : at - 1] in _QUALIFIER_ENDS
         qualifier = _LAST_WORD.search(lower, max(0, at - 15), at - 1) if likely else None
         if qualifier is not None and qualifier[0] in _QUALIFIERS:
-            # A private key with dashes behind it is a block's first line, and no name.
+            # A private key followed by dashes is the first line of a block, not a name.
             return None if lower.startswith("-----", end) else "key"
     elif joint == "?":
-        return "key"  # 高德key: whose it is stands before it, beyond ASCII
+        return "key"  # 高德key: after a non-ASCII qualifier
     elif joint.isalpha():
         return "key" if lower[max(0, at - 14) : at].endswith(_QUALIFIERS_JOINED) else None
-    # A key of no kind: most are figures of speech, and only an assignment makes them something else.
+    # A key without a qualifier: mostly a figure of speech; only an assignment makes it a secret.
     return "weak" if _SETS.match(lower, end) and not _is_lookup_key(lower, at) else None
 
 
@@ -91,7 +91,7 @@ def _is_lookup_key(lower: str, at: int) -> bool:
 
 
 def _token_kind(lower: str, at: int) -> str | None:
-    """A library's PublicKeyToken is part of its name."""
+    """The PublicKeyToken of a library is not secret."""
     return None if lower.endswith(_PUBLIC_KEYS, max(0, at - 11), at) else "key"
 
 
@@ -99,13 +99,13 @@ def _auth_kind(lower: str, at: int) -> str | None:
     return "password" if lower.endswith(_AUTH_NAMES, max(0, at - 9), at) else None
 
 
-# A name is found by its stem, which a plain search does fast; a pattern tells whether it is one, and a function of
-# which kind. Secrets and credentials share their stem.
+# A name is found by its stem with a fast plain search; then a regex checks it, and a function gives its kind. Secrets
+# and credentials share their stem.
 _Stem = tuple[re.Pattern[str], Callable[[str, int], str | None]]
 _STEMS: Final[dict[str, _Stem]] = {
     "pass": (
         re.compile(
-            # Whoever types fast writes passwrod, passowrd, passwod.
+            # With typing errors: passwrod, passowrd, passwod.
             r"pass(?:word|wort|phrase|code|ward|[word]{3,5}|wd|w|key)s?|(?<=mot de )passe"
             r"|(?:(?<![a-z])|(?<=require)|(?<=store)|(?<=key)|(?<=db)|(?<=user)|(?<=smtp)|(?<=root)|(?<=admin))pass"
         ),
@@ -116,12 +116,12 @@ _STEMS: Final[dict[str, _Stem]] = {
     "psw": (re.compile(r"(?<![a-z])psw[word]{0,4}"), lambda lower, at: "password"),
     "kennwort": (re.compile("kennwort"), lambda lower, at: "password"),
     "cre": (re.compile(r"creds?\b|credentials?|(?<=se)crets?"), _cre_kind),
-    # The key of a radio network. WPA-PSK also is the name of how it is kept, so it counts only where a value follows.
+    # The key of a wireless network. WPA-PSK also is the name of a method, so it counts only if a value follows.
     "psk": (re.compile(r"""(?<![a-z0-9])psk(?=["'`]?[ ]?[:=]|[ ](?:is|was)[ ])"""), lambda lower, at: "password"),
     "auth": (re.compile("auth(?==)"), _auth_kind),
     "token": (re.compile("tokens?"), _token_kind),
     "key": (re.compile("keys?"), _key_kind),
-    # In the ASCII view a letter beyond it is a question mark.
+    # In the ASCII view a non-ASCII letter is a question mark.
     "schl?ssel": (re.compile(r"schl\?ssel"), lambda lower, at: _key_kind(lower, at, at + 9)),
     "contrase?a": (re.compile(r"contrase\?a"), lambda lower, at: "password"),
 }
@@ -153,7 +153,7 @@ def _add_secret_names(lower: str, stem: str, found: list[Name]) -> None:
 
 
 def _secret_name_end(lower: str, at: int) -> int | None:
-    """Where the name ends, or None when the word goes on as another one: `passport`, `token_count`."""
+    """Where the name ends, or None if the word continues as another one: `passport`, `token_count`."""
     suffix = _SUFFIX.match(lower, at)
     assert suffix is not None  # it matches the empty string
     key_id = _KEY_ID.match(lower, at)

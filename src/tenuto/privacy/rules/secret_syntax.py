@@ -1,4 +1,4 @@
-"""Secrets whose place gives them away: inside an address, behind a command's switch, in a statement or a header."""
+"""Secrets known by their position: inside a URL, after a command switch, in a statement or a header."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ _STATEMENT: Final = re.compile(r"""(?:IDENTIFIED BY|WITH PASSWORD|(?<![A-Za-z])A
 _BASIC: Final = re.compile(r"(?<![A-Za-z])[Bb]asic +(?P<value>[A-Za-z0-9+/]{8,400}={0,2})(?![A-Za-z0-9+/=])")
 _BEARER: Final = re.compile(r"(?<![A-Za-z])(?:[Bb]earer|BEARER) +(?P<value>[A-Za-z0-9._~+/=-]{12,4096})")
 _DIGIT_OR_PADDING: Final = re.compile("[0-9=]")
-# What examples in documentation have as their password.
+# Passwords of examples in documentation.
 _SAMPLES: Final = frozenset({"password", "pass", "pwd", "passwd", "secret", "user", "username", "xxx"})
 
 
 def find_url_credentials(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
-    """Passwords inside addresses: `postgres://svc:...@host`."""
+    """Passwords inside URLs: `postgres://svc:...@host`."""
     for match in _URL.finditer(view.ascii):
         value = match["value"]
         if value.lower() not in _SAMPLES and not is_blank(value):
@@ -64,7 +64,7 @@ def find_url_credentials(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]
 
 
 def find_url_tokens(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
-    """Tokens alone before the host of an address. Names stand there too, and have hyphens and a year at most."""
+    """Tokens alone before the host of a URL. User names there have at most hyphens and a year."""
     for match in _URL_TOKEN.finditer(view.ascii):
         value = match["value"]
         if (is_fingerprint(value) or any(map(_is_mixed, _PARTS.split(value)))) and not is_blank(value):
@@ -76,14 +76,14 @@ def _is_mixed(part: str) -> bool:
 
 
 def find_syntax_secrets(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
-    """Every value behind a command's switch, in a statement or in a header."""
+    """Every value after a command switch, in a statement or in a header."""
     text = view.ascii
     for pattern in (_SWITCHES if has_switch(view) else ()) + ((_PIPED,) if has_pipe(view) else ()):
         yield from ((*m.span("value"), PiiRule.PASSWORD) for m in pattern.finditer(text) if not is_blank(m["value"]))
     if has_statement(view):
         for match in _STATEMENT.finditer(text):
             value = match["value"]
-            # On a receipt digits behind AUTH are the bank's consent.
+            # On a payment receipt digits after AUTH are the bank's approval code.
             approved = match[0].startswith("AUTH") and value.isdigit()
             if len(value) >= 6 and is_varied(value) and not approved and not is_blank(value):
                 yield *match.span("value"), PiiRule.PASSWORD
@@ -96,7 +96,7 @@ def find_syntax_secrets(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
 
 
 def _is_basic(text: str, match: re.Match[str]) -> bool:
-    """Whether "basic" is a header's: it says so, or what follows is no word of a sentence."""
+    """Whether "basic" is part of a header: it is named, or no ordinary word follows."""
     value = match["value"]
     if "uthorization" in text[max(0, match.start() - 24) : match.start()]:
         return len(value) % 4 == 0

@@ -1,4 +1,4 @@
-"""What a secret looks like where its name stands before it, and what only stands for one."""
+"""The form of secret values after a name, and of stand-ins for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenuto.privacy.rules.labels import words
 
 
 class Value(NamedTuple):
-    """A value's place, and whether it stands in quotes."""
+    """The range of a value, and whether it is quoted."""
 
     start: int
     end: int
@@ -22,7 +22,7 @@ _QUOTED: Final = re.compile(
 )
 _BARE: Final = re.compile(r"[!-~]{1,512}")
 _PAIR: Final = re.compile(r"[!-~]{1,32}?(?: ?[/|] ?(?=[!-~])|(?: ?[,和、] ?|[ ]{1,2})(?=[!-~]*[0-9!@#$%^&*]))")
-# What belongs to the syntax around a value and not to it.
+# Characters of the syntax around a value.
 _CUT: Final = re.compile(
     r"&(?=[\w.-]+=)|;(?=\s|$|[\w ]+=)|,(?=\s|$|\"|\w+=)|[\"'`<>]|\\[nrt\"]|\)(?=[\s,.;]|$)|[}\]](?=[\s,;}\]]|$)|\||//"
 )
@@ -52,7 +52,7 @@ _DATE: Final = re.compile(
     r"|[0-9]{1,2}[-~][0-9]{1,2}|[0-9]{1,4}/[0-9]{1,4}|v?[0-9]+(?:\.[0-9]+){1,3}"
 )
 _MAIL: Final = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
-# An IPv6 address, or what the colon of one leaves: db8:fef8::7. Passwords have colons too, but not these: ab12:cd34.
+# An IPv6 address, or its rest after a colon: db8:fef8::7. Passwords have other colons: ab12:cd34.
 _V6: Final = re.compile(
     "(?=[0-9A-Fa-f:]*::|(?:[0-9A-Fa-f]+:){7})[0-9A-Fa-f]{3,4}:(?:[0-9A-Fa-f]{0,4}:){1,6}[0-9A-Fa-f]{0,4}(?:/[0-9]{1,3})?"
 )
@@ -71,7 +71,7 @@ def parse_value(view: FoldedText, at: int, *, pair: bool = False) -> Value | Non
     if pair:
         first = _PAIR.match(view.text, at)
         at = at if first is None else first.end()
-    # In the text, not in its ASCII view: there a Chinese character would be a question mark.
+    # In the text: in its ASCII view a Chinese character would be a question mark.
     bare = _BARE.match(view.text, at + (view.ascii[at : at + 1] in ("'", '"', "`")))
     if bare is None:
         return None
@@ -82,7 +82,7 @@ def parse_value(view: FoldedText, at: int, *, pair: bool = False) -> Value | Non
 
 
 def _before_bracket(view: FoldedText, start: int, end: int) -> int:
-    """Where the value ends when a wide bracket opens behind it: 密码：admin568（区分大小写）."""
+    """Where the value ends if a full-width bracket follows it: 密码：admin568（区分大小写）."""
     if view.text is view.ascii or view.text[end : end + 1] <= "\x7f":
         return end
     opened = view.text.rfind("(", start, end)
@@ -92,9 +92,9 @@ def _before_bracket(view: FoldedText, start: int, end: int) -> int:
 
 
 def trim_end(text: str, start: int, end: int) -> int:
-    """Give back what belongs to the sentence or the syntax around the value."""
+    """The end of the value without punctuation of the sentence or the syntax around it."""
     if _CUTTING.search(text, start, end):
-        # Looked at a little beyond the end, for what follows a semicolon tells whether the value goes on.
+        # Checked a little beyond the end: the text after a semicolon decides whether the value continues.
         cut = _CUT.search(text, start, end + 32)
         if cut is not None and cut.start() < end:
             end = cut.start()
@@ -104,7 +104,7 @@ def trim_end(text: str, start: int, end: int) -> int:
 
 
 def is_blank(value: str) -> bool:
-    """Whether the value stands for one: stars, a variable, a look-up, a template's hole."""
+    """Whether the value is a stand-in: stars, a variable, a lookup, a template field."""
     low = value.lower()
     if low in _STOPWORDS or _BLANK.fullmatch(value) or _LOOKUP.match(value):
         return True
@@ -112,7 +112,7 @@ def is_blank(value: str) -> bool:
 
 
 def is_other_data(value: str) -> bool:
-    """Whether the value is an address, or the rest of one, a date, a span of numbers or a version."""
+    """Whether the value is an address or the rest of one, a date, a range of numbers or a version."""
     return any(form.fullmatch(value) for form in (_MAIL, _DATE, _V6))
 
 
@@ -122,29 +122,29 @@ def is_fingerprint(value: str) -> bool:
 
 
 def is_varied(value: str) -> bool:
-    """Whether a value is more than words: a digit, an odd character, capitals inside."""
+    """Whether a value is more than words: it has a digit, a special character, or inner capitals."""
     if any(map(str.isdigit, value)):
         return len(value) >= 4
     return has_capitals_inside(value) or any(char in "!@#$%^&*+=?~" for char in value.rstrip("!?"))
 
 
 def is_slug(value: str) -> bool:
-    """Whether a value is made of words and numbers, as what is stored is called: theme_v2, user:42:v3."""
+    """Whether a value consists of words and numbers, like names of stored items: theme_v2, user:42:v3."""
     return _SLUG.fullmatch(value) is not None
 
 
 def has_special_character(value: str) -> bool:
-    """Whether a character stands in the value that words and names have not."""
+    """Whether the value has a character that words and names do not have."""
     return any(char in "!@#$%^&*+=?~" for char in value)
 
 
 def has_capitals_inside(value: str) -> bool:
-    """Whether capitals and small letters are mixed as no word mixes them."""
+    """Whether capitals and lower case are mixed unlike in a word."""
     return _CAMEL.search(value) is not None
 
 
 def is_keylike(value: str, least: int) -> bool:
-    """Long enough, letters and digits mixed (or capitals inside a long one), of many different characters."""
+    """Long enough, with letters and digits mixed (or inner capitals in a long one), and many different characters."""
     if len(value) < least or " " in value or len(set(value)) < 4 or not any(map(str.isalpha, value)):
         return False
     return any(map(str.isdigit, value)) or (len(value) >= 16 and has_capitals_inside(value))

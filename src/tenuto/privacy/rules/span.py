@@ -1,4 +1,4 @@
-"""What was found: where a value stands, of which type it is, and the mark that takes its place."""
+"""Spans: the range of a private value, its type and rule, and the placeholder that replaces it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 
 class PiiType(StrEnum):
-    """What kind of private data a span holds. The last three are looked for only where a policy asks."""
+    """What kind of private data a span holds. The last three are searched only if a policy asks for them."""
 
     EMAIL = "EMAIL"
     PHONE = "PHONE"
@@ -32,7 +32,7 @@ ALWAYS: Final = frozenset(PiiType) - ON_REQUEST
 
 
 class PiiRule(StrEnum):
-    """Which rule decided. It is finer than the type and safe to log: it says nothing about the value."""
+    """The rule that found a span. It is finer than the type and safe to log."""
 
     EMAIL = "EMAIL"
     EMAIL_SPELLED = "EMAIL_SPELLED"
@@ -70,14 +70,14 @@ TYPE_OF: Final = {rule: PiiType(rule) for rule in PiiRule if rule in PiiType.__m
     PiiRule.PRIVATE_KEY: PiiType.SECRET,
     PiiRule.URL_CREDENTIALS: PiiType.SECRET,
 }
-"""A rule named like a type finds that type; every other one is listed."""
+"""A rule with the name of a type finds that type; all others are listed."""
 
-# A mark says what stood there as finely as the reader of a conversation needs it, and no finer.
+# A placeholder is as specific as a reader of the conversation needs, and no more.
 _MARKED_BY_RULE: Final = frozenset({PiiRule.CC, PiiRule.BANK_CARD, PiiRule.JWT, PiiRule.PRIVATE_KEY})
 
 
 class Span(msgspec.Struct, frozen=True, order=True):
-    """One find. `start` and `end` count code points of the text that was given."""
+    """One private value. `start` and `end` are code points of the searched text."""
 
     start: int
     end: int
@@ -86,18 +86,18 @@ class Span(msgspec.Struct, frozen=True, order=True):
 
     @property
     def name(self) -> str:
-        """What stands in the mark: the type, or the rule where that is finer and tells the reader something."""
+        """The name in the placeholder: the type, or the rule where that is more helpful to a reader."""
         return (self.rule if self.rule in _MARKED_BY_RULE else self.type).value
 
     @property
     def mark(self) -> str:
-        """What takes the value's place: `[REDACTED_EMAIL]`."""
+        """The placeholder for the value: `[REDACTED_EMAIL]`."""
         return f"[REDACTED_{self.name}]"
 
 
 _NAMES: Final = "|".join(sorted({str(name) for name in (*PiiType, *PiiRule)}, key=len, reverse=True))
 
-# A mark already in the text: ours, or a numbered pseudonym. The number is short, so that no phone hides in one.
+# A placeholder in a text: a redaction, or a numbered pseudonym. The number is short, so that it cannot be a phone.
 MAY_BE_MARK: Final = re.compile(r"\[[A-Z]{2}")
-"""Stands in every text with a mark, and in few others: it is asked first."""
+"""Occurs in every text with a placeholder, and in few others: checked first."""
 MARK: Final = re.compile(rf"\[(?:REDACTED_)?(?:{_NAMES})(?:_[0-9]{{1,4}})?\]")
