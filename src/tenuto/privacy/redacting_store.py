@@ -137,7 +137,7 @@ class _RedactingSessions:
             await self._screen.vault.copy(known, fork)
         return fork
 
-    # Removing messages removes the values behind their placeholders: messages first, so that a retry finds the rest.
+    # Removing messages removes the values behind their placeholders: messages first; left-over values are found later.
 
     async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
         going = await self._removed_placeholders(scope, session_id, truncating.after)

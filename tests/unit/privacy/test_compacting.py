@@ -1,4 +1,4 @@
-"""Deleted bytes after somebody was erased: who sets off their clearing, how often, and what the receipt says of it."""
+"""Compaction after an erasure: when it runs, how often, and what the receipt says."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def office(files: Files, compactor: Compactor) -> PrivacyService:
 
 
 async def test_erasing_again_and_again_compacts_once(files: Files, office: PrivacyService) -> None:
-    """Whoever may erase themselves must not be able to keep the store busy with it."""
+    """Users who erase themselves must not be able to keep the store busy."""
     await files.append(ANN, "s", batch("hello"))
 
     receipts = [await office.erase(ANN, by="themselves") for _ in range(5)]
@@ -244,7 +244,7 @@ async def _the_end(_seconds: float) -> None:
 
 
 async def _tampered(app: Tenuto, group: Scope) -> None:
-    """Two talks of a group; somebody moved the first message of one into the other."""
+    """Two sessions of a group; the first message of one was moved into the other."""
     encrypted = app.store.inner  # type: ignore[attr-defined]
     assert isinstance(encrypted, EncryptedStore)
     for name in ("one", "two"):

@@ -224,7 +224,7 @@ async def test_values_that_went_with_a_persons_words_are_counted() -> None:
 
 
 async def test_what_tools_left_in_a_group_goes_with_any_of_its_speakers() -> None:
-    """Each answer hands on what was left before it, so nobody can tell whose it was."""
+    """Each answer passes on the tool state of the one before, so its owner is unknown."""
     group = Scope(tenant="acme", channel="lark", chat="oc_1")
     state = {"state": {"goods": {"wish": "for Ann"}}, "model": "offline"}
     anns = (says("a wish", speaker="ann"), answers("noted", metadata=state))

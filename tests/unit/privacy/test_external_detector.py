@@ -379,7 +379,7 @@ async def test_only_where_the_house_notes_it_is_a_name_its_own() -> None:
 
 
 async def test_a_name_is_whole_when_a_title_or_a_request_to_a_model_is_made_of_it() -> None:
-    """A title is cut out of a text, and nobody finds half a name."""
+    """A title is cut out of a text, and half a name is not found."""
     policies = TenantPolicies(PrivacyPolicy(model=Mode.REDACT))
     screen = Redactor(policies=policies, outside=beside(Scripted("Ann Lee")))
 

@@ -108,7 +108,7 @@ async def test_what_no_store_keeps_is_refused_before_anybody_looks_into_it() -> 
 
 
 async def test_the_tenants_own_state_and_the_houses_goes_through_as_it_is() -> None:
-    """API keys of somebody with a mail address for an id, and what a tenant keeps of its own."""
+    """API keys of a user whose id is a mail address, and state of the tenant."""
     _, store = screened()
     keys = ApiKeys(store=store.state, clock=utc_now)
 
@@ -121,7 +121,7 @@ async def test_the_tenants_own_state_and_the_houses_goes_through_as_it_is() -> N
 
 
 async def test_a_shops_orders_keep_their_numbers_through_writing_and_mending() -> None:
-    """A30: an order number may look like a phone, and a redacted one is nobody's order."""
+    """A30: an order number may look like a phone, and is useless once redacted."""
     inner, store = screened(PrivacyPolicy(memory=Mode.BLOCK))
     await replace_orders(store.state, ANN, [ORDER])
     await store.state.write_state(ANN, "facts", "phone", "my phone is 13812345678")
@@ -174,7 +174,7 @@ async def test_what_somebody_writes_meanwhile_is_not_overwritten_and_is_mended_t
 
 
 async def test_a_memory_that_does_not_open_is_counted_and_hides_no_other() -> None:
-    """Somebody moved a sealed value to another's drawer."""
+    """A sealed value was moved to another user's state."""
     files = MemoryStore()
     store = encrypted(files)
     for scope in (ANN, BOB):

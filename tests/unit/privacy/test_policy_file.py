@@ -1,4 +1,4 @@
-"""Policy files that do not fit: one sentence that names the setting, the tenant and the word, for whoever wrote it."""
+"""Invalid policy files: the error names the setting, the tenant and the entry."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_the_open_sample_is_found() -> None:
 
 
 def test_the_scorer_can_tell_right_from_wrong() -> None:
-    """A score that nobody can fail says nothing."""
+    """A score that cannot fail is meaningless."""
     sentence = parsed("call «PHONE|555-0187» now")
     truth = sentence.truths[0]
 

@@ -74,7 +74,7 @@ class UserEraser:
         A `patient` caller waits until deleted bytes are cleared.
         """
         if scope.user is None or scope.chat is not None:
-            raise Invalid("erasing takes a user, and no chat")
+            raise Invalid("erasing needs a user and no chat")
         # Load the signing key first: without it no receipt could be issued.
         await self._signer.ready()
         counts: Counter[str] = Counter()

@@ -61,7 +61,7 @@ class PrivacyService:
             Invalid: no placeholders, or too many.
         """
         if not 1 <= len(marks) <= MOST_MARKS:
-            raise Invalid(f"name between 1 and {MOST_MARKS} marks, such as [EMAIL_1]")
+            raise Invalid(f"name between 1 and {MOST_MARKS} placeholders, such as [EMAIL_1]")
         session = await self._store.sessions.get(scope, session_id)
         vault = self._screen.vault
         known = await vault.values(session) if vault is not None else {}

@@ -105,7 +105,10 @@ class ExternalDetectorPolicy(Value, frozen=True, kw_only=True):
 
 
 class Breaker:
-    """Closed while calls succeed, open after too many failures, and then one probe at a time."""
+    """A circuit breaker: closed while calls succeed, open after too many failures, then one probe at a time.
+
+    Unlike that of the stores, a late success of an earlier call closes it: several requests of a turn run at once.
+    """
 
     def __init__(self, failures: int, rest: timedelta, clock: Callable[[], float]) -> None:
         self._most, self._rest, self._clock = failures, rest.total_seconds(), clock
@@ -115,11 +118,11 @@ class Breaker:
 
     @property
     def closed(self) -> bool:
-        """Whether the last calls did not all fail."""
+        """Whether fewer than `failures` calls in a row have failed."""
         return self._failures < self._most
 
     def admits(self) -> bool:
-        """Whether to call now. A call that was admitted must be told of by `record_success`, `failed` or `given_up`."""
+        """Whether to call now. Each admitted call reports `record_success`, `record_failure` or `release_probe`."""
         if self.closed:
             return True
         if self._probing or self._clock() < self._until:
@@ -128,17 +131,17 @@ class Breaker:
         return True
 
     def record_success(self) -> None:
-        """All is well again."""
+        """Close the circuit."""
         self._failures, self._probing = 0, False
 
     def record_failure(self) -> None:
-        """One more; a failed probe waits a full period again."""
+        """Count a failure; a failed probe opens the circuit for a full period again."""
         self._failures, self._probing = self._failures + 1, False
         if not self.closed:
             self._until = self._clock() + self._rest
 
-    def record_cancelled(self) -> None:
-        """The caller went away, which tells nothing."""
+    def release_probe(self) -> None:
+        """A call was cancelled without a result: the next call may probe."""
         self._probing = False
 
 
@@ -241,7 +244,7 @@ class ExternalDetector:
             async with asyncio.timeout_at(until), self._places:
                 found = await self._detector.find(scope, text, language)
         except asyncio.CancelledError:
-            self._breaker.record_cancelled()
+            self._breaker.release_probe()
             raise
         except TimeoutError as exc:
             self._breaker.record_failure()

@@ -17,7 +17,7 @@ _ENDS: Final = re.compile(r"[^A-Za-z0-9_./+=:~%?&$-]")
 BLOCK: Final = "-----BEGIN "
 LONGEST_BLOCK: Final = 8192
 KEY_WORD: Final = b"a" * 16
-"""The shortest run of letters and digits that a key has, as `FoldedText.words` shows it."""
+"""The shortest run of letters, digits, dashes and underscores that a key has, as `FoldedText.words` shows it."""
 
 _HEAD: Final = re.compile("(?<![A-Za-z0-9])[A-Za-z0-9]{2}|(?<![A-Za-z0-9])1/")
 _MIXED: Final = re.compile("[0-9]|[a-z][A-Z]")

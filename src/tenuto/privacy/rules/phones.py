@@ -429,7 +429,7 @@ def _grouped_likelihood(digits: str, shape: bytes, between: list[str]) -> int:
         bracketed = any(")" in gap for gap in between)
         return _CLEARLY if bracketed or {"-"} == set(between) or {"."} == set(between) else _PROBABLY
     if shape == b"\x03\x03\x04" and between[0][:1] == ")":
-        return _CLEARLY  # (123) 456-7890: a common placeholder
+        return _CLEARLY  # (123) 456-7890: a common example
     if shape == b"\x03\x03\x04" and between == ["-", "-"]:
         return _PROBABLY
     if shape == b"\x02\x03\x04" and digits.startswith("02"):  # Seoul
