@@ -89,7 +89,8 @@ def _parse_value(name: str, value: Json, where: str) -> Any:
 
 def _parse_patterns(value: Json, where: str) -> tuple[CustomPattern, ...]:
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-        section = f"[[{_section_prefix(where)}patterns]]"
+        prefix = where.removesuffix(": ") + "." if where else ""  # `tenants.acme.` in the section of a tenant
+        section = f"[[{prefix}patterns]]"
         raise InvalidSetting(_SETTING, f"{where}patterns: are sections of their own: {section}")
     read: list[CustomPattern] = []
     for place, one in enumerate(value, 1):
@@ -106,8 +107,3 @@ def _parse_patterns(value: Json, where: str) -> tuple[CustomPattern, ...]:
                 f"{where}patterns: number {place} needs name and pattern as texts, ignore_case as true or false",
             ) from None
     return tuple(read)
-
-
-def _section_prefix(where: str) -> str:
-    """The beginning of a section's name: `tenants.acme.` in the section of a tenant."""
-    return where.removesuffix(": ") + "." if where else ""

@@ -198,7 +198,7 @@ def _candidate_ends(run: DigitRun, first: int, most: int, least: int = 7) -> Ite
     for last in range(first, min(first + 8, len(run.shape))):
         if last > first:
             gap = run.view.ascii[run.ends[last - 1] : run.starts[last]]
-            if gap not in _JOINTS and not _is_line_break(gap):
+            if gap not in _JOINTS and gap.strip(" ") not in ("\n", "-\n"):
                 break
             if run.shape[last] <= 2 and _is_followed_by_hours(run, last - 1):
                 break
@@ -259,10 +259,6 @@ def _has_extension(run: DigitRun, first: int, last: int) -> bool:
         _DESK.match(run.view.ascii, run.ends[last]) is not None
         and _AREA_CN.fullmatch(run.digits(first, last)) is not None
     )
-
-
-def _is_line_break(gap: str) -> bool:
-    return gap.strip(" ") in ("\n", "-\n")
 
 
 def _international_end(run: DigitRun, first: int) -> int | None:
@@ -369,11 +365,8 @@ def _is_another_number(run: DigitRun, first: int, last: int) -> bool:
     if sign is None or sign["hash"] is None:
         return sign is not None
     context = before(text, sign.start())
-    return not (context.close and (context.label is Label.PHONE or _is_dialled_plan_number(run, context, first, last)))
-
-
-def _is_dialled_plan_number(run: DigitRun, context: LabelContext, first: int, last: int) -> bool:
-    return context.label is Label.CALL and _has_plan(run.digits(first, last))
+    dialled = context.label is Label.CALL and _has_plan(run.digits(first, last))
+    return not (context.close and (context.label is Label.PHONE or dialled))
 
 
 def _is_in_number_row(run: DigitRun, first: int, last: int) -> bool:
