@@ -43,6 +43,16 @@ def trace_values(trace: Trace) -> list[Json]:
     return [trace.request, trace.answer, [[run.arguments, run.output] for run in trace.tools], trace.data]
 
 
+def message_texts(messages: Iterable[Draft]) -> list[str]:
+    """Every text of these messages that may hold private data."""
+    return [slot.text for message in messages for slot in draft_slots(message)]
+
+
+def trace_texts(traces: Iterable[Trace]) -> list[str]:
+    """Every text of these traces that may hold private data."""
+    return [slot.text for trace in traces for slot in slots(trace_values(trace))]
+
+
 def session_texts(session: Session) -> list[str]:
     """Every text of a session's head."""
     return [slot.text for slot in slots([session.title, session.context, session.attributes, session.metadata])]

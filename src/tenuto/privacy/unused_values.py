@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
-from tenuto.model import Message, Page, Scope, Session
+from tenuto.model import Page, Scope, Session
 from tenuto.model.turn import Trace
 from tenuto.ports import SessionStore, TraceStore
 from tenuto.privacy.crypto.vault import PSEUDONYM, Vault
-from tenuto.privacy.record_redaction import draft_slots, session_texts, trace_values
-from tenuto.privacy.redactor import slots
+from tenuto.privacy.record_redaction import message_texts, session_texts, trace_texts
 
 _MESSAGES: Final = 500
 _TRACES: Final = 100
@@ -24,14 +23,14 @@ async def placeholders_after(
     first: int | None = None
     while True:
         page = await sessions.messages(scope, session_id, Page(limit=_MESSAGES, after=after))
-        found |= _placeholders_in(_message_texts(page.messages))
+        found |= _placeholders_in(message_texts(page.messages))
         if first is None and page.messages:
             first = page.messages[0].turn
         if not page.more_after or not page.messages:
             break
         after = page.messages[-1].seq
     async for noted in _trace_pages(traces, scope, session_id):
-        found |= _placeholders_in(_trace_texts(trace for trace in noted if first is not None and trace.number >= first))
+        found |= _placeholders_in(trace_texts(trace for trace in noted if first is not None and trace.number >= first))
         if first is None or noted[-1].number < first:
             break
     return frozenset(found)
@@ -48,13 +47,13 @@ async def drop_unused_values(
     before: int | None = None
     while left:
         page = await sessions.messages(session.scope, session.id, Page(limit=_MESSAGES, before=before))
-        left -= _placeholders_in(_message_texts(page.messages))
+        left -= _placeholders_in(message_texts(page.messages))
         if not page.more_before or not page.messages:
             break
         before = page.messages[0].seq
     if left:
         async for noted in _trace_pages(traces, session.scope, session.id):
-            left -= _placeholders_in(_trace_texts(noted))
+            left -= _placeholders_in(trace_texts(noted))
     await vault.retain(session, (), frozenset(left))
 
 
@@ -67,11 +66,3 @@ async def _trace_pages(traces: TraceStore, scope: Scope, session_id: str) -> Asy
 
 def _placeholders_in(texts: Iterable[str]) -> set[str]:
     return {mark[0] for text in texts if "[" in text for mark in PSEUDONYM.finditer(text)}
-
-
-def _message_texts(messages: Iterable[Message]) -> Iterable[str]:
-    return (slot.text for message in messages for slot in draft_slots(message))
-
-
-def _trace_texts(traces: Iterable[Trace]) -> Iterable[str]:
-    return (slot.text for trace in traces for slot in slots(trace_values(trace)))

@@ -18,8 +18,8 @@ from tenuto.model.session import PROFILE
 from tenuto.model.turn import Trace
 from tenuto.ports import Store
 from tenuto.privacy.crypto.vault import PSEUDONYM
-from tenuto.privacy.record_redaction import draft_slots, fill_draft_slots, session_texts, trace_values
-from tenuto.privacy.redactor import Redactor, slots
+from tenuto.privacy.record_redaction import fill_draft_slots, message_texts, session_texts, trace_texts
+from tenuto.privacy.redactor import Redactor
 
 ERASED: Final = "[ERASED]"
 _MESSAGES: Final = 500
@@ -54,13 +54,13 @@ class Mentions:
         async for page in self._iter_pages(scope, session):
             said += sum(message.speaker == user for message in page)
             turns.update(message.turn for message in page if message.speaker == user)
-            left += [text for message in page for text in _message_texts(_erase_message(message, user, turns, clean))]
+            left += message_texts(_erase_message(message, user, turns, clean) for message in page)
         known, session = session, await self._delete_profile(scope, session, user)
         profiles = int(session is not known)
         if not turns:
             return {"profiles": profiles}
         traces = await self._traces(scope, session, turns, clean)
-        left += [text for trace in traces for text in _trace_texts(trace)]
+        left += trace_texts(traces)
         if vault is not None:
             values = await vault.retain(session, [*left, *session_texts(session)], marks)
         async for page in self._iter_pages(scope, session):
@@ -137,14 +137,6 @@ def _erase_message(message: Message, user: str, turns: set[int], clean: Callable
         message = replace(message, metadata=metadata)
     if message.turn not in turns or message.role is Role.USER or is_summary(message):
         return message
-    before = _message_texts(message)
+    before = message_texts([message])
     after = [clean(text) for text in before]
     return message if after == before else fill_draft_slots(message, after)
-
-
-def _message_texts(message: Message) -> list[str]:
-    return [slot.text for slot in draft_slots(message)]
-
-
-def _trace_texts(trace: Trace) -> list[str]:
-    return [slot.text for slot in slots(trace_values(trace))]

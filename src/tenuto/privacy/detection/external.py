@@ -23,50 +23,12 @@ from tenuto.model.privacy import PiiMatch
 from tenuto.model.scope import Scope
 from tenuto.model.values import Value
 from tenuto.ports import Detector
-from tenuto.privacy.detection.finder import PiiFinder, merge_matches
+from tenuto.privacy.detection.finder import PiiFinder, merge_matches, shift_match
 from tenuto.privacy.rules.span import MARK, PiiType
 
 _LIFE_SECONDS: Final = 180.0
 """Longer than most turns and their upkeep take."""
 _MOST: Final = 512
-
-
-class DetectorCache:
-    """Recent answers by scope, language and text."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._secret = secrets.token_bytes(16)
-        self._given: OrderedDict[bytes, _CacheEntry] = OrderedDict()
-
-    def key(self, scope: Scope, text: str, language: str) -> bytes:
-        """The cache key of a request; the assistant and its persona make no difference."""
-        asked = "\0".join([scope.tenant, scope.site, scope.user or "", *scope.owner, language, text])
-        return blake2b(asked.encode(errors="surrogatepass"), digest_size=16, key=self._secret).digest()
-
-    def get(self, key: bytes) -> Sequence[PiiMatch] | None:
-        """The cached answer, if it has not expired."""
-        before = self._clock() - _LIFE_SECONDS
-        while self._given and next(iter(self._given.values())).at <= before:
-            self._given.popitem(last=False)
-        given = self._given.get(key)
-        return given.found if given is not None else None
-
-    def put(self, key: bytes, found: Sequence[PiiMatch]) -> None:
-        """Cache an answer; the oldest are evicted."""
-        self._given[key] = _CacheEntry(found, self._clock())
-        self._given.move_to_end(key)
-        if len(self._given) > _MOST:
-            self._given.popitem(last=False)
-
-
-class _CacheEntry(NamedTuple):
-    """An answer and its time."""
-
-    found: Sequence[PiiMatch]
-    at: float
-
-
 _LONGEST: Final = 20_000
 """Characters in one request; a longer text is split."""
 _WORTH: Final = re.compile(r"[^\W\d_]{2}")
@@ -217,7 +179,7 @@ class ExternalDetector:
         for start, part in _split_questions(_mask_matches(text, taken)):
             language = language_of(part)
             if language in self._policy.languages:
-                there += [_shift_match(one, start) for one in await self._ask_cached(scope, part, language, until)]
+                there += [shift_match(one, start) for one in await self._ask_cached(scope, part, language, until)]
         if finder:
             there = [one for one in there if finder.admits(text, one)]
         if not there:
@@ -276,6 +238,42 @@ class ExternalDetector:
         self._degraded = True
 
 
+class DetectorCache:
+    """Recent answers by scope, language and text."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._secret = secrets.token_bytes(16)
+        self._given: OrderedDict[bytes, _CacheEntry] = OrderedDict()
+
+    def key(self, scope: Scope, text: str, language: str) -> bytes:
+        """The cache key of a request; the assistant and its persona make no difference."""
+        asked = "\0".join([scope.tenant, scope.site, scope.user or "", *scope.owner, language, text])
+        return blake2b(asked.encode(errors="surrogatepass"), digest_size=16, key=self._secret).digest()
+
+    def get(self, key: bytes) -> Sequence[PiiMatch] | None:
+        """The cached answer, if it has not expired."""
+        before = self._clock() - _LIFE_SECONDS
+        while self._given and next(iter(self._given.values())).at <= before:
+            self._given.popitem(last=False)
+        given = self._given.get(key)
+        return given.found if given is not None else None
+
+    def put(self, key: bytes, found: Sequence[PiiMatch]) -> None:
+        """Cache an answer; the oldest are evicted."""
+        self._given[key] = _CacheEntry(found, self._clock())
+        self._given.move_to_end(key)
+        if len(self._given) > _MOST:
+            self._given.popitem(last=False)
+
+
+class _CacheEntry(NamedTuple):
+    """An answer and its time."""
+
+    found: Sequence[PiiMatch]
+    at: float
+
+
 def _failure_reason(why: str, exc: Exception | None) -> str:
     if isinstance(exc, TenutoError):
         return str(exc)
@@ -315,7 +313,3 @@ def _split_questions(text: str) -> Iterator[tuple[int, str]]:
         if _WORTH.search(part):
             yield start, part
         start = end
-
-
-def _shift_match(find: PiiMatch, by: int) -> PiiMatch:
-    return replace(find, start=find.start + by, end=find.end + by) if by else find

@@ -90,12 +90,12 @@ class PiiFinder:
         kept = [find for find in here if not self._allowed(part, find)] if self._allowed else here
         if not own and len(kept) == len(here):
             # `find_built_in` is stable already, and custom patterns match nothing new between matches.
-            return [_shift_match(find, start) for find in kept]
+            return [shift_match(find, start) for find in kept]
         found: list[PiiMatch] = []
         at = start
         for find in kept:
             found += self._find_until_stable(text, at, start + find.start)
-            found.append(_shift_match(find, start))
+            found.append(shift_match(find, start))
             at = start + find.end
         return found + self._find_until_stable(text, at, end) if kept else []
 
@@ -159,7 +159,7 @@ class _ChunkedFinder:
     def _find_in_chunk(self, piece: Piece) -> tuple[str, list[PiiMatch]]:
         own = piece.text[piece.start : piece.end]
         found = [
-            _shift_match(find, -piece.start)
+            shift_match(find, -piece.start)
             for find in self._look(piece.text)
             if piece.start + self._over <= find.start < piece.end
         ]
@@ -171,7 +171,7 @@ def _collect_matches(parts: Piecewise) -> list[PiiMatch]:
     found: list[PiiMatch] = []
     place = 0
     for own, here in parts:
-        found += [_shift_match(find, place) for find in here]
+        found += [shift_match(find, place) for find in here]
         place += len(own)
     return found
 
@@ -198,7 +198,8 @@ def _to_match(span: Span) -> PiiMatch:
     return PiiMatch(start=span.start, end=span.end, type=span.type.value, rule=span.rule.value, name=span.name)
 
 
-def _shift_match(find: PiiMatch, by: int) -> PiiMatch:
+def shift_match(find: PiiMatch, by: int) -> PiiMatch:
+    """The match `by` characters further on."""
     return replace(find, start=find.start + by, end=find.end + by) if by else find
 
 
