@@ -27,7 +27,7 @@ PRIVATE = NewSession(title="Mail to ann@example.com")
 
 
 class Files(FlatMemoryStore):
-    """A store in memory whose files take as long to clear, and end, as the test says."""
+    """A memory store whose compaction takes as long, and ends, as the test says."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ async def test_who_comes_within_a_minute_is_left_to_upkeep(
 async def test_at_most_one_compaction_runs_at_a_time(
     files: Files, office: PrivacyService, compactor: Compactor, fake_clock: FakeClock
 ) -> None:
-    """What is erased while one runs may still be in what that one writes: it is done again later."""
+    """A running compaction may still write what is erased meanwhile: it is done again later."""
     await files.append(ANN, "s", batch("hello"))
     await files.append(BOB, "t", batch("hello"))
     files.free.clear()
@@ -162,7 +162,7 @@ async def test_a_store_that_was_busy_is_asked_again(
 async def test_who_erases_step_by_step_waits_and_has_bytes_cleared_in_any_case(
     files: Files, office: PrivacyService
 ) -> None:
-    """At the terminal: once more is how to make up for a store that was busy."""
+    """On the command line: a second call makes up for a busy store."""
     for _ in range(2):
         receipts = [receipt async for receipt in office.erasing(ANN, by="operator")]
         assert receipts[-1].compacted is CompactionStatus.DONE
@@ -200,7 +200,7 @@ async def test_what_a_scan_took_out_last_is_cleared_before_it_ends(files: Files,
 async def test_what_was_mended_before_a_key_was_missing_is_noted_and_cleared(
     files: Files, office: PrivacyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a rotation some of a tenant's records open, and others wait for a master key that is gone."""
+    """After a rotation some of a tenant's records decrypt, and others need a missing master key."""
     await files.append(ANN, "s", batch("hello", create=PRIVATE))
     messages = files.messages
 

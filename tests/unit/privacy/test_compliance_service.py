@@ -1,4 +1,4 @@
-"""Looking through what is stored, and erasing people: what is found, what goes, and the receipt for it."""
+"""Scanning stored data and erasing users: what is found, what is removed, and the receipt."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAIL = "write to ann@example.com"
 
 @dataclass
 class Old:
-    """A store that was filled before there was a policy: two live words, two that a summary covers, all private."""
+    """A store filled before there was a policy: two live messages, two that a summary covers, all private."""
 
     store: MemoryStore
 

@@ -1,4 +1,4 @@
-"""Own patterns: what is refused and why, what is found, and that no text makes one take long."""
+"""Custom patterns: what is refused and why, what is found, and that every text is searched in bounded time."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_signs_of_anchors_may_stand_for_themselves(pattern: str) -> None:
     assert CustomPatterns([own(pattern)]).find("nothing") is None
 
 
-# --- laws over expressions of all shapes --------------------------------------------------------------------------
+# Properties over expressions of all shapes.
 
 ATOMS = ["a", "b", "1", "-", r"\d", "[ab]", ".", r"\w", "[^a]", r"\s", r"\bab?", r"b\b", r"\x{61}", r"\pL", "[]1-]"]
 
@@ -198,7 +198,7 @@ def test_between_walls_nothing_is_found_that_the_whole_does_not_show(
     patterns = own_patterns(expression)
     whole = before + text + behind
 
-    # Another way may lead further where more can be seen, so the match itself may differ.
+    # In a longer text another alternative may match more, so the match itself may differ.
     for start, _ in spans(patterns, text, walled=True):
         assert re2.compile(expression).match(whole, len(before) + start)
 

@@ -1,4 +1,4 @@
-"""Values in text that went through a machine: escaped, encoded, or set in the columns of a table (A12, A32, T9)."""
+"""Values in machine-written text: escaped, encoded, or in the columns of a table (A12, A32, T9)."""
 
 from __future__ import annotations
 

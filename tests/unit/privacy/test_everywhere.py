@@ -1,4 +1,4 @@
-"""Looking through everything stored: every tenant's sites, each by its own policy, told one by one and in total."""
+"""Scanning all stored data: every tenant's sites, each by its own policy, reported one by one and in total."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detectors outside: what is asked and taken, and that a slow, broken or lying one degrades visibly and no more."""
+"""External detectors: requests and answers, and that a slow, broken or wrong one only degrades, visibly."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def analyzer(answering: Answering) -> AsyncIterator[str]:
             writer.write(await answering(body))
             await writer.drain()
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client had enough, as some of these tests want
+            pass  # the client closed the connection, as some tests want
         finally:
             writer.close()
 
@@ -87,7 +87,7 @@ async def service(
             await presidio.close()
 
 
-# --- Presidio's protocol ------------------------------------------------------------------------------------------
+# Presidio's protocol.
 
 
 async def test_the_service_is_asked_as_presidio_is_and_its_places_count_code_points() -> None:
@@ -184,11 +184,11 @@ def test_types_and_scores_that_are_none_are_refused() -> None:
         PresidioDetector("http://127.0.0.1:5002", least_score=2)
 
 
-# --- beside our own rules -----------------------------------------------------------------------------------------
+# Beside our own rules.
 
 
 class Scripted:
-    """A detector that finds given words as persons, remembers what it was shown, and fails where told."""
+    """A detector that finds given words as persons, records its requests, and fails on demand."""
 
     def __init__(self, *words: str, kind: str = "PERSON") -> None:
         self._words, self._kind = words, kind
@@ -203,7 +203,7 @@ class Scripted:
         self.inside += 1
         self.most_inside = max(self.most_inside, self.inside)
         try:
-            # Let the others in, as far as they may come.
+            # Let the other requests begin, as far as they may.
             await asyncio.sleep(0)
             if self.gate is not None:
                 self.entered.set()
@@ -221,7 +221,7 @@ class Scripted:
 
 
 class Ticks:
-    """A monotonic clock that stands still until told."""
+    """A monotonic clock that the test moves."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -265,7 +265,7 @@ async def test_a_mark_is_never_part_of_a_find() -> None:
     text = "Ann [STAFF_NO_1] met [REDACTED_EMAIL]"
     policy = PrivacyPolicy(patterns=(CustomPattern(name="STAFF_NO", pattern="EMP[0-9]{4}"),))
 
-    # What sticks out of a find stays one.
+    # The rest of an overlapping match stays a match.
     assert await redacted(outside, text, policy) == "Ann [STAFF_NO_1] [REDACTED_PERSON] [REDACTED_EMAIL]"
 
 
@@ -318,7 +318,7 @@ def test_a_language_that_is_not_told_from_others_is_refused(languages: tuple[str
 
 
 async def test_the_settings_say_which_languages_are_sent() -> None:
-    """Issue 4, 4: a Chinese name that only the service knows goes out of a Chinese text, behind an emoji as well."""
+    """Issue 4, 4: a Chinese name that only the service finds is redacted in a Chinese text, after an emoji as well."""
 
     async def knows(_: bytes) -> bytes:
         return entities(entity("PERSON", 4, 8))
@@ -338,7 +338,7 @@ async def test_the_settings_say_which_languages_are_sent() -> None:
 
 
 async def test_what_the_house_notes_for_itself_is_no_question_for_a_detector() -> None:
-    """A session finds its assistant and character again, even where their names are taken for persons."""
+    """A session finds its assistant and persona again, even if the detector takes their names for persons."""
 
     async def takes_all(body: bytes) -> bytes:
         return entities(entity("PERSON", 0, len(json.loads(body)["text"])))
@@ -358,7 +358,7 @@ async def test_what_the_house_notes_for_itself_is_no_question_for_a_detector() -
 
 
 async def test_only_where_the_house_notes_it_is_a_name_its_own() -> None:
-    """Under the same names, but in parts, attributes, memories, traces and deeper, stands what people said."""
+    """Under the same names in parts, attributes, memories, traces and deeper there is user text."""
     detector = Scripted("Mary")
     policy = PrivacyPolicy(message=Mode.REDACT)
     screen = Redactor(policies=TenantPolicies(policy), outside=beside(detector))
@@ -443,7 +443,7 @@ async def test_after_repeated_failures_it_is_left_alone_for_a_while() -> None:
     clock.now += 30
     await redacted(outside, "Ann Lee")
     await redacted(outside, "Ann Lee")
-    assert len(detector.shown) == 4  # one probe; it failed, and a full rest begins anew
+    assert len(detector.shown) == 4  # one probe failed, and a full period begins again
 
     clock.now += 30
     detector.fails = None

@@ -1,4 +1,4 @@
-"""Finding by a policy: types, own patterns, allowed values; twice is once, and a stream ends like one look (T9)."""
+"""Finding by policy: types, custom patterns, allow-list; redaction is idempotent, a stream equals one search (T9)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def streamed(finder: PiiFinder, text: str, size: int) -> str:
     return "".join([stream.feed(text[at : at + size]) for at in range(0, len(text), size)]) + stream.flush()
 
 
-# --- what is found ------------------------------------------------------------------------------------------------
+# Matches.
 
 
 def test_a_policy_without_patterns_finds_what_the_detector_finds() -> None:
@@ -99,7 +99,7 @@ def test_marks_of_own_patterns_pass_as_they_are() -> None:
 
     assert FINDERS[0].find(text) == []
     assert all(FINDERS[0].marks.fullmatch(mark) for mark in ("[STAFF_NO_1]", "[EMAIL_1]", "[REDACTED_CC]"))
-    # A number of a pseudonym is short, so that no phone hides in one.
+    # The number of a pseudonym is short, so that it cannot be a phone.
     assert "13800138000" not in FINDERS[0].redact("[STAFF_NO_13800138000]")
 
 
@@ -156,13 +156,13 @@ def test_of_two_finds_on_one_place_the_longer_stands(text: str, redacted: str) -
 
 
 def test_what_sticks_out_of_a_shorter_find_is_hidden_as_well() -> None:
-    """The own pattern takes half of a card; the other half must not stay in the open."""
+    """The custom pattern matches half of a card; the other half must be redacted too."""
     redacted = staff(r"REFERENCE NUMBER OF CARD 4242 4242").redact("REFERENCE NUMBER OF CARD 4242 4242 4242 4242.")
 
     assert redacted == "[REDACTED_OWN_A] [REDACTED_CC]."
 
 
-# --- what is allowed ----------------------------------------------------------------------------------------------
+# The allow-list.
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_an_allowed_value_shields_what_was_found_inside_it_only() -> None:
     assert finder.redact("ann@example.com and ann") == "ann@example.com and [REDACTED_WORD]"
 
 
-# --- laws ---------------------------------------------------------------------------------------------------------
+# Properties.
 
 
 @given(finders, texts)
@@ -249,7 +249,7 @@ def test_every_known_sentence_streams_alike_among_the_others(finder: PiiFinder) 
 
 @pytest.mark.parametrize("shift", range(0, 600, 29))
 def test_the_longest_match_is_found_wherever_a_text_is_cut(shift: int) -> None:
-    """Neither in calm prose nor in a text without calm does a cut go through an own find."""
+    """Neither in prose nor in a dense text does a cut split a match of a custom pattern."""
     finder = staff("<[a-z ]{254}>")
     value = "<" + "word and " * 28 + "ab>"
     assert len(value) == LONGEST_MATCH
@@ -293,7 +293,7 @@ def test_a_flushed_stream_can_take_another_text() -> None:
     ],
 )
 def test_hostile_text_is_looked_at_in_small_parts_and_a_few_times(unit: str) -> None:
-    """Work inside a part is bounded by its size, so the cost of the whole grows as its length."""
+    """Work inside a part is bounded by its size, so the total cost is linear in the length."""
     text = (unit * (120_000 // len(unit) + 1))[:120_000]
     looked: list[int] = []
 
@@ -315,7 +315,7 @@ def test_a_megabyte_of_digits_passes_beside_own_patterns() -> None:
     assert staff(r"\bEMP\d{1,6}\b", allow=("ann@example.com",)).redact(text) == text
 
 
-# --- cuts, which the detector's own streams share -----------------------------------------------------------------
+# Cuts, which the detector's own streams share.
 
 
 def test_a_private_key_glued_to_a_word_is_not_cut() -> None:
@@ -329,7 +329,7 @@ def test_a_private_key_glued_to_a_word_is_not_cut() -> None:
 
 
 def test_a_cut_at_the_limit_does_not_make_a_calm_place() -> None:
-    """What was seen behind the cut before it was made still stands there."""
+    """Text after a cut that was read before the cut is not lost."""
     text = ("13800138000，" * 400)[:3700] + " " + "13800138000，" * 200
 
     for size in (1, 61):
@@ -338,7 +338,7 @@ def test_a_cut_at_the_limit_does_not_make_a_calm_place() -> None:
         assert "".join(parts) + stream.flush() == redact(text)
 
 
-# --- finds of several origins -------------------------------------------------------------------------------------
+# Matches of several layers.
 
 
 def found(start: int, end: int, kind: str = "PERSON") -> PiiMatch:

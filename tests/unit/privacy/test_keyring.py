@@ -1,4 +1,4 @@
-"""Master keys: read from a setting or a file, refused with a sentence that shows none of them."""
+"""Master keys: read from a setting or a file; errors show none of them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_new_file_is_its_owners_alone_and_is_read_back(tmp_path: Path, fake_cl
 
 
 def test_a_new_file_replaces_no_file(tmp_path: Path) -> None:
-    """To overwrite a key file is to lose everything it opens."""
+    """Overwriting a key file would lose everything it decrypts."""
     path = tmp_path / "keys.toml"
     create_key_file(path)
     before = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Log lines behind the privacy policy: private data goes, ids and times stay, and no line is lost."""
+"""Log lines behind the privacy policy: private data is redacted, ids and times stay, and no line is lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAIL = "ann.lee@example.com"
 
 
 def line(clean: Callable[[str], str], message: str, **fields: object) -> str:
-    """What a formatter makes of one record."""
+    """One formatted record."""
     record = logging.LogRecord("tenuto.chat", logging.WARNING, "somewhere.py", 1, message, None, None)
     record.fields = fields
     return KeyValueFormatter(clean).format(record)

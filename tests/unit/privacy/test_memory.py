@@ -1,4 +1,4 @@
-"""What is kept of users beside the log: screened by the sink `memory`, found by a scan, gone with its user (T10)."""
+"""State of users: redacted by the sink `memory`, found by a scan, erased with its user (T10)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_texts_numbers_and_names_inside_a_value_are_looked_at_and_the_rest
 
 
 async def test_a_value_is_read_with_its_key() -> None:
-    """As under any name: the key tells a password from a word, and stays as it is."""
+    """As with any name: the key says that the value is a password, and stays unchanged."""
     _, store = screened()
 
     secret = await store.state.write_state(ANN, "facts", "password", "Maple77!")
@@ -134,7 +134,7 @@ async def test_a_shops_orders_keep_their_numbers_through_writing_and_mending() -
 
 
 class Meddling(FlatMemoryStore):
-    """A store in which others are quicker: the first guarded write finds that they wrote, or took the value away."""
+    """A store with a concurrent writer: the first guarded write conflicts, or finds the value deleted."""
 
     def __init__(self, value: Json | None) -> None:
         super().__init__()
@@ -205,7 +205,7 @@ async def test_a_value_that_goes_while_others_are_looked_at_is_passed_over() -> 
 
 @pytest.mark.parametrize("encryption", [False, True], ids=["plain", "encrypted"])
 async def test_a_program_keeps_finds_mends_and_erases_what_it_knows_of_a_user(tmp_path: Path, encryption: bool) -> None:
-    """A26: through the library, over a file, with all the doors' wrappers in between."""
+    """A26: through the library, over a file, with all store wrappers in between."""
     where = f"sqlite:///{tmp_path}/chat.db"
     sealing: dict[str, Any] = {"encryption": encryption, "privacy_key": KEY}
     async with tenuto.open(where, privacy_memory="keep", **sealing) as app:
@@ -231,7 +231,7 @@ async def test_a_program_keeps_finds_mends_and_erases_what_it_knows_of_a_user(tm
 
 
 class Damaged(FlatMemoryStore):
-    """A store in which Ann's values do not come back."""
+    """A store in which Ann's values cannot be decoded."""
 
     def __init__(self, fault: Exception) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a language model is shown of private data, and what comes back of it."""
+"""Private data in prompts for a language model, and in its answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MAIL = "ann@example.com"
 
 
 class Post:
-    """A tool that sends a letter, and remembers to whom."""
+    """A tool that sends a letter, and records the recipient."""
 
     spec = ToolSpec(name="post", description="Send a letter.", parameters={"type": "object"})
 
@@ -47,7 +47,7 @@ class Post:
 
 
 async def left(app: Tenuto, session_id: str) -> list[JsonObject]:
-    """What the tools left, answer by answer."""
+    """The tool state, answer by answer."""
     page = await app.sessions.messages(ANN, session_id)
     return [m.metadata["state"]["helper"] for m in page.messages if "state" in m.metadata]
 
@@ -76,7 +76,7 @@ async def house(
 
 
 def prompt(model: ScriptedModel, place: int = -1) -> str:
-    """What it was shown for a turn; titles are asked for in between."""
+    """The requests for turns, without those for titles."""
     turns = [asking for asking in model.askings if asking.turn is not None]
     return "\n".join(str(message.parts) for message in turns[place].messages)
 

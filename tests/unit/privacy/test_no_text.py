@@ -1,4 +1,4 @@
-"""What is no text at all is refused in one sentence, which does not quote it."""
+"""A value that is no text is refused with an error that does not quote it."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_an_outside_detector_without_time_to_answer_is_refused() -> None:
     ],
 )
 def test_a_policy_made_in_a_program_is_checked_as_well(given: dict[str, Any], setting: str) -> None:
-    """A plain text looks like a mode and is none: it would be kept, or vaulted, by accident."""
+    """A plain str looks like a mode but is none: private data would be kept, or vaulted, by accident."""
     with pytest.raises(InvalidSetting) as refused:
         PrivacyPolicy(**given)
 

@@ -1,4 +1,4 @@
-"""How often a turn asks an outside detector: once for each text."""
+"""How often a turn asks an external detector: once for each text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORDS = "Plan my trip to Lisbon"
 
 @asynccontextmanager
 async def asking(**settings: Any) -> AsyncIterator[tuple[Tenuto, list[str]]]:
-    """A program whose outside detector finds nothing, and what it was shown."""
+    """An app whose external detector finds nothing, and the texts it was sent."""
     shown: list[str] = []
 
     async def answer(body: bytes) -> bytes:
@@ -37,7 +37,7 @@ async def asking(**settings: Any) -> AsyncIterator[tuple[Tenuto, list[str]]]:
 
 @pytest.mark.parametrize("message", ["keep", "redact"])
 async def test_a_new_session_asks_once_for_its_words(message: str) -> None:
-    """The title, the log, the trace and upkeep all need to know what is in them."""
+    """The title, the messages, the trace and upkeep all need the matches."""
     async with asking(privacy_message=message, privacy_model=message) as (app, shown):
         await app.ask(ANN, WORDS)
         await app.upkeep.drain()
@@ -47,7 +47,7 @@ async def test_a_new_session_asks_once_for_its_words(message: str) -> None:
 
 @pytest.mark.parametrize("on_missing", ["adopt", "new_id", "error"])
 async def test_a_turn_in_a_session_that_is_there_asks_once_for_its_words(on_missing: str) -> None:
-    """Where it might have been gone its title is thought of, for which the trace need not ask again."""
+    """A session that may be new needs a title; the trace then uses the cached answer."""
     async with asking(on_missing=on_missing) as (app, shown):
         first = await app.ask(ANN, "Hello there", assistant="general")
         await app.upkeep.drain()

@@ -1,4 +1,4 @@
-"""What is stored has passed the privacy policy, whatever door it came through (T10)."""
+"""Stored data has passed the privacy policy, whatever the caller (T10)."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ async def test_what_is_allowed_stays() -> None:
     assert await words(store, ANN, "s") == ["support@example.com, a@mail.example.org, [REDACTED_EMAIL]"]
 
 
-# Pseudonyms
+# Pseudonyms.
 
 
 async def test_one_value_has_one_mark_in_all_its_spellings_and_all_turns() -> None:
@@ -277,7 +277,7 @@ async def test_a_session_that_made_room_leaves_no_values_to_the_next_of_its_id(f
 
 
 async def test_values_of_refused_words_open_for_nobody() -> None:
-    """Ann's words are refused because there is no such session; Bob then begins one under the id."""
+    """Ann's message is refused because there is no such session; Bob then begins one with the id."""
     inner, store = screened(HIDING)
     with pytest.raises(SessionNotFound):
         await store.sessions.begin_turn(ANN, opening("s", "ann@example.com", create=None))
@@ -312,7 +312,7 @@ async def test_a_late_turn_does_not_touch_the_values_of_the_next_session_of_the_
 
 
 async def taken_up(store: RedactingStore, session_id: str, said: str, answered: str) -> int:
-    """A turn with its trace; tells the number of its first message."""
+    """A turn with its trace; returns the number of its first message."""
     turn = await store.sessions.begin_turn(ANN, opening(session_id, said))
     trace = replace(traced(session_id, said, answer=answered), number=turn.number)
     await store.sessions.finish_turn(turn, FinishTurn(reply=(answers(answered),), trace=trace))
@@ -320,7 +320,7 @@ async def taken_up(store: RedactingStore, session_id: str, said: str, answered: 
 
 
 async def test_words_that_are_taken_back_take_their_values_along() -> None:
-    """An edit: what no stored text shows any more is forgotten, and what one still shows is not."""
+    """An edit: values without a placeholder in any stored text are deleted, others stay."""
     _, store = screened(replace(HIDING, trace=Mode.PSEUDONYM, title=Mode.PSEUDONYM))
     await taken_up(store, "s", "write to ann@example.com", "done, bob@example.org")
     edited = await taken_up(store, "s", "card 4242 4242 4242 4242, eve@example.org", "ann@example.com, 10.0.0.8?")
@@ -460,7 +460,7 @@ def test_spellings_of_one_value_are_alike_and_other_values_are_not(name: str, on
 
 
 class _Unwilling(FlatMemoryStore):
-    """Takes words, and cannot be asked to rewrite them once."""
+    """Accepts messages; the first rewrite fails."""
 
     failures = 1
 
@@ -472,7 +472,7 @@ class _Unwilling(FlatMemoryStore):
 
 
 async def test_a_turn_whose_marks_could_not_be_stored_gives_its_lease_back() -> None:
-    """The session is not busy for two minutes because of it, and the same key takes the turn up again."""
+    """The session is not busy for two minutes because of it, and the same key continues the turn."""
     backend = _Unwilling()
     store = RedactingStore(store=backend, screen=screen_over(backend, HIDING))
     key = IdempotencyKey(key="k", fingerprint="body")

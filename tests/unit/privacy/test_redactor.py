@@ -34,7 +34,7 @@ LENGTH = 200_000
 MAIL = "zoe.quibble@xylophone.example"
 BODY = "\n".join(f"{line:02d}QxZ7vW9kJ3+Hf/8sLpTqYb1N".ljust(64, "G") for line in range(50))
 KEY = f"-----BEGIN RSA PRIVATE KEY-----\n{BODY}\n-----END RSA PRIVATE KEY-----"
-# Where something ends: what a cut shows of the beginning, what may be shown, what is looked at. The end has the same.
+# Borders: of what a cut leaves of the beginning, of what may be shown, of what is searched. The end has the same.
 BORDERS = (5_570, SHOWN, SHOWN + SPARE)
 
 
@@ -45,7 +45,7 @@ def traced(data: JsonObject) -> Trace:
 
 
 async def test_a_text_is_read_with_its_own_name_below_whatever_name_it_stands() -> None:
-    """In traces, tool calls, metadata and memories alike: no name hides what stands under it."""
+    """In traces, tool calls, metadata and memories alike: no name hides a value below it."""
     _, store = screened(PrivacyPolicy(message=Mode.REDACT))
     draft = says("", Role.ASSISTANT, parts=(tool_call("call_1", "save", SECRETS),), metadata=SECRETS)
     create = NewSession(context=SECRETS, attributes=SECRETS, metadata=SECRETS)
@@ -98,13 +98,13 @@ def screen(trace: Mode = Mode.REDACT) -> TurnRedaction:
 
 
 def filled(value: str, start: int) -> str:
-    """Words, and among them a value that starts there."""
+    """A text of words with the value at `start`."""
     words = "so it came " * (LENGTH // 11)
     return f"{words[: start - 1]} {value} {words[start + len(value) + 1 :]}"
 
 
 def pieces(text: str) -> set[str]:
-    """Every six signs in a row."""
+    """Every six consecutive characters."""
     return {text[at : at + 6] for at in range(len(text) - 5)}
 
 
@@ -117,7 +117,7 @@ def parts(value: str) -> set[str]:
 @pytest.mark.parametrize("border", BORDERS)
 @pytest.mark.parametrize("at_the_end", [False, True], ids=["beginning", "end"])
 async def test_a_value_across_a_border_is_never_left_in_part(value: str, border: int, at_the_end: bool) -> None:
-    """A26: wherever the value lies around the border, of it stands all in a mark or nothing."""
+    """A26: a value across the border is replaced as a whole or not shown at all."""
     in_turn = screen()
     across = {1, 2, len(value) // 3, len(value) // 2, len(value) - 2, len(value) - 1}
 

@@ -1,4 +1,4 @@
-"""The documents' table, their mistakes, and who has the word when two rules see one value (A12-A14, S1-S3, T9)."""
+"""The examples of the requirements, their mistakes, and precedence between rules (A12-A14, S1-S3, T9)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_text_without_anything_private_is_returned_as_it_is(text: str) -> None:
     ],
 )
 def test_innocent_numbers_and_words_stay(text: str) -> None:
-    """S1, S2: what the documents' own expressions destroy."""
+    """S1, S2: text that the regexes of the requirements would destroy."""
     assert redact(text) == text
 
 
@@ -186,7 +186,7 @@ def test_a_stream_takes_another_text_after_its_end() -> None:
 
 
 def test_a_stream_of_prose_holds_back_little() -> None:
-    """Bounded delay: what a reader waits for is a few sentences at most."""
+    """Bounded delay: a stream holds back a few sentences at most."""
     stream = RedactionStream()
     sentence = "The committee talked about the garden and nobody could agree on anything before lunch. "
     given = out = most = 0
@@ -229,7 +229,7 @@ def test_a_span_says_nothing_about_its_value() -> None:
 
 
 def test_an_address_at_the_beginning_of_a_line_is_found() -> None:
-    """What ends the line before it says nothing about it."""
+    """The end of the line before is no label."""
     assert redact("/etc/hosts\n10.136.86.4 db") == "/etc/hosts\n[REDACTED_IP] db"
 
 
@@ -266,7 +266,7 @@ def test_what_only_looks_like_a_value_stays(text: str) -> None:
     ],
 )
 def test_a_password_is_found_wherever_the_sentence_gives_it_away(text: str, value: str) -> None:
-    """Before its name, beside a user, in a field of its own, as an answer."""
+    """Before its name, next to a user, in a separate field, as an answer."""
     assert ("SECRET", value) in found(text)
 
 
@@ -291,7 +291,7 @@ def test_a_key_of_a_provider_nobody_knows_is_found_by_its_surroundings(text: str
     ],
 )
 def test_a_version_or_section_is_told_by_what_stands_around_it(text: str) -> None:
-    """Its words, and other numbers that begin like it."""
+    """Words around it, and other numbers with the same beginning."""
     assert redact(text) == text
 
 
@@ -400,7 +400,7 @@ def test_a_webhook_with_an_at_inside_is_one_find() -> None:
 
 
 def test_a_private_key_block_ends_at_its_own_end() -> None:
-    """A block of another kind inside it, or a second one behind it, does not end or swallow it."""
+    """A block of another kind inside it, or a second one after it, changes nothing."""
     first = (
         "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA\n-----END EC PRIVATE KEY-----\n-----END RSA PRIVATE KEY-----"
     )
@@ -534,7 +534,7 @@ def names_in(text: str) -> list[str]:
     ],
 )
 def test_what_somebody_is_is_no_name(text: str) -> None:
-    """Issue 4: "I am" stands before what one is as often as before a name."""
+    """Issue 4: "I am" precedes an occupation as often as a name."""
     assert names_in(text) == []
 
 

@@ -1,4 +1,4 @@
-"""How well the detector does on sentences: our own set, and open ones where they are at hand (A32, T9)."""
+"""Scores of the detector: our own set, and open ones where they are available (A32, T9)."""
 
 from __future__ import annotations
 

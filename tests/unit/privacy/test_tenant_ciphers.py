@@ -1,4 +1,4 @@
-"""Sealed text: opens in its place alone, survives rotation, and ends with its keys."""
+"""Sealed text: opens only in its place, survives rotation, and is lost with its keys."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def cipher(store: MemoryStore) -> Cipher:
 
 
 def cipher_at_once() -> Cipher:
-    """For laws, which cannot wait."""
+    """For property tests, which are not async."""
     return asyncio.run(ciphers(MemoryStore(), ring(OLD)).to_seal(ANN))
 
 
@@ -104,7 +104,7 @@ async def test_twice_the_same_is_sealed_to_different_texts(cipher: Cipher) -> No
 
 @pytest.mark.parametrize("scope", [EVE, ANN_ELSEWHERE])
 async def test_another_tenant_or_site_opens_nothing(store: MemoryStore, scope: Scope) -> None:
-    """A7: walls hold for ciphertext too, and for digests."""
+    """A7: tenants are isolated for ciphertext and digests, too."""
     keys = ciphers(store, ring(OLD))
     mine, other = await keys.to_seal(ANN), await keys.to_seal(scope)
 
@@ -311,7 +311,7 @@ async def test_other_processes_follow_a_renewal_within_a_minute(store: MemorySto
 
 
 async def test_destroyed_keys_open_nothing_any_more(store: MemoryStore, fake_clock: FakeClock) -> None:
-    """Crypto-shredding: this process at once, others within a minute; a new beginning has nothing of the old."""
+    """Crypto-shredding: this process at once, others within a minute; new keys open nothing old."""
     here, elsewhere = ciphers(store, ring(OLD), fake_clock), ciphers(store, ring(OLD), fake_clock)
     sealed = (await here.to_seal(ANN)).seal(b"hello", PLACE)
     await elsewhere.to_open(ANN)

@@ -1,4 +1,4 @@
-"""What a turn takes out before it cuts, and what those who count and watch are told of it."""
+"""What a turn redacts before it cuts, and what metrics and observers get."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from tests.samples import ANN
 from tests.unit.privacy.test_model import MAIL, house, prompt
 
 CARD = "4242 4242 4242 4242"
-# Nearly all of it is values, so that a cut goes through one wherever it falls.
+# Nearly all of it is values, so that every cut goes through one.
 VALUE = "zebra.zebra.zebra.zebra@giraffe.giraffe.giraffe.giraffe.example"
 LONG = f"{VALUE} or " * 2000
-# So many of them touch the first or the last 8,000 characters; no more of a text is looked through for a trace.
+# How many of them are in the first or the last 8,000 characters; a trace needs no more of a text.
 AT_BOTH_ENDS = 2 * 120
 
 
 class Archive:
-    """A tool whose answer is too long for any prompt."""
+    """A tool whose output is too long for any prompt."""
 
     spec = ToolSpec(name="archive", description="Everything.", parameters={"type": "object"})
 
@@ -51,11 +51,11 @@ async def trace_of(app: Tenuto, session_id: str, turn: int = 1) -> Trace:
 
 
 def shows(text: object) -> bool:
-    """Whether any part of the value is there."""
+    """Whether any part of the value is in the text."""
     return "zebra" in str(text) or "giraffe" in str(text)
 
 
-# --- counts -------------------------------------------------------------------------------------------------------
+# Counts.
 
 
 async def test_what_was_taken_out_of_an_answer_is_counted_under_it_and_in_the_trace() -> None:
@@ -97,7 +97,7 @@ async def test_an_answer_that_lost_nothing_has_no_count() -> None:
         assert "redacted" not in (await messages(app, reply.session_id))[-1].metadata
 
 
-# --- cuts ---------------------------------------------------------------------------------------------------------
+# Cuts.
 
 
 @pytest.mark.parametrize("mode", ["redact", "pseudonym"])
@@ -113,7 +113,7 @@ async def test_a_prompt_that_is_cut_shows_a_model_no_half_of_a_value(mode: str) 
 
 
 async def test_the_budget_holds_for_marks_that_are_longer_than_what_they_stand_for() -> None:
-    """A prompt is counted as the model is shown it."""
+    """A prompt is counted as it is sent to the model."""
     said = "a@b.co " * 1200
     async with house("Noted.", privacy_model="redact") as (app, model):
         reply = await app.ask(ANN, said)
@@ -184,7 +184,7 @@ async def test_a_long_trace_that_keeps_everything_is_only_cut() -> None:
     assert trace.redacted == {}
 
 
-# --- those who watch ----------------------------------------------------------------------------------------------
+# Observers.
 
 
 async def test_observers_see_the_trace_as_it_was_stored() -> None:
@@ -209,7 +209,7 @@ async def test_observers_see_the_trace_as_it_was_stored() -> None:
 
 
 async def test_observers_of_a_turn_that_left_nothing_behind_see_nothing_private() -> None:
-    """Neither where the session is gone when its turn ends, nor where an assistant has no memory."""
+    """Neither if the session is deleted before its turn ends, nor for an assistant without memory."""
     seen: list[Trace] = []
     hang = Hang()
     async with house([Say(f"It is {MAIL}. "), hang], privacy_trace="pseudonym") as (app, _):
@@ -230,7 +230,7 @@ async def test_observers_of_a_turn_that_left_nothing_behind_see_nothing_private(
 
 @pytest.mark.parametrize("model", [Mode.REDACT, Mode.BLOCK, Mode.KEEP])
 async def test_a_text_for_several_sinks_is_searched_once(model: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one sink had taken out stays out of all, and is counted once."""
+    """A value redacted for one sink stays redacted for all, and is counted once."""
     searched: list[str] = []
     find = PiiFinder.find
 
