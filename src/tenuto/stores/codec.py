@@ -1,14 +1,13 @@
-"""How values turn into bytes and numbers that stores keep, and back.
+"""Encoding of values as the bytes and numbers that stores hold.
 
-A message's body is JSON without `seq` and `turn`: the store assigns those, so they are spliced in when a page
-is read, and the whole page is decoded in one go.
+A message's body is JSON without `seq` and `turn`, which the store assigns and splices in.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -22,8 +21,9 @@ from tenuto.model.values import JsonObject, deep_copy
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _encoder: Final = msgspec.json.Encoder()
-_messages: Final = msgspec.json.Decoder(tuple[Message, ...])
 _object: Final = msgspec.json.Decoder(JsonObject)
+encode_object: Final[Callable[[JsonObject], bytes]] = _encoder.encode
+encode_trace: Final[Callable[[Trace], bytes]] = _encoder.encode
 
 
 class Undecodable(Exception):
@@ -38,28 +38,14 @@ def encode_draft(draft: Draft) -> bytes:
 
 
 def id_prefix(name: str) -> bytes:
-    """How the body of a message or trace of this id begins, behind its brace: by it one is told from another."""
+    """How the body of a message or trace of this id begins, after its brace; identifies it."""
     return b'"id":%b,' % _encoder.encode(name)
 
 
-def decode_messages(rows: Iterable[tuple[int, int, bytes]]) -> tuple[Message, ...]:
-    """Messages from `(seq, turn, body)` rows.
-
-    Raises:
-        Undecodable: a body is damaged.
-    """
-    # An empty body would break the splice into valid JSON of another meaning; every body has at least an id.
-    bodies = b",".join(b'{"seq":%d,"turn":%d,%b' % (seq, turn, body[1:]) for seq, turn, body in rows)
-    try:
-        return _messages.decode(b"[" + bodies + b"]")
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise Undecodable("a message") from exc
-
-
 def number_drafts(drafts: Iterable[Draft], first: int, turns: Iterable[int]) -> tuple[Message, ...]:
-    """Drafts that have their place in the log now: the first one this number, each its turn.
+    """Drafts as messages of the log, numbered from `first`, each with its turn.
 
-    What they hold is copied, since a log may stay in memory, and the drafts are still in their senders' hands.
+    Values are copied: messages may stay in memory, and callers may change their drafts.
     """
     return tuple([
         Message(
@@ -80,11 +66,6 @@ def number_drafts(drafts: Iterable[Draft], first: int, turns: Iterable[int]) -> 
     ])  # fmt: skip
 
 
-def encode_object(value: JsonObject) -> bytes:
-    """Context, attributes, metadata or any other JSON object."""
-    return _encoder.encode(value)
-
-
 def decode_object(raw: bytes) -> JsonObject:
     """The object back.
 
@@ -95,11 +76,6 @@ def decode_object(raw: bytes) -> JsonObject:
         return _object.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise Undecodable("an object") from exc
-
-
-def encode_trace(trace: Trace) -> bytes:
-    """A trace's body."""
-    return _encoder.encode(trace)
 
 
 def decode_trace(raw: bytes) -> Trace:

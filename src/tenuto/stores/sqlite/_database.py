@@ -19,11 +19,12 @@ import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Container, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from queue import Empty, SimpleQueue
 from time import monotonic, perf_counter, sleep
-from typing import Any, Concatenate, Final, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
 from tenuto.errors import Unavailable
 from tenuto.model import Scope
@@ -32,7 +33,7 @@ from tenuto.model.values import check_id
 from tenuto.ports import Clock
 from tenuto.stores.codec import to_micros
 from tenuto.stores.sqlite._errors import CorruptRow, is_busy, is_full, store_error
-from tenuto.stores.sqlite._rows import HeadCache
+from tenuto.stores.sqlite._heads import Ask, HeadCache, Transaction
 
 _logger: Final = logging.getLogger(__name__)
 P = ParamSpec("P")
@@ -48,24 +49,8 @@ _PRUNE_EVERY: Final = 128
 _WORTH_HALVING: Final = 16
 # Seconds that a quick disk takes for a commit.
 _QUICK_DISK: Final = 0.003
-# Seconds that callers whose jobs are on disk may be left untold, until the next transaction is on its way there.
-_LONGEST_UNTOLD: Final = 0.003
-
-
-quick: Final = bytearray
-"""A blob on its way into a statement that every turn runs.
-
-The driver takes a bytearray as it is, while for bytes it first looks, in vain and for a microsecond, for an adapter.
-"""
-
-
-class Ask(NamedTuple):
-    """The lookup of one session at `now` (microseconds). `owner` is `None` for the tenant itself."""
-
-    key: bytes
-    owner: bytes | None
-    session_id: str
-    now: int
+# Seconds that results already on disk may wait for the next transaction to be on its way there.
+_MAX_ACK_DELAY: Final = 0.003
 
 
 def _lookup_keys(scope: Scope, session_id: str) -> tuple[bytes, bytes | None]:
@@ -76,57 +61,26 @@ def _lookup_keys(scope: Scope, session_id: str) -> tuple[bytes, bytes | None]:
 _cached_keys: Final = lru_cache(maxsize=8192)(_lookup_keys)
 
 
-class Transaction:
-    """What a step sees of the open transaction: SQL, known heads, and where to note the keys of sessions it changed."""
-
-    __slots__ = ("changed", "execute", "executemany", "hot")
-
-    def __init__(self, db: sqlite3.Connection, hot: HeadCache) -> None:
-        self.hot = hot
-        cursor = db.cursor()
-        self.execute, self.executemany = cursor.execute, cursor.executemany
-        self.changed: list[bytes] = []
-
-
+@dataclass(eq=False, slots=True)
 class Job(Generic[T]):
     """A step to run on a thread for the caller that awaits `future`; `alone` means outside any transaction.
 
     `patient_until` (monotonic clock) is how long the caller waits for locks of other processes.
     """
 
-    __slots__ = ("alone", "args", "failure", "future", "patient_until", "result", "step")
-
-    def __init__(
-        self,
-        future: asyncio.Future[T],
-        step: Callable[..., T],
-        args: tuple[Any, ...],
-        *,
-        patient_until: float = 0.0,
-        alone: bool = False,
-    ) -> None:
-        self.future = future
-        self.step = step
-        self.args = args
-        self.patient_until = patient_until
-        self.alone = alone
-        self.result: T | None = None
-        self.failure: Exception | None = None
+    future: asyncio.Future[T]
+    step: Callable[..., T]
+    args: tuple[Any, ...]
+    patient_until: float = 0.0
+    alone: bool = False
+    result: T | None = None
+    failure: Exception | None = None
 
     def fail(self, exc: Exception) -> None:
         self.failure = store_error(exc) if isinstance(exc, sqlite3.Error) else exc
 
 
-def complete_jobs(
-    loop: asyncio.AbstractEventLoop, jobs: Sequence[Job[Any]], done: Callable[[int], None] | None = None
-) -> None:
-    """Wake the callers of finished jobs with one call into their loop, from any thread; `done` gets their number."""
-    # A closed loop has no waiting callers; what was committed stays committed.
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(_set_results, jobs, done)
-
-
-def _set_results(jobs: Sequence[Job[Any]], done: Callable[[int], None] | None) -> None:
+def _set_results(jobs: Sequence[Job[Any]]) -> None:
     for job in jobs:
         if job.future.done():
             continue  # The caller was cancelled meanwhile.
@@ -134,8 +88,6 @@ def _set_results(jobs: Sequence[Job[Any]], done: Callable[[int], None] | None) -
             job.future.set_result(job.result)
         else:
             job.future.set_exception(job.failure)
-    if done is not None:
-        done(len(jobs))
 
 
 def insist(step: Callable[[], T], patience: timedelta, meanwhile: Callable[[], None] | None = None) -> T:
@@ -158,7 +110,7 @@ def insist(step: Callable[[], T], patience: timedelta, meanwhile: Callable[[], N
 class WriterThread:
     """Group commit. A result is handed back after its commit, so acknowledged means on disk.
 
-    The `brief` steps are those of which many fit into a millisecond or a few: behind them callers may wait.
+    `brief` steps take well below a millisecond: finished callers may wait behind them.
     """
 
     def __init__(self, db: sqlite3.Connection, patience: timedelta, brief: Container[Callable[..., Any]] = ()) -> None:
@@ -173,11 +125,11 @@ class WriterThread:
         self._room = asyncio.Event()
         self._closing = False
         self._queue: SimpleQueue[list[Job[Any]] | None] = SimpleQueue()
-        # Of the writer's own thread: jobs of the next transaction; settled ones whose callers do not know yet, and when
-        # they shall; how long it last waited for callers, and for the disk.
+        # Used by the writer thread only: jobs of the next transaction; finished jobs not yet acknowledged and their
+        # deadline; how long it last waited for callers, and for the disk.
         self._ahead: list[Job[Any]] = []
         self._settled: list[Job[Any]] = []
-        self._tell_by = 0.0
+        self._ack_by = 0.0
         self._callers_took, self._disk_took = 0.0, math.inf
         self._thread = threading.Thread(target=self._run_thread, name="tenuto-sqlite-writer", daemon=True)
         self._thread.start()
@@ -192,14 +144,14 @@ class WriterThread:
         return self._enqueue(job) if self._waiting < _MAX_WAITING else self._enqueue_when_room(job)
 
     def run_outside_transaction(self, step: Callable[[sqlite3.Connection, timedelta], T]) -> Awaitable[T]:
-        """Run a step between two transactions, for what SQLite does outside of any; it is told our patience."""
+        """Run a step between two transactions, for what SQLite does outside of any; it gets `patience`."""
         return self._enqueue(Job(self._loop.create_future(), step, (), alone=True))
 
     def _enqueue(self, job: Job[T]) -> asyncio.Future[T]:
         if self._closing:
             raise Unavailable("session store", "is closed")
         self._waiting += 1
-        # Everything asked for within one turn of the loop goes over together.
+        # All jobs of one event loop iteration are handed over together.
         if not self._gathered:
             self._loop.call_soon(self._submit_batch)
         self._gathered.append(job)
@@ -224,11 +176,12 @@ class WriterThread:
             self._queue.put(self._gathered)
             self._gathered = []
 
-    def _on_acknowledged(self, count: int) -> None:
-        self._waiting -= count
+    def _complete_jobs(self, jobs: list[Job[Any]]) -> None:
+        _set_results(jobs)
+        self._waiting -= len(jobs)
         self._room.set()
 
-    # From here on: the writer's own thread.
+    # Everything below runs on the writer thread.
 
     def _run_thread(self) -> None:
         last = False
@@ -237,7 +190,12 @@ class WriterThread:
                 jobs, self._ahead = self._ahead, []
             else:
                 jobs, last = self._collect_jobs()
-                jobs, self._ahead = self._split_batch(jobs)
+                # Halves help only where callers take longer than the disk; once split, batches stay split, hence
+                # the absolute bound on the disk's time.
+                quick_disk = self._disk_took <= min(self._callers_took, _QUICK_DISK)
+                if quick_disk and len(jobs) >= _WORTH_HALVING and self._waiting <= len(jobs):
+                    half = len(jobs) // 2
+                    jobs, self._ahead = jobs[:half], jobs[half:]
             if not all(job.step in self._brief for job in jobs):
                 self._acknowledge()
             self._run_batch([job for job in jobs if not job.alone])
@@ -251,7 +209,7 @@ class WriterThread:
         self._db.close()
 
     def _collect_jobs(self) -> tuple[list[Job[Any]], bool]:
-        """Wait for work, then take all that has come."""
+        """Wait for a job, then take all that are queued; true if the queue is closed."""
         began = perf_counter()
         handed = self._queue.get()
         self._callers_took = perf_counter() - began
@@ -264,32 +222,21 @@ class WriterThread:
                 handed = self._queue.get_nowait()
         return jobs, handed is None
 
-    def _split_batch(self, jobs: list[Job[Any]]) -> tuple[list[Job[Any]], list[Job[Any]]]:
-        """What goes into this transaction and what into the next: one half each where nobody else is under way.
-
-        Only where callers take longer than the disk does it help that they work side by side; and once they are apart
-        they stay so, hence a disk must be quick by any measure.
-        """
-        slow = self._disk_took > min(self._callers_took, _QUICK_DISK)
-        if slow or len(jobs) < _WORTH_HALVING or self._waiting > len(jobs):
-            return jobs, []
-        half = len(jobs) // 2
-        return jobs[:half], jobs[half:]
-
     def _acknowledge(self) -> None:
-        """Tell callers what became of their jobs."""
+        """Wake the callers of the settled jobs, with one call into their event loop."""
         if self._settled:
-            complete_jobs(self._loop, self._settled, self._on_acknowledged)
+            with suppress(RuntimeError):  # A closed loop has no waiting callers; committed steps stay committed.
+                self._loop.call_soon_threadsafe(self._complete_jobs, self._settled)
             self._settled = []
 
     def _run_batch(self, jobs: list[Job[Any]]) -> None:
-        """Give each job its outcome: a result that is on disk, or a failure that left nothing."""
+        """Set the outcome of each job: a result that is on disk, or a failure that stored nothing."""
         left = [job for job in jobs if not job.future.cancelled()]
         try:
             while (left := self._begin_transaction(left)) and (broken := self._run_and_commit(left)) is not None:
                 self._acknowledge()
                 left.remove(broken)
-                # What the others were refused may have stood on what is taken back now: each decides anew.
+                # The others may have been refused because of what is now rolled back: all run again.
                 for job in left:
                     job.failure = None
         except Exception as exc:
@@ -298,12 +245,12 @@ class WriterThread:
                 # Moving the log into the file may leave room on a full disk for the deletions that help.
                 with suppress(sqlite3.Error):
                     self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            # Also those that were refused: it may have been for what is taken back now.
+            # Refused jobs too: they may have been refused because of what is now rolled back.
             for job in left:
                 job.fail(exc)
-        # Those before have been told, unless nothing was committed here.
+        # Earlier jobs are acknowledged by now, unless nothing was committed here.
         self._acknowledge()
-        self._settled, self._tell_by = jobs, perf_counter() + _LONGEST_UNTOLD
+        self._settled, self._ack_by = jobs, perf_counter() + _MAX_ACK_DELAY
 
     def _run_outside(self, job: Job[Any]) -> None:
         if not job.future.cancelled():
@@ -314,7 +261,7 @@ class WriterThread:
         self._settled.append(job)
 
     def _begin_transaction(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
-        """Begin a transaction for those jobs whose callers are patient until another process gives the lock free."""
+        """Begin a transaction; returns the jobs whose callers still wait once the lock is free."""
         while jobs:
             patience = timedelta(seconds=min([job.patient_until for job in jobs]) - monotonic())
             try:
@@ -331,12 +278,13 @@ class WriterThread:
         return jobs
 
     def _run_and_commit(self, jobs: list[Job[Any]]) -> Job[Any] | None:
-        """Run the jobs in the transaction. A job that comes back failed halfway: then nothing at all was stored."""
+        """Run the jobs and commit; returns a job that failed after writing, in which case nothing was stored."""
         db = self._db
         self._hot.validate(db)
-        txn = Transaction(db, self._hot)
+        cursor = db.cursor()
+        txn = Transaction(cursor.execute, cursor.executemany, self._hot)
         for job in jobs:
-            if self._settled and perf_counter() > self._tell_by:
+            if self._settled and perf_counter() > self._ack_by:
                 self._acknowledge()
             noted, written = len(txn.changed), db.total_changes
             try:
@@ -347,21 +295,16 @@ class WriterThread:
                     self._roll_back()
                     return job
                 del txn.changed[noted:]
-        self._record_changes(txn)
+        if txn.changed:  # For the caches of other processes, in the same transaction.
+            keys = b"".join(dict.fromkeys(txn.changed))
+            number = txn.execute("INSERT INTO change (writer, keys) VALUES (?, ?)", (self.id, keys)).lastrowid
+            if number is not None and number % _PRUNE_EVERY == 0:
+                txn.execute("DELETE FROM change WHERE number <= ?", (number - _CHANGES_KEPT,))
         self._acknowledge()
         began = perf_counter()
         db.execute("COMMIT")
         self._disk_took = perf_counter() - began
         return None
-
-    def _record_changes(self, txn: Transaction) -> None:
-        """Leave word for other processes' caches, in the same transaction."""
-        if not txn.changed:
-            return
-        keys = b"".join(dict.fromkeys(txn.changed))
-        number = txn.execute("INSERT INTO change (writer, keys) VALUES (?, ?)", (self.id, keys)).lastrowid
-        if number is not None and number % _PRUNE_EVERY == 0:
-            txn.execute("DELETE FROM change WHERE number <= ?", (number - _CHANGES_KEPT,))
 
     def _roll_back(self) -> None:
         self._hot.clear()
@@ -412,7 +355,8 @@ class ReaderThreads:
             with suppress(sqlite3.Error):
                 if db.in_transaction:
                     db.execute("ROLLBACK")
-            complete_jobs(self._loop, (job,))
+            with suppress(RuntimeError):  # A closed loop has no waiting callers.
+                self._loop.call_soon_threadsafe(_set_results, (job,))
         db.close()
 
 

@@ -10,17 +10,21 @@ from tenuto.errors import SessionExists, SessionForeign, TurnLost, VersionConfli
 from tenuto.model import Changes, ForkRequest, Rewrite, Session, Truncation
 from tenuto.stores.codec import encode_object
 from tenuto.stores.sqlite import _idempotency, _log
-from tenuto.stores.sqlite._database import Ask, Transaction
 from tenuto.stores.sqlite._heads import (
+    Ask,
+    Head,
+    Transaction,
     apply,
+    decode_head_object,
     insert,
     require_head_for_write,
     save,
     save_profile,
+    scope_of,
+    session_of,
     take_head,
     uproot,
 )
-from tenuto.stores.sqlite._rows import Head, decode_head_object, scope_of, session_of
 from tenuto.stores.sqlite._schema import MAX_SEQ
 
 
@@ -35,7 +39,7 @@ def patch(txn: Transaction, ask: Ask, changes: Changes) -> Session:
 
 
 def reset(txn: Transaction, ask: Ask, sparing: Sequence[str]) -> Session:
-    """Forget the talk, keep the session."""
+    """Delete the messages, keep the session."""
     head = _require_readable(txn, ask)
     _log.clear(txn, head.id)
     _log.clear_traces(txn, head.id)
@@ -49,7 +53,7 @@ def reset(txn: Transaction, ask: Ask, sparing: Sequence[str]) -> Session:
 
 
 def truncate(txn: Transaction, ask: Ask, truncating: Truncation) -> Session:
-    """Forget the messages after a sequence number, but for some; the turn that does so itself goes on."""
+    """Delete the messages after a sequence number, except some; a turn that truncates itself goes on."""
     head = require_head_for_write(txn, ask)
     expected, within = truncating.if_version, truncating.within
     if expected is not None and expected != head.version:
@@ -71,7 +75,7 @@ def truncate(txn: Transaction, ask: Ask, truncating: Truncation) -> Session:
 def rewrite(
     txn: Transaction, ask: Ask, rewriting: Rewrite, bodies: Sequence[bytes], traces: Sequence[bytes]
 ) -> Session:
-    """Put other words in the place of stored ones. That is no activity: no deadline moves, nor a place in listings."""
+    """Replace bodies of stored messages and traces. Expiry and the place in listings do not change."""
     head = _require_readable(txn, ask)
     replaced = [_log.reword(txn, head, *pair) for pair in zip(rewriting.messages, bodies, strict=True)]
     replaced += [_log.replace_trace(txn, head, *pair) for pair in zip(rewriting.traces, traces, strict=True)]
@@ -109,7 +113,7 @@ def delete(txn: Transaction, ask: Ask) -> None:
 
 
 def remove(txn: Transaction, row: int, key: bytes) -> tuple[int, int]:
-    """Remove all rows of a session; tells how many messages and traces it had."""
+    """Remove all rows of a session; returns the number of its messages and traces."""
     went = _log.clear(txn, row), _log.clear_traces(txn, row)
     uproot(txn, row, key)
     return went
@@ -127,7 +131,7 @@ def touch(txn: Transaction, ask: Ask, moved: int) -> Session:
 
 
 def _require_readable(txn: Transaction, ask: Ask) -> Head:
-    """For steps that would wipe out a damaged head without looking at it."""
+    """For steps that would delete a damaged head without decoding it."""
     head = require_head_for_write(txn, ask)
     session_of(head)
     return head
@@ -140,7 +144,7 @@ def _save_changes(txn: Transaction, ask: Ask, head: Head) -> Session:
 
 
 def _drop_lease(head: Head) -> None:
-    """For steps that cut the log: nobody is in the middle of a turn any more, and the known tail is none."""
+    """For steps that cut the log: end the running turn and drop the cached tail."""
     head.lease = head.lease_until = head.lease_key = head.closed = None
     head.tail = None
 

@@ -1,4 +1,4 @@
-"""What SQLite says when something fails, in our words."""
+"""SQLite's errors as ours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PRIMARY_CODE = 0xFF
 
 
 class CorruptRow(SessionCorrupt):
-    """A session's record cannot be read. `row` is its number inside, by which it is set aside."""
+    """A session's record cannot be read. `row` is its row id, by which it is quarantined."""
 
     def __init__(self, session_id: str, row: int, reason: str) -> None:
         super().__init__(session_id)
@@ -47,7 +47,7 @@ def is_not_sqlite(exc: sqlite3.Error) -> bool:
 
 
 def is_bad_text(exc: sqlite3.Error) -> bool:
-    """Whether the driver met bytes that are no text. It makes this error itself, so there is no code of SQLite's."""
+    """Whether the driver met text that is not UTF-8. The driver raises it itself, without an SQLite code."""
     return isinstance(exc, sqlite3.OperationalError) and _error_code(exc) is None
 
 

@@ -1,4 +1,4 @@
-"""Which sessions other processes changed, told to a cache before each of its answers."""
+"""The change feed: which sessions other processes changed, for caches to ask before each hit."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from tenuto.stores.sqlite._file import open_reader
 
 _KEY_BYTES: Final = 16
 
-Told = Callable[[Invalidation | None], None]
+OnInvalidate = Callable[[Invalidation | None], None]
 
 
 class SqliteFeed:
     """Compares SQLite's data version, and reads the list of changes only when that moved.
 
-    It has a connection of its own on the event loop's thread: asking for the data version reads shared memory and
-    takes a few microseconds. It waits for no lock; where one is in the way, nothing is vouched for.
+    It has its own connection on the event loop's thread: reading the data version takes a few microseconds. It waits
+    for no lock: if the file is locked, `catch_up` returns false.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._told: list[Told] = []
+        self._watchers: list[OnInvalidate] = []
         self._db: sqlite3.Connection | None = None
         self._version: int | None = None
         self._number = 0
 
     @asynccontextmanager
-    async def watch(self, told: Told) -> AsyncIterator[None]:
-        """Call `told` while the context is open."""
+    async def watch(self, on_invalidate: OnInvalidate) -> AsyncIterator[None]:
+        """Call `on_invalidate` for each change while the context is open."""
         if self._db is None:
             try:
                 self._db = open_reader(self._path, timedelta(0))
@@ -42,12 +42,12 @@ class SqliteFeed:
             except sqlite3.Error as exc:
                 self.close()
                 raise store_error(exc) from exc
-        self._told.append(told)
+        self._watchers.append(on_invalidate)
         try:
             yield
         finally:
-            self._told.remove(told)
-            if not self._told:
+            self._watchers.remove(on_invalidate)
+            if not self._watchers:
                 self.close()
 
     @property
@@ -91,18 +91,18 @@ class SqliteFeed:
             self._resync(db)  # The list was pruned past the last entry we saw.
             return
         self._number = rows[-1][0]
-        # Our own commits are told too: a caller that gave up waiting does not know that its write went through.
+        # Own commits too: a cancelled caller does not know that its write was committed.
         for _, keys in rows:
             changed = tuple(keys[at : at + _KEY_BYTES] for at in range(0, len(keys), _KEY_BYTES))
-            # The list does not say what was done, so anything may have been.
+            # The list does not hold the kind of change, so assume a deletion.
             self._notify(Invalidation(keys=changed, taken_away=True))
 
     def _resync(self, db: sqlite3.Connection) -> None:
-        """Take the present as the beginning; whatever was cached before may be stale."""
+        """Start from the present state and invalidate everything cached before."""
         self._version = db.execute("PRAGMA data_version").fetchone()[0]
         self._number = db.execute("SELECT coalesce(max(number), 0) FROM change").fetchone()[0]
         self._notify(None)
 
     def _notify(self, news: Invalidation | None) -> None:
-        for told in self._told:
-            told(news)
+        for on_invalidate in self._watchers:
+            on_invalidate(news)

@@ -1,4 +1,4 @@
-"""Opening the file: who may read it, how safely it is written, and what is refused."""
+"""Opening the file: its permissions, pragmas and migrations, and what is refused."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _create_file(path: Path) -> None:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _OWNER_ONLY))
     except (FileExistsError, PermissionError):
-        return  # There is one, or opening it will tell what may not be done here.
+        return  # It exists, or opening it will fail with the reason.
     except OSError as failed:
         if failed.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StoreFull from failed
@@ -84,10 +84,10 @@ def _create_file(path: Path) -> None:
 
 
 def _open_immutable(path: Path, readers: int, patience: timedelta) -> tuple[sqlite3.Connection, ...]:
-    """Connections to a file beside which SQLite cannot put what it needs to share it.
+    """Open a file in a folder where SQLite cannot create the files that it needs to share it.
 
-    Without a log nobody has it open, so it is read as one that does not change. With a log it would be read without
-    its last changes, and is refused.
+    Without a log no process has it open, so it is read as immutable. With a log its last changes would be missing, so
+    it is refused.
     """
     log = path.with_name(f"{path.name}-wal")
     if log.exists() and log.stat().st_size:
@@ -112,7 +112,7 @@ def _open_immutable(path: Path, readers: int, patience: timedelta) -> tuple[sqli
 def _open_error(path: Path, exc: sqlite3.Error) -> TenutoError:
     if is_not_sqlite(exc):
         return InvalidSetting("store", f"{path} is not a SQLite database")
-    # Without the right to write SQLite cannot even lay out the shared memory that readers need.
+    # Without write permission SQLite cannot create the shared memory that readers need.
     if not (_is_writable(path) and _is_writable(path.parent)):
         return StoreReadOnly()
     return store_error(exc)
@@ -163,7 +163,7 @@ def compact(db: sqlite3.Connection, patience: timedelta) -> None:
     """Write the file anew without what was deleted, and empty the log, which holds older pages.
 
     Raises:
-        Unavailable: somebody else reads an older state for longer than our patience, so the log cannot be emptied.
+        Unavailable: another process reads an older state for longer than `patience`, so the log cannot be emptied.
     """
     insist(lambda: db.execute("VACUUM"), patience)
     deadline = time.monotonic() + patience.total_seconds()

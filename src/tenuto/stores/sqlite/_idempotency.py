@@ -1,7 +1,7 @@
-"""What makes a write happen once: remembered idempotency keys, and producers' marks.
+"""Idempotency keys and producers' sequence numbers.
 
-A session's latest keyed writes wait in its own row, which every turn writes anyway, and move to their table a handful
-at a time: that spares a turn one page of the file.
+The latest keyed writes are stored in the session's row, which every turn writes anyway, and move to table `keyed` in
+batches: that saves each turn one page write.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from msgspec.structs import astuple
 from tenuto.errors import IdempotencyKeyReused, SequenceGap
 from tenuto.model import IdempotencyKey, Producer
 from tenuto.model.turn import KEYS_REMEMBERED
-from tenuto.stores.sqlite._database import Transaction
-from tenuto.stores.sqlite._rows import Head, KeyedRow
+from tenuto.stores.sqlite._heads import Head, KeyedRow, Transaction
 
-# Ids may be long, so what waits in the row is bounded by size: some eight writes with ids of common length.
+# Bound on the keys in the session's row, by size since ids may be long: about eight writes with common ids.
 _MAX_RECENT_BYTES: Final = 800
-# How many keys of a session the writer holds in memory to know, without asking the file, that another one is new.
+# Keys of a session that the writer holds in memory, to recognize a new key without a query.
 _MAX_OLDER: Final = 128
-# Forgetting scans a session's keys, so it happens once in a while; until then `known` looks away.
+# Deleting old keys scans the session's keys, so it is done once in so many; until then `find_keyed` ignores them.
 _FORGET_EVERY: Final = 64
 
 
@@ -50,7 +49,7 @@ def find_keyed(txn: Transaction, head: Head, guard: KeyDigest) -> KeyedRow | Non
     """The earlier write of this key.
 
     Raises:
-        KeyReused: it had another body.
+        IdempotencyKeyReused: it had another body.
     """
     keyed = _find_key(txn, head, guard.key)
     if keyed is None or keyed.n <= head.keyed - KEYS_REMEMBERED:
@@ -75,7 +74,7 @@ def note(
 
 
 def resume(txn: Transaction, head: Head, key: bytes, turn_id: str) -> None:
-    """Another turn takes up the keyed one."""
+    """Assign the key to the turn that resumes its first one."""
     recent = _load_recent(head)
     for keyed in recent:
         if keyed.key == key:
@@ -86,7 +85,7 @@ def resume(txn: Transaction, head: Head, key: bytes, turn_id: str) -> None:
 
 
 def complete(txn: Transaction, head: Head, key: bytes, reply: tuple[int, int]) -> None:
-    """The keyed turn has its reply."""
+    """Record the reply of the keyed turn."""
     recent = _load_recent(head)
     for keyed in recent:
         if keyed.key == key:
@@ -111,10 +110,10 @@ def is_keyed_completed(txn: Transaction, head: Head, turn_id: str) -> bool:
 
 
 def forget_keys_after(txn: Transaction, head: Head, after: int, *, sparing: bytes | None) -> None:
-    """Forget keys whose words are gone, and open those again whose reply is."""
+    """Delete keys whose user messages are gone, and reopen those whose reply is gone."""
     _flush_recent(txn, head, _load_recent(head))
     _delete_oldest_keys(txn, head)
-    # A key that is spared belongs to the running turn: there is no reply to it yet.
+    # The spared key belongs to the running turn, which has no reply yet.
     txn.execute("DELETE FROM keyed WHERE session = ? AND words_first > ? AND key IS NOT ?", (head.id, after, sparing))
     txn.execute(
         "UPDATE keyed SET finished = 0, reply_first = 0, reply_last = -1"
@@ -179,7 +178,7 @@ def _flush_recent(txn: Transaction, head: Head, recent: list[KeyedRow]) -> None:
 
 
 def _all_recent(head: Head, recent: list[KeyedRow]) -> bool:
-    """Whether every key that the session has waits in its row, and its table holds none."""
+    """Whether all keys of the session are in its row, and none in the table."""
     return len(recent) == head.keyed
 
 

@@ -10,11 +10,10 @@ from tenuto.model import EraseResult, RemovedSession, Scope, SessionPage, Sessio
 from tenuto.model.scope import owner_key, site_key
 from tenuto.stores.codec import decode_cursor, encode_cursor, to_micros
 from tenuto.stores.paging import first_sites
-from tenuto.stores.sqlite._database import Transaction, quarantine_session
+from tenuto.stores.sqlite._database import quarantine_session
 from tenuto.stores.sqlite._edits import remove
 from tenuto.stores.sqlite._errors import CorruptRow, is_bad_text
-from tenuto.stores.sqlite._heads import Execute
-from tenuto.stores.sqlite._rows import read_head, scope_of, session_of
+from tenuto.stores.sqlite._heads import Execute, Transaction, read_head, scope_of, session_of
 from tenuto.stores.sqlite._state import owners
 
 _BEHIND_ALL: Final = (2**63 - 1, b"\xff" * 17)
@@ -72,26 +71,22 @@ def _rows(db: sqlite3.Connection, sql: str, wanted: dict[str, Any]) -> list[tupl
         if not is_bad_text(exc):
             raise
     for (row,) in db.execute(sql.replace("*", "id", 1), wanted).fetchall():
-        _check_text(db, row)
-    raise AssertionError("a text could not be read and then could")
-
-
-def _check_text(db: sqlite3.Connection, row: int) -> None:
-    try:
-        db.execute("SELECT * FROM head WHERE id = ?", (row,)).fetchone()
-    except sqlite3.OperationalError:
-        raise CorruptRow("", row, "a text of the head is not UTF-8") from None
+        try:
+            db.execute("SELECT * FROM head WHERE id = ?", (row,)).fetchone()
+        except sqlite3.OperationalError:
+            raise CorruptRow("", row, "a text of the head is not UTF-8") from None
+    raise AssertionError("an unreadable text became readable")
 
 
 def count_sessions(db: sqlite3.Connection, scope: Scope, now: datetime) -> SessionStats:
-    """What the scope reaches."""
+    """Count what the scope contains."""
     sql, shelf = (_COUNT_OWNER, owner_key(scope)) if scope.owner else (_COUNT_SPACE, site_key(scope))
     sessions, messages, tokens, cost_nanos = db.execute(sql, (shelf, to_micros(now))).fetchone()
     return SessionStats(sessions=sessions, messages=messages, tokens=tokens, cost_nanos=cost_nanos)
 
 
 def spaces(db: sqlite3.Connection, after: Scope | None, limit: int) -> tuple[Scope, ...]:
-    """Which tenants' sites hold sessions, or what users or chats keep, in order of their keys."""
+    """The sites that hold sessions or state of users or chats, in order of their keys."""
     first = b"" if after is None else site_key(after)
     found: list[Scope] = []
     behind = first
@@ -103,7 +98,7 @@ def spaces(db: sqlite3.Connection, after: Scope | None, limit: int) -> tuple[Sco
 
 
 def sweep(txn: Transaction, limit: int, now: int) -> tuple[int, tuple[RemovedSession, ...]]:
-    """Remove expired sessions; tells how many rows were looked at, and which sessions are gone."""
+    """Remove expired sessions; returns how many rows were examined, and the removed sessions."""
     rows = txn.execute(
         "SELECT id, key, expires_at FROM session WHERE sweep_at <= ? ORDER BY sweep_at LIMIT ?", (now, limit)
     ).fetchall()
@@ -117,16 +112,11 @@ def sweep(txn: Transaction, limit: int, now: int) -> tuple[int, tuple[RemovedSes
     return len(rows), tuple(gone)
 
 
-def excess(db: sqlite3.Connection, scope: Scope, keep: int) -> int:
-    """How many sessions the site has beyond `keep`."""
-    return max(0, _count_site_sessions(db.execute, scope) - keep)
-
-
 def evict(
     txn: Transaction, scope: Scope, keep: int, spared: bytes | None, limit: int, now: int
 ) -> tuple[RemovedSession, ...]:
     """Remove up to `limit` of the site's least recently changed sessions beyond `keep`, but not the spared one."""
-    beyond = _count_site_sessions(txn.execute, scope) - keep
+    beyond = count_site_sessions(txn.execute, scope) - keep
     rows = txn.execute(
         "SELECT id, key FROM session WHERE space = ? AND key IS NOT ? ORDER BY updated_at, key LIMIT ?",
         (site_key(scope), spared, max(0, min(beyond, limit))),
@@ -134,13 +124,13 @@ def evict(
     return tuple(gone for row, key in rows for gone in _remove_or_quarantine(txn, row, key, now))
 
 
-def _count_site_sessions(execute: Execute, scope: Scope) -> int:
+def count_site_sessions(execute: Execute, scope: Scope) -> int:
     count: int = execute("SELECT count(*) FROM session WHERE space = ?", (site_key(scope),)).fetchone()[0]
     return count
 
 
 def _remove_or_quarantine(txn: Transaction, row: int, key: bytes, now: int) -> list[RemovedSession]:
-    """Remove one session, or set it aside when it cannot be told whose it was."""
+    """Remove one session, or quarantine it if its scope cannot be read."""
     try:
         head = read_head(txn.execute("SELECT * FROM head WHERE id = ?", (row,)).fetchone(), "")
         gone = RemovedSession(scope=scope_of(head), session_id=head.session_id)

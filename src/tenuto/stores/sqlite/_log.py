@@ -17,20 +17,13 @@ import msgspec
 from tenuto.errors import StoreFull
 from tenuto.model import Draft, Message, MessagePage, Page
 from tenuto.model.turn import TRACES_KEPT, Trace
-from tenuto.stores.codec import Undecodable, decode_trace, encode_draft, id_prefix, number_drafts
-from tenuto.stores.sqlite._database import Ask, Transaction, quick
-from tenuto.stores.sqlite._heads import Execute, reach
-from tenuto.stores.sqlite._rows import Head, session_of
+from tenuto.stores.codec import Undecodable, decode_trace, id_prefix, number_drafts
+from tenuto.stores.sqlite._heads import Ask, Execute, Head, Transaction, quick, reach, session_of
 from tenuto.stores.sqlite._schema import MAX_SEQ, SEQ_BITS
 
 _logger: Final = logging.getLogger(__name__)
 _INSERT: Final = "INSERT INTO message (place, turn, body) VALUES (?, ?, ?)"
 _messages: Final = msgspec.json.Decoder(tuple[Message, ...])
-
-
-def encode_bodies(drafts: Sequence[Draft]) -> tuple[bytes, ...]:
-    """Bodies that wait for their place."""
-    return tuple(map(encode_draft, drafts))
 
 
 def add(
@@ -62,7 +55,7 @@ def add(
 
 
 def trim(txn: Transaction, head: Head) -> None:
-    """Drop the beginning of the log that the session's caps leave no room for."""
+    """Delete the oldest messages beyond the session's limits."""
     if head.max_messages is not None and head.messages > head.max_messages:
         _delete_oldest(txn, head, head.messages - head.max_messages)
     if head.max_turns is not None and head.turns > head.max_turns and head.messages:
@@ -81,7 +74,7 @@ def _delete_oldest(txn: Transaction, head: Head, count: int) -> None:
 
 
 def _delete_turns(txn: Transaction, head: Head, oldest: int) -> None:
-    # A resumed turn's reply stands after later turns, so numbers may fall: what goes is a beginning of the log.
+    # Turn numbers may decrease (the reply of a resumed turn follows later turns): delete a prefix of the log.
     first, last = _place_range(head)
     kept = txn.execute(
         "SELECT place FROM message WHERE place BETWEEN ? AND ? AND turn > ? ORDER BY place LIMIT 1",
@@ -92,13 +85,13 @@ def _delete_turns(txn: Transaction, head: Head, oldest: int) -> None:
 
 
 def clear(txn: Transaction, head_id: int) -> int:
-    """Forget all messages; tells how many there were."""
+    """Delete all messages; returns their number."""
     first, last = head_id << SEQ_BITS, (head_id << SEQ_BITS) + MAX_SEQ
     return txn.execute("DELETE FROM message WHERE place > ? AND place <= ?", (first, last)).rowcount
 
 
 def truncate_log(txn: Transaction, head: Head, after: int, sparing: Sequence[int]) -> tuple[int, int | None]:
-    """Forget the messages after a sequence number, but for some; tells how many went, and their lowest turn number."""
+    """Delete the messages after a sequence number, except some; returns their number and their lowest turn."""
     edges = [after, *sorted({seq for seq in sparing if after < seq <= MAX_SEQ}), MAX_SEQ + 1]
     went, turns = 0, []
     for before, until in pairwise(edges):
@@ -109,7 +102,7 @@ def truncate_log(txn: Transaction, head: Head, after: int, sparing: Sequence[int
 
 
 def reword(txn: Transaction, head: Head, new: Message, body: bytes) -> bool:
-    """Put another body in a message's place; tells whether that message is still there."""
+    """Replace the body of a message; false if the message is gone."""
     if not 0 < new.seq <= MAX_SEQ:
         return False
     place = (head.id << SEQ_BITS) + new.seq
@@ -148,7 +141,7 @@ def window(execute: Execute, head: Head, size: int) -> tuple[Message, ...]:
     if head.tail is None or (len(head.tail) < size and not head.whole):
         found, taken = _load_newest(execute, head, _place_range(head, first=head.window_start), size)
         head.tail, head.whole = list(found), len(found) < size
-        # They came in one piece: each is told as one of a size.
+        # They came as one blob: each counts with the average size.
         head.tail_sizes = [taken // max(1, len(found))] * len(found)
         return found
     if len(head.tail) > size:
@@ -158,19 +151,19 @@ def window(execute: Execute, head: Head, size: int) -> tuple[Message, ...]:
 
 
 def _trim_tail(head: Head, size: int) -> None:
-    """Know no more than so many of the newest messages."""
+    """Keep only the newest messages in the cached tail."""
     assert head.tail is not None
     spare = len(head.tail) - size
     del head.tail[:spare], head.tail_sizes[:spare]
 
 
 def between(execute: Execute, head: Head, first: int, last: int) -> tuple[Message, ...]:
-    """The messages of a stretch that are still there."""
+    """The messages of a range that still exist."""
     return _load_newest(execute, head, _place_range(head, first, last), MAX_SEQ)[0] if first <= last else ()
 
 
 def page_of(execute: Execute, head: Head, page: Page) -> MessagePage:
-    """The asked stretch of the log, and whether there is more on either side."""
+    """A page of the log, and whether there are more messages on either side."""
     if page.after is not None:
         whole = _place_range(head, first=page.after + 1)
         found = _load_oldest(execute, head, whole, page.limit + 1)
@@ -185,7 +178,7 @@ def page_of(execute: Execute, head: Head, page: Page) -> MessagePage:
 
 
 def _place_range(head: Head, first: int = 0, last: int = MAX_SEQ) -> tuple[int, int]:
-    """Places of a stretch. A bound beyond any message stays within the session's own places."""
+    """Places of a range of numbers, limited to those of the session."""
     base = head.id << SEQ_BITS
     if first > MAX_SEQ or last < 0:
         return base, base  # No message has the number 0.
@@ -193,7 +186,7 @@ def _place_range(head: Head, first: int = 0, last: int = MAX_SEQ) -> tuple[int, 
 
 
 def _load_newest(execute: Execute, head: Head, span: tuple[int, int], size: int) -> tuple[tuple[Message, ...], int]:
-    """The last messages of a stretch, and the size of their bodies."""
+    """The last messages of a range, and the size of their bodies."""
     count, bodies = execute(
         "SELECT count(*), CAST(group_concat(body) AS BLOB) FROM"
         " (SELECT body FROM message WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT ?)",

@@ -84,7 +84,7 @@ MIGRATIONS: Final = (
                 forked_seq INTEGER
             )
             """,
-            # The order of its columns is the order of `_rows.Head`.
+            # The order of its columns is the order of `_heads.Head`.
             """
             CREATE VIEW head AS SELECT
                 s.id, s.key, s.space, s.owner, s.created_at, s.updated_at, s.version, s.turns, s.messages,
@@ -187,7 +187,8 @@ def is_current(db: sqlite3.Connection) -> bool:
         raise InvalidSetting(
             "SQLite file", f"it has format {version}, from before the first release: begin with a new file"
         )
-    if application != APPLICATION_ID and (version or application or _has_tables(db)):
+    has_tables = db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
+    if application != APPLICATION_ID and (version or application or has_tables):
         raise InvalidSetting("SQLite file", "it is the database of another program")
     return version == FORMAT
 
@@ -205,7 +206,3 @@ def migrate(db: sqlite3.Connection) -> None:
 def _pragma(db: sqlite3.Connection, name: str) -> int:
     value: int = db.execute(f"PRAGMA {name}").fetchone()[0]
     return value
-
-
-def _has_tables(db: sqlite3.Connection) -> bool:
-    return db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None

@@ -14,29 +14,22 @@ from tenuto.model import Scope, StateEntry, StateLocation
 from tenuto.model.scope import owner_key, owner_scope, site_key, state_key
 from tenuto.model.values import Json, check_id, check_json
 from tenuto.stores.paging import read_location, stretch
-from tenuto.stores.sqlite._database import Database, Transaction
+from tenuto.stores.sqlite._database import Database
+from tenuto.stores.sqlite._heads import Transaction
 
-# As bytes: a text that is none would end the whole statement.
+# As bytes: text that is not UTF-8 would fail the whole statement.
 _NAMES: Final = "SELECT drawer, scope, CAST(namespace AS BLOB), CAST(key AS BLOB) FROM state WHERE space = ?"
 _scopes: Final = msgspec.json.Decoder(Scope)
 
 
 class Drawer(NamedTuple):
-    """One scope's values under one namespace; what a user or a chat keeps has the names it is found by."""
+    """One scope's values under one namespace; the last three only for users and chats, whose state can be listed."""
 
     key: bytes
     owner: bytes
     space: bytes | None = None
     scope: bytes | None = None
     namespace: str | None = None
-
-
-def state_namespace(scope: Scope, namespace: str) -> Drawer:
-    """The drawer to write into."""
-    key, owner = state_key(scope, namespace), owner_key(scope)
-    if not scope.owner:
-        return Drawer(key, owner)
-    return Drawer(key, owner, site_key(scope), msgspec.json.encode(owner_scope(scope)), namespace)
 
 
 def read_value(db: sqlite3.Connection, drawer: bytes, key: str) -> StateEntry | None:
@@ -80,7 +73,7 @@ def list_keys(db: sqlite3.Connection, drawer: bytes, after: str, limit: int) -> 
 
 
 def names(db: sqlite3.Connection, scope: Scope, after: StateLocation | None, limit: int) -> tuple[StateLocation, ...]:
-    """Where users and chats of a site keep values."""
+    """The locations of values of the users and chats of a site."""
     rows = db.execute(
         f"{_NAMES} AND (owner, drawer, key) > (?, ?, ?) AND owner <= ? ORDER BY owner, drawer, key",
         (site_key(scope), *stretch(scope, after)),
@@ -89,7 +82,7 @@ def names(db: sqlite3.Connection, scope: Scope, after: StateLocation | None, lim
 
 
 def owners(db: sqlite3.Connection, behind: bytes, limit: int) -> list[Scope]:
-    """One user or chat that keeps something of each space, from behind one on, in order of their keys."""
+    """One user or chat with state of each space after `behind`, in order of their keys."""
     found: list[Scope] = []
     while len(found) < limit:
         row = db.execute("SELECT space FROM state WHERE space > ? ORDER BY space LIMIT 1", (behind,)).fetchone()
@@ -101,7 +94,7 @@ def owners(db: sqlite3.Connection, behind: bytes, limit: int) -> list[Scope]:
 
 
 def _first_readable(rows: sqlite3.Cursor, limit: int) -> tuple[StateLocation, ...]:
-    """The first names that can be read. No row is fetched behind them."""
+    """The first locations that can be read; no row after them is fetched."""
     with closing(rows):
         return tuple(islice((name for row in rows if (name := _decode_location(*row)) is not None), max(0, limit)))
 
@@ -133,8 +126,10 @@ class SqliteState:
     ) -> StateEntry:
         check_id(key, "the state key")
         check_json(value, "the state value")
-        raw = msgspec.json.encode(value)
-        version = await self._db.writer.run(write, state_namespace(scope, namespace), key, raw, if_version)
+        drawer = Drawer(state_key(scope, namespace), owner_key(scope))
+        if scope.owner:
+            drawer = Drawer(*drawer[:2], site_key(scope), msgspec.json.encode(owner_scope(scope)), namespace)
+        version = await self._db.writer.run(write, drawer, key, msgspec.json.encode(value), if_version)
         return StateEntry(key=key, value=value, version=version)
 
     async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:

@@ -1,8 +1,7 @@
-"""What keeps a SQLite file in shape."""
+"""Upkeep of a SQLite file."""
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Final
 
 from tenuto.model import CompactionResult, EraseResult, RemovedSession, Scope, SessionStats
@@ -14,7 +13,7 @@ from tenuto.stores.sqlite._database import Database
 from tenuto.stores.sqlite._errors import CorruptRow
 from tenuto.stores.sqlite._file import compact
 
-# Upkeep removes this many sessions in one transaction, so that turns need not wait long for it.
+# Sessions removed in one transaction: few, so that turns do not wait long.
 _UPKEEP_STRIDE: Final = 50
 
 
@@ -37,7 +36,8 @@ class SqliteUpkeep:
     async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
         spared = None if sparing is None else session_key(scope, sparing)
         gone: tuple[RemovedSession, ...] = ()
-        for _ in range(0, await self._db.readers.run(_listing.excess, scope, keep), _UPKEEP_STRIDE):
+        count = await self._db.readers.run(lambda db: _listing.count_site_sessions(db.execute, scope))
+        for _ in range(0, count - keep, _UPKEEP_STRIDE):
             now = to_micros(self._db.clock())
             gone += await self._db.writer.run(_listing.evict, scope, keep, spared, _UPKEEP_STRIDE, now)
         return gone
@@ -56,7 +56,7 @@ class SqliteUpkeep:
                 await self._db.quarantine(damage)  # As in `list`.
 
     async def compact(self) -> CompactionResult:
-        """Write the file anew and empty its log. Writes wait meanwhile, and it takes the file's size on the disk."""
+        """Rewrite the file and empty its log. Writes wait meanwhile, and it needs the file's size in free space."""
         await self._db.writer.run_outside_transaction(compact)
         return CompactionResult(cleared=True)
 
@@ -64,8 +64,4 @@ class SqliteUpkeep:
         return await self._db.readers.run(_listing.count_sessions, scope, self._db.clock())
 
     async def ping(self) -> None:
-        await self._db.readers.run(_ping)
-
-
-def _ping(db: sqlite3.Connection) -> None:
-    db.execute("SELECT 1 FROM session LIMIT 1").fetchone()
+        await self._db.readers.run(lambda db: db.execute("SELECT 1 FROM session LIMIT 1").fetchone())

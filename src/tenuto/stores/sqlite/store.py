@@ -10,11 +10,10 @@ from typing import Final
 
 from tenuto.errors import InvalidSetting
 from tenuto.ports import Clock, utc_now
-from tenuto.stores.sqlite import _turns
 from tenuto.stores.sqlite._database import Database, ReaderThreads, WriterThread
 from tenuto.stores.sqlite._feed import SqliteFeed
 from tenuto.stores.sqlite._file import Synchronous, check_path, open_file
-from tenuto.stores.sqlite._sessions import SqliteSessions, SqliteTraces
+from tenuto.stores.sqlite._sessions import BRIEF, SqliteSessions, SqliteTraces
 from tenuto.stores.sqlite._state import SqliteState
 from tenuto.stores.sqlite._upkeep import SqliteUpkeep
 
@@ -50,8 +49,8 @@ class SqliteStore:
     ) -> SqliteStore:
         """Open the file, and create it, for its owner alone, where there is none.
 
-        `patience` is how long a call waits for other processes' locks before it is `Unavailable`. Whoever is
-        `reading_only`, and for a moment, may also open a file that lies where nothing can be written.
+        `patience` is how long a call waits for other processes' locks before it raises `Unavailable`. With
+        `reading_only` a file in a read-only folder can be opened, too.
 
         Raises:
             InvalidSetting: the path or another setting cannot be right, or the file is not ours to read.
@@ -63,7 +62,7 @@ class SqliteStore:
             raise InvalidSetting("readers", "it is below 1")
         file = check_path(path)
         writing, *reading = await asyncio.to_thread(open_file, file, synchronous, readers, patience, reading_only)
-        writer = WriterThread(writing, patience, brief=_turns.BRIEF)
+        writer = WriterThread(writing, patience, brief=BRIEF)
         return cls(path=file, clock=clock, writer=writer, readers=ReaderThreads(reading), feed=SqliteFeed(file))
 
     async def __aenter__(self) -> SqliteStore:

@@ -13,7 +13,7 @@ from tenuto.errors import SequenceGap, SessionBusy, TurnLost, VersionConflict
 from tenuto.model import AppendBatch, Changes, NewSession, Page, Producer, Retention, Truncation
 from tenuto.model.scope import session_key
 from tenuto.model.store_reports import Invalidation
-from tenuto.stores.sqlite import SqliteStore, _database, _feed, _rows
+from tenuto.stores.sqlite import SqliteStore, _database, _feed, _heads
 from tests.clock import FakeClock
 from tests.samples import ANN, batch, begin, once, talk, texts
 from tests.samples import closing as closed
@@ -52,7 +52,7 @@ async def test_a_window_the_writer_knows_is_the_window_in_the_file(tmp_path: Pat
         clock = FakeClock()
         async with await SqliteStore.open(tmp_path / f"{name}.db", clock=clock) as store:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(_rows, "_MAX_HEADS", size)
+                patch.setattr(_heads, "_MAX_HEADS", size)
                 seen = []
                 for n, window in enumerate([3, 3, 20, 1, 0, 5, 5, 2, 9, 9, 4]):
                     new = NewSession(
@@ -76,7 +76,7 @@ async def test_a_window_the_writer_knows_is_the_window_in_the_file(tmp_path: Pat
 async def test_heads_known_by_heart_are_bounded_by_their_size_together(tmp_path: Path) -> None:
     async with await SqliteStore.open(tmp_path / "chat.db") as store:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_rows, "_MAX_BYTES", 50_000)
+            patch.setattr(_heads, "_MAX_BYTES", 50_000)
             for n in range(20):
                 await talk(store, ANN, f"s{n}", "x" * 9_000, "y")
             hot = store._database.writer._hot
