@@ -1,4 +1,4 @@
-"""Turns go on while the store is away: kept on this machine's disk, and brought to the store once it is back."""
+"""Turns go on while the store is down: they are kept on this machine's disk and replayed once it is back."""
 
 from tenuto.stores.journaled.files import JournalCounts, count_journal
 from tenuto.stores.journaled.journal import JournalState

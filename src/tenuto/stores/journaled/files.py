@@ -1,8 +1,8 @@
-"""The files of the outbox: one slot for each process, a lock that tells whose it is, and rows that are there once told.
+"""The files of the outbox: one slot for each process, with a lock file and a database of rows.
 
-A slot's lock is a database of its own that its process keeps locked: SQLite does that on every system, and a process
-that dies lets go. The rows lie beside it, where an erasure of another process can get at them too. A file is made for
-the first row and goes with the last one, while its lock's stays; what is deleted in between is overwritten.
+The lock is a separate database that its process holds locked: SQLite locks work on every system, and end with the
+process. So another process can still erase rows. The database is created for the first row and removed with the last
+one, while the lock file stays; deleted rows are overwritten.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -46,7 +46,7 @@ CREATE TABLE turn (
 ) STRICT;
 CREATE INDEX turn_by_session ON turn (session);
 """
-# Who a damaged row is about, nobody can tell, nor read it: it goes with whoever of its tenant is erased first.
+# A damaged row may be about any user: it is deleted with the first user of its tenant that is erased.
 _OF_PERSON: Final = """
 DELETE FROM turn WHERE tenant = ? AND site = ? AND CASE WHEN json_valid(persons)
 THEN EXISTS (SELECT 1 FROM json_each(turn.persons) AS said WHERE said.value = ?) ELSE 1 END
@@ -56,11 +56,26 @@ _COLUMNS: Final = "number, session, tenant, site, persons, begun_at, beginning, 
 
 
 class JournalCounts(Value, frozen=True, kw_only=True):
-    """What lies in a journal: turns that wait for the store, turns that it can never take, files nobody can read."""
+    """A journal's turns that wait for the store, turns that it can never take, and unreadable files."""
 
     waiting: int = 0
     aside: int = 0
     unreadable: int = 0
+
+
+INSERT_ROW: Final = (
+    # Later rows of a session inherit its incarnation in the store.
+    f"INSERT INTO turn ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, "  # noqa: S608 (a constant)
+    "(SELECT coalesce(max(incarnation), '') FROM turn WHERE session = ?2 AND aside IS NULL), NULL)"
+)
+DELETE_ROW: Final = "DELETE FROM turn WHERE number = ?"
+UPDATE_FINISH: Final = "UPDATE turn SET closing = ? WHERE number = ? AND aside IS NULL"
+# The end of the session's log at the first attempt stays.
+RECORD_ATTEMPT: Final = "UPDATE turn SET tried = coalesce(tried, ?) WHERE number = ? AND aside IS NULL"
+CLEAR_ATTEMPT: Final = "UPDATE turn SET tried = NULL WHERE number = ?"
+RECORD_INCARNATION: Final = "UPDATE turn SET incarnation = ? WHERE session = ? AND aside IS NULL"
+QUARANTINE_ROW: Final = "UPDATE turn SET aside = ?, aside_at = ? WHERE number = ?"
+DELETE_QUARANTINED: Final = "DELETE FROM turn WHERE aside_at < ?"
 
 
 class RowWrite(NamedTuple):
@@ -70,59 +85,10 @@ class RowWrite(NamedTuple):
     values: tuple[object, ...]
 
 
-def insert_row(raw: JournalRow) -> RowWrite:
-    """Put a row in."""
-    return RowWrite(
-        # Where the session has come to the store, its next rows know.
-        f"INSERT INTO turn ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, "  # noqa: S608 (a constant)
-        "(SELECT coalesce(max(incarnation), '') FROM turn WHERE session = ? AND aside IS NULL), NULL)",
-        (
-            raw.number,
-            raw.session,
-            raw.tenant,
-            raw.site,
-            json.dumps(raw.persons),
-            to_micros(raw.begun_at),
-            raw.beginning,
-            raw.closing,
-            raw.session,
-        ),
-    )
-
-
-def update_finish(number: int, closing: str) -> RowWrite:
-    """Add how a turn ended."""
-    return RowWrite("UPDATE turn SET closing = ? WHERE number = ? AND aside IS NULL", (closing, number))
-
-
-def update_attempt(number: int, seq: int) -> RowWrite:
-    """Note that the store is asked for a turn, for the first time where its session's log ends."""
-    return RowWrite("UPDATE turn SET tried = coalesce(tried, ?) WHERE number = ? AND aside IS NULL", (seq, number))
-
-
-def reset_attempt(number: int) -> RowWrite:
-    """Note that the store has refused a turn: it has nothing of it."""
-    return RowWrite("UPDATE turn SET tried = NULL WHERE number = ?", (number,))
-
-
-def standing(session: bytes, incarnation: str) -> RowWrite:
-    """Note that a session which was opened here has come to the store."""
-    return RowWrite("UPDATE turn SET incarnation = ? WHERE session = ? AND aside IS NULL", (incarnation, session))
-
-
-def delete_row(number: int) -> RowWrite:
-    """Take a row out."""
-    return RowWrite("DELETE FROM turn WHERE number = ?", (number,))
-
-
-def update_quarantined(number: int, why: str, when: datetime) -> RowWrite:
-    """Keep a row that the store can never take."""
-    return RowWrite("UPDATE turn SET aside = ?, aside_at = ? WHERE number = ?", (why, to_micros(when), number))
-
-
-def delete_quarantined(before: datetime) -> RowWrite:
-    """Take out what was put aside long ago."""
-    return RowWrite("DELETE FROM turn WHERE aside_at < ?", (to_micros(before),))
+def row_values(raw: JournalRow) -> tuple[object, ...]:
+    """The values of `INSERT_ROW`."""
+    persons, begun_at = json.dumps(raw.persons), to_micros(raw.begun_at)
+    return raw.number, raw.session, raw.tenant, raw.site, persons, begun_at, raw.beginning, raw.closing
 
 
 class Slot:
@@ -148,7 +114,7 @@ class Slot:
             return False
 
     def write(self, writes: list[RowWrite]) -> list[int]:
-        """Carry the changes out, all or none, and return when they are on disk; tells how many rows each one met."""
+        """Write the changes to disk, all or none; returns the number of rows that each one affected."""
         db = self._connection()
         with db:
             db.execute("BEGIN IMMEDIATE")
@@ -156,52 +122,24 @@ class Slot:
 
     def waiting(self) -> list[tuple[int, bytes]]:
         """The rows that wait, by number, with their sessions' keys."""
-        if not self.exists:
-            return []
-        return (
-            self._connection()
-            .execute("SELECT number, session FROM turn WHERE aside IS NULL ORDER BY number")
-            .fetchall()
-        )
+        return self._select("SELECT number, session FROM turn WHERE aside IS NULL ORDER BY number")
 
     def numbers(self, session: bytes) -> list[int]:
-        """A session's rows that wait, by their numbers."""
-        if not self.exists:
-            return []
-        found = self._connection().execute("SELECT number FROM turn WHERE session = ? AND aside IS NULL", (session,))
+        """The numbers of a session's rows that wait."""
+        found = self._select("SELECT number FROM turn WHERE session = ? AND aside IS NULL", session)
         return [number for (number,) in found]
 
     def rows(self, session: bytes) -> list[JournalRow]:
         """A session's rows that wait, oldest first."""
-        if not self.exists:
-            return []
-        found = self._connection().execute(
-            f"SELECT {_COLUMNS} FROM turn WHERE session = ? AND aside IS NULL ORDER BY number",  # noqa: S608
-            (session,),
-        )
-        return [_to_row(self.number, *row) for row in found]
+        return self._select_rows("session = ? AND aside IS NULL ORDER BY number", session)
 
     def row(self, number: int) -> JournalRow | None:
         """A row that waits, as it is now."""
-        if not self.exists:
-            return None
-        found = self._connection().execute(
-            f"SELECT {_COLUMNS} FROM turn WHERE number = ? AND aside IS NULL",  # noqa: S608 (a constant)
-            (number,),
-        )
-        row = found.fetchone()
-        return _to_row(self.number, *row) if row is not None else None
+        return next(iter(self._select_rows("number = ? AND aside IS NULL", number)), None)
 
-    def aside(self, after: int, limit: int) -> list[JournalRow]:
-        """The next rows that were put aside."""
-        if not self.exists:
-            return []
-        found = self._connection().execute(
-            f"SELECT {_COLUMNS} FROM turn WHERE number > ? AND aside IS NOT NULL "  # noqa: S608 (a constant)
-            "ORDER BY number LIMIT ?",
-            (after, limit),
-        )
-        return [_to_row(self.number, *row) for row in found]
+    def quarantined(self, after: int, limit: int) -> list[JournalRow]:
+        """The next quarantined rows."""
+        return self._select_rows("number > ? AND aside IS NOT NULL ORDER BY number LIMIT ?", after, limit)
 
     def counts(self) -> JournalCounts:
         """How many rows there are."""
@@ -209,13 +147,11 @@ class Slot:
 
     def last(self) -> int:
         """The highest number of a row."""
-        if not self.exists:
-            return 0
-        (number,) = self._connection().execute("SELECT coalesce(max(number), 0) FROM turn").fetchone()
-        return int(number)
+        rows = self._select("SELECT coalesce(max(number), 0) FROM turn")
+        return int(rows[0][0]) if rows else 0
 
     def tidy(self) -> bool:
-        """Remove the file if nothing is in it; tells whether there is none now."""
+        """Remove the file if it has no rows; returns whether there is no file now."""
         if self.exists and self._connection().execute("SELECT 1 FROM turn LIMIT 1").fetchone() is None:
             self._close()
             self._path.unlink(missing_ok=True)
@@ -223,9 +159,16 @@ class Slot:
         return not self.exists
 
     def release(self) -> None:
-        """Let go of it."""
+        """Close the file and its lock."""
         self._close()
         self._lock.close()
+
+    def _select(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        return self._connection().execute(sql, values).fetchall() if self.exists else []
+
+    def _select_rows(self, where: str, *values: object) -> list[JournalRow]:
+        found = self._select(f"SELECT {_COLUMNS} FROM turn WHERE {where}", *values)  # noqa: S608 (constants)
+        return [_to_row(self.number, row) for row in found]
 
     def _connection(self) -> sqlite3.Connection:
         if self._db is None:
@@ -239,7 +182,7 @@ class Slot:
 
 
 def make_folder(folder: Path) -> None:
-    """Have the folder, for its owner alone, and on disk.
+    """Create the folder, for its owner alone, and sync it to disk.
 
     Raises:
         OSError: it cannot be made or written.
@@ -254,7 +197,7 @@ def make_folder(folder: Path) -> None:
 
 
 def acquire_free_file(folder: Path) -> Slot:
-    """The first slot that nobody holds, and whose file can be used."""
+    """Lock the first free slot whose file is readable."""
     for number in range(1, _MOST_SLOTS + 1):
         try:
             slot = acquire_file(folder, number)
@@ -268,7 +211,7 @@ def acquire_free_file(folder: Path) -> Slot:
 
 
 def acquire_file(folder: Path, number: int) -> Slot | None:
-    """Hold a slot from now on; `None` when somebody else does.
+    """Lock a slot; `None` if another process holds it.
 
     Raises:
         sqlite3.Error, OSError: its lock cannot be used.
@@ -287,10 +230,10 @@ def acquire_file(folder: Path, number: int) -> Slot | None:
 
 
 def erase_user_rows(folder: Path, tenant: str, site: str, person: str, damaged: Callable[[int], None]) -> int:
-    """Delete a person's rows in every slot, whoever holds it; tells how many there were, and which files are damaged.
+    """Delete a user's rows in every slot, of other processes too; returns their number, calls `damaged` for bad files.
 
     Raises:
-        sqlite3.Error, OSError, Unavailable: some file could not be got at for now; the others were.
+        sqlite3.Error, OSError, Unavailable: a file could not be changed now; the others were.
     """
     count, failed = 0, None
     for number in file_numbers(folder):
@@ -316,7 +259,7 @@ def _erase_user_rows_in(path: Path, whose: tuple[str, str, str]) -> int:
 
 
 def count_journal(folder: Path) -> JournalCounts:
-    """What lies in a journal, for an operator's look; opens no store and takes nobody's slot."""
+    """Count a journal's rows, without opening a store or locking a slot."""
     waiting = aside = unreadable = 0
     for number in file_numbers(folder):
         try:
@@ -334,7 +277,7 @@ def count_journal(folder: Path) -> JournalCounts:
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """What a file or SQLite complains of, in our words."""
+    """Raise errors of files and SQLite as `Unavailable`."""
     try:
         yield
     except (sqlite3.Error, OSError) as failed:
@@ -342,12 +285,11 @@ def translate_errors() -> Iterator[None]:
 
 
 def is_corruption(failed: BaseException) -> bool:
-    """Whether a file holds something else than it should, and will tomorrow."""
+    """Whether a file is damaged, so that trying again does not help."""
     return _error_code(failed) in _DAMAGES
 
 
 def _error_code(failed: BaseException) -> int:
-    """What SQLite complains of, without the details."""
     return int(getattr(failed, "sqlite_errorcode", 0)) & 0xFF
 
 
@@ -357,7 +299,7 @@ def file_numbers(folder: Path) -> list[int]:
 
 
 def _connect_existing(path: Path) -> sqlite3.Connection | None:
-    """A connection to a file that another process may hold, and may have removed in this moment."""
+    """Connect to a file of another process; `None` if that has just removed it."""
     try:
         return _connect(path, "rw")
     except sqlite3.OperationalError:
@@ -404,7 +346,7 @@ def _create_file(path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the names in a folder on disk, where the system can do that."""
+    """Sync the names in a folder to disk, where the system can."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:
@@ -417,24 +359,12 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _to_row(
-    slot: int,
-    number: int,
-    session: bytes,
-    tenant: str,
-    site: str,
-    persons: str,
-    begun_at: int,
-    beginning: str,
-    closing: str | None,
-    incarnation: str,
-    tried: int | None,
-) -> JournalRow:
+def _to_row(slot: int, row: tuple[Any, ...]) -> JournalRow:
+    number, session, tenant, site, persons, begun_at, beginning, closing, incarnation, tried = row
     try:
         whose, when = msgspec.json.decode(persons, type=tuple[str, ...]), from_micros(begun_at)
     except (ValueError, OverflowError):
-        # As one that cannot be opened.
-        whose, when, beginning, closing = (), _LONG_AGO, "", None
+        whose, when, beginning, closing = (), _LONG_AGO, "", None  # Treated as one that cannot be decrypted.
     return JournalRow(
         slot=slot,
         number=number,

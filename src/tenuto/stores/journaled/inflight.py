@@ -1,8 +1,8 @@
-"""Our own calls on sessions: while one is under way, and for a moment after, news of its session are taken for its own.
+"""Our own calls on sessions: invalidations during a call, and for a moment after, are attributed to it.
 
-A server may tell of a session once for several changes, and not whose they were: counting would take somebody else's
-for ours sooner or later. So what somebody else says within that moment is not noticed, and our next call brings it to
-light. What somebody takes away is told as such, and never taken for ours.
+A server may report several changes of a session at once, without their origin, so they cannot be counted. A change of
+another process within that moment goes unnoticed until our next call. Removals are reported as such and never
+attributed to our calls.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Final, Self
 from tenuto.stores.journaled.seen_session import SeenSession
 
 MOMENT: Final = 2.0
-"""Seconds for which news may be behind an answer: what they take on a machine that stands still now and then."""
+"""Seconds by which an invalidation may arrive after the answer, on a machine under load."""
 
 
 class Call:
-    """One call: what was known `before` it was sent, and `since` how many losses of the feed its answer counts.
+    """One call: the session as cached `before` it, and `since` how many losses of the feed it was sent.
 
-    It is `certain` when the answer is what the session is by now, as far as the feed tells.
+    It is `certain` if the feed reports no later change than its answer.
     """
 
     __slots__ = ("_calls", "before", "certain", "changing", "key", "since")
@@ -44,18 +44,10 @@ class Call:
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self._calls.complete(self)
 
-    def mark_unchanged(self) -> None:
-        """The store has said so, or it was not asked: there will be no news of it."""
-        self.changing = False
-
-    def overtaken(self) -> None:
-        """Somebody else changed the session meanwhile: the answer may be older, and so is what was known before."""
-        self.before, self.certain = None, False
-
 
 @dataclass(slots=True)
 class _SessionActivity:
-    """What we do with one session: the calls under way, and until when news of those before may come."""
+    """Our calls on one session: those under way, and until when invalidations of earlier ones may arrive."""
 
     under_way: list[Call] = field(default_factory=list)
     until: float = 0.0
@@ -69,39 +61,39 @@ class Calls:
         self._lately: OrderedDict[bytes, _SessionActivity] = OrderedDict()
 
     def add(self, call: Call) -> None:
-        """It is on its way."""
+        """A call is about to be sent."""
         lately = self._lately.get(call.key)
         if lately is None:
             lately = self._lately[call.key] = _SessionActivity()
         lately.under_way.append(call)
 
     def complete(self, call: Call) -> None:
-        """It was answered, or given up."""
+        """A call was answered or cancelled."""
         lately, now = self._lately[call.key], self._ticks()
         lately.under_way.remove(call)
         if call.changing:
             lately.until = now + MOMENT
             self._lately.move_to_end(call.key)
-        while self._lately and self._is_over(next(iter(self._lately.values())), now):
+        while self._lately:
+            oldest = next(iter(self._lately.values()))
+            if oldest.under_way or now < oldest.until:
+                break
             self._lately.popitem(last=False)
 
     def explain(self, key: bytes) -> bool:
-        """Whether news of a session may be of a change of ours."""
+        """Whether an invalidation may stem from our own change."""
         lately = self._lately.get(key)
         if lately is None:
             return False
         return self._ticks() < lately.until or any(call.changing for call in lately.under_way)
 
     def overtake(self, key: bytes) -> None:
-        """A session is not what calls under way will tell."""
+        """The session changed: answers of calls under way may be older."""
         lately = self._lately.get(key)
         for call in lately.under_way if lately is not None else ():
-            call.overtaken()
+            call.before, call.certain = None, False
 
     def mark_all_outdated(self) -> None:
-        """No session is."""
+        """Any session may have changed."""
         for key in self._lately:
             self.overtake(key)
-
-    def _is_over(self, lately: _SessionActivity, now: float) -> bool:
-        return not lately.under_way and now >= lately.until

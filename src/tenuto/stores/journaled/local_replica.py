@@ -1,11 +1,12 @@
-"""How sessions look here while the store is away: known ones as they were, and everything said since.
+"""The local replica: sessions during an outage, as last seen and with the turns since.
 
-It is a store in memory, so leases, keys, windows, numbers, caps and scopes keep the rules they have everywhere.
+It is a memory store, so that leases, keys, windows, numbers, limits and scopes follow the same rules.
 """
 
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from collections.abc import Container
 from typing import Final
 
@@ -29,17 +30,16 @@ from tenuto.model.message import memory_bytes
 from tenuto.model.turn import ONCE
 from tenuto.ports import Clock
 from tenuto.stores.journaled.rows import JournaledBegin, ReplicaOrigin, Row
-from tenuto.stores.journaled.seen_session import SeenSession
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.memory.record import KeyedWrite, SessionRecord
 
-# What goes into the outbox of talk that the store has, so that it can go on after a restart as well.
+# Bounds on stored messages that a row carries, so that a session can go on after a restart.
 _TAIL_MESSAGES: Final = 40
 _TAIL_BYTES: Final = 256 * 1024
 
 
 class View:
-    """Sessions that were taken over, or opened here, each with where it came from."""
+    """Sessions that were loaded or created here, each with its origin."""
 
     def __init__(self, clock: Clock) -> None:
         store = MemoryStore(clock=clock)
@@ -49,24 +49,24 @@ class View:
 
     @property
     def keys(self) -> tuple[bytes, ...]:
-        """The sessions that stand here."""
+        """The sessions in the replica."""
         return tuple(self._origins)
 
     def has_session(self, key: bytes) -> bool:
-        """Whether the session stands here."""
+        """Whether the replica has the session."""
         return key in self._origins
 
     def origin(self, key: bytes) -> ReplicaOrigin:
-        """Where it came from."""
+        """The origin of a session."""
         return self._origins[key]
 
     def is_write_only(self, key: bytes) -> bool:
-        """Whether only ends of turns are taken: how the session looks is not certain, and nothing of it is shown."""
+        """Whether turns can only be finished: the session's messages are not certain and not shown."""
         origin = self._origins.get(key)
         return origin is not None and origin.blind
 
     def concerns(self, key: bytes, person: Scope) -> bool:
-        """Whether somebody has, or may have, a part in a session."""
+        """Whether a user takes part, or may take part, in a session."""
         record = self.sessions.record(key)
         if record is None:
             return True
@@ -77,28 +77,32 @@ class View:
         return shared or person.user in {scope.user, *(message.speaker for message in record.log)}
 
     def load_record(self, key: bytes, record: SessionRecord, *, blind: bool = False) -> None:
-        """Go on here with a session as it is known."""
+        """Add a session as it was last seen."""
         self.sessions.adopt(record)
-        # Where several speak, a row must not hold what others said: it goes with whoever said its own words.
+        # In a shared session a row must not hold messages of others: it is erased with its own users only.
         tail = _newest_for_row(record.log) if record.session.scope.owner[:1] == ("user",) else ()
         self._origins[key] = ReplicaOrigin(head=record.session, tail=tail, blind=blind)
 
     def set_opened_here(self, key: bytes, turn: OpenTurn) -> None:
-        """The session began here, with this turn."""
+        """The session was created here, by this turn."""
         self._origins[key] = ReplicaOrigin(opened_by=turn.id)
 
     def drop_session(self, key: bytes) -> None:
-        """The session stands here no more."""
+        """Remove a session."""
         self.sessions.drop_record(key)
         self._origins.pop(key, None)
 
     def snapshot(self, key: bytes) -> tuple[SessionRecord | None, ReplicaOrigin | None]:
-        """The session as it is, to be put back should what follows fail."""
+        """Copy a session, to restore it if a step fails."""
         record = self.sessions.record(key)
-        return _copy_record(record) if record is not None else None, self._origins.get(key)
+        if record is not None:
+            record, old = copy.copy(record), record
+            record.log, record.marks, record.traces = old.log.copy(), old.marks.copy(), old.traces.copy()
+            record.keyed = OrderedDict((name, copy.copy(keyed)) for name, keyed in old.keyed.items())
+        return record, self._origins.get(key)
 
     def restore(self, key: bytes, saved: tuple[SessionRecord | None, ReplicaOrigin | None]) -> None:
-        """Have the session as it was."""
+        """Restore a session."""
         self.drop_session(key)
         record, origin = saved
         if record is not None:
@@ -107,7 +111,7 @@ class View:
             self._origins[key] = origin
 
     def lease(self, key: bytes, turn: OpenTurn, opening: BeginTurn) -> None:
-        """Give a session to a turn that began in the store, and holds it there."""
+        """Lease a session to a turn that began in the store."""
         record = self.sessions.record(key)
         assert record is not None
         once, words, last = opening.once, turn.words, record.session.last_seq
@@ -118,10 +122,10 @@ class View:
             record.keyed[once.key] = KeyedWrite(once.fingerprint, turn.id, turn.number, words=span)
 
     def check_answer_complete(self, key: bytes, opening: BeginTurn, turn: OpenTurn) -> None:
-        """Have the whole answer that a key was given before.
+        """Check that the whole turn of an idempotency key is here.
 
         Raises:
-            StoreUnavailable: a part of it is not here.
+            StoreUnavailable: a message of it is missing.
         """
         record, once = self.sessions.record(key), opening.once
         assert record is not None
@@ -132,7 +136,7 @@ class View:
                 raise StoreUnavailable
 
     def is_key_in_log(self, key: bytes, turn: OpenTurn) -> bool:
-        """Whether words under the same key stand in the log before a turn's own: it was answered, and not here."""
+        """Whether the log has earlier messages of the same idempotency key: the turn was answered elsewhere."""
         record = self.sessions.record(key)
         marks = [word.metadata[ONCE] for word in turn.words if ONCE in word.metadata]
         if record is None or not marks:
@@ -140,7 +144,7 @@ class View:
         return any(said.metadata.get(ONCE) in marks and said.seq < turn.words[0].seq for said in record.log)
 
     async def again(self, key: bytes, rows: list[Row], live: Container[str] = ()) -> None:
-        """Build a session from its rows, as after a restart. A turn that nobody ends any more is given up."""
+        """Build a session from its rows, as after a restart; open turns that are not `live` are abandoned."""
         for row in rows:
             if not self.has_session(key):
                 self._load_origin(key, row.beginning.origin)
@@ -153,18 +157,18 @@ class View:
         return await self.sessions.finish_turn(self._with_local_session(key, turn), closing)
 
     async def renew_turn(self, key: bytes, turn: OpenTurn) -> OpenTurn:
-        """Hold a turn that is open here."""
+        """Renew a turn that is open here."""
         return await self.sessions.renew_turn(self._with_local_session(key, turn))
 
     async def page(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
-        """A page of the log, if this part of it is here."""
+        """A page of messages, if they are here."""
         found = await self.sessions.messages(scope, session_id, page)
         if not _covers_query(found, page):
             raise StoreUnavailable
         return found
 
     def _with_local_session(self, key: bytes, turn: OpenTurn) -> OpenTurn:
-        """A turn in its session, which may have been built again since it began."""
+        """A turn with its session, which may have been rebuilt since."""
         record = self.sessions.record(key)
         return turn if record is None else replace(turn, session=record.session)
 
@@ -172,14 +176,14 @@ class View:
         if origin.head is not None:
             before = max(0, origin.head.messages - len(origin.tail))
             self.sessions.adopt(SessionRecord(session=origin.head, log=list(origin.tail), before=before))
-            # The talk before is not here: the row that had it was replayed, or several speak in it.
+            # Earlier messages are missing: their row was replayed, or the session is shared.
             origin = replace(origin, blind=origin.blind or (origin.head.messages > 0 and not origin.tail))
         self._origins[key] = origin
 
     async def _replay_begin(self, key: bytes, row: Row) -> OpenTurn:
         beginning = row.beginning
         if not beginning.there:
-            # Who opened it may have been erased since.
+            # The turn that created the session may have been erased.
             opens = beginning.origin.opened_by and self.sessions.record(key) is None
             opening = beginning.opening
             create = opening.create or NewSession() if opens else opening.create
@@ -192,7 +196,7 @@ class View:
 
 
 def ticket(beginning: JournaledBegin, session: Session, number: int) -> OpenTurn:
-    """A turn that has begun in this session, as far as its end needs it."""
+    """A turn of this session with what finishing it needs."""
     opening = beginning.opening
     return OpenTurn(
         id=opening.turn_id,
@@ -204,20 +208,6 @@ def ticket(beginning: JournaledBegin, session: Session, number: int) -> OpenTurn
         window=(),
         lease=opening.lease,
     )
-
-
-def glimpse(key: bytes, entry: SeenSession, clock: Clock) -> View:
-    """One known session, to look at."""
-    view = View(clock)
-    view.load_record(key, entry.record())
-    return view
-
-
-def _copy_record(record: SessionRecord) -> SessionRecord:
-    twin = copy.copy(record)
-    twin.log, twin.marks, twin.traces = record.log.copy(), record.marks.copy(), record.traces.copy()
-    twin.keyed = record.keyed.__class__((key, copy.copy(keyed)) for key, keyed in record.keyed.items())
-    return twin
 
 
 def _newest_for_row(log: list[Message]) -> tuple[Message, ...]:
@@ -233,7 +223,7 @@ def _newest_for_row(log: list[Message]) -> tuple[Message, ...]:
 
 
 def _covers_query(found: MessagePage, page: Page) -> bool:
-    """Whether the page is what the store would bring; of the newest one a part will do."""
+    """Whether the page is what the store would return; the newest page may be a part."""
     messages = found.messages
     if not found.more_before:
         return True

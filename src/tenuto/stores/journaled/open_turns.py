@@ -1,8 +1,7 @@
-"""Turns that began in the store and have not ended, for when it is away at their end."""
+"""Turns that began in the store and have not ended, in case it is down at their end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -14,10 +13,9 @@ _MOST: Final = 10_000
 
 
 class StartedTurn(NamedTuple):
-    """A turn whose end may be journaled; its window is not kept.
+    """A turn whose end may be journaled, without its window.
 
-    One is `doubtful` when its session was changed by somebody else since: its end is kept, and nothing of the session
-    is shown.
+    It is `doubtful` if another process changed its session since: its end is journaled, but the session is not shown.
     """
 
     key: bytes
@@ -37,15 +35,15 @@ class Running:
         return len(self._turns)
 
     def get(self, turn_id: str) -> StartedTurn | None:
-        """A turn that runs."""
+        """An open turn."""
         return self._turns.get(turn_id)
 
     def of(self, key: bytes) -> list[StartedTurn]:
-        """A session's turns, as they began."""
+        """A session's turns in their order."""
         return [self._turns[turn_id] for turn_id in self._of.get(key, ())]
 
     def add(self, key: bytes, opening: BeginTurn, turn: OpenTurn, *, doubtful: bool) -> None:
-        """A turn has begun."""
+        """Add a turn that began."""
         if turn.id in self._turns:
             self.drop(turn.id)
         self._turns[turn.id] = StartedTurn(key, opening, replace(turn, window=()), doubtful)
@@ -54,26 +52,25 @@ class Running:
             self.drop(next(iter(self._turns)))
 
     def update_lease(self, turn: OpenTurn) -> None:
-        """A turn holds its session for longer."""
+        """The lease of a turn was renewed."""
         begun = self._turns.get(turn.id)
         if begun is not None:
-            held = replace(begun.turn, lease_until=turn.lease_until)
-            self._turns[turn.id] = begun._replace(turn=held)
+            self._turns[turn.id] = begun._replace(turn=replace(begun.turn, lease_until=turn.lease_until))
 
     def doubt(self, key: bytes) -> None:
-        """Somebody else changed the session."""
+        """Another process changed the session."""
         for turn_id in self._of.get(key, ()):
             self._turns[turn_id] = self._turns[turn_id]._replace(doubtful=True)
 
     def mark_site_doubtful(self, person: Scope) -> None:
-        """Any session of somebody's tenant and site may have been changed."""
+        """Any session of a user's tenant and site may have changed."""
         for key, turns in self._of.items():
             scope = self._turns[turns[0]].turn.scope
             if (scope.tenant, scope.site) == (person.tenant, person.site):
                 self.doubt(key)
 
     def drop(self, turn_id: str) -> None:
-        """A turn runs no more, or its end is nobody's business here."""
+        """Remove a turn: it ended, or must not be journaled."""
         begun = self._turns.pop(turn_id, None)
         if begun is not None:
             left = self._of[begun.key]
@@ -82,22 +79,22 @@ class Running:
                 del self._of[begun.key]
 
     def drop_session(self, key: bytes, sparing: str | None = None) -> None:
-        """What a session's turns answer to was taken away; but for the turn that did so itself."""
+        """Remove a session's turns, except one: the messages they answer were deleted."""
         for turn_id in list(self._of.get(key, ())):
             if turn_id != sparing:
                 self.drop(turn_id)
 
     def drop_user(self, person: Scope) -> None:
-        """Somebody was erased: what they said, and what was said in sessions of theirs."""
-        self._drop_where(lambda begun: _involves_user(begun, person))
-
-    def _drop_where(self, fits: Callable[[StartedTurn], bool]) -> None:
-        for turn_id in [turn_id for turn_id, begun in self._turns.items() if fits(begun)]:
-            self.drop(turn_id)
+        """Remove the turns that involve an erased user."""
+        for begun in list(self._turns.values()):
+            scope, owner = begun.turn.scope, begun.turn.session.scope
+            users = {scope.user, owner.user, *(word.speaker for word in begun.opening.words)}
+            if (scope.tenant, scope.site) == (person.tenant, person.site) and person.user in users:
+                self.drop(begun.turn.id)
 
 
 def session_at_begin(begun: StartedTurn, entry: SeenSession | None) -> SeenSession | None:
-    """A turn's session as it was when it began, if that is certain: what was seen since may hold the turn's end."""
+    """A turn's session as it was at its begin, if certain: what was seen since may include the turn's end."""
     session, words = begun.turn.session, begun.turn.words
     if entry is None or begun.doubtful or entry.session.incarnation != session.incarnation:
         return None
@@ -105,10 +102,3 @@ def session_at_begin(begun: StartedTurn, entry: SeenSession | None) -> SeenSessi
     if not tail or tail[-1].seq != session.last_seq or (words and tail[-1].id != words[-1].id):
         return None
     return SeenSession(session, tail, 0, entry.keyed)
-
-
-def _involves_user(begun: StartedTurn, person: Scope) -> bool:
-    scope, owner = begun.turn.scope, begun.turn.session.scope
-    if (scope.tenant, scope.site) != (person.tenant, person.site):
-        return False
-    return person.user in {scope.user, owner.user, *(word.speaker for word in begun.opening.words)}

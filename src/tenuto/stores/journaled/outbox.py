@@ -1,7 +1,6 @@
-"""The outbox: what was acknowledged while the store was away, on this machine's disk, in the order it was said.
+"""The outbox: turns acknowledged while the store was down, on this machine's disk, in their order.
 
-All work with files happens on one thread beside the event loop. Changes that wait at the same time are written together
-and share their way to the disk.
+One thread beside the event loop does all file work. Queued changes are written together and share an fsync.
 """
 
 from __future__ import annotations
@@ -17,25 +16,27 @@ from pathlib import Path
 from typing import NamedTuple, Self, TypeVar
 
 from tenuto.errors import Unavailable
+from tenuto.stores.codec import to_micros
 from tenuto.stores.journaled.files import (
+    CLEAR_ATTEMPT,
+    DELETE_QUARANTINED,
+    DELETE_ROW,
+    INSERT_ROW,
+    QUARANTINE_ROW,
+    RECORD_ATTEMPT,
+    RECORD_INCARNATION,
+    UPDATE_FINISH,
     JournalCounts,
     RowWrite,
     Slot,
     acquire_file,
     acquire_free_file,
-    delete_quarantined,
-    delete_row,
     erase_user_rows,
     file_numbers,
-    insert_row,
     is_corruption,
     make_folder,
-    reset_attempt,
-    standing,
+    row_values,
     translate_errors,
-    update_attempt,
-    update_finish,
-    update_quarantined,
 )
 from tenuto.stores.journaled.rows import JournalRow
 
@@ -44,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 class _PendingWrite(NamedTuple):
-    """A change that waits to be written, and who waits for it."""
+    """A queued change, and the future its caller awaits."""
 
     slot: int
     write: RowWrite
@@ -52,10 +53,7 @@ class _PendingWrite(NamedTuple):
 
 
 class Outbox:
-    """Rows of this process's slot, and of slots whose processes have died.
-
-    What it knows without a look at the files, it knows by session key.
-    """
+    """Rows of this process's slot, and of slots whose processes have died."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -73,9 +71,9 @@ class Outbox:
 
     @classmethod
     async def open(cls, folder: str | Path) -> Self:
-        """Have the outbox in that folder, with the rows of processes that have died. Makes no file.
+        """Open the outbox in a folder and adopt the rows of dead processes. Creates no file.
 
-        A folder that cannot be written is told in a warning: nothing can be journaled then.
+        Logs a warning if the folder cannot be written: then nothing can be journaled.
         """
         outbox = cls(Path(folder))
         try:
@@ -86,8 +84,8 @@ class Outbox:
         return outbox
 
     async def close(self) -> None:
-        """Let go of the slots; rows stay where they are."""
-        while self._writing:  # noqa: ASYNC110 (a write that is under way ends by itself)
+        """Release the slots; rows stay."""
+        while self._writing:  # noqa: ASYNC110 (a running write ends by itself)
             await asyncio.sleep(0.001)
         try:
             await self._run_on_thread(self._release_files)
@@ -96,13 +94,13 @@ class Outbox:
 
     @property
     def counts(self) -> JournalCounts:
-        """How many rows there are in the slots that this process holds."""
+        """The number of rows in the slots of this process."""
         waiting = sum(map(len, self._waiting.values()))
         return JournalCounts(waiting=waiting, aside=self._aside, unreadable=len(self._unreadable))
 
     @property
     def sessions(self) -> tuple[bytes, ...]:
-        """Whose rows wait, the longest first."""
+        """The sessions whose rows wait, the longest first."""
         return tuple(self._waiting)
 
     def has_rows(self, session: bytes) -> bool:
@@ -116,7 +114,10 @@ class Outbox:
             Unavailable: there is nowhere to write it.
         """
         async with self._taking:
-            own = self._own or await self._acquire_own_file()
+            own = self._own
+            if own is None:
+                own, last = await self._run_on_thread(self._open_own_file)
+                self._last = max(self._last, last)
         self._last += 1
         return own.number, self._last
 
@@ -126,16 +127,16 @@ class Outbox:
         Raises:
             Unavailable: it is not.
         """
-        await self._enqueue_write(raw.slot, insert_row(raw))
+        await self._enqueue_write(raw.slot, INSERT_ROW, *row_values(raw))
         self._waiting.setdefault(raw.session, set()).add((raw.slot, raw.number))
 
     async def close_turn(self, slot: int, number: int, closing: str) -> bool:
-        """Add how a turn ended; False when the row is gone, as an erasure by another process takes it."""
-        return bool(await self._enqueue_write(slot, update_finish(number, closing)))
+        """Add the end of a turn; False if the row is gone, as after an erasure by another process."""
+        return bool(await self._enqueue_write(slot, UPDATE_FINISH, closing, number))
 
     async def rows(self, session: bytes) -> list[JournalRow]:
-        """A session's rows: each slot's in their order, slots in the order in which they were begun."""
-        found = [rows for rows in await self._run_on_thread(lambda: self._rows(session)) if rows]
+        """A session's rows by number, slots in the order of their first row."""
+        found = [rows for rows in await self._on_each_file(lambda slot: slot.rows(session)) if rows]
         found.sort(key=lambda rows: rows[0].begun_at)
         rows = [raw for each in found for raw in each]
         if rows:
@@ -146,58 +147,62 @@ class Outbox:
 
     async def row(self, slot: int, number: int) -> JournalRow | None:
         """A row that waits, as it is now; `None` when it is gone."""
-        return await self._run_on_thread(lambda: self._read_row(slot, number))
+
+        def read() -> JournalRow | None:
+            with self._dropping_if_damaged(slot):
+                return self._slots[slot].row(number) if slot in self._slots else None
+
+        return await self._run_on_thread(read)
 
     async def lacks_some(self, session: bytes) -> bool:
-        """Whether rows of a session are gone that nobody here has taken out.
+        """Whether rows of a session are gone that this process has not removed.
 
-        Another process has erased somebody then, or their file was given up.
+        Another process erased a user, or the file was given up.
         """
         before = frozenset(self._waiting.get(session, ()))
-        now = {
-            place for places in await self._run_on_thread(lambda: self._read_row_places(session)) for place in places
-        }
-        if before <= now:
+        found = await self._on_each_file(lambda slot: [(slot.number, number) for number in slot.numbers(session)])
+        if before.issubset(place for places in found for place in places):
             return False
         await self.rows(session)
         return True
 
     async def clear_attempt(self, raw: JournalRow) -> None:
-        """Note that the store has nothing of a turn that it was asked for."""
-        await self._enqueue_write(raw.slot, reset_attempt(raw.number))
+        """Record that the store refused a turn and has nothing of it."""
+        await self._enqueue_write(raw.slot, CLEAR_ATTEMPT, raw.number)
 
     async def record_attempt(self, raw: JournalRow, seq: int) -> bool:
-        """Note that the store is asked for a turn now; False when the row is gone."""
-        return bool(await self._enqueue_write(raw.slot, update_attempt(raw.number, seq)))
+        """Record an attempt to replay a turn after `seq`; False if the row is gone."""
+        return bool(await self._enqueue_write(raw.slot, RECORD_ATTEMPT, seq, raw.number))
 
     async def record_incarnation(self, session: bytes, incarnation: str) -> None:
-        """Note that a session which was opened here has come to the store."""
+        """Record that a session that was created here is in the store."""
         for slot in {slot for slot, _ in self._waiting.get(session, ())}:
-            await self._enqueue_write(slot, standing(session, incarnation))
+            await self._enqueue_write(slot, RECORD_INCARNATION, incarnation, session)
 
     async def next_quarantined(self, limit: int) -> list[JournalRow]:
-        """The next few rows that were set aside, round and round."""
+        """The next quarantined rows, starting over after the last."""
         rows = await self._run_on_thread(lambda: self._read_quarantined(self._looked, limit))
         self._looked = (rows[-1].slot, rows[-1].number) if len(rows) == limit else (0, 0)
         return rows
 
     async def remove(self, raw: JournalRow) -> None:
-        """Take a row out."""
-        await self._enqueue_write(raw.slot, delete_row(raw.number))
+        """Delete a row."""
+        await self._enqueue_write(raw.slot, DELETE_ROW, raw.number)
         self._remove_pending(raw)
 
     async def quarantine_row(self, raw: JournalRow, why: str, when: datetime) -> None:
-        """Keep a row that the store can never take, out of the way of the others."""
-        await self._enqueue_write(raw.slot, update_quarantined(raw.number, why, when))
+        """Quarantine a row that the store can never take."""
+        await self._enqueue_write(raw.slot, QUARANTINE_ROW, why, to_micros(when), raw.number)
         self._remove_pending(raw)
         self._aside += 1
 
     async def tidy(self, before: datetime | None = None) -> None:
-        """Let files go that hold nothing, and what was set aside `before`."""
-        self._aside = await self._run_on_thread(lambda: self._tidy_files(before))
+        """Remove files without rows, and rows quarantined `before`."""
+        await self._on_each_file(lambda slot: self._tidy_file(slot, before))
+        await self._count_quarantined()
 
     async def adopt(self) -> None:
-        """Take over the slots of processes that have died."""
+        """Take over the slots of dead processes."""
         for slot, waiting, counts in await self._run_on_thread(self._adopt_files):
             self._slots[slot.number] = slot
             self._aside += counts.aside
@@ -205,7 +210,7 @@ class Outbox:
                 self._waiting.setdefault(session, set()).add((slot.number, number))
 
     async def erase(self, tenant: str, site: str, person: str) -> int:
-        """Delete a person's rows in every slot of the folder; tells how many there were."""
+        """Delete a user's rows in every slot of the folder; returns their number."""
         if not self.folder.is_dir():
             return 0
         try:
@@ -215,14 +220,9 @@ class Outbox:
         finally:
             for session in list(self._waiting):
                 await self.rows(session)
-            self._aside = await self._run_on_thread(self._count_quarantined)
+            await self._count_quarantined()
 
     # What is inside
-
-    async def _acquire_own_file(self) -> Slot:
-        slot, last = await self._run_on_thread(self._open_own_file)
-        self._last = max(self._last, last)
-        return slot
 
     def _remove_pending(self, raw: JournalRow) -> None:
         rest = self._waiting.get(raw.session, set())
@@ -230,17 +230,21 @@ class Outbox:
         if not rest:
             self._waiting.pop(raw.session, None)
 
-    async def _run_on_thread(self, step: Callable[[], _Answer]) -> _Answer:
-        """Run a step on the thread."""
+    async def _count_quarantined(self) -> None:
+        self._aside = sum(counts.aside for counts in await self._on_each_file(Slot.counts))
 
+    async def _on_each_file(self, step: Callable[[Slot], _Answer]) -> list[_Answer]:
+        return await self._run_on_thread(lambda: self._for_each_file(step))
+
+    async def _run_on_thread(self, step: Callable[[], _Answer]) -> _Answer:
         def run_step() -> _Answer:
             with translate_errors():
                 return step()
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, run_step)
 
-    async def _enqueue_write(self, slot: int, write: RowWrite) -> int:
-        job = _PendingWrite(slot, write, asyncio.get_running_loop().create_future())
+    async def _enqueue_write(self, slot: int, sql: str, *values: object) -> int:
+        job = _PendingWrite(slot, RowWrite(sql, values), asyncio.get_running_loop().create_future())
         self._queue.append(job)
         if not self._writing:
             self._start_writing()
@@ -259,7 +263,7 @@ class Outbox:
             met = done.result()[job.slot]
             said = met if isinstance(met, Exception) else met.pop(0)
             if job.done.done():
-                continue  # Nobody waits any more.
+                continue  # The caller was cancelled.
             if isinstance(said, Exception):
                 job.done.set_exception(said)
             else:
@@ -271,24 +275,21 @@ class Outbox:
     # On the thread
 
     def _write_batch(self, jobs: list[_PendingWrite]) -> dict[int, list[int] | Exception]:
-        """What each slot says to its changes: one that fails takes no other's along."""
+        """Write the changes of each slot; the failure of one slot does not affect the others."""
         met: dict[int, list[int] | Exception] = {}
         for number in {job.slot for job in jobs}:
             try:
                 with translate_errors(), self._dropping_if_damaged(number):
-                    met[number] = self._require_file(number).write([job.write for job in jobs if job.slot == number])
+                    slot = self._slots.get(number)
+                    if slot is None:
+                        raise Unavailable("journal", "has given that file up")
+                    met[number] = slot.write([job.write for job in jobs if job.slot == number])
             except Exception as failed:
-                met[number] = failed  # Whoever waits is told.
+                met[number] = failed  # Raised in the callers.
         return met
 
-    def _require_file(self, number: int) -> Slot:
-        slot = self._slots.get(number)
-        if slot is None:
-            raise Unavailable("journal", "has given that file up")
-        return slot
-
     def _for_each_file(self, step: Callable[[Slot], _Answer]) -> list[_Answer]:
-        """What a step brings of every slot; one that is damaged is given up, and brings nothing."""
+        """The results of a step on every slot; a damaged slot is given up and has none."""
         found = list[_Answer]()
         for number, slot in list(self._slots.items()):
             try:
@@ -301,7 +302,7 @@ class Outbox:
 
     @contextmanager
     def _dropping_if_damaged(self, number: int) -> Iterator[None]:
-        """Go on without a slot whose file is found damaged: the next turns find another."""
+        """Give up a slot whose file is found damaged: the next turns use another."""
         try:
             yield
         except sqlite3.DatabaseError as failed:
@@ -314,20 +315,10 @@ class Outbox:
             raise
 
     def _mark_unreadable(self, number: int) -> None:
-        """Leave a file alone that cannot be read: it stops nobody's turns but those in it."""
+        """Leave an unreadable file alone: only the turns in it are not replayed."""
         if number not in self._unreadable:
             self._unreadable.add(number)
             _log.warning("file %s.db of the journal cannot be read: turns in it are not replayed", number)
-
-    def _rows(self, session: bytes) -> list[list[JournalRow]]:
-        return self._for_each_file(lambda slot: slot.rows(session))
-
-    def _read_row_places(self, session: bytes) -> list[list[tuple[int, int]]]:
-        return self._for_each_file(lambda slot: [(slot.number, number) for number in slot.numbers(session)])
-
-    def _read_row(self, slot: int, number: int) -> JournalRow | None:
-        with self._dropping_if_damaged(slot):
-            return self._slots[slot].row(number) if slot in self._slots else None
 
     def _open_own_file(self) -> tuple[Slot, int]:
         make_folder(self.folder)
@@ -352,7 +343,7 @@ class Outbox:
         return found
 
     def _try_adopt(self, number: int) -> Slot | None:
-        """A slot that nobody holds any more; it is held from now on."""
+        """Lock the slot of a dead process, if it is one and readable."""
         try:
             slot = acquire_file(self.folder, number)
         except (sqlite3.Error, OSError):
@@ -369,22 +360,15 @@ class Outbox:
         for number in sorted(number for number in self._slots if number >= place[0]):
             after = place[1] if number == place[0] else 0
             with self._dropping_if_damaged(number):
-                rows += self._slots[number].aside(after, limit - len(rows))
+                rows += self._slots[number].quarantined(after, limit - len(rows))
         return rows[:limit]
-
-    def _tidy_files(self, before: datetime | None) -> int:
-        self._for_each_file(lambda slot: self._tidy_file(slot, before))
-        return self._count_quarantined()
 
     def _tidy_file(self, slot: Slot, before: datetime | None) -> None:
         if before is not None and slot.exists:
-            slot.write([delete_quarantined(before)])
+            slot.write([RowWrite(DELETE_QUARANTINED, (to_micros(before),))])
         if slot.tidy() and slot is not self._own:
             del self._slots[slot.number]
             slot.release()
-
-    def _count_quarantined(self) -> int:
-        return sum(counts.aside for counts in self._for_each_file(Slot.counts))
 
     def _release_files(self) -> None:
         for slot in self._slots.values():

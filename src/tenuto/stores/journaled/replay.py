@@ -1,7 +1,7 @@
-"""Bringing the outbox to the store: turn by turn, oldest first, each exactly once.
+"""Replay of the outbox: turn by turn, oldest first, each exactly once.
 
-Whether a turn is there already, because its first attempt went unanswered or an earlier replay was killed, its messages
-tell: those with its ids that stand behind what the store had. What others wrote meanwhile stays before it.
+A turn may be in the store already, if its first attempt was not answered or an earlier replay was killed: then messages
+of its ids follow what the store had before. What others wrote meanwhile stays before it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Container, Iterable
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from msgspec.structs import replace
@@ -43,7 +43,7 @@ from tenuto.model import (
     TurnState,
 )
 from tenuto.model.turn import is_superseded, trace_id
-from tenuto.model.values import Json, Value
+from tenuto.model.values import Value
 from tenuto.ports import Clock, SessionStore, StateStore
 from tenuto.stores.codec import to_micros
 from tenuto.stores.journaled.local_replica import ticket
@@ -51,11 +51,11 @@ from tenuto.stores.journaled.outbox import Outbox
 from tenuto.stores.journaled.rows import JournaledBegin, JournalRow, Row, RowSealer
 
 ERASURES: Final = "erasures"
-"""The drawer of a tenant's own state that tells journals on other machines who was erased, and when."""
+"""The namespace of a tenant's state with the erased users and times, for journals on other machines."""
 
-# As long as one step may take; should we die in it, nobody waits longer for the session.
+# The time one step may take, and after a crash the longest wait for the session.
 _LEASE: Final = timedelta(seconds=10)
-# By so much may the clocks of two machines differ: who returns sooner after an erasure is not journaled.
+# By how much the clocks of two machines may differ: turns that begin sooner after an erasure are dropped.
 _CLOCKS_DIFFER: Final = timedelta(minutes=5)
 _ATTEMPTS: Final = 10
 _PAGE: Final = 1000
@@ -63,33 +63,33 @@ _log = logging.getLogger(__name__)
 
 
 class StoredSession(Value, frozen=True, kw_only=True):
-    """A session as it is in the store, with what was said since it was known here; `None` where there is none."""
+    """A session as it is in the store, if it is, with the messages since it was last seen here."""
 
     session_id: str
     session: Session | None = None
     said: tuple[Message, ...] = ()
 
     def first_stored(self, drafts: Iterable[Draft]) -> Message | None:
-        """The first of these messages that is there. An id alone may be anybody's choice."""
+        """The first of these messages that is stored."""
         return next(iter(self.stored_messages(drafts)), None)
 
     def stored_messages(self, drafts: Iterable[Draft]) -> tuple[Message, ...]:
-        """Those of these messages that are there."""
+        """Those of these messages that are stored. Clients choose ids, so role and time must match, too."""
         wanted = {_message_identity(draft) for draft in drafts}
         return tuple(message for message in self.said if _message_identity(message) in wanted)
 
     def lacks_some(self, since: int) -> bool:
-        """Whether something that was said behind a sequence number is there no more."""
+        """Whether a message after a sequence number was deleted."""
         last = self.session.last_seq if self.session is not None else since
         return sum(message.seq > since for message in self.said) < last - since
 
 
 class _RowErased(Exception):
-    """The row was erased while it was on its way."""
+    """The row was erased during its replay."""
 
 
 class OutboxReplay:
-    """Brings rows to the store. `moved` are turns that were still open here and go on there."""
+    """Replays rows. `moved` are turns that were still open here and go on in the store."""
 
     def __init__(
         self, *, sessions: SessionStore, state: StateStore, outbox: Outbox, seals: RowSealer, clock: Clock
@@ -103,11 +103,11 @@ class OutboxReplay:
         self.moved: dict[str, OpenTurn] = {}
 
     async def session(self, key: bytes, live: Container[str]) -> None:
-        """Bring a session's rows to the store; the turns in `live` are open, and are not given up.
+        """Replay a session's rows; the turns in `live` are open, and are not abandoned.
 
         Raises:
-            SessionBusy: somebody else's turn holds the session; what is left waits.
-            Unavailable: the store is away; what is left waits.
+            SessionBusy: a turn of another process holds the session; the other rows wait.
+            Unavailable: the store is down; the other rows wait.
         """
         for seen in await self._outbox.rows(key):
             raw = await self._outbox.row(seen.slot, seen.number)
@@ -127,16 +127,18 @@ class OutboxReplay:
                 await self._withdraw_or_quarantine(raw, refused)
 
     async def is_user_erased(self, raw: JournalRow) -> bool:
-        """Whether somebody who speaks here was erased since, on whatever machine; clocks may differ a little."""
+        """Whether a user of the row was erased since, on any machine. An unreadable time counts as now."""
         space = Scope(tenant=raw.tenant, site=raw.site)
         for person in raw.persons:
             entry = await self._state.read_state(space, ERASURES, person)
-            if entry is not None and _began_before(raw.begun_at, entry.value):
+            if entry is None:
+                continue
+            if not isinstance(entry.value, int) or to_micros(raw.begun_at - _CLOCKS_DIFFER) <= entry.value:
                 return True
         return False
 
     async def _replay_row(self, raw: JournalRow, live: Container[str]) -> None:
-        """Bring a row to the store and take it out; what an erasure overtakes is taken back."""
+        """Replay a row and delete it; undo it if a user was erased meanwhile."""
         if await self.is_user_erased(raw):
             await self._withdraw_row(raw)
             return
@@ -151,7 +153,7 @@ class OutboxReplay:
             self.moved[turn.id] = turn
 
     async def _replay_turn(self, raw: JournalRow, row: Row, live: bool) -> OpenTurn | None:
-        """One turn. When this returns, the store has all of it; one that is open goes on there, and is returned."""
+        """Replay one turn; returns it if it is open and goes on in the store."""
         beginning, closing = row.beginning, row.closing or FinishTurn(abandoned=True)
         found = await self._find_session(row)
         if found.first_stored(closing.reply) is not None:
@@ -167,7 +169,11 @@ class OutboxReplay:
         else:
             turn = ticket(beginning, session, words.turn if words is not None else beginning.number)
             turn = replace(turn, words=(words,) if words is not None else ())
-            turn = await self._renew_or_reopen(beginning, turn) if live else turn
+            if live:
+                try:
+                    turn = await self._sessions.renew_turn(turn)
+                except TurnLost:
+                    turn = await self._reopen_turn(beginning, turn, beginning.opening.lease)
         if turn.state is TurnState.FINISHED:
             _check_not_answered(row, turn)
         elif live:
@@ -177,10 +183,10 @@ class OutboxReplay:
         return None
 
     async def _find_session(self, row: Row) -> StoredSession:
-        """Where the turn belongs.
+        """Find the session of a turn.
 
         Raises:
-            SessionNotFound: the session is gone, or is another one by now: it is not revived.
+            SessionNotFound: it was deleted, or is another one by now: it is not created again.
         """
         beginning = row.beginning
         origin, session_id = beginning.origin, beginning.opening.session_id
@@ -189,8 +195,8 @@ class OutboxReplay:
         except SessionForeign:
             if not origin.opened_by:
                 raise
-            # Opened here while the store could not say whose it is.
-            _log.warning("session %s was opened here and is somebody else's: its turns go to %s",
+            # Created here while its owner in the store could not be looked up.
+            _log.warning("session %s was created here but has another owner: its turns go to session %s",
                          session_id, origin.opened_by)  # fmt: skip
             found = await self._load_since(beginning.scope, origin.opened_by, 0)
         known = origin.head.incarnation if origin.head is not None else row.incarnation
@@ -201,9 +207,9 @@ class OutboxReplay:
         return found
 
     async def _ensure_session(self, raw: JournalRow, row: Row, found: StoredSession) -> Session:
-        """The session in the store; one that was opened here comes there before its first words do.
+        """The session in the store; one that was created here is created there before its first message.
 
-        From then on it is known there: if it is not found again, it was deleted, and is not opened anew.
+        Its incarnation is recorded: if it is not found again, it was deleted, and is not created again.
         """
         session, origin, opening = found.session, row.beginning.origin, row.beginning.opening
         if session is None:
@@ -244,29 +250,22 @@ class OutboxReplay:
                 await self._outbox.clear_attempt(raw)
             raise
 
-    async def _renew_or_reopen(self, beginning: JournaledBegin, turn: OpenTurn) -> OpenTurn:
-        """An open turn that holds the session in the store."""
-        try:
-            return await self._sessions.renew_turn(turn)
-        except TurnLost:
-            return await self._again(beginning, turn, beginning.opening.lease)
-
     async def _finish_turn(self, row: Row, turn: OpenTurn, closing: FinishTurn) -> None:
         try:
-            await self._sessions.finish_turn(turn, retold(closing, turn))
+            await self._sessions.finish_turn(turn, rename_trace(closing, turn))
         except TurnLost:
             if closing.abandoned:
-                return  # Its words are there, and it holds nothing.
+                return  # Its user messages are stored, and it holds no lease.
             if not await self._is_question_stored(row):
                 raise
-            turn = await self._again(row.beginning, turn, _LEASE)
+            turn = await self._reopen_turn(row.beginning, turn, _LEASE)
             if turn.state is TurnState.FINISHED:
                 _check_not_answered(row, turn)
             else:
-                await self._sessions.finish_turn(turn, retold(closing, turn))
+                await self._sessions.finish_turn(turn, rename_trace(closing, turn))
 
-    async def _again(self, beginning: JournaledBegin, turn: OpenTurn, lease: timedelta) -> OpenTurn:
-        """Take up a turn that lost the session: by its key, or as one that has nothing to say but its answer."""
+    async def _reopen_turn(self, beginning: JournaledBegin, turn: OpenTurn, lease: timedelta) -> OpenTurn:
+        """Begin a turn again that lost its lease: by its key, or without user messages."""
         opening = replace(
             beginning.opening, session_id=turn.session.id, words=(), create=None, lease=lease, once=_once(beginning)
         )
@@ -274,7 +273,7 @@ class OutboxReplay:
         return again if again.state is TurnState.FINISHED else replace(again, number=turn.number)
 
     async def _is_question_stored(self, row: Row) -> bool:
-        """Whether what a turn answers is in the log: nobody has reset the session, or cut the words off."""
+        """Whether the messages that a turn answers are still in the log."""
         beginning = row.beginning
         found = await self._find_session(row)
         if not beginning.there and beginning.opening.words:
@@ -286,7 +285,7 @@ class OutboxReplay:
         return any(message.seq == beginning.last_word for message in after.messages)
 
     async def _withdraw_row(self, raw: JournalRow) -> None:
-        """Drop a row of somebody who was erased, with what the store may have of it already."""
+        """Delete a row of an erased user, with what the store has of it."""
         try:
             row = await self._seals.row(raw)
         except MasterKeyMissing:
@@ -299,7 +298,7 @@ class OutboxReplay:
         await self._outbox.remove(raw)
 
     async def _remove_from_store(self, row: Row) -> None:
-        """Remove from the store what it has of a turn, and its session if nothing else is in it.
+        """Delete a turn from the store, and its session if nothing else is in it.
 
         Raises:
             SessionNotFound: it is gone anyway.
@@ -320,7 +319,7 @@ class OutboxReplay:
         raise SessionBusy(session_id, timedelta(0))
 
     async def _truncate_turn(self, row: Row, found: StoredSession, session: Session) -> Session:
-        """Take a turn's messages out of the log, and leave what others said behind them."""
+        """Delete a turn's messages from the log, but none of others after them."""
         reply = row.closing.reply if row.closing is not None else ()
         going = found.stored_messages((*row.beginning.opening.words, *reply))
         if not going:
@@ -331,19 +330,16 @@ class OutboxReplay:
         return await self._sessions.truncate(row.beginning.scope, session.id, truncating)
 
     async def _withdraw_or_quarantine(self, raw: JournalRow, why: TenutoError) -> None:
-        """What the store can never take is set aside, but for what an erasure has overtaken."""
+        """Quarantine a row that the store can never take, or delete it if a user was erased."""
         if await self.is_user_erased(raw):
             await self._withdraw_row(raw)
-        else:
-            await self._quarantine(raw, why)
-
-    async def _quarantine(self, raw: JournalRow, why: TenutoError) -> None:
+            return
         _log.warning("a journaled turn of tenant %s was set aside: %s", raw.tenant, why.code)
         await self._outbox.quarantine_row(raw, why.code, self._clock())
 
 
-def retold(closing: FinishTurn, turn: OpenTurn) -> FinishTurn:
-    """How a turn ended, under the name its trace has in the store: others' turns may have come before it."""
+def rename_trace(closing: FinishTurn, turn: OpenTurn) -> FinishTurn:
+    """The end of a turn with its trace id in the store: other turns may have been stored before it."""
     trace = closing.trace
     if trace is None:
         return closing
@@ -359,11 +355,11 @@ def retold(closing: FinishTurn, turn: OpenTurn) -> FinishTurn:
 
 
 def _check_not_removed(row: Row, found: StoredSession) -> None:
-    """Words that the store may have had, and that are not there, are not said again where something was taken away.
+    """Refuse user messages that the store may have had and deleted.
 
     Raises:
-        TurnLost: the log behind them was reset, cut off or trimmed since.
-        TakenBack: the same words were said elsewhere, and were replaced there.
+        TurnLost: the log was reset or truncated since.
+        Superseded: the same messages were stored by another process, and replaced.
     """
     beginning = row.beginning
     if found.session is not None and is_superseded(found.session, beginning.opening.words):
@@ -375,20 +371,13 @@ def _check_not_removed(row: Row, found: StoredSession) -> None:
 
 
 def _once(beginning: JournaledBegin) -> IdempotencyKey:
-    """What keeps a turn from being said twice: its caller's key, or one of its own."""
+    """The idempotency key of a turn: its caller's, or its id."""
     turn_id = beginning.opening.turn_id
     return beginning.opening.once or IdempotencyKey(key=turn_id, fingerprint=turn_id)
 
 
-def _began_before(begun_at: datetime, erased: Json) -> bool:
-    """Whether a turn began before somebody was erased. What cannot be read counts as now."""
-    if not isinstance(erased, int):
-        return True
-    return to_micros(begun_at - _CLOCKS_DIFFER) <= erased
-
-
 def _check_not_answered(row: Row, turn: OpenTurn) -> None:
-    """Its key was answered before: by this very turn, or by another one when its caller asked again elsewhere."""
+    """Refuse a turn whose key was answered by another one, when the caller repeated the request elsewhere."""
     if turn.id != row.turn_id and row.closing is not None and row.closing.reply:
         raise IdempotencyKeyReused
 

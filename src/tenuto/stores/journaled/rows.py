@@ -1,4 +1,4 @@
-"""What the outbox holds of a turn, and how it is sealed where the store is."""
+"""Rows of the outbox, and their encryption."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from tenuto.errors import DecryptionFailed, StoreUnavailable, Unavailable
 from tenuto.model import BeginTurn, FinishTurn, Message, Scope, Session
-from tenuto.model.scope import session_key, user_digest
+from tenuto.model.scope import user_digest
 from tenuto.model.values import Value
 from tenuto.ports import Cipher, Ciphers, Clock
 
@@ -21,10 +21,10 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 class ReplicaOrigin(Value, frozen=True, kw_only=True):
-    """A session as it was known when it was taken over: where its own words end, and those said here begin.
+    """A session as it was when its first turn was journaled.
 
-    One that was opened here has no head; `opened_by` is the turn that did. Of a `blind` one it is not certain how it
-    looked: the ends of turns are taken, and nothing is shown.
+    A session created here has no head; `opened_by` is the turn that created it. In a `blind` one turns can be finished,
+    but its messages are not certain and not shown.
     """
 
     head: Session | None = None
@@ -34,11 +34,10 @@ class ReplicaOrigin(Value, frozen=True, kw_only=True):
 
 
 class JournaledBegin(Value, frozen=True, kw_only=True):
-    """How a journaled turn began: here, or (`there`) in the store, which then went away before its end.
+    """The begin of a journaled turn: here, or (`there`) in the store before it went down.
 
-    Of one that began there the words are stored, and left out here: the last of them as `last_word`. What the
-    store may have of it already stands behind the sequence number `since`; where it was `asked` and did not answer, it
-    may have the words.
+    The user messages of a turn that began there are stored and left out here; `last_word` is the last of them. The
+    store may have messages of the turn only after the sequence number `since`; user messages too if it was `asked`.
     """
 
     scope: Scope
@@ -51,11 +50,6 @@ class JournaledBegin(Value, frozen=True, kw_only=True):
     asked: bool = False
     last_word: int = 0
 
-    @property
-    def key(self) -> bytes:
-        """Its session's."""
-        return session_key(self.scope, self.opening.session_id)
-
 
 class Row(Value, frozen=True, kw_only=True):
     """A turn in the outbox; `closing` is `None` while it is open. The rest as in `JournalRow`."""
@@ -67,15 +61,15 @@ class Row(Value, frozen=True, kw_only=True):
 
     @property
     def turn_id(self) -> str:
-        """The turn's own."""
+        """The turn's id."""
         return self.beginning.opening.turn_id
 
 
 class JournalRow(Value, frozen=True, kw_only=True):
-    """A row as the file has it: bodies may be sealed, and whose it is stands in the clear, as it does in the store.
+    """A row as stored: its bodies may be encrypted, its owner is not, as in the store.
 
-    `incarnation` is that of a session which was opened here and has come to the store: if it is gone from there, it was
-    deleted. `tried` is where the session's log ended when the store was first asked for this turn by a replay.
+    `incarnation` is set once a session created here is in the store: if it is missing there, it was deleted. `tried` is
+    the end of the session's log at the first attempt to replay this turn.
     """
 
     slot: int
@@ -95,7 +89,7 @@ _Part = TypeVar("_Part", JournaledBegin, FinishTurn)
 
 
 def row_user_digests(beginning: JournaledBegin) -> tuple[str, ...]:
-    """Whose a row is, by their digests: the one whose session it is, and everybody who speaks in it."""
+    """Digests of the users of a row: the session's owner and the speakers."""
     scope, head = beginning.scope, beginning.origin.head
     users = {scope.user, *(word.speaker for word in beginning.opening.words)}
     if head is not None and head.scope.chat is None:
@@ -104,39 +98,38 @@ def row_user_digests(beginning: JournaledBegin) -> tuple[str, ...]:
 
 
 class RowSealer:
-    """Turns what a row holds into text and back; with ciphers, into text that only they open.
+    """Encodes and decodes rows, encrypted if there are ciphers.
 
-    Their keys lie in the store. So a tenant's cipher is kept at hand from when it was last seen: an outage may take
-    longer than keys are trusted without a look.
+    Their keys are in the store, so each tenant's last cipher is cached: an outage may outlast the trust in a key.
     """
 
     def __init__(self, ciphers: Ciphers | None, clock: Clock) -> None:
         self._ciphers = ciphers
         self._clock = clock
-        self._at_hand: OrderedDict[Place, tuple[Cipher, datetime]] = OrderedDict()
+        self._cached: OrderedDict[Place, tuple[Cipher, datetime]] = OrderedDict()
 
     @property
     def sealing(self) -> bool:
-        """Whether there are ciphers at all."""
+        """Whether rows are encrypted."""
         return self._ciphers is not None
 
     async def cache_cipher(self, scope: Scope) -> None:
-        """Have the tenant's cipher for when the store is away; asks for it again now and then."""
+        """Cache the tenant's cipher for an outage, and refresh it periodically."""
         if self._ciphers is None:
             return
-        held = self._at_hand.get((scope.tenant, scope.site))
+        held = self._cached.get((scope.tenant, scope.site))
         if held is not None and timedelta(0) <= self._clock() - held[1] < _FRESH:
             return
         try:
             await self._sealing_cipher(scope, self._ciphers)
         except Unavailable:
-            return  # Then a journal cannot be sealed, and is not written.
+            return  # Nothing can be journaled for this tenant then.
 
     async def text(self, scope: Scope, value: JournaledBegin | FinishTurn, place: tuple[str, ...]) -> str:
-        """A part of a row as the file keeps it.
+        """A part of a row as stored.
 
         Raises:
-            Unavailable: it must be sealed, and there is no key at hand.
+            Unavailable: it must be encrypted, and no key is cached.
         """
         plain = _encoder.encode(value)
         if self._ciphers is None:
@@ -144,11 +137,11 @@ class RowSealer:
         return (await self._sealing_cipher(scope, self._ciphers)).seal(plain, ("journal", *place))
 
     async def row(self, raw: JournalRow) -> Row:
-        """The row back.
+        """Decode a row.
 
         Raises:
-            Unavailable: the keys that open it are in the store, which is away.
-            Sealed: its key is not to be had, or it was changed.
+            Unavailable: its keys are in the store, which is down.
+            DecryptionFailed: its key is gone, or it was changed.
         """
         scope = Scope(tenant=raw.tenant, site=raw.site)
         beginning = await self._unseal_part(scope, raw.beginning, place_of(raw.session, raw.number, "beginning"))
@@ -171,7 +164,7 @@ class RowSealer:
         try:
             return (await self._ciphers.to_open(scope)).open(text, ("journal", *place))
         except StoreUnavailable:
-            held = self._at_hand.get((scope.tenant, scope.site))
+            held = self._cached.get((scope.tenant, scope.site))
             if held is None:
                 raise
             return held[0].open(text, ("journal", *place))
@@ -181,17 +174,17 @@ class RowSealer:
         try:
             cipher = await ciphers.to_seal(scope)
         except StoreUnavailable:
-            if name not in self._at_hand:
+            if name not in self._cached:
                 raise
-            return self._at_hand[name][0]
-        self._at_hand[name] = cipher, self._clock()
-        if len(self._at_hand) > _MOST_TENANTS:
-            self._at_hand.popitem(last=False)
+            return self._cached[name][0]
+        self._cached[name] = cipher, self._clock()
+        if len(self._cached) > _MOST_TENANTS:
+            self._cached.popitem(last=False)
         return cipher
 
 
 def place_of(session: bytes, number: int, part: str) -> tuple[str, ...]:
-    """Where a part of a row stands, and opens."""
+    """The associated data of a part of a row."""
     return session.hex(), str(number), part
 
 

@@ -19,7 +19,7 @@ _HEAD_BYTES: Final = 2048
 
 @dataclass(slots=True)
 class SeenSession:
-    """A session as it was last seen: its newest messages without a gap, and the keys its last turns came under."""
+    """A session as last seen: its newest messages without a gap, and the idempotency keys of its last turns."""
 
     session: Session
     tail: tuple[Message, ...]
@@ -27,16 +27,16 @@ class SeenSession:
     keyed: OrderedDict[str, KeyedWrite] = field(default_factory=OrderedDict)
     seen_at: float = 0.0
     since: int = NEVER
-    """How often the feed had lost track when this was asked for; `NEVER` if a change may have been missed since."""
+    """The losses of the feed before this was requested; `NEVER` if a change may have been missed since."""
 
     def reaches(self, back: int) -> bool:
-        """Whether so many of the newest messages are here, or all that there are."""
+        """Whether the newest `back` messages are here, or all that exist."""
         if len(self.tail) >= min(back, self.session.messages):
             return True
         return bool(self.tail) and self.tail[0].seq <= self.session.window_start
 
     def record(self) -> SessionRecord:
-        """As a store in memory holds it."""
+        """The session as a record of the memory store."""
         return SessionRecord(
             session=self.session,
             log=list(self.tail),
@@ -46,13 +46,13 @@ class SeenSession:
 
 
 def estimate_bytes(session: Session, tail: tuple[Message, ...]) -> int:
-    """About what a session takes of the memory."""
+    """The approximate memory use of a session."""
     values = len(msgspec.json.encode((session.context, session.attributes, session.metadata)))
     return _HEAD_BYTES + values + sum(map(memory_bytes, tail))
 
 
 def update_bytes(old: SeenSession, tail: tuple[Message, ...]) -> int:
-    """About what an entry takes whose messages have slid on by a few: only those that came are weighed."""
+    """The approximate memory use of an entry with another tail; only new messages are measured."""
     before = old.tail
     if not before or not tail or not before[0].seq <= tail[0].seq <= before[-1].seq:
         return estimate_bytes(old.session, tail)
@@ -61,6 +61,6 @@ def update_bytes(old: SeenSession, tail: tuple[Message, ...]) -> int:
     while came < len(tail) and tail[-1 - came].seq > last:
         came += 1
     went = max(0, len(before) + came - len(tail))
-    # Those that went weighed as much as the others: what is wrong with that goes as they do.
+    # Removed messages count as average; the error goes away with the rest of them.
     size -= (size - _HEAD_BYTES) * went // len(before)
     return size + sum([memory_bytes(message) for message in tail[len(tail) - came :]])

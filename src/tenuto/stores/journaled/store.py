@@ -1,7 +1,7 @@
-"""The journal: a store that goes on acknowledging turns while the store behind it is away.
+"""The journal: a store that goes on acknowledging turns while the store behind it is down.
 
-What it acknowledges is on this machine's disk before the call returns. While a session has turns in the outbox, calls
-about it stay here, or bring those turns to the store first: so nothing said on this machine changes its order.
+A journaled turn is on this machine's disk before the call returns. While a session has turns in the outbox, calls about
+it are served here or replay those turns first, so that the order of messages is kept.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ from tenuto.stores.journaled.inflight import Call
 from tenuto.stores.journaled.journal import Journal, JournalState
 from tenuto.stores.journaled.local_replica import View
 from tenuto.stores.journaled.outbox import Outbox
-from tenuto.stores.journaled.replay import ERASURES, retold
+from tenuto.stores.journaled.replay import ERASURES, rename_trace
 
 _Answer = TypeVar("_Answer")
 
 
 class JournaledStore:
-    """A store over one that may be away.
+    """A store over one that may be down.
 
-    Turns whose opening is `journaled` begin and end here then; known sessions can be read. Everything else is
-    `StoreUnavailable`, as without a journal. What waits is brought to the store `by_itself`, about `every` second.
+    During an outage, turns whose opening is `journaled` begin and end here, and cached sessions can be read; every
+    other call raises `StoreUnavailable`. The outbox is replayed `by_itself`, about once in `every` seconds.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class JournaledStore:
 
     @property
     def status(self) -> JournalState:
-        """How the journal stands."""
+        """The journal's state."""
         return self._journal.state
 
     async def replay(self) -> bool:
-        """Bring to the store what waits for it, now; tells whether nothing waits any more."""
+        """Replay the outbox now; returns whether nothing waits any more."""
         return await self._journal.round()
 
     @asynccontextmanager
@@ -129,14 +129,14 @@ class _ShieldedSteps:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def complete(self, work: Coroutine[Any, Any, _Answer]) -> _Answer:
-        """Shield a step from cancellation: what is on disk and what is shown stay the same."""
+        """Shield a step from cancellation, so that disk and replica stay consistent."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(task)
 
     async def drain(self) -> None:
-        """Wait for the steps under way."""
+        """Wait for running steps."""
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -167,9 +167,9 @@ class _JournaledSessions:
                 if not opening.journaled:
                     raise
                 return await self._uncut(journal.begin_locally(scope, opening, call, away))
-            journal.saw_begun(call, opening, turn)
-        if opening.journaled and journal.sealing:
-            await journal.cache_keys(scope)
+            journal.observe_begin(call, opening, turn)
+        if opening.journaled and journal.seals.sealing:
+            await journal.seals.cache_cipher(scope)
         return turn
 
     async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
@@ -204,7 +204,7 @@ class _JournaledSessions:
             self._journal.observe_turn_lost(key, turn.id)
             raise
         self._known.observe_renewal(key)
-        self._journal.observe_renewal(renewed)
+        self._journal.running.update_lease(renewed)
         return renewed
 
     async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
@@ -221,7 +221,7 @@ class _JournaledSessions:
                 session = await self._call_store(call, self._inner.get(scope, session_id))
                 self._known.observe_page(call, session, ())
         except StoreUnavailable:
-            return await self._last_seen_replica(key).sessions.get(scope, session_id)
+            return await self._journal.last_seen_replica(key).sessions.get(scope, session_id)
         return session
 
     async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
@@ -234,7 +234,7 @@ class _JournaledSessions:
                 found = await self._call_store(call, self._inner.messages(scope, session_id, page))
                 self._known.observe_page(call, found.session, found.messages if newest else ())
         except StoreUnavailable:
-            return await self._last_seen_replica(key).page(scope, session_id, page)
+            return await self._journal.last_seen_replica(key).page(scope, session_id, page)
         return found
 
     # Changing
@@ -249,7 +249,7 @@ class _JournaledSessions:
                 if isinstance(failed, VersionConflict) or self._may_have_applied(scope, key, failed):
                     self._known.drop_session(key)
                 raise
-            # The messages are what they were: a title is written behind every first turn, and must not cost the talk.
+            # The cached messages stay valid: every first turn is followed by a patch of the title.
             self._known.observe_patch(call, patched)
         return patched
 
@@ -283,24 +283,17 @@ class _JournaledSessions:
     async def _replica_if_pending(self, key: bytes) -> View | None:
         return await self._uncut(self._journal.replica_for(key)) if self._journal.has_pending(key) else None
 
-    def _last_seen_replica(self, key: bytes) -> View:
-        self._journal.observe_unavailable()
-        view = self._journal.last_seen_replica(key)
-        if view is None:
-            raise StoreUnavailable
-        return view
-
     async def _replay_pending(self, key: bytes) -> None:
         if self._journal.has_pending(key):
             await self._uncut(self._journal.settle(key))
 
     async def _call_store(self, call: Call, asked: Awaitable[_Answer]) -> _Answer:
-        """What the store says to a call; who sent it tells what it brought."""
+        """Await a call to the store and observe whether it answers."""
         try:
             said = await asked
         except TenutoError as failed:
             if not _is_outcome_unknown(failed):
-                call.mark_unchanged()
+                call.changing = False
             if isinstance(failed, SessionNotFound) and not isinstance(failed, SessionForeign):
                 self._known.drop_session(call.key)
             raise
@@ -308,7 +301,7 @@ class _JournaledSessions:
         return said
 
     async def _change_session(self, scope: Scope, session_id: str, change: Callable[[], Awaitable[_Answer]]) -> _Answer:
-        """Change a session in the store, after what was said here before; what was known of it is no longer."""
+        """Change a session in the store after its pending turns, and drop it from the cache."""
         key = _session_key(scope, session_id)
         await self._replay_pending(key)
         with self._known.changes(key) as call:
@@ -324,7 +317,7 @@ class _JournaledSessions:
     async def _remove_content(
         self, scope: Scope, key: bytes, change: Awaitable[_Answer], by: str | None = None
     ) -> _Answer:
-        """Take away what was said in a session, as far as anybody can tell."""
+        """Delete messages of a session; a failed call counts as done if it may have been."""
         with self._known.changes(key) as call:
             try:
                 said = await self._call_store(call, change)
@@ -336,15 +329,18 @@ class _JournaledSessions:
         return said
 
     def _may_have_applied(self, scope: Scope, key: bytes, failed: BaseException) -> bool:
-        """Whether a change that failed may have been made all the same."""
+        """Whether a failed change may have been applied."""
         return _is_outcome_unknown(failed) and not self._journal.is_foreign(scope, key)
 
     def _as_in_store(self, turn: OpenTurn, closing: FinishTurn) -> tuple[OpenTurn, FinishTurn]:
-        """A turn and its end as the store has it: one that was open here when it came back may have another place."""
-        begun = self._journal.find_open_turn(turn.id)
-        if begun is None or not _has_moved(turn, begun.turn):
+        """A turn and its end as the store has it: a turn that was replayed while open may have another number."""
+        begun = self._journal.running.get(turn.id)
+        if begun is None:
             return turn, closing
-        return begun.turn, retold(closing, begun.turn)
+        here, there = turn.session, begun.turn.session
+        if (turn.number, here.incarnation, here.id) == (begun.turn.number, there.incarnation, there.id):
+            return turn, closing
+        return begun.turn, rename_trace(closing, begun.turn)
 
 
 class _JournaledTraces:
@@ -389,7 +385,7 @@ class _JournaledUpkeep:
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         person = user_scope(scope)
         assert person.user is not None
-        # First for the journals of other machines: what they hold of this person was said before now.
+        # First for the journals of other machines: all they hold of this user began before now.
         digest, now = user_digest(person.tenant, person.user), to_micros(self._clock())
         await self._state.write_state(site_scope(person), ERASURES, digest, now)
         turns = await self._journal.forget_user(person)
@@ -409,7 +405,7 @@ class _JournaledUpkeep:
 
 
 def _is_outcome_unknown(failed: BaseException) -> bool:
-    """Whether nobody knows what became of a call: the store has not refused it, and it was sent."""
+    """Whether a failed call may have been applied: it was sent, and the store did not refuse it."""
     return not isinstance(failed, TenutoError) or (
         isinstance(failed, Unavailable) and not isinstance(failed, CircuitOpen)
     )
@@ -421,11 +417,4 @@ def _session_key(scope: Scope, session_id: str) -> bytes:
 
 @lru_cache(maxsize=10_000)
 def _cached_session_key(tenant: str, site: str, session_id: str) -> bytes:
-    """A session's key, which every call asks for, and each session's calls ask for again and again."""
     return session_key(Scope(tenant=tenant, site=site), session_id)
-
-
-def _has_moved(turn: OpenTurn, there: OpenTurn) -> bool:
-    """Whether a turn that was open here when the store came back has another place there."""
-    here, now = turn.session, there.session
-    return turn.number != there.number or here.incarnation != now.incarnation or here.id != now.id

@@ -218,7 +218,7 @@ async def test_a_file_that_is_damaged_in_use_is_given_up_for_another(
 
     assert await here.log(BOB, "b") == ["kept", "3"]
     assert here.outbox.counts == JournalCounts(unreadable=1)
-    assert (here.store._journal._here, here.store._journal._view.keys) == ({}, ())
+    assert (here.store._journal._local.open, here.store._journal._local.view.keys) == ({}, ())
     with pytest.raises(SessionNotFound):
         await here.memory.sessions.get(ANN, "s")
 
@@ -283,11 +283,12 @@ async def test_a_slot_that_is_taken_while_files_are_tidied_stays_ours(
     async with process(folder) as here:
         for row in await here.outbox.rows(session_key(ANN, "x")):
             await here.outbox.remove(row)
-        take_one, tidied = here.outbox._open_own_file, here.outbox._tidy_files
+        outbox, take_one = here.outbox, here.outbox._open_own_file
 
         def both() -> Any:
             taken = take_one()
-            tidied(None)  # The thread's next work, before the loop has heard of the first.
+            # The thread's next work, before the loop has the result of the first.
+            outbox._for_each_file(lambda slot: outbox._tidy_file(slot, None))
             return taken
 
         monkeypatch.setattr(here.outbox, "_open_own_file", both)

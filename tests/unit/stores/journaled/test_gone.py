@@ -323,8 +323,8 @@ async def test_turns_that_are_lost_are_held_no_longer(here: Process) -> None:
     with pytest.raises(StoreUnavailable):
         await here.begin(ANN, "unknown", "one", create=None)
 
-    assert len(here.store._journal._running) == 0
-    assert not here.store._journal._pauses
+    assert len(here.store._journal.running) == 0
+    assert not here.store._journal._backoff
 
 
 async def test_a_turn_that_runs_elsewhere_is_no_change_of_ours(here: Process) -> None:

@@ -248,7 +248,7 @@ async def test_a_retry_that_was_answered_here_leaves_nothing(here: Process) -> N
     again = await here.begin(ANN, "s", "one", once=once("k"))
 
     assert again.state is TurnState.FINISHED
-    assert here.store._journal._view.keys == ()
+    assert here.store._journal._local.view.keys == ()
 
 
 async def test_an_open_turn_of_a_deleted_session_leaves_nothing(here: Process) -> None:
@@ -260,7 +260,7 @@ async def test_an_open_turn_of_a_deleted_session_leaves_nothing(here: Process) -
 
     await here.store.sessions.delete(ANN, "s")
 
-    assert here.store._journal._here == {}
+    assert here.store._journal._local.open == {}
 
 
 # What these tests share
