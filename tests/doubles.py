@@ -7,8 +7,8 @@ from typing import Any, Final, Self
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.memory._sessions import MemorySessions, MemoryTraces
 from tenuto.stores.memory._state import MemoryState
-from tenuto.stores.memory._tables import MemoryTables
-from tenuto.stores.memory._upkeep import MemoryUpkeep
+from tenuto.stores.memory.record import MemoryTables
+from tenuto.stores.memory.store import MemoryUpkeep
 
 
 class FlatMemoryStore(MemorySessions, MemoryState, MemoryUpkeep):

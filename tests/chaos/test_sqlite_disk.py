@@ -24,7 +24,7 @@ from tenuto.model import NewSession, Page, Retention, Session
 from tenuto.model.session import Touch
 from tenuto.ports import utc_now
 from tenuto.stores.sqlite import SqliteStore, _edits
-from tenuto.stores.sqlite._database import Transaction
+from tenuto.stores.sqlite._heads import Transaction
 from tests.clock import FakeClock
 from tests.samples import ANN, batch, begin, talk, texts
 from tests.samples import closing as closed

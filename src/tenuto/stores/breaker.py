@@ -1,8 +1,7 @@
-"""Whether a server that stops answering is still asked: a circuit breaker, without a timer and without a task.
+"""A circuit breaker without a timer or a task.
 
-Closed, every call goes through. So many failures in a row open it, and calls are refused at once. When its time is up
-one call goes through as the probe, while all others are refused: its answer closes the breaker, its failure opens it
-for a full period again.
+Closed, every call goes through. A number of failures in a row opens it, and calls are rejected at once. After its reset
+time one call goes through as the probe: its answer closes the breaker, its failure opens it for another period.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from tenuto.model.values import Value
 
 
 class BreakerPolicy(Value, frozen=True, kw_only=True):
-    """How many failures in a row open it, and how long it stays open before it tries again."""
+    """How many failures in a row open it, and how long it stays open."""
 
     failures: int = 5
     reset: timedelta = timedelta(seconds=30)
 
 
 class BreakerState(StrEnum):
-    """Where a breaker stands."""
+    """The state of a breaker."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -31,10 +30,10 @@ class BreakerState(StrEnum):
 
 
 class Breaker:
-    """Counts failures and decides who may ask.
+    """Counts failures and admits calls.
 
-    Each change of state begins a new generation. A call carries the generation that `admit` gave it, and what it
-    reports after the next one has begun says nothing about it and is ignored.
+    Each change of state begins a new generation. A call carries the generation that `admit` gave it; outcomes of
+    earlier generations are ignored.
     """
 
     def __init__(self, policy: BreakerPolicy | None = None, *, now: Callable[[], float] = time.monotonic) -> None:
@@ -46,17 +45,17 @@ class Breaker:
         self._until = 0.0
         self.state = BreakerState.CLOSED
         self.refused = 0
-        """How many calls it has turned away."""
+        """The number of rejected calls."""
 
     @property
     def rest(self) -> timedelta:
-        """How long it will refuse for certain; nothing while it is closed or a probe is under way."""
+        """How long it will reject calls; zero while it is closed or half-open."""
         if self.state is not BreakerState.OPEN:
             return timedelta(0)
         return timedelta(seconds=max(0.0, self._until - self._now()))
 
     def admit(self) -> int | None:
-        """Let a call through, with its generation; `None` turns it away."""
+        """Admit a call with its generation; `None` rejects it."""
         if self.state is BreakerState.CLOSED:
             return self._generation
         if self.state is BreakerState.OPEN and self._now() >= self._until:
@@ -66,14 +65,14 @@ class Breaker:
         return None
 
     def record_success(self, generation: int) -> None:
-        """A call was answered: the count begins anew, and a probe closes the breaker."""
+        """A call was answered: reset the count; a probe closes the breaker."""
         if generation == self._generation:
             self._failures = 0
             if self.state is not BreakerState.CLOSED:
                 self._transition(BreakerState.CLOSED)
 
     def record_failure(self, generation: int) -> None:
-        """A call was not answered: one more in a row, or a probe that opens the breaker for a full period again."""
+        """A call was not answered: count it; a probe opens the breaker again."""
         if generation != self._generation:
             return
         self._failures += 1
@@ -82,7 +81,7 @@ class Breaker:
             self._transition(BreakerState.OPEN)
 
     def release_probe(self, generation: int) -> None:
-        """A call ended without telling anything of the server: if it was the probe, the next call is."""
+        """A call ended without an outcome: if it was the probe, the next call is."""
         if generation == self._generation and self.state is BreakerState.HALF_OPEN:
             self._transition(BreakerState.OPEN)
 

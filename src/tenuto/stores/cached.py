@@ -1,8 +1,7 @@
-"""L1: the hot sessions of this process in front of a store, never staler than the store's change feed.
+"""L1: a cache of sessions in front of a store, never staler than the store's change feed.
 
-A hit serves heads and newest pages. Everything that writes goes to the store and forgets the entry. Before a hit the
-feed is caught up, once for each turn of the event loop: within one turn nobody can have told this process of anything
-newer. While the feed cannot vouch for anything, nothing is answered from here.
+A hit serves heads and newest pages. Writes go to the store and evict the entry. Before a hit the feed is caught up, but
+once in an iteration of the event loop, within which no report can arrive. If that fails, nothing is served from here.
 """
 
 from __future__ import annotations
@@ -63,25 +62,17 @@ def _make_entry(session: Session, tail: tuple[Message, ...] = (), *, whole: bool
 
 
 class _PendingLoad:
-    """A question to the store that is under way, for others to wait for."""
+    """A read of the store that is under way; other callers may await its `result`."""
 
     def __init__(self, key: bytes, wanted: int) -> None:
         self.key = key
         self.wanted = wanted
-        self._answer: asyncio.Future[_CachedSession | None] = asyncio.get_running_loop().create_future()
-
-    def resolve(self, entry: _CachedSession | None) -> None:
-        """Tell those who wait; `None` when there is nothing to tell and each must ask for itself."""
-        if not self._answer.done():
-            self._answer.set_result(entry)
-
-    async def wait_result(self) -> _CachedSession | None:
-        """What came back. Giving up waiting leaves the flight to the others."""
-        return await asyncio.shield(self._answer)
+        # `None` if it failed, so that each caller must ask for itself.
+        self.result: asyncio.Future[_CachedSession | None] = asyncio.get_running_loop().create_future()
 
 
 class CachedStore:
-    """A store with an L1 in front: least recently used out first, bounded by sessions and by bytes."""
+    """A store with an L1 in front: LRU, bounded by sessions and by bytes."""
 
     def __init__(
         self,
@@ -123,7 +114,7 @@ class CachedSessions:
         self._bytes = 0
         self._entries: OrderedDict[_Name, _CachedSession] = OrderedDict()
         self._flights: dict[_Name, _PendingLoad] = {}
-        # The feed speaks of keys; hits go by name, which costs less than making a key.
+        # The feed reports keys; hits go by name, which is cheaper than computing a key.
         self._names: dict[bytes, _Name] = {}
         self._caught_up = False
         self.hits = 0
@@ -181,16 +172,19 @@ class CachedSessions:
         await self._write_through(scope, session_id, self._inner.delete(scope, session_id))
 
     def evict_removed(self, gone: tuple[RemovedSession, ...]) -> None:
-        """Drop sessions that upkeep removed."""
+        """Evict sessions that upkeep removed."""
         for item in gone:
             self._evict((item.scope.tenant, item.scope.site, item.session_id))
 
-    # What is inside
+    # Entries
 
     async def _lookup(self, scope: Scope, session_id: str, wanted: int) -> _CachedSession:
-        """The session with at least `wanted` newest messages, from here or from the store."""
-        if not (self._caught_up or self._drain_invalidations()):
-            return await self._fetch(scope, session_id, wanted)
+        """The session with at least `wanted` newest messages, from the cache or the store."""
+        if not self._caught_up:
+            if not self._feed.catch_up():
+                return await self._fetch(scope, session_id, wanted)
+            self._caught_up = True
+            asyncio.get_running_loop().call_soon(setattr, self, "_caught_up", False)
         name = (scope.tenant, scope.site, session_id)
         entry = self._entries.get(name)
         if entry is not None and self._can_serve(scope, entry, wanted):
@@ -200,22 +194,13 @@ class CachedSessions:
         self.misses += 1
         flight = self._flights.get(name)
         if flight is not None and flight.wanted >= wanted:
-            joined = await flight.wait_result()
+            joined = await asyncio.shield(flight.result)  # A cancelled caller must not cancel it for the others.
             if joined is not None and self._can_serve(scope, joined, wanted):
                 return joined
         return await self._load_once(scope, session_id, name, wanted)
 
-    def _drain_invalidations(self) -> bool:
-        self._caught_up = self._feed.catch_up()
-        if self._caught_up:
-            asyncio.get_running_loop().call_soon(self._reset_drained)
-        return self._caught_up
-
-    def _reset_drained(self) -> None:
-        self._caught_up = False
-
     def _can_serve(self, scope: Scope, entry: _CachedSession, wanted: int) -> bool:
-        """Whether the store would say the same. A stranger is sent there too, so that hot and cold take as long."""
+        """Whether the store would answer the same. A foreign scope goes there, too, so that timing reveals nothing."""
         now = self._clock()
         session = entry.session
         return (
@@ -226,7 +211,7 @@ class CachedSessions:
         )
 
     async def _load_once(self, scope: Scope, session_id: str, name: _Name, wanted: int) -> _CachedSession:
-        """Ask the store, once for all who ask meanwhile; the answer is kept unless the session changed on the way."""
+        """Read from the store, once for all concurrent callers; cached unless the session changes meanwhile."""
         flight = self._flights[name] = _PendingLoad(session_key(scope, session_id), wanted)
         self._names[flight.key] = name
         entry: _CachedSession | None = None
@@ -234,12 +219,12 @@ class CachedSessions:
             entry = await self._fetch(scope, session_id, wanted)
             return entry
         finally:
-            # Whoever changes the session takes the flight away: its answer is then out of date and not kept.
+            # A change removes the flight: its answer is then out of date and not cached.
             if self._flights.get(name) is flight:
                 self._evict(name)
                 if entry is not None:
                     self._put(name, entry)
-            flight.resolve(entry)
+            flight.result.set_result(entry)
 
     async def _fetch(self, scope: Scope, session_id: str, wanted: int) -> _CachedSession:
         if not wanted:
@@ -248,7 +233,7 @@ class CachedSessions:
         return _make_entry(page.session, page.messages, whole=not page.more_before)
 
     async def _write_through(self, scope: Scope, session_id: str, write: Awaitable[_Answer]) -> _Answer:
-        """Let the store write. Whether it did or failed half-way, what was known of the session is no longer."""
+        """Write to the store, and evict the session whether that succeeded or not."""
         try:
             return await write
         finally:
@@ -273,7 +258,7 @@ class CachedSessions:
             self._names.pop(flight.key, None)
 
     def drop(self, news: Invalidation | None) -> None:
-        """What the feed tells: these sessions changed elsewhere, or any may have."""
+        """The feed reports that these sessions changed elsewhere, or that any may have."""
         if news is None:
             self._entries.clear()
             self._flights.clear()
@@ -287,24 +272,24 @@ class CachedSessions:
 
 
 class _CachedUpkeep:
-    """The `StoreUpkeep` port before a cache: what goes, goes from there too."""
+    """The `StoreUpkeep` port before a cache: removed sessions are evicted."""
 
-    def __init__(self, inner: StoreUpkeep, forget: Callable[[tuple[RemovedSession, ...]], None]) -> None:
+    def __init__(self, inner: StoreUpkeep, evict_removed: Callable[[tuple[RemovedSession, ...]], None]) -> None:
         self._inner = inner
-        self._forget = forget
+        self._evict_removed = evict_removed
         self.spaces, self.compact, self.stats, self.ping = inner.spaces, inner.compact, inner.stats, inner.ping
 
     async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
         gone = await self._inner.sweep(limit)
-        self._forget(gone)
+        self._evict_removed(gone)
         return gone
 
     async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
         gone = await self._inner.evict(scope, keep, sparing)
-        self._forget(gone)
+        self._evict_removed(gone)
         return gone
 
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         erased = await self._inner.erase(scope, limit)
-        self._forget(erased.gone)
+        self._evict_removed(erased.gone)
         return erased

@@ -1,7 +1,6 @@
-"""A store whose server may stop answering: after a few failed calls no caller waits for it.
+"""A store behind circuit breakers: after a few failed calls no caller waits for a server that is down.
 
-Only a server that does not answer counts as a failure. One that knows no such session, is full or takes no writes has
-answered.
+Only a server that does not answer counts as a failure; "not found", "full" and "read-only" are answers.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
@@ -55,12 +54,12 @@ class CircuitBreakerStore:
 
 
 class Circuit:
-    """The breakers of one store, and what they decide for every call.
+    """The breakers of one store.
 
-    Where sessions are sharded over several servers, each server has a breaker of its own, so that one that is away
-    does not block the sessions of the others. Calls that concern no single session pass freely there.
+    Where sessions are sharded over several servers, each server has its own breaker, so that one that is down does not
+    block the sessions of the others. Calls that concern no single session are not guarded there.
 
-    `first` is what must be done before anything is asked of a server that was away when its store was opened.
+    `first` must succeed before any call to a server that was down when its store was opened.
     """
 
     def __init__(
@@ -86,31 +85,26 @@ class Circuit:
 
     @property
     def state(self) -> BreakerState:
-        """Where the breaker stands; of several, the one that is furthest from closed."""
-        states = {breaker.state for breaker in self._current_breakers()}
+        """The breaker's state; of several, the one that is furthest from closed."""
+        # A server that was replaced is never asked again, so its breaker does not count.
+        shards = self._breakers if self._sharded is None else self._sharded.shards
+        states = {breaker.state for shard, breaker in self._breakers.items() if shard in shards}
         order = (BreakerState.OPEN, BreakerState.HALF_OPEN)
         return next((state for state in order if state in states), BreakerState.CLOSED)
 
     @property
     def rejected(self) -> int:
-        """How many calls were turned away."""
+        """The number of rejected calls."""
         return sum(breaker.refused for breaker in self._breakers.values())
 
     async def close(self) -> None:
-        """Stop what is done first, if it is under way."""
+        """Cancel a running `first`."""
         if self._preparing is not None:
             self._preparing.cancel()
             await asyncio.wait((self._preparing,))
 
-    def _current_breakers(self) -> Iterator[Breaker]:
-        """The breakers of the servers that there are now: one that was replaced is never asked again."""
-        if self._sharded is None:
-            return iter(self._breakers.values())
-        shards = self._sharded.shards
-        return (breaker for shard, breaker in self._breakers.items() if shard in shards)
-
     def at(self, scope: Scope, session_id: str) -> Breaker | None:
-        """The breaker of the server that keeps the session."""
+        """The breaker of the session's server."""
         if self._sharded is None:
             return self.whole
         shard = self._sharded.shard_of(scope, session_id)
@@ -122,10 +116,10 @@ class Circuit:
     async def ask(
         self, at: Breaker | None, call: Callable[_P, Awaitable[_Answer]], *args: _P.args, **named: _P.kwargs
     ) -> _Answer:
-        """Make a call, if the breaker lets it through.
+        """Make a call, if the breaker admits it.
 
         Raises:
-            CircuitOpen: it does not.
+            CircuitOpen: it was rejected.
         """
         if self._first is not None:
             call = self._after_prepare(call)
@@ -151,8 +145,7 @@ class Circuit:
         async def guarded(*args: Any, **named: Any) -> Any:
             return await self.ask(self.whole, call, *args, **named)
 
-        # The signature is the call's own.
-        return cast(_Call, guarded)
+        return cast(_Call, guarded)  # The signature is the call's own.
 
     def guard_session(self, call: _Call) -> _Call:
         """The same call, which begins with a scope and a session's id, behind the breaker of the session's server."""
@@ -160,11 +153,10 @@ class Circuit:
         async def guarded(scope: Scope, session_id: str, *args: Any, **named: Any) -> Any:
             return await self.ask(self.at(scope, session_id), call, scope, session_id, *args, **named)
 
-        # The signature is the call's own.
-        return cast(_Call, guarded)
+        return cast(_Call, guarded)  # The signature is the call's own.
 
     def _after_prepare(self, call: Callable[_P, Awaitable[_Answer]]) -> Callable[_P, Awaitable[_Answer]]:
-        """The same call, after what is to be done first; calls that come together share one attempt and its failure."""
+        """The same call after `first`; concurrent calls share one attempt and its failure."""
 
         async def after(*args: _P.args, **named: _P.kwargs) -> _Answer:
             if self._first is not None:
@@ -184,10 +176,10 @@ class Circuit:
     def _on_prepare_done(self, attempt: asyncio.Task[None]) -> None:
         self._preparing = None
         if not attempt.cancelled():
-            attempt.exception()  # Those who waited have it; perhaps all of them had gone.
+            attempt.exception()  # Marks it as retrieved: all callers may have been cancelled.
 
     def _record_error(self, at: Breaker, generation: int, ended: BaseException) -> None:
-        """What a call that raised tells of the server; some are turned away, or given up, before it is asked."""
+        """Record what an error means for the server; some are raised before it is asked."""
         if isinstance(ended, StoreUnavailable):
             self._record_failure(at, generation)
         elif isinstance(ended, TenutoError) and not isinstance(ended, Invalid | LimitReached):
@@ -262,12 +254,12 @@ class _BreakerUpkeep:
         self.sweep, self.evict, self.erase = guard_long(inner.sweep), guard_long(inner.evict), guard_long(inner.erase)
 
     async def compact(self) -> CompactionResult:
-        # It may take an hour. As the probe, it would keep every other call waiting for so long.
+        # It may take an hour, too long for a probe.
         await self.ping()
         return await self._inner.compact()
 
     def _guard_long(self, call: _Call) -> _Call:
-        """The same call, which may take long: a ping before it is the probe, so that no other call waits for it."""
+        """The same call, which may take long: a ping before it serves as the probe."""
 
         async def guarded(*args: Any, **named: Any) -> Any:
             whole = self._circuit.whole
@@ -275,5 +267,4 @@ class _BreakerUpkeep:
                 await self.ping()
             return await self._circuit.ask(whole, call, *args, **named)
 
-        # The signature is the call's own.
-        return cast(_Call, guarded)
+        return cast(_Call, guarded)  # The signature is the call's own.

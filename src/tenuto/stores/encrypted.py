@@ -1,8 +1,8 @@
-"""Encryption at rest: a store that holds no words in the clear, whatever backend stands behind it.
+"""Encryption at rest, over any backend.
 
-Sealed are messages, titles, the values of heads, what traces quote, and state. Ids, roles, times, counters and the
-names of values stay readable, because the store works with them. What was stored before encryption was switched on
-stays readable too; it is sealed when it is written anew.
+Messages, titles, values of heads, texts of traces, and state are sealed. Ids, roles, times, counters and the names of
+values stay readable, since stores need them. Records from before encryption was switched on stay readable, and are
+sealed when they are written again.
 """
 
 from __future__ import annotations
@@ -74,18 +74,18 @@ async def has_sealed_records(store: StateStore) -> bool:
 
 
 async def mark_sealed(store: StateStore) -> None:
-    """Note in the store that it holds sealed records from now on."""
+    """Mark the store as one that holds sealed records."""
     try:
         await store.write_state(SYSTEM, _NAMESPACE, _MARK, True, if_version=0)
     except VersionConflict:
-        return  # Noted before.
+        return  # Marked before.
 
 
 class EncryptedStore:
-    """A store over one that sees sealed texts only.
+    """A store over one that gets sealed texts only.
 
-    With `sealing` off it opens what is sealed and writes plainly, which is how encryption is given up. A listing shows
-    a session whose head was tampered with under the title `[SEALED]`; asked for by its id, it is an error.
+    With `sealing` off it opens sealed records and writes plain ones, which is how encryption is switched off. Listings
+    show a session whose head was tampered with under the title `[SEALED]`; reading it is an error.
     """
 
     def __init__(self, *, store: Store, ciphers: Ciphers, sealing: bool = True) -> None:
@@ -98,25 +98,24 @@ class EncryptedStore:
 
 
 class _CipherProvider:
-    """Which cipher a call takes."""
+    """Chooses the cipher of a call."""
 
     def __init__(self, ciphers: Ciphers, *, sealing: bool) -> None:
         self.ciphers = ciphers
         self._sealing = sealing
 
     async def cipher_for_write(self, scope: Scope, lookalike: bool) -> Cipher | None:
-        """Asked for before anything is written: where the key is missing, nothing happens at all.
+        """The cipher, requested before anything is written, since a key may be missing.
 
-        What has the form of sealed text is sealed also where nothing else is, so that it comes back as it was said.
+        Text in the form of sealed text is always sealed, so that it is read back unchanged.
         """
         return await self.ciphers.to_seal(scope) if self._sealing or lookalike else None
 
     async def open_with_retry(self, scope: Scope, step: Callable[[Cipher], _Answer]) -> _Answer:
-        """What a step makes of an answer of the store, with the cipher that opens it."""
+        """Run a step with the cipher, once more with fresh keys if it fails: another process may have added one."""
         try:
             return step(await self.ciphers.to_open(scope))
         except DecryptionFailed:
-            # Another process may have made the key since.
             return step(await self.ciphers.to_open(scope, anew=True))
 
 
@@ -126,7 +125,7 @@ class _EncryptedSessions:
     def __init__(self, inner: SessionStore, seals: _CipherProvider) -> None:
         self._inner = inner
         self._seals = seals
-        # Sessions of which something did not open: asked before anything more is written into them.
+        # Sessions that did not open: they are read before anything is written into them.
         self._doubtful: dict[_Name, None] = {}
         self.renew_turn, self.delete = inner.renew_turn, inner.delete
 
@@ -202,7 +201,7 @@ class _EncryptedSessions:
                 fork = await self._reseal_fork(scope, source, fork, titled=forking.title is not None)
             return await self._unseal_session(scope, fork)
         except BaseException:
-            # One that does not open is nobody's use, and with each try there would be one more.
+            # Each retry would leave another fork that does not open.
             with suppress(TenutoError):
                 await self._inner.delete(scope, fork.id)
             raise
@@ -219,10 +218,9 @@ class _EncryptedSessions:
     # What the methods share
 
     async def _check_opens(self, scope: Scope, session_id: str, window: int = 0) -> None:
-        """See that a session opens before words go into it, where there is reason to doubt it.
+        """Check that a session opens before messages are stored in it, if a key is missing or it failed before.
 
-        They would be stored and refused in one, and stored again with each try. A tenant that has all the keys it
-        ever had, and a session that has opened so far, cost nothing.
+        Otherwise a refused call would store its messages, again with each retry.
         """
         name = (scope.tenant, scope.site, session_id)
         if name not in self._doubtful and (await self._seals.ciphers.to_open(scope)).whole:
@@ -230,9 +228,9 @@ class _EncryptedSessions:
         try:
             await self.messages(scope, session_id, Page(limit=max(1, window)))
         except SessionCorrupt:
-            raise  # It is set aside by now, and the next call finds the id free.
+            raise  # It is in quarantine now, and its id is free again.
         except SessionNotFound:
-            pass  # What that means, the store will say.
+            pass  # The store decides what that means.
         self._doubtful.pop(name, None)
 
     def _add_suspect(self, scope: Scope, session_id: str, failure: BaseException) -> None:
@@ -245,7 +243,7 @@ class _EncryptedSessions:
         return await self._seals.open_with_retry(scope, lambda cipher: unseal_session(cipher, session))
 
     async def _reseal_fork(self, scope: Scope, source: Session, fork: Session, *, titled: bool) -> Session:
-        """Seal for a fork of a fork what was written in neither of the two."""
+        """Seal again for a fork of a fork what was written in neither of the two."""
         assert source.forked_from is not None
         cipher, branch = await self._seals.ciphers.to_seal(scope), source.forked_from.seq
         changes = await self._seals.open_with_retry(
@@ -274,20 +272,25 @@ class _EncryptedSessions:
         )
 
     async def _search_titles(self, scope: Scope, query: SessionQuery) -> SessionPage:
-        """Sessions by a part of their title, which the store cannot read: looked for here, page after page."""
+        """Find sessions by a part of their title, which the store cannot read, page by page."""
         assert query.title is not None
         wanted, found, cursor = query.title.casefold(), list[Session](), query.cursor
         while len(found) <= query.limit:
             page = await self._inner.list(scope, replace(query, title=None, limit=_CHUNK, cursor=cursor))
-            titles = await self._seals.open_with_retry(scope, lambda cipher: _searchable_titles(cipher, page.sessions))  # noqa: B023
-            found += [each for each, title in zip(page.sessions, titles, strict=True) if wanted in title.casefold()]
+            opened = await self._seals.open_with_retry(
+                scope,
+                lambda cipher: [unseal_listed_session(cipher, each) for each in page.sessions],  # noqa: B023
+            )
+            titles = ["" if each.title == UNOPENED else each.title.casefold() for each in opened]
+            found += [each for each, title in zip(page.sessions, titles, strict=True) if wanted in title]
             cursor = page.cursor
             if cursor is None:
                 break
-        chosen = found[: query.limit]
-        return SessionPage(
-            sessions=tuple(chosen), cursor=_cursor_after(chosen[-1]) if len(found) > len(chosen) else None
-        )
+        chosen, cursor = found[: query.limit], None
+        if len(found) > len(chosen):
+            last = chosen[-1]
+            cursor = encode_cursor(to_micros(last.updated_at), session_key(last.scope, last.id))
+        return SessionPage(sessions=tuple(chosen), cursor=cursor)
 
 
 class _EncryptedTraces:
@@ -349,16 +352,5 @@ class _EncryptedState:
 
 
 def _stays_plaintext(scope: Scope, namespace: str) -> bool:
-    """Whether state stays in the clear: what seals the rest, and API keys, of which only hashes are stored."""
+    """Whether state is not sealed: the keys themselves, and API keys, which are stored as hashes."""
     return namespace in _UNSEALED or (namespace == _API_KEYS and scope.tenant == SYSTEM.tenant)
-
-
-def _searchable_titles(cipher: Cipher, sessions: tuple[Session, ...]) -> tuple[str, ...]:
-    """Titles to look in: one that does not open has nothing to find."""
-    listed = [unseal_listed_session(cipher, session).title for session in sessions]
-    return tuple("" if title == UNOPENED else title for title in listed)
-
-
-def _cursor_after(session: Session) -> str:
-    """The cursor that every backend would have made."""
-    return encode_cursor(to_micros(session.updated_at), session_key(session.scope, session.id))

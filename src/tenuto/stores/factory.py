@@ -1,4 +1,4 @@
-"""Stores by their URL. A driver is imported only when its backend is asked for, so that nobody pays for another's."""
+"""Stores by their URL. A driver is imported only with its backend."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BACKENDS: Final = {
     "postgres": ("postgres", "PostgresStore"),
     "postgresql": ("postgres", "PostgresStore"),
 }
-# Of what may follow the question mark, the rest says how to get there.
+# The other query parameters say how to connect.
 _PLACES: Final = frozenset({"prefix", "host", "port", "dbname", "database"})
 
 
@@ -30,7 +30,7 @@ def is_network_store(url: str) -> bool:
 
 
 def place_of(url: str) -> str:
-    """What tells a store from every other one: its servers, and where it lies on them; never a credential."""
+    """The identity of a store: its servers and the place on them, without credentials."""
     parts = urlsplit(url)
     servers = ",".join(sorted(parts.netloc.rpartition("@")[2].lower().split(",")))
     where = sorted((name, value) for name, value in parse_qsl(parts.query) if name in _PLACES)
@@ -46,8 +46,8 @@ async def open_store(
     prepared: bool = True,
 ) -> Backend:
     """Open a backend: `memory://`, `sqlite:///file.db`, `redis://…` (also `redis+cluster://`, `redis+sentinel://`),
-    `postgresql://…`. Only a SQLite file that lies where nothing can be written asks for `reading_only`. A server
-    need not answer yet where it is not to be `prepared`.
+    `postgresql://…`. `reading_only` is for a SQLite file in a read-only folder. A server need not answer yet if it is
+    not `prepared`.
 
     Raises:
         InvalidSetting: no backend has such a URL, or its driver is not installed.

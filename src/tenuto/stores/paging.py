@@ -14,11 +14,11 @@ from tenuto.model.scope import owner_key, site_key, site_scope, state_key
 
 _log = logging.getLogger(__name__)
 BEHIND_ALL: Final = b"\xff" * 17
-"""Behind every owner's key."""
+"""After every owner's key."""
 
 
 class Stretch(NamedTuple):
-    """The names behind a place, up to and with the owner that is `last`."""
+    """The range of state locations after a place, up to and including the owner `last`."""
 
     owner: bytes
     drawer: bytes
@@ -27,7 +27,7 @@ class Stretch(NamedTuple):
 
 
 def stretch(scope: Scope, after: StateLocation | None) -> Stretch:
-    """What a scope reaches behind a name; the tenant itself reaches every owner."""
+    """The range of a scope after a location; the tenant itself reaches every owner."""
     first, last = (owner_key(scope), owner_key(scope)) if scope.owner else (b"", BEHIND_ALL)
     if after is None or owner_key(after.scope) < first:
         return Stretch(first, b"", "", last)
@@ -35,15 +35,15 @@ def stretch(scope: Scope, after: StateLocation | None) -> Stretch:
 
 
 def first_sites(scopes: Iterable[Scope], limit: int) -> tuple[Scope, ...]:
-    """The first of their spaces, each once, in order of `site_key`."""
+    """The first distinct sites, in order of `site_key`."""
     found = {site_key(scope): site_scope(scope) for scope in scopes}
     return tuple(found[key] for key in sorted(found)[: max(0, limit)])
 
 
-def read_location(drawer: bytes, told: Callable[[], tuple[Scope, str, str]]) -> StateLocation | None:
-    """The name of a value in a drawer as it is `told` beside it; `None` where that cannot be read, or is another's."""
+def read_location(drawer: bytes, decode: Callable[[], tuple[Scope, str, str]]) -> StateLocation | None:
+    """The location of a value in a drawer; `None` if it cannot be decoded, or is of another drawer."""
     try:
-        scope, namespace, key = told()
+        scope, namespace, key = decode()
         if state_key(scope, namespace) == drawer:
             return StateLocation(scope=scope, namespace=namespace, key=key)
     except (ValueError, TypeError, msgspec.MsgspecError, Invalid):

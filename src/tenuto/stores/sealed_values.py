@@ -1,13 +1,12 @@
-"""How values are sealed on their way into a store, and opened on their way back. Pure, but for the cipher's chance.
+"""Sealing of values on their way into a store, and unsealing on their way out. Pure, but for the cipher's randomness.
 
-The store copies messages and heads into forks as they are. So the id of the session that something was written in is
-sealed along with it, and compared when it is read: only a fork may hold what was written elsewhere, in the session
-it branched off from, and only up to that message. What that session had from yet another one is sealed anew for the
-fork (`reseal_session`, `reseal_messages`).
+Stores copy messages and heads into forks as they are. So the id of the session that a value was written in is sealed
+with it and compared on reading: only a fork may hold values of another session, the one it branched off from, and only
+up to that message. What that session had from yet another one is sealed again for the fork (`reseal_session`,
+`reseal_messages`).
 
-Not all that has the form of sealed text is sealed: people may have written it while nothing was. Where nothing else
-tells a value from somebody's words, in heads and in the state, a text that names none of the tenant's keys is taken
-for words. A message or a trace that is sealed says so itself.
+Users may have written text in the form of sealed text while nothing was sealed. In heads and in state, such text that
+names none of the tenant's keys is taken as plain. Sealed messages and traces are marked as such.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class _SessionValue(Value, frozen=True, kw_only=True):
 
 
 class _TraceBody(Value, frozen=True, kw_only=True):
-    """What of a trace somebody said, asked or found."""
+    """The texts of a trace."""
 
     request: str = ""
     answer: str = ""
@@ -74,21 +73,21 @@ class _TraceBody(Value, frozen=True, kw_only=True):
 
 
 class _SealedNewSession(NewSession, frozen=True, kw_only=True):
-    """Checked before it was sealed; a sealed title is longer than a title may be."""
+    """Validated before it was sealed; a sealed title is longer than a title may be."""
 
     def __post_init__(self) -> None:
         return
 
 
 class _SealedChanges(Changes, frozen=True, kw_only=True):
-    """Checked before, as `_SealedNewSession`."""
+    """Validated before, as `_SealedNewSession`."""
 
     def __post_init__(self) -> None:
         return
 
 
 class _SealedForkRequest(ForkRequest, frozen=True, kw_only=True):
-    """Checked before, as `_SealedNewSession`."""
+    """Validated before, as `_SealedNewSession`."""
 
     def __post_init__(self) -> None:
         return
@@ -104,7 +103,7 @@ _account: Final = msgspec.json.Decoder(_TraceBody)
 
 
 def looks_sealed(call: BeginTurn | AppendBatch | FinishTurn | Changes | Rewrite | ForkRequest) -> bool:
-    """Whether something that is about to be stored could later be taken for sealed."""
+    """Whether a plain value in the call has the form of sealed text."""
     match call:
         case BeginTurn():
             return _drafts_look_sealed(call.words) or _session_looks_sealed(call.create)
@@ -122,7 +121,7 @@ def looks_sealed(call: BeginTurn | AppendBatch | FinishTurn | Changes | Rewrite 
 
 
 def seal_begin_turn(cipher: Cipher, opening: BeginTurn) -> BeginTurn:
-    """The opening with its words, and what a new session starts with, sealed."""
+    """The opening with its user messages and new session sealed."""
     create = None if opening.create is None else seal_new_session(cipher, opening.session_id, opening.create)
     words = seal_drafts(cipher, opening.session_id, opening.words)
     return replace(
@@ -131,7 +130,7 @@ def seal_begin_turn(cipher: Cipher, opening: BeginTurn) -> BeginTurn:
 
 
 def seal_batch(cipher: Cipher, session_id: str, batch: AppendBatch) -> AppendBatch:
-    """The batch with its messages, and what a new session starts with, sealed."""
+    """The batch with its messages and new session sealed."""
     create = None if batch.create is None else seal_new_session(cipher, session_id, batch.create)
     messages = seal_drafts(cipher, session_id, batch.messages)
     return replace(batch, messages=messages, create=create, once=_digest_fingerprint(cipher, session_id, batch.once))
@@ -148,7 +147,7 @@ def seal_finish_turn(cipher: Cipher, session_id: str, closing: FinishTurn) -> Fi
 
 
 def seal_rewrite(cipher: Cipher, session_id: str, rewriting: Rewrite) -> Rewrite:
-    """Other words, sealed like the first ones."""
+    """The rewrite with its messages and traces sealed."""
     return replace(
         rewriting,
         messages=seal_drafts(cipher, session_id, rewriting.messages),
@@ -158,11 +157,16 @@ def seal_rewrite(cipher: Cipher, session_id: str, rewriting: Rewrite) -> Rewrite
 
 def seal_drafts(cipher: Cipher, session_id: str, drafts: tuple[_Words, ...]) -> tuple[_Words, ...]:
     """Messages whose parts, metadata and extra fields are one sealed part."""
-    return tuple(_seal_draft(cipher, session_id, draft) for draft in drafts)
+    sealed = []
+    for draft in drafts:
+        body = _MessageBody(session=session_id, parts=draft.parts, metadata=draft.metadata, extra=draft.extra)
+        text = cipher.seal(_encoder.encode(body), ("message", draft.id))
+        sealed.append(replace(draft, parts=({"type": _PART, "text": text},), metadata={}, extra={}))
+    return tuple(sealed)
 
 
 def seal_new_session(cipher: Cipher, session_id: str, new: NewSession) -> NewSession:
-    """What a session starts with, its title and each of its values sealed."""
+    """A new session with its title and each of its values sealed."""
     return _SealedNewSession(
         keeping=new.keeping,
         title=_seal_title(cipher, session_id, new.title),
@@ -171,7 +175,7 @@ def seal_new_session(cipher: Cipher, session_id: str, new: NewSession) -> NewSes
 
 
 def seal_changes(cipher: Cipher, session_id: str, changes: Changes) -> Changes:
-    """A patch, its title and each of its values sealed; what it removes, it still removes."""
+    """A patch with its title and each of its values sealed; removals stay."""
     return _SealedChanges(
         title=changes.title if changes.title is UNSET else _seal_title(cipher, session_id, changes.title),
         status=changes.status,
@@ -188,7 +192,7 @@ def seal_fork_request(cipher: Cipher, forking: ForkRequest) -> ForkRequest:
 
 
 def seal_trace(cipher: Cipher, session_id: str, trace: Trace) -> Trace:
-    """A trace without words: what was asked, answered, looked up and added is one sealed text."""
+    """A trace whose texts are one sealed text."""
     account = _TraceBody(request=trace.request, answer=trace.answer, tools=trace.tools, data=trace.data)
     sealed = cipher.seal(_encoder.encode(account), _trace_associated_data(session_id, trace))
     return replace(trace, request="", answer="", tools=(), data={_PART: sealed})
@@ -203,26 +207,20 @@ def seal_state(cipher: Cipher, scope: Scope, namespace: str, key: str, value: Js
 
 
 def unseal_session(cipher: Cipher, session: Session) -> Session:
-    """The head with its title and values as they were said. Raises `DecryptionFailed`."""
-    title = unseal_title(cipher, session)
+    """The head with its title and values unsealed. Raises `DecryptionFailed`."""
+    title = session.title
+    if _was_sealed(title, cipher):
+        title = _unseal_value(cipher, session, title, ("title",))
     values = {what: _unseal_object(cipher, session, what) for what in _HEAD_VALUES if getattr(session, what)}
     return replace(session, title=title, **values) if values or title else session
 
 
-def unseal_title(cipher: Cipher, session: Session) -> str:
-    """The title as it was said. Raises `DecryptionFailed`."""
-    if not _was_sealed(session.title, cipher):
-        return session.title
-    title: str = _unseal_value(cipher, session, session.title, ("title",))
-    return title
-
-
 def unseal_listed_session(cipher: Cipher, session: Session) -> Session:
-    """The head as a listing shows it: one that was changed or moved must not hide all the others.
+    """The head for a listing, which a head that was tampered with must not fail.
 
     Raises:
-        MasterKeyMissing: it waits for a master key, as others surely do.
-        Sealed: it does not open with the keys at hand, but there may be newer ones.
+        MasterKeyMissing: its master key is not configured.
+        DecryptionFailed: it does not open with the cached keys, but there may be newer ones.
     """
     try:
         return unseal_session(cipher, session)
@@ -235,34 +233,42 @@ def unseal_listed_session(cipher: Cipher, session: Session) -> Session:
 
 
 def unseal_messages(cipher: Cipher, session: Session, messages: Iterable[Message]) -> tuple[Message, ...]:
-    """Messages as they were said; all are decoded in one go. Raises `DecryptionFailed`."""
+    """Messages unsealed; all are decoded in one call. Raises `DecryptionFailed`."""
     found = [(message, _sealed_text(message)) for message in messages]
     plain = [cipher.open(text, ("message", message.id)) for message, text in found if text is not None]
     bodies = iter(_bodies.decode(b"[" + b",".join(plain) + b"]"))
-    return tuple(
-        [message if text is None else _unseal_message(session, message, next(bodies)) for message, text in found]
-    )
+    unsealed = []
+    for message, text in found:
+        if text is not None:
+            body, fork = next(bodies), session.forked_from
+            if body.session != session.id and (
+                fork is None or body.session != fork.session_id or message.seq > fork.seq
+            ):
+                raise _moved_error()
+            message = replace(message, parts=body.parts, metadata=body.metadata, extra=body.extra)
+        unsealed.append(message)
+    return tuple(unsealed)
 
 
 def unseal_turn(cipher: Cipher, turn: OpenTurn) -> OpenTurn:
-    """The turn and all it brought, as it was said. Raises `DecryptionFailed`."""
+    """The turn unsealed. Raises `DecryptionFailed`."""
     session = unseal_session(cipher, turn.session)
     window = unseal_messages(cipher, session, turn.window)
-    # The words mostly stand in the window too, and need not be opened twice.
-    said = {message.seq: message for message in window}
-    apart = [message for message in (*turn.words, *turn.reply) if message.seq not in said]
-    said |= {message.seq: message for message in unseal_messages(cipher, session, apart)}
+    # The user messages are mostly in the window, too: do not open them twice.
+    opened = {message.seq: message for message in window}
+    apart = [message for message in (*turn.words, *turn.reply) if message.seq not in opened]
+    opened |= {message.seq: message for message in unseal_messages(cipher, session, apart)}
     return replace(
         turn,
         session=session,
         window=window,
-        words=tuple(said[message.seq] for message in turn.words),
-        reply=tuple(said[message.seq] for message in turn.reply),
+        words=tuple(opened[message.seq] for message in turn.words),
+        reply=tuple(opened[message.seq] for message in turn.reply),
     )
 
 
 def unseal_trace(cipher: Cipher, session_id: str, trace: Trace) -> Trace:
-    """The trace with its words. Raises `DecryptionFailed`."""
+    """The trace unsealed. Raises `DecryptionFailed`."""
     sealed = trace.data.get(_PART)
     if not _trace_is_sealed(trace):
         return trace
@@ -272,7 +278,7 @@ def unseal_trace(cipher: Cipher, session_id: str, trace: Trace) -> Trace:
 
 
 def unseal_state(cipher: Cipher, scope: Scope, namespace: str, entry: StateEntry) -> StateEntry:
-    """A value of the state as it was set. Raises `DecryptionFailed`."""
+    """A value of the state unsealed. Raises `DecryptionFailed`."""
     if not _was_sealed(entry.value, cipher):
         return entry
     return replace(
@@ -284,27 +290,24 @@ def unseal_state(cipher: Cipher, scope: Scope, namespace: str, entry: StateEntry
 
 
 def reseal_session(cipher: Cipher, source: Session, fork: Session, *, titled: bool) -> Changes | None:
-    """Seal a fork's head anew, as far as its source can be read. Raises `DecryptionFailed`.
-
-    A title that the fork was given is its own.
-    """
+    """Seal a fork's head again, except a title that the fork was given. Raises `DecryptionFailed`."""
     copied = replace(fork, id=source.id, forked_from=source.forked_from, title="" if titled else fork.title)
-    told = unseal_session(cipher, copied)
+    plain = unseal_session(cipher, copied)
     changes = Changes(
-        title=told.title if is_sealed(copied.title) else UNSET,
-        context=_pick_sealed(fork.context, told.context),
-        attributes=_pick_sealed(fork.attributes, told.attributes),
-        metadata=_pick_sealed(fork.metadata, told.metadata),
+        title=plain.title if is_sealed(copied.title) else UNSET,
+        context=_pick_sealed(fork.context, plain.context),
+        attributes=_pick_sealed(fork.attributes, plain.attributes),
+        metadata=_pick_sealed(fork.metadata, plain.metadata),
     )
     return None if changes == Changes() else seal_changes(cipher, fork.id, changes)
 
 
-def _pick_sealed(stored: JsonObject, told: JsonObject) -> JsonObject:
-    return {name: told[name] for name, value in stored.items() if is_sealed(value)}
+def _pick_sealed(stored: JsonObject, plain: JsonObject) -> JsonObject:
+    return {name: plain[name] for name, value in stored.items() if is_sealed(value)}
 
 
 def reseal_messages(cipher: Cipher, source: Session, fork: Session, messages: Iterable[Message]) -> Rewrite | None:
-    """Of a fork's messages those that are sealed, as far as its source may read them, sealed for the fork."""
+    """Seal those of a fork's messages again that are sealed."""
     sealed = [message for message in messages if _sealed_text(message) is not None]
     if not sealed:
         return None
@@ -314,14 +317,8 @@ def reseal_messages(cipher: Cipher, source: Session, fork: Session, messages: It
 # What both directions share
 
 
-def _seal_draft(cipher: Cipher, session_id: str, draft: _Words) -> _Words:
-    body = _MessageBody(session=session_id, parts=draft.parts, metadata=draft.metadata, extra=draft.extra)
-    sealed = cipher.seal(_encoder.encode(body), ("message", draft.id))
-    return replace(draft, parts=({"type": _PART, "text": sealed},), metadata={}, extra={})
-
-
 def _digest_fingerprint(cipher: Cipher, session_id: str, once: IdempotencyKey | None) -> IdempotencyKey | None:
-    """The fingerprint is a digest of what was said, open to guesses: it becomes one that takes a key."""
+    """A keyed digest of the fingerprint, which is a plain digest of the text and could be guessed."""
     if once is None:
         return None
     return IdempotencyKey(
@@ -330,7 +327,7 @@ def _digest_fingerprint(cipher: Cipher, session_id: str, once: IdempotencyKey | 
 
 
 def _was_sealed(value: Json, cipher: Cipher) -> TypeGuard[str]:
-    """Whether a value that nothing else tells about was sealed: its key is one of the tenant's, or may be new."""
+    """Whether a value was sealed: it names a key of the tenant, or one that may be new."""
     return is_sealed(value) and (cipher.knows(value) or not cipher.fresh)
 
 
@@ -360,25 +357,18 @@ def _sealed_text(message: Draft) -> str | None:
     return text if part.get("type") == _PART and is_sealed(text) else None
 
 
-def _unseal_message(session: Session, message: Message, body: _MessageBody) -> Message:
-    if not _belongs_to(session, body.session) or (body.session != session.id and message.seq > _fork_seq(session)):
-        raise _moved_error()
-    return replace(message, parts=body.parts, metadata=body.metadata, extra=body.extra)
-
-
 def _seal_title(cipher: Cipher, session_id: str, title: str) -> str:
     return _seal_value(cipher, session_id, title, ("title",)) if title else ""
 
 
 def _seal_objects(cipher: Cipher, session_id: str, head: NewSession | Changes) -> dict[str, JsonObject]:
-    """Value by value, so that patches of different keys go on merging in the store."""
-    return {what: _seal_object(cipher, session_id, what, getattr(head, what)) for what in _HEAD_VALUES}
-
-
-def _seal_object(cipher: Cipher, session_id: str, what: str, values: JsonObject) -> JsonObject:
+    """Value by value, so that the store can merge patches of different keys."""
     return {
-        name: None if value is None else _seal_value(cipher, session_id, value, (what, name))
-        for name, value in values.items()
+        what: {
+            name: None if value is None else _seal_value(cipher, session_id, value, (what, name))
+            for name, value in getattr(head, what).items()
+        }
+        for what in _HEAD_VALUES
     }
 
 
@@ -405,10 +395,6 @@ def _belongs_to(session: Session, written_in: str) -> bool:
     return written_in == session.id or (
         session.forked_from is not None and written_in == session.forked_from.session_id
     )
-
-
-def _fork_seq(session: Session) -> int:
-    return session.forked_from.seq if session.forked_from is not None else 0
 
 
 def _trace_associated_data(session_id: str, trace: Trace) -> Place:

@@ -1,7 +1,7 @@
-"""Giving up a connection for good: what was sent on it and not delivered yet shall not arrive later.
+"""Closing a connection so that nothing sent on it arrives later.
 
-While a network is cut, a system goes on for minutes to deliver what a closed connection has left. A call that its
-caller has given up, and has had carried out in another way since, would then be carried out after all.
+While a network is down, the system tries for minutes to deliver the rest of a closed connection. A call that timed out
+and was done in another way since would then be carried out, too.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ _AT_ONCE: Final = struct.pack("ii", 1, 0)
 
 
 def reset_on_close(transport: BaseTransport | None) -> None:
-    """Have the system drop, when the connection is closed, what the other side has not got yet.
+    """Have the system drop undelivered data when the connection is closed.
 
-    It never raises: whoever gives a connection up has a reason to tell, and one that is closed already says no in as
-    many ways as there are event loops.
+    Never raises: callers have an error to report already, and a closed transport fails differently in each event loop.
     """
     if transport is None:
         return

@@ -114,12 +114,13 @@ class Outbox:
             Unavailable: there is nowhere to write it.
         """
         async with self._taking:
-            own = self._own
-            if own is None:
-                own, last = await self._run_on_thread(self._open_own_file)
+            if self._own is None:
+                slot, last = await self._run_on_thread(self._open_own_file)
                 self._last = max(self._last, last)
+            else:
+                slot = self._own
         self._last += 1
-        return own.number, self._last
+        return slot.number, self._last
 
     async def add(self, raw: JournalRow) -> None:
         """Put a row in; it is on disk when this returns.

@@ -1,4 +1,4 @@
-"""Sessions in memory, and the traces that lie in their records."""
+"""Sessions in memory, and the traces in their records."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from tenuto.model import (
 from tenuto.model.scope import session_key
 from tenuto.model.turn import Trace
 from tenuto.stores.codec import decode_cursor, encode_cursor
-from tenuto.stores.memory._tables import MemoryTables
 from tenuto.stores.memory.record import (
+    MemoryTables,
     SessionRecord,
     append_messages,
     append_turn,
@@ -53,9 +53,8 @@ from tenuto.stores.memory.record import (
     log_index,
     matches,
     new_session,
-    owner_of,
     remember_key,
-    retell,
+    replace_trace,
     reword,
     spend,
     store_trace,
@@ -80,7 +79,8 @@ class MemorySessions:
         keyed = find_keyed_write(record, opening.once)
         if keyed is not None and keyed.finished:
             return to_finished_turn(scope, record, keyed)
-        self._check_not_busy(record, now)
+        if record.lease is not None and record.lease_until is not None and record.lease_until > now:
+            raise SessionBusy(record.session.id, record.lease_until - now)
         number, words = (keyed.number, record.between(keyed.words)) if keyed else append_turn(record, opening)
         take_lease(record, opening, now)
         self._save_change(record, now, opening=opening)
@@ -204,7 +204,7 @@ class MemorySessions:
         target = self._tables.records.get(session_key(scope, forking.new_id))
         if target is not None and not target.session.expired(now):
             if not scope.reaches(target.session.scope):
-                raise SessionForeign(forking.new_id, owner_of(target.session))
+                raise SessionForeign(forking.new_id, ":".join(target.session.scope.owner))
             raise SessionExists(forking.new_id)
         at = source.session.last_seq if forking.at is None else min(forking.at, source.session.last_seq)
         log = source.log[: log_index(source.log, at + 1)]
@@ -257,7 +257,7 @@ class MemorySessions:
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
         record = self._tables.reach(scope, session_id)
         replaced = [reword(record, message) for message in rewriting.messages]
-        replaced += [retell(record, trace) for trace in rewriting.traces]
+        replaced += [replace_trace(record, trace) for trace in rewriting.traces]
         if any(replaced):
             record.session = replace(record.session, version=record.session.version + 1)
         return record.session
@@ -266,10 +266,10 @@ class MemorySessions:
         self._tables.reach(scope, session_id)
         del self._tables.records[session_key(scope, session_id)]
 
-    # One session as it is known from elsewhere, whose rules hold here meanwhile
+    # Records of a local replica
 
     def adopt(self, record: SessionRecord) -> None:
-        """Have this session as it is, in the place of what stood here."""
+        """Add or replace a session."""
         self._tables.records[session_key(record.session.scope, record.session.id)] = record
 
     def record(self, key: bytes) -> SessionRecord | None:
@@ -277,7 +277,7 @@ class MemorySessions:
         return self._tables.records.get(key)
 
     def drop_record(self, key: bytes) -> None:
-        """Have it no more."""
+        """Remove a session, without a scope check."""
         self._tables.records.pop(key, None)
 
     # What the methods share
@@ -312,12 +312,8 @@ class MemorySessions:
             raise TurnLost(turn.session.id, turn.id)
         return record
 
-    def _check_not_busy(self, record: SessionRecord, now: datetime) -> None:
-        if record.lease is not None and record.lease_until is not None and record.lease_until > now:
-            raise SessionBusy(record.session.id, record.lease_until - now)
-
     def _save_change(self, record: SessionRecord, now: datetime, opening: BeginTurn | None = None) -> None:
-        """Every change ends here: caps, counters, version, deadline, and the place of a new record."""
+        """Finish a change: limits, counters, version, expiry, and the table entry of a new record."""
         session = record.session
         keeping = session.keeping if opening is None or opening.keeping is None else opening.keeping
         now = max(now, session.updated_at)

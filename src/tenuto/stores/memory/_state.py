@@ -6,7 +6,7 @@ from tenuto.errors import VersionConflict
 from tenuto.model import Scope, StateEntry, StateLocation
 from tenuto.model.scope import owner_key, owner_scope, state_key
 from tenuto.model.values import Json, check_id, check_json
-from tenuto.stores.memory._tables import MemoryTables
+from tenuto.stores.memory.record import MemoryTables
 from tenuto.stores.paging import stretch
 
 

@@ -1,19 +1,17 @@
-"""A session in memory with everything of it, and the rules that hold for it alone."""
+"""The records of the memory store: a session with its log, the rules for one session, and the tables of all."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tenuto.errors import (
-    IdempotencyKeyReused,
-    SequenceGap,
-)
+from tenuto.errors import IdempotencyKeyReused, SequenceGap, SessionExpired, SessionForeign, SessionNotFound
 from tenuto.model import (
     BeginTurn,
     Changes,
@@ -26,11 +24,14 @@ from tenuto.model import (
     Scope,
     Session,
     SessionQuery,
+    StateEntry,
     TurnState,
 )
+from tenuto.model.scope import session_key
 from tenuto.model.session import drop_nulls, merge_patch
 from tenuto.model.turn import KEYS_REMEMBERED, TRACES_KEPT, Trace, turn_offsets
-from tenuto.stores.codec import number_drafts
+from tenuto.ports import Clock
+from tenuto.stores.codec import number_drafts, to_micros
 
 
 @dataclass(slots=True)
@@ -47,7 +48,7 @@ class KeyedWrite:
 
 @dataclass(slots=True)
 class SessionRecord:
-    """A session with everything of it; of its log the newest, where the messages `before` them are somewhere else."""
+    """A session with its log, of which the oldest `before` messages may be missing."""
 
     session: Session
     log: list[Message] = field(default_factory=list)
@@ -61,23 +62,18 @@ class SessionRecord:
     traces: dict[int, Trace] = field(default_factory=dict)
 
     def between(self, span: tuple[int, int]) -> tuple[Message, ...]:
-        """The messages of a span of sequence numbers, as far as they are still there."""
+        """The messages of a range of sequence numbers that still exist."""
         first, last = span
         return tuple(self.log[log_index(self.log, first) : log_index(self.log, last + 1)])
 
 
 def log_index(log: list[Message], seq: int) -> int:
-    """Where a sequence number stands in a log, or would."""
+    """The index of a sequence number in a log, or where it would be."""
     return bisect_left(log, seq, key=lambda message: message.seq)
 
 
-def owner_of(session: Session) -> str:
-    """Whose session it is, for the hijack guard."""
-    return ":".join(session.scope.owner)
-
-
 def new_session(scope: Scope, session_id: str, new: NewSession, token: str, now: datetime) -> Session:
-    """A session that begins now."""
+    """A session created now."""
     return Session(
         id=session_id,
         scope=scope,
@@ -95,10 +91,10 @@ def new_session(scope: Scope, session_id: str, new: NewSession, token: str, now:
 
 
 def find_keyed_write(record: SessionRecord, once: IdempotencyKey | None) -> KeyedWrite | None:
-    """The write that came with this key before.
+    """The earlier write of this key.
 
     Raises:
-        KeyReused: it came with another fingerprint.
+        IdempotencyKeyReused: it had another fingerprint.
     """
     keyed = record.keyed.get(once.key) if once is not None else None
     if keyed is not None and once is not None and keyed.fingerprint != once.fingerprint:
@@ -107,7 +103,7 @@ def find_keyed_write(record: SessionRecord, once: IdempotencyKey | None) -> Keye
 
 
 def to_finished_turn(scope: Scope, record: SessionRecord, keyed: KeyedWrite) -> OpenTurn:
-    """A turn that this key was answered with before."""
+    """The finished turn of this key."""
     return OpenTurn(
         id=keyed.turn_id,
         number=keyed.number,
@@ -122,7 +118,7 @@ def to_finished_turn(scope: Scope, record: SessionRecord, keyed: KeyedWrite) -> 
 
 
 def check_producer(record: SessionRecord, producer: Producer) -> bool:
-    """Whether the producer's number came before; a number out of order is refused."""
+    """Whether the producer's number was seen before; raises `SequenceGap` if numbers were skipped."""
     mark = record.marks.get(producer.id, 0)
     if producer.seq > mark + 1:
         raise SequenceGap(producer.id, mark + 1)
@@ -130,7 +126,7 @@ def check_producer(record: SessionRecord, producer: Producer) -> bool:
 
 
 def append_turn(record: SessionRecord, opening: BeginTurn) -> tuple[int, tuple[Message, ...]]:
-    """Append the words of a turn; tells its number."""
+    """Append the user messages of a turn; returns its number."""
     number = record.session.turns + 1
     words = append_messages(record, opening.words, number, opening.producer)
     record.session = replace(record.session, turns=number)
@@ -162,7 +158,7 @@ def append_messages(
 def remember_key(
     record: SessionRecord, once: IdempotencyKey | None, turn_id: str, words: tuple[Message, ...], *, finished: bool
 ) -> None:
-    """Note what a keyed write stored; the oldest keys make room."""
+    """Record what a keyed write stored, and drop the oldest keys."""
     if once is None:
         return
     span = (words[0].seq, words[-1].seq) if words else (record.session.last_seq + 1, record.session.last_seq)
@@ -172,7 +168,7 @@ def remember_key(
 
 
 def take_lease(record: SessionRecord, opening: BeginTurn, now: datetime) -> None:
-    """Give the session to this turn."""
+    """Lease the session to this turn."""
     record.lease = opening.turn_id
     record.lease_until = now + opening.lease
     record.lease_key = opening.once.key if opening.once is not None else None
@@ -188,7 +184,7 @@ def is_turn_finished(record: SessionRecord, turn: OpenTurn) -> bool:
 
 
 def close_turn(record: SessionRecord, turn: OpenTurn, reply: tuple[Message, ...]) -> None:
-    """Note that the turn has ended, and what its key was answered with."""
+    """Record the end of a turn and the reply of its key."""
     record.closed = turn.id
     keyed = record.keyed.get(record.lease_key) if record.lease_key is not None else None
     if keyed is not None:
@@ -197,14 +193,14 @@ def close_turn(record: SessionRecord, turn: OpenTurn, reply: tuple[Message, ...]
 
 
 def store_trace(record: SessionRecord, number: int, trace: Trace) -> None:
-    """Keep a trace; those of old turns make room."""
+    """Store a trace, and drop those of old turns."""
     record.traces[number] = trace
     for old in [kept for kept in record.traces if kept <= number - TRACES_KEPT]:
         del record.traces[old]
 
 
 def reword(record: SessionRecord, new: Message) -> bool:
-    """Put other words in a message's place; tells whether it is still there."""
+    """Replace a message; false if it is gone."""
     at = log_index(record.log, new.seq)
     if at == len(record.log) or (record.log[at].seq, record.log[at].id) != (new.seq, new.id):
         return False
@@ -212,8 +208,8 @@ def reword(record: SessionRecord, new: Message) -> bool:
     return True
 
 
-def retell(record: SessionRecord, new: Trace) -> bool:
-    """Put another trace in the place of the one it names; tells whether it is still there."""
+def replace_trace(record: SessionRecord, new: Trace) -> bool:
+    """Replace a trace; false if it is gone."""
     old = record.traces.get(new.number)
     if old is None or old.id != new.id:
         return False
@@ -248,11 +244,11 @@ def load_window(record: SessionRecord, size: int) -> tuple[Message, ...]:
 
 
 def trim(record: SessionRecord, max_messages: int | None, max_turns: int | None) -> None:
-    """Let the oldest messages make room under the stored caps."""
+    """Delete the oldest messages beyond the limits."""
     log, turns = record.log, record.session.turns
     first = max(0, len(log) - max_messages) if max_messages is not None else 0
     if max_turns is not None:
-        # A resumed turn's reply stands after later turns, so numbers may fall: what goes is a beginning of the log.
+        # Turn numbers may decrease (the reply of a resumed turn follows later turns): delete a prefix of the log.
         oldest = turns - max_turns
         first = max(first, next((i for i, message in enumerate(log) if message.turn > oldest), len(log)))
     if first:
@@ -263,7 +259,36 @@ def trim(record: SessionRecord, max_messages: int | None, max_turns: int | None)
 
 
 def matches(session: Session, query: SessionQuery) -> bool:
-    """Whether a listing asks for this session."""
+    """Whether a session matches a query."""
     if query.status is not None and session.status is not query.status:
         return False
     return query.title is None or query.title.casefold() in session.title.casefold()
+
+
+class MemoryTables:
+    """Sessions by `session_key`, state by `state_key`, and each owner's namespaces by `owner_key`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.records: dict[bytes, SessionRecord] = {}
+        self.state: dict[bytes, dict[str, StateEntry]] = {}
+        # Each owner's drawers, with their scope and namespace.
+        self.drawers: dict[bytes, dict[bytes, tuple[Scope, str]]] = {}
+
+    def reach(self, scope: Scope, session_id: str) -> SessionRecord:
+        """The session, if the scope reaches it."""
+        record = self.records.get(session_key(scope, session_id))
+        if record is None:
+            raise SessionNotFound(session_id)
+        if record.session.expired(self.clock()):
+            raise SessionExpired(session_id)
+        if not scope.reaches(record.session.scope):
+            raise SessionForeign(session_id, ":".join(record.session.scope.owner))
+        return record
+
+    def visible(self, scope: Scope) -> Iterator[tuple[int, bytes]]:
+        """The times of the last change and the keys of the sessions that the scope reaches."""
+        now = self.clock()
+        for key, record in self.records.items():
+            if scope.reaches(record.session.scope) and not record.session.expired(now):
+                yield to_micros(record.session.updated_at), key

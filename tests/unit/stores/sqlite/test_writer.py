@@ -16,8 +16,9 @@ import pytest
 
 from tenuto.errors import StoreFull, Unavailable
 from tenuto.stores.sqlite import _database
-from tenuto.stores.sqlite._database import Transaction, WriterThread, insist
+from tenuto.stores.sqlite._database import WriterThread, insist
 from tenuto.stores.sqlite._file import open_file
+from tenuto.stores.sqlite._heads import Transaction
 from tests.patience import LONG
 
 PATIENT = timedelta(seconds=LONG)
