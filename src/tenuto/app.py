@@ -1,4 +1,4 @@
-"""The wiring: the one file that knows every room, and the library's front door."""
+"""The wiring of all rooms, and the entry point of the library."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _NO_MODELS: Final[Mapping[str, GivenModel]] = MappingProxyType({})
 class Tenuto:
     """An open installation: its sessions, and the short way to a turn.
 
-    `sessions` has everything; `begin`, `finish` and `scope` are what programs with a model of their own need, `ask`
-    what those need that let an assistant answer.
+    `sessions` has everything; `begin`, `finish` and `scope` are for programs with their own model, `ask` for those that
+    use an assistant.
     """
 
     def __init__(
@@ -74,14 +74,14 @@ class Tenuto:
         self._chat: Chat | None = None
 
     async def chat(self) -> Chat:
-        """Turns with assistants. Opened when first asked for: programs that only keep sessions never load it.
+        """Turns with assistants. Loaded on first use: programs that only store sessions do not need it.
 
         Raises:
-            InvalidSetting: the model, an assistant or a budget of the settings cannot be had.
+            InvalidSetting: the model, an assistant or a budget of the settings is not valid.
         """
         async with self._opening:
             if self._chat is None:
-                # Assistants, tokenizer and models: much to import that keeping sessions does without.
+                # Assistants, tokenizer and models take long to import.
                 from tenuto.wiring.chat import open_chat
 
                 self._chat = await self._stack.enter_async_context(
@@ -100,8 +100,8 @@ class Tenuto:
 
     @cached_property
     def privacy(self) -> PrivacyService:
-        """What a mark stands for, what is stored of private data, and how a person is erased."""
-        # Signatures and ciphers are heavy to load, and asked for seldom.
+        """Reveals pseudonyms, exports stored private data, and erases users."""
+        # Signatures and ciphers take long to import, and are seldom needed.
         from tenuto.access import ApiKeys
         from tenuto.privacy.compliance.service import PrivacyService
 
@@ -127,24 +127,24 @@ class Tenuto:
 
     @property
     def policies(self) -> Preset:
-        """The policies that hold here."""
+        """The policies of the settings."""
         return self.settings.policies()
 
     def scope(
         self, *, tenant: str = "local", site: str = "", user: str | None = None, visitor: bool = False, **rest: str
     ) -> Scope:
-        """Who is asking; the tenant is `local` unless named."""
+        """The scope of a caller; the tenant is `local` unless named."""
         _check_fields(rest, Scope)
         return Scope(tenant=tenant, site=site, user=user, visitor=visitor, **rest)
 
     def listen(self, listener: Listener) -> None:
-        """Tell this listener of everything that happens to sessions from now on."""
+        """Call this listener for every session event from now on."""
         self._announcer.add(listener)
 
     async def begin(
         self, scope: Scope, text: str, *, session_id: str | None = None, key: str | None = None, window: int = 20
     ) -> OpenTurn:
-        """Store the user's words and bring what the model should see; the session is this turn's until it ends."""
+        """Store the user message, take the lease, and load the window for the model."""
         _check_scope(scope)
         words = self.draft(text, role=Role.USER, speaker=scope.user)
         return await self.sessions.begin(
@@ -154,7 +154,7 @@ class Tenuto:
     async def finish(
         self, turn: OpenTurn, reply: str | Sequence[Draft] = (), *, tokens: int = 0, cost_nanos: int = 0
     ) -> Session:
-        """Store the reply, add what it cost, and give the session free."""
+        """Store the reply, add its usage, and release the lease."""
         if not isinstance(reply, str | list | tuple):
             raise Invalid(f"the reply must be a text (str) or a list of Draft, not {type(reply).__name__}")
         drafts = (self.draft(reply),) if isinstance(reply, str) else tuple(reply)
@@ -162,11 +162,11 @@ class Tenuto:
         return (await self.sessions.finish(turn, closing)).session
 
     async def abandon(self, turn: OpenTurn) -> Session:
-        """Give the session free without a reply; the user's words stay stored, and the same key resumes."""
+        """Release the lease without a reply; the user message stays stored, and the same key resumes."""
         return (await self.sessions.finish(turn, FinishTurn(abandoned=True))).session
 
     async def ask(self, scope: Scope, text: str, *, session_id: str | None = None, **rest: Any) -> Reply:
-        """Say something to an assistant and get its answer; `rest` goes into the `ChatRequest`.
+        """Send a message to an assistant and get its reply; `rest` goes into the `ChatRequest`.
 
         The language may be given by its code, `"en"` or `"zh"`.
         """
@@ -195,9 +195,9 @@ async def open_app(
     sweeping: bool = True,
     reading_only: bool = False,
 ) -> AsyncIterator[Tenuto]:
-    """Open everything the settings ask for, and close it in reverse.
+    """Open everything that the settings name, and close it in reverse order.
 
-    `models` are found by their names here before any provider's; `assistants` stand beside the shipped ones.
+    `models` take precedence over providers' models of the same name; `assistants` are added to the built-in ones.
     With `reading_only`, a file in a read-only folder can be opened too.
     """
     async with AsyncExitStack() as stack:
@@ -247,7 +247,7 @@ async def open(  # noqa: A001 - the name people type: tenuto.open(...)
     """Open tenuto on a store: `sqlite:///chat.db`, `redis://…`, `postgresql://…`, `memory://`.
 
     `model` answers, and `small_model` makes titles and summaries: a name, a model of Pydantic AI or your own, or
-    several of them, each asked when the one before it cannot answer. Further settings go by name (`preset="goods_qa"`,
+    several of them, each used when the one before it fails. Further settings go by name (`preset="goods_qa"`,
     `retention=timedelta(days=7)`); the environment supplies the rest.
     """
     shelf = dict(models)
@@ -261,7 +261,7 @@ async def open(  # noqa: A001 - the name people type: tenuto.open(...)
 
 
 def _register_model(setting: str, choice: ModelChoice, shelf: dict[str, GivenModel]) -> str:
-    """The name of a model, or of a chain, as settings have it; models that are handed over are put on the shelf."""
+    """The name of a model, or of a chain, for the settings; given models are added to the shelf."""
     if isinstance(choice, str):
         return choice
     if isinstance(choice, Sequence):
@@ -270,7 +270,7 @@ def _register_model(setting: str, choice: ModelChoice, shelf: dict[str, GivenMod
     if not isinstance(own, str):
         kind = type(choice).__name__
         raise InvalidSetting(setting, f"must be a name, a ChatModel, a Pydantic AI model or a list of them, not {kind}")
-    # Commas part the names of a chain; and a provider's model of the same name is another one.
+    # Commas separate the names of a chain, and a provider may have a model of the same name.
     given = (f"{own.replace(',', '')} (given {number})" for number in count(1))
     name = next(name for name in given if shelf.get(name, choice) is choice)
     shelf[name] = choice
@@ -278,13 +278,13 @@ def _register_model(setting: str, choice: ModelChoice, shelf: dict[str, GivenMod
 
 
 def _check_scope(scope: object) -> None:
-    """Tell those who pass a user's name, or nothing, what belongs in its place."""
+    """Refuse a user's name, or anything else, in place of a scope."""
     if not isinstance(scope, Scope):
         raise Invalid(f"scope must be a Scope, as scope(user=…) makes it, not {type(scope).__name__}")
 
 
 def _check_fields(given: Mapping[str, object], kind: type[Value]) -> None:
-    """Tell of a name that means nothing, with those that do."""
+    """Refuse unknown fields, and list the known ones."""
     known = kind.__struct_fields__
     for name in given:
         if name not in known:

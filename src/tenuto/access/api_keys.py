@@ -1,6 +1,6 @@
-"""API keys: made once, shown once, kept as a hash, revocable.
+"""API keys: shown once, stored as a hash, revocable.
 
-A secret carries 256 random bits, so a plain hash is enough: there is nothing to guess and no need to be slow.
+A secret has 256 random bits, so a plain, fast hash is enough.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NO_HASH: Final = sha256(b"").hexdigest()
 class KeyRole(StrEnum):
     """What a key may do: act for its own user or tenant, or (`admin`) for any user of its tenant and as operator.
 
-    `privacy.reveal` is a member who may also see what stands behind the marks of pseudonyms; an admin may not.
+    `privacy.reveal` is a member who may also see the values behind pseudonyms; an admin may not.
     """
 
     MEMBER = "member"
@@ -56,7 +56,7 @@ class ApiKey(Value, frozen=True, kw_only=True):
 
     @property
     def revoked(self) -> bool:
-        """Whether it opens nothing any more."""
+        """Whether it is no longer valid."""
         return self.revoked_at is not None
 
 
@@ -83,10 +83,10 @@ class ApiKeys:
         role: KeyRole = KeyRole.MEMBER,
         name: str = "",
     ) -> tuple[ApiKey, str]:
-        """Make a key; its secret comes back this one time and is not stored.
+        """Create a key; its secret is returned only here and is not stored.
 
         Raises:
-            Invalid: an id is not sound, or the tenant's starts with "~".
+            Invalid: an id is not valid, or the tenant's starts with "~".
         """
         check_tenant_id(tenant)
         if site:
@@ -102,20 +102,21 @@ class ApiKeys:
 
     async def verify(self, secret: str) -> ApiKey | None:
         """The key of this secret; `None` when it is unknown, malformed or revoked."""
-        key_id = _parse_key_id(secret)
-        if key_id is None:
+        # `tnt_<id>_<random>`
+        parts = secret.split("_", 2) if len(secret) <= _LONGEST_SECRET and secret.isascii() else []
+        if len(parts) != 3 or parts[0] != _MARK or not parts[1].isalnum() or not parts[2]:
             return None
-        entry = await self._store.read_state(SYSTEM, _NAMESPACE, key_id)
+        entry = await self._store.read_state(SYSTEM, _NAMESPACE, parts[1])
         record = _decode_record(entry) if entry is not None else None
-        # An unknown id is compared as well, so that both take as long.
+        # Compare for an unknown id, too, so that both take the same time.
         right = hmac.compare_digest(_hash(secret), record.hash if record is not None else _NO_HASH)
         return record.key if record is not None and right and not record.key.revoked else None
 
     async def revoke(self, key_id: str) -> ApiKey:
-        """Take a key out of use for good; again is harmless.
+        """Revoke a key for good; repeating it has no effect.
 
         Raises:
-            KeyNotFound: there is no such key.
+            ApiKeyNotFound: there is no such key.
         """
         while True:
             entry = await self._store.read_state(SYSTEM, _NAMESPACE, key_id) if key_id else None
@@ -132,9 +133,9 @@ class ApiKeys:
             return revoked
 
     async def revoke_user_keys(self, scope: Scope) -> int:
-        """Revoke every key bound to the scope's user and forget whose it was; tells how many there were.
+        """Revoke every key of the scope's user and remove the user from it; returns their number.
 
-        The records stay: without any the door would stand open.
+        The records stay: without any key the server would accept callers without a credential.
         """
         total = 0
         async for entry in self._entries():
@@ -148,15 +149,15 @@ class ApiKeys:
         return total
 
     async def list(self, tenant: str | None = None) -> tuple[ApiKey, ...]:
-        """All keys, revoked ones too, oldest first; those of one tenant when it is named."""
+        """All keys, of one tenant if given, oldest first, revoked ones included."""
         records = [record async for entry in self._entries() if (record := _decode_record(entry)) is not None]
         keys = [record.key for record in records if tenant is None or record.key.tenant == tenant]
         return tuple(sorted(keys, key=lambda key: (key.created_at, key.id)))
 
     async def any_exist(self) -> bool:
-        """Whether callers need a credential here: as soon as a key was made.
+        """Whether callers need a credential: as soon as a key was created.
 
-        A revoked one counts too: who revokes the last key does not mean to open the server.
+        Revoked ones count: revoking the last key must not open the server.
         """
         return bool(await self._store.list_state(SYSTEM, _NAMESPACE, limit=1))
 
@@ -179,19 +180,11 @@ def _hash(secret: str) -> str:
     return sha256(secret.encode(errors="replace")).hexdigest()
 
 
-def _parse_key_id(secret: str) -> str | None:
-    """The key's id out of `tnt_<id>_<random>`."""
-    parts = secret.split("_", 2) if len(secret) <= _LONGEST_SECRET and secret.isascii() else []
-    if len(parts) != 3 or parts[0] != _MARK or not parts[1].isalnum() or not parts[2]:
-        return None
-    return parts[1]
-
-
 def _decode_record(entry: StateEntry) -> _ApiKeyRecord | None:
     try:
         return msgspec.convert(entry.value, _ApiKeyRecord)
     except msgspec.ValidationError:
-        # Such a key opens nothing. It still counts as configured, so damage never opens the door either.
+        # Such a key is not valid, but still counts in `any_exist`, so damage does not open the server.
         _log.error("the stored API key %s cannot be read", entry.key)
         return None
 
@@ -224,5 +217,5 @@ class Caller(Value, frozen=True, kw_only=True):
 
     @property
     def can_act_for_users(self) -> bool:
-        """Whether it may say for which user it acts."""
+        """Whether it may name the user it acts for."""
         return self.user is None or self.role is KeyRole.ADMIN

@@ -27,7 +27,7 @@ _LEEWAY_SECONDS: Final = 30
 
 
 class JwtPolicy(Value, frozen=True, kw_only=True):
-    """How tokens are verified (by a shared secret, a PEM file or a JWKS file), and which claims tell who speaks."""
+    """How tokens are verified (by a shared secret, a PEM file or a JWKS file), and the claims that name the caller."""
 
     secret: str | None = None
     key_file: str | None = None
@@ -61,7 +61,7 @@ class JwtPolicy(Value, frozen=True, kw_only=True):
 
 
 class JwtVerifier:
-    """Verifies tokens. The key is read at once, so that a bad file stops the start."""
+    """Verifies tokens. The key is read at once, so that a bad file fails the start."""
 
     def __init__(self, policy: JwtPolicy) -> None:
         self._policy = policy
@@ -70,7 +70,7 @@ class JwtVerifier:
         self._key = self._read_key()
 
     def verify(self, token: str) -> Caller | None:
-        """Who the token speaks for; `None` when it does not hold for any reason."""
+        """The caller of a token; `None` if it is not valid."""
         claims = self._decode_claims(token)
         if claims is None:
             return None
@@ -98,7 +98,7 @@ class JwtVerifier:
                 options={"require": ["exp", policy.tenant_claim]},
             )
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as exc:
-            # The kind alone: the text of such an error may quote the token.
+            # The type alone: the message may quote the token.
             _log.info("a token was refused: %s", type(exc).__name__)
             return None
 
@@ -124,7 +124,7 @@ class JwtVerifier:
         )
 
     def _read_key(self) -> str | bytes | None:
-        """The one key there is; `None` when keys come from a JWKS file, which may hold several."""
+        """The one key; `None` if keys come from a JWKS file, which may hold several."""
         policy = self._policy
         if policy.secret is not None:
             return policy.secret
@@ -134,7 +134,7 @@ class JwtVerifier:
         return None
 
     def _find_key(self, token: str) -> PyJWK | None:
-        """The key that the token names. A key set may have been turned since: an unknown name has it read again."""
+        """The key that the token names. Keys may have been rotated: for an unknown name the set is read again."""
         import jwt
 
         name = jwt.get_unverified_header(token).get("kid")

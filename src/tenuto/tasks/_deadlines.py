@@ -1,8 +1,7 @@
-"""When to look after which task again, so that what has expired is found without a look at everything.
+"""The deadlines of all tasks, so that expired ones are found without reading every task.
 
-The installation keeps the list itself, since a tenant's own tasks stand in no list of owners. It holds ids alone, whose
-they are among them: a person who is erased has to be taken out of it. Its keys tell by a digest whose an entry is, so
-that an entry which cannot be read does not hide the others.
+The list is state of the installation, since tasks of tenants are in no list of owners. It holds ids, of users too, so
+that an erasure must cover it. Its keys hold a digest of the owner, so that an unreadable entry does not hide others.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _STEP: Final = timedelta(minutes=10) // timedelta(microseconds=1)
 
 
 class Due(NamedTuple):
-    """An entry whose time has come."""
+    """A due entry."""
 
     key: str
     scope: Scope
@@ -34,35 +33,32 @@ class Due(NamedTuple):
 
 
 class Deadlines:
-    """Entries in order of time; one comes due ten to twenty minutes behind the instant it was made for.
-
-    That is no hurry, and by then it is over by the clock of every machine.
-    """
+    """Entries in order of time, each due ten to twenty minutes after its instant: by then it is over by every clock."""
 
     def __init__(self, state: StateStore) -> None:
         self._entries = Drawer(state, SYSTEM, _NAMESPACE, Scope)
 
     async def add(self, scope: Scope, task_id: str, at: datetime) -> None:
-        """Have the task looked after when that instant is over. To be stored before what then expires."""
+        """Schedule a task for upkeep after an instant. To be called before storing what then expires."""
         await self._entries.put_record(_key(scope, task_id, at), owner_scope(scope))
 
     async def keep(self, scope: Scope, task_id: str, at: datetime) -> None:
-        """Add an entry again that was taken off the list."""
+        """Add an entry again if it was removed."""
         await self._entries.swap(_key(scope, task_id, at), lambda filed: owner_scope(scope) if filed is None else None)
 
     async def due(self, now: datetime, limit: int) -> tuple[list[Due], bool]:
-        """Those of the oldest `limit` entries whose time has come, and whether there may be more of them."""
+        """Those of the oldest `limit` entries that are due, and whether there may be more."""
         first_to_come = f"{_time_step(now) + 1:012d}"
         come = [key async for key in self._entries.keys(limit) if key < first_to_come]
         found = [await self._read_entry(key) for key in come]
         return [due for due in found if due is not None], len(come) == limit
 
     async def drop(self, due: Due) -> None:
-        """Take an entry off the list."""
+        """Remove an entry."""
         await self._entries.remove(due.key)
 
     async def drop_removed_tasks(self, scope: Scope, stands: Callable[[str], Awaitable[bool]]) -> int:
-        """Take those of an owner off the list whose tasks do not stand any more, and tell how many that were."""
+        """Remove an owner's entries whose tasks do not exist any more; returns their number."""
         whose, gone = owner_key(scope).hex(), 0
         async for key in self._entries.keys():
             _, owner, task_id = _parts(key)
@@ -71,7 +67,7 @@ class Deadlines:
         return gone
 
     async def _read_entry(self, key: str) -> Due | None:
-        """An entry, which one that is damaged is no longer."""
+        """Read an entry; a damaged one is removed."""
         task_id = _parts(key)[2]
         try:
             filed = await self._entries.read_record(key)

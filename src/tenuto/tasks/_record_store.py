@@ -1,4 +1,4 @@
-"""Records of one kind in one drawer of the state: read, changed by compare-and-set, listed, cleared."""
+"""Records of one kind in one namespace of the state, changed by compare-and-set."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _Record = TypeVar("_Record", bound=msgspec.Struct)
 
 
 def check_version(if_version: int | None, actual: int) -> None:
-    """Let a change pass that names no version, or the right one.
+    """Check the expected version of a change, if there is one.
 
     Raises:
-        VersionConflict: it names another.
-        Invalid: it names what is no version.
+        VersionConflict: it is another.
+        Invalid: it is not a version.
     """
     if if_version is None:
         return
@@ -44,8 +44,8 @@ class VersionedRecord(NamedTuple, Generic[_Record]):
 class Drawer(Generic[_Record]):
     """One owner's records under one namespace.
 
-    A record is only ever changed by compare-and-set on what was read, so of two who change one at the same time the
-    second sees what the first did. One that is damaged is as good as none where many are asked for.
+    A record is only changed by compare-and-set on what was read, so of two concurrent changes the second sees the
+    first. Listings skip damaged records.
     """
 
     def __init__(self, state: StateStore, scope: Scope, namespace: str, kind: type[_Record]) -> None:
@@ -55,11 +55,11 @@ class Drawer(Generic[_Record]):
         self._kind = kind
 
     async def read_record(self, key: str) -> VersionedRecord[_Record] | None:
-        """One record, `None` when there is none.
+        """One record, `None` if there is none.
 
         Raises:
             StateCorrupt: it is damaged.
-            Sealed: it waits for a key that is not at hand.
+            DecryptionFailed: its key is missing.
         """
         try:
             entry = await self._state.read_state(self._scope, self._namespace, key)
@@ -70,7 +70,7 @@ class Drawer(Generic[_Record]):
         return None if entry is None else self._decode(entry)
 
     async def put_record(self, key: str, record: _Record, if_version: int | None = None) -> VersionedRecord[_Record]:
-        """Store a record; what it is then.
+        """Store a record and return it.
 
         Raises:
             VersionConflict: `if_version` is not the stored version.
@@ -86,8 +86,7 @@ class Drawer(Generic[_Record]):
     ) -> VersionedRecord[_Record] | None:
         """Change a record, again after each conflicting write, and return it.
 
-        `change` is handed what is there and answers what it shall be, or `None` to leave it. `room` may still refuse
-        what the change would take.
+        `change` gets the record and returns its replacement, or `None` to leave it. `room` may refuse a new record.
         """
         while True:
             before = await self.read_record(key)
@@ -102,7 +101,7 @@ class Drawer(Generic[_Record]):
                 continue
 
     async def every(self, after: str = "", beginning: str = "") -> AsyncIterator[VersionedRecord[_Record]]:
-        """All records behind a key whose keys begin so, in order of their keys, without those that are damaged."""
+        """All undamaged records after a key whose keys have a prefix, in order of their keys."""
         after = max(after, beginning)
         while keys := await self._read_page(after):
             for key, filed in keys.items():
@@ -113,7 +112,7 @@ class Drawer(Generic[_Record]):
                 after = key
 
     async def keys(self, limit: int | None = None) -> AsyncIterator[str]:
-        """All keys in order, or the first so many; whether their records can be read is not asked."""
+        """All keys in order, or the first `limit`; their records are not read."""
         after, size = "", _KEYS if limit is None else limit
         while keys := await self._state.state_keys(self._scope, self._namespace, after, size):
             for key in keys:
@@ -123,7 +122,7 @@ class Drawer(Generic[_Record]):
             after = keys[-1]
 
     async def remove(self, key: str) -> bool:
-        """Remove a record, whatever became of it meanwhile; tells whether there was one."""
+        """Remove a record of any version; returns whether there was one."""
         return await self._state.delete_state(self._scope, self._namespace, key)
 
     async def clear(self) -> None:
@@ -132,7 +131,7 @@ class Drawer(Generic[_Record]):
             await self.remove(key)
 
     async def _read_page(self, after: str) -> dict[str, VersionedRecord[_Record] | None]:
-        """The next records by their keys; `None` for one that is damaged."""
+        """The next records by their keys; `None` for a damaged one."""
         try:
             page = await self._state.list_state(self._scope, self._namespace, after, _PAGE)
             return {entry.key: self._decode(entry) for entry in page}
@@ -144,7 +143,7 @@ class Drawer(Generic[_Record]):
         try:
             return await self.read_record(key)
         except StateCorrupt:
-            _log.error("stepped over a damaged record in %s", self._namespace)
+            _log.error("skipped a damaged record in %s", self._namespace)
             return None
 
     def _decode(self, entry: StateEntry) -> VersionedRecord[_Record]:

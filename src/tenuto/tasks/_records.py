@@ -1,8 +1,8 @@
 """Tasks, board keys and notes as they are stored.
 
-What is kept of somebody passes the privacy policy as a whole, and that may put a mark in place of a name that looks
-private. So who somebody is, is told by a digest in numbers too small to be anybody's; the name beside it is for
-readers. Instants are whole microseconds under names that end in `_at`, which the policy knows for instants.
+State passes the privacy policy as a whole, which may replace a name that looks private by a placeholder. So agents are
+identified by a digest, as numbers too small to look private; the name beside it is for display. Instants are whole
+microseconds under names that end in `_at`, which the policy recognizes.
 """
 
 from __future__ import annotations
@@ -34,47 +34,46 @@ def instant(stored: int) -> datetime:
 
 
 class NameRef(Value, frozen=True, kw_only=True):
-    """An agent, or a session: what it is called, and how it is told from others."""
+    """The name of an agent or a session, and the digest that identifies it."""
 
     name: str
     mark: tuple[int, ...]
 
     def same(self, other: NameRef) -> bool:
-        """Whether both are one."""
+        """Whether both are the same."""
         return self.mark == other.mark
 
 
 def mark_of(text: str) -> tuple[int, ...]:
-    """By what a text is told from others, whatever the privacy policy leaves of it."""
+    """A digest of a text that the privacy policy leaves alone."""
     return tuple(blake2b(text.encode(), digest_size=_MARK_BYTES).digest())
 
 
 def name_ref(name: str) -> NameRef:
-    """Somebody of this name."""
+    """The reference of a name."""
     return NameRef(name=name, mark=mark_of(name))
 
 
 def record_key_for(owner: bytes, key: str) -> str:
-    """Where the tasks are kept that an owner opens under a key."""
+    """The place of the tasks that an owner opens under a key."""
     return f"t-{blake2b(owner + key.encode(), digest_size=_PLACE_BYTES).hexdigest()}"
 
 
 def wrap_value(key: str, value: Json) -> JsonObject:
-    """A value under its key, which tells the privacy policy a password from a word."""
+    """A value under its key, by which the privacy policy recognizes passwords."""
     return {key: value}
 
 
 def unwrap_value(stored: JsonObject) -> Json:
-    """The value, whatever its key was turned into."""
+    """The value, under any key."""
     return next(iter(stored.values()), None)
 
 
 class Head(Value, frozen=True, kw_only=True):
-    """A task. Who may write its protected keys was settled when it was opened.
+    """A task. `owner` may write its protected keys; `asked` and `ended` are digests of the requests that opened and
+    finished it, by which a repetition is recognized.
 
-    `asked` tells what it was opened for, and `ended` how it ended, from anything else that somebody asks again.
-
-    All tasks that are ever opened under one key have one place, one after the other; `life` tells them apart.
+    All tasks opened under one key have one place, one after the other; `life` distinguishes them.
     """
 
     type: str
@@ -92,11 +91,11 @@ class Head(Value, frozen=True, kw_only=True):
     ended: tuple[int, ...] = ()
 
     def task_id(self, place: str) -> str:
-        """What the task at this place is called; no other ever was, so what is written for another never reaches it."""
+        """The id of the task at this place, which no other task there has."""
         return f"{place}-{bytes(self.life).hex()}" if self.life else place
 
     def task(self, place: str, version: int) -> Task:
-        """As others see it."""
+        """The public value."""
         return Task(
             id=self.task_id(place),
             type=self.type,
@@ -113,18 +112,18 @@ class Head(Value, frozen=True, kw_only=True):
 
 
 def new_incarnation(unique: str) -> tuple[int, ...]:
-    """One that no other task has."""
+    """The unique `life` of a task."""
     return tuple(blake2b(unique.encode(), digest_size=_LIFE_BYTES).digest())
 
 
 def parse_task_id(task_id: str) -> tuple[str, tuple[int, ...]]:
-    """The place of a task, and the life it has if it is the one that is called so."""
+    """The place and `life` of a task id."""
     under_key = _UNDER_KEY.fullmatch(task_id)
     return (under_key[1], tuple(bytes.fromhex(under_key[2]))) if under_key else (task_id, ())
 
 
 class Held(Value, frozen=True, kw_only=True):
-    """A lock on a key; one that has run out stays until it is given back or another takes it."""
+    """A lock on a key; an expired one stays until it is released or replaced."""
 
     by: NameRef
     token: int
@@ -132,9 +131,9 @@ class Held(Value, frozen=True, kw_only=True):
 
 
 class BoardRecord(Value, frozen=True, kw_only=True):
-    """A key of a board: what stands under it and who has locked it, in one record that one compare-and-set decides on.
+    """A key of a board: its value and its lock, changed by one compare-and-set.
 
-    `value` is empty where nothing stands there, or not any more. `version` and `token` only ever grow.
+    `value` is empty if there is none. `version` and `token` only grow.
     """
 
     value: JsonObject = {}
@@ -146,7 +145,7 @@ class BoardRecord(Value, frozen=True, kw_only=True):
     lock: Held | None = None
 
     def entry(self, key: str) -> BoardEntry | None:
-        """What stands there."""
+        """The public value, if there is one."""
         if not self.value or self.by is None:
             return None
         return BoardEntry(
@@ -159,7 +158,7 @@ class BoardRecord(Value, frozen=True, kw_only=True):
         )
 
     def to_lock(self, key: str) -> BoardLock | None:
-        """The lock as it was taken, run out or not."""
+        """The lock, expired or not."""
         lock = self.lock
         if lock is None:
             return None
@@ -167,7 +166,7 @@ class BoardRecord(Value, frozen=True, kw_only=True):
 
 
 class NoteRecord(Value, frozen=True, kw_only=True):
-    """A note of one agent; empty where it was deleted or its time is over."""
+    """A note of one agent; empty if deleted or expired."""
 
     value: JsonObject = {}
     written_at: int = 0
@@ -175,7 +174,7 @@ class NoteRecord(Value, frozen=True, kw_only=True):
     version: int = 0
 
     def note(self, key: str) -> Note:
-        """As its agent sees it."""
+        """The public value."""
         return Note(
             key=key,
             value=unwrap_value(self.value),

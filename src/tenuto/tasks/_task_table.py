@@ -1,4 +1,4 @@
-"""Where tasks are kept: each is one value of its owner's state, and what has expired is not there."""
+"""The tasks of every scope: each is one value of its owner's state. Expired ones do not exist."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tenuto.tasks._records import Head, micros, parse_task_id
 
 _log = logging.getLogger(__name__)
 _NAMESPACE: Final = "tasks"
-# Of a task on its way out; it has expired by every clock, so nothing changes it any more.
+# A task that is being removed: expired by every clock, so it cannot be changed.
 _RETIRED: Final = Head(type="", status=TaskStatus.FAILED, created_at=0, updated_at=0, expires_at=0)
 
 
@@ -31,17 +31,16 @@ class TaskTable:
         self._clock = clock
 
     async def add(self, scope: Scope, place: str, head: Head, over: VersionedRecord[Head] | None = None) -> Task:
-        """Store a new one, in the place of one whose time is over, if that is what stands there.
+        """Store a new task, in the place of an expired one if there is one.
 
         Raises:
-            VersionConflict: something else stands there.
+            VersionConflict: another task is there.
         """
-        return _to_task(
-            await self._records_of(scope).put_record(place, head, if_version=0 if over is None else over.version)
-        )
+        version = 0 if over is None else over.version
+        return _to_task(await self._records_of(scope).put_record(place, head, if_version=version))
 
     async def at(self, scope: Scope, place: str) -> VersionedRecord[Head] | None:
-        """What stands at a place, expired or not; what is damaged is removed."""
+        """The task at a place, expired or not; a damaged one is removed."""
         try:
             return await self._records_of(scope).read_record(place)
         except StateCorrupt:
@@ -74,7 +73,7 @@ class TaskTable:
     async def change(
         self, scope: Scope, task_id: str, change: Callable[[Head], Head], if_version: int | None = None
     ) -> Task:
-        """Change a task, again after each conflicting write, unless it must be of that version.
+        """Change a task, again after each conflicting write, unless `if_version` is given.
 
         Raises:
             TaskNotFound: as in `get`.
@@ -86,7 +85,11 @@ class TaskTable:
             check_version(if_version, there.version)
             return change(there.record)
 
-        return _to_task(await self._update(scope, task_id, apply_change))
+        check_id(task_id, "the task id")
+        with _corrupt_as_missing(task_id):
+            filed = await self._records_of(scope).swap(parse_task_id(task_id)[0], apply_change)
+        assert filed is not None
+        return _to_task(filed)
 
     async def retire(self, scope: Scope, task_id: str, if_version: int | None = None) -> None:
         """Mark a task as expired before its removal, so that a concurrent change fails.
@@ -95,23 +98,16 @@ class TaskTable:
             TaskNotFound: as in `get`.
             VersionConflict: `if_version` is not the stored version.
         """
-
-        def retire_live(filed: VersionedRecord[Head] | None) -> Head:
-            there = self._require_live(filed, task_id)
-            check_version(if_version, there.version)
-            return _retired_record(there.record)
-
-        await self._update(scope, task_id, retire_live)
+        await self.change(scope, task_id, lambda head: replace(_RETIRED, life=head.life), if_version)
 
     async def retire_expired(self, scope: Scope, task_id: str) -> bool:
-        """Do so with a task that has expired; tells whether it is none any more, be it gone or damaged."""
-
+        """Mark an expired task likewise; returns whether the task is expired, gone or damaged."""
         place, life = parse_task_id(task_id)
 
         def retire_if_expired(filed: VersionedRecord[Head] | None) -> Head | None:
             if filed is None or filed.record.life != life or self.lasts(filed.record):
                 return None
-            return _retired_record(filed.record)
+            return replace(_RETIRED, life=filed.record.life)
 
         try:
             filed = await self._records_of(scope).swap(place, retire_if_expired)
@@ -120,25 +116,16 @@ class TaskTable:
         return filed is None or filed.record.life != life or not self.lasts(filed.record)
 
     async def remove(self, scope: Scope, task_id: str) -> bool:
-        """Remove one that was retired or is damaged; tells whether it was there."""
+        """Remove a retired or damaged task; returns whether it was there."""
         return await self.stands(scope, task_id) and await self._records_of(scope).remove(parse_task_id(task_id)[0])
 
     def every(self, scope: Scope, after: str) -> AsyncIterator[VersionedRecord[Head]]:
-        """The scope's tasks from behind an id on, in order of their ids, with those that have expired."""
+        """The scope's tasks after an id, in order of their ids, expired ones included."""
         return self._records_of(scope).every(parse_task_id(after)[0])
 
     def lasts(self, head: Head) -> bool:
-        """Whether a task has time left."""
+        """Whether a task has not expired."""
         return head.expires_at > micros(self._clock())
-
-    async def _update(
-        self, scope: Scope, task_id: str, change: Callable[[VersionedRecord[Head] | None], Head]
-    ) -> VersionedRecord[Head]:
-        check_id(task_id, "the task id")
-        with _corrupt_as_missing(task_id):
-            filed = await self._records_of(scope).swap(parse_task_id(task_id)[0], change)
-        assert filed is not None
-        return filed
 
     def _require_live(self, filed: VersionedRecord[Head] | None, task_id: str) -> VersionedRecord[Head]:
         if filed is None or filed.record.life != parse_task_id(task_id)[1] or not self.lasts(filed.record):
@@ -156,10 +143,6 @@ def _corrupt_as_missing(task_id: str) -> Iterator[None]:
     except StateCorrupt:
         _log.error("task %s cannot be read", task_id)
         raise TaskNotFound(task_id) from None
-
-
-def _retired_record(head: Head) -> Head:
-    return replace(_RETIRED, life=head.life)
 
 
 def _to_task(filed: VersionedRecord[Head]) -> Task:

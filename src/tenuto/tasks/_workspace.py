@@ -1,4 +1,4 @@
-"""One task as its writers use it: its board, its notes, and whether it still exists."""
+"""One task with its board and notes, for their writers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _NOTES: Final = "task-notes:"
 class TaskWorkspace:
     """A task with its board and the notes of all its agents.
 
-    A task is removed before its board and notes. So a writer looks for the task again after each write: what it wrote
-    is removed with a task that still exists; without one the writer clears the room itself.
+    A task is removed before its board and notes. So a writer checks again after each write that the task exists: if it
+    does not, the writer removes the board and notes itself.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class TaskWorkspace:
         return task
 
     async def schedule_sweep(self, at: datetime) -> None:
-        """Have upkeep come by when that instant is over."""
+        """Schedule upkeep of the task at an instant."""
         await self._deadlines.add(self._scope, self.task_id, at)
 
     async def recheck_open(self) -> None:
-        """Make sure of an open task after something was written.
+        """Check after a write that the task is still open.
 
         Raises:
-            TaskNotFound: it went meanwhile; where it was removed, so is all that was written.
+            TaskNotFound: it was removed meanwhile, and so is all that was written.
             TaskFinished: it ended meanwhile.
         """
         try:
@@ -76,6 +76,6 @@ class TaskWorkspace:
             raise
 
     async def clear(self) -> None:
-        """Remove all that a task leaves which is not there any more."""
+        """Remove the board and notes of a removed task."""
         await self.board.clear()
         await self.notes.clear()

@@ -1,13 +1,14 @@
-"""The board of a task: what agents share, one record per key, so that writes of different keys never meet.
+"""The board of a task: values that its agents share, one record per key, so that different keys never conflict.
 
-Who may write is decided here and nowhere else: against the record as it is stored, in the same compare-and-set that
-writes it. A lock stands in the record of its key, so a lock that was lost between looking and writing is noticed.
+Whether an agent may write is checked against the stored record, in the same compare-and-set that writes it. A lock is
+part of the record of its key, so a lock that was lost before the write is noticed.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
@@ -25,16 +26,16 @@ from tenuto.tasks._workspace import TaskWorkspace
 
 _log = logging.getLogger(__name__)
 _EMPTY: Final = BoardRecord()
-# The record around a value takes some of the levels that JSON may have here.
+# The record around a value takes two of the levels that JSON may have.
 _DEPTH: Final = MAX_DEPTH - 2
 _NAME_IN_LOG: Final = 64
 
 
 def check_value(value: Json, policy: TaskPolicy) -> None:
-    """Refuse what no board and no note keeps.
+    """Refuse a value that cannot be stored on a board or as a note.
 
     Raises:
-        InvalidJson: it is not JSON as every store keeps it.
+        InvalidJson: it is not JSON that every store can hold.
         TooLarge: it is above the limit.
     """
     check_json(value, "the value", _DEPTH)
@@ -43,10 +44,10 @@ def check_value(value: Json, policy: TaskPolicy) -> None:
 
 
 class Board:
-    """What the agents of one task share.
+    """The board of one task.
 
-    Every method raises `TaskNotFound` where there is no such task for the scope, and those that change something
-    raise `TaskFinished` where it has ended. Agents are distinguished by their names, which the caller vouches for.
+    Every method raises `TaskNotFound` if the scope has no such task, and those that change something raise
+    `TaskFinished` if it has ended. Agents are distinguished by their names, which the caller must verify.
     """
 
     def __init__(self, *, room: TaskWorkspace, policy: TaskPolicy, clock: Clock) -> None:
@@ -55,14 +56,14 @@ class Board:
         self._clock = clock
 
     async def read_entry(self, key: str) -> BoardEntry | None:
-        """What stands under a key, `None` when nothing does."""
+        """The entry of a key, `None` if there is none."""
         check_id(key, "the key")
         await self._room.task()
         filed = await self._room.board.read_record(key)
         return filed.record.entry(key) if filed is not None else None
 
     async def view(self) -> BoardView:
-        """Everything that stands there, and who has locked what."""
+        """All entries and locks."""
         await self._room.task()
         now = micros(self._clock())
         kept = [(filed.key, filed.record) async for filed in self._room.board.every()]
@@ -74,13 +75,13 @@ class Board:
     async def write(
         self, key: str, value: Json, *, agent: str, if_version: int | None = None, token: int | None = None
     ) -> BoardEntry:
-        """Put a value under a key. `if_version=0` demands that nothing stands there.
+        """Set the value of a key. `if_version=0` demands that it has none.
 
-        The holder of a lock writes with its token. A lock that ran out is good until another one takes the
-        key or changes what stands there.
+        The holder of a lock writes with its token. An expired lock stays valid until another agent locks or writes the
+        key.
 
         Raises:
-            KeyProtected: the key is another agent's alone.
+            KeyProtected: only another agent may write the key.
             KeyLocked: it is locked, and the call has no token.
             LockLost: the token is not that of the lock.
             VersionConflict: `if_version` is not the entry's version.
@@ -95,7 +96,7 @@ class Board:
             nonlocal before
             self._check_writable(kept, key, writer, if_version, token)
             before = kept
-            # An agent that overwrites its own value keeps the name of the agent before it.
+            # An agent that overwrites its own value keeps the name of the previous agent.
             own = kept.by is not None and kept.by.same(writer)
             return replace(
                 kept,
@@ -116,7 +117,7 @@ class Board:
         return entry
 
     async def delete(self, key: str, *, agent: str, if_version: int | None = None, token: int | None = None) -> bool:
-        """Take away what stands under a key, under the rules of `write`; tells whether something did."""
+        """Delete the value of a key, under the rules of `write`; returns whether there was one."""
         writer = await self._authorize(key, agent)
         before = _EMPTY
 
@@ -141,19 +142,19 @@ class Board:
     async def lock(
         self, key: str, *, agent: str, lease: timedelta | None = None, token: int | None = None
     ) -> BoardLock:
-        """Have a key for oneself until the lease ends; nothing need stand there yet.
+        """Lock a key until the lease ends; it need not have a value.
 
-        With the token of a lock that was not lost, it is held for as long again. Without one the lock is a new one:
-        an agent that begins again takes its own lock over, and what its former run still writes is refused.
+        With the token of a lock that was not lost, the lease is renewed. Without one the lock is new: an agent that
+        restarts takes over its own lock, and writes of its former run are refused.
 
         Raises:
-            KeyProtected: the key is another agent's alone.
+            KeyProtected: only another agent may write the key.
             KeyLocked: another agent has locked it.
             LockLost: the token is not that of the lock.
             BoardFull: the key is new, and there are too many.
         """
         lease = self._policy.lock_lease if lease is None else lease
-        if not _is_valid_lease(lease, self._policy.task_retention):
+        if not isinstance(lease, timedelta) or not timedelta(0) < lease <= self._policy.task_retention:
             raise Invalid("a lock is held for a timedelta: longer than nothing, and no longer than a task lives")
         holder = await self._authorize(key, agent)
 
@@ -169,10 +170,10 @@ class Board:
         return lock
 
     async def unlock(self, key: str, *, agent: str, token: int) -> None:
-        """Give a lock back.
+        """Release a lock.
 
         Raises:
-            LockLost: the lock of this token is over, or another agent's.
+            LockLost: the lock of this token is gone, or another agent's.
         """
         holder = await self._authorize(key, agent)
 
@@ -192,10 +193,7 @@ class Board:
         return writer
 
     async def _change(self, key: str, change: Callable[[BoardRecord], BoardRecord | None]) -> BoardRecord:
-        """Change the record of a key; what it is then.
-
-        Nothing is changed on a board whose task ended or went in the meantime.
-        """
+        """Change the record of a key and return it; undone if the task ended meanwhile."""
         before: VersionedRecord[BoardRecord] | None = None
 
         def apply_change(filed: VersionedRecord[BoardRecord] | None) -> BoardRecord | None:
@@ -209,18 +207,13 @@ class Board:
         try:
             await self._room.recheck_open()
         except TaskFinished:
-            await self._undo(before, after)
+            with suppress(VersionConflict):  # A later writer sees the end of the task as well.
+                await self._room.board.put_record(after.key, _record_or_empty(before), if_version=after.version)
             raise
         return after.record
 
-    async def _undo(self, before: VersionedRecord[BoardRecord] | None, after: VersionedRecord[BoardRecord]) -> None:
-        try:
-            await self._room.board.put_record(after.key, _record_or_empty(before), if_version=after.version)
-        except VersionConflict:
-            return  # The later writer sees the end of the task as well.
-
     async def _check_capacity(self, before: VersionedRecord[BoardRecord] | None) -> None:
-        """Refuse a key that is new to a full board. Of those that begin in the same moment, none sees the others."""
+        """Refuse a new key on a full board. Concurrent calls do not see each other's keys."""
         limit = self._policy.max_board_keys
         if before is None and len([key async for key in self._room.board.keys(limit)]) >= limit:
             raise BoardFull(limit)
@@ -245,12 +238,8 @@ def _record_or_empty(filed: VersionedRecord[BoardRecord] | None) -> BoardRecord:
     return _EMPTY if filed is None else filed.record
 
 
-def _is_valid_lease(given: object, longest: timedelta) -> bool:
-    return isinstance(given, timedelta) and timedelta(0) < given <= longest
-
-
 def _printable_name(name: str) -> str:
-    """A name as part of one line."""
+    """A name for one line of a log."""
     return "".join(sign if sign.isprintable() else "?" for sign in name[:_NAME_IN_LOG])
 
 

@@ -1,4 +1,4 @@
-"""An agent's notes on a task: values that this agent alone reads, for an hour, and no longer than the task runs."""
+"""An agent's notes on a task: private values that expire after an hour, or when the task ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOTHING: Final = NoteRecord()
 
 
 async def drop_expired_notes(notes: Drawer[NoteRecord], now: datetime) -> None:
-    """Empty the notes of a running task whose time is over."""
+    """Empty the expired notes of a running task."""
 
     def empty_if_expired(filed: VersionedRecord[NoteRecord] | None) -> NoteRecord | None:
         return _empty_note(filed.record) if filed is not None and filed.record.expires_at <= micros(now) else None
@@ -34,9 +34,9 @@ async def drop_expired_notes(notes: Drawer[NoteRecord], now: datetime) -> None:
 
 
 class Notes:
-    """What one agent keeps to itself while it works on a task.
+    """The notes of one agent on a task, removed when the task ends.
 
-    Every method raises `TaskNotFound` where there is no such task for the scope. When the task ends, nothing is left.
+    Every method raises `TaskNotFound` if the scope has no such task.
     """
 
     def __init__(self, *, room: TaskWorkspace, policy: TaskPolicy, clock: Clock, agent: str) -> None:
@@ -44,11 +44,11 @@ class Notes:
         self._room = room
         self._policy = policy
         self._clock = clock
-        # Of one length, so that no agent's name can be read as another's name and the beginning of a key.
+        # Of fixed length, so that no name can be read as another name and the beginning of a key.
         self._whose = f"{blake2b(agent.encode(), digest_size=16).hexdigest()}:"
 
     async def read_entry(self, key: str) -> Note | None:
-        """One note, `None` when there is none, or its time is over."""
+        """One note, `None` if there is none or it expired."""
         check_id(key, "the key")
         if (await self._room.task()).completed_at is not None:
             return None
@@ -64,12 +64,12 @@ class Notes:
         return tuple(filed.record.note(filed.key.removeprefix(self._whose)) for filed in lasting)
 
     async def write(self, key: str, value: Json, *, if_version: int | None = None) -> Note:
-        """Note something; each time it is written, its time begins anew.
+        """Set a note and renew its expiry.
 
         Raises:
             TaskFinished: the task has ended.
             VersionConflict: `if_version` is not the note's version; 0 demands that there is none.
-            BoardFull: there are too many beside it.
+            BoardFull: there are too many others.
             TooLarge: the value is above the limit.
         """
         check_value(value, self._policy)
@@ -89,7 +89,7 @@ class Notes:
         return (await self._change(key, write_record)).note(key)
 
     async def delete(self, key: str, *, if_version: int | None = None) -> bool:
-        """Forget a note; tells whether there was one.
+        """Delete a note; returns whether there was one.
 
         Raises:
             TaskFinished: the task has ended.
@@ -123,7 +123,7 @@ class Notes:
         return _record_or_empty(after)
 
     async def _check_capacity(self, before: VersionedRecord[NoteRecord] | None) -> None:
-        """Refuse one more note beside as many as there may be. Of those written in one moment, none sees the others."""
+        """Refuse a new note above the limit. Concurrent calls do not see each other's notes."""
         if before is not None and self._is_live(before.record):
             return
         kept = [filed async for filed in self._room.notes.every(beginning=self._whose) if self._is_live(filed.record)]

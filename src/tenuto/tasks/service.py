@@ -1,4 +1,4 @@
-"""Tasks of a scope: opened, begun, ended, listed, removed; and swept when their time is over."""
+"""Tasks of a scope: opening, starting, finishing, listing and removing them, and sweeping expired ones."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from tenuto.tasks.board import Board
 from tenuto.tasks.notes import Notes, drop_expired_notes
 
 _log = logging.getLogger(__name__)
-# A UUID, or what tasks are called that were opened under a key.
+# A UUID, or the id of a task that was opened under a key.
 _ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|t-[0-9a-f]{24}(-[0-9a-f]{16})?")
-# How many tasks one listing looks at, however few of them are asked for.
+# The number of tasks that one listing reads at most.
 _LOOKS: Final = 1000
-# What does not open now may open after its key was put back.
+# Records that cannot be decrypted now may be once their key is back.
 _PUT_OFF: Final = timedelta(hours=1)
 
 
 class Tasks:
     """Every task belongs to the owner of the scope it was opened in: a user, a chat, or the tenant itself.
 
-    For any other owner it does not exist. Expired ones are gone at once, whenever they are swept.
+    For any other owner it does not exist. Expired ones do not exist either, swept or not.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class Tasks:
         self._deadlines = Deadlines(state)
 
     async def open(self, scope: Scope, new: NewTask, *, key: str | None = None) -> Task:
-        """Open a task, `pending` until an agent begins it. Under one `key`, the same one again as long as it lives.
+        """Open a task, `pending` until an agent begins it. A repeated `key` returns the same task as long as it exists.
 
         Raises:
-            SessionNotFound: it names a session that does not exist for the scope.
+            SessionNotFound: the scope has no such session.
             TooLarge: its goal is above the limit.
-            KeyReused: the key has opened another one.
+            IdempotencyKeyReused: the key has opened another one.
         """
         self._check_size(new.goal, "goal")
         if new.session_id is not None:
@@ -104,7 +104,7 @@ class Tasks:
         task_id, expires = head.task_id(place), instant(head.expires_at)
         await self._deadlines.add(scope, task_id, expires)
         task = await self._heads.add(scope, place, head, over)
-        # An erasure of this owner meanwhile finds no task and takes its deadline off the list.
+        # A concurrent erasure of this owner finds no task and removes its deadline.
         await self._deadlines.keep(scope, task_id, expires)
         if over is not None:
             await self._workspace(scope, over.record.task_id(place)).clear()
@@ -119,13 +119,13 @@ class Tasks:
         return await self._heads.get(scope, task_id)
 
     async def list(self, scope: Scope, query: TaskQuery = TaskQuery()) -> TaskPage:  # noqa: B008 (a frozen value)
-        """The tasks that the scope owns, in order of their ids, which is that of their opening to the millisecond.
+        """The tasks of the scope's owner in order of their ids, which is by the millisecond of their opening.
 
-        Those opened under a key come behind the others. A page may have fewer than asked for, or none, and a cursor
-        still: where few of many tasks are meant, no listing looks at all of them at once.
+        Those opened under a key follow the others. A page may have fewer tasks than its limit, or none, and still a
+        cursor, since one listing reads a limited number of tasks.
 
         Raises:
-            InvalidCursor: it is none of a listing.
+            InvalidCursor: no listing returned it.
         """
         if query.cursor is not None and _ID.fullmatch(query.cursor) is None:
             raise InvalidCursor
@@ -140,7 +140,7 @@ class Tasks:
         return TaskPage(tasks=tuple(found))
 
     async def begin(self, scope: Scope, task_id: str, *, if_version: int | None = None) -> Task:
-        """Mark the task as running; a repeated call reports that it still runs. Its deadline moves.
+        """Mark the task as running, and renew its expiry; a repeated call does the same.
 
         Raises:
             TaskFinished: it has ended.
@@ -157,9 +157,9 @@ class Tasks:
         result: Json = None,
         if_version: int | None = None,
     ) -> Task:
-        """End a task. Its board can be read until its deadline; what agents noted for themselves is removed.
+        """Finish a task. Its board can be read until it expires; the notes of agents are removed.
 
-        Ending it again in the same way is harmless, also under the version that the first time was meant for.
+        Finishing it again in the same way has no effect, also with the same `if_version`.
 
         Raises:
             TaskFinished: it has ended in another way before.
@@ -170,12 +170,10 @@ class Tasks:
         status, now = TaskStatus.FAILED if failed else TaskStatus.COMPLETED, self._clock()
         way = mark_of(msgspec.json.encode([status, result], order="deterministic").decode())
 
-        def finish_record(head: Head) -> Head:
-            return replace(head, status=status, result=result, completed_at=micros(now), ended=way)
-
+        end = {"status": status, "result": result, "completed_at": micros(now), "ended": way}
         try:
-            # Soon for the notes that a process leaves which dies behind this, or an agent writes in this very moment.
-            task = await self._change(scope, task_id, if_version, finish_record, look_at=(now,))
+            # Swept soon: this process may die before it removes the notes, or an agent may write one concurrently.
+            task = await self._change(scope, task_id, if_version, lambda head: replace(head, **end), look_at=(now,))
         except (TaskFinished, VersionConflict):
             before = await self._heads.find(scope, task_id)
             if before.record.ended != way or if_version not in (None, before.version - 1, before.version):
@@ -195,17 +193,17 @@ class Tasks:
         await self._remove(scope, task_id)
 
     def board(self, scope: Scope, task_id: str) -> Board:
-        """What the agents of a task share; whether there is such a task, its methods tell."""
+        """The board of a task; its methods check that the task exists."""
         return Board(room=self._workspace(scope, task_id), policy=self._policy, clock=self._clock)
 
     def notes(self, scope: Scope, task_id: str, agent: str) -> Notes:
-        """What one agent keeps to itself on a task; whether there is such a task, its methods tell."""
+        """The notes of one agent on a task; its methods check that the task exists."""
         return Notes(room=self._workspace(scope, task_id), policy=self._policy, clock=self._clock, agent=agent)
 
     # Upkeep
 
     async def sweep(self, limit: int = 1000) -> TaskSweep:
-        """Look after up to `limit` tasks of all tenants whose time, or that of their notes, is over."""
+        """Remove up to `limit` expired tasks of all tenants, or their expired notes."""
         come, more = await self._deadlines.due(self._clock(), limit)
         swept = 0
         for due in come:
@@ -218,21 +216,21 @@ class Tasks:
         return TaskSweep(tasks=swept, more=more)
 
     async def drop_user_deadlines(self, person: Scope) -> int:
-        """Take a user's tasks that are gone out of the list of deadlines; they were the user's state, and went with it.
+        """Remove the deadlines of an erased user's tasks, which were erased with the user's state.
 
-        One that was opened since stays in the list, and is swept in its time.
+        Deadlines of tasks that were opened since stay.
         """
         return await self._deadlines.drop_removed_tasks(person, lambda task_id: self._heads.stands(person, task_id))
 
     async def _sweep_due(self, due: Due) -> bool:
-        """Remove what has expired; tells whether that was the whole task."""
+        """Remove a task or its expired notes; returns whether the task was removed."""
         if await self._heads.retire_expired(due.scope, due.task_id):
             return await self._remove(due.scope, due.task_id)
         room = self._workspace(due.scope, due.task_id)
         try:
             ended = (await room.task()).completed_at is not None
         except TaskNotFound:
-            return False  # It expired or was removed meanwhile; its own deadline covers it.
+            return False  # It expired or was removed meanwhile, and has a deadline of its own.
         await (room.notes.clear() if ended else drop_expired_notes(room.notes, self._clock()))
         return False
 

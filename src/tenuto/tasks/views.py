@@ -33,7 +33,7 @@ class TaskList(View, frozen=True, kw_only=True):
 
 
 class BoardEntryView(View, frozen=True, kw_only=True):
-    """What stands under one key of a board; `overwrote` is the last other agent that wrote there before."""
+    """The value of one key of a board; `overwrote` is the last other agent that wrote it before."""
 
     key: str
     value: Any
@@ -44,7 +44,7 @@ class BoardEntryView(View, frozen=True, kw_only=True):
 
 
 class HeldView(View, frozen=True, kw_only=True):
-    """A key that an agent has for itself at present. The lock's token is for its holder alone."""
+    """A locked key. The lock's token is for its holder alone."""
 
     key: str
     holder: str
@@ -52,7 +52,7 @@ class HeldView(View, frozen=True, kw_only=True):
 
 
 class BoardAnswer(View, frozen=True, kw_only=True):
-    """A whole board, in order of its keys, and the locks that hold."""
+    """A whole board, in order of its keys, and its locks."""
 
     entries: list[BoardEntryView]
     locks: list[HeldView]
@@ -65,7 +65,7 @@ class LockView(HeldView, frozen=True, kw_only=True):
 
 
 class AgentNoteView(View, frozen=True, kw_only=True):
-    """What an agent noted for itself."""
+    """A note of an agent."""
 
     key: str
     value: Any

@@ -1,13 +1,13 @@
-"""The wiring of the chat: which assistants there are, which models answer, what follows a turn.
+"""The wiring of the chat: assistants, models, and the work that follows a turn.
 
-Apart from `app`, and loaded when the first turn is asked for, so that a program that only keeps sessions starts fast.
+Imported with the first turn, so that a program that only stores sessions starts fast.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -40,7 +40,7 @@ from tenuto.settings import Settings
 from tenuto.telemetry import open_spans
 from tenuto.upkeep import Small, Upkeep
 
-# How long closing waits for titles and summaries under way; what is cut off is found due again.
+# How long closing waits for running titles and summaries; cancelled ones are due again.
 _LAST_WORK: Final = timedelta(seconds=10)
 
 
@@ -56,28 +56,24 @@ async def open_chat(
     models: Mapping[str, GivenModel],
     assistants: Sequence[Assistant],
 ) -> AsyncIterator[Chat]:
-    """Turns with the assistants of the settings and those given here, as long as their models are open.
+    """Open the chat with the assistants of the settings and those given here.
 
     Raises:
-        InvalidSetting: a model, an assistant or a budget of the settings cannot be had.
+        InvalidSetting: a model, an assistant or a budget of the settings is not valid.
     """
-    known = AssistantRegistry([*_shipped(settings, store.state), *_own(settings, assistants)], settings.assistant)
+    known = AssistantRegistry(
+        [*_builtin_assistants(settings, store.state), *_custom_assistants(settings, assistants)], settings.assistant
+    )
     async with AsyncExitStack() as stack:
-        shelf: dict[str, ChatModel] = {}
-        home = provider_of(settings.model, models)
-        small = settings.small_model or settings.model
-        for name in {settings.model, small, *(each.model for each in known if each.model is not None)}:
-            try:
-                shelf[name] = await stack.enter_async_context(_opened(settings, name, models, home))
-            except InvalidSetting as unfit:
-                raise _whose(unfit, known if name not in (settings.model, small) else (), name) from None
+        home, small = provider_of(settings.model, models), settings.small_model or settings.model
+        shelf = await _open_models(stack, settings, known, models, home)
         for assistant in known:
-            _check(assistant, shelf[assistant.model or settings.model])
-        # The offline model would make neither titles nor summaries better than extraction does.
+            _check_budget(assistant, shelf[assistant.model or settings.model])
+        # The offline model makes titles and summaries no better than extraction does.
         spending = Spending(state=store.state, budgets=settings.budgets(), clock=clock)
-        retelling = _small(shelf[small], settings.model_timeout, spending) if small != OFFLINE else None
-        upkeep.equip(small=retelling)
-        # Before the models close: what was started for finished turns may still ask them.
+        small_model = _make_small(shelf[small], settings.model_timeout, spending) if small != OFFLINE else None
+        upkeep.equip(small=small_model)
+        # Before the models close: work for finished turns may still call them.
         stack.push_async_callback(upkeep.drain, _LAST_WORK)
         screened = {name: RedactingModel(model=model, screen=screen) for name, model in shelf.items()}
         span: Span = await stack.enter_async_context(open_spans()) if settings.telemetry else no_span
@@ -92,29 +88,47 @@ async def open_chat(
                 spending=spending,
                 clock=clock,
                 afterwards=upkeep,
-                titles_by_model=retelling is not None,
+                titles_by_model=small_model is not None,
                 limits=ChatLimits(model_timeout=settings.model_timeout, tool_timeout=settings.tool_timeout),
                 span=span,
             )
         )
 
 
-def _opened(
-    settings: Settings, name: str, given: Mapping[str, GivenModel], home: str
-) -> AbstractAsyncContextManager[ChatModel]:
-    # Address and key belong to the provider of the main model; another one finds its own in the environment.
-    return open_model(
-        name,
-        base_url=settings.model_base_url,
-        api_key=settings.model_api_key,
-        timeout=settings.model_timeout,
-        given=given,
-        home=home,
-    )
+async def _open_models(
+    stack: AsyncExitStack,
+    settings: Settings,
+    assistants: AssistantRegistry,
+    given: Mapping[str, GivenModel],
+    home: str,
+) -> dict[str, ChatModel]:
+    """The models of the settings and of the assistants, by name."""
+    users: dict[str, Assistant | None] = {
+        each.model: each for each in reversed([*assistants]) if each.model is not None
+    }
+    shelf: dict[str, ChatModel] = {}
+    for name, user in {**users, settings.model: None, settings.small_model or settings.model: None}.items():
+        # Address and key belong to the provider of the main model; others have theirs in the environment.
+        model = open_model(
+            name,
+            base_url=settings.model_base_url,
+            api_key=settings.model_api_key,
+            timeout=settings.model_timeout,
+            given=given,
+            home=home,
+        )
+        try:
+            shelf[name] = await stack.enter_async_context(model)
+        except InvalidSetting as unfit:
+            if user is None:
+                raise
+            # The assistant's file names this model, not the settings.
+            raise InvalidSetting("assistants", f"{user.file or user.name}: {unfit}") from None
+    return shelf
 
 
 def _embedder(settings: Settings, home: str) -> AbstractAsyncContextManager[Embedder | None]:
-    # Where no provider answers, address and key can only be meant for this one; a server of one's own needs no prefix.
+    # Without a model provider, address and key are meant for the embedder; a self-hosted server needs no prefix.
     ours = (home or "openai") in (OFFLINE, settings.embedder.partition(":")[0])
     access = (
         ModelConnection(base_url=settings.model_base_url, api_key=settings.model_api_key) if ours else ModelConnection()
@@ -122,16 +136,8 @@ def _embedder(settings: Settings, home: str) -> AbstractAsyncContextManager[Embe
     return open_embedder(settings.embedder, access)
 
 
-def _whose(unfit: InvalidSetting, assistants: Iterable[Assistant], model: str) -> InvalidSetting:
-    """What is wrong with a model, with the file that names it: the settings need not."""
-    for assistant in assistants:
-        if assistant.model == model:
-            return InvalidSetting("assistants", f"{assistant.file or assistant.name}: {unfit}")
-    return unfit
-
-
-def _small(model: ChatModel, timeout: timedelta, spending: Spending) -> Small:
-    """The model for titles and summaries; what it costs is its tenant's."""
+def _make_small(model: ChatModel, timeout: timedelta, spending: Spending) -> Small:
+    """The model for titles and summaries; its cost counts for the tenant."""
 
     async def small(scope: Scope, instructions: str, text: str, tokens: int) -> str:
         said, ended = await complete(model, instructions, text, tokens, timeout)
@@ -142,7 +148,7 @@ def _small(model: ChatModel, timeout: timedelta, spending: Spending) -> Small:
     return small
 
 
-def _shipped(settings: Settings, state: StateStore) -> Iterator[Assistant]:
+def _builtin_assistants(settings: Settings, state: StateStore) -> Iterator[Assistant]:
     yield general_assistant(settings.policies(), settings.prompt())
     yield goods_assistant(state, settings.apply_limits(preset("goods_qa")))
     yield npc_assistant(
@@ -152,15 +158,15 @@ def _shipped(settings: Settings, state: StateStore) -> Iterator[Assistant]:
     )
 
 
-def _own(settings: Settings, given: Sequence[Assistant]) -> Iterator[Assistant]:
-    """Those of the folder and those given in code, under this installation's limits as the shipped ones are."""
+def _custom_assistants(settings: Settings, given: Sequence[Assistant]) -> Iterator[Assistant]:
+    """Assistants of the folder and those given in code, under this installation's limits."""
     read = load_folder(Path(settings.assistants)) if settings.assistants else ()
     for assistant in (*read, *given):
         yield dataclasses.replace(assistant, policies=settings.apply_limits(assistant.policies))
 
 
-def _check(assistant: Assistant, model: ChatModel) -> None:
-    """Refuse a budget that a system prompt fills, before the first question."""
+def _check_budget(assistant: Assistant, model: ChatModel) -> None:
+    """Refuse a budget that the system prompt fills."""
     counter = TokenCounter(*encoding_for(model.name))
     tools = sum(counter.count_fixed(to_text(msgspec.to_builtins(tool.spec))) for tool in assistant.tools)
     prompt = replace(assistant.prompt, reply=assistant.prompt.reply + math.ceil(tools * counter.margin))

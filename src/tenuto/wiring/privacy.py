@@ -1,4 +1,4 @@
-"""The wiring of privacy: whose policy holds, where pseudonyms are kept, which outside detector is asked as well."""
+"""The wiring of privacy: policies, the vault of pseudonyms, encryption, and an external detector."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 
 def open_screen(stack: AsyncExitStack, settings: Settings, store: Store, clock: Clock) -> Redactor:
-    """The screen that the settings ask for; what it opens, the stack closes.
+    """The redactor of the settings; the stack closes what it opens.
 
     Raises:
-        InvalidSetting: a policy does not fit, or asks for pseudonyms while there is no key to seal their values with.
+        InvalidSetting: a policy is not valid, or uses pseudonyms without a key to seal their values.
     """
     policies = open_policies(settings)
     refuse_keyless(settings, policies)
     ciphers = open_ciphers(settings, store.state, clock)
     vault = None if ciphers is None else Vault(state=store.state, sessions=store.sessions, ciphers=ciphers)
-    return Redactor(policies=policies, vault=vault, outside=_outside(stack, settings))
+    return Redactor(policies=policies, vault=vault, outside=_open_detector(stack, settings))
 
 
 def refuse_keyless(settings: Settings, policies: TenantPolicies) -> None:
-    """Refuse policies that cannot be carried out for want of a key.
+    """Refuse policies that need a key where there is none.
 
     Raises:
-        InvalidSetting: one asks for pseudonyms, and there is no key to seal their values with.
+        InvalidSetting: one uses pseudonyms, and there is no key to seal their values.
     """
     if policies.any_uses_vault and settings.privacy_key is None and settings.privacy_key_file is None:
         raise InvalidSetting("privacy_key", "is needed for pseudonyms: set it, or privacy_key_file")
@@ -45,10 +45,10 @@ def refuse_keyless(settings: Settings, policies: TenantPolicies) -> None:
 async def open_encryption(
     settings: Settings, state: StateStore, clock: Clock, reading_only: bool
 ) -> TenantCiphers | None:
-    """The ciphers of a store whose records are to be sealed, or were sealed before; `None` for a plain one.
+    """The ciphers of a store whose records are or were sealed; `None` for a plain one.
 
     Raises:
-        InvalidSetting: the store holds sealed records, and there is no key to open them with.
+        InvalidSetting: the store holds sealed records, and there is no key to open them.
     """
     marked = await has_sealed_records(state)
     if not (settings.encryption or marked):
@@ -56,19 +56,19 @@ async def open_encryption(
     ciphers = open_ciphers(settings, state, clock)
     if ciphers is None:
         raise InvalidSetting("privacy_key", "is needed: the store holds sealed records. Set it, or privacy_key_file")
-    await _check_key(ciphers, makes=settings.encryption and not reading_only)
+    await _check_key(ciphers, create=settings.encryption and not reading_only)
     if settings.encryption and not marked and not reading_only:
         await mark_sealed(state)
     return ciphers
 
 
-async def _check_key(ciphers: TenantCiphers, *, makes: bool) -> None:
-    """Refuse a master key that is not the one this store was sealed with: under it, new records would be lost.
+async def _check_key(ciphers: TenantCiphers, *, create: bool) -> None:
+    """Refuse a master key other than the one this store was sealed with.
 
-    The installation's own data key tells: the first key that seals anything here makes it.
+    The data key of the installation, created with the first sealed record, is the test.
     """
     try:
-        if makes:
+        if create:
             await ciphers.to_seal(SYSTEM)
         else:
             await ciphers.check(SYSTEM)
@@ -78,7 +78,7 @@ async def _check_key(ciphers: TenantCiphers, *, makes: bool) -> None:
 
 
 def open_policies(settings: Settings) -> TenantPolicies:
-    """The policies of all tenants. Those of a file are tried at once: a bad one stops the start and not a turn."""
+    """The policies of all tenants. A file is validated at once, so that a bad policy fails the start."""
     general = settings.privacy()
     if settings.privacy_file is None:
         return TenantPolicies(general)
@@ -89,10 +89,10 @@ def open_policies(settings: Settings) -> TenantPolicies:
 
 
 def open_ciphers(settings: Settings, state: StateStore, clock: Clock) -> TenantCiphers | None:
-    """Every tenant's cipher under the master key of the settings; `None` where they name no key."""
+    """The tenants' ciphers under the master key of the settings; `None` without one."""
     if settings.privacy_key is None and settings.privacy_key_file is None:
         return None
-    # Cryptography is heavy, and needed only where there is a key.
+    # Heavy to import, and needed only with a key.
     from tenuto.privacy.crypto.keyring import load_key_ring
     from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 
@@ -101,7 +101,7 @@ def open_ciphers(settings: Settings, state: StateStore, clock: Clock) -> TenantC
     return TenantCiphers(store=state, ring=ring, clock=clock)
 
 
-def _outside(stack: AsyncExitStack, settings: Settings) -> ExternalDetector | None:
+def _open_detector(stack: AsyncExitStack, settings: Settings) -> ExternalDetector | None:
     if settings.privacy_detector is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The wiring of stores: which wrappers stand between the rooms and the backend of the settings.
+"""The wiring of stores: the wrappers between the rooms and the backend of the settings.
 
                            sessions  traces  state  upkeep
     RedactingStore             x       |       x      x      the privacy policy
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenuto.errors import StoreUnavailable, Unavailable
-from tenuto.ports import Backend, ChangeFeed, Ciphers, Clock, Preparable, Store
+from tenuto.ports import Backend, Clock, Preparable, Store
 from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.privacy.redactor import Redactor
 from tenuto.settings import Settings
@@ -57,14 +57,14 @@ class Stores:
 
     @property
     def away(self) -> bool:
-        """Whether the store, or a part of it, does not answer at present, judged by recent calls."""
+        """Whether the store, or a part of it, does not answer, by recent calls."""
         if self.guard is not None and not self.guard.circuit.closed:
             return True
         return self.journal is not None and self.journal.status.away
 
     @property
     def ready_journal(self) -> JournaledStore | None:
-        """The journal, where there is a folder that it can write into."""
+        """The journal, if its folder can be written."""
         return self.journal if writable(self.journal_folder) else None
 
 
@@ -91,8 +91,14 @@ async def open_stores(stack: AsyncExitStack, settings: Settings, clock: Clock, r
         store = await stack.enter_async_context(l1)
     journal: JournaledStore | None = None
     if on_server and feed is not None and not reading_only:
+        # Imports the memory store, too, which file backends do without.
+        from tenuto.stores.journaled import JournaledStore, Outbox
+
+        outbox = await Outbox.open(folder)
+        stack.push_async_callback(outbox.close)
         sealers = ciphers if settings.encryption else None
-        store = journal = await _journaled(stack, folder, store, feed, sealers, clock)
+        journal = JournaledStore(store=store, outbox=outbox, feed=feed, ciphers=sealers, clock=clock)
+        store = await stack.enter_async_context(journal)
     screen = open_screen(stack, settings, known, clock)
     return Stores(
         backend=backend,
@@ -105,35 +111,23 @@ async def open_stores(stack: AsyncExitStack, settings: Settings, clock: Clock, r
     )
 
 
-async def _journaled(
-    stack: AsyncExitStack, folder: Path, store: Store, feed: ChangeFeed, sealers: Ciphers | None, clock: Clock
-) -> JournaledStore:
-    # It brings a store in memory along, which files do without.
-    from tenuto.stores.journaled import JournaledStore, Outbox
-
-    outbox = await Outbox.open(folder)
-    stack.push_async_callback(outbox.close)
-    journal = JournaledStore(store=store, outbox=outbox, feed=feed, ciphers=sealers, clock=clock)
-    return await stack.enter_async_context(journal)
-
-
 def writable(folder: Path) -> bool:
     """Whether this process may write into the folder."""
     return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
 
 
 def journal_folder(settings: Settings) -> Path:
-    """Where the journal of this store lies: beside those of others, so that turns never go to another one."""
+    """The folder of this store's journal; each store has its own, so that turns never go to another one."""
     return settings.journals() / sha256(place_of(settings.store).encode()).hexdigest()[:16]
 
 
 async def _backend(
     settings: Settings, folder: Path, clock: Clock, reading_only: bool
 ) -> tuple[Backend, Callable[[], Awaitable[None]] | None]:
-    """The bare store; one that is away comes with what is to be done first when it is back.
+    """Open the backend; for one that is down also what must be done first once it is back.
 
     Raises:
-        Unavailable: it does not answer, and no turns of its own wait in the journal for it.
+        Unavailable: it does not answer, and no turns wait for it in the journal.
     """
     open_now = partial(
         open_store,
@@ -153,7 +147,7 @@ async def _backend(
 
 
 def _may_begin_away(settings: Settings, folder: Path) -> bool:
-    """Whether a talk is to be gone on with. Sealed turns cannot be opened: their keys are in the store."""
+    """Whether journaled turns wait that can be read; the keys of sealed ones are in the store."""
     from tenuto.stores.journaled import count_journal
 
     sealed = settings.encryption or settings.privacy_key is not None or settings.privacy_key_file is not None
@@ -161,7 +155,7 @@ def _may_begin_away(settings: Settings, folder: Path) -> bool:
 
 
 async def _prepare(backend: Backend) -> None:
-    """Do what an opening does otherwise, before anything else is asked."""
+    """Do what opening the backend does otherwise."""
     if isinstance(backend, Preparable):
         await backend.prepare()
     if await has_sealed_records(backend.state):
