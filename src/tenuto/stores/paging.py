@@ -1,4 +1,4 @@
-"""Paging over many records: the order of state names and of sites, and erasure in batches."""
+"""Paging over many records: the order of state names and of sites, matching, and erasure in batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tenuto.errors import Invalid
-from tenuto.model import EraseResult, Scope, StateLocation
+from tenuto.model import EraseResult, Scope, Session, SessionQuery, StateLocation
 from tenuto.model.scope import owner_key, site_key, site_scope, state_key
 
 _log = logging.getLogger(__name__)
@@ -50,6 +50,13 @@ def read_location(drawer: bytes, decode: Callable[[], tuple[Scope, str, str]]) -
         pass
     _log.warning("left out a state value whose name cannot be read")
     return None
+
+
+def matches_query(session: Session, query: SessionQuery) -> bool:
+    """Whether a session has the status and title of a query."""
+    if query.status is not None and session.status is not query.status:
+        return False
+    return query.title is None or query.title.casefold() in session.title.casefold()
 
 
 async def erase_in_batches(step: Callable[[int], Awaitable[EraseResult]], limit: int, stride: int) -> EraseResult:

@@ -51,7 +51,6 @@ from tenuto.stores.memory.record import (
     is_turn_finished,
     load_window,
     log_index,
-    matches,
     new_session,
     remember_key,
     replace_trace,
@@ -62,6 +61,7 @@ from tenuto.stores.memory.record import (
     to_finished_turn,
     trim,
 )
+from tenuto.stores.paging import matches_query
 
 
 class MemorySessions:
@@ -168,7 +168,7 @@ class MemorySessions:
         if query.cursor is not None:
             behind = decode_cursor(query.cursor)
             places = [place for place in places if place < behind]
-        chosen = [place for place in places if matches(self._tables.records[place[1]].session, query)]
+        chosen = [place for place in places if matches_query(self._tables.records[place[1]].session, query)]
         page = chosen[: query.limit]
         return SessionPage(
             sessions=tuple(self._tables.records[key].session for _, key in page),

@@ -23,7 +23,6 @@ from tenuto.model import (
     Producer,
     Scope,
     Session,
-    SessionQuery,
     StateEntry,
     TurnState,
 )
@@ -256,13 +255,6 @@ def trim(record: SessionRecord, max_messages: int | None, max_turns: int | None)
     elif max_messages is not None:
         record.before = min(record.before, max_messages - len(log))
     del log[:first]
-
-
-def matches(session: Session, query: SessionQuery) -> bool:
-    """Whether a session matches a query."""
-    if query.status is not None and session.status is not query.status:
-        return False
-    return query.title is None or query.title.casefold() in session.title.casefold()
 
 
 class MemoryTables:

@@ -1,4 +1,4 @@
-"""Getting into a server: connect, sign in, say who we are."""
+"""Connecting to a server and authenticating."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenuto.stores.redis._url import Credential, Endpoint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionPolicy:
-    """How long we wait for a server, in seconds, and how many connections lead to it."""
+    """Timeouts in seconds, and the number of connections per server."""
 
     connect_timeout: float = 0.5
     call_timeout: float = 1.0
@@ -26,14 +26,14 @@ class ConnectionPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """What it takes to get in: the same for every server behind one address."""
+    """Credentials and policy, the same for every server of one address."""
 
     credential: Credential = field(default_factory=Credential)
     db: int = 0
     tls: ssl.SSLContext | None = field(default=None, repr=False)
     policy: ConnectionPolicy = field(default_factory=ConnectionPolicy)
     on_lost: Callable[[], None] | None = field(default=None, repr=False)
-    """Called when a connection that went through this door is gone."""
+    """Called when a connection is lost."""
 
 
 async def open_connection(
@@ -43,7 +43,7 @@ async def open_connection(
     on_lost: Callable[[Connection], None] | None = None,
     on_message: Callable[[Reply], None] | None = None,
 ) -> Connection:
-    """Connect and sign in. Raises `OSError`, `CallFailed`, or `Refused` when the server does not let us in."""
+    """Connect and sign in. Raises `OSError`, `CallFailed`, or `ResponseError` if the server refuses."""
     loop = asyncio.get_running_loop()
     _, connection = await loop.create_connection(
         lambda: Connection(silence=door.policy.call_timeout, on_lost=on_lost, on_message=on_message),
@@ -64,14 +64,14 @@ async def _authenticate(connection: Connection, door: Door) -> None:
     deadline = asyncio.get_running_loop().time() + door.policy.connect_timeout
     needed = [connection.send(pack(call), deadline) for call in sign_in(door)]
     for call in introduction(door):
-        # cancelled at once: its reply is thrown away, whatever it says
+        # Cancelled at once: its reply does not matter.
         connection.send(pack(call), deadline).cancel()
     for waiting in needed:
         check(await waiting)
 
 
 def sign_in(door: Door) -> list[tuple[str, ...]]:
-    """The calls that must succeed before anything else is said."""
+    """The calls that must succeed first."""
     calls: list[tuple[str, ...]] = []
     user, password = door.credential.username, door.credential.password
     if password is not None:
@@ -82,7 +82,7 @@ def sign_in(door: Door) -> list[tuple[str, ...]]:
 
 
 def introduction(door: Door) -> list[tuple[str, ...]]:
-    """Calls that tell operators who is connected. A courtesy: proxies and older servers refuse them."""
+    """Calls that name the client for operators. Proxies and older servers may refuse them."""
     return [
         ("CLIENT", "SETNAME", door.policy.client_name),
         ("CLIENT", "SETINFO", "LIB-NAME", "tenuto"),
@@ -90,7 +90,7 @@ def introduction(door: Door) -> list[tuple[str, ...]]:
 
 
 def enable_keepalive(sock: socket.socket) -> None:
-    """Let the kernel notice a peer that vanished without a word, within about half a minute."""
+    """Let the kernel detect a dead peer within about half a minute."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, name):

@@ -1,4 +1,4 @@
-"""The one way to a Redis or Valkey deployment: calls in, replies out, redirects and retries in between."""
+"""The client of a Redis or Valkey deployment: calls with redirects and retries."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LONGEST_PAUSE = 0.1
 
 @dataclass(slots=True, kw_only=True)
 class _PendingCall:
-    """One call on its way: where it goes next and what must be said right before it."""
+    """One call: its next node and the calls that must precede it."""
 
     packed: bytes
     slot: int | None
@@ -51,9 +51,8 @@ class _PendingCall:
 class Link:
     """Calls to a deployment of any shape. One per process and event loop.
 
-    A call that the server certainly did not run (redirected, loading, failing over) is tried again until
-    its time is up. A call whose fate is unknown, because the connection went away under it, is tried
-    again once if it is `safe`: if running it twice does what running it once does.
+    A call that the server certainly did not run (redirected, loading, failing over) is retried until its deadline. A
+    call whose outcome is unknown, since the connection was lost, is retried once if it is `safe` to run twice.
     """
 
     def __init__(
@@ -76,11 +75,11 @@ class Link:
     def call(
         self, *parts: Part, key: bytes | None = None, safe: bool = True, timeout: float | None = None
     ) -> Coroutine[None, None, Reply]:
-        """Make one call and return its reply; `key` says which part of a cluster it concerns.
+        """Make one call and return its reply; `key` determines the node of a cluster.
 
         Raises:
-            LinkDown: the server could not be asked or did not answer in time.
-            Refused: the server answered with an error.
+            CallFailed: the server could not be asked or did not answer in time.
+            ResponseError: the server answered with an error.
         """
         return self._send(pack(parts), key, safe, timeout, None)
 
@@ -107,14 +106,14 @@ class Link:
         return check(await self.topology.node_at(endpoint).ask(pack(parts), deadline))
 
     async def primaries(self, timeout: float | None = None) -> tuple[Endpoint, ...]:
-        """Every server that takes writes, as known now; looked up when nothing is known yet."""
+        """Every server that takes writes; looked up if none is known yet."""
         if not self.topology.primaries():
             deadline = asyncio.get_running_loop().time() + (timeout or self.policy.call_timeout)
             await self.topology.renew(deadline)
         return self.topology.primaries()
 
     async def aclose(self) -> None:
-        """Close every connection; calls on their way fail with `ConnectionLost`."""
+        """Close every connection; pending calls fail with `ConnectionLost`."""
         await self.topology.aclose()
 
     async def _send(
@@ -136,7 +135,7 @@ class Link:
         return await self._retry(errand, outcome)
 
     async def _retry(self, errand: _PendingCall, outcome: Reply) -> Reply:
-        """Go on after what has come of the call so far, until it is answered or nothing more can be done."""
+        """Continue a call after its last outcome until it is answered or fails."""
         while True:
             if isinstance(outcome, ConnectionLost):
                 await self._handle_loss(errand, outcome)
@@ -159,12 +158,12 @@ class Link:
             raise CallFailed("no server holds this part of the cluster")
         connection = await node.acquire_connection(errand.deadline)
         for packed in errand.before:
-            # cancelled at once: it only has to be said, its reply does not matter
+            # Cancelled at once: its reply does not matter.
             connection.send(packed, errand.deadline).cancel()
         return await connection.send(errand.packed, errand.deadline)
 
     async def _handle_loss(self, errand: _PendingCall, lost: ConnectionLost) -> None:
-        """Prepare another attempt, or raise what was lost when the call must not be repeated."""
+        """Prepare another attempt, or raise if the call must not be repeated."""
         errand.losses += 1
         if errand.losses > 1 or not (errand.safe or isinstance(lost, Unsent)):
             raise lost
@@ -172,7 +171,7 @@ class Link:
         await self.topology.renew(errand.deadline)
 
     async def _handle_error_reply(self, errand: _PendingCall, reply: hiredis.ReplyError) -> None:
-        """Prepare the next attempt, or raise `Refused` when another one would not help."""
+        """Prepare the next attempt, or raise `ResponseError` if another one would not help."""
         code = reply_error_code(reply)
         errand.attempts += 1
         if errand.attempts > _MOST_ATTEMPTS:

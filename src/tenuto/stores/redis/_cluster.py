@@ -1,4 +1,4 @@
-"""A cluster: which server holds which of the 16384 slots, learned by asking and from redirects."""
+"""A cluster: the servers of its 16384 slots, from `CLUSTER SLOTS` and from redirects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CLUSTER_SLOTS = pack(("CLUSTER", "SLOTS"))
 
 
 def key_slot(key: bytes) -> int:
-    """The slot of a key: CRC16 of what stands between the first braces, or of all of it."""
+    """The slot of a key: CRC16 of its hash tag, or of all of it."""
     start = key.find(b"{")
     if start >= 0:
         end = key.find(b"}", start + 1)
@@ -37,7 +37,7 @@ class ClusterTopology:
         self._holders: list[Node | None] = [None] * SLOTS
         self._primaries: tuple[Endpoint, ...] = ()
         self._looking = SingleFlight(self._refresh_slots)
-        self._told: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[], None]] = []
 
     def slot(self, key: bytes | None) -> int | None:
         return None if key is None else key_slot(key)
@@ -58,7 +58,7 @@ class ClusterTopology:
         if endpoint not in self._primaries:
             self._primaries = (*self._primaries, endpoint)
             self._notify_listeners()
-        # the rest of the map is probably old too; this call need not wait for it
+        # The rest of the map is probably outdated, too; this call does not wait for it.
         self._looking.start()
         return node
 
@@ -71,8 +71,8 @@ class ClusterTopology:
     def look(self) -> None:
         self._looking.start()
 
-    def on_change(self, told: Callable[[], None]) -> None:
-        self._told.append(told)
+    def on_change(self, listener: Callable[[], None]) -> None:
+        self._listeners.append(listener)
 
     async def aclose(self) -> None:
         self._looking.close()
@@ -92,7 +92,7 @@ class ClusterTopology:
         raise CallFailed("no server of the cluster answers")
 
     def _refresh_candidates(self) -> list[Node]:
-        """Whom to ask: connected servers first, in random order, the given addresses always."""
+        """The servers to ask: connected ones first, in random order, with the configured addresses."""
         for endpoint in self._seeds:
             self.node_at(endpoint)
         nodes = list(self._nodes.values())
@@ -102,22 +102,19 @@ class ClusterTopology:
     def _apply_slots(self, informant: Endpoint, ranges: Reply) -> None:
         holders: list[Node | None] = [None] * SLOTS
         for first, last, (host, port, *_), *_ in ranges:
-            # a server that does not know its own address leaves it out: it is the one we asked
+            # A server that does not know its own address leaves it out: it is the one that was asked.
             name = host.decode() if host not in (None, b"", b"?") else informant.host
             holders[first : last + 1] = [self.node_at(Endpoint(name, port))] * (last + 1 - first)
         primaries = tuple(sorted({node.endpoint for node in holders if node is not None}, key=str))
         changed = primaries != self._primaries or holders != self._holders
         self._holders, self._primaries = holders, primaries
-        self._close_unused_nodes()
+        for endpoint in self._nodes.keys() - set(primaries):
+            # An importing server holds no slot yet, but may have pending calls.
+            if not self._nodes[endpoint].busy:
+                self._nodes.pop(endpoint).close()
         if changed:
             self._notify_listeners()
 
     def _notify_listeners(self) -> None:
-        for told in self._told:
-            told()
-
-    def _close_unused_nodes(self) -> None:
-        for endpoint in self._nodes.keys() - set(self._primaries):
-            # an importing server holds no slot yet, but calls may be on their way to it
-            if not self._nodes[endpoint].busy:
-                self._nodes.pop(endpoint).close()
+        for listener in self._listeners:
+            listener()

@@ -1,9 +1,7 @@
-"""Asking servers to write their files anew, so that what was deleted is in none of them.
+"""Rewrites the servers' files, so that deleted data is in none of them.
 
-A server that keeps a log of commands still has every word that was ever written in it, until the log is rewritten;
-one that makes snapshots has what stood at the last. Hosted servers commonly deny these calls: they have files of
-their own, and ways of their own to renew them. What a server would not do is told, without the server's name: that
-is for the log.
+An append-only file holds everything ever written until it is rewritten; a snapshot holds the data of its time. Hosted
+servers commonly deny these calls. Refusals are reported without the server's name, which is only logged.
 """
 
 from __future__ import annotations
@@ -23,20 +21,20 @@ log = logging.getLogger(__name__)
 
 _PAUSE: Final = 0.05
 _LOOKS: Final = 12_000
-"""Some ten minutes; a server that takes longer goes on by itself."""
+"""About ten minutes; a server that takes longer goes on by itself."""
 _ATTEMPTS: Final = 3
 _BUSY: Final = ("aof_rewrite_in_progress", "aof_rewrite_scheduled", "rdb_bgsave_in_progress")
 
 
 class _NotRewritten(Exception):
-    """A server did not renew its files; the message says why, and names nobody."""
+    """A server did not rewrite its files; the message gives the reason without its name."""
 
 
 async def compact(link: Link) -> CompactionResult:
-    """Have every server that takes writes renew the files it keeps.
+    """Have every primary rewrite its files.
 
     Raises:
-        LinkDown: a server does not answer.
+        CallFailed: a server does not answer.
     """
     left: dict[str, None] = {}
     for server in await link.primaries():
@@ -64,7 +62,7 @@ async def _persistence(link: Link, server: Endpoint) -> Mapping[str, str]:
 
 
 async def _makes_snapshots(link: Link, server: Endpoint, facts: Mapping[str, str]) -> bool:
-    """Whether there is a snapshot to renew. Where there is none, none is made: it would be one file more."""
+    """Whether there is a snapshot to rewrite; a new one would be one more file."""
     if facts.get("rdb_saves", "0") != "0":
         return True
     intended = await read_setting(link, server, "save")
@@ -74,7 +72,7 @@ async def _makes_snapshots(link: Link, server: Endpoint, facts: Mapping[str, str
 
 
 async def _rewrite_file(link: Link, server: Endpoint, command: str, status: str) -> None:
-    """Give the order when no other such work is under way, which may have begun too early, and wait for its end."""
+    """Start a rewrite once no other is under way, which may have begun too early, and wait for its end."""
     for attempt in range(_ATTEMPTS):
         await _wait_until_idle(link, server)
         try:
@@ -82,7 +80,7 @@ async def _rewrite_file(link: Link, server: Endpoint, command: str, status: str)
         except ResponseError as refused:
             if refused.code != "ERR" or attempt == _ATTEMPTS - 1:
                 raise
-            continue  # Somebody else was faster, and theirs may have begun before the deletion: once more.
+            continue  # Another client's rewrite was faster, and may have begun before the deletion.
         facts = await _wait_until_idle(link, server)
         if facts.get(status, "ok") != "ok":
             raise _NotRewritten(f"could not renew its files ({command})")

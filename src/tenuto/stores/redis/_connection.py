@@ -1,8 +1,7 @@
 """One connection that every task of the process shares.
 
-Calls made in the same turn of the event loop are written together, and replies are matched to calls
-in order. A caller that gives up (timeout, cancellation) leaves its place in the row, so the reply
-that arrives later is thrown away and nobody else's reply moves.
+Calls made in one iteration of the event loop are written together, and replies are matched to calls in order. A call
+that timed out or was cancelled keeps its place in the row, and its late reply is discarded.
 """
 
 from __future__ import annotations
@@ -18,15 +17,14 @@ import hiredis
 from tenuto.stores.redis._resp import CallTimeout, ConnectionLost, Reply, Unsent
 from tenuto.stores.sockets import reset_on_close
 
-# Beyond this many bytes not yet taken by the kernel callers wait: a slow server must not fill our memory.
+# Callers wait while more bytes are unsent: a slow server must not fill the memory.
 _HIGH_WATER = 4 * 1024 * 1024
-# Bytes per second that we expect of a server and its network at the least.
+# The least expected throughput of a server and its network, in bytes per second.
 _SLOWEST = 2_000_000
 _TICK = 0.05
-# So many calls go at once, without waiting for the rest of the loop's turn: the server works on them meanwhile.
+# This many calls are sent without waiting for the end of the iteration, so that the server can begin.
 _HANDFUL = 8
-# The reader moves all it still holds after each reply, so it is fed in pieces: a batch of replies would
-# otherwise be copied once for each of them.
+# The reader moves its whole buffer after each reply, so it is fed in pieces of this size.
 _MORSEL = 16384
 _NOTHING = object()
 
@@ -34,7 +32,7 @@ _NOTHING = object()
 class Connection(asyncio.Protocol):
     """A multiplexed connection, opened by `asyncio.loop.create_connection`.
 
-    `silence` is how long the server may say nothing while calls wait; then the connection is closed.
+    It is closed if the server sends nothing for `silence` seconds while calls wait.
     """
 
     def __init__(
@@ -63,7 +61,7 @@ class Connection(asyncio.Protocol):
     def socket(self) -> socket.socket:
         """The socket below, for its options only."""
         assert self._transport is not None
-        # asyncio hands out a wrapper that has the methods for options and nothing that reads or writes
+        # asyncio returns a wrapper that has the methods for options only.
         return cast(socket.socket, self._transport.get_extra_info("socket"))
 
     @property
@@ -73,7 +71,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def congested(self) -> bool:
-        """True while the kernel takes no more bytes: wait for `drained` before sending."""
+        """True while the kernel takes no more bytes: wait for `wait_writable` before sending."""
         return self._writable is not None
 
     async def wait_writable(self) -> None:
@@ -96,12 +94,12 @@ class Connection(asyncio.Protocol):
             if self._watch is None:
                 self._watch = self._loop.call_later(_TICK, self._check_timeouts)
         self._owed += len(packed)
-        # What waits before it, and the call itself, must go over the wire first.
+        # The time for the bytes before it and its own.
         self._row.append((future, deadline - self._excused + self._owed / _SLOWEST, len(packed)))
         return future
 
     def abort(self) -> None:
-        """Close now; whoever waits gets `ConnectionLost`."""
+        """Close now; pending calls fail with `ConnectionLost`."""
         if self._transport is not None:
             if self._row:
                 reset_on_close(self._transport)
@@ -109,7 +107,7 @@ class Connection(asyncio.Protocol):
         self._fail_pending("the connection was closed")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # asyncio types the argument more widely than what create_connection hands over
+        # asyncio declares a wider type than create_connection passes.
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=_HIGH_WATER)
 
@@ -122,7 +120,10 @@ class Connection(asyncio.Protocol):
                 reader.feed(data, start, min(_MORSEL, size - start))
                 while (reply := gets()) is not _NOTHING:
                     if not row:
-                        self._handle_push(reply)
+                        if self._on_message is None:
+                            # Calls and replies are out of step: every later match would be wrong.
+                            raise hiredis.ProtocolError("an unexpected reply")
+                        self._on_message(reply)
                         continue
                     future, _, length = row.popleft()
                     self._owed -= length
@@ -147,32 +148,23 @@ class Connection(asyncio.Protocol):
         if unsent and self._transport is not None and not self.closed:
             self._transport.write(b"".join(unsent))
 
-    def _handle_push(self, reply: Reply) -> None:
-        if self._on_message is None:
-            # A reply too many means that the row is out of step: every later match would be wrong.
-            raise hiredis.ProtocolError("a reply that nobody asked for")
-        self._on_message(reply)
-
     def _check_timeouts(self) -> None:
-        """Fail calls that are overdue, and the whole connection when the server says nothing at all."""
+        """Fail overdue calls, and the whole connection if the server sends nothing at all."""
         watch, self._watch = self._watch, None
         if self.closed or not self._row or watch is None:
             return
         now = self._loop.time()
-        # When our own loop was too busy to come here, it was too busy to read replies: not the server's fault.
+        # A busy event loop could not read replies either: do not blame the server.
         late = max(0.0, now - watch.when() - _TICK)
         self._excused += late
         self._heard += late
-        self._fail_overdue(now - self._excused)
+        for future, deadline, _ in self._row:
+            if deadline <= now - self._excused and not future.done():
+                future.set_exception(CallTimeout("no answer in time"))
         if now - self._heard >= self._silence + self._owed / _SLOWEST:
             self.abort()
             return
         self._watch = self._loop.call_later(_TICK, self._check_timeouts)
-
-    def _fail_overdue(self, now: float) -> None:
-        for future, deadline, _ in self._row:
-            if deadline <= now and not future.done():
-                future.set_exception(CallTimeout("no answer in time"))
 
     def _fail_pending(self, reason: str) -> None:
         if self.closed:

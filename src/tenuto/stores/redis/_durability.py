@@ -1,6 +1,6 @@
-"""How safely the servers keep what they acknowledged: asked where they let us, and judged.
+"""The durability of the servers' acknowledged writes.
 
-`INFO` tells most and is seldom denied; hosted servers commonly deny `CONFIG`, and then we say so.
+`INFO` has most of it and is seldom denied; hosted servers commonly deny `CONFIG`, which is reported.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _FSYNCS: Final = {
 
 
 async def assurances(link: Link) -> tuple[DurabilityFinding, ...]:
-    """What the servers that take writes promise; where they differ, each for itself. Raises `CallFailed`."""
+    """The findings of all primaries; where they differ, with the server's name. Raises `CallFailed`."""
     servers = await link.primaries()
-    told: dict[DurabilityFinding, list[Endpoint]] = {}
+    found: dict[DurabilityFinding, list[Endpoint]] = {}
     for server in servers:
         for assurance in await _server_findings(link, server):
-            told.setdefault(assurance, []).append(server)
-    return tuple(_with_servers(assurance, holding, servers) for assurance, holding in told.items())
+            found.setdefault(assurance, []).append(server)
+    return tuple(_with_servers(assurance, holding, servers) for assurance, holding in found.items())
 
 
 def _with_servers(
@@ -64,13 +64,13 @@ async def _server_findings(link: Link, server: Endpoint) -> list[DurabilityFindi
 
 
 def parse_info(info: Reply) -> Mapping[str, str]:
-    """What `INFO` says, by name."""
+    """The fields of `INFO`."""
     pairs = (line.partition(":") for line in info.decode(errors="replace").splitlines())
     return {name: value for name, colon, value in pairs if colon}
 
 
 async def read_setting(link: Link, server: Endpoint, name: str) -> str | None:
-    """A setting of the server's; `None` when it does not tell."""
+    """A setting of the server; `None` if `CONFIG` is denied."""
     try:
         # One by one: servers before Redis 7 take a single name.
         reply = await link.call_node(server, "CONFIG", "GET", name)

@@ -1,4 +1,4 @@
-"""Everything a person owns, removed: their sessions by their shelf, what was set aside of them, their state."""
+"""Erasure of a user: sessions, quarantined sessions and state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TOGETHER = 100
 
 
 class _OwnedSession(NamedTuple):
-    """A session of the person's, and its facts: of what a call removed whose answer was lost, nothing is told again."""
+    """A session of the user with its identity, in case the reply to its removal is lost."""
 
     place: Place
     session: Session
@@ -27,7 +27,7 @@ class _OwnedSession(NamedTuple):
 
 
 class _RemovedCounts(NamedTuple):
-    """What was removed with one session, or with one copy that was set aside and has nobody's name any more."""
+    """The counts of one removed session, or of a quarantined one, which has no id any more."""
 
     messages: int
     traces: int
@@ -35,7 +35,7 @@ class _RemovedCounts(NamedTuple):
 
 
 class UserEraser:
-    """Removes a person. Sessions are found by the owner's shelf, which is never asked without looking at them."""
+    """Erases a user. Entries of the owner's listing are checked against the sessions."""
 
     def __init__(self, asking: ScriptRunner, shelves: SessionListing, sweeping: Sweeper, state: RedisState) -> None:
         self._asking = asking
@@ -65,7 +65,7 @@ class UserEraser:
         )
 
     async def _owned_sessions(self, person: Scope, count: int) -> list[_OwnedSession]:
-        """Where the person's sessions stand, the least recently changed first; what does not is taken down."""
+        """The user's sessions, the least recently changed first; stale entries are removed."""
         found: list[_OwnedSession] = []
         while len(found) < count:
             wanted = min(count - len(found), _TOGETHER)
@@ -77,7 +77,7 @@ class UserEraser:
         return found
 
     async def _read_owned(self, person: Scope, place: Place) -> _OwnedSession | None:
-        """The person's session that stands there. One that cannot be read is set aside, and found as such."""
+        """The user's session of an entry. An unreadable one is quarantined, and erased from there."""
         try:
             reply = await self._asking.session("peek", place[1], person)
             if reply[0] == b"ok":
@@ -107,7 +107,7 @@ class UserEraser:
         if reply[0] == b"foreign":
             await self._shelves.leave(person, place)
             return None
-        # Absent is what a second try meets when the answer to the first was lost; its count of traces with it.
+        # Absent if the reply to a first attempt was lost, and its count of traces with it.
         messages, traces = reply[3:] if reply[0] == b"gone" else (session.messages, 0)
         await self._shelves.remove_stale(person, place)
         await self._shelves.remove_expiry(key, facts)

@@ -1,7 +1,7 @@
-"""Whether what a server holds is of a format that this release reads: asked when a store is opened.
+"""Checks the format of stored data when a store is opened.
 
-Each session tells its format itself. To look at all of them would take long, so some are looked at: data that was
-written before there was a release stands there as a whole. One that is met later is refused, and left as it is.
+Each session records its format. Only a few are read: data from before the first release is old as a whole. An old
+session that is met later is refused and left as it is.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from tenuto.stores.codec import Undecodable
 from tenuto.stores.redis._records import FORMAT, decode_identity
 from tenuto.stores.redis._runner import OLDER, WHAT, ScriptRunner
 
-# What an installation has first of all. Names once stood there without the digest of their drawer.
+# The first state of an installation. Old names lack the digest of their drawer.
 _API_KEYS: Final = "api-keys"
 
 
 async def check_format(asking: ScriptRunner) -> None:
-    """Look at a few records.
+    """Check a few records.
 
     Raises:
         Unavailable: one was written before the first release.
@@ -36,12 +36,12 @@ async def _state_is_older(asking: ScriptRunner) -> bool:
     try:
         first = await asking.call("ZRANGE", names, 0, 0, key=names)
     except Undecodable:
-        return False  # Whoever asks for it will be told.
+        return False  # Reading it raises the error.
     return any(not name.startswith(drawer) for name in first)
 
 
 async def _session_is_older(asking: ScriptRunner, part: bytes) -> bool:
-    """Whether the session is whose retention is over first, of those in a part of the expiry index."""
+    """Whether the session that expires first in a part of the expiry index is old."""
     try:
         for facts in await asking.call("ZRANGE", part, 0, 0, key=part):
             told = decode_identity(facts)
@@ -49,5 +49,5 @@ async def _session_is_older(asking: ScriptRunner, part: bytes) -> bool:
             numbers = await asking.call("HGET", head, "s", key=head)
             return numbers is not None and 0 < int.from_bytes(numbers[:8], "big") < FORMAT
     except Undecodable:
-        return False  # Whoever meets it sets it aside.
+        return False  # Reading it quarantines it.
     return False

@@ -1,8 +1,8 @@
-"""One connection on which a server tells us which keys were changed, by anybody.
+"""A connection on which a server reports changed keys, of any client.
 
-It is a plain socket beside the event loop, because a cache must be able to ask *now*, without waiting,
-what the kernel has already received. Servers write these messages before they answer whoever made the
-change, so what was acknowledged anywhere before we look is in that buffer, or the link is in doubt.
+It is a plain socket beside the event loop, since a cache must read what the kernel has received without waiting.
+Servers write invalidations before they answer the client that made the change, so every change acknowledged before the
+read is in that buffer, or the connection is in doubt.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tenuto.stores.redis._socket import NOTHING, dial
 from tenuto.stores.redis._url import Endpoint
 
 BEAT = 1.0
-"""Seconds between two signs of life that we ask for."""
+"""Seconds between two pings."""
 DOUBT = 2.0
-"""Seconds without any word after which nothing is vouched for."""
+"""Seconds without any data after which the connection is in doubt."""
 
 _CHUNK = 65536
 
@@ -54,24 +54,24 @@ class InvalidationListener:
         self._sure = False
         self._deaf = asyncio.Event()
         self.tried = asyncio.Event()
-        """Set once it listens, or has tried to in vain."""
+        """Set once it listens, or a first attempt failed."""
         self._work = asyncio.create_task(self._run())
 
     def listen(self) -> bool:
-        """Take in all that has arrived. False when this server may have changes that we do not know of."""
+        """Read all that has arrived. False if changes of this server may be missing."""
         if self._socket is None:
             return False
         self._drain()
         return self._sure and self._loop.time() - self._heard < DOUBT
 
     def close(self) -> None:
-        """Stop listening; what this server changes from now on is not told."""
+        """Stop listening."""
         self._work.cancel()
         self._disconnect()
         self.tried.set()
 
     async def _run(self) -> None:
-        """Connect, listen until something is wrong, and again."""
+        """Connect and listen until the connection is lost, repeatedly."""
         pause = BEAT / 20
         while True:
             try:
@@ -92,7 +92,7 @@ class InvalidationListener:
         self._heard, self._sure = self._loop.time(), True
         self._deaf.clear()
         self._loop.add_reader(sock.fileno(), self._drain)
-        # whatever was cached before the server began to tell us may have changed meanwhile
+        # Anything cached before may have changed meanwhile.
         self._drop(None)
         self._drain()
 
@@ -145,7 +145,7 @@ class InvalidationListener:
                 self._drop(None)
             self._sure = sure
         elif message[0] == b"invalidate":
-            # no keys at all means that the server forgot everything it had
+            # No keys means that the server was flushed.
             self._drop(message[1])
 
     def _disconnect(self) -> None:

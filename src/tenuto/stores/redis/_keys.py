@@ -1,8 +1,7 @@
 """Every key this store uses, built here and nowhere else.
 
-Keys hold digests, never ids, so nothing a user or a tenant is called can reach into another's data. All keys of
-a session share a hash tag, hence a slot, and exist as long as it does; shelves and the expiry index live wherever
-their own tags fall.
+Keys hold digests, never ids, so that no id can collide with other data. All keys of a session share a hash tag, hence a
+slot, and exist as long as it does; listings (shelves) and the expiry index are in the slots of their own tags.
 
     <prefix>:h:{session}  hash    the head, with idempotency keys and producers' marks; what caches listen to
     <prefix>:g:{session}  hash    there for no longer than a script runs, to tell caches that it takes something away
@@ -20,7 +19,7 @@ their own tags fall.
     <prefix>:q            zset    sessions set aside, by when
     <prefix>:a:{owner}    zset    which of them are an owner's, by when
 
-The tenant's own state, which nobody erases as a whole, is spread: each drawer of it stands by itself.
+The tenant's own state, which is never erased as a whole, is spread: each drawer has its own keys.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from tenuto.model import Scope
 from tenuto.model.scope import owner_key, site_key, state_key
 
 EXPIRY_PARTS = 16
-"""The expiry index is cut into this many keys, so that a cluster shares the work."""
+"""The expiry index is split into this many keys, so that a cluster shares the work."""
 
 _SESSION = (b":h:", b":m:", b":v:", b":t:")
 
@@ -59,11 +58,11 @@ class RedisKeys:
         return tuple(family + tail for family in self._families)
 
     def parse_session_key(self, stored: bytes) -> bytes:
-        """The session key within the name of a head, or of what tells that something was taken away."""
+        """The session key in the name of a head, or of a removal marker."""
         return bytes.fromhex(stored[len(self.heads) : -1].decode())
 
     def quarantine(self, key: bytes, micros: int) -> tuple[bytes, ...]:
-        """Where a session's keys go when they cannot be read, and where the note about it stands."""
+        """The keys of a quarantined session, and of the note about it."""
         place = b"%b:q:{%b}:%d" % (self._start, key.hex().encode(), micros)
         return (*(place + kind[:2] for kind in _SESSION), place)
 
@@ -81,11 +80,11 @@ class RedisKeys:
         return self._expiry
 
     def owner_quarantine(self, owner: str) -> bytes:
-        """Which sessions were set aside as unreadable, of those an owner had."""
+        """The quarantined sessions of an owner."""
         return b"%b:a:{%b}" % (self._start, owner.encode())
 
     def state(self, scope: Scope, namespace: str) -> tuple[bytes, bytes, bytes]:
-        """Where values, names and drawers of a scope's state are: an owner's all in one place."""
+        """The keys of values, names and drawers of a scope's state; an owner has one set."""
         return self.owner_state_keys((owner_key(scope) if scope.owner else state_key(scope, namespace)).hex())
 
     def owner_state_keys(self, owner: str) -> tuple[bytes, bytes, bytes]:
@@ -100,5 +99,5 @@ class RedisKeys:
 
 @lru_cache(maxsize=4096)
 def listing_digests(scope: Scope) -> tuple[str, str]:
-    """The site's shelf, and the owner's; the tenant itself has none of its own, since it reaches them all."""
+    """The listings of the site and of the owner; the tenant itself has only the first."""
     return site_key(scope).hex(), owner_key(scope).hex() if scope.owner else ""

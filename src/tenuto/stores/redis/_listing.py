@@ -1,7 +1,7 @@
-"""Listings: which sessions stand on a shelf, and in which order.
+"""Listings of sessions (shelves) by site and owner, in order of their last change.
 
-Shelves are derived data. One server keeps them in the same step as the session; in a cluster they follow right
-after it. Whoever reads a shelf therefore looks at the sessions themselves, and tidies up what is not true.
+They are derived data. One server updates them with the session; in a cluster they follow right after it. So readers
+look at the sessions themselves and repair stale entries.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from tenuto.errors import Unavailable
 from tenuto.model import Scope, Session, SessionPage, SessionQuery, SessionStats
 from tenuto.stores.codec import Undecodable, decode_cursor, encode_cursor, from_micros, to_micros
+from tenuto.stores.paging import matches_query
 from tenuto.stores.redis._keys import listing_digests
 from tenuto.stores.redis._records import decode_identity, encode_identity, needs_expiry_index, session_identity
 from tenuto.stores.redis._resp import Part, Reply
@@ -23,7 +24,7 @@ from tenuto.stores.redis._scripts import script
 log = logging.getLogger(__name__)
 
 Place = tuple[int, bytes]
-"""Where a session stands: its last change in microseconds, and its key."""
+"""An entry: the last change in microseconds, and the session key."""
 
 _CHUNK = 100
 
@@ -36,21 +37,21 @@ class SessionListing:
         self._keys = asking.keys
 
     async def update_after_write(self, key: bytes, session: Session, numbers: bytes) -> None:
-        """After a write in a cluster: let the shelves follow, and the expiry index where it is due.
+        """Update the listings after a write in a cluster, and the expiry index if needed.
 
-        The write has happened, so a failure is no error: the next write or the repair makes up for it.
+        The write is done, so a failure is only logged: the next write or the repair makes up for it.
         """
         if self._asking.sharded:
             try:
-                # Only a new session can be its space's first.
+                # Only a new session can be the first of its site.
                 await self.repair(key, session, expiry=needs_expiry_index(numbers), space=session.version == 1)
             except Unavailable:
                 log.warning("a shelf could not be reached; its repair is left to the next sweep")
 
     async def repair(self, key: bytes, session: Session, *, expiry: bool, space: bool) -> None:
-        """Put a session where its head says it belongs, and its space into the list of them.
+        """Add a session to its listings, and its site to the index.
 
-        Places only grow: a late step undoes nothing.
+        Scores only grow, so a late call undoes nothing.
         """
         updated = to_micros(session.updated_at)
         shelves = [self._keys.shelf(shelf) for shelf in listing_digests(session.scope) if shelf]
@@ -63,13 +64,13 @@ class SessionListing:
         await asyncio.gather(*steps)
 
     async def clear(self, key: bytes, facts: bytes) -> None:
-        """Take a removed session off every shelf."""
+        """Remove a deleted session from every listing."""
         shelves = [self._keys.shelf(shelf) for shelf in listing_digests(decode_identity(facts).scope) if shelf]
         steps = [self._call("ZREM", shelf, key) for shelf in shelves]
         await asyncio.gather(*steps, self.remove_expiry(key, facts))
 
     async def remove_expiry(self, key: bytes, facts: bytes) -> None:
-        """Take a removed session out of the expiry index, which names its owner."""
+        """Remove a deleted session from the expiry index, which names its owner."""
         await self._call("ZREM", self._keys.expiry(key), facts)
 
     async def page(self, scope: Scope, query: SessionQuery, now: int) -> SessionPage:
@@ -78,7 +79,7 @@ class SessionListing:
         chosen: list[tuple[Place, Session]] = []
         chunk = _CHUNK if query.title is not None or query.status is not None else query.limit + 1
         async for place, session in self._iter_sessions(scope, behind, now, chunk):
-            if _matches_query(session, query):
+            if matches_query(session, query):
                 chosen.append((place, session))
                 if len(chosen) > query.limit:
                     break
@@ -99,7 +100,7 @@ class SessionListing:
         return SessionStats(sessions=sessions, messages=messages, tokens=tokens, cost_nanos=cost)
 
     async def oldest(self, scope: Scope, keep: int, spared: bytes | None) -> list[Place]:
-        """The places beyond `keep` at the end of a site's shelf; in the place of a spared one stands the next."""
+        """The oldest entries of a site beyond `keep`; a spared one is replaced by the next."""
         shelf = self._keys.shelf(listing_digests(scope)[0])
         beyond = await self._call("ZCARD", shelf) - keep
         if beyond <= 0:
@@ -108,18 +109,18 @@ class SessionListing:
         return [place for place in places if place[1] != spared][:beyond]
 
     async def first(self, scope: Scope, skip: int, count: int) -> list[Place]:
-        """Places at the end of an owner's shelf, the least recently changed first, after so many that are known."""
+        """The oldest entries of an owner, after the first `skip`."""
         shelf = self._keys.shelf(listing_digests(scope)[1])
         return _parse_entries(await self._call("ZRANGE", shelf, skip, skip + count - 1, "WITHSCORES"))
 
     async def leave(self, scope: Scope, place: Place) -> None:
-        """Take a place off an owner's shelf alone: the session there is another's by now."""
+        """Remove an entry from an owner's listing alone: the session has another owner by now."""
         await self._asking.run_script(
             script("unshelve"), [self._keys.shelf(listing_digests(scope)[1])], [place[1], place[0]]
         )
 
     async def remove_stale(self, scope: Scope, place: Place) -> None:
-        """Take down a place whose session is gone, unless a new one of the same key has taken it."""
+        """Remove the entry of a missing session, unless a new one has the same key."""
         for shelf in listing_digests(scope):
             if shelf:
                 await self._asking.run_script(script("unshelve"), [self._keys.shelf(shelf)], [place[1], place[0]])
@@ -127,7 +128,7 @@ class SessionListing:
     async def _iter_sessions(
         self, scope: Scope, behind: Place | None, now: int, chunk: int
     ) -> AsyncIterator[tuple[Place, Session]]:
-        """The scope's sessions in order of their places, from behind one on."""
+        """The scope's sessions in order, after an entry."""
         space, owner = listing_digests(scope)
         instant = from_micros(now)
         async for places in self.walk(self._keys.shelf(owner or space), behind, chunk):
@@ -136,7 +137,7 @@ class SessionListing:
                     yield place, session
 
     async def walk(self, shelf: bytes, behind: Place | None, chunk: int) -> AsyncIterator[list[Place]]:
-        """The places on a shelf, latest change first, from behind one on."""
+        """The entries of a listing, latest change first, after an entry."""
         # Many sessions may share one instant, so "below this score" is not enough to go on from.
         top: Part = "+inf" if behind is None else behind[0]
         skip = 0
@@ -154,7 +155,7 @@ class SessionListing:
             top = last
 
     async def heads(self, scope: Scope, places: Sequence[Place]) -> list[Session | None]:
-        """The sessions at these places, asked for together; `None` where there is none to read."""
+        """The sessions of these entries; `None` for one that cannot be read."""
         return list(await asyncio.gather(*(self._read_listed(scope, place) for place in places)))
 
     async def _read_listed(self, scope: Scope, place: Place) -> Session | None:
@@ -163,8 +164,7 @@ class SessionListing:
             if reply[0] == b"ok":
                 return parse_session(reply)
         except Undecodable:
-            # whoever opens the session sets it aside
-            return None
+            return None  # The next call that reads the session quarantines it.
         if reply[0] == b"absent":
             await self.remove_stale(scope, place)
         return None
@@ -175,9 +175,3 @@ class SessionListing:
 
 def _parse_entries(flat: Sequence[bytes]) -> list[Place]:
     return [(int(float(flat[at + 1])), flat[at]) for at in range(0, len(flat), 2)]
-
-
-def _matches_query(session: Session, query: SessionQuery) -> bool:
-    if query.status is not None and session.status is not query.status:
-        return False
-    return query.title is None or query.title.casefold() in session.title.casefold()

@@ -1,4 +1,4 @@
-"""One server as this process sees it: connected when needed, with patience that grows between failures."""
+"""One server, connected on first use, with growing pauses after failures."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _LONGEST_PAUSE = 1.0
 class Lane:
     """One connection to a server, opened on first use and again after it was lost.
 
-    All callers share one attempt. After a failed attempt the next one waits, longer each time and with
-    jitter, so that a returning server is not met by a stampede.
+    All callers share one attempt. Failed attempts are followed by growing pauses with jitter, so that clients do not
+    all reconnect at once.
     """
 
     def __init__(self, endpoint: Endpoint, door: Door) -> None:
@@ -31,7 +31,7 @@ class Lane:
         self.connection: Connection | None = None
 
     async def wait_connected(self, deadline: float) -> Connection:
-        """The open connection; raises `CallFailed` when there is none before `deadline`."""
+        """The open connection; raises `CallFailed` if there is none before `deadline`."""
         return self.connection or await self._opening.join(deadline)
 
     def close(self) -> None:
@@ -105,6 +105,6 @@ class Node:
         return await (await self.acquire_connection(deadline)).send(packed, deadline)
 
     def close(self) -> None:
-        """Let go of the server; whoever still waits gets `ConnectionLost`."""
+        """Close all connections; pending calls fail with `ConnectionLost`."""
         for lane in self._lanes:
             lane.close()

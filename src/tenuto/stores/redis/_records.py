@@ -1,10 +1,10 @@
-"""How sessions and messages become what the scripts keep, and come back."""
+"""Encoding of sessions, messages and traces as the scripts store them."""
 
 from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
@@ -13,29 +13,32 @@ import msgspec
 
 from tenuto.errors import Invalid
 from tenuto.model import Draft, ForkPoint, Message, Retention, Scope, Session, Status, Touch
+from tenuto.model.turn import Trace
 from tenuto.model.values import JsonObject, Value
-from tenuto.stores.codec import Undecodable, encode_draft, from_micros, to_micros
+from tenuto.stores.codec import Undecodable, decode_trace, encode_draft, encode_trace, from_micros, to_micros
 from tenuto.stores.redis._resp import Part, Reply
 
 FORMAT: Final = 2
 NONE: Final = -1
 """Stands for an absent number."""
+NEWEST: Final = 2**53
+"""Above every turn number, and the limit of exact integers in Lua."""
 
 MICROSECOND: Final = timedelta(microseconds=1)
-# Order is meaning: new members go to the end.
+# Stored by index: new members go to the end.
 _TOUCHES: Final = (Touch.READ, Touch.WRITE, Touch.NEVER)
 _STATUSES: Final = (Status.ACTIVE, Status.INACTIVE, Status.ARCHIVED)
-# One letter before a variable's name says which of the three it belongs to.
+# The letter before a variable's name: context, attribute or metadata.
 _KINDS: Final = (b"c", b"a", b"m")
-# Stands where there is nothing else, so that the key exists.
+# A field that keeps an otherwise empty key in existence.
 _MARK: Final = b"-"
-# Totals are kept in two parts, of this and of one, because Lua counts exactly to 2**53 only.
+# Totals are stored in two parts, since Lua's integers are exact up to 2**53 only.
 _PART: Final = 2**40
 
 _numbers: Final = struct.Struct(">24q")
 NUMBERS_SIZE: Final = _numbers.size
-"""Behind so many bytes of numbers stands the owner."""
-# Those of them that a session is told by, without its format and when it was created.
+"""The owner follows after this many bytes of numbers."""
+# Those of them that change: all but the format and the time of creation.
 _changing: Final = struct.Struct(">8xq8x15q")
 _encoder: Final = msgspec.json.Encoder()
 _three: Final = msgspec.json.Decoder(tuple[JsonObject, JsonObject, JsonObject])
@@ -47,7 +50,7 @@ _BROKEN: Final = (
 
 
 class Facts(Value, frozen=True, kw_only=True):
-    """What never changes about a session: whose it is, what it is called, and where it came from."""
+    """What never changes about a session: scope, id, incarnation and origin."""
 
     scope: Scope
     session_id: str
@@ -59,7 +62,7 @@ _facts: Final = msgspec.json.Decoder(Facts)
 
 
 def encode_identity(facts: Facts) -> bytes:
-    """As heads and the expiry index keep them."""
+    """The form in heads and in the expiry index."""
     return _encoder.encode(facts)
 
 
@@ -118,13 +121,13 @@ def read_session(numbers: Reply, facts: Reply, title: Reply, variables: Reply) -
 
 
 def encode_variables(session: Session) -> bytes:
-    """A session's variables as they can be kept where callers hold the session and may alter it; empty for none."""
+    """A copy of a session's variables, which callers may alter; empty for none."""
     held = (session.context, session.attributes, session.metadata)
     return _encoder.encode(held) if any(held) else b""
 
 
 def apply_numbers(session: Session, numbers: bytes, variables: bytes) -> Session:
-    """A session of which nothing but the numbers has changed, with variables of its own. Raises `Undecodable`."""
+    """A session of which only the numbers changed, with a fresh copy of its variables. Raises `Undecodable`."""
     context, attributes, metadata = _three.decode(variables) if variables else ({}, {}, {})
     try:
         (
@@ -158,7 +161,7 @@ def apply_numbers(session: Session, numbers: bytes, variables: bytes) -> Session
 
 
 def instant(micros: int) -> datetime:
-    """`from_micros`, quickly for our time."""
+    """`from_micros`, faster for years up to 2106."""
     # A float of seconds is exact to the microsecond until the year 2106, and three times as fast.
     return datetime.fromtimestamp(micros / 1e6, UTC) if 0 <= micros < 2**32 * 10**6 else from_micros(micros)
 
@@ -174,7 +177,7 @@ def _retention(idle: int, touch: int, max_messages: int, max_turns: int) -> Rete
 
 
 def write_numbers(session: Session, owner: str) -> bytes:
-    """The numbers of a session as they begin, and its owner; what the scripts count themselves starts at nothing."""
+    """The first numbers of a session, and its owner; the scripts' own counters start at zero."""
     numbers = _numbers.pack(
         FORMAT,
         session.version,
@@ -206,7 +209,7 @@ def new_session_numbers(now: int, keeping: Retention, owner: str) -> bytes:
 
 
 def new_epoch() -> int:
-    """Where a session's count of removals starts: anywhere, so that no two sessions of one id share an epoch."""
+    """A random start of the count of removals, so that no two sessions of one id share an epoch."""
     return random.getrandbits(52)
 
 
@@ -216,13 +219,13 @@ def numbers_epoch(numbers: bytes) -> int:
 
 
 def needs_expiry_index(numbers: bytes) -> bool:
-    """Whether the expiry index has to follow: the script has just noted this deadline as the indexed one."""
+    """Whether the expiry index must be updated: the script has just set the indexed deadline to this one."""
     return numbers[32:40] == numbers[168:176]
 
 
 @lru_cache(maxsize=1024)
 def retention_numbers(keeping: Retention) -> tuple[int, int, int, int]:
-    """Retention in microseconds, touch and caps; what is unbounded is none."""
+    """Retention in microseconds, touch and limits; `NONE` for no limit."""
     return (
         NONE if keeping.idle is None else keeping.idle // MICROSECOND,
         _TOUCHES.index(keeping.touch),
@@ -232,12 +235,12 @@ def retention_numbers(keeping: Retention) -> tuple[int, int, int, int]:
 
 
 def status_number(status: Status) -> int:
-    """A status as heads keep it."""
+    """A status as stored."""
     return _STATUSES.index(status)
 
 
 def split_total(total: int) -> tuple[int, int]:
-    """A sum in the two parts it is kept in."""
+    """A total in its two stored parts."""
     return divmod(total, _PART)
 
 
@@ -267,7 +270,7 @@ def write_variables(*objects: JsonObject) -> tuple[list[Part], list[Part]]:
 
 
 def read_messages(members: Iterable[bytes]) -> tuple[Message, ...]:
-    """Messages of a log, in the order given; the whole page is decoded in one go. Raises `Undecodable`."""
+    """Messages of a log, in the order given; decoded in one call. Raises `Undecodable`."""
     try:
         return _page.decode(b"[" + b",".join(members) + b"]")
     except _BROKEN as exc:
@@ -275,5 +278,24 @@ def read_messages(members: Iterable[bytes]) -> tuple[Message, ...]:
 
 
 def write_drafts(drafts: Iterable[Draft], first: int = 0, turn: int = 0) -> list[bytes]:
-    """Messages as they are stored: before the body stands the place in the log, as far as it can be foreseen."""
+    """Messages as stored, with the expected place in the log in front of the body."""
     return [b'{"seq":%d,"turn":%d,%b' % (seq, turn, encode_draft(draft)[1:]) for seq, draft in enumerate(drafts, first)]
+
+
+def write_trace(number: int, trace: Trace) -> bytes:
+    """A trace as stored: the turn number before the body keeps the members of a set distinct."""
+    return b"%d:%b" % (number, encode_trace(trace))
+
+
+def read_traces(members: Iterable[bytes]) -> Iterator[Trace]:
+    """Traces in the order given, without damaged ones."""
+    for member in members:
+        try:
+            yield decode_trace(member[member.find(b":") + 1 :])
+        except Undecodable:
+            continue
+
+
+def trace_range(limit: int, lowest: int, highest: int) -> tuple[int, int, int]:
+    """The arguments of `traces.lua`. Turns count from 1; at 0 is the member that keeps the key in existence."""
+    return limit, min(max(1, lowest), NEWEST), min(max(0, highest), NEWEST)

@@ -14,9 +14,9 @@ Reply = Any
 """What a server may answer: bytes, int, None, a nested list of these, or a `hiredis.ReplyError`."""
 
 _NO_ROOM: Final = ("No space left on device", "Disk quota exceeded", "Quota exceeded")
-"""What C libraries call it; a server passes it on."""
+"""Messages of C libraries for a full disk, which servers quote."""
 
-# hiredis types its argument as a tuple of exactly one part
+# hiredis declares its argument as a tuple of exactly one part.
 pack = cast(Callable[[tuple[Part, ...]], bytes], hiredis.pack_command)
 
 

@@ -1,4 +1,4 @@
-"""Running a session's scripts: the arguments all of them share, and what refusals mean."""
+"""Runs a session's scripts with the arguments they share, and translates refusals."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from tenuto.stores.redis._url import DeploymentMode
 WHAT = "session store"
 OLDER = "holds data from before the first release: begin with an empty database, or another ?prefix="
 OTHER_FORMATS = (b"newer", b"older")
-"""Answers about a session that another release has to judge."""
+"""Replies about a session that another release wrote."""
 NOTHING = Ask()
-_NOBODY = encode_identity(Facts(scope=SYSTEM, session_id="-", incarnation="-"))
+_DECOY = encode_identity(Facts(scope=SYSTEM, session_id="-", incarnation="-"))
 
 
 class ScriptRunner:
-    """What every part of the store asks the servers with."""
+    """Runs scripts and calls for every part of the store."""
 
     def __init__(self, link: Link, keys: RedisKeys, clock: Clock) -> None:
         self.link = link
@@ -46,7 +46,7 @@ class ScriptRunner:
         self._clock = clock
         self._beginning = lru_cache(maxsize=16384)(self._call_prefix)
         self.sharded = link.address.shape is DeploymentMode.CLUSTER
-        """In a cluster shelves lie in other slots, where a session's script cannot reach them."""
+        """In a cluster listings are in other slots, which a session's script cannot reach."""
 
     def now(self) -> int:
         """The clock in microseconds."""
@@ -67,9 +67,9 @@ class ScriptRunner:
             raise failure(exc) from exc
 
     def _call_prefix(self, name: str, scope: Scope, key: bytes) -> tuple[Script, bytes, bytes, int]:
-        """What a script's calls for one session have in common, packed: it makes up more than half of a call.
+        """The packed arguments that a script's calls for one session share, more than half of a call.
 
-        These are digest, keys, and what every script takes: who asks, shelf, expiry index, session key.
+        These are digest, keys, and what every script takes: owner, listing, expiry index, session key.
         """
         space, owner = listing_digests(scope)
         shelf = b"" if self.sharded else self.keys.shelf(space)
@@ -81,7 +81,7 @@ class ScriptRunner:
     async def run_script(
         self, what: Script, keys: Sequence[bytes], args: Sequence[Part], *, safe: bool = True
     ) -> Reply:
-        """Run a script and return its answer; what the servers refuse becomes our own error."""
+        """Run a script and return its reply; raises errors of the port."""
         try:
             return await self.link.eval_script(what, keys, args, safe=safe)
         except CallFailed as exc:
@@ -96,7 +96,7 @@ class ScriptRunner:
 
 
 def failure(exc: CallFailed) -> Exception:
-    """What a failed call means to callers of the port."""
+    """The port's error for a failed call."""
     if not isinstance(exc, ResponseError):
         return StoreUnavailable(WHAT)
     match exc.code:
@@ -109,7 +109,7 @@ def failure(exc: CallFailed) -> Exception:
         # A replica; a primary that cannot write its files; one that has too few replicas to be allowed to.
         case "READONLY" | "MISCONF" | "NOREPLICAS":
             return StoreReadOnly()
-        # It says that it can say nothing yet, all the time we had for the call.
+        # It was not ready before the deadline of the call.
         case "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN":
             return StoreUnavailable(WHAT)
         case _:
@@ -117,10 +117,14 @@ def failure(exc: CallFailed) -> Exception:
 
 
 def refusal(reply: Reply, session_id: str, producer: Producer | None = None) -> Exception:
-    """What an answer other than success means."""
+    """The error for a reply other than success."""
     match reply[0]:
         case b"absent" | b"expired" | b"foreign":
-            return _not_found_error(reply, session_id)
+            # All three take the same steps, so that timing does not reveal which it is. An absent session comes with a
+            # decoy of the same length.
+            owner = ":".join(decode_identity(_DECOY if reply[0] == b"absent" else reply[1]).scope.owner)
+            outcomes = (SessionNotFound(session_id), SessionExpired(session_id), SessionForeign(session_id, owner))
+            return outcomes[(b"absent", b"expired", b"foreign").index(reply[0])]
         case b"gap" if producer is not None:
             return SequenceGap(producer.id, reply[1])
         case b"reused":
@@ -133,11 +137,3 @@ def refusal(reply: Reply, session_id: str, producer: Producer | None = None) -> 
             return Unavailable(WHAT, OLDER)
         case _:
             return Undecodable("a session's head")
-
-
-def _not_found_error(reply: Reply, session_id: str) -> SessionNotFound:
-    """Absent, expired and foreign take the same steps here, so that the time they take does not tell them apart."""
-    # What comes with an absent one is a decoy of the same length.
-    owner = ":".join(decode_identity(_NOBODY if reply[0] == b"absent" else reply[1]).scope.owner)
-    outcomes = (SessionNotFound(session_id), SessionExpired(session_id), SessionForeign(session_id, owner))
-    return outcomes[(b"absent", b"expired", b"foreign").index(reply[0])]

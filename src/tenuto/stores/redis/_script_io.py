@@ -1,6 +1,6 @@
-"""What the scripts take and what they answer, as values: turns, batches, pages, patches and forks.
+"""Arguments and replies of the scripts, as values: turns, batches, pages, patches and forks.
 
-Numbers travel as one string in front, the time first; texts and bodies follow.
+Numbers are packed into one string in front, the time first; texts and bodies follow.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from tenuto.model.turn import turn_offsets
 from tenuto.stores.codec import encode_draft, encode_trace, from_micros, id_prefix, number_drafts
 from tenuto.stores.redis._keys import listing_digests
 from tenuto.stores.redis._records import (
+    NEWEST,
     NONE,
     Facts,
     apply_numbers,
@@ -56,15 +57,15 @@ from tenuto.stores.redis._records import (
     status_number,
     write_drafts,
     write_numbers,
+    write_trace,
     write_variables,
 )
 from tenuto.stores.redis._resp import Part, Reply
-from tenuto.stores.redis._traces import NEWEST, write_trace
 from tenuto.stores.redis._window_cache import CachedWindow
 
 
 class Ask(NamedTuple):
-    """What a script takes: numbers after the time, and the rest."""
+    """The arguments of a script: numbers after the time, and the rest."""
 
     numbers: tuple[int, ...] = ()
     parts: tuple[Part, ...] = ()
@@ -77,18 +78,18 @@ def integers(count: int) -> struct.Struct:
 
 
 def parse_session(reply: Reply) -> Session:
-    """The session of an answer that tells the whole head."""
+    """The session of a reply with the whole head."""
     return read_session(*reply[1:5])
 
 
 def reply_numbers(reply: Reply) -> bytes:
-    """The numbers of an answer: all of it where nothing else was to be told."""
+    """The numbers of a reply, which may be nothing else."""
     numbers: bytes = reply if type(reply) is bytes else reply[1]
     return numbers
 
 
 def begin_turn_args(scope: Scope, opening: BeginTurn, now: int, lease_until: int, seen: CachedWindow | None) -> Ask:
-    """What `begin_turn.lua` takes. Of a session that was `seen` no beginning is sent along."""
+    """The arguments of `begin_turn.lua`; without those of a new session if it was `seen`."""
     words = opening.words
     if seen is None:
         known, bodies = (NONE, NONE, NONE), write_drafts(words)
@@ -109,15 +110,15 @@ def begin_turn_args(scope: Scope, opening: BeginTurn, now: int, lease_until: int
 def parse_open_turn(
     scope: Scope, opening: BeginTurn, reply: Reply, lease_until: int, seen: CachedWindow | None
 ) -> tuple[OpenTurn, tuple[Message, ...], int]:
-    """A turn begun or taken up again, the end of its log as far as it is known now, and how much of that is new.
+    """A turn begun or resumed, the known end of its log, and the number of new messages in that.
 
-    The words did not travel back: they are the opening's own. Of the window came only what `seen` does not hold.
+    The reply holds neither the opening's own messages nor those of `seen`.
     """
     if seen is not None and type(reply) is bytes:
         return _predict_open_turn(scope, opening, reply, lease_until, seen)
     place, first, last_active, made, words, window = reply[5:]
     session = parse_session(reply)
-    # resumed words stand in the log already, and so in the window that came back
+    # Resumed user messages are in the log already, and so in the returned window.
     new = number_drafts(opening.words, first, [place] * len(opening.words)) if reply[0] == b"opened" else ()
     log = (read_messages(window[::-1]) if window else ()) + new
     fresh = len(log)
@@ -144,7 +145,7 @@ def parse_open_turn(
 def _predict_open_turn(
     scope: Scope, opening: BeginTurn, numbers: bytes, lease_until: int, seen: CachedWindow
 ) -> tuple[OpenTurn, tuple[Message, ...], int]:
-    """A turn begun on a session that has not changed since it was seen."""
+    """A turn on a session that has not changed since it was seen."""
     session, count = apply_numbers(seen.session, numbers, seen.variables), len(opening.words)
     new = number_drafts(opening.words, session.last_seq - count + 1, [session.turns] * count)
     log = (seen.messages + new)[-session.messages :] if session.messages else ()
@@ -164,7 +165,7 @@ def _predict_open_turn(
 
 
 def _slice_window(log: tuple[Message, ...], session: Session, size: int) -> tuple[Message, ...]:
-    """The newest of a log that the window start lets in."""
+    """The newest messages after the window start."""
     newest = log[-size:] if size else ()
     start = session.window_start
     if start > 1 and newest and newest[0].seq < start:
@@ -173,7 +174,7 @@ def _slice_window(log: tuple[Message, ...], session: Session, size: int) -> tupl
 
 
 def parse_finished_turn(scope: Scope, reply: Reply) -> OpenTurn:
-    """A turn that its idempotency key found finished."""
+    """The finished turn of an idempotency key."""
     turn_id, number, words, answer = reply[5:]
     session = parse_session(reply)
     return OpenTurn(
@@ -190,7 +191,7 @@ def parse_finished_turn(scope: Scope, reply: Reply) -> OpenTurn:
 
 
 def finish(turn: OpenTurn, closing: FinishTurn, seen: CachedWindow | None) -> Ask:
-    """What `finish_turn.lua` takes."""
+    """The arguments of `finish_turn.lua`."""
     producer, number = _producer_args(closing.producer)
     usage, reply = closing.usage, closing.reply
     known, first = (
@@ -215,11 +216,11 @@ def finish(turn: OpenTurn, closing: FinishTurn, seen: CachedWindow | None) -> As
 
 
 def parse_finish_result(turn: OpenTurn, closing: FinishTurn, reply: Reply, seen: CachedWindow | None) -> AppendResult:
-    """What became of a turn's reply."""
+    """The result of finishing a turn."""
     count = len(closing.reply)
     if seen is not None and type(reply) is bytes:
         session = apply_numbers(seen.session, reply, seen.variables)
-        # a producer's number that came before stored nothing
+        # A repeated producer number stored nothing.
         stored = closing.reply if session.last_seq > seen.session.last_seq else ()
         return AppendResult(
             session=session, messages=number_drafts(stored, session.last_seq - count + 1, [turn.number] * len(stored))
@@ -233,7 +234,7 @@ def parse_finish_result(turn: OpenTurn, closing: FinishTurn, reply: Reply, seen:
 
 
 def append(scope: Scope, session_id: str, batch: AppendBatch, now: int) -> Ask:
-    """What `append.lua` takes."""
+    """The arguments of `append.lua`."""
     create, sets, new = _new_session_args(scope, session_id, batch.id, batch.create, now)
     producer, number = _producer_args(batch.producer)
     drafts: tuple[Draft, ...] = batch.messages
@@ -246,7 +247,7 @@ def append(scope: Scope, session_id: str, batch: AppendBatch, now: int) -> Ask:
 
 
 def parse_append_result(batch: AppendBatch, reply: Reply) -> AppendResult:
-    """Messages that were stored now, or came before."""
+    """Messages that were stored now or before."""
     session = parse_session(reply)
     if reply[0] == b"duplicate":
         return AppendResult(session=session, messages=read_messages(reply[5]), duplicate=True)
@@ -261,12 +262,12 @@ def parse_append_result(batch: AppendBatch, reply: Reply) -> AppendResult:
 
 
 def pages(page: Page) -> Ask:
-    """What `messages.lua` takes."""
+    """The arguments of `messages.lua`."""
     return Ask((page.limit, _or_absent(page.before), _or_absent(page.after)))
 
 
 def page_of(page: Page, reply: Reply) -> MessagePage:
-    """A page of the log. One message more than asked for tells that there are more."""
+    """A page of the log. One message beyond the limit means that there are more."""
     found, beyond = reply[5:]
     kept, more = found[: page.limit], len(found) > page.limit
     forward = page.after is not None
@@ -279,18 +280,18 @@ def page_of(page: Page, reply: Reply) -> MessagePage:
 
 
 def patch(changes: Changes) -> Ask:
-    """What `patch.lua` takes."""
+    """The arguments of `patch.lua`."""
     return Ask((_or_absent(changes.if_version),), _changes_args(changes))
 
 
 def reset(sparing: Sequence[str]) -> Ask:
-    """What `reset.lua` takes."""
+    """The arguments of `reset.lua`."""
     kept, _ = write_variables({}, {}, dict.fromkeys(sparing, True))
     return Ask((len(kept) // 2,), tuple(kept[::2]))
 
 
 def truncate(truncating: Truncation) -> Ask:
-    """What `truncate.lua` takes. What no store ever numbered so need not be spared."""
+    """The arguments of `truncate.lua`. Numbers that no store assigns are left out."""
     spared = [seq for seq in truncating.sparing if 0 < seq < NEWEST]
     turn = "" if truncating.within is None else truncating.within.id
     numbers = (truncating.after, _or_absent(truncating.if_version), len(spared))
@@ -298,7 +299,7 @@ def truncate(truncating: Truncation) -> Ask:
 
 
 def rewrite(rewriting: Rewrite) -> Ask:
-    """What `rewrite.lua` takes. What no store ever numbered so is not asked for."""
+    """The arguments of `rewrite.lua`. Numbers that no store assigns are left out."""
     messages = [message for message in rewriting.messages if 0 < message.seq < NEWEST]
     traces = [trace for trace in rewriting.traces if 0 < trace.number < NEWEST]
     places = [(message.seq, len(id_prefix(message.id))) for message in messages]
@@ -314,12 +315,12 @@ def rewrite(rewriting: Rewrite) -> Ask:
 
 
 def snapshot(forking: ForkRequest) -> Ask:
-    """What `snapshot.lua` takes."""
+    """The arguments of `snapshot.lua`."""
     return Ask((_or_absent(forking.at),))
 
 
 def plant(forking: ForkRequest, reply: Reply, now: int) -> Ask:
-    """What `plant.lua` takes, from a snapshot of the source. Messages go over byte by byte."""
+    """The arguments of `plant.lua`, from a snapshot of the source. Messages are copied as bytes."""
     source, log = parse_session(reply), read_messages(reply[5])
     session = _forked_session(source, forking, log, now)
     sets, _ = write_variables(session.context, session.attributes, session.metadata)
@@ -359,7 +360,7 @@ def _forked_session(source: Session, forking: ForkRequest, log: tuple[Message, .
 def _new_session_args(
     scope: Scope, session_id: str, token: str, new: NewSession | None, now: int
 ) -> tuple[int, int, tuple[Part, ...]]:
-    """Whether a session may be made, how many variables it starts with, and its head."""
+    """Whether a session may be created, the number of its variables, and its head."""
     if new is None:
         return 0, 0, ()
     facts = encode_identity(Facts(scope=scope, session_id=session_id, incarnation=token))

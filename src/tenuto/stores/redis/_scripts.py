@@ -31,16 +31,15 @@ class Script:
 
 @cache
 def script(name: str) -> Script:
-    """The script of this name, with the parts that it includes written in."""
-    return Script(_inline_constants(_read_source(name)))
+    """The script of this name, with includes and constants written in.
 
-
-def _inline_constants(source: str) -> str:
-    """Write named constants in: Lua 5.1 has none, and a local for each would cost more than the work itself."""
+    Lua 5.1 has no constants, and a local for each would cost more than the work itself.
+    """
+    source = _read_source(name)
     named = "\n".join(_CONSTANTS.findall(source))
     values = dict(pair.split("=", 1) for pair in named.split())
     code = "\n".join(line for line in source.split("\n") if not line.lstrip().startswith("--"))
-    return re.sub(r"\b[A-Z][A-Z_]+\b", lambda word: values.get(word[0], word[0]), code)
+    return Script(re.sub(r"\b[A-Z][A-Z_]+\b", lambda word: values.get(word[0], word[0]), code))
 
 
 @cache

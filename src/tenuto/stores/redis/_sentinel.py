@@ -1,4 +1,4 @@
-"""Sentinels: they know which server is the primary, and say so when it changes."""
+"""The primary of a service, as sentinels report it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _PAUSE = 1.0
 class SentinelTopology:
     """The primary of a service, as the sentinels name it.
 
-    A server counts as the primary only when it says so itself: right after a failover sentinels may
-    still name the old one.
+    A server counts as the primary only if its own `ROLE` confirms it: right after a failover sentinels may still name
+    the old one.
     """
 
     def __init__(self, address: RedisAddress, door: Door) -> None:
@@ -35,7 +35,7 @@ class SentinelTopology:
         self._primary: Node | None = None
         self._looking = SingleFlight(self._find_primary)
         self._listening: asyncio.Task[None] | None = None
-        self._told: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[], None]] = []
 
     def slot(self, key: bytes | None) -> int | None:
         return None
@@ -60,8 +60,8 @@ class SentinelTopology:
     def look(self) -> None:
         self._looking.start()
 
-    def on_change(self, told: Callable[[], None]) -> None:
-        self._told.append(told)
+    def on_change(self, listener: Callable[[], None]) -> None:
+        self._listeners.append(listener)
 
     async def aclose(self) -> None:
         self._looking.close()
@@ -78,21 +78,17 @@ class SentinelTopology:
             self._listening = asyncio.create_task(self._listen())
         for sentinel in list(self._sentinels):
             try:
-                endpoint = await self._ask_sentinel(sentinel)
-                if endpoint is not None and await self._try_primary(endpoint):
-                    # the one that answered goes first next time
+                named = check(await sentinel.ask(self._ask, self._connect_deadline()))
+                if named is not None and await self._try_primary(Endpoint(named[0].decode(), int(named[1]))):
+                    # The one that answered goes first next time.
                     self._sentinels.sort(key=lambda node: node is not sentinel)
                     return
             except CallFailed:
                 continue
         raise CallFailed("no sentinel names a primary that answers")
 
-    async def _ask_sentinel(self, sentinel: Node) -> Endpoint | None:
-        named = check(await sentinel.ask(self._ask, self._connect_deadline()))
-        return None if named is None else Endpoint(named[0].decode(), int(named[1]))
-
     async def _try_primary(self, endpoint: Endpoint) -> bool:
-        """Take the named server as primary if it says that it is one."""
+        """Use the named server as primary if its role confirms it."""
         current = self._primary
         same = current is not None and current.endpoint == endpoint
         node = current if same and current is not None else Node(endpoint, self._door)
@@ -111,8 +107,8 @@ class SentinelTopology:
             if current is not None:
                 current.close()
             log.info("primary of service %s is %s", self._service, endpoint)
-            for told in self._told:
-                told()
+            for listener in self._listeners:
+                listener()
         return True
 
     def _connect_deadline(self) -> float:

@@ -28,7 +28,7 @@ from tenuto.model.scope import session_key
 from tenuto.model.turn import Trace
 from tenuto.stores.codec import Undecodable, from_micros
 from tenuto.stores.redis._listing import SessionListing
-from tenuto.stores.redis._records import MICROSECOND, numbers_epoch
+from tenuto.stores.redis._records import MICROSECOND, NEWEST, numbers_epoch, read_traces, trace_range
 from tenuto.stores.redis._resp import Reply
 from tenuto.stores.redis._runner import NOTHING, OTHER_FORMATS, ScriptRunner, refusal
 from tenuto.stores.redis._script_io import (
@@ -52,7 +52,6 @@ from tenuto.stores.redis._script_io import (
     truncate,
 )
 from tenuto.stores.redis._sweeper import Sweeper
-from tenuto.stores.redis._traces import NEWEST, read_traces, span
 from tenuto.stores.redis._window_cache import CachedWindow, WindowCache
 
 
@@ -75,7 +74,7 @@ class RedisSessions:
         try:
             reply = await self._run_begin_turn(scope, opening, key, now, lease_until, seen)
             if seen is not None and reply[0] in (b"absent", b"expired"):
-                # it is gone since; what a new one would be has not been said yet
+                # It is gone: send the arguments of a new session.
                 self._windows.drop(key)
                 seen = None
                 reply = await self._run_begin_turn(scope, opening, key, now, lease_until, seen)
@@ -95,7 +94,7 @@ class RedisSessions:
         return turn
 
     async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
-        # A finished turn knows itself again when it is repeated; an abandoned one does not.
+        # Repeating the call is recognized for a finished turn, not for an abandoned one.
         key = session_key(turn.scope, turn.session.id)
         seen = self._windows.get(key)
         reply = await self._run_for_turn(
@@ -166,7 +165,7 @@ class RedisSessions:
 
     async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
         self._windows.clear()
-        # What others wrote between a change and its repetition would be lost: reset, truncate and patch happen once.
+        # A repetition would lose concurrent writes: reset, truncate and patch are sent once.
         return await self._run_for_session("reset", scope, session_id, reset(sparing), safe=False)
 
     async def fork(self, scope: Scope, session_id: str, forking: ForkRequest) -> Session:
@@ -223,7 +222,7 @@ class RedisSessions:
         within: OpenTurn | None = None,
         safe: bool = True,
     ) -> Session:
-        """Run a script that answers with the head alone."""
+        """Run a script whose reply is the head alone."""
         key = session_key(scope, session_id)
         try:
             reply = await self._asking.session(name, key, scope, ask, safe=safe)
@@ -242,7 +241,7 @@ class RedisSessions:
         return session
 
     async def _after_append(self, key: bytes, appended: AppendResult, numbers: bytes) -> None:
-        """After messages were added: what was seen of the session, and shelves elsewhere, follow."""
+        """Update the cached window, and in a cluster the listings."""
         self._windows.extend(key, appended.session, numbers_epoch(numbers), appended.messages)
         if self._asking.sharded:
             await self._shelves.update_after_write(key, appended.session, numbers)
@@ -250,7 +249,7 @@ class RedisSessions:
     async def _run_for_turn(
         self, name: str, turn: OpenTurn, key: bytes, ask: Ask, *, safe: bool = True, now: int | None = None
     ) -> Reply:
-        """Run a script of a turn under way. A session that cannot be read is lost to its turn as well."""
+        """Run a script of an open turn. A corrupt session means a lost turn."""
         try:
             reply = await self._asking.session(name, key, turn.scope, ask, safe=safe, now=now)
             if reply[0] in (b"corrupt", *OTHER_FORMATS):
@@ -269,14 +268,14 @@ class RedisTraces:
         self._sweeping = sweeping
 
     async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
-        found = await self._read_traces(scope, session_id, Ask(span(1, number, number)))
+        found = await self._read_traces(scope, session_id, Ask(trace_range(1, number, number)))
         return found[0] if found else None
 
     async def traces(
         self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
     ) -> tuple[Trace, ...]:
         highest = NEWEST if before is None else before - 1
-        return await self._read_traces(scope, session_id, Ask(span(limit, 1, highest)))
+        return await self._read_traces(scope, session_id, Ask(trace_range(limit, 1, highest)))
 
     async def _read_traces(self, scope: Scope, session_id: str, ask: Ask) -> tuple[Trace, ...]:
         key = session_key(scope, session_id)

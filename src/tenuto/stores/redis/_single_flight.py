@@ -1,4 +1,4 @@
-"""Work that many callers wait for and that runs once."""
+"""Work that runs once for all concurrent callers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 
 class SingleFlight(Generic[T]):
-    """Runs `work` when somebody asks; whoever asks meanwhile waits for the same run.
+    """Runs `work` on demand; concurrent callers await the same run and get the same error.
 
-    A caller that gives up leaves the run to the others. What the run raises reaches all of them.
+    A cancelled caller does not cancel the run.
     """
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
@@ -22,7 +22,7 @@ class SingleFlight(Generic[T]):
         self._running: asyncio.Task[T] | None = None
 
     def start(self) -> asyncio.Task[T]:
-        """Begin a run, or name the one under way."""
+        """Start a run, or return the one under way."""
         if self._running is None:
             self._running = asyncio.create_task(self._work())
             self._running.add_done_callback(self._on_done)
@@ -33,7 +33,7 @@ class SingleFlight(Generic[T]):
 
         Raises:
             CallTimeout: it takes longer.
-            Unsent: somebody closed it meanwhile.
+            Unsent: it was closed meanwhile.
         """
         run = self.start()
         try:
@@ -44,7 +44,7 @@ class SingleFlight(Generic[T]):
         except asyncio.CancelledError:
             me = asyncio.current_task()
             if run.cancelled() and me is not None and not me.cancelling():
-                # the run was cancelled, not its caller: to the caller that is a lost connection
+                # The run was cancelled, not its caller.
                 raise Unsent("the connection was closed before it stood") from None
             raise
 
@@ -55,5 +55,4 @@ class SingleFlight(Generic[T]):
     def _on_done(self, run: asyncio.Task[T]) -> None:
         self._running = None
         if not run.cancelled():
-            # looked at here because the callers may all have gone
-            run.exception()
+            run.exception()  # Marks it as retrieved: all callers may have been cancelled.

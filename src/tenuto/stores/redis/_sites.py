@@ -1,8 +1,8 @@
-"""Which tenants' sites there are: a list of digests, for upkeep that looks at everything.
+"""The index of sites: a list of digests, for upkeep of all tenants.
 
-The list is derived data as the shelves are: a space is added before anything that its users keep, and with each new
-session, where the sweep's repair adds what a crash left out. It holds no ids: whose space it is, a session on its shelf
-tells, or a drawer. One that has neither leaves the list when somebody reads it.
+It is derived data like the listings: a site is added before any state of its users, and with each new session; the
+sweep's repair adds what a crash left out. Its scope is read from a session or a drawer. A site without either is
+removed when the index is read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOOKED_AT = 10
 
 
 class SiteIndex:
-    """The list of spaces."""
+    """The index of sites (spaces)."""
 
     def __init__(self, asking: ScriptRunner, shelves: SessionListing, owners: StateOwners) -> None:
         self._asking = asking
@@ -36,21 +36,21 @@ class SiteIndex:
         self._tidied = b""
 
     async def page(self, after: Scope | None, limit: int) -> tuple[Scope, ...]:
-        """Spaces that hold sessions, or what users keep, in order of their digests."""
+        """Sites that hold sessions or state of users, in order of their digests."""
         behind = b"" if after is None else listing_digests(after)[0].encode()
         found: list[Scope] = []
         while len(found) < limit:
             size = min(_TOGETHER, limit - len(found))
             listed = await self._read_page(behind, size)
-            told = await asyncio.gather(*map(self._find_site, listed))
-            found += [scope for scope in told if scope is not None]
+            scopes = await asyncio.gather(*map(self._find_site, listed))
+            found += [scope for scope in scopes if scope is not None]
             if len(listed) < size:
                 break
             behind = listed[-1]
         return tuple(found)
 
     async def tidy(self) -> None:
-        """Look at some of the list, further on each time, and take off what holds nothing any more."""
+        """Remove empty sites from a part of the index, each time from the next part."""
         listed = await self._read_page(self._tidied, _TIDIED_AT_ONCE)
         self._tidied = listed[-1] if len(listed) == _TIDIED_AT_ONCE else b""
         counts = await asyncio.gather(*map(self._count_records, listed))
@@ -62,7 +62,7 @@ class SiteIndex:
         return listed
 
     async def _find_site(self, space: bytes) -> Scope | None:
-        """Whose space it is; `None` where it holds nothing that can be read."""
+        """The scope of a site; `None` if it holds nothing readable."""
         ghosts: list[Place] = []
         scope = await self._site_from_sessions(space, ghosts)
         for at, key in ghosts:
@@ -74,7 +74,7 @@ class SiteIndex:
         return scope
 
     async def _site_from_sessions(self, space: bytes, ghosts: list[Place]) -> Scope | None:
-        """What the first session tells that can be read. The `ghosts` met before it stay: the walk counts places."""
+        """The scope of the first readable session. The `ghosts` before it are removed later: the walk counts places."""
         async for places in self._shelves.walk(self._listing_key(space), None, _LOOKED_AT):
             for at, key in places:
                 try:
@@ -82,17 +82,16 @@ class SiteIndex:
                     if reply[0] == b"ok":
                         return site_scope(decode_identity(reply[2]).scope)
                 except Undecodable:
-                    # whoever opens the session sets it aside
-                    continue
+                    continue  # The next call that reads the session quarantines it.
                 if reply[0] == b"absent":
                     ghosts.append((at, key))
         return None
 
     async def _leave(self, space: bytes) -> None:
-        """Take an empty space off the list. One that has got a session meanwhile goes back.
+        """Remove an empty site, and add it again if it got a session meanwhile.
 
-        In a cluster shelf and list follow a new session side by side. Should all of this happen between the two, the
-        list before and the shelf after, the space is missing until its next session or the repair adds it again.
+        In a cluster a new session updates index and listing concurrently. If all of this happens between the two, the
+        site is missing until its next session or the repair.
         """
         await self._call("ZREM", space)
         if await self._count_records(space):

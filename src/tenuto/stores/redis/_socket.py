@@ -1,4 +1,4 @@
-"""Opening a bare non-blocking socket to a server, signed in, with or without TLS."""
+"""A plain non-blocking socket to a server, authenticated, with or without TLS."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenuto.stores.redis._resp import ConnectionLost, Part, Reply, check, pack
 from tenuto.stores.redis._url import Endpoint
 
 NOTHING = object()
-"""What the reader of a dialled socket gives when no whole message has arrived."""
+"""Returned by the reader if no whole message has arrived."""
 _CHUNK = 65536
 
 
@@ -66,7 +66,7 @@ async def _wrap_tls(sock: socket.socket, tls: ssl.SSLContext, host: str) -> sock
             except ssl.SSLWantReadError:
                 await _wait_readable(secure)
             except ssl.SSLWantWriteError:
-                # a hello fits into any socket buffer; let the loop turn once and try again
+                # A hello fits into any socket buffer: try again in the next iteration.
                 await asyncio.sleep(0)
             else:
                 return secure
@@ -90,7 +90,7 @@ async def _exchange(sock: socket.socket, reader: hiredis.Reader, packed: bytes) 
 
 
 def _next_reply(reader: hiredis.Reader) -> Reply:
-    """The next answer that is there as a whole, perhaps behind pushed messages that came along with it."""
+    """The next whole reply, skipping pushed messages."""
     while isinstance(reply := reader.gets(), hiredis.PushNotification):
         pass
     return reply
@@ -99,13 +99,8 @@ def _next_reply(reader: hiredis.Reader) -> Reply:
 async def _wait_readable(sock: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
-    loop.add_reader(sock.fileno(), _set_ready, ready)
+    loop.add_reader(sock.fileno(), lambda: ready.done() or ready.set_result(None))
     try:
         await ready
     finally:
         loop.remove_reader(sock.fileno())
-
-
-def _set_ready(ready: asyncio.Future[None]) -> None:
-    if not ready.done():
-        ready.set_result(None)

@@ -23,8 +23,8 @@ _decoder: Final = msgspec.json.Decoder()
 class RedisState:
     """The `StateStore` port over Redis or Valkey.
 
-    One drawer per scope and namespace. What an owner has in all of them is one hash of values, their names in order,
-    and a note of each drawer; a name stands behind the digest of its drawer.
+    One drawer per scope and namespace. All drawers of an owner share one hash of values, a sorted set of names, and a
+    hash of notes; a name is prefixed by the digest of its drawer.
     """
 
     def __init__(self, asking: ScriptRunner, owners: StateOwners) -> None:
@@ -83,18 +83,18 @@ class RedisState:
     async def _run_write(
         self, scope: Scope, namespace: str, key: str, raw: bytes, if_version: int | None, *, listed: bool = False
     ) -> Reply:
-        """Write into a drawer that is known, or whose owner was `listed`; else it is new, and nothing is written."""
+        """Write into a known drawer, or one whose owner was `listed`; else reply `new` without writing."""
         expected, drawer = b"" if if_version is None else if_version, state_key(scope, namespace)
         return await self._asking.run_script(
             script("write_state"),
             self._asking.keys.state(scope, namespace),
             (drawer + _encode_key(key), raw, expected, drawer, note(scope, namespace), b"1" if listed else b""),
-            # repeated blindly, a guarded write would meet its own first attempt and call it a conflict
+            # A repeated conditional write would conflict with its own first attempt.
             safe=if_version is None,
         )
 
     async def erase_owner(self, person: Scope) -> int:
-        """Remove everything an owner has in any drawer; tells how many values there were."""
+        """Remove all state of an owner; returns the number of values."""
         space, owner = listing_digests(person)
         erased: int = await self._asking.run_script(
             script("erase_state"), self._asking.keys.owner_state_keys(owner), ()
@@ -108,7 +108,7 @@ def _hash_field(scope: Scope, namespace: str, key: str) -> bytes:
 
 
 def _encode_key(key: str) -> bytes:
-    # what no write accepts is simply not there, whatever characters it holds
+    # Keys that no write accepts do not exist, whatever characters they hold.
     return key.encode(errors="surrogatepass")
 
 

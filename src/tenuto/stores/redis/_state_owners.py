@@ -1,9 +1,9 @@
-"""Which users and chats keep state, and under which names: for whoever looks through everything.
+"""The users and chats that hold state, and the names of their state, for upkeep of all tenants.
 
-Each site has a list of digests, derived data as the list of spaces is. It is told before the first value of a drawer is
-written, so that a crash leaves a name too many; and again after an owner's first value, since somebody may have found
-nothing and taken the name off meanwhile. Only a crash, or a lost answer, right after a name was taken off like that
-leaves one too few: until its owner begins another drawer. Whose a digest is, the notes of the owner's drawers tell.
+Each site has a list of digests, derived data like the index of sites. An owner is added before the first value of a
+drawer, so that a crash leaves an entry too many; and again after an owner's first value, since a reader may have found
+nothing and removed the entry meanwhile. Only a crash or a lost reply right after such a removal leaves one too few,
+until the owner begins another drawer. The scope of a digest is in the notes of the owner's drawers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _notes: Final = msgspec.json.Decoder(tuple[Scope, str])
 
 
 def note(scope: Scope, namespace: str) -> bytes:
-    """What is noted of a drawer; nothing of the tenant's own."""
+    """The note of a drawer; empty for the tenant's own."""
     return msgspec.json.encode((owner_scope(scope), namespace)) if scope.owner else b""
 
 
@@ -37,24 +37,24 @@ class StateOwners:
         self._keys = asking.keys
 
     async def add(self, scope: Scope) -> None:
-        """Note that an owner keeps state, and that its site has such owners."""
+        """Add an owner with state, and its site."""
         await self._add_to_indexes(*listing_digests(scope))
 
     async def leave(self, space: str, owner: str) -> None:
-        """Take an owner off that keeps nothing. One that has written meanwhile goes back."""
+        """Remove an owner without state, and add it again if it has written meanwhile."""
         listed, values = self._keys.state_owners(space), self._keys.owner_state_keys(owner)[0]
         await self._asking.call("ZREM", listed, owner, key=listed)
         if await self._asking.call("EXISTS", values, key=values):
             await self._add_to_indexes(space, owner)
 
     async def count(self, space: str) -> int:
-        """How many owners of a site are on its list."""
+        """The number of owners of a site."""
         listed = self._keys.state_owners(space)
         count: int = await self._asking.call("ZCARD", listed, key=listed)
         return count
 
     async def whose(self, space: str) -> Scope | None:
-        """Whose space it is, as its owners' notes tell; `None` where none of them keeps anything."""
+        """The scope of a site from its owners' notes; `None` if none of them holds state."""
         async for owner in self._iter_owners(space, ""):
             if found := await self._owner_locations(owner, b"", 1):
                 return site_scope(found[0].scope)
@@ -62,7 +62,7 @@ class StateOwners:
         return None
 
     async def names(self, scope: Scope, after: StateLocation | None, limit: int) -> tuple[StateLocation, ...]:
-        """Where owners that the scope reaches keep values: by owner, by drawer, by key."""
+        """The locations of values within the scope, by owner, drawer and key."""
         first, drawer, key, last = stretch(scope, after)
         found: list[StateLocation] = []
         space = listing_digests(scope)[0]
@@ -77,13 +77,13 @@ class StateOwners:
         return tuple(found)
 
     async def _add_to_indexes(self, space: str, owner: str) -> None:
-        """The owner first: whoever takes the site off looks for owners afterwards, and puts it back."""
+        """The owner first: a concurrent removal of the site checks for owners afterwards."""
         listed = self._keys.state_owners(space)
         await self._asking.call("ZADD", listed, 0, owner, key=listed)
         await self._asking.call("ZADD", self._keys.spaces, 0, space, key=self._keys.spaces)
 
     async def _iter_owners(self, space: str, start: str) -> AsyncIterator[str]:
-        """The owners on a site's list, from one on."""
+        """The owners of a site, from `start` on."""
         listed, bound = self._keys.state_owners(space), f"[{start}" if start else "-"
         while True:
             page = await self._asking.call("ZRANGE", listed, bound, "+", "BYLEX", "LIMIT", 0, _TOGETHER, key=listed)
@@ -94,7 +94,7 @@ class StateOwners:
             bound = f"({page[-1].decode()}"
 
     async def _owner_locations(self, owner: str, behind: bytes, limit: int) -> list[StateLocation]:
-        """Names of one owner; a drawer without a note, or whose note cannot be read, is passed over."""
+        """Locations of one owner; drawers without a readable note are skipped."""
         keys = self._keys.owner_state_keys(owner)[1:]
         found: list[StateLocation] = []
         while (wanted := limit - len(found)) > 0:

@@ -1,4 +1,4 @@
-"""Sweeping: expired and surplus sessions go, unreadable ones are set aside, half-made indexes are repaired."""
+"""Removes expired and surplus sessions, quarantines unreadable ones, and repairs listings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OWNER = re.compile("[0-9a-f]{32}")
 
 
 class Sweeper:
-    """The work that no request waits for."""
+    """The upkeep of sessions."""
 
     def __init__(self, asking: ScriptRunner, shelves: SessionListing, spaces: SiteIndex) -> None:
         self._asking = asking
@@ -39,13 +39,13 @@ class Sweeper:
         self._cursors: dict[Endpoint, bytes] = {}
 
     async def sweep(self, limit: int) -> tuple[RemovedSession, ...]:
-        """Remove up to `limit` sessions whose retention is over, then repair some of the shelves."""
+        """Remove up to `limit` expired sessions, then repair some of the listings."""
         gone: list[RemovedSession] = []
         for part in self._keys.expiries:
             while len(gone) < limit:
                 due = await self._expired_batch(part, min(_TOGETHER, limit - len(gone)))
-                told = await asyncio.gather(*(self._expire_session(part, who) for who in due))
-                gone += [one for one in told if one is not None]
+                removed = await asyncio.gather(*(self._expire_session(part, who) for who in due))
+                gone += [one for one in removed if one is not None]
                 if len(due) < _TOGETHER:
                     break
         await self._repair_listings()
@@ -55,7 +55,7 @@ class Sweeper:
         """Remove the site's least recently changed sessions beyond `keep`, but not the spared one."""
         gone: list[RemovedSession] = []
         for _ in range(_ROUNDS):
-            # sessions that moved or vanished meanwhile change the count, so look again
+            # Sessions that changed or vanished meanwhile change the count.
             places = await self._shelves.oldest(scope, keep, spared)
             if not places:
                 break
@@ -66,14 +66,14 @@ class Sweeper:
         return tuple(gone)
 
     async def quarantine(self, key: bytes, reason: str) -> None:
-        """Move an unreadable session out of the way, whole and with the reason; one that reads well by now stays."""
+        """Move an unreadable session to quarantine with the reason; one that is readable by now stays."""
         stamp, facts = await self._asking.run_script(script("stamp"), self._keys.session(key)[:1], ())
         if await self._is_readable(key):
             return
         now = self._asking.now()
         owner = _recover_owner(key, stamp, facts)
         if owner:
-            # The owner is noted first: a copy without an owner would outlive the owner's erasure.
+            # The owner first: a copy without an owner would survive the owner's erasure.
             theirs = self._keys.owner_quarantine(owner)
             await self._asking.call("ZADD", theirs, now, b"%b:%d" % (key.hex().encode(), now), key=theirs)
         keys = (*self._keys.session(key), *self._keys.quarantine(key, now))
@@ -82,12 +82,12 @@ class Sweeper:
             log.warning("session record %s could not be read and was set aside: %s", key.hex(), reason)
 
     async def corrupt(self, key: bytes, session_id: str, damage: Undecodable) -> SessionCorrupt:
-        """Set the record aside, so that its id is free again, and give the error to raise."""
+        """Quarantine the record, so that its id is free again, and return the error to raise."""
         await self.quarantine(key, str(damage))
         return SessionCorrupt(session_id)
 
     async def _is_readable(self, key: bytes) -> bool:
-        """Whether everything of the session can be read. Scripts see a site's own scope as one that reaches all."""
+        """Whether the whole session can be read; for scripts a scope without an owner reaches all sessions."""
         try:
             reply = await self._asking.session("snapshot", key, SYSTEM, Ask((NONE,)))
             if reply[0] == b"ok":
@@ -111,11 +111,11 @@ class Sweeper:
             key = session_key(told.scope, told.session_id)
             reply = await self._asking.session("expire", key, told.scope, Ask(parts=(facts,)))
         except Undecodable:
-            # no session of ours wrote this entry, or its record is set aside when somebody asks for it
+            # The entry is damaged, or reading the session quarantines it.
             await self._asking.call("ZREM", part, facts, key=part)
             return None
         if reply[0] == b"kept" and reply[1] >= 0:
-            # The session was touched since; the entry moves to where its deadline is now.
+            # The session was touched since: move the entry to its deadline.
             await self._asking.call("ZADD", part, "XX", reply[1], facts, key=part)
         elif reply[0] == b"gone":
             await self._shelves.clear(key, facts)
@@ -141,15 +141,14 @@ class Sweeper:
             case b"absent":
                 await self._shelves.remove_stale(scope, place)
             case b"newer" | b"older":
-                # Another release wrote it, and is the one to judge it.
-                return None
+                return None  # Left to the release that wrote it.
             case _:
                 await self.quarantine(key, "its head could not be read")
                 await self._shelves.remove_stale(scope, place)
         return None
 
     async def _repair_listings(self) -> None:
-        """Look at some sessions of each server, further on each time, and put them where they belong."""
+        """Repair the listings of some sessions of each server, each time of the next ones."""
         try:
             for endpoint in await self._asking.link.primaries():
                 await self._repair_node(endpoint)
@@ -170,7 +169,7 @@ class Sweeper:
 
     async def _repair_session(self, key: bytes) -> None:
         try:
-            # `peek` looks at any session; the scope only fills a place that other scripts need it for
+            # `peek` reads any session; its scope argument is not used.
             reply: Reply = await self._asking.session("peek", key, SYSTEM)
             if reply[0] == b"ok":
                 await self._shelves.repair(key, parse_session(reply), expiry=True, space=True)
@@ -179,7 +178,7 @@ class Sweeper:
 
 
 def _recover_owner(key: bytes, stamp: bytes, facts: bytes) -> str:
-    """Whose a damaged session was, as far as its facts or its numbers still tell; '' where nobody knows."""
+    """The owner of a damaged session from its identity or its numbers; '' if unknown."""
     try:
         told = decode_identity(facts)
         if session_key(told.scope, told.session_id) == key:

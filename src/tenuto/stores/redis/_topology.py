@@ -1,4 +1,4 @@
-"""Which server holds what, for the three ways servers are arranged."""
+"""The server of each key, for the three deployment modes."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from tenuto.stores.redis._url import DeploymentMode, Endpoint, RedisAddress
 
 
 class Topology(Protocol):
-    """What the link must know about the servers behind an address."""
+    """The servers behind an address."""
 
     def slot(self, key: bytes | None) -> int | None:
         """The part of the deployment that holds `key`."""
         ...
 
     def node(self, slot: int | None) -> Node | None:
-        """The server that takes calls for `slot`, or None when nobody knows yet."""
+        """The server that takes calls for `slot`, or None if unknown."""
         ...
 
     def node_at(self, endpoint: Endpoint) -> Node:
-        """The server at an endpoint, known before or not."""
+        """The server at an endpoint, a new one if needed."""
         ...
 
     def follow_redirect(self, slot: int, endpoint: Endpoint) -> Node:
-        """Learn from a redirect that `slot` lives at `endpoint` now."""
+        """Record that `slot` is at `endpoint` now."""
         ...
 
     def primaries(self) -> tuple[Endpoint, ...]:
@@ -36,15 +36,15 @@ class Topology(Protocol):
         ...
 
     async def renew(self, deadline: float) -> None:
-        """Look again; callers at the same time share one look. Raises `CallFailed`."""
+        """Refresh; concurrent callers share one refresh. Raises `CallFailed`."""
         ...
 
     def look(self) -> None:
-        """Begin to look again, without waiting for what comes of it."""
+        """Start a refresh without waiting for it."""
         ...
 
-    def on_change(self, told: Callable[[], None]) -> None:
-        """Call `told` whenever the primaries may have changed."""
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever the primaries may have changed."""
         ...
 
     async def aclose(self) -> None: ...
@@ -84,12 +84,12 @@ class StandaloneTopology:
         return (self._node.endpoint,)
 
     async def renew(self, deadline: float) -> None:
-        """There is nowhere else to look."""
+        """There is only one server."""
 
     def look(self) -> None:
-        """There is nowhere else to look."""
+        """There is only one server."""
 
-    def on_change(self, told: Callable[[], None]) -> None:
+    def on_change(self, listener: Callable[[], None]) -> None:
         """One server does not change."""
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""Tells a cache what others changed: one ear per primary, flushed whenever anything is in doubt."""
+"""Invalidations for caches: one listener per primary; a full flush whenever anything is in doubt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tenuto.stores.redis._url import DeploymentMode, Endpoint
 Drop = Callable[[list[bytes] | None], None]
 
 _RETRY = 0.2
-# What we ask for as a sign of life also tells whether the server is still the one to listen to.
+# The ping also shows whether the server is still the one to listen to.
 _BEATS = {
     DeploymentMode.STANDALONE: pack(("PING",)),
     DeploymentMode.SENTINEL: pack(("ROLE",)),
@@ -31,14 +31,14 @@ _BEATS = {
 class ClientTracking:
     """Invalidations for all keys that start with one of the `prefixes`.
 
-    Somebody who loads a key and then caches it asks `catch_up` in between, and caches nothing when the key
-    was dropped since the load began: a change may overtake the reply that does not know of it yet.
+    A cache calls `catch_up` between loading a key and caching it, and discards the value if the key was dropped since
+    the load began: an invalidation may arrive before an older reply.
     """
 
     def __init__(self, link: Link, *prefixes: bytes) -> None:
         self._link = link
         self._prefixes = prefixes
-        self._ears: dict[Endpoint, InvalidationListener] = {}
+        self._listeners: dict[Endpoint, InvalidationListener] = {}
         self._drops: list[Drop] = []
         self._epochs: dict[Endpoint, str] = {}
         self._tried = asyncio.Event()
@@ -47,7 +47,7 @@ class ClientTracking:
 
     @asynccontextmanager
     async def watch(self, drop: Drop) -> AsyncIterator[None]:
-        """While open, `drop` hears of keys that changed; `None` stands for all of them.
+        """While open, call `drop` with changed keys; `None` means all.
 
         Waits until every server is listened to, or does not answer.
         """
@@ -65,17 +65,17 @@ class ClientTracking:
                 self.close()
 
     def catch_up(self) -> bool:
-        """Pass on every change acknowledged anywhere up to now; False when that cannot be vouched for."""
-        sure = bool(self._ears)
-        for ear in self._ears.values():
-            sure = ear.listen() and sure
+        """Report every change acknowledged up to now; false if some may be missing."""
+        sure = bool(self._listeners)
+        for listener in self._listeners.values():
+            sure = listener.listen() and sure
         return sure
 
     def close(self) -> None:
         """Stop listening."""
         self._arranging.close()
-        while self._ears:
-            self._ears.popitem()[1].close()
+        while self._listeners:
+            self._listeners.popitem()[1].close()
 
     async def _connect_all(self) -> None:
         try:
@@ -86,42 +86,38 @@ class ClientTracking:
                     self._tried.set()
                     await asyncio.sleep(_RETRY)
             self._sync_listeners()
-            for ear in list(self._ears.values()):
-                await ear.tried.wait()
+            for listener in list(self._listeners.values()):
+                await listener.tried.wait()
         finally:
             self._tried.set()
 
     def _sync_listeners(self) -> None:
-        """Listen to exactly the primaries there are now. New ones are in doubt until they are connected."""
+        """Listen to exactly the current primaries. New ones are in doubt until connected."""
         if not self._drops:
             return
         primaries = self._link.topology.primaries()
-        for endpoint in self._ears.keys() - set(primaries):
-            self._ears.pop(endpoint).close()
+        for endpoint in self._listeners.keys() - set(primaries):
+            self._listeners.pop(endpoint).close()
         for endpoint in primaries:
-            if endpoint not in self._ears:
-                self._ears[endpoint] = self._ear(endpoint)
+            if endpoint not in self._listeners:
+                self._listeners[endpoint] = InvalidationListener(
+                    endpoint,
+                    self._link.door,
+                    prefixes=self._prefixes,
+                    beat=_BEATS[self._link.address.shape],
+                    drop=self._notify,
+                    answered=partial(self._check_reply, endpoint),
+                )
         self._notify(None)
-
-    def _ear(self, endpoint: Endpoint) -> InvalidationListener:
-        return InvalidationListener(
-            endpoint,
-            self._link.door,
-            prefixes=self._prefixes,
-            beat=_BEATS[self._link.address.shape],
-            drop=self._notify,
-            answered=partial(self._check_reply, endpoint),
-        )
 
     def _notify(self, keys: list[bytes] | None) -> None:
         for drop in self._drops:
             drop(keys)
 
     def _check_reply(self, endpoint: Endpoint, reply: Reply) -> bool:
-        """Whether a sign of life says that the server still is what it was."""
+        """Whether the reply to a ping shows an unchanged server."""
         if isinstance(reply, hiredis.ReplyError):
-            # it lives, and refuses to talk about itself
-            return True
+            return True  # It is alive, and denies the command.
         shape = self._link.address.shape
         unchanged = True
         if shape is DeploymentMode.SENTINEL:
@@ -133,7 +129,7 @@ class ClientTracking:
         return unchanged
 
     def _is_same_epoch(self, endpoint: Endpoint, reply: Reply) -> bool:
-        """A cluster that is well and has not elected anybody since the last time."""
+        """Whether the cluster is healthy and had no election since the last ping."""
         text = reply if isinstance(reply, str) else reply.decode()
         facts = dict(line.split(":", 1) for line in text.split() if ":" in line)
         epoch = facts.get("cluster_current_epoch", "")
@@ -143,7 +139,7 @@ class ClientTracking:
 
 
 class RedisFeed:
-    """The `ChangeFeed` port: invalidated keys, told as changes of sessions."""
+    """The `ChangeFeed` port: invalidated keys as changes of sessions."""
 
     def __init__(self, tracking: ClientTracking, keys: RedisKeys) -> None:
         self._tracking = tracking
@@ -153,15 +149,15 @@ class RedisFeed:
     def listening(self) -> bool:
         return self._tracking.catch_up()
 
-    def watch(self, told: Callable[[Invalidation | None], None]) -> AbstractAsyncContextManager[None]:
+    def watch(self, on_invalidate: Callable[[Invalidation | None], None]) -> AbstractAsyncContextManager[None]:
         def forward(names: list[bytes] | None) -> None:
             if names is None:
-                told(None)
+                on_invalidate(None)
                 return
             for taken_away, start in ((True, self._keys.gone), (False, self._keys.heads)):
                 keys = tuple(self._keys.parse_session_key(name) for name in names if name.startswith(start))
                 if keys:
-                    told(Invalidation(keys=keys, taken_away=taken_away))
+                    on_invalidate(Invalidation(keys=keys, taken_away=taken_away))
 
         return self._tracking.watch(forward)
 

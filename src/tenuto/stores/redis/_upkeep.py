@@ -1,4 +1,4 @@
-"""What keeps the records in Redis in shape, off the request path."""
+"""Upkeep of the records in Redis."""
 
 from __future__ import annotations
 
@@ -64,5 +64,4 @@ class RedisUpkeep:
         try:
             await self._asking.call("PING")
         except (StoreFull, StoreReadOnly):
-            # A server that cannot write its files refuses even this. It answers, and can be read.
-            return
+            return  # A server that cannot write its files refuses even this, but can be read.

@@ -1,4 +1,4 @@
-"""Store addresses: which servers to ask, how they are arranged, and how to sign in."""
+"""Store URLs: servers, deployment mode and credentials."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OPTIONS = frozenset({"prefix", "tls", "ca", "cert", "key", "verify", "sentinel_
 
 
 class DeploymentMode(StrEnum):
-    """How the servers behind one address are arranged."""
+    """The deployment mode of an address."""
 
     STANDALONE = "standalone"
     CLUSTER = "cluster"
@@ -24,7 +24,7 @@ class DeploymentMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where one server listens."""
+    """Host and port of a server."""
 
     host: str
     port: int
@@ -35,7 +35,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """What a server asks for before it serves us."""
+    """User name and password."""
 
     username: str | None = None
     password: str | None = field(default=None, repr=False)
@@ -46,8 +46,8 @@ class RedisAddress:
     """A parsed store URL.
 
     `redis://user:password@host:6379/0`, `rediss://` for TLS, `redis+cluster://a:1,b:2`,
-    `redis+sentinel://a:26379,b:26379/service/0`; `valkey` may stand for `redis` everywhere. `?prefix=` sets
-    installations that share a server apart.
+    `redis+sentinel://a:26379,b:26379/service/0`; `valkey` may replace `redis` everywhere. `?prefix=` separates
+    installations that share a server.
     """
 
     shape: DeploymentMode
@@ -61,16 +61,20 @@ class RedisAddress:
 
 
 def parse(url: str) -> RedisAddress:
-    """Read a store URL. Raises `InvalidSetting` with a sentence that names what is wrong, never the password."""
+    """Parse a store URL. Raises `InvalidSetting`, without the password in its message."""
     parts = urlsplit(url)
-    scheme, shape = _scheme(parts.scheme)
+    scheme, _, mode = parts.scheme.partition("+")
+    if scheme not in ("redis", "rediss", "valkey", "valkeys") or mode not in ("", "cluster", "sentinel"):
+        raise InvalidSetting("store", f"unknown scheme {parts.scheme!r}")
+    shape = DeploymentMode(mode or "standalone")
     options = _options(parts.query)
     service, db = _path(shape, parts.path)
     port = DEFAULT_SENTINEL_PORT if shape is DeploymentMode.SENTINEL else DEFAULT_PORT
+    hosts = parts.netloc.rpartition("@")[2] or "localhost"
     secure = scheme in ("rediss", "valkeys") or options.get("tls") in ("1", "true", "yes")
     return RedisAddress(
         shape=shape,
-        endpoints=_endpoints(parts, port),
+        endpoints=tuple(_endpoint(host, port) for host in hosts.split(",") if host),
         db=db,
         service=service,
         prefix=options.get("prefix", "tenuto"),
@@ -80,13 +84,6 @@ def parse(url: str) -> RedisAddress:
         ),
         tls=_tls(options) if secure else None,
     )
-
-
-def _scheme(scheme: str) -> tuple[str, DeploymentMode]:
-    name, _, shape = scheme.partition("+")
-    if name not in ("redis", "rediss", "valkey", "valkeys") or shape not in ("", "cluster", "sentinel"):
-        raise InvalidSetting("store", f"unknown scheme {scheme!r}")
-    return name, DeploymentMode(shape or "standalone")
 
 
 def _options(query: str) -> dict[str, str]:
@@ -110,11 +107,6 @@ def _path(shape: DeploymentMode, path: str) -> tuple[str, int]:
     if shape is DeploymentMode.CLUSTER and db != "0":
         raise InvalidSetting("store", "a cluster has database 0 only")
     return service, int(db)
-
-
-def _endpoints(parts: SplitResult, default_port: int) -> tuple[Endpoint, ...]:
-    hosts = parts.netloc.rpartition("@")[2] or "localhost"
-    return tuple(_endpoint(host, default_port) for host in hosts.split(",") if host)
 
 
 def _endpoint(text: str, default_port: int) -> Endpoint:

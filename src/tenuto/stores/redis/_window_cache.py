@@ -1,10 +1,9 @@
-"""Sessions as this process has seen them last, so that only what is new has to travel.
+"""Sessions as this process has last seen them, so that only new messages are transferred.
 
-Within an epoch stored messages never change under their sequence number; they are only added at the end, or removed
-by caps. The head counts changes (`version`), and rewritings and other removals (`epoch`). A call that names both gets
-nothing but numbers back where nothing has changed, and one that names the epoch and the last message it knows gets the
-messages after it. Nothing here is ever believed without the store's word for it, and nothing outlives a connection: a
-server that comes back, or takes another's place, may have lost what it had counted.
+Within an epoch stored messages never change under their sequence number; they are only added, or removed by limits. The
+head counts changes (`version`), and rewrites and other removals (`epoch`). A call that names both gets only numbers if
+nothing changed; one that names the epoch and its last message gets the messages after it. The server confirms every use
+of the cache. A lost connection clears it, since a server after a restart or failover may have lost writes.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from tenuto.model import Message, Session
 from tenuto.model.message import memory_bytes
 from tenuto.stores.redis._records import encode_variables
 
-# At least so many of a session's newest messages are kept, and at most so many, however large a window is asked for.
+# The least and the most of a session's newest messages that are cached, for any window.
 _LEAST_MESSAGES = 20
 _MOST_MESSAGES = 64
 _MOST_SESSIONS = 16 * 1024
 _MOST_BYTES = 128 * 1024 * 1024
 _LARGEST = 256 * 1024
-# What a session takes beside the texts in it, as measured.
+# Measured memory of a session without its texts.
 _SESSION_BYTES = 2048
 
 
 @dataclass(slots=True)
 class CachedWindow:
-    """A session and the end of its log: all of it from the first message here up to the session's last."""
+    """A session and the end of its log, without gaps."""
 
     epoch: int
     session: Session
@@ -36,11 +35,11 @@ class CachedWindow:
     sizes: tuple[int, ...]
     """Of each message, in bytes of memory."""
     wanted: int = _LEAST_MESSAGES
-    """The largest window that was asked for; what is older than that is let go."""
+    """The largest requested window; older messages are dropped."""
     variables: bytes = b""
-    """Of the session, as they were: what it holds itself is in its callers' hands."""
+    """A copy of the session's variables, which callers may alter."""
     size: int = field(init=False)
-    """In bytes. Variables count twice: as they are kept, and as the session holds them."""
+    """In bytes. Variables count twice: the copy, and those of the session."""
 
     def __post_init__(self) -> None:
         texts = sum(self.sizes) + 2 * len(self.variables) + len(self.session.title) + len(self.session.id)
@@ -48,26 +47,26 @@ class CachedWindow:
 
     @property
     def whole(self) -> bool:
-        """Whether no message stood before the first one here."""
+        """Whether no messages precede those here."""
         return len(self.messages) >= self.session.messages
 
 
 class WindowCache:
-    """What was seen last of the sessions in use. The least recently changed go first."""
+    """An LRU cache of windows."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[bytes, CachedWindow] = OrderedDict()
         self._size = 0
 
     def get(self, key: bytes, window: int = 0) -> CachedWindow | None:
-        """What was seen last, if a window of this many messages can be built on it."""
+        """The cached window, if it has this many messages or all."""
         seen = self._seen.get(key)
         return seen if seen is not None and (len(seen.messages) >= window or seen.whole) else None
 
     def keep(
         self, key: bytes, session: Session, epoch: int, log: tuple[Message, ...], fresh: int, window: int = 0
     ) -> None:
-        """Remember the end of a log, up to the session's last message; before the `fresh` ones stand those seen."""
+        """Cache the end of a log, whose last `fresh` messages are new."""
         old = self._seen.pop(key, None)
         if old is not None:
             self._size -= old.size
@@ -85,7 +84,7 @@ class WindowCache:
             self._size -= self._seen.popitem(last=False)[1].size
 
     def extend(self, key: bytes, session: Session, epoch: int, messages: tuple[Message, ...] = ()) -> None:
-        """Remember what was changed and added since, where it follows on what was seen."""
+        """Cache a change and added messages, if they follow the cached ones."""
         seen = self._seen.get(key)
         if seen is not None and seen.epoch == epoch and seen.session.last_seq + len(messages) == session.last_seq:
             log = seen.messages + messages
@@ -98,6 +97,6 @@ class WindowCache:
             self._size -= seen.size
 
     def clear(self) -> None:
-        """Somebody wants words gone: none of them stay here."""
+        """Forget everything."""
         self._seen.clear()
         self._size = 0

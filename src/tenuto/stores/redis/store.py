@@ -30,15 +30,15 @@ from tenuto.stores.redis._window_cache import WindowCache
 class RedisStore:
     """A backend over Redis or Valkey: standalone, behind Sentinel, or a Cluster.
 
-    A write whose connection breaks under it is repeated once where repeating it changes nothing; elsewhere it is
-    `Unavailable`, and whether it happened shows when the caller comes back with its idempotency key.
+    A write whose connection is lost is repeated once if that is safe; else it raises `Unavailable`, and the caller's
+    idempotency key shows later whether it happened.
     """
 
     def __init__(
         self, url: str, *, prefix: str | None = None, clock: Clock = utc_now, policy: ConnectionPolicy | None = None
     ) -> None:
         windows = WindowCache()
-        # Behind a broken connection may stand a server that has lost its latest writes, and counts anew from there.
+        # After a lost connection the server may have lost its latest writes.
         self.link = Link(url, policy, on_lost=windows.clear)
         self.keys = RedisKeys(self.link.address.prefix if prefix is None else prefix)
         self._asking = asking = ScriptRunner(self.link, self.keys, clock)
@@ -71,11 +71,11 @@ class RedisStore:
         policy: ConnectionPolicy | None = None,
         prepared: bool = True,
     ) -> Self:
-        """A store that answers; unless that is left to `prepare`.
+        """Open a store and check that it answers, unless `prepare` is called later.
 
         Raises:
             InvalidSetting: the URL is not one of ours.
-            Unavailable: nobody answers there, or what is there was stored before the first release.
+            Unavailable: no server answers, or its data is from before the first release.
         """
         store = cls(url, prefix=prefix, clock=clock, policy=policy)
         try:

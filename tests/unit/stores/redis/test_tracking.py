@@ -126,9 +126,9 @@ async def test_a_watch_begins_though_its_server_is_replaced_meanwhile() -> None:
         tracking = ClientTracking(link, PREFIX)
         beginning = tracking.watch(cache.drop)
         begun = asyncio.create_task(beginning.__aenter__())
-        await until(lambda: bool(tracking._ears))
+        await until(lambda: bool(tracking._listeners))
 
-        for ear in tracking._ears.values():
+        for ear in tracking._listeners.values():
             ear.close()
 
         async with asyncio.timeout(LONG):
@@ -171,7 +171,7 @@ async def test_a_killed_server_is_noticed_at_once(monkeypatch: pytest.MonkeyPatc
 
 async def hears_signs_of_life(tracking: ClientTracking, count: int = 3) -> None:
     """Wait until every server has answered so often, although nothing has changed."""
-    for ear in tracking._ears.values():
+    for ear in tracking._listeners.values():
         for _ in range(count):
             await until(partial(_heard_since, ear, ear._heard))
 
