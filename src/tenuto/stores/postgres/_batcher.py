@@ -1,8 +1,7 @@
 """Group commit: calls that queue up while a batch is under way go together in the next one.
 
-A batch is one statement: one round trip, one transaction, one flush to disk for all of them. Calls are sorted, so
-that two batches take their locks in the same order. Where they still wait for each other in a circle, because one
-of them holds calls that need a closer look, the server undoes one, and its calls are then sent one by one.
+A batch is one statement: one round trip, one transaction, one flush to disk. Calls are sorted, so that batches take
+their locks in the same order. If two still deadlock, the server rolls one back, and its calls are sent one by one.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tenuto.stores.postgres._errors import STORE, InDoubt, RequestRejected, Unse
 
 Op: TypeAlias = tuple[Any, ...]
 
-# Enough to share a flush; few enough that the server works on one batch while we read the answers of another.
+# Enough to share a flush; few enough that the server runs one batch while replies of another are read.
 MAX_OPS: Final = 16
 MAX_BYTES: Final = 4 * 1024 * 1024
 
@@ -36,16 +35,16 @@ class Job:
 
     @property
     def order(self) -> tuple[bytes, bytes]:
-        """Where it stands in a batch: spaces together, keys in order."""
+        """Its place in a batch: by space, then by key."""
         return self.op[1], self.op[0]
 
     def resolve(self, row: Row) -> None:
-        """Give the caller its answer, unless it has gone."""
+        """Set the result, unless the caller was cancelled."""
         if not self.answer.done():
             self.answer.set_result(row)
 
     def fail(self, exc: BaseException) -> None:
-        """Give the caller an error, unless it has gone."""
+        """Set an error, unless the caller was cancelled."""
         if not self.answer.done():
             self.answer.set_exception(exc)
 
@@ -53,8 +52,8 @@ class Job:
 class Lane:
     """Sends one kind of call in batches, at most `width` batches at a time.
 
-    A caller that goes away harms nothing: its call is left out if it was not sent, carried out otherwise. `patience`
-    is how many seconds a caller waits, for its place in a batch and for the answer together.
+    The call of a cancelled caller is dropped if it was not sent, and carried out otherwise. `patience` is how many
+    seconds a caller waits in all.
     """
 
     def __init__(
@@ -73,11 +72,10 @@ class Lane:
         self._closed = False
 
     async def call(self, op: Op, *, size: int = 0, again: Op | None = None) -> Row:
-        """Carry out one call.
+        """Send one call.
 
-        With `again` it may be carried out twice without harm: when the connection is lost under it, that is sent,
-        once. A call that was not sent at all is tried once more in any case. One that has waited its time in vain is
-        not.
+        If the connection is lost, `again` is sent instead, once: a form of the call that is safe to repeat. A call that
+        was not sent is retried once in any case, but not after a timeout.
 
         Raises:
             InDoubt: there was no answer in time.
@@ -94,7 +92,7 @@ class Lane:
             raise InDoubt(STORE) from None
 
     async def close(self) -> None:
-        """Refuse what waits, let end what is under way."""
+        """Fail the queued calls, and wait for the running batches."""
         self._closed = True
         while self._waiting:
             self._waiting.popleft().fail(Unavailable(STORE, "is closed"))
@@ -102,7 +100,7 @@ class Lane:
             await asyncio.wait(self._under_way)
 
     def _schedule_start(self) -> None:
-        # Callers woken by one batch come back in the same round of the loop: they are waited for until its end.
+        # Callers woken by one batch call again in the same iteration of the loop: wait for its end.
         if not self._called and len(self._under_way) < self._width:
             self._called = True
             asyncio.get_running_loop().call_soon(self._start_batches)
@@ -139,9 +137,12 @@ class Lane:
         except (Unsent, InDoubt) as exc:
             self._requeue_or_fail(batch, exc)
         except RequestRejected as exc:
-            await self._send_one_by_one(batch, exc)
+            if len(batch) == 1:
+                batch[0].fail(exc)
+            else:  # One call failed the batch: alone, it fails alone.
+                await asyncio.gather(*(self._send_batch([job]) for job in batch))
         except Exception as exc:
-            # Whatever it is, it is the callers' to see; nobody may wait for ever.
+            # Callers must get any error: none may wait for ever.
             for job in batch:
                 job.fail(exc)
 
@@ -154,10 +155,3 @@ class Lane:
                 self._waiting.appendleft(job)
             else:
                 job.fail(exc)
-
-    async def _send_one_by_one(self, batch: list[Job], exc: RequestRejected) -> None:
-        """One call spoiled the batch: alone, it fails alone."""
-        if len(batch) == 1:
-            batch[0].fail(exc)
-            return
-        await asyncio.gather(*(self._send_batch([job]) for job in batch))

@@ -22,13 +22,13 @@ Connection: TypeAlias = "asyncpg.Connection[Any]"
 
 _SETTINGS: Final = {
     "application_name": "tenuto",
-    # Statements here are short and by key. Planning or compiling one anew costs more than running it, and tables
-    # without statistics yet would lead the planner to scan them.
+    # Statements are short and by key. Planning or compiling one costs more than running it, and the planner would scan
+    # tables that have no statistics yet.
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
-    # A client that vanished gives its locks back within twenty seconds.
+    # A dead client's locks are released within twenty seconds.
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "3",
     "tcp_keepalives_count": "3",
@@ -39,9 +39,9 @@ _LONG: Final = 24 * 3600.0
 
 
 class Link:
-    """A few connections, opened when they are needed and again when they are lost; drivers' errors translated.
+    """A few connections, opened on demand; translates the driver's errors.
 
-    asyncpg's own pool takes twice the time of a small statement for lending and taking back.
+    asyncpg's own pool takes twice the time of a small statement for acquire and release.
     """
 
     def __init__(self, url: str, *, schema: str, connections: int, timeout: float, connect_timeout: float) -> None:
@@ -53,13 +53,10 @@ class Link:
         self._closed = False
         self.schema = schema
         self.patience = timeout + connect_timeout
-        """How many seconds a call may take: one part for what it takes to get a connection, one for the answer."""
+        """Seconds that a call may take: to get a connection, and to get the reply."""
 
     async def prepare(self, *steps: Callable[[Connection, str], Awaitable[None]]) -> None:
-        """Run what must be done before the first call, on a connection that is closed again.
-
-        Types that a migration makes are then known to every later connection.
-        """
+        """Run steps before the first call, on a connection of their own: later ones see types that a migration made."""
         try:
             connection = await self.connect()
         except DRIVER_ERRORS as exc:
@@ -71,12 +68,12 @@ class Link:
             connection.terminate()
 
     async def connect(self) -> Connection:
-        """A new connection with our settings."""
+        """Open a connection with our settings."""
         settings = {
             **_SETTINGS,
             "search_path": quote_identifier(self.schema),
-            # The server gives up before we do, so that an answer rather than a cut connection ends a long wait. A lock
-            # is waited for half as long: what shared a batch with its victim has time for a try of its own.
+            # The server times out before the client, so that a long wait ends with a reply. Locks time out after half
+            # of that: the other calls of the batch have time for a retry.
             "statement_timeout": str(int(self._timeout * 900)),
             "lock_timeout": str(int(self._timeout * 450)),
         }
@@ -89,7 +86,7 @@ class Link:
             raise InvalidSetting("store", "not a Postgres address") from exc
 
     async def close(self) -> None:
-        """End all connections; what is under way is cut."""
+        """Close all connections."""
         self._closed = True
         idle, self._idle = self._idle, []
         try:
@@ -103,7 +100,7 @@ class Link:
         """Run one statement, which is one transaction.
 
         Raises:
-            Unavailable: as `_faults` tells; only `InDoubt` leaves open whether it was carried out.
+            Unavailable: see `_errors`; only after `InDoubt` it may have been carried out.
         """
         connection = await self._acquire()
         sound = False
@@ -112,7 +109,7 @@ class Link:
             sound = True
             return rows
         except asyncpg.InterfaceError as exc:
-            # asyncpg looks before it sends: a closed connection, or an argument it cannot encode.
+            # Raised before sending: a closed connection, or an argument that asyncpg cannot encode.
             raise fault(exc, sent=False) from telling(exc)
         except DRIVER_ERRORS as exc:
             # A standby will not become the primary; a timeout leaves the connection busy.
@@ -122,9 +119,9 @@ class Link:
             self._release(connection, sound=sound)
 
     async def work(self, statement: str) -> bool:
-        """Run a statement that takes as long as it takes, on a connection of its own, outside any transaction.
+        """Run a long statement on a connection of its own, outside any transaction.
 
-        What the server warns of is logged, as when it passes over a table that is not ours; tells whether it did.
+        Logs the server's warnings, such as a skipped table of another owner; returns whether there were any.
 
         Raises:
             Unavailable: as in `fetch`.
@@ -135,11 +132,11 @@ class Link:
             raise fault(exc, sent=False) from exc
         try:
             warnings: list[str] = []
-            connection.add_log_listener(lambda _, told: warnings.append(told.message))
+            connection.add_log_listener(lambda _, notice: warnings.append(notice.message))
             await connection.execute("SET statement_timeout = 0")
             await connection.execute(statement, timeout=_LONG)
             for warning in warnings:
-                log.warning("the server says: %s", warning)
+                log.warning("warning of the server: %s", warning)
             return bool(warnings)
         except DRIVER_ERRORS as exc:
             raise fault(exc, sent=True) from telling(exc)
@@ -147,7 +144,7 @@ class Link:
             connection.terminate()
 
     async def row(self, statement: str, *args: object) -> Row:
-        """Run one statement that gives one row, once more where it lost against another transaction."""
+        """Run a statement that returns one row; retried once after a deadlock or serialization failure."""
         try:
             rows = await self.fetch(statement, *args)
         except Unavailable as exc:
@@ -170,9 +167,9 @@ class Link:
             raise Unsent(STORE, "is overloaded") from exc
         try:
             while self._idle:
-                connection, talks = self._idle.pop()
-                # What speaks without being asked says that it has ended.
-                if not connection.is_closed() and not talks():
+                connection, has_unread = self._idle.pop()
+                # Unread bytes on an idle connection mean that the server closed it.
+                if not connection.is_closed() and not has_unread():
                     return connection
                 connection.terminate()
             async with asyncio.timeout_at(until):
@@ -193,13 +190,13 @@ class Link:
 
 
 def quote_identifier(name: str) -> str:
-    """An identifier that may stand in SQL."""
+    """A quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def unread(connection: Connection) -> Callable[[], bool]:
-    """A question that costs a microsecond: do bytes wait on the connection's socket that the loop has not read yet?"""
-    # asyncpg has no public way to its socket. Without it a busy loop sees later what happened, and nothing else.
+    """A check, within a microsecond, for bytes on the connection's socket that the loop has not read yet."""
+    # asyncpg has no public access to its socket. Without it a busy loop only notices later.
     transport = getattr(connection, "_transport", None)
     socket = transport.get_extra_info("socket") if transport is not None else None
     if socket is None or not hasattr(select, "poll"):

@@ -1,4 +1,4 @@
-"""What the ports over Postgres share: the link, the clock, and what becomes of records that cannot be read."""
+"""What the ports over Postgres share: connections, clock, and quarantine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Database:
         self.writer = secrets.token_hex(WRITER_LENGTH // 2)
 
     async def wait_for_caches(self, news: int) -> None:
-        """Wait until every cache has heard of a strict change. It is committed, so nothing here may fail it."""
+        """Wait until every cache has acknowledged a strict change. It is committed, so this must not raise."""
         until = time.monotonic() + PATIENCE
         pause = 0.001
         while time.monotonic() < until:
@@ -38,10 +38,10 @@ class Database:
                 if (await self.link.row("SELECT heard_by_all($1) AS heard", news))["heard"]:
                     return
             except Unavailable as exc:
-                log.debug("could not ask whether caches have heard of a change: %s", exc)
+                log.debug("could not check whether caches acknowledged a change: %s", exc)
             await asyncio.sleep(pause)
             pause = min(pause * 2, 0.05)
-        log.warning("a cache did not hear of a change within %s s; it does not vouch for itself any more", PATIENCE)
+        log.warning("a cache did not acknowledge a change within %s s; it serves nothing until it does", PATIENCE)
 
     async def session(self, asked: Place, row: Row) -> Session:
         """The session in a row of an answer."""
@@ -51,7 +51,7 @@ class Database:
             raise await self.quarantine(asked, row, exc) from exc
 
     async def readable(self, head: Row, now: int) -> Session | None:
-        """The session of a head in a listing; `None` where it cannot be read."""
+        """The session of a head in a listing; `None` if it cannot be read."""
         try:
             return session_of(head)
         except Undecodable as exc:
@@ -60,7 +60,7 @@ class Database:
             return None
 
     async def quarantine(self, asked: Sequence[Any], row: Any, exc: Undecodable) -> SessionCorrupt:
-        """Keep an unreadable record apart, and give the error to raise."""
+        """Quarantine an unreadable record, and return the error to raise."""
         head = row["head"]
         added = row.get("added") or 0
         await self.link.fetch(

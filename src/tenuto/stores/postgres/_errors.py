@@ -1,4 +1,4 @@
-"""What a driver's error means for the caller."""
+"""The driver's errors as ours."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ STORE: Final = "session store"
 DRIVER_ERRORS: Final = (
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
-    # What asyncpg says of a connection that the server ended with a last word.
+    # Raised by asyncpg for a connection that the server ended with a message.
     asyncpg.InternalClientError,
     OSError,
     asyncio.TimeoutError,
 )
 
-# The statement met another transaction and was undone; the same statement may succeed at once.
+# The statement conflicted with another transaction and was rolled back; a retry may succeed at once.
 TRANSIENT: Final = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 
 class Unsent(StoreUnavailable):
-    """The request never left this process, so nothing of it was kept."""
+    """The request was not sent, so nothing of it was stored."""
 
 
 class InDoubt(StoreUnavailable):
-    """The connection was lost while the request was under way: it may have been kept."""
+    """The connection was lost during the request: it may have been stored."""
 
 
 class RequestRejected(Unavailable):
-    """The server answered with an error, and nothing of the request was kept."""
+    """The server answered with an error, and nothing of the request was stored."""
 
 
 class ServerReadOnly(StoreReadOnly, RequestRejected):
@@ -47,9 +47,9 @@ class ServerDiskFull(StoreFull, RequestRejected):
 def fault(exc: BaseException, *, sent: bool) -> Unavailable:
     """The error to raise for a driver's error."""
     if isinstance(exc, asyncpg.DiskFullError):
-        return ServerDiskFull()  # A connection needs room as well.
+        return ServerDiskFull()  # Opening a connection may need disk space, too.
     if isinstance(exc, ValueError):
-        return RequestRejected(STORE, "refused the request")  # By the driver already, which could not write it down.
+        return RequestRejected(STORE, "refused the request")  # The driver could not encode it.
     if not sent:
         return Unsent(STORE)
     match exc:
@@ -57,7 +57,7 @@ def fault(exc: BaseException, *, sent: bool) -> Unavailable:
             return ServerReadOnly()
         case asyncpg.QueryCanceledError() | asyncpg.LockNotAvailableError():
             return RequestRejected(STORE, "took too long")
-        # A server that shuts down or crashes says so before the connection ends; what it was doing is in doubt.
+        # A server that shuts down or crashes reports that before the connection ends.
         case asyncpg.PostgresConnectionError() | asyncpg.OperatorInterventionError():
             return InDoubt(STORE)
         case asyncpg.PostgresError():
@@ -67,6 +67,6 @@ def fault(exc: BaseException, *, sent: bool) -> Unavailable:
 
 
 def telling(exc: BaseException) -> BaseException | None:
-    """The cause to chain: none where the server's message could quote what a user said."""
+    """The cause to chain: none if the server's message could quote user data."""
     quoting = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, ValueError)
     return None if isinstance(exc, quoting) else exc

@@ -1,13 +1,13 @@
-"""What other processes changed, by LISTEN/NOTIFY: one connection that listens, and is doubted when it is silent.
+"""The change feed by LISTEN/NOTIFY: one listening connection, which is in doubt when it is silent.
 
-Postgres sends a notification right after the change is committed, on its own way. So a cache can be behind by the
-time the notification needs to our socket: below a millisecond on a quiet server, several on a busy one, while the
-writer's caller may already know. Once it is there nothing old is shown, because unread bytes count as doubt. Nothing
-is missed: the server keeps what a connection has not taken, and a broken connection drops everything.
+Postgres sends a notification right after the commit. So a cache can be behind for the time it takes to the socket:
+below a millisecond on a quiet server, several on a busy one, while the writer's caller already has its reply.
+Unread bytes count as doubt, so that nothing outdated is served afterwards. Nothing is missed: the server queues what a
+connection has not read, and a lost connection invalidates everything.
 
-What must not be shown even for that moment (a session deleted, reset, truncated or evicted) is told strictly: the
-change has a number, a listener that heard of it says so by a lock on that number, and the writer returns when no
-listener holds a lower one. A listener that hangs is waited for no longer than `PATIENCE`: by then it doubts itself.
+Removals (a session deleted, reset, truncated or evicted) must not be served even for that moment. They are strict: the
+change has a number, each listener acknowledges it by a lock on that number, and the writer returns when no listener
+holds a lower one. It waits for a hanging listener no longer than `PATIENCE`: by then that is in doubt itself.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from tenuto.stores.postgres._errors import DRIVER_ERRORS
 
 log = logging.getLogger(__name__)
 
-Told: TypeAlias = Callable[[Invalidation | None], None]
+OnInvalidate: TypeAlias = Callable[[Invalidation | None], None]
 
 PULSE: Final = 1.0
-"""Seconds between two signs of life."""
+"""Seconds between two pings."""
 DOUBT: Final = 2.0
-"""Seconds after which nothing is vouched for, since the last sign of life was asked for: it may be read late."""
+"""Seconds after the last answered ping was sent, from which on the feed is in doubt."""
 PATIENCE: Final = 2.5
-"""Seconds a strict change waits for listeners; longer than they vouch without a sign of life."""
+"""Seconds a strict change waits for listeners; longer than `DOUBT`."""
 WRITER_LENGTH: Final = 8
 _KEY_HEX: Final = 32
 _NEWS: Final = re.compile(r"(.{8})(?:!([0-9a-f]{8}))?((?:[0-9a-f]{32})+)")
@@ -43,13 +43,13 @@ _RETRY: Final = 0.2
 
 
 class PostgresFeed:
-    """Listens while somebody watches."""
+    """Listens while there are watchers."""
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]], schema: str, writer: str) -> None:
         self._connect = connect
         self._schema = schema
         self._writer = writer
-        self._told: list[Told] = []
+        self._watchers: list[OnInvalidate] = []
         self._listening: asyncio.Task[None] | None = None
         self._tried = asyncio.Event()
         self._heard = float("-inf")
@@ -58,9 +58,9 @@ class PostgresFeed:
         self._strict = 0
 
     @asynccontextmanager
-    async def watch(self, told: Told) -> AsyncIterator[None]:
-        """Call `told` with changes; waits until the first connection listens, or fails to."""
-        self._told.append(told)
+    async def watch(self, on_invalidate: OnInvalidate) -> AsyncIterator[None]:
+        """Call `on_invalidate` with changes; waits until the first connection listens, or fails to."""
+        self._watchers.append(on_invalidate)
         if self._listening is None:
             self._tried.clear()
             self._listening = asyncio.create_task(self._listen())
@@ -68,26 +68,22 @@ class PostgresFeed:
             await self._tried.wait()
             yield
         finally:
-            self._told.remove(told)
-            if not self._told:
-                await self._stop()
+            self._watchers.remove(on_invalidate)
+            if not self._watchers:
+                self._heard = float("-inf")
+                listening, self._listening = self._listening, None
+                if listening is not None:
+                    listening.cancel()
+                    await asyncio.wait([listening])
 
     @property
     def listening(self) -> bool:
-        """Whether a sign of life came lately."""
+        """Whether a recent ping was answered."""
         return time.monotonic() - self._heard < DOUBT
 
     def catch_up(self) -> bool:
-        """Whether a sign of life came lately and nothing waits to be read."""
+        """Whether a recent ping was answered and no bytes are unread."""
         return self.listening and not self._unread()
-
-    async def _stop(self) -> None:
-        """Listen no more: nobody watches."""
-        self._heard = float("-inf")
-        listening, self._listening = self._listening, None
-        if listening is not None:
-            listening.cancel()
-            await asyncio.wait([listening])
 
     async def _listen(self) -> None:
         level = logging.WARNING
@@ -100,7 +96,7 @@ class PostgresFeed:
             finally:
                 self._mark_stale()
                 self._tried.set()
-            # An outage is told once, not with every attempt to end it.
+            # Warn once for an outage, not for each attempt.
             level = logging.WARNING if time.monotonic() - began > DOUBT else logging.DEBUG
             await asyncio.sleep(_RETRY)
 
@@ -112,7 +108,7 @@ class PostgresFeed:
             async with asyncio.timeout(DOUBT):
                 await connection.add_listener(self._schema, self._on_notify)
                 vouched = self._strict = await connection.fetchval("SELECT vouch()")
-            # What changed while nobody listened is not known.
+            # Changes before it listened are unknown.
             self._mark_stale()
             self._unread = unread(connection)
             self._heard = asked
@@ -124,7 +120,7 @@ class PostgresFeed:
             connection.terminate()
 
     async def _ping_or_acknowledge(self, connection: Connection, vouched: int) -> int:
-        """Wait for the next pulse, or for a strict change, and let the server know that we have heard of it."""
+        """Wait for the next ping, or for a strict change, which is then acknowledged."""
         self._awake.clear()
         if self._strict == vouched:
             with suppress(TimeoutError):
@@ -139,14 +135,14 @@ class PostgresFeed:
         self._heard = asked
         return heard
 
-    def _on_notify(self, _connection: Any, _pid: int, _channel: str, told: object) -> None:
+    def _on_notify(self, _connection: Any, _pid: int, _channel: str, message: object) -> None:
         try:
-            writer, strict, keys = parse_payload(str(told))
+            writer, strict, keys = parse_payload(str(message))
         except ValueError:
-            # Somebody else uses the channel; whatever it meant, nothing may be trusted after it.
+            # Another program uses the channel.
             self._notify(None)
             return
-        # Our own changes are told too: a caller that gave up waiting does not know that its write went through.
+        # Own changes too: a cancelled caller does not know that its write was committed.
         self._notify(Invalidation(keys=tuple(keys), taken_away=strict is not None, ours=writer == self._writer))
         if strict is not None:
             self._strict = strict
@@ -159,22 +155,22 @@ class PostgresFeed:
         self._notify(None)
 
     def _notify(self, news: Invalidation | None) -> None:
-        for told in self._told:
-            told(news)
+        for on_invalidate in self._watchers:
+            on_invalidate(news)
 
 
 def payload(writer: str, ops: Iterable[Op]) -> str:
-    """What a batch tells: the server sends it if anything changed. A batch is small enough for one notification."""
+    """The notification of a batch, which the server sends if anything changed."""
     return writer + "".join({op[0].hex(): None for op in ops})
 
 
-def parse_payload(told: str) -> tuple[str, int | None, list[bytes]]:
-    """Who tells, the number of a strict change, and the keys of the sessions that changed.
+def parse_payload(message: str) -> tuple[str, int | None, list[bytes]]:
+    """The writer, the number of a strict change, and the keys of the changed sessions.
 
     Raises:
         ValueError: it is none of our notifications.
     """
-    news = _NEWS.fullmatch(told)
+    news = _NEWS.fullmatch(message)
     if news is None:
         raise ValueError("not a notification of ours")
     writer, strict, digits = news.groups()

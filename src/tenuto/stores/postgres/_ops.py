@@ -1,6 +1,6 @@
-"""What goes into a statement: calls as the tuples that Postgres knows as `opening`, `closing`, `batch` ...
+"""Arguments of statements: calls as tuples of the Postgres types `opening`, `closing`, `batch` ...
 
-Ids of any length are keys of an index here and there, so they go in as digests.
+Ids of any length are keys of an index in places, so they are passed as digests.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class Place(NamedTuple):
-    """Which session is meant, who asks, and when; `whole` reaches all owners of the space."""
+    """The session, the asking owner and the time; `whole` reaches all owners of the space."""
 
     key: bytes
     space: bytes
@@ -51,12 +51,12 @@ class Place(NamedTuple):
 
 
 def shelf(scope: Scope, now: datetime) -> tuple[bytes, bytes, bool, int]:
-    """Whose sessions are meant, and when: the fields of a call about many."""
+    """The owner and the time: the fields of a call about many sessions."""
     return *_owner_keys(scope), to_micros(now)
 
 
 def place(scope: Scope, session_id: str, now: datetime) -> Place:
-    """The fields every call begins with."""
+    """The first fields of every call."""
     return Place(session_key(scope, session_id), *shelf(scope, now))
 
 
@@ -127,22 +127,22 @@ def renew_turn_op(turn: OpenTurn, now: datetime) -> Op:
 
 
 def rewordings(rewriting: Rewrite) -> tuple[list[Op], list[Op]]:
-    """Messages and traces as `rewording`s. What no store ever numbered so is left out."""
+    """Messages and traces as `rewording`s. Numbers that no store assigns are left out."""
     words = [
         (message.seq, id_prefix(message.id), encode_draft(message)[1:])
         for message in rewriting.messages
         if 0 < message.seq < MAX_NUMBER
     ]
-    told = [
+    traces = [
         (trace.number, b"{" + id_prefix(trace.id), encode_trace(trace))
         for trace in rewriting.traces
         if 0 < trace.number < MAX_NUMBER
     ]
-    return words, told
+    return words, traces
 
 
 def new_session_doc(scope: Scope, new: NewSession) -> str:
-    """What a new head starts with, as JSON."""
+    """The values of a new head, as JSON."""
     idle, touch, max_messages, max_turns = _retention_fields(new.keeping)
     return _encode_json(
         {
@@ -161,7 +161,7 @@ def new_session_doc(scope: Scope, new: NewSession) -> str:
 
 
 def changes_doc(changes: Changes) -> str:
-    """A patch as JSON: only what is named is in it."""
+    """A patch as JSON, with the changed fields only."""
     doc: JsonObject = {}
     if changes.title is not UNSET:
         doc |= {"title": changes.title, "folded": changes.title.casefold()}
@@ -176,7 +176,7 @@ def changes_doc(changes: Changes) -> str:
 
 
 def digest(text: str) -> bytes:
-    """An id of any length, as an index can hold it."""
+    """An id of any length, for an index."""
     return blake2b(text.encode(), digest_size=16).digest()
 
 
@@ -188,7 +188,7 @@ def check_bounds(number: int, what: str) -> int:
 
 
 def clamp(number: int) -> int:
-    """A number beyond which nothing lies, as a column can hold it."""
+    """A bound, limited to what a column can hold."""
     return max(-MAX_NUMBER, min(number, MAX_NUMBER))
 
 

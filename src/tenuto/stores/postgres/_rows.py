@@ -1,4 +1,4 @@
-"""What comes out of a statement: rows become sessions, messages and errors."""
+"""Rows of statements as sessions, messages, turns and errors."""
 
 from __future__ import annotations
 
@@ -10,11 +10,27 @@ from typing import Final
 
 import msgspec
 
-from tenuto.errors import Invalid, SessionCorrupt, SessionExpired, SessionForeign, SessionNotFound, StateCorrupt
+from tenuto.errors import (
+    IdempotencyKeyReused,
+    Invalid,
+    SequenceGap,
+    SessionBusy,
+    SessionCorrupt,
+    SessionExpired,
+    SessionForeign,
+    SessionNotFound,
+    StateCorrupt,
+    TenutoError,
+)
 from tenuto.model import (
+    AppendResult,
+    BeginTurn,
     Draft,
     ForkPoint,
     Message,
+    MessagePage,
+    OpenTurn,
+    Producer,
     RemovedSession,
     Retention,
     Scope,
@@ -23,6 +39,7 @@ from tenuto.model import (
     StateLocation,
     Status,
     Touch,
+    TurnState,
 )
 from tenuto.model.turn import Trace
 from tenuto.model.values import JsonObject
@@ -86,23 +103,23 @@ def to_messages(joined: bytes | None) -> tuple[Message, ...]:
 
 
 def to_traces(bodies: Sequence[bytes]) -> tuple[Trace, ...]:
-    """Traces that can be read: a damaged one is as good as none, and no reason to lose its session."""
+    """The readable traces; a damaged one does not put its session into quarantine."""
     read = []
     for body in bodies:
         try:
             read.append(decode_trace(body))
         except Undecodable as exc:
-            log.warning("left out what could not be read: %s", exc)
+            log.warning("skipped a trace that cannot be read: %s", exc)
     return tuple(read)
 
 
 def number_appended(drafts: Sequence[Draft], last_seq: int, turns: Sequence[int]) -> tuple[Message, ...]:
-    """Drafts as the messages they became, at the end of the log."""
+    """Drafts as messages at the end of the log."""
     return number_drafts(drafts, last_seq - len(drafts) + 1, turns)
 
 
 def missing(session_id: str, code: str, scope: str | None) -> SessionNotFound | None:
-    """The error for a session that was not reached, with its scope; None when the code tells of something else."""
+    """The error for a session that was not found; `None` for other codes."""
     if code == "absent":
         return SessionNotFound(session_id)
     if code == "expired":
@@ -115,16 +132,103 @@ def missing(session_id: str, code: str, scope: str | None) -> SessionNotFound | 
 
 
 def head_scope(row: Row) -> str | None:
-    """The scope of the head that an answer holds, if it holds one."""
+    """The scope of the head in a row, if there is one."""
     head = row["head"]
     return None if head is None else head["scope"]
+
+
+def refusal(row: Row, session_id: str, producer: Producer | None) -> TenutoError | None:
+    """The error of a row, if it is one."""
+    match row["code"]:
+        case "reused":
+            return IdempotencyKeyReused()
+        case "busy":
+            return SessionBusy(session_id, timedelta(microseconds=row["detail"]))
+        case "gap":
+            assert producer is not None
+            return SequenceGap(producer.id, row["detail"])
+        case code:
+            return missing(session_id, code, head_scope(row))
+
+
+def to_open_turn(scope: Scope, opening: BeginTurn, row: Row) -> OpenTurn:
+    """The turn of a row.
+
+    Raises:
+        Undecodable: the head or a message is damaged.
+    """
+    session = session_of(row["head"])
+    if row["code"] == "finished":
+        return OpenTurn(
+            id=row["turn"],
+            number=row["number"],
+            scope=scope,
+            session=session,
+            state=TurnState.FINISHED,
+            words=to_messages(row["words"]),
+            window=(),
+            reply=to_messages(row["reply"]),
+            last_active_at=session.updated_at,
+        )
+    last_active = row["head"]["last_active"]
+    new = opening.words if row["added"] else ()
+    words = number_appended(new, session.last_seq, [row["number"]] * len(new))
+    first = max(session.window_start, row["head"]["first_seq"])
+    window = (*to_messages(row["past"])[::-1], *(word for word in words if word.seq >= first))
+    return OpenTurn(
+        id=opening.turn_id,
+        number=row["number"],
+        scope=scope,
+        session=session,
+        state=TurnState(row["code"]),
+        words=words or to_messages(row["words"]),
+        window=window[-opening.window :] if opening.window else (),
+        lease=opening.lease,
+        lease_until=from_micros(row["head"]["lease_until"]),
+        created=row["created"],
+        expired=row["expired"],
+        last_active_at=None if last_active is None else from_micros(last_active),
+    )
+
+
+def to_append_result(row: Row, drafts: tuple[Draft, ...], offsets: Sequence[int]) -> AppendResult:
+    """The result of an append or a reply whose messages belong to turns at these offsets.
+
+    Raises:
+        Undecodable: the head or a message is damaged.
+    """
+    session = session_of(row["head"])
+    if row["code"] == "duplicate":
+        return AppendResult(session=session, messages=to_messages(row["words"]), duplicate=True)
+    turns = [row["number"] + offset for offset in offsets]
+    return AppendResult(
+        session=session,
+        messages=number_appended(drafts, session.last_seq, turns) if row["added"] else (),
+        created=bool(row["created"]),
+        expired=bool(row["expired"]),
+    )
+
+
+def page_of(row: Row, size: int, *, forwards: bool) -> MessagePage:
+    """A page, from a row with one message beyond the limit if there are more.
+
+    Raises:
+        Undecodable: the head or a message is damaged.
+    """
+    lines = to_messages(row["lines"])
+    more = len(lines) > size
+    if forwards:
+        messages, before, after = lines[:size], row["more_before"], more
+    else:
+        messages, before, after = lines[:size][::-1], more, row["more_after"]
+    return MessagePage(session=session_of(row["head"]), messages=messages, more_before=before, more_after=after)
 
 
 def to_removed_session(head: Row) -> RemovedSession:
     """A head that upkeep removed.
 
     Raises:
-        Undecodable: nobody can tell whose it was.
+        Undecodable: its scope is damaged.
     """
     try:
         return RemovedSession(scope=_decode_scope(head["scope"]), session_id=head["id"])
@@ -141,7 +245,7 @@ def entry_of(row: Row) -> StateEntry:
 
 
 def to_state_location(row: Row) -> StateLocation | None:
-    """Where a value of the state stands; `None` where nobody can tell whose it is."""
+    """The location of a value of the state; `None` if it cannot be decoded."""
     return read_location(row["drawer"], lambda: (_decode_scope(row["scope"]), row["namespace"], row["key"]))
 
 
@@ -149,11 +253,10 @@ def _owner_name(scope: str | None) -> str:
     try:
         return "" if scope is None else ":".join(_decode_scope(scope).owner)
     except (msgspec.DecodeError, Invalid):
-        # The owner of a damaged record is not known; it is somebody else's all the same.
-        return ""
+        return ""  # The owner of a damaged record is unknown, but not this scope.
 
 
-# Scopes and ways of keeping repeat from session to session; both are frozen, so they can be shared.
+# Scopes and retentions repeat from session to session; both are frozen, so they can be shared.
 @lru_cache(maxsize=1024)
 def _decode_scope(text: str) -> Scope:
     return _scope.decode(text)

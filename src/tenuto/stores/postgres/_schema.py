@@ -32,7 +32,7 @@ class Migration:
 
     @property
     def digest(self) -> str:
-        """Tells a step from another of its number: a schema that was made by that one is not ours."""
+        """Identifies the step: a schema with another step of this number is not ours."""
         return sha256(self.sql.encode()).hexdigest()
 
 
@@ -48,7 +48,7 @@ def migrations() -> tuple[Migration, ...]:
 
 
 async def migrate(connection: Connection, schema: str) -> None:
-    """Bring the schema up to date; a schema of a later release is refused, and one that no release has made.
+    """Migrate the schema; refuses one of a later release, and one that no release has made.
 
     Raises:
         Unavailable: it is of a later release or of none, or the server refused a step.
@@ -76,7 +76,7 @@ async def _applied_number(connection: Connection, schema: str) -> int:
     table = f"{quote_identifier(schema)}.migrations"
     if await connection.fetchval("SELECT to_regclass($1)", table) is None:
         return 0
-    # The schema's name is quoted above; a table's name cannot be an argument. A column that is not there is null so.
+    # A table's name cannot be an argument; the schema's is quoted above. With `to_jsonb` a missing column is null.
     applied = await connection.fetch(
         f"SELECT number, to_jsonb(step) ->> 'digest' AS digest FROM {table} AS step ORDER BY number"  # noqa: S608
     )
@@ -96,7 +96,7 @@ async def _applied_number(connection: Connection, schema: str) -> int:
 async def _apply_pending(connection: Connection, schema: str) -> None:
     async with connection.transaction():
         await connection.execute(_LOCK, schema)
-        # Asked first: a role that may not make schemas can still fill one that was made for it.
+        # A role that may not create schemas can use an existing one.
         if await connection.fetchval("SELECT to_regnamespace($1)", quote_identifier(schema)) is None:
             await connection.execute(f"CREATE SCHEMA {quote_identifier(schema)}")
         await connection.execute(f"SET LOCAL search_path TO {quote_identifier(schema)}")
@@ -119,7 +119,7 @@ async def _apply_pending(connection: Connection, schema: str) -> None:
 
 
 async def warn_if_rls_bypassed(connection: Connection, _schema: str) -> None:
-    """Say so when row-level security does not bind our role: then only the statements keep tenants apart."""
+    """Warn if row-level security does not bind our role: then only the statements separate tenants."""
     try:
         unbound = await connection.fetchval(
             "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"

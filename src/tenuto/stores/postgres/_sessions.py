@@ -46,14 +46,21 @@ from tenuto.stores.postgres._ops import (
     rewordings,
     shelf,
 )
-from tenuto.stores.postgres._results import page_of, refusal, to_append_result, to_open_turn
-from tenuto.stores.postgres._rows import head_scope, missing, to_traces
+from tenuto.stores.postgres._rows import (
+    head_scope,
+    missing,
+    page_of,
+    refusal,
+    to_append_result,
+    to_open_turn,
+    to_traces,
+)
 
 _END = (MAX_NUMBER, b"")
 
 
 class PostgresSessions:
-    """The `SessionStore` port over a Postgres schema. Calls of many tasks share transactions (`_lane`)."""
+    """The `SessionStore` port over a Postgres schema. Calls of many tasks share transactions (`_batcher`)."""
 
     def __init__(self, database: Database, *, batches: int) -> None:
         self._db = database
@@ -68,7 +75,7 @@ class PostgresSessions:
         self._read = lane(self._read_sender("SELECT * FROM read_sessions($1::reading[])"))
 
     async def close(self) -> None:
-        """Finish the calls that wait in the lanes."""
+        """Close the lanes."""
         for lane in (self._begin, self._finish, self._append, self._renew, self._read):
             await lane.close()
 
@@ -216,7 +223,7 @@ class PostgresSessions:
 
     async def _run_change(self, function: str, asked: Place, session_id: str, *args: object) -> Row:
         slots = ", ".join(f"${n}" for n in range(1, 2 + len(asked) + len(args)))
-        # Function names are constants of this class; what a caller says travels as arguments.
+        # Function names are constants of this class; values of callers are arguments.
         statement = f"SELECT * FROM {function}({slots})"  # noqa: S608
         row = None
         while row is None or row["code"] == "appeared":
@@ -246,7 +253,7 @@ class PostgresSessions:
         try:
             row = await self._db.link.row("SELECT touch_session($1, $2, $3) AS moved", ref, op[1], to_micros(deadline))
         except (StoreFull, StoreReadOnly):
-            return page  # What cannot be written is still read; the deadline stays.
+            return page  # Reading a full or read-only store works; the deadline stays.
         if row["moved"] is None:
             raise SessionNotFound(page.session.id)
         return replace(page, session=replace(page.session, expires_at=from_micros(row["moved"])))

@@ -85,7 +85,7 @@ class PostgresState:
     async def names(
         self, space: bytes, behind: tuple[bytes, bytes, bytes], last: bytes, limit: int
     ) -> tuple[StateLocation, ...]:
-        """Names of state that can be read, from behind a place on."""
+        """Readable locations of state after a place."""
         found: list[StateLocation] = []
         while (wanted := limit - len(found)) > 0:
             query = "SELECT * FROM list_state_names($1, $2, $3, $4, $5, $6)"

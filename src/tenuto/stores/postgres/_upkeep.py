@@ -1,4 +1,4 @@
-"""What keeps a Postgres schema in shape."""
+"""Upkeep of a Postgres schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tenuto.stores.postgres._state import PostgresState
 
 log = logging.getLogger(__name__)
 
-# An erasure removes this many sessions in one transaction, which must end well within a call's time.
+# Sessions erased in one transaction, which must end well within a call's timeout.
 _ERASED_AT_ONCE = 50
 _VACUUMED = "removed rows stay in the tables' files until their room is used again: VACUUM FULL clears them"
 _UNVACUUMED = "tables of another role were passed over: their owner has to vacuum them"
@@ -49,14 +49,14 @@ class PostgresUpkeep:
         while True:
             rows = await self._db.link.fetch("SELECT * FROM list_spaces($1, $2)", behind, clamp(limit))
             heads = [head for row in rows if (head := await self._db.readable(row, now)) is not None]
-            # One that could not be read is set aside by now, and the next look meets another one of its space.
+            # An unreadable one is in quarantine now; the next attempt finds another session of its space.
             if len(heads) == len(rows):
                 return first_sites(
                     [*(head.scope for head in heads), *await self._state_owners(behind, clamp(limit))], limit
                 )
 
     async def compact(self) -> CompactionResult:
-        """Let the tables' dead rows go. Their room is used again, and until then the files still hold their bytes."""
+        """Vacuum the tables. The files hold deleted rows until their space is reused."""
         warned = await self._db.link.work("VACUUM sessions, messages, keyed, marks, state, traces")
         return CompactionResult(cleared=False, why=_UNVACUUMED if warned else _VACUUMED)
 
@@ -68,7 +68,6 @@ class PostgresUpkeep:
         await self._db.link.fetch("SELECT 1")
 
     async def _remove_sessions(self, statement: str, *args: object) -> tuple[RemovedSession, ...]:
-        """What upkeep removed."""
         rows = await self._db.link.fetch(statement, self._db.writer, *args)
         if rows:
             await self._db.wait_for_caches(rows[0]["news"])
@@ -91,15 +90,15 @@ class PostgresUpkeep:
         )
 
     async def _state_owners(self, behind: bytes, limit: int) -> tuple[Scope, ...]:
-        """One user or chat that keeps something of each space, from behind one on, in order of their keys."""
+        """One user or chat with state of each space after `behind`, in order of their keys."""
         found: list[Scope] = []
         while (wanted := limit - len(found)) > 0:
             rows = await self._db.link.fetch("SELECT * FROM list_state_spaces($1, $2)", behind, wanted)
             for row in rows:
-                # Where the first name cannot be read, another one may tell.
-                name = to_state_location(row)
-                told = [name] if name else await self._state.names(row["space"], (b"", b"", b""), BEHIND_ALL, 1)
-                found += [name.scope for name in told]
+                # If the first location cannot be read, use another one.
+                first = to_state_location(row)
+                names = [first] if first else await self._state.names(row["space"], (b"", b"", b""), BEHIND_ALL, 1)
+                found += [name.scope for name in names]
             if len(rows) < wanted:
                 break
             behind = rows[-1]["space"]
@@ -108,10 +107,10 @@ class PostgresUpkeep:
 
 def _to_removed_sessions(heads: Sequence[Row]) -> tuple[RemovedSession, ...]:
     """Heads that were removed, except those whose owner cannot be read."""
-    told = []
+    removed = []
     for head in heads:
         try:
-            told.append(to_removed_session(head))
+            removed.append(to_removed_session(head))
         except Undecodable:
             log.warning("removed a session whose owner could not be read: record %d", head["ref"])
-    return tuple(told)
+    return tuple(removed)

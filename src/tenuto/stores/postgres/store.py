@@ -1,4 +1,4 @@
-"""Sessions in a Postgres database: all decisions in functions of the server, one round trip for each call."""
+"""Sessions in a Postgres database: the rules are functions of the server, one round trip for each call."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tenuto.stores.postgres._upkeep import PostgresUpkeep
 class PostgresStore:
     """A backend over a Postgres schema of its own.
 
-    Acknowledged means committed, as durable as the server's `synchronous_commit` says. Calls of many tasks share
-    transactions (`_lane`). Row-level security stands behind the statements as a second wall between tenants; it
-    binds every role but superusers and those with BYPASSRLS.
+    Acknowledged means committed, as durable as the server's `synchronous_commit` makes it. Calls of many tasks share
+    transactions (`_batcher`). Row-level security is a second wall between tenants; it binds every role but superusers
+    and those with BYPASSRLS.
 
-    As a feed it tells of other processes' changes within a moment: a cache that asks `catch_up` before each answer can
-    be behind by the time a notification takes from the server to the socket. What `delete`, `reset`, `truncate`,
-    `rewrite`, `erase`, `sweep` and `evict` removed is shown by no cache once they return (`_feed` tells how).
+    A cache that calls `catch_up` before each hit can be behind by the time a notification takes from the server to the
+    socket. What `delete`, `reset`, `truncate`, `rewrite`, `erase`, `sweep` and `evict` removed is served by no cache
+    once they return (see `_feed`).
     """
 
     def __init__(self, link: Link, *, clock: Clock, batches: int) -> None:
@@ -50,10 +50,10 @@ class PostgresStore:
         connect_timeout: timedelta = timedelta(seconds=5),
         prepared: bool = True,
     ) -> Self:
-        """Connect, and bring the schema up to date; unless that is left to `prepare`.
+        """Connect and migrate the schema, unless `prepare` is called later.
 
-        `connections` bounds the pool, `batches` how many group commits of one kind are under way at once. The
-        timeouts hold for each call: one for what it takes to get a connection, one for the answer.
+        `connections` bounds the pool, `batches` the concurrent group commits of one kind. The timeouts hold for each
+        call: one to get a connection, one for the reply.
 
         Raises:
             Unavailable: no server answers, or its schema is of a later release.
@@ -82,7 +82,7 @@ class PostgresStore:
 
 
 async def assurances(link: Link) -> tuple[DurabilityFinding, ...]:
-    """What the server promises to this role. Raises `Unavailable`."""
+    """The durability of writes of this role. Raises `Unavailable`."""
     row = await link.row("SELECT current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS waits")
     says = f"fsync {row['fsync']}, synchronous_commit {row['waits']}"
     if row["fsync"] != "on":
