@@ -385,16 +385,10 @@ def _seal_value(cipher: Cipher, session_id: str, value: Json, place: Place) -> s
 
 
 def _unseal_value(cipher: Cipher, session: Session, sealed: str, place: Place) -> Json:
-    variable = _variable.decode(cipher.open(sealed, place))
-    if not _belongs_to(session, variable.session):
+    variable, fork = _variable.decode(cipher.open(sealed, place)), session.forked_from
+    if variable.session != session.id and (fork is None or variable.session != fork.session_id):
         raise _moved_error()
     return variable.value
-
-
-def _belongs_to(session: Session, written_in: str) -> bool:
-    return written_in == session.id or (
-        session.forked_from is not None and written_in == session.forked_from.session_id
-    )
 
 
 def _trace_associated_data(session_id: str, trace: Trace) -> Place:

@@ -154,7 +154,7 @@ class Board:
             BoardFull: the key is new, and there are too many.
         """
         lease = self._policy.lock_lease if lease is None else lease
-        if not isinstance(lease, timedelta) or not timedelta(0) < lease <= self._policy.task_retention:
+        if not _is_valid_lease(lease, self._policy.task_retention):
             raise Invalid("a lock is held for a timedelta: longer than nothing, and no longer than a task lives")
         holder = await self._authorize(key, agent)
 
@@ -236,6 +236,10 @@ class Board:
 
 def _record_or_empty(filed: VersionedRecord[BoardRecord] | None) -> BoardRecord:
     return _EMPTY if filed is None else filed.record
+
+
+def _is_valid_lease(given: object, longest: timedelta) -> bool:
+    return isinstance(given, timedelta) and timedelta(0) < given <= longest
 
 
 def _printable_name(name: str) -> str:

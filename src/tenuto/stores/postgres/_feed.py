@@ -126,14 +126,14 @@ class PostgresFeed:
             with suppress(TimeoutError):
                 async with asyncio.timeout(PULSE):
                     await self._awake.wait()
-        heard, asked = self._strict, time.monotonic()
+        newest, asked = self._strict, time.monotonic()
         async with asyncio.timeout(DOUBT):
-            if heard == vouched:
+            if newest == vouched:
                 await connection.execute("SELECT 1")
             else:
-                await connection.execute("SELECT vouch_on($1, $2)", heard, vouched)
+                await connection.execute("SELECT vouch_on($1, $2)", newest, vouched)
         self._heard = asked
-        return heard
+        return newest
 
     def _on_notify(self, _connection: Any, _pid: int, _channel: str, message: object) -> None:
         try:

@@ -51,8 +51,8 @@ class UserEraser:
         went: list[_RemovedCounts] = []
         for at in range(0, min(limit, len(places)), _TOGETHER):
             some = places[at : min(at + _TOGETHER, limit)]
-            told = await asyncio.gather(*(self._erase_session(person, one) for one in some))
-            went += [one for one in told if one is not None]
+            removed = await asyncio.gather(*(self._erase_session(person, one) for one in some))
+            went += [one for one in removed if one is not None]
         more = len(places) > limit
         aside = [] if more else await self._erase_quarantined(owner)
         return EraseResult(

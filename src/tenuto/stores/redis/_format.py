@@ -44,8 +44,8 @@ async def _session_is_older(asking: ScriptRunner, part: bytes) -> bool:
     """Whether the session that expires first in a part of the expiry index is old."""
     try:
         for facts in await asking.call("ZRANGE", part, 0, 0, key=part):
-            told = decode_identity(facts)
-            head = asking.keys.session(session_key(told.scope, told.session_id))[0]
+            identity = decode_identity(facts)
+            head = asking.keys.session(session_key(identity.scope, identity.session_id))[0]
             numbers = await asking.call("HGET", head, "s", key=head)
             return numbers is not None and 0 < int.from_bytes(numbers[:8], "big") < FORMAT
     except Undecodable:

@@ -98,9 +98,9 @@ def _next_reply(reader: hiredis.Reader) -> Reply:
 
 async def _wait_readable(sock: socket.socket) -> None:
     loop = asyncio.get_running_loop()
-    ready = loop.create_future()
-    loop.add_reader(sock.fileno(), lambda: ready.done() or ready.set_result(None))
+    ready = asyncio.Event()
+    loop.add_reader(sock.fileno(), ready.set)
     try:
-        await ready
+        await ready.wait()
     finally:
         loop.remove_reader(sock.fileno())

@@ -107,9 +107,9 @@ class Sweeper:
 
     async def _expire_session(self, part: bytes, facts: bytes) -> RemovedSession | None:
         try:
-            told = decode_identity(facts)
-            key = session_key(told.scope, told.session_id)
-            reply = await self._asking.session("expire", key, told.scope, Ask(parts=(facts,)))
+            identity = decode_identity(facts)
+            key = session_key(identity.scope, identity.session_id)
+            reply = await self._asking.session("expire", key, identity.scope, Ask(parts=(facts,)))
         except Undecodable:
             # The entry is damaged, or reading the session quarantines it.
             await self._asking.call("ZREM", part, facts, key=part)
@@ -119,7 +119,7 @@ class Sweeper:
             await self._asking.call("ZADD", part, "XX", reply[1], facts, key=part)
         elif reply[0] == b"gone":
             await self._shelves.clear(key, facts)
-            return RemovedSession(scope=told.scope, session_id=told.session_id)
+            return RemovedSession(scope=identity.scope, session_id=identity.session_id)
         elif reply[0] not in OTHER_FORMATS:
             await self._asking.call("ZREM", part, facts, key=part)
         return None
@@ -133,8 +133,8 @@ class Sweeper:
         match reply[0]:
             case b"gone":
                 await self._shelves.clear(key, reply[2])
-                told = decode_identity(reply[2])
-                return RemovedSession(scope=told.scope, session_id=told.session_id)
+                identity = decode_identity(reply[2])
+                return RemovedSession(scope=identity.scope, session_id=identity.session_id)
             case b"moved":
                 shelf = self._keys.shelf(listing_digests(scope)[0])
                 await self._asking.call("ZADD", shelf, "XX", reply[1], key, key=shelf)
@@ -180,9 +180,9 @@ class Sweeper:
 def _recover_owner(key: bytes, stamp: bytes, facts: bytes) -> str:
     """The owner of a damaged session from its identity or its numbers; '' if unknown."""
     try:
-        told = decode_identity(facts)
-        if session_key(told.scope, told.session_id) == key:
-            return listing_digests(told.scope)[1]
+        identity = decode_identity(facts)
+        if session_key(identity.scope, identity.session_id) == key:
+            return listing_digests(identity.scope)[1]
     except Undecodable:
         pass
     owner = stamp[NUMBERS_SIZE:].decode(errors="replace")

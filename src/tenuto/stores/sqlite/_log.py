@@ -120,7 +120,7 @@ def reword(txn: Transaction, head: Head, new: Message, body: bytes) -> bool:
 
 
 def copy(txn: Transaction, source: Head, target: int, at: int) -> tuple[int, int]:
-    """Copy the log up to a sequence number under another session; tells how many messages, and the last one's turn."""
+    """Copy the log up to a sequence number under another session; returns their number and the last one's turn."""
     shift = (target - source.id) << SEQ_BITS
     first, last = _place_range(source, last=at)
     copied = txn.execute(

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from tenuto.errors import InvalidSetting
 
-# "tnut": tells our files from other programs' databases.
+# "tnut": distinguishes our files from other programs' databases.
 APPLICATION_ID: Final = 0x746E7574
 
 # A message's place is its session's row number and its sequence number in one integer: SQLite's fastest key, by which
