@@ -263,7 +263,7 @@ class StoreUpkeep(Protocol):
         """Remove what the scope's user owns on that site: up to `limit` sessions, then all of the user's state.
 
         Also what was set aside as unreadable under that owner, as far as the owner is known. Call again until
-        nothing is left (`Erased.more`). The scope must name a user.
+        nothing is left (`EraseResult.more`). The scope must name a user.
 
         Raises:
             Invalid: the scope names no user.

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import tenuto
+from tenuto.server.openapi import document
+from tests.journeys.door import served
 
 TOP = Path(__file__).parents[2]
 SNIPPETS = [
@@ -97,6 +99,24 @@ def test_every_page_the_docs_link_to_exists() -> None:
     ]
 
     assert broken == []
+
+
+async def test_the_http_page_has_a_row_for_every_route() -> None:
+    page = (TOP / "docs" / "reference" / "http.md").read_text()
+    listed = {re.sub(r"\{\w+\}", "{}", path) for path in re.findall(r"(/[^\s`]*)`", page)}
+    async with served() as door:
+        routes = {re.sub(r"\{\w+\}", "{}", path) for path in document(door.app)["paths"]}
+
+    assert routes - listed == set()
+
+
+def test_every_module_that_the_docs_name_exists() -> None:
+    for page in [TOP / "CONTRIBUTING.md", *sorted((TOP / "docs" / "ideas").glob("*.md"))]:
+        for name in re.findall(r"`((?:\w+/)*\w+\.py)`", page.read_text()):
+            found = any(
+                next(TOP.glob(f"{root}/{name}"), None) for root in ("src/tenuto/**", "tests/**", "bench/**", ".")
+            )
+            assert found, f"{page.name} names {name}"
 
 
 def test_every_test_that_the_requirements_name_exists() -> None:

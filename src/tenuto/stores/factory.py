@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from tenuto.errors import InvalidSetting
 from tenuto.ports import Backend, Clock, utc_now
 
-_BACKENDS: Final = {
-    "memory": ("memory", "MemoryStore"),
-    "sqlite": ("sqlite", "SqliteStore"),
-    "redis": ("redis", "RedisStore"),
-    "rediss": ("redis", "RedisStore"),
-    "valkey": ("redis", "RedisStore"),
-    "valkeys": ("redis", "RedisStore"),
-    "postgres": ("postgres", "PostgresStore"),
-    "postgresql": ("postgres", "PostgresStore"),
+
+class _Driver(NamedTuple):
+    """Where a backend is implemented, and whether it is a server: those get a breaker and a journal."""
+
+    package: str
+    store: str
+    is_server: bool
+
+
+_MEMORY: Final = _Driver("memory", "MemoryStore", is_server=False)
+_SQLITE: Final = _Driver("sqlite", "SqliteStore", is_server=False)
+_REDIS: Final = _Driver("redis", "RedisStore", is_server=True)
+_POSTGRES: Final = _Driver("postgres", "PostgresStore", is_server=True)
+_DRIVERS: Final = {
+    "memory": _MEMORY,
+    "sqlite": _SQLITE,
+    **dict.fromkeys(("postgres", "postgresql"), _POSTGRES),
+    **dict.fromkeys(("redis", "rediss", "valkey", "valkeys"), _REDIS),
 }
 # The other query parameters say how to connect.
 _PLACES: Final = frozenset({"prefix", "host", "port", "dbname", "database"})
@@ -26,7 +35,8 @@ _PLACES: Final = frozenset({"prefix", "host", "port", "dbname", "database"})
 
 def is_network_store(url: str) -> bool:
     """Whether the store is a server, which may stop answering."""
-    return _lookup_backend(url)[0] in ("redis", "postgres")
+    driver = _find_driver(url)
+    return driver is not None and driver.is_server
 
 
 def place_of(url: str) -> str:
@@ -34,7 +44,8 @@ def place_of(url: str) -> str:
     parts = urlsplit(url)
     servers = ",".join(sorted(parts.netloc.rpartition("@")[2].lower().split(",")))
     where = sorted((name, value) for name, value in parse_qsl(parts.query) if name in _PLACES)
-    return f"{_lookup_backend(url)[0]}://{servers}{parts.path.rstrip('/')}?{urlencode(where)}"
+    driver = _find_driver(url)
+    return f"{driver.package if driver else ''}://{servers}{parts.path.rstrip('/')}?{urlencode(where)}"
 
 
 async def open_store(
@@ -53,15 +64,15 @@ async def open_store(
         InvalidSetting: no backend has such a URL, or its driver is not installed.
         Unavailable: it does not answer.
     """
-    scheme, (room, name) = _url_scheme(url), _lookup_backend(url)
-    if not room:
+    driver = _find_driver(url)
+    if driver is None:
         raise InvalidSetting(
-            "store", f"no backend is called {scheme!r}; there are sqlite, redis, postgresql and memory"
+            "store", f"no backend is called {_url_scheme(url)!r}; there are sqlite, redis, postgresql and memory"
         )
-    backend = _import_backend(room, name)
-    if room == "memory":
+    backend = _import_backend(driver)
+    if driver is _MEMORY:
         return cast(Backend, backend(clock=clock))
-    if room == "sqlite":
+    if driver is _SQLITE:
         path = sqlite_path(url)
         return cast(
             Backend,
@@ -74,16 +85,16 @@ def _url_scheme(url: str) -> str:
     return url.split(":", 1)[0].lower()
 
 
-def _lookup_backend(url: str) -> tuple[str, str]:
-    return _BACKENDS.get(_url_scheme(url).split("+", 1)[0], ("", ""))
+def _find_driver(url: str) -> _Driver | None:
+    return _DRIVERS.get(_url_scheme(url).split("+", 1)[0])
 
 
-def _import_backend(room: str, name: str) -> Any:
+def _import_backend(driver: _Driver) -> Any:
     try:
-        return getattr(import_module(f"tenuto.stores.{room}"), name)
+        return getattr(import_module(f"tenuto.stores.{driver.package}"), driver.store)
     except ModuleNotFoundError as missing:
         raise InvalidSetting(
-            "store", f"the driver {missing.name} is not installed; pip install 'tenuto[{room}]' brings it"
+            "store", f"the driver {missing.name} is not installed; pip install 'tenuto[{driver.package}]' brings it"
         ) from missing
 
 
