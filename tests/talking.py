@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, AssistantRegistry
 from tenuto.chat import Chat, ChatDeps, ChatLimits, ChatRequest, Spending
-from tenuto.chat.deps import no_span
 from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Script
 from tenuto.model import FinishTurn, OpenTurn
@@ -102,7 +101,7 @@ def talk(
     budgets: Budgets | None = None,
     limits: ChatLimits | None = None,
     model: ScriptedModel | None = None,
-    span: Span = no_span,
+    span: Span | None = None,
     embedder: Embedder | None = None,
     afterwards: Callable[[Sessions], Afterwards] | None = None,
     redaction: TurnRedaction | None = None,

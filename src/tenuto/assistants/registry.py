@@ -22,14 +22,10 @@ class AssistantRegistry:
         if default not in self._known:
             raise InvalidSetting("assistant", f"there is no {default!r}; there are {', '.join(self._known)}")
         self.default = default
+        self.names = frozenset(self._known)
 
     def __iter__(self) -> Iterator[Assistant]:
         return iter(self._known.values())
-
-    @property
-    def names(self) -> frozenset[str]:
-        """What they are called."""
-        return frozenset(self._known)
 
     def find(self, name: str | None) -> Assistant:
         """The assistant of that name, or the default one.

@@ -21,10 +21,6 @@ class ActiveAssistant(NamedTuple):
     persona: str | None
     others: tuple[tuple[str, str], ...] = ()
 
-    def last_persona_of(self, assistant: str) -> str | None:
-        """The last persona of that assistant."""
-        return self.persona if assistant == self.assistant else dict(self.others).get(assistant)
-
     def switch_to(self, assistant: str, persona: str | None) -> ActiveAssistant:
         """The next active assistant, with the earlier ones."""
         if (assistant, persona) == (self.assistant, self.persona):
@@ -34,8 +30,10 @@ class ActiveAssistant(NamedTuple):
             others[str(self.assistant)] = self.persona
         return ActiveAssistant(assistant, persona, tuple(others.items()))
 
-    def to_metadata(self) -> JsonObject:
-        return {ASSISTANT: self.assistant, PERSONA: self.persona, PERSONAS: dict(self.others) or None}
+    def metadata_changes(self, session: Session) -> JsonObject:
+        """What differs from the metadata of the session."""
+        noted = {ASSISTANT: self.assistant, PERSONA: self.persona, PERSONAS: dict(self.others) or None}
+        return {what: name for what, name in noted.items() if session.metadata.get(what) != name}
 
 
 class RecentAssistants:
@@ -74,7 +72,7 @@ def active_assistant_of(session: Session | None) -> ActiveAssistant:
 
 
 def resolve_assistant(
-    assistants: AssistantRegistry, asked: ActiveAssistant, last: ActiveAssistant
+    assistants: AssistantRegistry, name: str | None, character: str | None, last: ActiveAssistant
 ) -> tuple[Assistant, Persona | None]:
     """Assistant and persona: the requested ones, else the last ones of the session, else the default.
 
@@ -83,12 +81,12 @@ def resolve_assistant(
     Raises:
         AssistantNotFound: there is no such assistant or persona.
     """
-    name, character, _ = asked
     if name is None and last.assistant in assistants.names:
         name = last.assistant
     assistant = assistants.find(name)
-    if character is None and last.last_persona_of(assistant.name) in assistant.personas:
-        character = last.last_persona_of(assistant.name)
+    if character is None:
+        known = last.persona if assistant.name == last.assistant else dict(last.others).get(assistant.name)
+        character = known if known in assistant.personas else None
     return assistant, assistant.persona(character)
 
 

@@ -50,24 +50,24 @@ class _InvalidOutput(Exception):
     """A tool's output cannot be stored; the message names the part."""
 
 
+@dataclass(slots=True, kw_only=True)
 class Toolbox:
     """Runs tools and collects results for the model, evidence, data and state."""
 
-    def __init__(self, *, tools: Sequence[Tool], turn: ToolContext, timeout: timedelta, emit: Emit) -> None:
-        self._tools = {tool.spec.name: tool for tool in tools}
-        self._turn = turn
-        self._timeout = timeout.total_seconds()
-        self._emit = emit
-        self.results: list[ToolResult] = []
-        self.runs: list[ToolRun] = []
-        self.pieces: tuple[Piece, ...] | None = None
-        self.data: JsonObject = {}
-        self.state: JsonObject = {}
-        self.reply: str | None = None
+    tools: Sequence[Tool]
+    turn: ToolContext
+    timeout: timedelta
+    emit: Emit
+    results: list[ToolResult] = field(default_factory=list)
+    runs: list[ToolRun] = field(default_factory=list)
+    pieces: tuple[Piece, ...] | None = None
+    data: JsonObject = field(default_factory=dict)
+    state: JsonObject = field(default_factory=dict)
+    reply: str | None = None
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Run one tool; a failure becomes a result that says so."""
-        await self._emit(ToolStarted(name=call.name))
+        await self.emit(ToolStarted(name=call.name))
         began = time.perf_counter()
         output, failed = await self._call_tool(call)
         taken = milliseconds_since(began)
@@ -76,19 +76,20 @@ class Toolbox:
         self.runs.append(
             ToolRun(name=call.name, arguments=call.arguments, output=output, milliseconds=taken, error=failed)
         )
-        await self._emit(ToolFinished(name=call.name, milliseconds=taken, failed=failed))
+        await self.emit(ToolFinished(name=call.name, milliseconds=taken, failed=failed))
         return result
 
     async def _call_tool(self, call: ToolCall) -> tuple[object, str | None]:
-        tool = self._tools.get(call.name)
+        tools = {tool.spec.name: tool for tool in self.tools}
+        tool = tools.get(call.name)
         if tool is None:
-            known = ", ".join(self._tools) or "none"
+            known = ", ".join(tools) or "none"
             return f"There is no such tool; there are: {known}.", "no_such_tool"
         try:
             if UNREADABLE in call.arguments:
                 raise Invalid("they are no JSON object")
-            async with asyncio.timeout(self._timeout):
-                outcome = await tool.run(call.arguments, self._turn)
+            async with asyncio.timeout(self.timeout.total_seconds()):
+                outcome = await tool.run(call.arguments, self.turn)
             _check_output(outcome)
         except TimeoutError:
             return "The tool took too long.", "tool_timeout"
@@ -151,13 +152,11 @@ def load_tool_state(messages: Sequence[Message], assistant: str) -> JsonObject:
     return {}
 
 
-def bearing(answer: Draft, assistant: str, state: JsonObject, most: int) -> Draft:
+def with_tool_state(answer: Draft, assistant: str, state: JsonObject, most: int) -> Draft:
     """The answer with the tool state; with an empty state if it exceeds the size of a message.
 
     The empty state keeps an earlier one from being used.
     """
-    if not state:
-        return answer
     for kept in (state, {}):
         with_state = replace(answer, metadata={**answer.metadata, STATE: {assistant: kept}})
         if metadata_bytes(with_state) <= most:
@@ -289,7 +288,9 @@ class AgentLoop:
         return "".join(said), calls
 
     async def _emit_text(self, text: str, deadline: asyncio.Timeout) -> str:
-        text = sound(text)
+        # Some characters are accepted by no store.
+        if "\0" in text or not text.isascii():
+            text = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
         if text:
             self.answer.words.append(text)
             if deadline.expired():
@@ -353,10 +354,3 @@ class AgentLoop:
 def redaction_metadata(redacted: Mapping[str, int]) -> JsonObject:
     """The metadata that counts the redacted values of a message."""
     return {REDACTED: dict(redacted)} if redacted else {}
-
-
-def sound(text: str) -> str:
-    """The text of a model, without characters that no store accepts."""
-    if "\0" in text:
-        text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
-    return text if text.isascii() else text.encode(errors="replace").decode()

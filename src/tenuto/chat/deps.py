@@ -4,66 +4,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from tenuto.assistants import AssistantRegistry
 from tenuto.chat.spending import Spending
 from tenuto.model.turn import Trace
 from tenuto.model.values import Value
-from tenuto.ports import Afterwards, ChatModel, Clock, Embedder, Facts, Span, TraceStore
+from tenuto.ports import Afterwards, ChatModel, Clock, Embedder, Span, TraceStore
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.sessions import Sessions
 
 
-class _NoSpan:
-    def set_attributes(self, **facts: str | int | None) -> None:
-        """Ignore the attributes."""
-
-
-_NO_SPAN: Final = nullcontext(_NoSpan())
-
-
-def no_span(_: str) -> AbstractContextManager[Facts]:
-    """A span without telemetry."""
-    return _NO_SPAN
-
-
+@dataclass(slots=True)
 class StepTimer:
-    """Collects milliseconds by step; repeated steps add up."""
+    """Collects milliseconds by step; repeated steps add up. With telemetry each step is a span."""
 
-    def __init__(self, span: Span = no_span) -> None:
-        self.taken: dict[str, float] = {}
-        self._span = span
+    span: Span | None = None
+    taken: dict[str, float] = field(default_factory=dict)
 
-    def step(self, name: str) -> AbstractContextManager[None]:
-        step = _Step(self.taken, name)
-        return step if self._span is no_span else _with_span(step, self._span(f"tenuto.{name}"))
-
-
-class _Step:
-    """One step under way."""
-
-    __slots__ = ("_began", "_name", "_taken")
-
-    def __init__(self, taken: dict[str, float], name: str) -> None:
-        self._taken = taken
-        self._name = name
-
-    def __enter__(self) -> None:
-        self._began = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        taken = (time.perf_counter() - self._began) * 1000
-        self._taken[self._name] = round(self._taken.get(self._name, 0.0) + taken, 3)
-
-
-@contextmanager
-def _with_span(step: _Step, span: AbstractContextManager[Facts]) -> Iterator[None]:
-    with step, span:
-        yield
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            with self.span(f"tenuto.{name}") if self.span else nullcontext():
+                yield
+        finally:
+            taken = (time.perf_counter() - began) * 1000
+            self.taken[name] = round(self.taken.get(name, 0.0) + taken, 3)
 
 
 def milliseconds_since(began: float) -> float:
@@ -99,9 +69,5 @@ class ChatDeps:
     embedder: Embedder | None = None
     titles_by_model: bool = False
     limits: ChatLimits = field(default_factory=ChatLimits)
-    span: Span = no_span
+    span: Span | None = None
     observers: list[Observer] = field(default_factory=list)
-
-    def notify_observers(self, trace: Trace) -> None:
-        for observer in self.observers:
-            observer(trace)

@@ -47,13 +47,13 @@ def mark_of(key: str) -> str:
     return blake2b(key.encode(), digest_size=8).hexdigest().translate(_LETTERS)
 
 
-def check_not_superseded(session: Session, key: str | None) -> None:
+def check_not_superseded(session: Session, key: str) -> None:
     """Refuse a key whose message or answer was removed.
 
     Raises:
         Superseded: the message was edited, or the answer regenerated.
     """
-    if key is not None and mark_of(key) in superseded_digests(session):
+    if mark_of(key) in superseded_digests(session):
         raise Superseded
 
 
@@ -62,8 +62,6 @@ def superseding_metadata(turn: OpenTurn, replaced: Sequence[Message]) -> JsonObj
 
     A retry of the message's own key would otherwise request a second answer.
     """
-    if turn.words:
-        return {}
     return _superseded_metadata(turn.session, [*last_words(conversation_in(turn.window)), *replaced])
 
 
@@ -145,7 +143,8 @@ class Revision:
                 is removed.
         """
         assert request.session_id is not None
-        check_not_superseded(session, request.key)
+        if request.key is not None:
+            check_not_superseded(session, request.key)
         newest = session
         for _ in range(_LOOKS):
             page = await self._sessions.messages(scope, request.session_id, Page(limit=_MOST))
@@ -197,7 +196,7 @@ class Revision:
             changes = Changes(metadata=note, if_version=session.version)
             return (await self._sessions.patch(scope, session.id, changes)).version
         except TooLarge:
-            _log.warning("a session's head is full: superseded keys are not recorded")
+            _log.warning("session metadata over max_head_bytes; superseded keys are not recorded")
             return session.version
         except VersionConflict:
             return None

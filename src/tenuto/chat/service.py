@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 from msgspec.structs import replace
 
@@ -25,7 +25,7 @@ from tenuto.chat.turn_runner import Turn, reply_from_trace
 from tenuto.logs import bind_log_context
 from tenuto.model import Scope, TurnState
 from tenuto.model.values import check_type
-from tenuto.ports import ChatModel
+from tenuto.ports import ChatModel, Facts
 
 
 class Chat:
@@ -93,42 +93,41 @@ class Chat:
             await task
         finally:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):
+            with suppress(asyncio.CancelledError, Exception):
                 await task
 
     async def _run_turn(self, scope: Scope, request: ChatRequest, audience: EventSink) -> Reply:
         check_type(scope, Scope, "scope")
         check_type(request, ChatRequest, "the request")
+        means = self._means
+        spanning: AbstractContextManager[Facts | None] = means.span("tenuto.turn") if means.span else nullcontext()
         with (
-            self._means.span("tenuto.turn") as span,
+            spanning as span,
             bind_log_context(tenant=scope.tenant, session=request.session_id) as ids,
         ):
-            steps = StepTimer(self._means.span)
+            steps = StepTimer(means.span)
             with steps.step("begin"):
                 begun = await self._opener.open_turn(scope, request)
-            span.set_attributes(
-                tenant=scope.tenant,
-                session=begun.session_id,
-                turn=begun.number,
-                trace=begun.trace_id,
-                assistant=begun.assistant.name,
-                model=self.model_of(begun.assistant).name,
-            )
-            ids.also(session=begun.session_id, turn=str(begun.number))
-            reply = await self._run_or_replay(begun, steps, audience)
-            span.set_attributes(model=reply.model, input_tokens=reply.input_tokens, output_tokens=reply.output_tokens)
-            return reply
-
-    async def _run_or_replay(self, begun: TurnContext, steps: StepTimer, audience: EventSink) -> Reply:
-        if begun.turn is not None and begun.turn.state is TurnState.FINISHED:
-            return await self._again(begun)
-        if audience.listens:
-            await audience.emit_event(
-                TurnStarted(
-                    session_id=begun.session_id, trace_id=begun.trace_id, turn=begun.number, created=begun.created
+            session_id, number, trace_id = begun.session_id, begun.number, begun.trace_id
+            if span is not None:
+                name, model = begun.assistant.name, self.model_of(begun.assistant).name
+                span.set_attributes(
+                    tenant=scope.tenant, session=session_id, turn=number, trace=trace_id, assistant=name, model=model
                 )
-            )
-        return await Turn(self._means, begun, steps, audience).run()
+            ids.also(session=session_id, turn=str(number))
+            if begun.turn is not None and begun.turn.state is TurnState.FINISHED:
+                reply = await self._again(begun)
+            else:
+                if audience.listens:
+                    await audience.emit_event(
+                        TurnStarted(session_id=session_id, trace_id=trace_id, turn=number, created=begun.created)
+                    )
+                reply = await Turn(means, begun, steps, audience).run()
+            if span is not None:
+                span.set_attributes(
+                    model=reply.model, input_tokens=reply.input_tokens, output_tokens=reply.output_tokens
+                )
+            return reply
 
     async def _again(self, begun: TurnContext) -> Reply:
         """The reply this key was answered with before."""

@@ -26,6 +26,8 @@ class Spending:
 
     def __init__(self, *, state: StateStore, budgets: Budgets, clock: Clock) -> None:
         self.budgets = budgets
+        # Without budgets a turn neither checks nor adds anything.
+        self.active = budgets.per_session or budgets.per_tenant
         self._state = state
         self._clock = clock
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

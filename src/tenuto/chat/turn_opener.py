@@ -147,12 +147,11 @@ class TurnOpener:
         self, scope: Scope, request: ChatRequest, guess: ActiveAssistant | None = None
     ) -> TurnContext | None:
         """Begin with a guessed assistant, `None` if the guess was wrong; without a guess, load the session first."""
-        caller = scope
-        last = guess
+        caller, last = scope, guess
         if last is None:
             named = self._names_assistant(request)
             last = active_assistant_of(None if named else await self._load_session(scope, request.session_id))
-        assistant, persona = self._choose_assistant(request, last)
+        assistant, persona = resolve_assistant(self._assistants, request.assistant, request.persona, last)
         # Before the text, which may have megabytes, is counted or scanned for private values.
         check_text_size(request.text, assistant.policies.sessions)
         await self._redaction.admit(scope, request.text)
@@ -178,36 +177,45 @@ class TurnOpener:
         if guess is not None and self._is_wrong_guess(guess, request, turn.session):
             await self._undo_wrong_guess(turn)
             return None
-        if turn.state is TurnState.FINISHED:
-            return self._build_context(
-                request,
-                assistant,
-                persona,
-                turn,
-                _LoadedHistory(conversation_in(turn.window), turn.session.window_start),
-            )
-        turn, persona = _restore_persona(turn, assistant, persona)
-        begun = await release_on_error(
-            self._sessions.finish, turn, self._load_context(request, assistant, persona, turn)
-        )
+        begun = await self._context_of(turn, request, assistant, persona)
         return replace(begun, replaced=replaced) if replaced else begun
+
+    async def _context_of(
+        self, turn: OpenTurn, request: ChatRequest, assistant: Assistant, persona: Persona | None
+    ) -> TurnContext:
+        """The context of a stored turn; if it cannot be loaded, the lease is released."""
+        if turn.state is TurnState.FINISHED:
+            past = _LoadedHistory(conversation_in(turn.window), turn.session.window_start)
+            return self._build_context(request, assistant, persona, turn, past)
+        if turn.state is TurnState.RESUMED:
+            turn, persona = _restore_persona(turn, assistant, persona)
+        loading = self._load_context(request, assistant, persona, turn)
+        return await release_on_error(self._sessions.finish, turn, loading)
 
     async def _load_context(
         self, request: ChatRequest, assistant: Assistant, persona: Persona | None, turn: OpenTurn
     ) -> TurnContext:
-        start = _window_start(turn, assistant)
-        log = LogTail(turn.window)
+        """Load the messages the prompt may use: those of the turn's window, and older ones that no summary covers."""
+        start, window = turn.session.window_start, turn.window
+        stale_after, last = assistant.policies.sessions.stale_after, turn.last_active_at
+        if stale_after is not None and last and turn.words and turn.words[0].sent_at - last >= stale_after:
+            # The conversation before this message is stale (D9).
+            start = max(start, turn.words[0].seq)
+        log = LogTail(window)
         summary = log.summary(start)
-        history = await self._load_history(
-            turn, assistant, max(summary.through + 1 if summary is not None else 1, start)
-        )
-        if history is not turn.window:
-            turn, log = replace(turn, window=history), LogTail(history)
+        begins = max(summary.through + 1 if summary is not None else 1, start)
+        more = bool(window) and turn.session.messages > len(window) and not turn.journaled
+        if more and window[0].seq > begins and _needs_older(window, assistant):
+            page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST, before=window[0].seq))
+            turn = replace(turn, window=(*page.messages, *window))
+            log = LogTail(turn.window)
             summary = log.summary(start)
         begun = self._build_context(request, assistant, persona, turn, _LoadedHistory(log.talk, start, summary))
         if self._gate is not None and assistant.relevance > 0:
             begun = await self._apply_relevance_gate(begun, self._gate)
-        return await self._restore_private_values(begun)
+        if begun.asked.state or begun.materials.preferences:
+            begun = await self._restore_private_values(begun)
+        return begun
 
     async def _apply_relevance_gate(self, begun: TurnContext, gate: Gate) -> TurnContext:
         """Decide by embeddings whether the history is relevant; without an embedder the lexical decision stays."""
@@ -219,8 +227,6 @@ class TurnOpener:
     async def _restore_private_values(self, begun: TurnContext) -> TurnContext:
         """Restore placeholders in the state that tools read, and neutralise placeholders that a user typed."""
         asked, materials = begun.asked, begun.materials
-        if not asked.state and not materials.preferences:
-            return begun
         if asked.state and asked.session is not None:
             asked = replace(asked, state=await self._redaction.restore(asked.session, asked.state))
         if materials.preferences:
@@ -241,8 +247,12 @@ class TurnOpener:
 
     def _is_wrong_guess(self, guess: ActiveAssistant, request: ChatRequest, session: Session) -> bool:
         last = active_assistant_of(session)
+        name, persona = request.assistant, request.persona
         try:
-            return last != guess and self._choose_assistant(request, last) != self._choose_assistant(request, guess)
+            return last != guess and (
+                resolve_assistant(self._assistants, name, persona, last)
+                != resolve_assistant(self._assistants, name, persona, guess)
+            )
         except AssistantNotFound:
             # The requested persona belongs to the guessed assistant only.
             return True
@@ -264,10 +274,6 @@ class TurnOpener:
         if request.assistant is None:
             return False
         return request.persona is not None or len(self._assistants.find(request.assistant).personas) < 2
-
-    def _choose_assistant(self, request: ChatRequest, last: ActiveAssistant) -> tuple[Assistant, Persona | None]:
-        """Assistant and persona: the requested ones, else the last ones of the session, else the default."""
-        return resolve_assistant(self._assistants, ActiveAssistant(request.assistant, request.persona), last)
 
     async def _load_session(self, scope: Scope, session_id: str | None) -> Session | None:
         if session_id is None:
@@ -292,7 +298,7 @@ class TurnOpener:
         if goes_back or may_be_new:
             # Before anything is undone for them, or a session is titled by them; otherwise `begin` checks them.
             check_messages(words, policy)
-        if request.key is None:
+        if self._spending.active and request.key is None:
             # With a key the reply may be stored already, and a replay costs nothing.
             await self._spending.check(scope, lambda: self._load_session(scope, request.session_id))
         wish = TurnRequest(
@@ -325,13 +331,15 @@ class TurnOpener:
         replaced: tuple[Message, ...] = ()
         if request.regenerate:
             turn, replaced = await self._back.hide_old_answer(turn, window)
-        try:
-            check_not_superseded(turn.session, request.key)
-        except Superseded:
-            await undo_user_message(self._sessions, turn)
-            raise
-        self._spending.budgets.check_session(turn.session)
-        await self._spending.check_tenant(turn.scope)
+        if request.key is not None:
+            try:
+                check_not_superseded(turn.session, request.key)
+            except Superseded:
+                await undo_user_message(self._sessions, turn)
+                raise
+        if self._spending.active:
+            self._spending.budgets.check_session(turn.session)
+            await self._spending.check_tenant(turn.scope)
         if not turn.words:
             # Another turn may have answered the last message while the old answer was undone.
             talk = conversation_in(turn.window)
@@ -354,45 +362,31 @@ class TurnOpener:
         )
         return (draft,)
 
-    async def _load_history(self, turn: OpenTurn, assistant: Assistant, begins: int) -> tuple[Message, ...]:
-        """The messages the prompt may use: those loaded with the turn, and older ones if they are not covered."""
-        window = turn.window
-        if not window or turn.session.messages <= len(window) or turn.journaled:
-            return window
-        if window[0].seq <= begins or not _needs_older(window, assistant):
-            return window
-        page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST, before=window[0].seq))
-        return (*page.messages, *window)
-
     def _build_context(
-        self,
-        request: ChatRequest,
-        assistant: Assistant,
-        persona: Persona | None,
-        turn: OpenTurn,
-        past: _LoadedHistory,
+        self, request: ChatRequest, assistant: Assistant, persona: Persona | None, turn: OpenTurn, past: _LoadedHistory
     ) -> TurnContext:
-        session = turn.session
-        materials = inputs_from_turn(turn, "", talk=past.talk, counted=_counted_tokens(request, turn))
-        language = _prompt_language(request, session, materials.question)
-        materials = _complete_inputs(materials, assistant, persona, session, past, language, request.profile)
+        session, scope = turn.session, turn.scope
+        materials = _prompt_inputs(request, assistant, persona, turn, past)
+        question, history = materials.question, materials.history
         # Digits and punctuation alone have no language.
-        has_letters = any(character.isalpha() for character in materials.question)
-        spoken = request.language or (language_of(materials.question) if has_letters else language)
+        has_letters = any(map(str.isalpha, question))
+        spoken = request.language or (language_of(question) if has_letters else materials.language)
+        if assistant.isolated and scope.persona is not None:
+            history = tuple(message for message in history if message.persona in (None, scope.persona))
         asked = ToolContext(
-            scope=turn.scope,
+            scope=scope,
             session=session,
-            question=materials.question,
+            question=question,
             language=spoken,
             now=self._clock(),
             state=load_tool_state(turn.window, assistant.name) if assistant.tools else {},
-            history=_visible_history(materials.history, assistant, turn.scope.persona),
-            persona=turn.scope.persona,
+            history=history,
+            persona=scope.persona,
             persona_name=in_language(persona.names, spoken) if persona is not None else None,
         )
         return TurnContext(
             request=request,
-            scope=turn.scope,
+            scope=scope,
             assistant=assistant,
             turn=turn,
             session_id=session.id,
@@ -400,7 +394,7 @@ class TurnOpener:
             trace_id=trace_id(session.id, turn.number, turn.id),
             materials=materials,
             asked=asked,
-            partner=active_assistant_of(session).switch_to(assistant.name, turn.scope.persona),
+            partner=active_assistant_of(session).switch_to(assistant.name, scope.persona),
         )
 
     def _stateless_context(
@@ -441,20 +435,22 @@ class TurnOpener:
         )
 
 
-def _complete_inputs(
-    materials: PromptInputs,
-    assistant: Assistant,
-    persona: Persona | None,
-    session: Session,
-    past: _LoadedHistory,
-    language: Language,
-    profile: JsonObject,
+def _prompt_inputs(
+    request: ChatRequest, assistant: Assistant, persona: Persona | None, turn: OpenTurn, past: _LoadedHistory
 ) -> PromptInputs:
     """The inputs of the turn, completed from assistant and session."""
+    context = turn.session.context
+    # A count is trusted if this very turn has made it.
+    counted = turn.state is TurnState.OPENED and bool(turn.words) and turn.words[0].text == request.text
+    materials = inputs_from_turn(turn, "", talk=past.talk, counted=turn.words[0].tokens if counted else 0)
+    # Headings and labels are in the session's first language, so that the prompt prefix is stable.
+    first = context.get("language")
+    language = _LANGUAGES.get(first) if isinstance(first, str) else None
+    language = language or request.language or language_of(materials.question)
     # A summary covers the turns of all personas, and isolated personas must not see each other's.
     summary = past.summary if not assistant.isolated else None
-    stored = session.context.get(PROFILE)
-    known = {**(stored if isinstance(stored, dict) else {}), **profile}
+    stored = context.get(PROFILE)
+    known = {**(stored if isinstance(stored, dict) else {}), **request.profile}
     names = {each.id: in_language(each.names, language) for each in assistant.personas.values()}
     return replace(
         materials,
@@ -475,39 +471,10 @@ def _complete_inputs(
 
 def _restore_persona(turn: OpenTurn, assistant: Assistant, persona: Persona | None) -> tuple[OpenTurn, Persona | None]:
     """A resumed turn is answered by the persona that its message was addressed to."""
-    meant = turn.words[0].persona if turn.state is TurnState.RESUMED and turn.words else None
+    meant = turn.words[0].persona if turn.words else None
     if meant is None or meant == turn.scope.persona or meant not in assistant.personas:
         return turn, persona
     return replace(turn, scope=replace(turn.scope, persona=meant)), assistant.persona(meant)
-
-
-def _counted_tokens(request: ChatRequest, turn: OpenTurn) -> int:
-    """The token count of the message if this turn has counted it; earlier stored counts are not trusted."""
-    own = turn.state is TurnState.OPENED and bool(turn.words) and turn.words[0].text == request.text
-    return turn.words[0].tokens if own else 0
-
-
-def _window_start(turn: OpenTurn, assistant: Assistant) -> int:
-    """Where context begins: at this message if the conversation before it is stale (D9)."""
-    stale_after, last = assistant.policies.sessions.stale_after, turn.last_active_at
-    if stale_after is None or last is None or not turn.words or turn.words[0].sent_at - last < stale_after:
-        return turn.session.window_start
-    return max(turn.session.window_start, turn.words[0].seq)
-
-
-def _visible_history(history: tuple[Message, ...], assistant: Assistant, persona: str | None) -> tuple[Message, ...]:
-    """The history the persona may see: its own turns if personas are isolated."""
-    if not assistant.isolated or persona is None:
-        return history
-    return tuple(message for message in history if message.persona in (None, persona))
-
-
-def _prompt_language(request: ChatRequest, session: Session, question: str) -> Language:
-    """The language of headings and labels: the session's first language, so that the prompt prefix is stable."""
-    known = session.context.get("language")
-    if isinstance(known, str) and known in _LANGUAGES:
-        return _LANGUAGES[known]
-    return request.language or language_of(question)
 
 
 def _without_journal(policy: SessionPolicy) -> SessionPolicy:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import math
 from collections import Counter as Counts
-from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final, NamedTuple
 
@@ -18,7 +18,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tenuto.chat.agent_loop import AgentLoop, Completion, Toolbox, bearing, plan_arguments, redaction_metadata
+from tenuto.chat.agent_loop import AgentLoop, Completion, Toolbox, plan_arguments, redaction_metadata, with_tool_state
 from tenuto.chat.deps import ChatDeps, StepTimer
 from tenuto.chat.request import EventSink, Reply
 from tenuto.chat.revision import Revision, mark_of, superseding_metadata
@@ -61,8 +61,11 @@ class Turn:
         self._kept: Trace | None = None
         # An assistant without memory does without the store by choice.
         missed = begun.turn is None and begun.assistant.remembers
-        self._degraded: list[str] = [*(["store"] if missed else []), *begun.degraded]
-        self._note_journaled(begun.turn)
+        journaled = begun.turn is not None and begun.turn.journaled
+        # A set in order of arrival.
+        self._degraded: dict[str, None] = dict.fromkeys(
+            [*(["store"] if missed else []), *begun.degraded, *(["journal"] if journaled else [])]
+        )
         self._model = means.models(begun.assistant.model)
         self._counter = counter_for(self._model.name)
         self._toolbox = Toolbox(
@@ -86,7 +89,8 @@ class Turn:
         try:
             lease = _LeaseRenewal(self._means, self._begun.turn)
             try:
-                await self._run_first_tools()
+                if self._begun.assistant.first:
+                    await self._run_first_tools()
                 answer = await self._ask_model()
             finally:
                 await lease.stop()
@@ -158,12 +162,22 @@ class Turn:
         with self._steps.step("trace"):
             if begun.assistant.mend is not None:
                 answer.text = begun.assistant.mend(answer.text, tuple(self._toolbox.results), begun.asked)
-            self._complete_usage(answer)
+            # Some models report no usage.
+            if not answer.input_tokens and self._prompt is not None:
+                answer.input_tokens = self._prompt.manifest.total
+            answer.output_tokens = answer.output_tokens or self._counter.count(answer.text)
             texts = await self._shorten_for_trace(answer, answer.text)
-        self._note_degraded_detector()
+        if answer.fell_back:
+            self._degraded["fallback_model"] = None
+        if any(result.failed for result in self._toolbox.results):
+            self._degraded["tools"] = None
+        if self._means.redaction.degraded:
+            self._degraded["detector"] = None
         trace = self._build_trace(answer, texts)
         session = await self._store_turn(answer, trace)
-        self._note_degraded_detector()
+        if self._means.redaction.degraded:
+            # The detector may have failed only on what was stored.
+            self._degraded["detector"] = None
         await self._notify_observers(trace)
         return reply_from_trace(
             trace,
@@ -174,52 +188,34 @@ class Turn:
             degraded=tuple(self._degraded),
         )
 
-    def _complete_usage(self, answer: Completion) -> None:
-        """Count the usage of models that report none, and note what was degraded."""
-        if not answer.input_tokens and self._prompt is not None:
-            answer.input_tokens = self._prompt.manifest.total
-        if not answer.output_tokens:
-            answer.output_tokens = self._counter.count(answer.text)
-        if answer.fell_back:
-            self._degraded.append("fallback_model")
-        if any(result.failed for result in self._toolbox.results):
-            self._degraded.append("tools")
-
-    def _note_journaled(self, kept: OpenTurn | AppendResult | None) -> None:
-        """Note a turn that was begun or finished in the journal."""
-        if kept is not None and kept.journaled and "journal" not in self._degraded:
-            self._degraded.append("journal")
-
-    def _note_degraded_detector(self) -> None:
-        """Note an external detector that failed in this turn; each check may be the first to fail."""
-        if self._means.redaction.degraded and "detector" not in self._degraded:
-            self._degraded.append("detector")
-
     async def _store_turn(self, answer: Completion, trace: Trace) -> Session | None:
         begun, turn = self._begun, self._begun.turn
         usage = answer.usage
         if turn is None:
-            await self._add_spending(usage)
+            if self._means.spending.active:
+                await self._add_spending(usage)
             return None
         try:
             with self._steps.step("finish"):
                 claim = await self._claim_title()
                 reply, changes = self._reply_drafts(answer, trace), self._session_changes(claim)
                 closing = FinishTurn(reply=reply, usage=usage, changes=changes, trace=trace)
-                done = await (
-                    self._replace_answer(turn, closing) if begun.replaced else self._finish_with_capacity(turn, closing)
-                )
+                if begun.replaced:
+                    done = await self._replace_answer(turn, closing)
+                else:
+                    done = await self._finish_turn(turn, closing, turn.session)
         except DecryptionFailed:
             raise
         except Unavailable as failed:
             if begun.assistant.policies.sessions.on_store_down is not OnStoreDown.STATELESS:
                 raise
             _log.warning("an answer was returned but not stored: the store is unavailable")
-            self._degraded.append("store")
+            self._degraded["store"] = None
             self._release_later(turn, self._owed or FinishTurn(abandoned=True, usage=usage, trace=trace), failed)
             return None
         self._stored_already = True
-        await self._add_spending(usage)
+        if self._means.spending.active:
+            await self._add_spending(usage)
         loaded = (*turn.window, *done.messages)
         entries = self._prompt.manifest.entries if self._prompt is not None else ()
         # The tokens that the conversation cannot use; these entries open every manifest.
@@ -235,39 +231,35 @@ class Turn:
         async def replace_and_finish() -> AppendResult:
             session = await Revision(self._means.sessions).remove_old_answer(turn)
             self._owed = closing
-            return await self._finish_with_capacity(turn, closing, session)
+            return await self._finish_turn(turn, closing, session)
 
         # A cancellation at this moment must not leave the message without an answer.
         return await complete_despite_cancel(replace_and_finish())
 
-    async def _finish_with_capacity(
-        self, turn: OpenTurn, closing: FinishTurn, session: Session | None = None
-    ) -> AppendResult:
-        """Finish without evicting messages that no summary covers; `session` is the head if it was changed."""
-        begun = self._begun
-        await self._means.afterwards.secure(
-            begun.to_turn_ended(session or turn.session), covered=begun.materials.covered, adding=len(closing.reply)
-        )
-        return await self._finish_turn(turn, closing)
+    async def _finish_turn(self, turn: OpenTurn, closing: FinishTurn, head: Session | None = None) -> AppendResult:
+        """Finish; if the head is full, store the answer without the changes to the head.
 
-    async def _finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
-        """Finish; if the head is full, store the answer without the changes to the head."""
+        With the current `head`, messages that the reply would evict are first covered by a summary.
+        """
         policy = self._begun.assistant.policies.sessions
+        if head is not None:
+            ended, covered = self._begun.to_turn_ended(head), self._begun.materials.covered
+            await self._means.afterwards.secure(ended, covered=covered, adding=len(closing.reply))
         try:
             done = await self._means.sessions.finish(turn, closing, policy)
         except TooLarge:
             if closing.changes is None:
                 raise
-            _log.warning("a session's head is full: a turn's changes to it were not stored")
+            _log.warning("session metadata over max_head_bytes; turn metadata dropped")
             done = await self._means.sessions.finish(turn, replace(closing, changes=None), policy)
         self._kept = done.trace
-        self._note_journaled(done)
+        if done.journaled:
+            self._degraded["journal"] = None
         return done
 
     async def _add_spending(self, usage: Usage) -> None:
         """Add to the tenant's spending today, also on cancellation."""
-        if self._means.spending.budgets.per_tenant:
-            await complete_despite_cancel(self._means.spending.add(self._begun.scope, usage))
+        await complete_despite_cancel(self._means.spending.add(self._begun.scope, usage))
 
     def _reply_drafts(self, answer: Completion, trace: Trace) -> tuple[Draft, ...]:
         """The reply as it is stored: calls with their results, then the answer."""
@@ -295,8 +287,10 @@ class Turn:
             )
             for role, content, noted in (*answer.exchanges, final)
         ]
-        state, assistant = {**self._begun.asked.state, **self._toolbox.state}, self._begun.assistant
-        return (*exchanges, bearing(last, assistant.name, state, assistant.policies.sessions.max_message_bytes))
+        if state := {**self._begun.asked.state, **self._toolbox.state}:
+            assistant = self._begun.assistant
+            last = with_tool_state(last, assistant.name, state, assistant.policies.sessions.max_message_bytes)
+        return (*exchanges, last)
 
     def _session_changes(self, claim: Changes | None) -> Changes | None:
         begun = self._begun
@@ -306,17 +300,14 @@ class Turn:
         if session.context.get("language") is None:
             context["language"] = begun.materials.language.value
         claimed = claim.metadata if claim is not None else {}
-        metadata = {**claimed, **self._assistant_metadata(session), **superseding_metadata(begun.turn, begun.replaced)}
+        metadata = {**claimed, **begun.partner.metadata_changes(session)}
+        if not begun.turn.words:
+            metadata |= superseding_metadata(begun.turn, begun.replaced)
         start = begun.materials.window_start
         moved = start if start > session.window_start else UNSET
         if not context and not metadata and moved is UNSET:
             return None
         return Changes(context=context, metadata=metadata, window_start=moved)
-
-    def _assistant_metadata(self, session: Session) -> JsonObject:
-        """The metadata of the active assistant, as far as it changes."""
-        noted_now = self._begun.partner.to_metadata()
-        return {what: name for what, name in noted_now.items() if session.metadata.get(what) != name}
 
     async def _claim_title(self) -> Changes | None:
         """The changes of a turn that claims the title."""
@@ -328,7 +319,7 @@ class Turn:
 
     async def _shorten_for_trace(self, answer: Completion, said: str) -> _TraceTexts:
         """The texts of the turn, shortened for its trace."""
-        short = _TraceShortener(self._means.redaction, self._begun.scope, answer.redacted)
+        short = _TraceShortener(self._means.redaction, self._begun.scope, dict(answer.redacted))
         return _TraceTexts(
             request=await short.text(self._begun.asked.question),
             answer=await short.text(said),
@@ -370,7 +361,9 @@ class Turn:
             if kept is None:
                 with self._steps.step("trace"):
                     kept = await self._means.redaction.redact_trace(self._begun.scope, trace)
-            self._means.notify_observers(replace(kept, steps=self._steps.taken, degraded=tuple(self._degraded)))
+            kept = replace(kept, steps=self._steps.taken, degraded=tuple(self._degraded))
+            for observer in self._means.observers:
+                observer(kept)
 
     async def _abandon(self, ended: BaseException) -> None:
         """Release the session without an answer, and store a trace with the reason."""
@@ -389,7 +382,7 @@ class Turn:
         start = self._begun.materials.window_start
         moved = start if start > turn.session.window_start else UNSET
         # The user message stays, so a later retry must find the assistant it was addressed to.
-        partner = self._assistant_metadata(turn.session)
+        partner = self._begun.partner.metadata_changes(turn.session)
         changes = Changes(metadata=partner, window_start=moved) if partner or moved is not UNSET else None
         closing = self._owed or FinishTurn(abandoned=True, usage=answer.usage, changes=changes, trace=trace)
         try:
@@ -452,18 +445,18 @@ class _TraceTexts(NamedTuple):
     redacted: dict[str, int]
 
 
+@dataclass(slots=True)
 class _TraceShortener:
     """Shortens texts for a trace; the log has them whole. `taken` counts values redacted before the cut."""
 
-    def __init__(self, redaction: TurnRedaction, scope: Scope, taken: Mapping[str, int]) -> None:
-        self._redaction = redaction
-        self._scope = scope
-        self.taken = dict(taken)
+    redaction: TurnRedaction
+    scope: Scope
+    taken: dict[str, int]
 
     async def text(self, text: str) -> str:
         if len(text) <= _TRACED:
             return text
-        clean, taken = await self._redaction.before_cut(self._scope, text, (Sink.TRACE,), _TRACED)
+        clean, taken = await self.redaction.before_cut(self.scope, text, (Sink.TRACE,), _TRACED)
         self.taken = dict(Counts(self.taken) + Counts(taken))
         return truncate_text(clean, _TRACED, len)
 

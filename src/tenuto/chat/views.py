@@ -10,10 +10,10 @@ from msgspec.structs import asdict
 from tenuto.assistants import Assistant
 from tenuto.chat.request import ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
 from tenuto.model.generation import TextDelta
-from tenuto.model.prompt import Disposition, Kind, Language, LayoutName, Manifest, Reason
+from tenuto.model.prompt import Disposition, Kind, Language, LayoutName, Reason
+from tenuto.model.session import usd
 from tenuto.model.turn import Trace
 from tenuto.model.values import JsonObject, View
-from tenuto.sessions.views import usd
 
 
 class UsageView(View, frozen=True, kw_only=True):
@@ -81,8 +81,8 @@ class ReplyView(View, frozen=True, kw_only=True, rename={"text": "answer", "mani
     @classmethod
     def of(cls, reply: Reply) -> Self:
         """The view of a whole reply."""
-        trace_id, usage = reply.trace_id or None, UsageView.of(reply)
-        return cls.derive(reply, trace_id=trace_id, usage=usage, manifest=_context(reply.manifest))
+        context = ContextView.of(reply.manifest) if reply.manifest is not None else None
+        return cls.derive(reply, trace_id=reply.trace_id or None, usage=UsageView.of(reply), manifest=context)
 
 
 class ToolRunView(View, frozen=True, kw_only=True):
@@ -124,7 +124,8 @@ class TraceView(View, frozen=True, kw_only=True, rename={"id": "trace_id", "numb
     def of(cls, trace: Trace) -> Self:
         """The view of a whole trace."""
         tools = list(map(ToolRunView.of, trace.tools))
-        return cls.derive(trace, usage=UsageView.of(trace), tools=tools, manifest=_context(trace.manifest))
+        context = ContextView.of(trace.manifest) if trace.manifest is not None else None
+        return cls.derive(trace, usage=UsageView.of(trace), tools=tools, manifest=context)
 
 
 class PersonaView(View, frozen=True, kw_only=True):
@@ -173,7 +174,3 @@ def event_view(event: ChatEvent) -> tuple[str, ReplyView | JsonObject]:
             return "tool", {"name": name, "state": state, "milliseconds": taken, "error": error}
         case ReplyFinished(reply=reply):
             return "done", ReplyView.of(reply)
-
-
-def _context(manifest: Manifest | None) -> ContextView | None:
-    return ContextView.of(manifest) if manifest is not None else None

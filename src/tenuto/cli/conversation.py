@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tenuto.assistants import in_language
 from tenuto.chat import ChatRequest, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
-from tenuto.chat.active_assistant import ActiveAssistant, active_assistant_of, resolve_assistant
+from tenuto.chat.active_assistant import active_assistant_of, resolve_assistant
 from tenuto.chat.views import ReplyView
 from tenuto.cli.background import BackgroundApp, open_in_background
 from tenuto.cli.effective_settings import mask_password
@@ -109,9 +109,9 @@ class Conversation:
 
     def _choose_assistant(self, session: Session | None) -> None:
         """Find out who answers."""
-        asked = ActiveAssistant(self._manner.assistant, self._manner.persona)
+        assistants, last = self._aside.chat.assistants, active_assistant_of(session)
         self._assistant, self._persona = resolve_assistant(
-            self._aside.chat.assistants, asked, active_assistant_of(session)
+            assistants, self._manner.assistant, self._manner.persona, last
         )
 
     # One question

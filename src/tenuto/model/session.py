@@ -96,6 +96,11 @@ def cost_nanos(usd: Decimal) -> int:
     return int(usd * NANOS_PER_USD)
 
 
+def usd(nanos: int) -> str:
+    """Billionths of a US dollar in dollars: exact, and never in exponents."""
+    return f"{Decimal(nanos) / NANOS_PER_USD:f}"
+
+
 class Session(Value, frozen=True, kw_only=True):
     """A conversation as its store knows it.
 

@@ -6,7 +6,6 @@ A message's fields that we do not know stand beside ours, as the sender wrote th
 from __future__ import annotations
 
 from datetime import datetime
-from decimal import Decimal
 from typing import Final, Self, cast
 
 import msgspec
@@ -15,7 +14,7 @@ from msgspec.structs import asdict, replace
 from tenuto.errors import Invalid, InvalidJson
 from tenuto.model import Draft, Message, MessagePage, Role, Session, SessionStats, Status, text_part
 from tenuto.model.message import STATE, check_part
-from tenuto.model.session import NANOS_PER_USD, ForkPoint, SessionPage
+from tenuto.model.session import ForkPoint, SessionPage, usd
 from tenuto.model.values import Json, JsonObject, View
 
 _OURS: Final = frozenset(
@@ -161,11 +160,6 @@ class StatsView(View, frozen=True, kw_only=True):
     def of(cls, stats: SessionStats) -> Self:
         """The view of what a tenant's site holds."""
         return cls.derive(stats, cost_usd=usd(stats.cost_nanos))
-
-
-def usd(nanos: int) -> str:
-    """Billionths of a US dollar in dollars: exact, and never in exponents."""
-    return f"{Decimal(nanos) / NANOS_PER_USD:f}"
 
 
 def draft_from_json(body: Json, *, new_id: str, now: datetime) -> Draft:

@@ -22,7 +22,6 @@ from tenuto.assistants.goods import goods_assistant
 from tenuto.assistants.npc import npc_assistant
 from tenuto.assistants.registry import general_assistant
 from tenuto.chat import Chat, ChatDeps, ChatLimits, Spending
-from tenuto.chat.deps import no_span
 from tenuto.context import TokenCounter, check_budget, encoding_for
 from tenuto.context.tokens import to_text
 from tenuto.errors import InvalidSetting
@@ -31,7 +30,7 @@ from tenuto.llm.embedding import open_embedder
 from tenuto.model import Scope, Usage
 from tenuto.model.policy import preset
 from tenuto.model.prompt import Language
-from tenuto.ports import ChatModel, Clock, Embedder, Span, StateStore, Store
+from tenuto.ports import ChatModel, Clock, Embedder, StateStore, Store
 from tenuto.privacy.redacting_model import RedactingModel
 from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.turn_redaction import TurnRedaction
@@ -76,7 +75,7 @@ async def open_chat(
         # Before the models close: work for finished turns may still call them.
         stack.push_async_callback(upkeep.drain, _LAST_WORK)
         screened = {name: RedactingModel(model=model, screen=screen) for name, model in shelf.items()}
-        span: Span = await stack.enter_async_context(open_spans()) if settings.telemetry else no_span
+        span = await stack.enter_async_context(open_spans()) if settings.telemetry else None
         yield Chat(
             ChatDeps(
                 sessions=sessions,
