@@ -274,14 +274,14 @@ class _Later:
     def __init__(self, upkeep: Upkeep) -> None:
         self._upkeep = upkeep
         self._ended: list[TurnEnded] = []
-        self.secure, self.release = upkeep.secure, upkeep.release
+        self.secure, self.release = upkeep.after_turn.secure, upkeep.after_turn.release
 
     def follow(self, ended: TurnEnded) -> None:
         self._ended.append(ended)
 
     async def done(self) -> None:
         for ended in self._ended:
-            self._upkeep.follow(ended)
+            self._upkeep.after_turn.follow(ended)
         self._ended.clear()
         await self._upkeep.drain()
 

@@ -223,7 +223,7 @@ class Life:
             return
         self.note(done.messages)
         for upkeep in self.upkeep[: 1 + number % 2]:
-            upkeep.follow(self.ended(done.session, (*turn.window, *done.messages) if number % 3 else ()))
+            upkeep.after_turn.follow(self.ended(done.session, (*turn.window, *done.messages) if number % 3 else ()))
 
     async def tools(self) -> None:
         """Calls and results that a client appends one by one; without turns nothing keeps them from the stored cap."""
@@ -408,11 +408,11 @@ async def at_rest(life: Life) -> None:
     life.plan = dataclasses.replace(life.plan, meddling="")
     before = await life.log()
     for upkeep in life.upkeep:
-        upkeep.follow(life.ended(before.session))
+        upkeep.after_turn.follow(life.ended(before.session))
     await life.drain()
     once = await life.log()
     for upkeep in life.upkeep:
-        upkeep.follow(life.ended(once.session))
+        upkeep.after_turn.follow(life.ended(once.session))
     await life.drain()
     assert (await life.log()).messages == once.messages
 

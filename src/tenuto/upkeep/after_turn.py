@@ -10,6 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenuto.context import TokenCounter
+from tenuto.context.compression import compresses, would_evict_uncovered
 from tenuto.errors import TenutoError, Unavailable
 from tenuto.model import FinishTurn, OpenTurn
 from tenuto.model.generation import TurnEnded
@@ -18,7 +19,7 @@ from tenuto.model.scope import session_key
 from tenuto.ports import Clock
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
-from tenuto.upkeep.compressor import Compressor
+from tenuto.upkeep.compressor import SPARE, Compressor
 from tenuto.upkeep.jobs import Jobs, Small, safely
 from tenuto.upkeep.titler import Titler
 
@@ -84,7 +85,10 @@ class AfterTurn:
         self._compressor = Compressor(sessions=sessions, small=small, redaction=redaction, counter=counter, clock=clock)
 
     def follow(self, ended: TurnEnded) -> None:
-        """Start what is due. Waiting jobs hold no history."""
+        """Start what is due after this turn and return at once. Failures do not reach the turn.
+
+        Waiting jobs hold no history.
+        """
         subject = session_key(ended.scope, ended.session.id)
         bare = replace(ended, loaded=())
         if ended.titles:
@@ -93,12 +97,19 @@ class AfterTurn:
             self._jobs.start("summary", subject, lambda: self._compressor.compress(bare))
 
     async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
-        """See `Upkeep.secure`."""
-        if self._compressor.would_lose_messages(ended, covered, adding):
+        """Wait until that many messages can be stored without evicting any that no summary covers.
+
+        The turn awaits this before it stores its answer: `ended` describes it as finished, with the session's head as
+        the turn began; `covered` is how far the summary in its prompt reached (0 without one). The store is read only
+        if the stored cap is near; then the oldest messages are covered by extraction, without a model. An outage of the
+        store is logged and not waited for.
+        """
+        compressing = compresses(ended.policies.context)
+        if compressing and would_evict_uncovered(ended.session, covered, adding + SPARE):
             await safely("summary", lambda: self._compressor.compress(ended, adding=adding, at_once=True))
 
     def release(self, turn: OpenTurn, closing: FinishTurn, policy: SessionPolicy) -> None:
-        """See `Upkeep.release`."""
+        """Retry the release of a lease in the background until it succeeds or the lease expires."""
         self._releasing.release(turn, closing, policy)
 
     async def drain(self, within: timedelta | None) -> None:

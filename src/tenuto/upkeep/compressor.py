@@ -25,7 +25,6 @@ from tenuto.context.compression import (
     find_summary,
     summary_draft,
     summary_limits,
-    would_evict_uncovered,
 )
 from tenuto.context.extract import summarise
 from tenuto.context.summary_request import SummaryRequest, build_summary_request, portions, usable
@@ -49,7 +48,7 @@ _STEPS: Final = 1000
 # How many portions a model summarises; what precedes them is extracted.
 _ASKED: Final = 3
 # Beside the answer: the entry of its summary, and the messages of the next turn.
-_SPARE: Final = 4
+SPARE: Final = 4
 _ENTRY_BYTES: Final = 600
 _log = logging.getLogger(__name__)
 
@@ -87,12 +86,7 @@ class Compressor:
         context = ended.policies.context
         if not ended.loaded:
             return compresses(context)
-        found = due(ended.session, ended.loaded, self._counter, ended.prompt, context, taken=ended.taken)
-        return found is not None
-
-    def would_lose_messages(self, ended: TurnEnded, covered: int, adding: int) -> bool:
-        """Whether storing so many messages could push out some that no summary covers."""
-        return compresses(ended.policies.context) and would_evict_uncovered(ended.session, covered, adding + _SPARE)
+        return due(ended.session, ended.loaded, self._counter, ended.prompt, context, taken=ended.taken) is not None
 
     async def compress(self, ended: TurnEnded, *, adding: int = 0, at_once: bool = False) -> None:
         """Cover what is due; `at_once` uses no model."""
@@ -111,7 +105,7 @@ class Compressor:
                 ended.policies.context,
                 previous=talk.previous,
                 taken=ended.taken,
-                adding=adding + _SPARE if adding else 0,
+                adding=adding + SPARE if adding else 0,
                 more=talk.more,
             )
             if found is None or not await self._store_summary(ended, talk.session, found, at_once) or not talk.more:

@@ -10,9 +10,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from tenuto.errors import Unavailable
-from tenuto.model import FinishTurn, OpenTurn
-from tenuto.model.generation import TurnEnded
-from tenuto.model.policy import SessionPolicy
 from tenuto.ports import Clock, utc_now
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
@@ -58,35 +55,18 @@ class Upkeep:
     # After a turn
 
     def equip(self, *, small: Small | None = None) -> None:
-        """Set the small model, which is built with the first turn. Before any `follow`."""
+        """Set the small model, before the first use of `after_turn`."""
         assert not self._followed, "turns were followed without it already"
         self._small = small
-
-    def follow(self, ended: TurnEnded) -> None:
-        """Start what is due after this turn and return at once. Failures do not reach the turn."""
-        self._after_turn.follow(ended)
-
-    async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
-        """Wait until that many messages can be stored without evicting any that no summary covers.
-
-        The turn awaits this before it stores its answer: `ended` describes it as finished, with the session's head as
-        the turn began; `covered` is how far the summary in its prompt reached (0 without one). The store is read only
-        if the stored cap is near; then the oldest messages are covered by extraction, without a model. An outage of the
-        store is logged and not waited for.
-        """
-        await self._after_turn.secure(ended, covered=covered, adding=adding)
-
-    def release(self, turn: OpenTurn, closing: FinishTurn, policy: SessionPolicy) -> None:
-        """Retry the release of a lease in the background until it succeeds or the lease expires."""
-        self._after_turn.release(turn, closing, policy)
 
     async def drain(self, within: timedelta | None = None) -> None:
         """Wait until everything that was started is done; what takes longer than `within` is cancelled."""
         if self._followed:
-            await self._after_turn.drain(within)
+            await self.after_turn.drain(within)
 
     @cached_property
-    def _after_turn(self) -> AfterTurn:
+    def after_turn(self) -> AfterTurn:
+        """The work that follows a turn."""
         # Tokenizer, titles and text rules: only programs whose turns are followed need them.
         from tenuto.upkeep.after_turn import AfterTurn
 

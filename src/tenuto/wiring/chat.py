@@ -86,7 +86,7 @@ async def open_chat(
                 embedder=await stack.enter_async_context(_embedder(settings, home)),
                 spending=spending,
                 clock=clock,
-                afterwards=upkeep,
+                afterwards=upkeep.after_turn,
                 titles_by_model=small_model is not None,
                 limits=ChatLimits(model_timeout=settings.model_timeout, tool_timeout=settings.tool_timeout),
                 span=span,

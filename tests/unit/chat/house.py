@@ -114,7 +114,7 @@ class House:
         claim = claim_title(begun.session, question, Language.ENGLISH, self.clock(), model=has_model)
         done = await self.sessions.finish(begun, FinishTurn(reply=(answers(answer),), changes=claim))
         if follow:
-            self.upkeep.follow(self.ended(done.session, question, answer, titles=claim is not None))
+            self.upkeep.after_turn.follow(self.ended(done.session, question, answer, titles=claim is not None))
         return done.session
 
     def ended(self, session: Session, question: str = "", answer: str = "", **rest: Any) -> TurnEnded:

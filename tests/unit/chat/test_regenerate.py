@@ -16,6 +16,7 @@ from tenuto.llm.scripted import Script
 from tenuto.model import AppendResult, FinishTurn, MessagePage, OpenTurn, Session, Truncation
 from tenuto.model.generation import TextDelta
 from tenuto.model.policy import OnStoreDown
+from tenuto.ports import Afterwards
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
@@ -64,9 +65,9 @@ def dying(*scripts: Script, **policy: Any) -> tuple[Talk, Dying, Upkeep]:
     """A talk on such a store, with the upkeep that waits for it."""
     store, made = Dying(), []
 
-    def upkeep(sessions: Sessions) -> Upkeep:
+    def upkeep(sessions: Sessions) -> Afterwards:
         made.append(Upkeep(sessions=sessions, redaction=UpkeepRedaction(NO_REDACTION), sweep_every=timedelta(hours=1)))
-        return made[0]
+        return made[0].after_turn
 
     t = talk(*scripts, store=store, assistants=[helper(policies=patient(**policy))], afterwards=upkeep)
     return t, store, made[0]

@@ -11,6 +11,7 @@ import pytest
 from tenuto.errors import SessionBusy, StoreFull, TurnLost
 from tenuto.model import FinishTurn, OpenTurn
 from tenuto.model.policy import OnStoreDown
+from tenuto.ports import Afterwards
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
@@ -47,9 +48,9 @@ class Filling(FlatMemoryStore):
 def _followed(store: Filling, *scripts: str, **policy: Any) -> tuple[Talk, list[Upkeep]]:
     made: list[Upkeep] = []
 
-    def upkeep(sessions: Sessions) -> Upkeep:
+    def upkeep(sessions: Sessions) -> Afterwards:
         made.append(Upkeep(sessions=sessions, redaction=UpkeepRedaction(NO_REDACTION), sweep_every=HOUR))
-        return made[0]
+        return made[0].after_turn
 
     assistant = helper(policies=hurried(**policy))
     return talk(*scripts, store=store, assistants=[assistant], afterwards=upkeep), made

@@ -32,7 +32,7 @@ async def compress(house: House, session: Session, **rest: Any) -> Summary:
 
 
 async def follow(house: House, session: Session, **rest: Any) -> None:
-    house.upkeep.follow(house.ended(session, **rest))
+    house.upkeep.after_turn.follow(house.ended(session, **rest))
     await house.upkeep.drain()
 
 
@@ -162,7 +162,7 @@ async def test_two_processes_that_compress_the_same_range_store_one_entry() -> N
     both = [house.another(), house.another()]
 
     for upkeep in both:
-        upkeep.follow(house.ended(session))
+        upkeep.after_turn.follow(house.ended(session))
     for upkeep in both:
         await upkeep.drain()
 
@@ -257,13 +257,13 @@ async def test_work_that_a_crash_cut_off_is_found_due_again() -> None:
     model.meanwhile = never.wait
     house = House(model)
     session = await house.talk(16)
-    house.upkeep.follow(house.ended(session))
+    house.upkeep.after_turn.follow(house.ended(session))
     await house.upkeep.drain(timedelta(0))
     assert await house.entries(session) == []
 
     model.meanwhile = None
     house.upkeep = house.another()
-    house.upkeep.follow(house.ended(await house.talk(1, session.id)))
+    house.upkeep.after_turn.follow(house.ended(await house.talk(1, session.id)))
     await house.upkeep.drain()
 
     assert len(await house.entries(session)) == 1
@@ -287,7 +287,7 @@ async def test_the_store_is_not_asked_when_the_turn_knows_that_nothing_is_due() 
     loaded = await house.log(session)
     await house.sessions.delete(ANN, session.id)
 
-    house.upkeep.follow(house.ended(session, loaded=loaded))
+    house.upkeep.after_turn.follow(house.ended(session, loaded=loaded))
 
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "tenuto summary"]
 
@@ -300,7 +300,7 @@ async def test_near_the_cap_the_turn_itself_secures_what_would_slide_out() -> No
     begun = await house.sessions.begin(ANN, TurnRequest(words=(says("one more"),), session_id=session.id))
     reply = tuple(answers(f"reply {number}") for number in range(6))
 
-    await house.upkeep.secure(house.ended(begun.session), covered=0, adding=len(reply))
+    await house.upkeep.after_turn.secure(house.ended(begun.session), covered=0, adding=len(reply))
     await house.sessions.finish(begun, FinishTurn(reply=reply))
 
     summary = await house.summary(session)
@@ -315,7 +315,7 @@ async def test_far_from_the_cap_securing_asks_nothing_of_the_store() -> None:
     session = await house.talk(3)
     await house.sessions.delete(ANN, session.id)
 
-    await house.upkeep.secure(house.ended(session), covered=0, adding=6)
+    await house.upkeep.after_turn.secure(house.ended(session), covered=0, adding=6)
 
 
 class Away(FlatMemoryStore):
@@ -336,7 +336,7 @@ async def test_a_store_that_is_away_harms_neither_turn_nor_session(caplog: pytes
     store.away = True
 
     with caplog.at_level(logging.WARNING):
-        await house.upkeep.secure(house.ended(session), covered=0, adding=10)
+        await house.upkeep.after_turn.secure(house.ended(session), covered=0, adding=10)
         await follow(house, session)
 
     assert caplog.text.count("a summary was put off: Unavailable") == 2
