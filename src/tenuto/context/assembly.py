@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from tenuto.context.layout import Layout, Page, PromptParts, layout_for
 from tenuto.context.tokens import TokenCounter, truncate_text
-from tenuto.context.window import Shown, Turn, TurnReader, VerbatimHistory, Window, WindowFiller
+from tenuto.context.window import Shown, Turn, TurnReader, Window, WindowFiller
 from tenuto.errors import InvalidSetting
 from tenuto.model.message import Message, Role
 from tenuto.model.policy import ContextPolicy
@@ -91,7 +91,20 @@ class ManifestBuilder:
     def window(self, history: Sequence[Message], window: Window) -> None:
         """Record every message of the history: included ones one by one, the others in ranges."""
         if window.as_is is not None:
-            self._entries[_MESSAGE] += _kept_entries(window.as_is)
+            around = window.as_is.around
+            self._entries[_MESSAGE] += [
+                ManifestEntry(
+                    kind=_MESSAGE,
+                    fate=_KEPT_FATE,
+                    reason=_FITS,
+                    tokens=message.tokens + around,
+                    whole=message.tokens + around,
+                    id=message.id,
+                    first=message.seq,
+                    last=message.seq,
+                )
+                for message in window.as_is.messages
+            ]
             return
         places: list[tuple[int, Turn | tuple[int, Reason]]] = [(turn.start, turn) for turn in window.turns]
         places += [(start, (end, reason)) for start, end, reason in window.left_out]
@@ -128,23 +141,6 @@ class ManifestBuilder:
             margin=self._counter.margin,
             layout=self._policy.layout,
         )
-
-
-def _kept_entries(talk: VerbatimHistory) -> list[ManifestEntry]:
-    around = talk.around
-    return [
-        ManifestEntry(
-            kind=_MESSAGE,
-            fate=_KEPT_FATE,
-            reason=_FITS,
-            tokens=message.tokens + around,
-            whole=message.tokens + around,
-            id=message.id,
-            first=message.seq,
-            last=message.seq,
-        )
-        for message in talk.messages
-    ]
 
 
 def _entries(shown: Sequence[Shown]) -> list[ManifestEntry]:
@@ -217,24 +213,21 @@ def inputs_from_turn(
     """
     window = turn.window if talk is None else talk
     words = turn.words or last_words(window)
+    before, asked = len(window) - len(words), [message.seq for message in words]
+    if [message.seq for message in window[before:]] == asked:
+        history = window[:before]
+    else:
+        # Other messages were appended meanwhile.
+        history = [message for message in window if message.seq not in asked]
     return PromptInputs(
         question="\n".join([message.text for message in words]) if question is None else question,
         question_tokens=counted,
         system=system,
         window_start=turn.session.window_start,
-        history=_exclude(window, words),
+        history=tuple(history),
         persona=turn.scope.persona,
         speaker=words[-1].speaker if words else None,
     )
-
-
-def _exclude(talk: Sequence[Message], words: Sequence[Message]) -> tuple[Message, ...]:
-    """The history without these messages, which nearly always are its last."""
-    before = len(talk) - len(words)
-    asked = [message.seq for message in words]
-    if [message.seq for message in talk[before:]] == asked:
-        return tuple(talk[:before])
-    return tuple([message for message in talk if message.seq not in asked])
 
 
 def assemble(materials: PromptInputs, policy: PromptPolicy, context: ContextPolicy, counter: TokenCounter) -> Prompt:

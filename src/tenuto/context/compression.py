@@ -17,6 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import accumulate
 from operator import itemgetter
 from typing import Final
 
@@ -28,7 +29,7 @@ from tenuto.model.generation import Summary
 from tenuto.model.message import SUMMARY, Draft, Message, Role, is_summary
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import PromptPolicy
-from tenuto.model.session import Retention, Session
+from tenuto.model.session import Session
 from tenuto.model.values import JsonObject, Value
 
 # Looked up once: in a loop over a log, finding an enumeration's member takes longer than the rest.
@@ -238,33 +239,29 @@ def due(
     """
     if not compresses(context):
         return None
-    previous = previous or find_summary(messages, session.window_start)
+    previous = previous or LogTail(messages).summary(session.window_start)
     begins = max(previous.through + 1 if previous is not None else 1, session.window_start)
     log = [message for message in messages if message.seq >= begins]
-    talk = conversation_in(log)
+    talk = LogTail(log).talk
     if not talk:
         return None
     measured = _measure_conversation(talk, counter, prompt, context, taken, previous)
-    pressed = _near_stored_cap(session.keeping, len(log) + adding, session.turns - talk[0].turn + 1)
+    keeping = session.keeping
+    held = ((len(log) + adding, keeping.max_messages), (session.turns - talk[0].turn + 1, keeping.max_turns))
+    pressed = any(cap is not None and count >= _NEAR_CAP * cap for count, cap in held)
     if not (more or pressed or measured.over()):
         return None
     between = _find_cut_points(talk)
     if more:
         cut = (between.turns or between.runs or between.pairs or [0])[-1]
     else:
-        cap = session.keeping.max_messages if pressed else None
+        cap = keeping.max_messages if pressed else None
         # Under the stored cap at most half of it stays uncovered, or what the new entries leave.
         least = len(talk) - max(1, min(cap // 2, cap - adding)) if cap is not None else 0
         cut = _choose_cut(between, measured, least)
     if not cut:
         return None
     return Due(cover=talk[:cut], previous=previous, seen=session.last_seq, since=session.window_start)
-
-
-def _near_stored_cap(keeping: Retention, entries: int, turns: int) -> bool:
-    """Whether uncovered messages come near the stored caps."""
-    near = [(entries, keeping.max_messages), (turns, keeping.max_turns)]
-    return any(cap is not None and held >= _NEAR_CAP * cap for held, cap in near)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,23 +305,14 @@ def _measure_conversation(
     most = None if ratio is None else max(ratio * room - taken, _LEAST_SHARE * (room - taken))
     held = counter.recurring(previous.text) if previous is not None else 0
     return _ConversationSize(
-        tokens=_suffix_sums(costs, held),
-        shown=_suffix_sums(shown, 0),
+        tokens=[*accumulate(reversed(costs), initial=held)][::-1],
+        shown=[*accumulate(reversed(shown), initial=0)][::-1],
         most_tokens=most,
         most_messages=context.compress_over,
         # The next summary may be as long as its limit, whatever the previous one takes.
         keep_tokens=None if most is None else _AFTER * most - summary_limits(prompt, context, counter).tokens + held,
         keep_messages=context.keep_verbatim,
     )
-
-
-def _suffix_sums(values: Sequence[int], above: int) -> list[int]:
-    """The sums from each place to the end."""
-    sums = [above]
-    for value in reversed(values):
-        sums.append(sums[-1] + value)
-    sums.reverse()
-    return sums
 
 
 def _choose_cut(between: _CutPoints, measured: _ConversationSize, least: int) -> int:

@@ -6,6 +6,7 @@ Layouts do not count messages. They write a `Page`, which counts the tokens of t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
 
@@ -37,15 +38,15 @@ class PromptParts(Value, frozen=True, kw_only=True):
     speaker: str | None = None
 
 
+@dataclass(slots=True)
 class Page:
     """A prompt being written; `frame` sums up the tokens that belong to the layout and not to what it shows."""
 
-    def __init__(self, counter: TokenCounter) -> None:
-        self._counter = counter
-        self._done: list[PromptMessage] = []
-        self._role: Role | None = None
-        self._parts: list[JsonObject] = []
-        self.frame = REPLY_TOKENS
+    _counter: TokenCounter
+    frame: int = REPLY_TOKENS
+    _done: list[PromptMessage] = field(default_factory=list)
+    _role: Role | None = None
+    _parts: list[JsonObject] = field(default_factory=list)
 
     def message(self, role: Role) -> None:
         """Begin a message of the layout."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple, TypeVar
 
@@ -110,17 +110,17 @@ class TokenCounter:
         self._asked = encoding
         self._margin = margin
 
-    @property
+    @cached_property
     def exact(self) -> bool:
         """Whether counts are exact for the encoding asked for."""
         return _counting(self._asked).exact
 
-    @property
+    @cached_property
     def encoding(self) -> str:
         """What counts are made in: the encoding, or `estimate`."""
         return self._asked if self.exact else ESTIMATE
 
-    @property
+    @cached_property
     def margin(self) -> float:
         """By how much a prompt's room is narrowed, for a tokenizer or a vocabulary that we do not have."""
         return self._margin if self.exact else self._margin * _MARGIN_ESTIMATE

@@ -312,6 +312,7 @@ class Window:
         return self.as_is.cost if self.as_is is not None else sum([turn.cost for turn in self.turns])
 
 
+@dataclass(slots=True)
 class WindowFiller:
     """Fills a window from the newest turn backwards: first that turn, whatever it takes, then older ones that fit.
 
@@ -319,13 +320,12 @@ class WindowFiller:
     not loaded, so that the history's own beginning moves on with each turn.
     """
 
-    def __init__(self, history: Sequence[Message], policy: ContextPolicy, reader: TurnReader, slides: bool) -> None:
-        self._history = history
-        self._policy = policy
-        self._reader = reader
-        self._slides = slides
-        self._window = Window()
-        self._turns: Iterator[Turn] = iter(())
+    _history: Sequence[Message]
+    _policy: ContextPolicy
+    _reader: TurnReader
+    _slides: bool
+    _window: Window = field(default_factory=Window)
+    _turns: Iterator[Turn] = field(default_factory=lambda: iter(()))
 
     def whole(self, room: int) -> Window | None:
         """All of the history if it is plain text that fits; `None` if something may have to be cut.
