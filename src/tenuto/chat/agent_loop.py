@@ -24,9 +24,9 @@ from tenuto.chat.request import ChatEvent, ToolFinished, ToolStarted
 from tenuto.context import TokenCounter, truncate_text
 from tenuto.context.tokens import TOOL_TOKENS, to_text
 from tenuto.errors import Invalid, ModelFailed, ModelTimeout, TenutoError
-from tenuto.llm import UNREADABLE
 from tenuto.model import Draft, Message, Role, Usage, text_part, tool_call, tool_result
 from tenuto.model.generation import (
+    UNREADABLE,
     ModelDone,
     ModelRequest,
     TextDelta,

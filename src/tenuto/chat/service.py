@@ -101,10 +101,7 @@ class Chat:
         check_type(request, ChatRequest, "the request")
         means = self._means
         spanning: AbstractContextManager[Facts | None] = means.span("tenuto.turn") if means.span else nullcontext()
-        with (
-            spanning as span,
-            bind_log_context(tenant=scope.tenant, session=request.session_id) as ids,
-        ):
+        with spanning as span, bind_log_context(tenant=scope.tenant, session=request.session_id):
             steps = StepTimer(means.span)
             with steps.step("begin"):
                 begun = await self._opener.open_turn(scope, request)
@@ -114,15 +111,15 @@ class Chat:
                 span.set_attributes(
                     tenant=scope.tenant, session=session_id, turn=number, trace=trace_id, assistant=name, model=model
                 )
-            ids.also(session=session_id, turn=str(number))
-            if begun.turn is not None and begun.turn.state is TurnState.FINISHED:
-                reply = await self._again(begun)
-            else:
-                if audience.listens:
-                    await audience.emit_event(
-                        TurnStarted(session_id=session_id, trace_id=trace_id, turn=number, created=begun.created)
-                    )
-                reply = await Turn(means, begun, steps, audience).run()
+            with bind_log_context(session=session_id, turn=str(number)):
+                if begun.turn is not None and begun.turn.state is TurnState.FINISHED:
+                    reply = await self._again(begun)
+                else:
+                    if audience.listens:
+                        await audience.emit_event(
+                            TurnStarted(session_id=session_id, trace_id=trace_id, turn=number, created=begun.created)
+                        )
+                    reply = await Turn(means, begun, steps, audience).run()
             if span is not None:
                 span.set_attributes(
                     model=reply.model, input_tokens=reply.input_tokens, output_tokens=reply.output_tokens

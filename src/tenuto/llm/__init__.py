@@ -4,8 +4,8 @@ from tenuto.llm.chain import FallbackChain
 from tenuto.llm.complete import complete
 from tenuto.llm.factory import OFFLINE, GivenModel, ModelConnection, model_names, open_model, provider_of
 from tenuto.llm.offline import OfflineModel
-from tenuto.llm.sanitize import UNREADABLE
 from tenuto.llm.scripted import Call, Echo, Fail, Hang, Say, Script, ScriptedModel, Stop
+from tenuto.model.generation import UNREADABLE
 
 __all__ = [
     "OFFLINE",

@@ -22,8 +22,8 @@ from pydantic_ai.settings import ModelSettings
 from tenuto.errors import InvalidSetting, ModelFailed, ModelTimeout
 from tenuto.llm.factory import ModelConnection
 from tenuto.llm.pydantic_ai_messages import to_call, to_messages, to_tools
-from tenuto.llm.sanitize import sound
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCallRequested
+from tenuto.model.values import make_storable
 from tenuto.ports import Tool
 
 _log = logging.getLogger(__name__)
@@ -140,7 +140,7 @@ class PydanticAIModel:
 def _event_text(event: object) -> str:
     match event:
         case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
-            return sound(text)
+            return make_storable(text)
         case _:
             return ""
 

@@ -22,11 +22,10 @@ from pydantic_ai.messages import (
 from pydantic_ai.tools import ToolDefinition
 
 from tenuto.errors import Invalid
-from tenuto.llm.sanitize import UNREADABLE, sound
-from tenuto.model.generation import ToolCall, ToolSpec
+from tenuto.model.generation import UNREADABLE, ToolCall, ToolSpec
 from tenuto.model.message import Role
 from tenuto.model.prompt import PromptMessage
-from tenuto.model.values import Json, JsonObject, check_json
+from tenuto.model.values import Json, JsonObject, check_json, make_storable
 
 # How much is kept of arguments that cannot be read: enough for the model to see what it wrote.
 _UNREADABLE: Final = 2_000
@@ -85,7 +84,7 @@ def to_call(part: ToolCallPart) -> ToolCall:
     Arguments that are no JSON object, or nothing that a store keeps, are handed on as `UNREADABLE`: the tool refuses
     them, and the model learns of it and may try again.
     """
-    return ToolCall(id=sound(part.tool_call_id), name=sound(part.tool_name), arguments=_arguments(part))
+    return ToolCall(id=make_storable(part.tool_call_id), name=make_storable(part.tool_name), arguments=_arguments(part))
 
 
 def _arguments(part: ToolCallPart) -> JsonObject:
@@ -93,5 +92,5 @@ def _arguments(part: ToolCallPart) -> JsonObject:
         arguments = part.args_as_dict(raise_if_invalid=True)
         check_json(arguments, "a tool's arguments")
     except (ValueError, AssertionError, Invalid):
-        return {UNREADABLE: sound(str(part.args))[:_UNREADABLE]}
+        return {UNREADABLE: make_storable(str(part.args))[:_UNREADABLE]}
     return arguments

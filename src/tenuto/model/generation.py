@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tenuto.model.message import Message
 from tenuto.model.policy import Preset
@@ -13,6 +13,9 @@ from tenuto.model.prompt import Language, Piece, PromptMessage, PromptPolicy
 from tenuto.model.scope import Scope
 from tenuto.model.session import Session
 from tenuto.model.values import Json, JsonObject, Value
+
+# The only argument of a call whose arguments are no JSON; its value is what the model wrote. Pydantic AI uses the name.
+UNREADABLE: Final = "INVALID_JSON"
 
 
 class ToolSpec(Value, frozen=True, kw_only=True):

@@ -112,33 +112,28 @@ def tool_result(call_id: str, output: Json) -> JsonObject:
 
 
 def check_drafts(drafts: Sequence[Draft]) -> None:
-    """Refuse messages that some store could not bring back unchanged."""
+    """Refuse messages that some store could not bring back unchanged, also from callers without type checks."""
     for draft in drafts:
         check_type(draft, Draft, "a message")
         check_id(draft.id, "a message id")
         for ref in (draft.speaker, draft.persona, draft.parent):
             if ref is not None:
                 check_id(ref, "an id within a message")
-        _check_types(draft)
+        if type(draft.role) is not Role:
+            raise Invalid(f"a message's role must be a Role, one of {', '.join(Role)}")
+        if type(draft.tokens) is not int or draft.tokens < 0:
+            raise Invalid("a message's token count is negative or no whole number")
+        if type(draft.parts) is not tuple:
+            raise Invalid(f"a message's parts must be a tuple, not {type(draft.parts).__name__}")
+        if type(draft.metadata) is not dict or type(draft.extra) is not dict:
+            raise Invalid("a message's metadata and extra fields must be objects (dict)")
+        check_instant(draft.sent_at, "a message's sent_at")
         for part in draft.parts:
             check_part(part)
         if draft.metadata:
             check_json(draft.metadata, "a message's metadata")
         if draft.extra:
             check_json(draft.extra, "a message's extra fields")
-
-
-def _check_types(draft: Draft) -> None:
-    """Refuse what callers without type checks may find: stored, it could not be read again."""
-    if type(draft.role) is not Role:
-        raise Invalid(f"a message's role must be a Role, one of {', '.join(Role)}")
-    if type(draft.tokens) is not int or draft.tokens < 0:
-        raise Invalid("a message's token count is negative or no whole number")
-    if type(draft.parts) is not tuple:
-        raise Invalid(f"a message's parts must be a tuple, not {type(draft.parts).__name__}")
-    if type(draft.metadata) is not dict or type(draft.extra) is not dict:
-        raise Invalid("a message's metadata and extra fields must be objects (dict)")
-    check_instant(draft.sent_at, "a message's sent_at")
 
 
 def check_part(part: Json) -> JsonObject:
@@ -186,20 +181,21 @@ def _json_memory_bytes(value: Json) -> int:
 
 
 def content_bytes(draft: Draft) -> int:
-    """What a message says, in bytes, as the size limit counts it: texts in UTF-8, parts of other kinds as JSON."""
-    return sum(map(_part_bytes, draft.parts))
+    """The size of a message's parts in bytes, as the size limit counts it: texts in UTF-8, other parts as JSON."""
+    size = 0
+    for part in draft.parts:
+        if part["type"] != "text":
+            size += len(msgspec.json.encode(part))
+            continue
+        text = part["text"]
+        size += len(text) if text.isascii() else len(text.encode())
+        if len(part) > 2:
+            size += len(msgspec.json.encode({**part, "text": ""}))
+    return size
 
 
 def metadata_bytes(draft: Draft) -> int:
-    """What comes along with a message, in bytes, as the size limit counts it: metadata and further fields, as JSON."""
+    """The size of a message's metadata and extra fields in bytes, as the size limit counts it: as JSON."""
     if not draft.metadata and not draft.extra:
         return 0
     return len(msgspec.json.encode((draft.metadata, draft.extra)))
-
-
-def _part_bytes(part: JsonObject) -> int:
-    if part["type"] != "text":
-        return len(msgspec.json.encode(part))
-    text = part["text"]
-    words = len(text) if text.isascii() else len(text.encode())
-    return words if len(part) == 2 else words + len(msgspec.json.encode({**part, "text": ""}))

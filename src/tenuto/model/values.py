@@ -69,6 +69,11 @@ def check_text(text: str, what: str) -> str:
     return text
 
 
+def make_storable(text: str) -> str:
+    """The text without NUL characters and with a question mark for each lone surrogate."""
+    return (text if text.isascii() else text.encode(errors="replace").decode()).replace("\0", "")
+
+
 def check_id(value: str, what: str) -> str:
     """Return an id that names something: not empty, sound text, at most 16 KiB long."""
     if type(value) is str and 0 < len(value) <= _SHORT and value.isascii() and "\0" not in value:
@@ -129,12 +134,8 @@ def check_json(value: Json, what: str, depth: int = MAX_DEPTH) -> Json:
     kind = type(value)
     if kind is str:
         check_text(value, what)
-    elif kind is dict:
-        _check_object(value, what, depth)
-    elif kind is list or kind is tuple:
-        _check_depth(what, depth)
-        for item in value:
-            check_json(item, what, depth - 1)
+    elif kind is dict or kind is list or kind is tuple:
+        _check_items(value, what, depth)
     elif kind is float:
         if not math.isfinite(value):
             raise InvalidJson(f"{what} holds a number that JSON has no word for")
@@ -161,18 +162,17 @@ def deep_copy(value: Json) -> Json:
     return value
 
 
-def _check_object(value: JsonObject, what: str, depth: int) -> None:
-    _check_depth(what, depth)
-    for name, item in value.items():
-        if type(name) is not str:
-            raise InvalidJson(f"{what} has a key that is not a string")
-        check_text(name, what)
+def _check_items(value: Json, what: str, depth: int) -> None:
+    if depth <= 0:
+        raise InvalidJson(f"{what} is nested deeper than {MAX_DEPTH} levels")
+    if type(value) is dict:
+        for name in value:
+            if type(name) is not str:
+                raise InvalidJson(f"{what} has a key that is not a string")
+            check_text(name, what)
+        value = value.values()
+    for item in value:
         if type(item) is str:
             check_text(item, what)
         else:
             check_json(item, what, depth - 1)
-
-
-def _check_depth(what: str, depth: int) -> None:
-    if depth <= 0:
-        raise InvalidJson(f"{what} is nested deeper than {MAX_DEPTH} levels")

@@ -79,36 +79,42 @@ class LexicalIndex:
 
     def search(self, query: str, limit: int | None = None) -> list[Hit]:
         """Documents that share a term with the query, best first; documents of equal score in their order."""
-        wanted = set(terms(query))
-        whole = sum(map(self.rarity, wanted))
-        hits = [
-            Hit(position, self._score(wanted, position), self._weight(wanted, counts) / whole)
-            for position, counts in enumerate(self._documents)
-            if not wanted.isdisjoint(counts)
-        ]
+        rarity = {term: self.rarity(term) for term in terms(query)}
+        whole = sum(rarity.values())
+        hits: list[Hit] = []
+        for position, counts in enumerate(self._documents):
+            if shared := [term for term in rarity if term in counts]:
+                norm = _K1 * (1 - _B + _B * self._lengths[position] / self._average)
+                score = sum(rarity[term] * counts[term] * (_K1 + 1) / (counts[term] + norm) for term in shared)
+                hits.append(Hit(position, score, sum(rarity[term] for term in shared) / whole))
         return sorted(hits, key=lambda hit: (-hit.score, hit.position))[:limit]
 
     def rarity(self, term: str) -> float:
         """How much a term tells documents apart: its inverse document frequency, above 0."""
         return math.log(1 + (len(self._documents) + 0.5) / (self._spread[term] + 0.5))
 
-    def _score(self, wanted: set[str], position: int) -> float:
-        counts = self._documents[position]
-        norm = _K1 * (1 - _B + _B * self._lengths[position] / self._average)
-        return sum(
-            self.rarity(term) * counts[term] * (_K1 + 1) / (counts[term] + norm) for term in wanted if term in counts
-        )
 
-    def _weight(self, wanted: set[str], counts: Counter[str]) -> float:
-        return sum(self.rarity(term) for term in wanted if term in counts)
-
-
-def terms(text: str) -> list[str]:
+def terms(text: str, *, singles: bool = False) -> list[str]:
     """The terms of a text in order: stemmed words and pairs of CJK characters, stop words left out.
 
-    A CJK character that stands alone between particles is a term by itself, as 盐 is in 盐是什么.
+    A CJK character that stands alone between particles is a term by itself, as 盐 is in 盐是什么. `singles` adds each
+    CJK character, so that a document is found by a query of one character.
     """
-    return _list_terms(text, singles=False)
+    found: list[str] = []
+    # One form for what looks alike: full-width letters, ligatures, upper case, curly apostrophes.
+    folded = unicodedata.normalize("NFKC", text[:MAX_CHARACTERS]).casefold().replace("’", "'")
+    for token in _TOKEN.findall(folded):
+        if _CHARACTER.match(token):
+            for run in _PARTICLES.split(token):
+                if len(run) == 1:
+                    found.append(run)
+                    continue
+                found += [pair for pair in map(add, run, run[1:]) if pair not in _STOP_PAIRS]
+                if singles:
+                    found += run
+        elif token not in _STOP_WORDS:
+            found.append(_stem(token))
+    return found
 
 
 def split_sentences(text: str) -> list[str]:
@@ -126,34 +132,12 @@ def split_sentences(text: str) -> list[str]:
 
 def _count_terms(document: str | Sequence[tuple[str, int]]) -> Counter[str]:
     if isinstance(document, str):
-        return Counter(_list_terms(document, singles=True))
+        return Counter(terms(document, singles=True))
     counts: Counter[str] = Counter()
     for text, weight in document:
-        for term in _list_terms(text, singles=True):
+        for term in terms(text, singles=True):
             counts[term] += weight
     return counts
-
-
-def _list_terms(text: str, *, singles: bool) -> list[str]:
-    """`singles` adds each CJK character, so that a document is found by a query of one character."""
-    found: list[str] = []
-    for token in _TOKEN.findall(_fold(text)):
-        if _CHARACTER.match(token):
-            for run in _PARTICLES.split(token):
-                if len(run) == 1:
-                    found.append(run)
-                    continue
-                found += [pair for pair in map(add, run, run[1:]) if pair not in _STOP_PAIRS]
-                if singles:
-                    found += run
-        elif token not in _STOP_WORDS:
-            found.append(_stem(token))
-    return found
-
-
-def _fold(text: str) -> str:
-    """One form for what looks alike: full-width letters, ligatures, upper case, curly apostrophes."""
-    return unicodedata.normalize("NFKC", text[:MAX_CHARACTERS]).casefold().replace("’", "'")
 
 
 def _stem(word: str) -> str:

@@ -74,11 +74,7 @@ def create_app(
         lifespan=lifespan,
     )
 
-    def is_store_away() -> bool:
-        service: ServerContext | None = getattr(app.state, "service", None)
-        return service is not None and service.tenuto.stores.away
-
-    app.add_middleware(RequestMiddleware, meters=meters, away=is_store_away)
+    app.add_middleware(RequestMiddleware, meters=meters)
     app.router.redirect_slashes = False
     app.state.meters = meters
     return app

@@ -315,19 +315,15 @@ def _read_auth_context(caller: Caller | None, request: Request) -> AuthContext:
     for header, value in request.scope["headers"]:
         what = _NAMING.get(header)
         if what is not None:
-            named.setdefault(what, []).append(_decode_header(value, what))
+            try:
+                # HTTP hands over bytes; ids are text of any language.
+                named.setdefault(what, []).append(value.decode())
+            except UnicodeDecodeError:
+                raise InvalidText(f"the {what} in the headers is not UTF-8") from None
     if request.scope["query_string"]:
         for what in ("tenant", "site"):
             named.setdefault(what, []).extend(request.query_params.getlist(f"{what}_id"))
     return AuthContext(caller=caller, **{what: _single_value(what, *values) for what, values in named.items()})
-
-
-def _decode_header(value: bytes, what: str) -> str:
-    """A header's value, as UTF-8: ids are text of any language, HTTP hands over bytes."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        raise InvalidText(f"the {what} in the headers is not UTF-8") from None
 
 
 def _single_value(what: str, *named: str | None) -> str | None:

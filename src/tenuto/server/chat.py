@@ -53,7 +53,8 @@ async def chat(request: Request) -> Response:
         assistant=body.assistant,
         persona=body.persona,
         key=idempotency_key(request),
-        fingerprint=fingerprint(body.meaning()),
+        # Of everything but the way the answer travels.
+        fingerprint=fingerprint([getattr(body, name) for name in body.__struct_fields__ if name != "stream"]),
         language=body.language,
         regenerate=body.regenerate,
         edit=body.edit,

@@ -8,9 +8,10 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
+from starlette.datastructures import State
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -30,10 +31,9 @@ _MOST_SECONDS: Final = 10.0
 class RequestMiddleware:
     """The outermost layer of the application."""
 
-    def __init__(self, app: ASGIApp, *, meters: Metrics, away: Callable[[], bool]) -> None:
+    def __init__(self, app: ASGIApp, *, meters: Metrics) -> None:
         self._app = app
         self._meters = meters
-        self._away = away
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -43,7 +43,7 @@ class RequestMiddleware:
             draining = BodyDrain(receive, send)
             receive, send = draining.receive, draining.send
         started = time.perf_counter()
-        answering = _ResponseSender(send, _request_id(scope), self._away)
+        answering = _ResponseSender(send, _request_id(scope), scope["app"].state)
         # The path before decoding: an encoded slash within an id is no separator. `/api/v1` is `/v1` (X13).
         raw: bytes | None = scope.get("raw_path")
         path = str(raw, "latin-1") if raw is not None else scope["path"]
@@ -70,14 +70,14 @@ class RequestMiddleware:
             _log.info("answered", extra={"fields": fields})
 
 
+@dataclass(slots=True)
 class _ResponseSender:
-    """Sends an answer on, with the headers that every answer has, and remembers its status."""
+    """Sends a response on, with the headers that every response has, and remembers its status."""
 
-    def __init__(self, send: Send, request: str, away: Callable[[], bool]) -> None:
-        self._send = send
-        self._away = away
-        self.request_id = request
-        self.status: int | None = None
+    _send: Send
+    request_id: str
+    _state: State
+    status: int | None = None
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -85,7 +85,8 @@ class _ResponseSender:
             headers = message["headers"]
             headers.append((b"x-request-id", self.request_id.encode()))
             headers.append((b"x-content-type-options", b"nosniff"))
-            if self._away():
+            service = getattr(self._state, "service", None)
+            if service is not None and service.tenuto.stores.away:
                 headers.append((b"tenuto-degraded", b"store"))
             # Nothing between us and the client keeps what people said; the console's own files say otherwise.
             if not any(name == b"cache-control" for name, _ in headers):

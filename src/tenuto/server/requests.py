@@ -248,10 +248,6 @@ class ChatBody(RequestBody, frozen=True, kw_only=True):
     language: Language | None = None
     profile: Values = {}
 
-    def meaning(self) -> list[Any]:
-        """What an idempotency key stands for: everything but the way the answer travels."""
-        return [getattr(self, name) for name in self.__struct_fields__ if name != "stream"]
-
 
 class TraceListQuery(msgspec.Struct, kw_only=True, frozen=True):
     """Which traces to bring."""

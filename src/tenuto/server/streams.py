@@ -32,8 +32,7 @@ async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, _Answ
     Raises:
         ClientDisconnect: the client has gone.
     """
-    task = asyncio.create_task(work)
-    gone = asyncio.create_task(_wait_for_disconnect(request))
+    task, gone = asyncio.create_task(work), asyncio.create_task(_wait_for_disconnect(request))
     try:
         await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
         if not task.done():

@@ -26,7 +26,6 @@ from tenuto.llm.offline.phrases import (
     match_intent,
     strip_asking,
 )
-from tenuto.llm.sanitize import sound
 from tenuto.model.generation import (
     ModelDone,
     ModelEvent,
@@ -40,7 +39,7 @@ from tenuto.model.generation import (
 from tenuto.model.graphemes import boundary_before
 from tenuto.model.message import Message, Role, offline_only_turns
 from tenuto.model.prompt import Language
-from tenuto.model.values import JsonObject, Value
+from tenuto.model.values import JsonObject, Value, make_storable
 from tenuto.ports import OfflineTool, Tool
 from tenuto.recall import LexicalIndex, split_sentences, terms
 
@@ -68,13 +67,10 @@ class OfflineModel:
     request always gets the same answer. A `stand_in` answers because the real model cannot.
     """
 
+    name = "offline"
+
     def __init__(self, *, stand_in: bool = False) -> None:
         self._stand_in = stand_in
-
-    @property
-    def name(self) -> str:
-        """What settings and traces call it."""
-        return "offline"
 
     async def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """Ask for tools, or answer with text."""
@@ -82,7 +78,7 @@ class OfflineModel:
         for call in calls:
             yield ToolCallRequested(call=call)
         if not calls:
-            for piece in pieces(sound(self._text(asking, tools))):
+            for piece in pieces(make_storable(self._text(asking, tools))):
                 yield TextDelta(text=piece)
         yield ModelDone(model=self.name, offline=True)
 
@@ -198,7 +194,7 @@ def compose_answer(conversation: Conversation) -> str:
     if not asked:
         return phrases.noted
     found = _find_sentences(conversation, strip_asking(" ".join(asked)))
-    return "\n".join(_quote(one, phrases) for one in found) or phrases.nothing_found
+    return "\n".join([_quote(one, phrases) for one in found]) or phrases.nothing_found
 
 
 def _answer_intent(intent: Intent, conversation: Conversation, phrases: Phrases) -> str:
