@@ -11,15 +11,14 @@ import asyncio
 import logging
 import time
 from collections import Counter as Counts
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from tenuto.chat.deps import StepTimer, milliseconds_since
 from tenuto.chat.request import ChatEvent, ToolFinished, ToolStarted
 from tenuto.context import TokenCounter, truncate_text
 from tenuto.context.tokens import TOOL_TOKENS, to_text
@@ -41,9 +40,32 @@ from tenuto.model.privacy import REDACTED
 from tenuto.model.prompt import Piece, PromptMessage
 from tenuto.model.turn import ToolRun
 from tenuto.model.values import JsonObject, check_json, check_text
-from tenuto.ports import ChatModel, OfflineTool, Tool
+from tenuto.ports import ChatModel, OfflineTool, Span, Tool
 
 Emit: TypeAlias = Callable[[ChatEvent], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class StepTimer:
+    """Collects milliseconds by step; repeated steps add up. With telemetry each step is a span."""
+
+    span: Span | None = None
+    taken: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            with self.span(f"tenuto.{name}") if self.span else nullcontext():
+                yield
+        finally:
+            taken = (time.perf_counter() - began) * 1000
+            self.taken[name] = round(self.taken.get(name, 0.0) + taken, 3)
+
+
+def milliseconds_since(began: float) -> float:
+    """From an instant of `time.perf_counter` to now."""
+    return round((time.perf_counter() - began) * 1000, 3)
 
 
 class _InvalidOutput(Exception):

@@ -1,10 +1,8 @@
-"""What a turn depends on: services and ports, time limits, and the timer of its steps."""
+"""What a turn depends on: services, ports and time limits."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeAlias
@@ -16,30 +14,6 @@ from tenuto.model.values import Value
 from tenuto.ports import Afterwards, ChatModel, Clock, Embedder, Span, TraceStore
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.sessions import Sessions
-
-
-@dataclass(slots=True)
-class StepTimer:
-    """Collects milliseconds by step; repeated steps add up. With telemetry each step is a span."""
-
-    span: Span | None = None
-    taken: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        began = time.perf_counter()
-        try:
-            with self.span(f"tenuto.{name}") if self.span else nullcontext():
-                yield
-        finally:
-            taken = (time.perf_counter() - began) * 1000
-            self.taken[name] = round(self.taken.get(name, 0.0) + taken, 3)
-
-
-def milliseconds_since(began: float) -> float:
-    """From an instant of `time.perf_counter` to now."""
-    return round((time.perf_counter() - began) * 1000, 3)
-
 
 Models: TypeAlias = Callable[[str | None], ChatModel]
 Observer: TypeAlias = Callable[[Trace], None]

@@ -9,7 +9,8 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, AssistantRegistry
-from tenuto.chat.deps import ChatDeps, Observer, StepTimer
+from tenuto.chat.agent_loop import StepTimer
+from tenuto.chat.deps import ChatDeps, Observer
 from tenuto.chat.request import (
     ChatEvent,
     ChatRequest,

@@ -18,8 +18,16 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tenuto.chat.agent_loop import AgentLoop, Completion, Toolbox, plan_arguments, redaction_metadata, with_tool_state
-from tenuto.chat.deps import ChatDeps, StepTimer
+from tenuto.chat.agent_loop import (
+    AgentLoop,
+    Completion,
+    StepTimer,
+    Toolbox,
+    plan_arguments,
+    redaction_metadata,
+    with_tool_state,
+)
+from tenuto.chat.deps import ChatDeps
 from tenuto.chat.request import EventSink, Reply
 from tenuto.chat.revision import Revision, mark_of, superseding_metadata
 from tenuto.chat.turn_opener import TurnContext

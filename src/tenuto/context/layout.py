@@ -14,7 +14,7 @@ import msgspec
 
 from tenuto.context.tokens import MESSAGE_TOKENS, REPLY_TOKENS, TokenCounter, to_text, truncate_text
 from tenuto.context.window import Shown, VerbatimHistory
-from tenuto.context.wording import Wording, wording
+from tenuto.context.wording import WORDING, Wording
 from tenuto.model.message import Message, Role, text_part
 from tenuto.model.prompt import Language, LayoutName, Piece, PromptMessage, RecallPosition
 from tenuto.model.values import Json, JsonObject, Value
@@ -187,11 +187,8 @@ class Layout(msgspec.Struct, frozen=True):
 
     def write(self, page: Page, chosen: PromptParts) -> int:
         """Fill the page; returns how many of its messages open the next turn's prompt as well."""
-        if self.sheet is None:
-            return self._render_chat(page, chosen)
-        return self._render_text(page, chosen, self.sheet)
-
-    def _render_chat(self, page: Page, chosen: PromptParts) -> int:
+        if self.sheet is not None:
+            return self._render_text(page, chosen, self.sheet)
         for heading, text in (
             ("", chosen.system),
             (self.words.preferences, chosen.preferences),
@@ -277,7 +274,7 @@ def layout_for(
     name: LayoutName, language: Language, counter: TokenCounter, names: Mapping[str, str], recalled: RecallPosition
 ) -> Layout:
     """The layout of that name in that language."""
-    return Layout(name, language, wording(language), counter, _headings_for(name, language), names, recalled)
+    return Layout(name, language, WORDING[language], counter, _headings_for(name, language), names, recalled)
 
 
 @cache
@@ -296,7 +293,7 @@ def _reserved_tokens(name: LayoutName, language: Language, encoding: str, recall
 
 @cache
 def _headings_for(name: LayoutName, language: Language) -> TextHeadings | None:
-    words = wording(language)
+    words = WORDING[language]
     match name:
         case LayoutName.CHAT:
             return None
@@ -326,7 +323,7 @@ def agent_system(
     language: Language = Language.CHINESE,
 ) -> str:
     """The system prompt of an agent; values of the shared board longer than `value_tokens` are cut visibly."""
-    words = wording(language)
+    words = WORDING[language]
     lines = [words.role.format(role=role), words.goal.format(goal=goal)]
     entries = [(key, value) for key, value in shared.items() if _META not in key]
     if entries:
@@ -340,7 +337,7 @@ def agent_system(
 
 def profile_text(profile: Mapping[str, Json], language: Language) -> str:
     """A user's profile as the prompt's preferences: one line each, in a fixed order, the response style last."""
-    words = wording(language)
+    words = WORDING[language]
     known = {key: to_text(value) for key, value in profile.items() if value not in (None, "", [], {})}
     style = known.pop(STYLE_KEY, None)
     lines = [f"- {key}: {known[key]}" for key in sorted(known)]

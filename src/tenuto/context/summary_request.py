@@ -9,7 +9,7 @@ from typing import Final
 from tenuto.context.compression import SummaryLimits
 from tenuto.context.sentences import condense, plain_sentences
 from tenuto.context.tokens import TokenCounter, truncate_text
-from tenuto.context.wording import language_of, wording
+from tenuto.context.wording import WORDING, language_of
 from tenuto.model.message import Message, Role
 from tenuto.model.prompt import Language
 from tenuto.model.values import Value
@@ -114,7 +114,7 @@ def _cut_to_limits(text: str, limits: SummaryLimits, counter: TokenCounter) -> s
 def _message_lines(
     message: Message, language: Language, redact: Callable[[str], str], counter: TokenCounter
 ) -> list[str]:
-    words = wording(language)
+    words = WORDING[language]
     told: list[str] = []
     if message.role is Role.ITEM:
         return told

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from tenuto.context.wording import language_of, wording
+from tenuto.context.wording import WORDING, language_of
 from tenuto.errors import InvalidSetting
 from tenuto.model.graphemes import boundary_after, boundary_before
 from tenuto.model.message import Draft
@@ -176,10 +176,13 @@ class TokenCounter:
 
     def message(self, draft: Draft) -> int:
         """A message's tokens without its frame: as stored if that can be true, else counted."""
-        stored = draft.tokens
-        if stored and is_plausible_count(stored, sum(map(_part_characters, draft.parts)), len(draft.parts)):
-            return stored
-        return self.parts(draft.parts)
+        stored, parts = draft.tokens, draft.parts
+        if stored:
+            characters = sum(map(_part_characters, parts))
+            most = characters * MOST_TOKENS_A_CHARACTER + TOOL_TOKENS * len(parts)
+            if characters <= stored * MOST_CHARACTERS_A_TOKEN and stored <= most:
+                return stored
+        return self.parts(parts)
 
     def with_count(self, draft: D) -> D:
         """The message with its count, for storing. A count that can be true is left alone."""
@@ -206,13 +209,6 @@ def counter_for(model: str) -> TokenCounter:
 def to_text(value: Json) -> str:
     """A tool's arguments or output as the model reads them: a text as it is, anything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def is_plausible_count(tokens: int, characters: int, parts: int = 1) -> bool:
-    """Whether a stored count can be true of a message with so many characters in so many parts."""
-    if characters > tokens * MOST_CHARACTERS_A_TOKEN:
-        return False
-    return tokens <= characters * MOST_TOKENS_A_CHARACTER + TOOL_TOKENS * parts
 
 
 def _part_characters(part: JsonObject) -> int:
@@ -322,7 +318,7 @@ def truncate_text(text: str, limit: int, measure: Measure, size: int | None = No
 
 
 def _omission_note(text: str, size: int, measure: Measure) -> str:
-    words = wording(language_of(text))
+    words = WORDING[language_of(text)]
     return words.cut.format(size=size, unit=words.characters if measure is len else words.tokens)
 
 

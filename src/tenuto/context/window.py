@@ -128,15 +128,13 @@ def spans(history: Sequence[Message]) -> Iterator[tuple[int, int]]:
         end = start
 
 
+@dataclass(slots=True)
 class TurnReader:
     """Reads turns for one layout, with a cap on each message's tokens."""
 
-    def __init__(self, face: LayoutMetrics, counter: TokenCounter, message_cap: int) -> None:
-        self._face = face
-        self._counter = counter
-        self._cap = message_cap
-        self._around_all = face.around_all
-        self._shows_tools = face.shows_tools
+    _layout: LayoutMetrics
+    _counter: TokenCounter
+    _cap: int
 
     def turn(self, history: Sequence[Message], start: int, end: int) -> Turn:
         """The turn at that place."""
@@ -159,15 +157,16 @@ class TurnReader:
         if not self._are_plain(messages):
             return None
         shown: list[Shown] = []
+        around_all = self._layout.around_all
         for message in messages:
             parts, tokens = message.parts, message.tokens
-            around = self._face.around(message) if self._around_all is None else self._around_all
+            around = self._layout.around(message) if around_all is None else around_all
             shown.append(Shown(message, parts, parts, tokens, around, tokens + around))
         return tuple(shown)
 
     def whole(self, history: Sequence[Message]) -> Turn | VerbatimHistory | None:
         """All of a plain history: as it is, or where there are labels its turns as if they were one."""
-        around = self._around_all
+        around = self._layout.around_all
         if around is None:
             plain = self.plain(history)
             return None if plain is None else _plain_turn(history, 0, plain)
@@ -176,7 +175,7 @@ class TurnReader:
         return VerbatimHistory(history, around, sum([message.tokens for message in history]) + around * len(history))
 
     def _are_plain(self, messages: Sequence[Message]) -> bool:
-        face, shows_tools, cap = self._face, self._shows_tools, self._cap
+        layout, shows_tools, cap = self._layout, self._layout.shows_tools, self._cap
         longest, densest = MOST_CHARACTERS_A_TOKEN, MOST_TOKENS_A_CHARACTER
         for message in messages:
             parts, tokens = message.parts, message.tokens
@@ -184,10 +183,10 @@ class TurnReader:
                 return False
             text = parts[0]["text"]
             length = len(text)
-            # As `believable` has it, written out: this is asked of every message of every turn.
+            # As in `TokenCounter.message`, written out: every message of every turn passes here.
             if not length or length > tokens * longest or tokens > length * densest + TOOL_TOKENS:
                 return False
-            if not shows_tools and face.escape_lines(text) != text:
+            if not shows_tools and layout.escape_lines(text) != text:
                 return False
         return True
 
@@ -195,7 +194,7 @@ class TurnReader:
         visible = tuple(filter(self._is_visible, parts))
         if message.role is Role.ITEM or not visible:
             return _hidden_reason(message, parts)
-        around = self._face.around(message)
+        around = self._layout.around(message)
         quoted = self._escape_parts(visible)
         if len(visible) == len(message.parts) and quoted is visible:
             tokens = self._counter.message(message)
@@ -224,16 +223,16 @@ class TurnReader:
 
     def _is_visible(self, part: JsonObject) -> bool:
         kind = part["type"]
-        return bool(part["text"]) if kind == "text" else kind in _TOOLS and self._shows_tools
+        return bool(part["text"]) if kind == "text" else kind in _TOOLS and self._layout.shows_tools
 
     def _escape_parts(self, parts: tuple[JsonObject, ...]) -> tuple[JsonObject, ...]:
-        if self._shows_tools:
+        if self._layout.shows_tools:
             return parts
         changed = False
         quoted: list[JsonObject] = []
         for part in parts:
             text = part["text"] if part["type"] == "text" else ""
-            safe = self._face.escape_lines(text)
+            safe = self._layout.escape_lines(text)
             changed = changed or safe != text
             quoted.append(part if safe == text else {**part, "text": safe})
         return tuple(quoted) if changed else parts

@@ -103,10 +103,7 @@ _ENGLISH: Final = Wording(
 )
 
 
-def wording(language: Language) -> Wording:
-    """The words of that language."""
-    return _CHINESE if language is Language.CHINESE else _ENGLISH
-
+WORDING: Final = {Language.CHINESE: _CHINESE, Language.ENGLISH: _ENGLISH}
 
 _LOOK_AT: Final = 2000
 _HAN: Final = re.compile("[\u4e00-\u9fff]+")

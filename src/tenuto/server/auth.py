@@ -110,25 +110,22 @@ class AuthContext(Value, frozen=True, kw_only=True):
         """
         named_tenant = _single_value("tenant", self.tenant, tenant, self.caller.tenant if self.caller else None)
         named_site = _single_value("site", self.site, site, self.caller.site if self.caller else None)
+        user = self.user or None
+        if self.caller is not None and not self.caller.can_act_for_users:
+            if any(place is not None for place in (self.channel, self.chat, self.thread)):
+                raise ScopeMismatch("chat")
+            user = _single_value("user", self.user, self.caller.user)
+        elif self.caller is not None and self.user is None:
+            # A user that is named but empty is the tenant itself, for an admin whose credential carries a user.
+            user = self.caller.user
         return Scope(
             tenant=check_tenant_id(DEFAULT_TENANT if named_tenant is None else named_tenant),
             site=named_site or "",
-            user=self._scope_user(),
+            user=user,
             channel=self.channel or None,
             chat=self.chat or None,
             thread=self.thread or None,
         )
-
-    def _scope_user(self) -> str | None:
-        caller = self.caller
-        if caller is None:
-            return self.user or None
-        if not caller.can_act_for_users:
-            if any(place is not None for place in (self.channel, self.chat, self.thread)):
-                raise ScopeMismatch("chat")
-            return _single_value("user", self.user, caller.user)
-        # Named but empty: the tenant itself, for an admin whose credential carries a user.
-        return caller.user if self.user is None else self.user or None
 
 
 class _CachedCaller(Value, frozen=True, kw_only=True):

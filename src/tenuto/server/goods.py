@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.chat import ChatRequest
-from tenuto.chat.deps import milliseconds_since
+from tenuto.chat.agent_loop import milliseconds_since
 from tenuto.model.values import JsonObject, View
 from tenuto.server.auth import authenticate_request, service, visiting, with_user
 from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key

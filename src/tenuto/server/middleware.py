@@ -59,15 +59,13 @@ class RequestMiddleware:
                 raise
             await internal()(scope, receive, answering.send)
         finally:
-            self._record_request(scope, answering.status or 500, time.perf_counter() - started)
+            status, seconds = answering.status or 500, time.perf_counter() - started
+            route = getattr(scope.get("route"), "path", "unmatched")
+            self._meters.count_request(scope["method"], route, status, seconds)
+            if _log.isEnabledFor(logging.INFO):
+                fields = {"method": scope["method"], "route": route, "status": status, "ms": round(seconds * 1000, 1)}
+                _log.info("answered", extra={"fields": fields})
             request_id.reset(token)
-
-    def _record_request(self, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "unmatched")
-        self._meters.count_request(scope["method"], route, status, seconds)
-        if _log.isEnabledFor(logging.INFO):
-            fields = {"method": scope["method"], "route": route, "status": status, "ms": round(seconds * 1000, 1)}
-            _log.info("answered", extra={"fields": fields})
 
 
 @dataclass(slots=True)

@@ -1,7 +1,4 @@
-"""Sessions: the rules on top of the store, and ids.
-
-The store decides inside one session; this module decides who may access which, and what a caller gets instead.
-"""
+"""Sessions: limits, waiting, access and events on top of the store, and ids."""
 
 from __future__ import annotations
 
@@ -100,34 +97,29 @@ class AppendRequest(Value, frozen=True, kw_only=True):
 
 
 class Sessions:
-    """The sessions of an installation, under one policy unless a request brings its own."""
+    """The sessions of an installation, under one `policy` unless a request has its own."""
 
     def __init__(
         self, *, store: SessionStore, upkeep: StoreUpkeep, policy: SessionPolicy, announcer: EventEmitter
     ) -> None:
         self._store = store
         self._upkeep = upkeep
-        self._policy = policy
+        self.policy = policy
         self._announce = announcer
-
-    @property
-    def policy(self) -> SessionPolicy:
-        """The policy that holds where a request brings none."""
-        return self._policy
 
     # Turns
 
     async def begin(self, scope: Scope, request: TurnRequest) -> OpenTurn:
-        """Open a turn: find or make its session by the policy's `on_missing`, and wait a while if it is busy.
+        """Open a turn: find or create its session by the policy's `on_missing`, and wait a while if it is busy.
 
         Raises:
-            SessionNotFound: there is no such session for this caller, and the policy makes none.
+            SessionNotFound: there is no such session for this caller, and the policy creates none.
             SessionBusy: another turn still ran when the wait was over.
-            TooLarge: a message, or what a new session starts with, is above the size limit.
+            TooLarge: a message, or the initial values of a new session, are above the size limit.
         """
         check_type(scope, Scope, "scope")
         check_type(request, TurnRequest, "the request")
-        policy = request.policy or self._policy
+        policy = request.policy or self.policy
         # `BeginTurn` itself checks everything but the size.
         opening = self._begin_request(scope, request, policy)
         _check_message_sizes(request.words, policy)
@@ -156,7 +148,7 @@ class Sessions:
             TooLarge: a message, or the head with the turn's changes, is above the size limit; the turn goes on.
         """
         check_type(turn, OpenTurn, "the turn")
-        policy = policy or self._policy
+        policy = policy or self.policy
         # `FinishTurn` itself has checked everything but the size.
         _check_message_sizes(closing.reply, policy)
         if closing.changes is not None and closing.changes.sets_values:
@@ -167,7 +159,7 @@ class Sessions:
         return done
 
     async def renew(self, turn: OpenTurn) -> OpenTurn:
-        """Keep the session for a turn that takes long."""
+        """Extend the lease of a long turn."""
         check_type(turn, OpenTurn, "the turn")
         return await self._store.renew_turn(turn)
 
@@ -175,12 +167,12 @@ class Sessions:
         """Append messages to a session that exists, by the caller's key or producer number at most once."""
         check_type(scope, Scope, "scope")
         check_type(request, AppendRequest, "the request")
-        check_messages(request.messages, self._policy)
+        check_messages(request.messages, self.policy)
         batch = AppendBatch(
             id=fresh_id(),
             messages=request.messages,
             usage=request.usage,
-            once=_once(request.key, request.messages, request.fingerprint),
+            once=_once(request.key, request.messages, request.fingerprint) if request.key is not None else None,
             producer=request.producer,
         )
         done = await self._with_even_timing(scope, session_id, self._store.append(scope, session_id, batch))
@@ -198,10 +190,10 @@ class Sessions:
         key: str | None = None,
         fingerprint: str | None = None,
     ) -> tuple[Session, bool]:
-        """Make a session, or return the caller's own of that id; tells whether it is new.
+        """Create a session, or return the caller's own of that id; the flag says whether it is new.
 
-        An id that another user holds is not reported as taken: the caller gets another id (A8). The same `key` makes
-        one session.
+        An id that belongs to another user is not reported as taken: the caller gets another id (A8). The same `key`
+        creates one session.
 
         Raises:
             KeyReused: the key came before with other values.
@@ -221,10 +213,10 @@ class Sessions:
                 if isinstance(absent, SessionForeign):
                     asked = unnamed
         once = IdempotencyKey(key=key, fingerprint=fingerprint or _digest(new)) if key else None
-        batch = AppendBatch(id=fresh_id(), create=_new_session(new, self._policy), once=once)
+        batch = AppendBatch(id=fresh_id(), create=_new_session(new, self.policy), once=once)
         made = await self._create_in_store(scope, asked, batch)
         if not made.duplicate:
-            await self._announce_written(scope, made.session, self._policy, created=made.created, expired=made.expired)
+            await self._announce_written(scope, made.session, self.policy, created=made.created, expired=made.expired)
         return made.session, made.created
 
     async def _create_in_store(self, scope: Scope, asked: str, batch: AppendBatch) -> AppendResult:
@@ -242,14 +234,14 @@ class Sessions:
         return await self._with_even_timing(scope, session_id, self._store.get(scope, session_id))
 
     async def messages(self, scope: Scope, session_id: str, page: Page | None = None) -> MessagePage:
-        """A page of its messages, oldest first; the newest page unless asked otherwise."""
+        """A page of its messages, oldest first; by default the newest page."""
         check_type(scope, Scope, "scope")
         page = Page() if page is None else page
         check_type(page, Page, "the page")
         return await self._with_even_timing(scope, session_id, self._store.messages(scope, session_id, page))
 
     async def pages(self, scope: Scope, session: Session, size: int = 200) -> AsyncIterator[tuple[Message, ...]]:
-        """All messages the head knows of, page by page; later messages are left out."""
+        """All messages up to the head's `last_seq`, page by page."""
         after = 0
         while after < session.last_seq:
             page = await self.messages(scope, session.id, Page(limit=size, after=after))
@@ -273,12 +265,10 @@ class Sessions:
         """
         check_type(scope, Scope, "scope")
         check_type(changes, Changes, "the changes")
-        session = await self._with_even_timing(scope, session_id, self._patch_within_limit(scope, session_id, changes))
-        await self._announce.emit_event(EventKind.UPDATED, scope, session_id)
-        return session
+        return await self._change(scope, session_id, self._patch_within_limit(scope, session_id, changes))
 
     async def set_attribute(self, scope: Scope, session_id: str, name: str, value: Json) -> bool:
-        """Set one attribute; nothing happens, and False comes back, when there is no such session (B14)."""
+        """Set one attribute; returns False if there is no such session (B14)."""
         check_attribute_name(name)
         try:
             await self.patch(scope, session_id, Changes(attributes={name: value}))
@@ -296,9 +286,7 @@ class Sessions:
     async def reset(self, scope: Scope, session_id: str) -> Session:
         """Remove the messages and keep the session with its assistant; a running turn is lost."""
         check_type(scope, Scope, "scope")
-        session = await self._with_even_timing(scope, session_id, self._store.reset(scope, session_id, sparing=PARTNER))
-        await self._announce.emit_event(EventKind.UPDATED, scope, session_id)
-        return session
+        return await self._change(scope, session_id, self._store.reset(scope, session_id, sparing=PARTNER))
 
     async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
         """Remove what follows a message, except for the messages numbered in `sparing`.
@@ -311,25 +299,21 @@ class Sessions:
         """
         check_type(scope, Scope, "scope")
         check_type(truncating, Truncation, "the truncation")
-        session = await self._with_even_timing(scope, session_id, self._store.truncate(scope, session_id, truncating))
-        await self._announce.emit_event(EventKind.UPDATED, scope, session_id)
-        return session
+        return await self._change(scope, session_id, self._store.truncate(scope, session_id, truncating))
 
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
         """Replace the text of stored messages; a running turn goes on.
 
-        No limit of size holds here: what takes the place of a private value may be longer than the value.
+        No size limit applies: a placeholder may be longer than the private value.
         """
         check_type(scope, Scope, "scope")
         check_type(rewriting, Rewrite, "the rewriting")
-        session = await self._with_even_timing(scope, session_id, self._store.rewrite(scope, session_id, rewriting))
-        await self._announce.emit_event(EventKind.UPDATED, scope, session_id)
-        return session
+        return await self._change(scope, session_id, self._store.rewrite(scope, session_id, rewriting))
 
     async def fork(
         self, scope: Scope, session_id: str, at: int | None = None, new_id: str | None = None, title: str | None = None
     ) -> Session:
-        """Branch off a new session at a message.
+        """Copy a session up to a message into a new one.
 
         Raises:
             SessionExists: the caller has a session of that id already.
@@ -343,7 +327,7 @@ class Sessions:
             if absent.session_id != forking.new_id:
                 raise
             fork = await self._store.fork(scope, session_id, replace(forking, new_id=fresh_id()))
-        await self._announce_written(scope, fork, self._policy, created=True, expired=False)
+        await self._announce_written(scope, fork, self.policy, created=True, expired=False)
         return fork
 
     async def delete(self, scope: Scope, session_id: str) -> None:
@@ -353,25 +337,24 @@ class Sessions:
         await self._announce.emit_event(EventKind.DELETED, scope, session_id)
 
     async def restore(self, scope: Scope, saved: ExportedSession) -> Session:
-        """Make a new session, under a fresh id, out of one that was exported: with all its messages, or not at all.
+        """Import an exported session under a fresh id, with all its messages or not at all.
 
-        It belongs to the caller; the tenant itself gives it back to the user it belonged to.
+        It belongs to the caller; if the tenant itself imports it, to the user of the export.
         """
         check_type(scope, Scope, "scope")
         check_type(saved, ExportedSession, "what was saved")
-        check_messages(saved.messages, self._policy)
-        if not scope.owner:
-            scope = replace(scope, user=saved.user)
-        create = _new_session(saved.new, self._policy)
+        check_messages(saved.messages, self.policy)
+        scope = scope if scope.owner else replace(scope, user=saved.user)
+        create = _new_session(saved.new, self.policy)
         batch = AppendBatch(id=fresh_id(), messages=saved.messages, usage=saved.usage, create=create)
         session = (await self._store.append(scope, fresh_id(), batch)).session
         if saved.status is not session.status:
             session = await self._store.patch(scope, session.id, Changes(status=saved.status))
-        await self._announce_written(scope, session, self._policy, created=True, expired=False)
+        await self._announce_written(scope, session, self.policy, created=True, expired=False)
         return session
 
     async def stats(self, scope: Scope) -> SessionStats:
-        """How much the caller has."""
+        """Totals of the caller's sessions."""
         check_type(scope, Scope, "scope")
         return await self._upkeep.stats(scope)
 
@@ -404,18 +387,25 @@ class Sessions:
             create=_new_session(request.new, policy) if create else None,
             lease=policy.lease,
             window=request.window,
-            once=_once(request.key, request.words, request.fingerprint),
+            once=_once(request.key, request.words, request.fingerprint) if request.key is not None else None,
             journaled=policy.on_store_down is OnStoreDown.JOURNAL,
         )
 
     async def _begin_when_free(self, scope: Scope, opening: BeginTurn, policy: SessionPolicy) -> OpenTurn:
-        """Begin, trying again while another turn runs, until the wait is over."""
+        """Begin, trying again while another turn runs, until the wait is over.
+
+        If the caller is cancelled after the store began the turn, its lease is released.
+        """
         loop = asyncio.get_running_loop()
         give_up = loop.time() + policy.busy_wait.total_seconds()
         pause = 0.01
         while True:
+            beginning = asyncio.create_task(self._store.begin_turn(scope, opening))
             try:
-                return await self._begin_once(scope, opening)
+                return await asyncio.shield(beginning)
+            except asyncio.CancelledError:
+                await complete_despite_cancel(self._release_begun(beginning))
+                raise
             except SessionBusy as busy:
                 left = give_up - loop.time()
                 if left <= 0:
@@ -425,16 +415,12 @@ class Sessions:
             pause = min(pause * 2, 0.25)
 
     async def _patch_within_limit(self, scope: Scope, session_id: str, changes: Changes) -> Session:
-        """Patch the head if it stays within its size.
-
-        The size is judged on the head as read, and the patch then applies to that version alone: a
-        concurrent change leads to another attempt. So the limit holds on every store without its help.
-        """
+        """Patch the head if it stays within its size, judged on the version that was read; a changed one is retried."""
         if not changes.sets_values:
             return await self._store.patch(scope, session_id, changes)
         while True:
             head = await self._store.get(scope, session_id)
-            _check_head_size(head, changes, self._policy)
+            _check_head_size(head, changes, self.policy)
             expected = head.version if changes.if_version is None else changes.if_version
             try:
                 return await self._store.patch(scope, session_id, replace(changes, if_version=expected))
@@ -445,34 +431,30 @@ class Sessions:
     async def _check_growth(self, turn: OpenTurn, changes: Changes, policy: SessionPolicy) -> None:
         """Refuse a turn's changes that would make the head too large, judged by the head that the turn began with.
 
-        The turn's end is guarded by its lease and not by a version, so patches that came meanwhile can add their own:
-        the head then outgrows the limit once, by less than another limit, and takes nothing more.
+        Concurrent patches are not counted: with them the head can exceed the limit once, by less than the limit.
         """
         head = turn.session
-        if not head.version:  # A turn by its ticket alone, as doors bring it back: its head has to be looked up.
+        if not head.version:  # A turn restored from its ticket has no head.
             try:
                 head = await self._store.get(turn.scope, turn.session.id)
             except SessionNotFound:
-                return  # What became of the turn, the store tells.
+                return  # `finish_turn` raises the fitting error.
         _check_head_size(head, changes, policy)
-
-    async def _begin_once(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
-        """Begin once. If the caller is cancelled after the store began the turn, its lease is released."""
-        beginning = asyncio.create_task(self._store.begin_turn(scope, opening))
-        try:
-            return await asyncio.shield(beginning)
-        except asyncio.CancelledError:
-            await complete_despite_cancel(self._release_begun(beginning))
-            raise
 
     async def _release_begun(self, beginning: asyncio.Future[OpenTurn]) -> None:
         with contextlib.suppress(TenutoError):
             await release_lease(self._store.finish_turn, await beginning)
 
-    async def _with_even_timing(self, scope: Scope, session_id: str, asked: Awaitable[_Result]) -> _Result:
-        """Wait for an answer about one session; what was found damaged is announced.
+    async def _change(self, scope: Scope, session_id: str, change: Awaitable[Session]) -> Session:
+        """Wait for a change of one session and announce it."""
+        session = await self._with_even_timing(scope, session_id, change)
+        await self._announce.emit_event(EventKind.UPDATED, scope, session_id)
+        return session
 
-        Not found is raised after an even time, so that timing does not reveal the reason.
+    async def _with_even_timing(self, scope: Scope, session_id: str, asked: Awaitable[_Result]) -> _Result:
+        """Wait for a call about one session. Not found is raised after a fixed time, which does not reveal the reason.
+
+        A session found corrupt is announced.
         """
         began = asyncio.get_running_loop().time()
         try:
@@ -499,7 +481,7 @@ class Sessions:
             await self._evict_oldest(scope, session.id, policy.max_sessions)
 
     async def _evict_oldest(self, scope: Scope, newest: str, keep: int) -> None:
-        """Let the oldest sessions go. The new one is stored, so a store that fails now must not fail its caller."""
+        """Remove the oldest sessions. The new one is stored, so a store that fails now must not fail the caller."""
         try:
             gone = await self._upkeep.evict(scope, keep, sparing=newest)
         except Unavailable as away:
@@ -516,18 +498,14 @@ def check_messages(drafts: Sequence[Draft], policy: SessionPolicy) -> None:
     """Refuse messages that cannot be stored, before anything is done for them.
 
     Raises:
-        TooLarge: what a message says, or what comes along with it, is above the size limit.
+        TooLarge: the content of a message, or its metadata, is above the size limit.
     """
     check_drafts(drafts)
     _check_message_sizes(drafts, policy)
 
 
 def check_text_size(text: str, policy: SessionPolicy) -> None:
-    """Refuse a text before it becomes a message.
-
-    Raises:
-        TooLarge: it is above the size limit.
-    """
+    """Raise `TooLarge` for a text above the size limit of messages, before it becomes one."""
     most = policy.max_message_bytes
     # A character takes four bytes at most.
     if len(text) * 4 > most and (len(text) > most or len(text.encode()) > most):
@@ -543,27 +521,25 @@ def _check_message_sizes(drafts: Sequence[Draft], policy: SessionPolicy) -> None
 
 
 def _check_head_size(head: Session, changes: Changes, policy: SessionPolicy) -> None:
-    """Refuse changes that make a head larger than it may be. One that is too large already may still shrink."""
+    """Refuse changes that make a head larger than the limit. A head above the limit may shrink."""
     size = head_bytes(head, changes)
     if size > policy.max_head_bytes and size > head_bytes(head):
         raise TooLarge(_HEAD, policy.max_head_bytes)
 
 
 def _new_session(new: NewSession | None, policy: SessionPolicy) -> NewSession:
-    """What a session starts with: the caller's values, kept as the policy says."""
+    """The initial values of a session, with the retention of the policy."""
     if new is not None and head_bytes(new) > policy.max_head_bytes:
         raise TooLarge(_HEAD, policy.max_head_bytes)
     return replace(new or NewSession(), keeping=policy.keeping)
 
 
-def _once(key: str | None, drafts: Sequence[Draft], given: str | None) -> IdempotencyKey | None:
-    if key is None:
-        return None
+def _once(key: str, drafts: Sequence[Draft], given: str | None) -> IdempotencyKey:
     return IdempotencyKey(key=key, fingerprint=given or fingerprint(drafts))
 
 
 def fingerprint(drafts: Sequence[Draft]) -> str:
-    """What an idempotency key stands for: who says what. Ids and times are the sender's bookkeeping and left out."""
+    """A digest of the content that an idempotency key stands for, without ids and times."""
     check_drafts(drafts)
     return _digest([(draft.role, draft.parts, draft.speaker, draft.extra) for draft in drafts])
 
@@ -573,10 +549,7 @@ def _digest(value: object) -> str:
 
 
 async def complete_despite_cancel(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Wait until the work is done. A cancellation that comes meanwhile is passed on afterwards, not into it.
-
-    With `asyncio.shield` alone the work would run on without an owner.
-    """
+    """Wait until the work is done, and only then pass on a cancellation; `asyncio.shield` would leave it unowned."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -596,7 +569,7 @@ async def release_on_error(
     turn: OpenTurn,
     work: Coroutine[Any, Any, _Result],
 ) -> _Result:
-    """Do what belongs to a begun turn; if it fails, release the lease."""
+    """Wait for work that belongs to a begun turn; if it fails, release the lease."""
     try:
         return await work
     except BaseException:
@@ -605,8 +578,8 @@ async def release_on_error(
 
 
 def fresh_id() -> str:
-    """A UUID of version 7: unguessable, never given twice, in order of time (A23)."""
-    # Written out here: a `UUID` on the way would take longer than all the rest.
+    """A UUID of version 7: unguessable, unique, in order of time (A23)."""
+    # Formatted here: building a `UUID` takes longer than the rest.
     stamp, chance = f"{time.time_ns() // 1_000_000:012x}", os.urandom(10).hex()
     variant = _VARIANTS[int(chance[3], 16)]
     return f"{stamp[:8]}-{stamp[8:]}-7{chance[:3]}-{variant}{chance[4:7]}-{chance[8:]}"
@@ -622,5 +595,5 @@ def derived_id(prefix: str, *facts: str) -> str:
 
 
 def session_id_for_key(scope: Scope, key: str) -> str:
-    """The session that a turn without a session id begins under an idempotency key: sent again, it is the same one."""
+    """The id of a session created under an idempotency key: a retry gets the same session."""
     return derived_id("s-", scope.tenant, scope.site, *scope.owner, key)

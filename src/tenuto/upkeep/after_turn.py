@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenuto.context import TokenCounter
-from tenuto.context.compression import compresses, would_evict_uncovered
+from tenuto.context.compression import compresses, due, would_evict_uncovered
 from tenuto.errors import TenutoError, Unavailable
 from tenuto.model import FinishTurn, OpenTurn
 from tenuto.model.generation import TurnEnded
@@ -78,11 +78,13 @@ class AfterTurn:
     """Decides what is due after a turn, and starts it in the background."""
 
     def __init__(self, *, sessions: Sessions, small: Small | None, redaction: UpkeepRedaction, clock: Clock) -> None:
-        counter = TokenCounter()
+        self._counter = TokenCounter()
         self._jobs = Jobs()
         self._releasing = LeaseRelease(sessions=sessions)
         self._titler = Titler(sessions=sessions, small=small, redaction=redaction)
-        self._compressor = Compressor(sessions=sessions, small=small, redaction=redaction, counter=counter, clock=clock)
+        self._compressor = Compressor(
+            sessions=sessions, small=small, redaction=redaction, counter=self._counter, clock=clock
+        )
 
     def follow(self, ended: TurnEnded) -> None:
         """Start what is due after this turn and return at once. Failures do not reach the turn.
@@ -93,7 +95,13 @@ class AfterTurn:
         bare = replace(ended, loaded=())
         if ended.titles:
             self._jobs.start("title", subject, lambda: self._titler.title(bare))
-        if self._compressor.may_be_due(ended):
+        context = ended.policies.context
+        # Judged by the messages that the turn has loaded, before the stored session is read.
+        if (
+            due(ended.session, ended.loaded, self._counter, ended.prompt, context, taken=ended.taken) is not None
+            if ended.loaded
+            else compresses(context)
+        ):
             self._jobs.start("summary", subject, lambda: self._compressor.compress(bare))
 
     async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:

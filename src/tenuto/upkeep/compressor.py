@@ -20,7 +20,6 @@ from tenuto.context import TokenCounter
 from tenuto.context.compression import (
     Due,
     SummaryLimits,
-    compresses,
     due,
     find_summary,
     summary_draft,
@@ -80,13 +79,6 @@ class Compressor:
         self._redaction = redaction
         self._counter = counter
         self._clock = clock
-
-    def may_be_due(self, ended: TurnEnded) -> bool:
-        """Whether to read the stored session, judged by the messages the turn has loaded."""
-        context = ended.policies.context
-        if not ended.loaded:
-            return compresses(context)
-        return due(ended.session, ended.loaded, self._counter, ended.prompt, context, taken=ended.taken) is not None
 
     async def compress(self, ended: TurnEnded, *, adding: int = 0, at_once: bool = False) -> None:
         """Cover what is due; `at_once` uses no model."""
