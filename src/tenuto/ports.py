@@ -1,4 +1,4 @@
-"""Every socket to the outside, on one page."""
+"""The ports: every protocol between the rooms and the outside."""
 
 from __future__ import annotations
 
@@ -53,37 +53,37 @@ def utc_now() -> datetime:
 
 
 class SessionStore(Protocol):
-    """Keeps sessions and their messages.
+    """Stores sessions and their messages.
 
     Outside `scope` a session does not exist: methods raise `SessionNotFound` for absent, foreign, expired, deleted
     and corrupt alike. Each method is one atomic step: all of it is stored when it returns, or nothing. Messages
-    come back oldest first. Appending costs the same at any length of history, loading what is asked for.
+    come back oldest first. The cost of an append does not depend on the length of the log.
 
-    A record that cannot be read is set aside whole, out of reach but not destroyed, and the call that met it raises
-    `SessionCorrupt`, also where it might create; the next call finds the id free.
+    A record that cannot be decoded is quarantined, not deleted, and the call that met it raises `SessionCorrupt`, also
+    if it might create a session; for the next call the id is free.
 
-    Safety never depends on clocks: a lease that another turn took over is refused by its id. Clocks decide only
-    when a lease or a session counts as run out, and a session's `updated_at` never goes backwards.
+    Safety never depends on clocks: a lease that another turn took over is refused by its id. Clocks decide only when a
+    lease or a session expires, and a session's `updated_at` never goes backwards.
     """
 
     async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
-        """Find or create the session, append the user's words, take the lease, bring the window.
+        """Find or create the session, append the user messages, take the lease, load the window.
 
-        With `once`, a key that came before returns its finished turn, or resumes the unfinished one without
-        storing the words again.
+        With `once`, a repeated key returns its finished turn, or resumes the unfinished one without storing the
+        messages again.
 
         Raises:
             SessionBusy: another turn holds the lease; nothing was stored.
-            KeyReused: the key came before with another fingerprint.
+            KeyReused: the key was used with another fingerprint.
             SequenceGap: the producer skipped numbers.
         """
         ...
 
     async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
-        """Append the reply, add the usage, apply the changes, give the lease back.
+        """Append the reply, add the usage, apply the changes, release the lease.
 
-        Finishing the same turn again stores nothing more and answers `duplicate`. A lease that ran out is good
-        until another turn takes it.
+        Finishing the same turn again stores nothing and returns `duplicate`. An expired lease is valid until another
+        turn takes it.
 
         Raises:
             TurnLost: another turn has begun, or the session was reset, truncated or deleted.
@@ -91,7 +91,7 @@ class SessionStore(Protocol):
         ...
 
     async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
-        """Hold the lease for as long again as the opening asked for.
+        """Extend the lease by its original duration.
 
         Raises:
             TurnLost: as in `finish_turn`.
@@ -103,11 +103,11 @@ class SessionStore(Protocol):
         ...
 
     async def get(self, scope: Scope, session_id: str) -> Session:
-        """The session's head; moves its deadline where reads touch."""
+        """The session's head; extends its deadline if its retention counts reads."""
         ...
 
     async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
-        """A page of the log; moves the deadline where reads touch."""
+        """A page of the log; extends the deadline if the retention counts reads."""
         ...
 
     async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
@@ -123,10 +123,10 @@ class SessionStore(Protocol):
         ...
 
     async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
-        """Forget messages, context, metadata and idempotency keys; a running turn is lost.
+        """Remove messages, context, metadata and idempotency keys; a running turn is lost.
 
-        Title, attributes, totals and producers' marks stay, and sequence numbers go on. Metadata of the names in
-        `sparing` stays as well.
+        Title, attributes, totals, producers' sequence numbers and the metadata named in `sparing` stay. Sequence
+        numbers of messages continue.
         """
         ...
 
@@ -139,35 +139,33 @@ class SessionStore(Protocol):
         ...
 
     async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
-        """Forget the messages after a sequence number, to answer or ask anew; a running turn is lost.
+        """Remove the messages after a sequence number, for an edit or a regeneration; a running turn is lost.
 
-        Those numbered in `sparing` stay, as a summary may that speaks of nothing after the cut; the idempotency keys
-        they came under go all the same. Every append makes a new version, so `if_version` keeps what another client
-        said since that version was read. A turn that makes room for its own reply names itself: `within` it goes on,
-        and so does the key it came under.
+        Messages numbered in `sparing` stay; their idempotency keys are removed all the same. Every append makes a new
+        version, so `if_version` protects messages that other clients appended. A turn that truncates before its own
+        reply names itself: `within` it the turn and its key stay.
 
         Raises:
-            VersionConflict: `if_version` is not the stored version; nothing was forgotten.
-            TurnLost: the turn it shall happen `within` has lost the session; nothing was forgotten.
+            VersionConflict: `if_version` is not the stored version; nothing was removed.
+            TurnLost: the turn in `within` has lost the session; nothing was removed.
         """
         ...
 
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
-        """Put other words in the place of stored ones, as when private data is taken out of them afterwards.
+        """Replace the text of stored messages and traces, as when private data is redacted later.
 
-        Messages are found by sequence number and id, traces by turn number and id; those that are gone by now are
-        passed over. Numbers, totals, the deadline, a running turn and the idempotency keys stay as they are; the
-        session's version grows if anything was replaced.
+        Messages are found by sequence number and id, traces by turn number and id; missing ones are skipped. Numbers,
+        totals, deadline, a running turn and idempotency keys stay; the version grows if anything was replaced.
         """
         ...
 
     async def delete(self, scope: Scope, session_id: str) -> None:
-        """Remove the session and everything of it."""
+        """Remove the session with its messages and traces."""
         ...
 
 
 async def release_lease(finish: Callable[[OpenTurn, FinishTurn], Awaitable[AppendResult]], turn: OpenTurn) -> None:
-    """Give up a turn by whatever finishes it; where that fails, the lease expires on its own."""
+    """Abandon a turn through `finish`; if that fails, the lease expires on its own."""
     if turn.state is TurnState.FINISHED:
         return
     try:
@@ -177,43 +175,37 @@ async def release_lease(finish: Callable[[OpenTurn, FinishTurn], Awaitable[Appen
 
 
 class TraceStore(Protocol):
-    """Keeps what `finish_turn` was handed as trace: those of a session's newest turns, by turn number.
+    """Reads the traces that `finish_turn` stored, by turn number.
 
-    Writing the trace of turn n lets those up to n - 100 go.
-
-    Traces are written with the turn's end or not at all. They go with the session, with a reset, and with a
-    truncation that takes a message of their turn; a fork begins without any. Reading one moves no deadline.
+    The trace of turn n replaces those up to n - 100. A trace is removed with its session, by a reset, and by a
+    truncation that removes a message of its turn; a fork starts without any. Reading one extends no deadline.
     """
 
     async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
-        """The trace of one turn, `None` when there is none.
-
-        Raises:
-            SessionNotFound: as everywhere.
-        """
+        """The trace of one turn, `None` if there is none."""
         ...
 
     async def traces(
         self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
     ) -> tuple[Trace, ...]:
-        """Traces, newest turn first; those of turns before the number `before`, where it is given."""
+        """Traces, newest turn first; with `before`, those of turns before that number."""
         ...
 
 
 class StateStore(Protocol):
-    """Keeps small JSON values by scope, namespace and key: keys, preferences, other frameworks' state.
+    """Stores small JSON values by scope, namespace and key: API keys, preferences, state of other frameworks.
 
-    Owners are separate here: a tenant's own state is not its users' state. Keys come in order of their code points.
+    A tenant's own state is not its users' state. Keys are ordered by code points.
     """
 
     async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
-        """One value, `None` when there is none."""
+        """One value, `None` if there is none."""
         ...
 
     async def write_state(
         self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
     ) -> StateEntry:
-        """Set a value; versions count from 1, and `if_version=0` demands that there is none yet.
+        """Set a value; versions count from 1, and `if_version=0` requires that there is none yet.
 
         Raises:
             VersionConflict: `if_version` is not the stored version.
@@ -221,49 +213,47 @@ class StateStore(Protocol):
         ...
 
     async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
-        """Remove a value; tells whether there was one."""
+        """Remove a value; returns whether there was one."""
         ...
 
     async def list_state(
         self, scope: Scope, namespace: str, after: str = "", limit: int = 100
     ) -> tuple[StateEntry, ...]:
-        """Values in order of their keys, from behind `after` on."""
+        """Values in order of their keys, after the key `after`."""
         ...
 
     async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
-        """The keys alone, in the same order; also those of values that cannot be read."""
+        """The keys alone, in the same order; also those of values that cannot be decoded."""
         ...
 
     async def state_names(
         self, scope: Scope, after: StateLocation | None = None, limit: int = 100
     ) -> tuple[StateLocation, ...]:
-        """Where users and chats that the scope reaches keep values, in whatever drawer; in an order that stays.
+        """Locations of values of users and chats that the scope reaches, in any namespace and in a stable order.
 
-        A tenant's own state is not among them, nor what has a name that cannot be read. A page that is not full is the
-        last one.
+        Without the tenant's own state and names that cannot be decoded. A page that is not full is the last one.
         """
         ...
 
 
 class StoreUpkeep(Protocol):
-    """What keeps a store in shape, off the request path."""
+    """Maintenance of a store, off the request path."""
 
     async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
-        """Remove up to `limit` expired sessions of all tenants and tell which."""
+        """Remove up to `limit` expired sessions of all tenants and return them."""
         ...
 
     async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
         """Remove the site's least recently changed sessions beyond `keep`, of all owners.
 
-        The one called `sparing` stays, however old a wrong clock makes it look.
+        The session `sparing` stays, even if a wrong clock makes it look old.
         """
         ...
 
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
-        """Remove what the scope's user owns on that site: up to `limit` sessions, then all of the user's state.
+        """Remove data of the scope's user on that site: up to `limit` sessions, then all of the user's state.
 
-        Also what was set aside as unreadable under that owner, as far as the owner is known. Call again until
-        nothing is left (`EraseResult.more`). The scope must name a user.
+        Also quarantined records whose owner is known. Call again until `EraseResult.more` is false.
 
         Raises:
             Invalid: the scope names no user.
@@ -271,24 +261,23 @@ class StoreUpkeep(Protocol):
         ...
 
     async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
-        """Which tenants' sites hold sessions, or state of users or chats.
+        """The tenants' sites that hold sessions, or state of users or chats, in order of `site_key` after `after`.
 
-        Bare scopes, in order of `site_key`, from behind `after` on. It looks across all walls: for an operator's
-        upkeep, never for a request. A page that is not full is the last one. A site whose sessions have all expired may
-        be among them until it is swept.
+        Across all tenants: for maintenance, never for a request. A page that is not full is the last one. A site whose
+        sessions have all expired may be among them until it is swept.
         """
         ...
 
     async def compact(self) -> CompactionResult:
-        """Let no deleted byte stay behind in the backend's own files, and tell what could not be done about it.
+        """Remove deleted bytes from the files of the backend, and report what could not be removed.
 
         Raises:
-            Unavailable: the store is busy or away; asked again, it may do it.
+            Unavailable: the store is busy or unavailable; a retry may succeed.
         """
         ...
 
     async def stats(self, scope: Scope) -> SessionStats:
-        """What the scope reaches: its owner's sessions, or the whole site's for the tenant itself."""
+        """Totals of the sessions that the scope reaches: its owner's, or all of the site for the tenant itself."""
         ...
 
     async def ping(self) -> None:
@@ -301,10 +290,7 @@ class StoreUpkeep(Protocol):
 
 
 class Store(Protocol):
-    """Four ports over the same records: a backend, or a wrapper that stands before one.
-
-    A wrapper replaces the ports it changes and hands on the others as they are.
-    """
+    """Four ports over the same records: a backend, or a wrapper, which replaces only the ports it changes."""
 
     @property
     def sessions(self) -> SessionStore:
@@ -313,7 +299,7 @@ class Store(Protocol):
 
     @property
     def traces(self) -> TraceStore:
-        """What `sessions.finish_turn` was handed as trace."""
+        """Traces of turns."""
         ...
 
     @property
@@ -328,11 +314,11 @@ class Store(Protocol):
 
 
 class Backend(Store, Protocol):
-    """A store that holds the records itself, and the files or connections to them."""
+    """A store that holds the records itself, with its files or connections."""
 
     @property
     def feed(self) -> ChangeFeed | None:
-        """What tells of changes by other processes; `None` where no other process can reach the records."""
+        """Reports changes by other processes; `None` if no other process can access the records."""
         ...
 
     async def close(self) -> None:
@@ -343,49 +329,49 @@ class Backend(Store, Protocol):
 class ChangeFeed(Protocol):
     """Reports to a cache which sessions another process changed, by `session_key`.
 
-    Changes made through this very object may be reported as well. Several changes may come as one report; but a removal
-    is always reported as such.
+    Changes made through this object may be reported as well, and several changes as one; a removal is always reported
+    as such.
     """
 
     @property
     def listening(self) -> bool:
-        """Whether changes are heard at the moment. Those of the last moment may still be on their way."""
+        """Whether changes are received at present; the latest may still be in transit."""
         ...
 
     def watch(self, told: Callable[[Invalidation | None], None]) -> AbstractAsyncContextManager[None]:
-        """While open, call `told` with what changed; `None` means that anything may have."""
+        """While open, call `told` with each change; `None` means that anything may have changed."""
         ...
 
     def catch_up(self) -> bool:
         """Report, without waiting, all changes acknowledged anywhere up to now.
 
-        False means that nothing can be vouched for at the moment: a cache must not answer.
+        False means that changes may be missing: a cache must not answer.
         """
         ...
 
 
 class Cipher(Protocol):
-    """Seals what is stored of one tenant's site. It holds the keys it needs: no method waits.
+    """Encrypts the stored data of one tenant's site. It holds the keys it needs: no method waits.
 
-    A sealed text opens for the tenant and site it was sealed for, at the place it was sealed for, and nowhere else.
+    A sealed text opens only for its tenant and site, and only at its place.
     """
 
     @property
     def fresh(self) -> bool:
-        """Whether the store was just asked for the keys: a text that names none of them names none at all."""
+        """Whether the keys were just loaded: a text that names none of them names no key at all."""
         ...
 
     @property
     def whole(self) -> bool:
-        """Whether every data key is at hand that the tenant ever had."""
+        """Whether every data key that the tenant ever had is loaded."""
         ...
 
     def knows(self, sealed: str) -> bool:
-        """Whether a text of the sealed form names a data key that the tenant has or had, at hand or not."""
+        """Whether a text of the sealed form names a data key that the tenant has or had, loaded or not."""
         ...
 
     def seal(self, plain: bytes, place: Place) -> str:
-        """The bytes as text that tells nothing but their length; twice the same are sealed to different texts.
+        """The bytes as text that reveals only their length; equal bytes become different texts.
 
         Raises:
             Sealed: this cipher has no key to write with.
@@ -393,16 +379,16 @@ class Cipher(Protocol):
         ...
 
     def open(self, sealed: str, place: Place) -> bytes:
-        """The bytes back.
+        """Decrypt.
 
         Raises:
-            MasterKeyMissing: its key waits for a master key that is not there.
+            MasterKeyMissing: the master key of its data key is missing.
             Sealed: its key is gone or unknown, or the text was changed or moved.
         """
         ...
 
     def digest(self, value: bytes, place: Place) -> str:
-        """A name for the value, to find it again without storing it: equal for equal values at one place.
+        """A digest to find the value without storing it: equal for equal values at one place.
 
         Raises:
             Sealed: this cipher has no key to look up with.
@@ -411,10 +397,10 @@ class Cipher(Protocol):
 
 
 class Ciphers(Protocol):
-    """Every tenant's cipher: each has data keys of its own, which a master key outside the store protects."""
+    """The cipher of each tenant. A tenant has its own data keys, encrypted by a master key outside the store."""
 
     async def to_seal(self, scope: Scope) -> Cipher:
-        """The cipher to write with, and to look up with; a tenant's first data key is made here.
+        """The cipher to write and to look up with; creates the tenant's first data key.
 
         Raises:
             Sealed: the tenant has data keys, but not the master key that opens them.
@@ -422,20 +408,17 @@ class Ciphers(Protocol):
         ...
 
     async def to_open(self, scope: Scope, *, anew: bool = False) -> Cipher:
-        """The cipher to read with. `anew` asks the store again: a text may name a key that another process just made.
-
-        Makes no key; where the tenant has none, nothing opens.
-        """
+        """The cipher to read with; creates no key. `anew` reloads the keys: another process may have created one."""
         ...
 
 
 class Detector(Protocol):
-    """Finds private data beside our own rules: a service, or a model that knows names and places."""
+    """Finds private data in addition to the rules: a service, or a model that knows names and places."""
 
     async def find(self, scope: Scope, text: str, language: str) -> Sequence[PiiMatch]:
-        """What it finds, in any order, overlapping or not; places count code points and lie inside the text.
+        """Matches in any order, overlapping or not; positions count code points and lie inside the text.
 
-        `language` is a code of two letters. What it was given it neither keeps nor logs.
+        `language` is a code of two letters. The text is neither stored nor logged.
 
         Raises:
             Unavailable: it does not answer, or not usably.
@@ -444,10 +427,10 @@ class Detector(Protocol):
 
 
 class Tool(Protocol):
-    """Something an assistant can look up or do. It sees the turn, and whose it is; it acts in that scope alone.
+    """A tool of an assistant. It receives the turn and acts only in the turn's scope.
 
-    It raises `TenutoError` for what the model may see (its message) and anything else for a fault of its own;
-    either way the turn goes on, and the failure is in the trace.
+    The model sees the message of a `TenutoError`, and of other exceptions only that the tool failed; either way the
+    turn goes on, and the failure is in the trace.
     """
 
     @property
@@ -456,7 +439,7 @@ class Tool(Protocol):
         ...
 
     async def run(self, arguments: JsonObject, turn: ToolContext) -> ToolOutput:
-        """Carry it out; the arguments may be anything a model makes up.
+        """Run it; the arguments come from a model and may be anything.
 
         Raises:
             Invalid: the arguments do not fit.
@@ -466,60 +449,60 @@ class Tool(Protocol):
 
 @runtime_checkable
 class OfflineTool(Protocol):
-    """A tool that needs no language model: it sees from the question whether it is wanted, and can say what it found.
+    """A tool that needs no language model: it derives its arguments from the question and renders its output.
 
-    It is what the offline model answers with, and how an assistant runs a tool before any model is asked.
+    The offline model answers with such tools, and an assistant can run them before any model request.
     """
 
     def plan(self, turn: ToolContext) -> JsonObject | None:
-        """The arguments this question calls for; `None` when the tool has nothing to do with it. Pure."""
+        """The arguments for this question; `None` if the tool does not apply. Pure."""
         ...
 
     def render(self, output: Json, turn: ToolContext) -> str:
-        """An answer in the question's language, out of what `run` brought. Pure."""
+        """An answer in the question's language from the output of `run`. Pure."""
         ...
 
 
 class ChatModel(Protocol):
-    """Answers prompts, piece by piece.
+    """Answers prompts as a stream of events: text, tool calls, and one `ModelDone` at the end.
 
-    Events come as they happen: words, tool calls, and one `ModelDone` at the end. After tool calls the caller runs them
-    and asks again, with their results in `messages` and `results`. Closing the iterator cancels the answer.
+    After tool calls the caller runs them and requests again, with their results in `messages` and `results`. Closing
+    the iterator cancels the answer.
     """
 
     @property
     def name(self) -> str:
-        """What settings and traces call it."""
+        """Its name in settings and traces."""
         ...
 
     def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """Answer; `tools` are those of `asking.tools`, for models that work with them directly.
 
         Raises:
-            ModelTimeout: it took longer than it may.
-            ModelFailed: it did not answer, or not usably.
+            ModelTimeout: it took longer than its time limit.
+            ModelFailed: it returned no usable answer.
         """
         ...
 
 
 class Afterwards(Protocol):
-    """What follows a turn: titles and summaries, and the end of one that the store did not take."""
+    """Work after a turn: titles, summaries, and the release of a lease after an outage of the store."""
 
     def follow(self, ended: TurnEnded) -> None:
-        """Start it, and return at once."""
+        """Start what is due, and return at once."""
         ...
 
     async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
-        """Wait until so many messages can be stored without pushing out any that no summary covers."""
+        """Wait until so many messages can be stored without evicting any that no summary covers."""
         ...
 
     def release(self, turn: OpenTurn, closing: FinishTurn, policy: SessionPolicy) -> None:
-        """Give a turn up as soon as the store lets us, and return at once."""
+        """Abandon a turn as soon as the store is back, and return at once."""
         ...
 
 
 class Facts(Protocol):
-    """What a span tells besides its time."""
+    """The attributes of a span."""
 
     def set_attributes(self, **facts: str | int | None) -> None:
         """Add ids and counts, never text."""
@@ -531,20 +514,19 @@ Span: TypeAlias = Callable[[str], AbstractContextManager[Facts]]
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors that lie near each other where the texts mean alike, whatever their words.
+    """Computes vectors that are close if texts are similar in meaning; those of one embedder can be compared.
 
-    The vectors of one embedder can be compared with each other, and with no other's. What it was given it neither keeps
-    nor logs.
+    Texts are neither stored nor logged.
     """
 
     @property
     def name(self) -> str:
-        """What settings and the doctor call it."""
+        """Its name in settings and in the doctor."""
         ...
 
     @property
     def outside(self) -> bool:
-        """Whether texts leave this machine: then they must be fit for a model."""
+        """Whether texts leave this machine: then they are redacted as for a model."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
@@ -558,10 +540,10 @@ class Embedder(Protocol):
 
 @runtime_checkable
 class DurabilityReport(Protocol):
-    """A store on a server whose own settings decide how safe is what it acknowledged."""
+    """A store on a server whose settings decide how durable acknowledged writes are."""
 
     async def assurances(self) -> tuple[DurabilityFinding, ...]:
-        """What those settings mean, as far as the server lets us ask.
+        """What those settings mean, as far as the server reports them.
 
         Raises:
             Unavailable: the server does not answer.
@@ -571,10 +553,10 @@ class DurabilityReport(Protocol):
 
 @runtime_checkable
 class Preparable(Protocol):
-    """A store on a server that can be had before the server answers; nothing may be asked before it is prepared."""
+    """A store that can be opened before its server answers; other calls must wait for `prepare`."""
 
     async def prepare(self) -> None:
-        """Look whether the server answers and holds what this release can use, or make it so.
+        """Check that the server answers with a schema this release can use, or migrate it.
 
         Raises:
             Unavailable: it does not.
@@ -584,7 +566,7 @@ class Preparable(Protocol):
 
 @runtime_checkable
 class Sharded(Protocol):
-    """A store that may lie on several servers, of which one can be away while the others answer."""
+    """A store that may use several servers, of which some can be unavailable."""
 
     @property
     def sharded(self) -> bool:
@@ -593,19 +575,19 @@ class Sharded(Protocol):
 
     @property
     def shards(self) -> frozenset[str]:
-        """Which servers those are, as far as is known now."""
+        """The known servers."""
         ...
 
     def shard_of(self, scope: Scope, session_id: str) -> str:
-        """Which of them keeps the session, as far as is known now."""
+        """The server that holds the session, by present knowledge."""
         ...
 
 
 @runtime_checkable
 class ModelChain(Protocol):
-    """A model that is several: each may take its time before the next one is asked."""
+    """A model with fallbacks: each may use its whole timeout before the next one is requested."""
 
     @property
     def links(self) -> int:
-        """How many they are."""
+        """The number of models."""
         ...
