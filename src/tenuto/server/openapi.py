@@ -23,6 +23,7 @@ from starlette.types import Receive, Scope, Send
 from tenuto.model.values import JsonObject
 from tenuto.server import requests
 from tenuto.server.problems import MEDIA_TYPE, Problem
+from tenuto.sessions.views import NewMessage
 
 _Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 _REF: Final = "#/components/schemas/{name}"
@@ -73,39 +74,11 @@ _PARTS_OF_PATHS: Final = {
     "agent": "The agent's name, percent-encoded where it holds odd characters.",
 }
 
-_NEW_MESSAGE: Final[JsonObject] = {
-    "title": "NewMessage",
-    "description": (
-        "A message: a role and its words, as `text`, `content` (text or parts) or `parts`. Fields we do not know are "
-        "kept and come back unchanged."
-    ),
-    "type": "object",
-    "required": ["role"],
-    "properties": {
-        "id": {"type": ["string", "null"], "minLength": 1, "maxLength": 4096, "pattern": "^[^\\u0000]*$"},
-        "role": {"enum": ["user", "assistant", "system", "tool", "item"]},
-        "text": {"type": "string", "pattern": "^[^\\u0000]*$"},
-        "content": {
-            "anyOf": [
-                {"type": "string", "pattern": "^[^\\u0000]*$"},
-                {"type": "array", "items": {"$ref": "#/components/schemas/Part"}},
-            ]
-        },
-        "parts": {"type": "array", "items": {"$ref": "#/components/schemas/Part"}},
-        "speaker": {"type": ["string", "null"], "minLength": 1, "maxLength": 4096, "pattern": "^[^\\u0000]*$"},
-        "persona": {"type": ["string", "null"], "minLength": 1, "maxLength": 4096, "pattern": "^[^\\u0000]*$"},
-        "parent": {"type": ["string", "null"], "minLength": 1, "maxLength": 4096, "pattern": "^[^\\u0000]*$"},
-        "tokens": {
-            "type": "integer",
-            "minimum": 0,
-            "maximum": 2**53 - 1,
-            "description": "How many it has; stored is no less than tenuto counts itself.",
-        },
-        "sent_at": {"type": ["string", "null"], "format": "date-time"},
-        "metadata": {"type": ["object", "null"]},
-    },
-    "anyOf": [{"required": ["text"]}, {"required": ["content"]}, {"required": ["parts"]}],
-    # An object with `messages` is read as a batch.
+# A message has words; an object with `messages` is read as a batch.
+_HAS_WORDS: Final[JsonObject] = {
+    "anyOf": [
+        {"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in ("text", "content", "parts")
+    ],
     "not": {"required": ["messages"]},
 }
 _PART: Final[JsonObject] = {
@@ -270,7 +243,7 @@ def document(app: Starlette) -> JsonObject:
 
 
 def _build_schema(routes: Sequence[ApiRoute]) -> JsonObject:
-    kinds: dict[type[Any], None] = {Problem: None}
+    kinds: dict[type[Any], None] = {Problem: None, NewMessage: None}
     paths: dict[str, JsonObject] = {}
     for route in routes:
         if route.operation is not None:
@@ -282,7 +255,7 @@ def _build_schema(routes: Sequence[ApiRoute]) -> JsonObject:
         "info": {"title": "tenuto", "version": version("tenuto"), "description": _ABOUT},
         "paths": paths,
         "components": {
-            "schemas": {**_component_schemas(list(kinds)), "NewMessage": _NEW_MESSAGE, "Part": _PART},
+            "schemas": {**_component_schemas(list(kinds)), "Part": _PART},
             "responses": {
                 f"Problem{status}": {"description": reason, "content": {MEDIA_TYPE: {"schema": _schema_ref(Problem)}}}
                 for status, reason in _REASONS.items()
@@ -320,6 +293,7 @@ def _component_schemas(kinds: Sequence[type[Any]]) -> JsonObject:
     schemas = msgspec.json.schema_components(kinds, ref_template=_REF)[1]
     # msgspec reads decimals from numbers as well, but describes them as strings alone.
     schemas["UsageBody"]["properties"]["cost_usd"]["type"] = ["string", "number"]
+    schemas["NewMessage"] |= _HAS_WORDS
     schemas["ChatBody"] |= _SAID_OR_ANEW
     schemas["ChangeTask"] |= {
         "if": {"properties": {"status": {"const": "running"}}},

@@ -5,10 +5,12 @@ A message's fields that we do not know stand beside ours, as the sender wrote th
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
-from typing import Final, Self, cast
+from typing import Annotated, Final, Self, TypeAlias, cast
 
 import msgspec
+from msgspec import Meta
 from msgspec.structs import asdict, replace
 
 from tenuto.errors import Invalid, InvalidJson
@@ -16,11 +18,6 @@ from tenuto.model import Draft, Message, MessagePage, Role, Session, SessionStat
 from tenuto.model.message import STATE, check_part
 from tenuto.model.session import ForkPoint, SessionPage, usd
 from tenuto.model.values import Json, JsonObject, View
-
-_OURS: Final = frozenset(
-    {"id", "role", "text", "content", "parts", "speaker", "persona", "parent", "tokens", "sent_at", "metadata"}
-    | {"seq", "turn"}
-)
 
 
 class SessionView(View, frozen=True, kw_only=True, rename={"messages": "message_count"}):
@@ -162,79 +159,75 @@ class StatsView(View, frozen=True, kw_only=True):
         return cls.derive(stats, cost_usd=usd(stats.cost_nanos))
 
 
+# No NUL, which some stores refuse.
+_SOUND: Final = {"pattern": "^[^\\u0000]*$"}
+_Words: TypeAlias = Annotated[str, Meta(extra_json_schema=_SOUND)]
+_Id: TypeAlias = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 4096, **_SOUND})]
+_Parts: TypeAlias = Annotated[list[Json], Meta(extra_json_schema={"items": {"$ref": "#/components/schemas/Part"}})]
+
+
+class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message: a role and its words, as `text`, `content` (text or parts) or `parts`.
+
+    Fields we do not know are kept and come back unchanged.
+    """
+
+    role: Role
+    id: _Id | None = None
+    text: _Words | None = None
+    content: _Words | _Parts | None = None
+    parts: _Parts | None = None
+    speaker: _Id | None = None
+    persona: _Id | None = None
+    parent: _Id | None = None
+    tokens: Annotated[
+        int, Meta(ge=0, le=2**53 - 1, description="How many it has; stored is no less than tenuto counts itself.")
+    ] = 0
+    sent_at: Annotated[datetime, Meta(extra_json_schema={"format": "date-time"})] | None = None
+    metadata: Annotated[Json, Meta(extra_json_schema={"type": ["object", "null"]})] = None
+
+
+_OURS: Final = frozenset({*NewMessage.__struct_fields__, "seq", "turn"})
+_WRONG: Final = {
+    "role": f"is not one of {', '.join(Role)}",
+    "tokens": "is not a whole number from 0 on",
+    "sent_at": "is not an ISO 8601 instant",
+    **dict.fromkeys(("text", "content", "parts"), "is of the wrong type"),
+}
+_FIELD: Final = re.compile(r"`(?:\$\.)?(\w+)`$")
+
+
 def draft_from_json(body: Json, *, new_id: str, now: datetime) -> Draft:
-    """A message as a client sends it: a role, and `text`, `content` (text or parts) or `parts`.
+    """A message as a client sends it; `parts` come before `content` and `text`, as in our own responses.
 
     Raises:
         Invalid: a field is missing or of the wrong type; the error names it.
     """
     if not isinstance(body, dict):
         raise InvalidJson("a message is not a JSON object")
+    try:
+        new = msgspec.convert(body, NewMessage)
+    except msgspec.ValidationError as unfit:
+        found = _FIELD.search(str(unfit))
+        name = found[1] if found is not None else ""
+        raise Invalid(f"a message's {name} {_WRONG.get(name, 'is not a string')}") from None
+    if new.sent_at is not None and new.sent_at.tzinfo is None:
+        raise Invalid("a message's sent_at has no time zone")
+    if not isinstance(new.metadata or {}, dict):
+        raise Invalid("a message's metadata is not an object")
+    given = [words for words in (new.parts, new.content, new.text) if words is not None]
+    if not given:
+        raise Invalid("a message has neither text nor content nor parts")
+    parts, *_ = [(text_part(words),) if isinstance(words, str) else tuple(map(check_part, words)) for words in given]
     return Draft(
-        id=_text(body, "id") or new_id,
-        role=_role(body),
-        sent_at=_instant(body, now),
-        parts=_parts(body),
-        speaker=_text(body, "speaker"),
-        persona=_text(body, "persona"),
-        parent=_text(body, "parent"),
-        tokens=_count(body, "tokens"),
-        metadata=_object(body, "metadata"),
+        id=new.id or new_id,
+        role=new.role,
+        sent_at=new.sent_at or now,
+        parts=parts,
+        speaker=new.speaker,
+        persona=new.persona,
+        parent=new.parent,
+        tokens=new.tokens,
+        metadata=new.metadata or {},
         extra={name: value for name, value in body.items() if name not in _OURS},
     )
-
-
-def _role(body: JsonObject) -> Role:
-    try:
-        return Role(body.get("role", ""))
-    except ValueError:
-        raise Invalid(f"a message's role is not one of {', '.join(Role)}") from None
-
-
-def _instant(body: JsonObject, now: datetime) -> datetime:
-    if body.get("sent_at") is None:
-        return now
-    try:
-        moment: datetime = msgspec.convert(body["sent_at"], datetime)
-    except msgspec.ValidationError:
-        raise Invalid("a message's sent_at is not an ISO 8601 instant") from None
-    if moment.tzinfo is None:
-        raise Invalid("a message's sent_at has no time zone")
-    return moment
-
-
-def _parts(body: JsonObject) -> tuple[JsonObject, ...]:
-    # `parts` says it all, then `content`; `text` beside them is a reading copy, as our own answers carry it.
-    readings = [_read(name, body[name]) for name in ("parts", "content", "text") if body.get(name) is not None]
-    if not readings:
-        raise Invalid("a message has neither text nor content nor parts")
-    return readings[0]
-
-
-def _read(name: str, value: Json) -> tuple[JsonObject, ...]:
-    if isinstance(value, str) and name != "parts":
-        return (text_part(value),)
-    if isinstance(value, list) and name != "text":
-        return tuple(map(check_part, value))
-    raise Invalid(f"a message's {name} is of the wrong type")
-
-
-def _text(body: JsonObject, name: str) -> str | None:
-    value = body.get(name)
-    if value is not None and not isinstance(value, str):
-        raise Invalid(f"a message's {name} is not a string")
-    return value
-
-
-def _count(body: JsonObject, name: str) -> int:
-    value = body.get(name, 0)
-    if type(value) is not int or not 0 <= value < 2**53:
-        raise Invalid(f"a message's {name} is not a whole number from 0 on")
-    return value
-
-
-def _object(body: JsonObject, name: str) -> JsonObject:
-    value = body.get(name) or {}
-    if not isinstance(value, dict):
-        raise Invalid(f"a message's {name} is not an object")
-    return value
