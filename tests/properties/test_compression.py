@@ -214,7 +214,7 @@ class Life:
     async def finish(self, turn: OpenTurn, number: int) -> None:
         reply = self.reply(number)
         summary = find_summary(turn.window, turn.session.window_start)
-        await self.upkeep[0].secure(
+        await self.upkeep[0].after_turn.secure(
             self.ended(turn.session), covered=summary.through if summary else 0, adding=len(reply)
         )
         try:
