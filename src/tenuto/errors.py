@@ -1,7 +1,7 @@
-"""What can go wrong: five families, which each door maps once.
+"""Errors in five families, which HTTP and CLI map once each.
 
-An error carries a stable `code` for clients and its facts as attributes. Messages name ids, settings and
-limits, never what a user said.
+An error has a stable `code` for clients and its facts as attributes. Messages name ids, settings and limits, never user
+text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class TenutoError(Exception):
 
 
 class Invalid(TenutoError):
-    """The request cannot be carried out as it stands; asking again changes nothing."""
+    """The request is invalid; a retry fails again."""
 
     code: ClassVar[str] = "invalid"
 
@@ -31,19 +31,19 @@ class NotFound(TenutoError):
 
 
 class Conflict(TenutoError):
-    """The request contradicts what is stored or under way."""
+    """The request contradicts stored data or a running operation."""
 
     code: ClassVar[str] = "conflict"
 
 
 class LimitReached(TenutoError):
-    """A bound of size, rate or budget was met."""
+    """A limit of size, rate or budget is reached."""
 
     code: ClassVar[str] = "limit_reached"
 
 
 class Unavailable(TenutoError):
-    """Something we depend on does not answer; the same request may succeed later."""
+    """A dependency does not answer; the same request may succeed later."""
 
     code: ClassVar[str] = "unavailable"
 
@@ -57,13 +57,13 @@ class StateCorrupt(Unavailable):
 
 
 class InvalidText(Invalid):
-    """A text holds something no store can keep: a NUL character or half of a surrogate pair."""
+    """A text contains what no store accepts: a NUL character or half of a surrogate pair."""
 
     code: ClassVar[str] = "invalid_text"
 
 
 class InvalidJson(Invalid):
-    """A value is not JSON as every store keeps it: too deep, not a number, or of a foreign type."""
+    """A value is not JSON that every store accepts: too deep, not a number, or of another type."""
 
     code: ClassVar[str] = "invalid_json"
 
@@ -79,7 +79,7 @@ class InvalidSetting(Invalid):
 
 
 class PrivateData(Invalid):
-    """The words hold private data that a policy keeps out. It names the types, never the values."""
+    """The text contains private data that a policy blocks. It names the types, never the values."""
 
     code: ClassVar[str] = "private_data"
 
@@ -89,7 +89,7 @@ class PrivateData(Invalid):
 
 
 class InvalidCursor(Invalid):
-    """A paging cursor that was not made by the listing it is given to."""
+    """A paging cursor of another listing."""
 
     code: ClassVar[str] = "invalid_cursor"
 
@@ -110,7 +110,7 @@ class SessionNotFound(NotFound):
 class SessionForeign(SessionNotFound):
     """The session belongs to another owner of the same tenant.
 
-    For the hijack guard only: to every caller it looks like any `SessionNotFound`.
+    For the hijack check only: callers see a plain `SessionNotFound`.
     """
 
     def __init__(self, session_id: str, owner: str) -> None:
@@ -119,15 +119,15 @@ class SessionForeign(SessionNotFound):
 
 
 class SessionCorrupt(SessionNotFound):
-    """The stored record could not be read and was set aside; it looks like any `SessionNotFound`."""
+    """The stored record could not be decoded and was quarantined; callers see a plain `SessionNotFound`."""
 
 
 class SessionExpired(SessionNotFound):
-    """The session outlived its retention; it looks like any `SessionNotFound`."""
+    """The session's retention is over; callers see a plain `SessionNotFound`."""
 
 
 class TraceNotFound(NotFound):
-    """No turn that the caller may see has this trace; its session may be gone, or the trace be too old."""
+    """No turn visible to the caller has this trace; its session may be deleted, or the trace too old."""
 
     code: ClassVar[str] = "trace_not_found"
 
@@ -146,12 +146,12 @@ class MessageNotFound(NotFound):
 
 
 class PlaceholderNotFound(NotFound):
-    """The session gave out none of these placeholders, or their messages were superseded since."""
+    """The session has no such placeholder, or its messages were superseded."""
 
     code: ClassVar[str] = "placeholder_not_found"
 
     def __init__(self) -> None:
-        super().__init__("the session knows no such placeholder; write it as it stands in a message, such as [EMAIL_1]")
+        super().__init__("the session has no such placeholder; write it as it stands in a message, such as [EMAIL_1]")
 
 
 class AssistantNotFound(NotFound):
@@ -174,12 +174,12 @@ class TaskNotFound(NotFound):
 
 
 class EntryNotFound(NotFound):
-    """Nothing stands under this key, on the task's board or among the agent's notes."""
+    """The task's board or the agent's notes have no such key."""
 
     code: ClassVar[str] = "entry_not_found"
 
     def __init__(self, task_id: str, key: str) -> None:
-        super().__init__("nothing stands under this key")
+        super().__init__("there is no entry under this key")
         self.task_id = task_id
         self.key = key
 
@@ -221,18 +221,18 @@ class TurnLost(Conflict):
     code: ClassVar[str] = "turn_lost"
 
     def __init__(self, session_id: str, turn_id: str) -> None:
-        super().__init__("the turn lost its lease; the user's words stay stored")
+        super().__init__("the turn lost its lease; the user message stays stored")
         self.session_id = session_id
         self.turn_id = turn_id
 
 
 class NothingToAnswer(Conflict):
-    """The session holds no words of the user that could be answered anew."""
+    """The session has no user message to answer again."""
 
     code: ClassVar[str] = "nothing_to_answer"
 
     def __init__(self) -> None:
-        super().__init__("there is nothing to answer anew")
+        super().__init__("there is no user message to answer again")
 
 
 class VersionConflict(Conflict):
@@ -247,7 +247,7 @@ class VersionConflict(Conflict):
 
 
 class TaskFinished(Conflict):
-    """The task has ended: what it left behind can be read, and changes no more."""
+    """The task has ended: its data can be read but not changed."""
 
     code: ClassVar[str] = "task_finished"
 
@@ -257,12 +257,12 @@ class TaskFinished(Conflict):
 
 
 class KeyProtected(Conflict):
-    """The key of a board is for another agent alone."""
+    """Only another agent may write this key of the board."""
 
     code: ClassVar[str] = "key_protected"
 
     def __init__(self, key: str) -> None:
-        super().__init__("this key is protected: another agent alone may write it")
+        super().__init__("this key is protected: only another agent may write it")
         self.key = key
 
 
@@ -278,18 +278,18 @@ class KeyLocked(Conflict):
 
 
 class LockLost(Conflict):
-    """The lock of this token ended, or passed to another; nothing was written."""
+    """The lock of this token has ended, or another agent holds it; nothing was written."""
 
     code: ClassVar[str] = "lock_lost"
 
     def __init__(self, key: str, token: int) -> None:
-        super().__init__("the lock of this token is over, or another agent's")
+        super().__init__("the lock of this token has ended, or another agent holds it")
         self.key = key
         self.token = token
 
 
 class IdempotencyKeyReused(Conflict):
-    """The idempotency key came before, with another body."""
+    """The idempotency key was used with another body."""
 
     code: ClassVar[str] = "idempotency_key_reused"
 
@@ -298,14 +298,13 @@ class IdempotencyKeyReused(Conflict):
 
 
 class Superseded(Conflict):
-    """The request of this idempotency key was carried out, and what it brought was replaced since."""
+    """The request of this idempotency key was carried out, and its result was replaced later."""
 
     code: ClassVar[str] = "superseded"
 
     def __init__(self) -> None:
         super().__init__(
-            "what this idempotency key brought was taken back since, by an edit or an answer made anew; "
-            "a new key says it again"
+            "the result of this idempotency key was replaced by an edit or a regeneration; a new key sends it again"
         )
 
 
@@ -321,7 +320,7 @@ class SequenceGap(Conflict):
 
 
 class TooLarge(LimitReached):
-    """One message or one request is bigger than the setting allows."""
+    """A message or a request is larger than the setting allows."""
 
     code: ClassVar[str] = "too_large"
 
@@ -331,17 +330,17 @@ class TooLarge(LimitReached):
 
 
 class BoardFull(LimitReached):
-    """A board, or an agent's notes, have as many keys as they may; on a board deleted ones count."""
+    """A board, or an agent's notes, have the maximum of keys; deleted keys of a board count."""
 
     code: ClassVar[str] = "board_full"
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"there are {limit} keys already; on a board, those count that were deleted")
+        super().__init__(f"there are {limit} keys already; deleted keys of a board count")
         self.limit = limit
 
 
 class BudgetExhausted(LimitReached):
-    """The session or its tenant has spent what it may."""
+    """The session or its tenant has spent its budget."""
 
     code: ClassVar[str] = "budget_exhausted"
 
@@ -351,7 +350,7 @@ class BudgetExhausted(LimitReached):
 
 
 class ModelFailed(Unavailable):
-    """The model did not answer, or not with anything that can be used; the user's words stay stored."""
+    """The model returned no usable answer; the user message stays stored."""
 
     code: ClassVar[str] = "model_failed"
 
@@ -361,7 +360,7 @@ class ModelFailed(Unavailable):
 
 
 class ModelTimeout(ModelFailed):
-    """The model took longer than it may."""
+    """The model took longer than its time limit."""
 
     code: ClassVar[str] = "model_timeout"
 
@@ -370,24 +369,24 @@ class ModelTimeout(ModelFailed):
 
 
 class StoreUnavailable(Unavailable):
-    """The store's server does not answer; what was asked of it may have been carried out."""
+    """The store's server does not answer; the call may have been carried out."""
 
     def __init__(self, what: str = "session store", why: str = "does not answer") -> None:
         super().__init__(what, why)
 
 
 class CircuitOpen(StoreUnavailable):
-    """The server failed to answer several times in a row and is not asked for now; nothing was carried out."""
+    """The circuit breaker rejects calls after several failures in a row; nothing was carried out."""
 
     code: ClassVar[str] = "circuit_open"
 
     def __init__(self, retry_after: timedelta) -> None:
-        super().__init__(why="has stopped answering and is left alone for a while")
+        super().__init__(why="has stopped answering; calls are rejected for a while")
         self.retry_after = retry_after
 
 
 class StoreFull(Unavailable):
-    """The store has no room left; nothing of the request was kept."""
+    """The store is full; nothing of the request was stored."""
 
     code: ClassVar[str] = "store_full"
 
@@ -405,7 +404,7 @@ class StoreReadOnly(Unavailable):
 
 
 class DecryptionFailed(Unavailable):
-    """A record was sealed with a key that is not at hand, or was changed or moved since; it stays where it is."""
+    """A record was encrypted with a key that is missing, or was changed or moved later; it stays stored."""
 
     code: ClassVar[str] = "decryption_failed"
 
@@ -414,7 +413,7 @@ class DecryptionFailed(Unavailable):
 
 
 class MasterKeyMissing(DecryptionFailed):
-    """The key ring lacks the master key that a record waits for: with the key back, the record is back."""
+    """The key ring lacks the master key of a record; with the key the record can be read again."""
 
     def __init__(self, fingerprint: str) -> None:
         super().__init__(f"needs a master key that the key ring does not have, with the fingerprint {fingerprint}")
@@ -422,7 +421,7 @@ class MasterKeyMissing(DecryptionFailed):
 
 
 class DataKeysDamaged(DecryptionFailed):
-    """What the store holds of a tenant's keys was changed: only a backup of it opens what they sealed."""
+    """The stored keys of a tenant were changed: only a backup of them opens the encrypted records."""
 
     def __init__(self, tenant: str) -> None:
         super().__init__("cannot be opened: the tenant's data keys were changed in the store, or are another tenant's")

@@ -1,4 +1,4 @@
-"""Assistants of one's own: files in a folder, in TOML or in Python.
+"""Custom assistants: files in a folder, in TOML or in Python.
 
 A TOML file names persona, preset, model and tools; a Python file defines `assistant()`, which returns an `Assistant`.
 Tools are plain functions with types and a docstring.

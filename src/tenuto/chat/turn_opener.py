@@ -155,8 +155,7 @@ class TurnOpener:
         # Before the text, which may have megabytes, is counted or scanned for private values.
         check_text_size(request.text, assistant.policies.sessions)
         await self._redaction.admit(scope, request.text)
-        if persona is not None:
-            scope = replace(scope, persona=persona.id)
+        scope = scope if persona is None else replace(scope, persona=persona.id)
         if not assistant.remembers:
             await self._spending.check_tenant(scope)
             return self._stateless_context(scope, request, assistant, persona)
@@ -174,7 +173,8 @@ class TurnOpener:
                 raise
             _log.warning("the store is unavailable: answering without memory")
             return self._stateless_context(scope, request, assistant, persona)
-        if guess is not None and self._is_wrong_guess(guess, request, turn.session):
+        last = active_assistant_of(turn.session)
+        if guess not in (None, last) and self._is_wrong_guess(request, last, (assistant, persona)):
             await self._undo_wrong_guess(turn)
             return None
         begun = await self._context_of(turn, request, assistant, persona)
@@ -245,14 +245,12 @@ class TurnOpener:
             return None
         return self._partners.guess(scope, request.session_id)
 
-    def _is_wrong_guess(self, guess: ActiveAssistant, request: ChatRequest, session: Session) -> bool:
-        last = active_assistant_of(session)
-        name, persona = request.assistant, request.persona
+    def _is_wrong_guess(
+        self, request: ChatRequest, last: ActiveAssistant, chosen: tuple[Assistant, Persona | None]
+    ) -> bool:
+        """Whether the stored session leads to another choice than the guess did."""
         try:
-            return last != guess and (
-                resolve_assistant(self._assistants, name, persona, last)
-                != resolve_assistant(self._assistants, name, persona, guess)
-            )
+            return resolve_assistant(self._assistants, request.assistant, request.persona, last) != chosen
         except AssistantNotFound:
             # The requested persona belongs to the guessed assistant only.
             return True

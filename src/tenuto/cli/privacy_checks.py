@@ -104,9 +104,9 @@ async def _check_tenant_keys(app: Tenuto) -> list[Finding]:
 
 async def _check_encryption(app: Tenuto) -> Finding:
     if app.settings.encryption:
-        return Finding(name="encryption", state=CheckStatus.OK, says="on: what is said is sealed before it is stored")
+        return Finding(name="encryption", state=CheckStatus.OK, says="on: text is encrypted before it is stored")
     if not await has_sealed_records(app.stores.backend.state):
-        return Finding(name="encryption", state=CheckStatus.OK, says="off: whoever reads the store reads what was said")
+        return Finding(name="encryption", state=CheckStatus.OK, says="off: access to the store is access to its text")
     says = "off, but the store holds records that were sealed; they are read as before"
     advice = "set TENUTO_ENCRYPTION=true again, or keep the key for as long as they are needed"
     return Finding(name="encryption", state=CheckStatus.NOTE, says=says, advice=advice)

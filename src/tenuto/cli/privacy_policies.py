@@ -148,7 +148,7 @@ def new_key(
         show_json({"file": str(path), "key": name})
     else:
         typer.echo(visible(f"Key {name} is in {path}. Set TENUTO_PRIVACY_KEY_FILE={path}"))
-        typer.echo("Keep a copy apart from the store: without the key nobody can read what is sealed.")
+        typer.echo("Keep a copy apart from the store: without the key encrypted data cannot be read.")
 
 
 def rotate(

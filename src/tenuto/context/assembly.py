@@ -1,8 +1,8 @@
-"""Putting a prompt together: one hard budget over everything, and an account of what became of each candidate.
+"""Assembles a prompt within one hard budget, and records in a manifest what became of each candidate.
 
-Who gets room first: the system prompt and the question; the newest turn; the summary; preferences; then evidence and
-memories against older turns. Older turns leave a share of the prompt to what is recalled, whether or not it is used
-this time, so that the window does not breathe with every question; what they do not need, the recalled may have.
+Priorities: the system prompt and the question; the newest turn; the summary; preferences; then evidence and memories
+against older turns. Older turns always leave a share of the prompt to recall, so that the window does not change size
+with every question; recall may use what older turns leave over.
 """
 
 from __future__ import annotations
@@ -63,19 +63,19 @@ class ManifestBuilder:
         whole: int | None = None,
         piece: str | None = None,
     ) -> None:
-        """A part that is no message."""
+        """Record a part that is no message."""
         entry = ManifestEntry(
             kind=kind, fate=fate, reason=reason, tokens=tokens, whole=tokens if whole is None else whole, id=piece
         )
         self._entries[kind].append(entry)
 
     def covering(self, first: int, last: int, count: int) -> None:
-        """Which messages the summary speaks for, whether or not they were loaded."""
+        """Record which messages the summary covers, loaded or not."""
         summaries = self._entries[Kind.SUMMARY]
         self._entries[Kind.SUMMARY] = [replace(entry, first=first, last=last, count=count) for entry in summaries]
 
     def stretch(self, messages: Sequence[Message], fate: Disposition, reason: Reason) -> None:
-        """Messages in a row that are not in the prompt. Their size is what was stored; it is not worth counting."""
+        """Record consecutive messages that are not in the prompt, with their stored token counts."""
         if messages:
             entry = ManifestEntry(
                 kind=_MESSAGE,
@@ -128,7 +128,7 @@ class ManifestBuilder:
                 self._entries[_MESSAGE] += _entries((one,))
 
     def manifest(self) -> Manifest:
-        """The finished account."""
+        """The finished manifest."""
         entries = tuple(chain.from_iterable(self._entries.values()))
         return Manifest(
             entries=entries,
@@ -169,14 +169,14 @@ def _kind_order(recalled: RecallPosition) -> tuple[Kind, ...]:
 LEAST_QUESTION: Final = 64
 # A text that would keep fewer tokens than this is dropped instead of cut.
 _LEAST_CUT: Final = 32
-# What becomes of most parts, and why; looked up once, since finding an enumeration's member takes long.
+# The usual dispositions; looked up once, since access to an enumeration's member is slow.
 _ALWAYS: Final = (Disposition.KEPT, Reason.ALWAYS)
 _KEPT: Final = (Disposition.KEPT, Reason.FITS)
 _CUT: Final = (Disposition.CUT, Reason.OVER_BUDGET)
 
 
 def prompt_token_limit(policy: PromptPolicy, counter: TokenCounter) -> int:
-    """The tokens a prompt may take, as the counter counts them."""
+    """The tokens a prompt may have, as the counter counts them."""
     return int((policy.budget - policy.reply) / counter.margin)
 
 
@@ -205,11 +205,11 @@ def inputs_from_turn(
     counted: int = 0,
     talk: Sequence[Message] | None = None,
 ) -> PromptInputs:
-    """What a begun turn brings along: question, history, speaker. The rest is added with `msgspec.structs.replace`.
+    """Question, history and speaker of a begun turn. The rest is added with `msgspec.structs.replace`.
 
-    The question is the turn's message, or the live text if the stored one differs; a regeneration asks the last user
-    message again. `counted` are its tokens if the caller has counted them, since stored counts are not trusted. `talk`
-    is the turn's window without entries that are no messages.
+    The question is the turn's message, or the live text if the stored one differs; a regeneration repeats the last user
+    message. `counted` is its token count if the caller has counted it: stored counts are not trusted. `talk` is the
+    turn's window without summaries.
     """
     window = turn.window if talk is None else talk
     words = turn.words or last_words(window)
@@ -280,7 +280,7 @@ class _PromptAssembly:
     def _fill_conversation(
         self, account: ManifestBuilder, filling: WindowFiller, share: int
     ) -> tuple[str, str, Window]:
-        """Summary, preferences and window; most times all of them fit, beside the share of what is recalled."""
+        """Summary, preferences and window; mostly all of them fit, beside the share of recall."""
         given, counter = self.materials, self.counter
         summarised = counter.recurring(given.summary) if given.summary else 0
         liked = counter.count(given.preferences) if given.preferences else 0
@@ -358,7 +358,7 @@ class _PromptAssembly:
     ) -> None:
         if self.materials.summary:
             first, last = self.materials.covered_since, self.materials.covered
-            # Uncounted, they are no more than there are numbers.
+            # Without a count the sequence numbers are an upper bound.
             account.covering(first, last, self.materials.covered_messages or max(1, last - first + 1))
         if summarised:
             account.stretch(covered, Disposition.SUMMARISED, Reason.COVERED)

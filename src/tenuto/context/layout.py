@@ -26,7 +26,7 @@ STYLE_KEY: Final = "response_style"
 
 
 class PromptParts(Value, frozen=True, kw_only=True):
-    """What goes onto the page; empty parts leave no heading behind."""
+    """The parts of a prompt; empty ones get no heading."""
 
     system: str = ""
     preferences: str = ""
@@ -55,12 +55,12 @@ class Page:
         self.frame += MESSAGE_TOKENS
 
     def as_is(self, messages: Sequence[Message]) -> None:
-        """Stored messages as messages of their own."""
+        """Add stored messages unchanged."""
         self._close_message()
         self._done += [PromptMessage(role=one.role, parts=one.parts, source=one.id) for one in messages]
 
     def add_shown(self, window: Sequence[Shown], label: Callable[[Message], str] | None) -> None:
-        """The same of messages that may have been cut, where there are labels each under its own."""
+        """Add messages that may have been cut, each with its label if there are labels."""
         self._close_message()
         if label is None:
             self._done += [
@@ -108,7 +108,7 @@ class TextHeadings(Value, frozen=True, kw_only=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """One way of writing prompts, for one language and one cast of names. Without a `sheet` messages have roles."""
+    """A prompt format for one language and one set of names. Without a `sheet` messages have roles."""
 
     name: LayoutName
     language: Language
@@ -125,7 +125,7 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def around_all(self) -> int | None:
-        """With roles and without names every message takes the same."""
+        """With roles and without names the overhead of every message is the same."""
         return MESSAGE_TOKENS if self.sheet is None and not self.names else None
 
     def around(self, message: Message) -> int:
@@ -135,12 +135,12 @@ class Layout(msgspec.Struct, frozen=True):
         return end + self.counter.count_fixed(label) if label else end
 
     def snippet_overhead(self, piece: Piece, evidence: bool) -> int:
-        """What a memory or a piece of evidence takes beside its text."""
+        """The tokens of a memory or a piece of evidence besides its text."""
         label = self.counter.count(_citation(piece)) if evidence else self.counter.count_fixed("- ")
         return label + self.counter.count_fixed("\n")
 
     def label(self, message: Message) -> str:
-        """Who speaks, as the line begins."""
+        """The speaker's label at the beginning of the line."""
         if self.sheet is None:
             return self.name_label(message.speaker, "") if self.names and message.role is Role.USER else ""
         match message.role:
@@ -157,7 +157,7 @@ class Layout(msgspec.Struct, frozen=True):
         return f"{name}: " if name else otherwise
 
     def escape_lines(self, text: str) -> str:
-        """Words whose further lines cannot pass for headings or for another speaker's line."""
+        """The text, escaped so that no line can imitate a heading or another speaker."""
         if self.sheet is None or "\n" not in text:
             return text
         first, *lines = text.split("\n")
@@ -180,13 +180,13 @@ class Layout(msgspec.Struct, frozen=True):
         )
 
     def reserve(self, speaker: str | None = None) -> int:
-        """The most the layout itself can take."""
+        """The maximum of tokens that the layout itself takes."""
         label = self.name_label(speaker, "") if self.sheet is None else ""
         reserved = _reserved_tokens(self.name, self.language, self.counter.encoding, self.recalled)
         return reserved + self.counter.count_fixed(label) if label else reserved
 
     def write(self, page: Page, chosen: PromptParts) -> int:
-        """Fill the page; returns how many of its messages open the next turn's prompt as well."""
+        """Fill the page; returns how many leading messages the next turn's prompt shares."""
         if self.sheet is not None:
             return self._render_text(page, chosen, self.sheet)
         for heading, text in (
@@ -279,7 +279,7 @@ def layout_for(
 
 @cache
 def _reserved_tokens(name: LayoutName, language: Language, encoding: str, recalled: RecallPosition) -> int:
-    """What a layout takes when all its parts are there, but for the speaker's name."""
+    """The tokens of a layout with all its parts, without the speaker's name."""
     counter = TokenCounter(encoding)
     layout = layout_for(name, language, counter, {}, recalled)
     page = Page(counter)

@@ -1,8 +1,8 @@
-"""Whether earlier messages have anything to do with the question (`hasRelevantHistory`).
+"""Whether earlier messages are relevant to the question (`hasRelevantHistory`).
 
-The simple gate opens if there are any messages. The other compares: by vectors where there is an embedder, else by
-shared terms. A question that refers back ("the first one", 其中哪个), continues ("and in red?") or is too short to
-stand alone always belongs to what was said before.
+The simple gate opens if there are any messages. The other compares by vectors if there is an embedder, else by shared
+terms. For a question that refers back ("the first one", 其中哪个), continues ("and in red?") or is too short to stand
+alone, the history is always relevant.
 """
 
 from __future__ import annotations

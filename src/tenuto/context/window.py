@@ -30,7 +30,7 @@ _ITEM: Final = Role.ITEM
 
 
 class LayoutMetrics(Protocol):
-    """What reading a history must know of the layout it is for."""
+    """The properties of a layout that decide how a history is read."""
 
     @property
     def shows_tools(self) -> bool:
@@ -39,11 +39,11 @@ class LayoutMetrics(Protocol):
 
     @property
     def around_all(self) -> int | None:
-        """The tokens every message takes beside its text, `None` if that depends on the speaker."""
+        """The overhead of every message in tokens, `None` if it depends on the speaker."""
         ...
 
     def around(self, message: Message) -> int:
-        """The tokens a message takes beside its text: label, line end, role."""
+        """The overhead of a message in tokens: label, line end, role."""
         ...
 
     def escape_lines(self, text: str) -> str:
@@ -68,7 +68,7 @@ class Shown(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def cost(self) -> int:
-        """What it takes in the prompt."""
+        """Its tokens in the prompt."""
         return self.tokens + self.around
 
     @property
@@ -101,7 +101,7 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
 
 
 class VerbatimHistory(NamedTuple):
-    """A history that is shown as it is, each message with as many tokens around it; `cost` is what all of it takes."""
+    """A history that is shown unchanged, with the same overhead `around` each message; `cost` is the total."""
 
     messages: Sequence[Message]
     around: int
@@ -291,9 +291,9 @@ _LEAST_WORDS = 16
 
 @dataclass(slots=True)
 class Window:
-    """Turns kept, oldest first, and stretches of the history that are not: `(start, end, reason)`.
+    """Turns in the prompt, oldest first, and ranges of the history left out: `(start, end, reason)`.
 
-    Most times nothing has to go and nothing to be cut: then the history is shown `as_is`, and there are no turns.
+    Mostly nothing is left out or cut: then the history is shown `as_is`, and `turns` is empty.
     """
 
     turns: list[Turn] = field(default_factory=list)
@@ -307,13 +307,13 @@ class Window:
 
     @property
     def cost(self) -> int:
-        """What the window takes in the prompt."""
+        """The tokens of the window."""
         return self.as_is.cost if self.as_is is not None else sum([turn.cost for turn in self.turns])
 
 
 @dataclass(slots=True)
 class WindowFiller:
-    """Fills a window from the newest turn backwards: first that turn, whatever it takes, then older ones that fit.
+    """Fills a window from the newest turn backwards: first that turn at any cost, then older ones that fit.
 
     `history` begins at the first message that no summary covers; `slides` tells that there is older context which was
     not loaded, so that the history's own beginning moves on with each turn.
@@ -329,7 +329,7 @@ class WindowFiller:
     def whole(self, room: int) -> Window | None:
         """All of the history if it is plain text that fits; `None` if something may have to be cut.
 
-        What becomes of each message is then the same whichever way the window is filled; this way is short.
+        A fast path with the same result as `newest` and `older`.
         """
         history, policy = self._history, self._policy
         if self._slides or policy.window_turns is not None or policy.window_characters is not None:

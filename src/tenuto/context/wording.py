@@ -1,4 +1,4 @@
-"""The prompt's own words in English and Chinese: labels, headings, marks.
+"""Fixed texts of prompts in English and Chinese: labels, headings, marks.
 
 The Chinese texts of the layouts are those of the documents they come from, to the character.
 """

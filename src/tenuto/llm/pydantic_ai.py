@@ -119,7 +119,7 @@ class PydanticAIModel:
         )
 
     def _cost(self, response: ModelResponse) -> int:
-        """The price in billionths of a dollar; 0 where it is not known, as with one's own models."""
+        """The price in billionths of a dollar; 0 if it is not known, as with self-hosted models."""
         try:
             return int(response.cost().total_price * 1_000_000_000)
         except (LookupError, ValueError, AssertionError):

@@ -1,7 +1,7 @@
 """Policies and the five presets that carry the numbers of each kind of assistant.
 
-Two things are kept apart that are easily mixed: retention (when a session is deleted) and staleness (when its
-talk stops being context); the stored cap and the prompt's window. Every limit names its unit.
+Retention (when a session is deleted) is not staleness (when its messages stop being context), and the stored cap is not
+the prompt's window. Every limit names its unit.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tenuto.model.session import MAX_CAP, Retention, Touch
 from tenuto.model.turn import MAX_LEASE
 from tenuto.model.values import Value
 
-# Shorter than this, a summary says nothing.
+# A shorter summary is useless.
 _LEAST_SUMMARY: Final = 16
 
 
 class OnMissing(StrEnum):
-    """What becomes of a turn for a session that does not exist: refused, held under a new id, or under the given one.
+    """A turn for a session that does not exist is refused, gets a new session id, or creates the given one.
 
-    A session of another user never opens: it is refused, or the turn gets a new id.
+    For a session of another user it is refused or gets a new id.
     """
 
     ERROR = "error"
@@ -33,7 +33,7 @@ class OnMissing(StrEnum):
 
 
 class OnStoreDown(StrEnum):
-    """What a turn does while the store is away: written to a local journal, answered without memory, or refused."""
+    """While the store is unavailable a turn goes to a local journal, is answered without memory, or is refused."""
 
     JOURNAL = "journal"
     STATELESS = "stateless"
@@ -41,7 +41,7 @@ class OnStoreDown(StrEnum):
 
 
 class SessionPolicy(Value, frozen=True, kw_only=True):
-    """How sessions live."""
+    """Retention and limits of sessions."""
 
     keeping: Retention = Retention()
     stale_after: timedelta | None = None
@@ -72,7 +72,7 @@ class SessionPolicy(Value, frozen=True, kw_only=True):
 
 
 class ContextPolicy(Value, frozen=True, kw_only=True):
-    """What a prompt shows of a session: at most so many messages, turns and characters, and when to compress.
+    """How many messages, turns and characters of a session a prompt contains, and when to compress.
 
     Compression starts when the prompt passes `compress_at` of its token budget or the log passes `compress_over`
     messages, whichever comes first, and leaves `keep_verbatim` messages as they are. The summary takes at most
@@ -105,11 +105,10 @@ class ContextPolicy(Value, frozen=True, kw_only=True):
 
 
 class TaskPolicy(Value, frozen=True, kw_only=True):
-    """How long the two inner layers of a multi-agent conversation live (E6), and what agents may write (E16).
+    """Retention of tasks and agent runs (E6), and what agents may write (E16).
 
-    The `protected` keys, or all that begin alike where one ends in a star, are for one agent alone: the one that
-    `owners` names for the task's type, else `owner`. A board has at most `max_board_keys`, and so have the notes of
-    each agent.
+    Only one agent may write the `protected` keys (with a star, all with that prefix): that in `owners` for the task's
+    type, else `owner`. A board has at most `max_board_keys`, and so have the notes of each agent.
     """
 
     task_retention: timedelta = timedelta(hours=24)
@@ -136,11 +135,11 @@ class TaskPolicy(Value, frozen=True, kw_only=True):
                 raise InvalidSetting(what, "must be at least 1")
 
     def owner_of(self, task_type: str) -> str:
-        """The one agent that may write the protected keys of such a task."""
+        """The agent that may write the protected keys of such a task."""
         return self.owners.get(task_type, self.owner)
 
     def protects(self, key: str) -> bool:
-        """Whether a key is for that agent alone."""
+        """Whether only that agent may write a key."""
         return any(_matches_pattern(name, key) for name in self.protected)
 
 
@@ -168,8 +167,8 @@ def _check_window_within(setting: str, window: int | None, stored: int | None) -
         raise InvalidSetting(setting, f"the window of {window} is wider than the stored cap of {stored}")
 
 
-# Many short messages never fill a token budget, but a turn has to load all that no summary covers: with a count beside
-# the ratio, what a turn loads stays the same however long the conversation gets.
+# Many short messages never fill a token budget, but a turn loads all that no summary covers: the count bounds what a
+# turn loads, however long the conversation gets.
 _COMPRESS_OVER: Final = 30
 
 PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(

@@ -1,4 +1,4 @@
-"""What becomes of private data, for each place that text goes to."""
+"""Privacy policies: how private data is treated in each sink of text."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from tenuto.model.values import Json, Value
 
 
 class Sink(StrEnum):
-    """A place that text goes to.
+    """A destination of text.
 
-    `message` is the live part of the log; `past` is what of it a summary has taken over; `memory` is what is kept of a
-    user or a chat beside the log; `model` is what a language model is shown, and `answer` what it says, on its way to
-    the user.
+    `message` is the live part of the log, `past` the part that a summary covers; `memory` is data of a user or a chat
+    beside the log; `model` is the prompt of a language model, and `answer` its reply to the user.
     """
 
     MESSAGE = "message"
@@ -33,10 +32,10 @@ class Sink(StrEnum):
 
 
 class Mode(StrEnum):
-    """What happens to a private value on its way into a sink.
+    """How a private value is treated on its way into a sink.
 
-    `pseudonym` puts a numbered mark in its place, `[EMAIL_1]`, and the value into the session's vault. `block` refuses
-    a message, or a question to a model, that holds one; from other sinks the whole text is withheld.
+    `pseudonym` replaces it by a numbered placeholder, `[EMAIL_1]`, and stores the value in the session's vault. `block`
+    refuses a message or a model request that contains one; from other sinks the whole text is withheld.
     """
 
     KEEP = "keep"
@@ -45,25 +44,25 @@ class Mode(StrEnum):
     BLOCK = "block"
 
 
-# The note in a message's metadata: how many values of each name are marks now.
+# The key of a message's metadata that counts its placeholders by name.
 REDACTED: Final = "redacted"
 
 # A pseudonym needs a session whose vault holds the value; these texts have none, or outlive it.
 _NO_PSEUDONYM: Final = frozenset({Sink.LOG, Sink.MEMORY, Sink.EXPORT, Sink.ANSWER})
 
 
-# The drawer of a shop: its goods, and each buyer's orders.
+# The namespace of a shop: its goods, and each buyer's orders.
 SHOP: Final = "goods"
-# Drawers of users in which the house keeps its own books: without its number an order is none.
+# Namespaces of users with business data, which is not redacted: an order needs its number.
 _BOOKS: Final = frozenset({SHOP})
 
 _NO_MARKS: Final[Mapping[tuple[str, str], str]] = MappingProxyType({})
 
 
 class CustomPattern(Value, frozen=True, kw_only=True):
-    """A kind of private data that only this installation or tenant knows: staff numbers, case files.
+    """A kind of private data of this installation or tenant: staff numbers, case files.
 
-    `name` is what stands in its mark (capitals, digits, underscores).
+    `name` stands in its placeholder (capitals, digits, underscores).
     """
 
     name: str
@@ -72,11 +71,11 @@ class CustomPattern(Value, frozen=True, kw_only=True):
 
 
 class PrivacyPolicy(Value, frozen=True, kw_only=True):
-    """What becomes of private data in each sink, and what counts as private here.
+    """The mode of each sink, and which data is private.
 
-    `also` names types that are looked for only on request (ADDRESS, ORDER_ID, PERSON), `never` types to leave alone.
-    `allow` holds values that are no secret: an address, a number, or `@example.com` and `*.example.com` for all of a
-    domain. Values of the types in `unvaulted` are redacted where others get a pseudonym: they are never restored.
+    `also` adds types that are detected only on request (ADDRESS, ORDER_ID, PERSON), `never` removes types. `allow` has
+    values that are not private: an address, a number, or `@example.com` and `*.example.com` for a whole domain. Values
+    of the types in `unvaulted` are redacted where others get a pseudonym: they are never restored.
     """
 
     message: Mode = Mode.KEEP
@@ -110,21 +109,21 @@ class PrivacyPolicy(Value, frozen=True, kw_only=True):
             raise InvalidSetting("privacy_answer", "cannot be block: words that were streamed cannot be taken back")
 
     def mode(self, sink: Sink) -> Mode:
-        """What happens on the way into a sink."""
+        """The mode of a sink."""
         mode: Mode = getattr(self, sink.value)
         return mode
 
     @property
     def vaulted(self) -> bool:
-        """Whether some value goes into a vault, which needs a key."""
+        """Whether some sink uses the vault, which needs a key."""
         return any(self.mode(sink) is Mode.PSEUDONYM for sink in Sink)
 
 
 class PiiMatch(Value, frozen=True, kw_only=True):
-    """One find of private data: `start` and `end` count code points of the text that was given.
+    """A match of private data: `start` and `end` count code points of the text.
 
-    `type`, `rule` and `name` are words of ours, or the name of an own pattern. They say nothing about the value, so
-    they may stand in logs and metrics; `name` is the one that stands in marks.
+    `type`, `rule` and `name` are fixed words, or the name of a custom pattern. They reveal nothing about the value, so
+    they may appear in logs and metrics; `name` appears in placeholders.
     """
 
     start: int
@@ -135,7 +134,7 @@ class PiiMatch(Value, frozen=True, kw_only=True):
 
     @property
     def mark(self) -> str:
-        """What takes its place where it is redacted: `[REDACTED_EMAIL]`."""
+        """Its replacement where it is redacted: `[REDACTED_EMAIL]`."""
         return f"[REDACTED_{self.name}]"
 
 
@@ -147,9 +146,9 @@ def is_user_memory(scope: Scope, namespace: str) -> bool:
 def replace_matches(
     text: str, found: Iterable[PiiMatch], at: int = 0, marks: Mapping[tuple[str, str], str] = _NO_MARKS
 ) -> str:
-    """`text` from `at` on with marks in place of finds that are in order and apart.
+    """`text` from `at` on, with the matches replaced, which are in order and do not overlap.
 
-    `marks` has the pseudonyms, by name and value; whatever has none is redacted.
+    `marks` has the pseudonyms by name and value; other values are redacted.
     """
     parts: list[str] = []
     for find in found:
@@ -160,9 +159,9 @@ def replace_matches(
     return "".join(parts)
 
 
-# Sealed text is recognised without a key by its form: `tnt1.<data key>.<base64url>`.
+# Encrypted text is recognised without a key by its form: `tnt1.<data key>.<base64url>`.
 SEAL_MARK: Final = "tnt1."
-# State that is never sealed itself: tenants' wrapped data keys, and the list of tenants that have some.
+# State that is never encrypted itself: tenants' wrapped data keys, and the list of tenants that have some.
 KEYS_NAMESPACE: Final = "privacy.keys"
 TENANTS_NAMESPACE: Final = "privacy.tenants"
 DATA_KEY_LENGTH: Final = 16

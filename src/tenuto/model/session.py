@@ -25,7 +25,7 @@ MAX_SEQ = 2**53 - 1
 
 
 class Status(StrEnum):
-    """Where a conversation stands (E2)."""
+    """The status of a conversation (E2)."""
 
     ACTIVE = "active"
     INACTIVE = "inactive"
@@ -33,7 +33,7 @@ class Status(StrEnum):
 
 
 class Touch(StrEnum):
-    """What moves a session's deadline: any access, a change, or nothing (it then counts from creation)."""
+    """What extends a session's deadline: any access, a change, or nothing (it then counts from creation)."""
 
     READ = "read"
     WRITE = "write"
@@ -60,7 +60,7 @@ class Retention(Value, frozen=True, kw_only=True):
                 raise InvalidSetting(what, f"must be between 1 and {MAX_CAP}, or off")
 
     def deadline(self, created_at: datetime, now: datetime) -> datetime | None:
-        """When a session that is touched now will be gone."""
+        """When a session that is touched now expires."""
         if self.idle is None:
             return None
         return (created_at if self.touch is Touch.NEVER else now) + self.idle
@@ -102,10 +102,10 @@ def usd(nanos: int) -> str:
 
 
 class Session(Value, frozen=True, kw_only=True):
-    """A conversation as its store knows it.
+    """The head of a stored conversation.
 
-    `version` grows with every change; `incarnation` tells a session from an earlier one of the same id.
-    Messages before `window_start` are kept but are no longer context.
+    `version` grows with every change; `incarnation` distinguishes a session from an earlier one of the same id.
+    Messages before `window_start` are stored but no context.
     """
 
     id: str
@@ -139,9 +139,9 @@ class Session(Value, frozen=True, kw_only=True):
         return self.expires_at is not None and self.expires_at <= now
 
     def deadline_after_read(self, now: datetime) -> datetime | None:
-        """Where a read moves the deadline to; `None` when it stays.
+        """The deadline after a read; `None` if it stays.
 
-        A read that would move it by less than a hundredth of the retention does not, so that reading stays cheap.
+        A read extends it only by a hundredth of the retention or more, so that most reads write nothing.
         """
         idle = self.keeping.idle
         if idle is None or self.expires_at is None or self.keeping.touch is not Touch.READ:
@@ -151,7 +151,7 @@ class Session(Value, frozen=True, kw_only=True):
 
 
 class NewSession(Value, frozen=True, kw_only=True):
-    """What a session starts with when a call creates it."""
+    """The initial values of a session."""
 
     keeping: Retention = Retention()
     title: str = ""
@@ -190,7 +190,7 @@ class Changes(Value, frozen=True, kw_only=True):
 
     @property
     def sets_values(self) -> bool:
-        """Whether context, attributes or metadata may grow by it."""
+        """Whether it may enlarge context, attributes or metadata."""
         parts = (self.context, self.attributes, self.metadata)
         return any(value is not None for part in parts for value in part.values())
 
@@ -276,10 +276,9 @@ class RemovedSession(Value, frozen=True, kw_only=True):
 
 
 class EraseResult(Value, frozen=True, kw_only=True):
-    """What one step of erasing a user removed; `more` tells that another step is needed.
+    """What one step of erasing a user removed; `more` says that another step is needed.
 
-    `values` are those that stood behind marks: only a store behind a privacy policy knows of them. `journal` counts
-    the turns that a journal kept on this machine until the store should be back.
+    `values` counts vault entries, `journal` the turns in the local journal of this machine.
     """
 
     gone: tuple[RemovedSession, ...] = ()
@@ -293,14 +292,14 @@ class EraseResult(Value, frozen=True, kw_only=True):
 
 
 class CompactionResult(Value, frozen=True, kw_only=True):
-    """What became of deleted bytes: `why` says, for the operator, where some stay although the store was asked."""
+    """Whether deleted bytes were removed; `why` tells the operator why some remain."""
 
     cleared: bool
     why: str = ""
 
 
 class SessionStats(Value, frozen=True, kw_only=True):
-    """What a tenant's site holds."""
+    """Totals of a tenant's site."""
 
     sessions: int = 0
     messages: int = 0
@@ -317,7 +316,7 @@ class StateEntry(Value, frozen=True, kw_only=True):
 
 
 class StateLocation(Value, frozen=True, kw_only=True):
-    """Where a value of the state stands: whose it is, in which drawer, under which key."""
+    """The location of a state value: scope, namespace and key."""
 
     scope: Scope
     namespace: str
@@ -325,7 +324,7 @@ class StateLocation(Value, frozen=True, kw_only=True):
 
 
 class Budgets(Value, frozen=True, kw_only=True):
-    """Bounds on spending; `None` is none. Money is in whole billionths of a US dollar."""
+    """Limits on spending; `None` is no limit. Money is in whole billionths of a US dollar."""
 
     session_tokens: int | None = None
     session_cost_nanos: int | None = None
@@ -349,7 +348,7 @@ class Budgets(Value, frozen=True, kw_only=True):
         return self.tenant_tokens_per_day is not None or self.tenant_cost_nanos_per_day is not None
 
     def check_session(self, session: Session) -> None:
-        """Refuse a session that has spent what it may.
+        """Refuse a session that has spent its budget.
 
         Raises:
             BudgetExhausted: it has.
@@ -359,7 +358,7 @@ class Budgets(Value, frozen=True, kw_only=True):
             _check_spent("session", spent, self.session_tokens, self.session_cost_nanos)
 
     def check_tenant(self, spent: Usage) -> None:
-        """Refuse a tenant that has spent what it may today.
+        """Refuse a tenant that has spent its budget of today.
 
         Raises:
             BudgetExhausted: it has.

@@ -38,8 +38,8 @@ from tenuto.settings import Settings
 OPEN: Final = "open: loopback only, tenant local"
 DEFAULT_TENANT: Final = "local"
 _TRUSTED_FOR: Final = 2.0
-# How long a key goes on holding that cannot be looked up: long enough to mend a store, short enough that a key revoked
-# beyond our sight is soon out.
+# How long a confirmed key stays valid while it cannot be looked up: long enough to repair a store, short enough that a
+# key revoked meanwhile is soon refused.
 _HELD_FOR: Final = 900.0
 _REMEMBERED: Final = 10_000
 _NAMING: Final = {
@@ -63,7 +63,7 @@ class RateLimited(LimitReached):
 
 
 class RateLimiter:
-    """A bucket per caller: it holds a minute's worth of requests (or of `what` else) and fills again evenly."""
+    """A token bucket per caller: it holds the requests (or `what` else) of a minute and refills evenly."""
 
     def __init__(self, per_minute: int, *, what: str = "requests", now: Callable[[], float] = time.monotonic) -> None:
         self._per_minute = per_minute
@@ -85,7 +85,7 @@ class RateLimiter:
         left = min(self._per_minute, left + (now - seen) * self._per_second)
         self._buckets[caller] = (left - 1 if left >= 1 else left, now)
         if len(self._buckets) > _REMEMBERED:
-            # The caller that was quiet the longest has the fullest bucket, so dropping it gives the least away.
+            # The caller idle for longest has the fullest bucket, so dropping it loses least.
             self._buckets.popitem(last=False)
         if left < 1:
             raise RateLimited(self._per_minute, timedelta(seconds=(1 - left) / self._per_second), self._what)
@@ -103,10 +103,10 @@ class AuthContext(Value, frozen=True, kw_only=True):
     thread: str | None = None
 
     def scope(self, tenant: str | None = None, site: str | None = None) -> Scope:
-        """Where the request acts. A body may name tenant and site too; what is named twice must be the same.
+        """The scope of the request. A body may name tenant and site too; they must agree with the headers.
 
         Raises:
-            ScopeMismatch: what is named contradicts the credential or itself.
+            ScopeMismatch: headers, body and credential contradict each other.
         """
         named_tenant = _single_value("tenant", self.tenant, tenant, self.caller.tenant if self.caller else None)
         named_site = _single_value("site", self.site, site, self.caller.site if self.caller else None)
@@ -137,10 +137,10 @@ class _CachedCaller(Value, frozen=True, kw_only=True):
 
 
 class Gate:
-    """Lets requests in. A key is looked up at most every two seconds, so that a revoked one is out within them.
+    """Admits requests. A key is looked up every two seconds at most, so a revoked one is refused within them.
 
-    While the store is away, keys that it confirmed within the last quarter of an hour stay valid; any other key
-    is `Unavailable`, as it may be wrong. A server that was open at the last look stays open.
+    While the store is unavailable, keys that it confirmed within the last 15 minutes stay valid; any other key raises
+    `Unavailable`, as it may be wrong. A server that was open at the last check stays open.
     """
 
     def __init__(
@@ -182,8 +182,8 @@ class Gate:
         credential = _credential(request)
         caller = await self._find_caller(credential)
         if caller is None:
-            # Counted after the look, and never held against a right one: many share an address, behind a proxy all
-            # do, and one of them must not shut out the others. Secrets are too long to be found by trying.
+            # Counted after the lookup, and only for wrong credentials: clients behind a proxy share an address, and one
+            # of them must not block the others. Secrets are too long to be found by trying.
             if credential is not None:
                 self._wrong_rates.acquire(_client_network(address))
             raise InvalidCredential
@@ -191,7 +191,7 @@ class Gate:
         return _read_auth_context(caller, request)
 
     async def is_open(self) -> bool:
-        """Whether requests need no credential. Once a key exists that is over, and stays so."""
+        """Whether requests need no credential. Once a key exists, they always do."""
         if self._closed or not self._may_be_open:
             return False
         now = self._now()
@@ -208,8 +208,8 @@ class Gate:
         except Unavailable:
             if self._looked_at is None:
                 raise
-            # It was open when last seen. A first key made beyond our sight closes it as soon as the store is back,
-            # and until then there is nothing here to get at.
+            # It was open at the last check. A first key made meanwhile closes it as soon as the store is back, and
+            # until then no data can be read.
             return False
 
     def works_without_store(self) -> bool:
@@ -244,7 +244,7 @@ class Gate:
             return held.caller
         if key is None:
             self._callers.pop(digest, None)
-            # Tokens end by themselves and cost no trip to the store: they are looked at anew each time.
+            # Tokens expire by themselves and need no lookup in the store: they are verified each time.
             return self._tokens.verify(credential) if self._tokens is not None else None
         caller = Caller.from_key(key)
         self._cache_caller(digest, _CachedCaller(caller=caller, seen_at=now, trusted_until=now + _TRUSTED_FOR))
@@ -259,7 +259,7 @@ class Gate:
 
 @lru_cache(maxsize=1024)
 def is_loopback(host: str) -> bool:
-    """Whether an address or host name leads to this machine alone."""
+    """Whether an address or host name is that of this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -269,7 +269,7 @@ def is_loopback(host: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _client_network(address: str) -> str:
-    """Whose wrong credentials count together: an IPv4 address, or the IPv6 network that one customer gets."""
+    """The unit for counting wrong credentials: an IPv4 address, or the IPv6 network of one customer."""
     try:
         host = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -280,9 +280,9 @@ def _client_network(address: str) -> str:
 
 
 def _check_local_request(request: Request) -> None:
-    """Keep out other machines, and web pages that reach for this one through the browser of its user.
+    """Refuse other machines, and web pages that send requests through the user's browser.
 
-    A page can point its own name at 127.0.0.1 (then `Host` tells), or post across origins (then `Origin` does).
+    A page can resolve its own name to 127.0.0.1 (visible in `Host`), or post across origins (visible in `Origin`).
     """
     client = request.client.host if request.client else "127.0.0.1"
     origin = request.headers.get("origin")
@@ -324,7 +324,7 @@ def _read_auth_context(caller: Caller | None, request: Request) -> AuthContext:
 
 
 def _single_value(what: str, *named: str | None) -> str | None:
-    """The one value that all sources agree on."""
+    """The value that all sources agree on."""
     values = {value for value in named if value is not None}
     if len(values) > 1:
         raise ScopeMismatch(what)
@@ -332,10 +332,10 @@ def _single_value(what: str, *named: str | None) -> str | None:
 
 
 def with_user(admission: AuthContext, user: str | None) -> AuthContext:
-    """The same request where its body names the user as well.
+    """The same request with the user that its body names.
 
     Raises:
-        ScopeMismatch: headers and body name different ones.
+        ScopeMismatch: headers and body name different users.
     """
     return replace(admission, user=_single_value("user", admission.user, user))
 
@@ -357,7 +357,7 @@ async def asking(request: Request) -> Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerContext:
-    """An installation that is open and being served."""
+    """The open application that the server serves."""
 
     settings: Settings
     tenuto: Tenuto
@@ -367,16 +367,16 @@ class ServerContext:
 
     @property
     def sessions(self) -> Sessions:
-        """Its sessions."""
+        """The sessions of the application."""
         return self.tenuto.sessions
 
 
 def service(request: Request) -> ServerContext:
-    """The service that this request reached."""
+    """The context of the server that received this request."""
     context: ServerContext = request.app.state.service
     return context
 
 
 def sessions(request: Request) -> Sessions:
-    """The sessions that this request is about."""
+    """The sessions of the server that received this request."""
     return service(request).sessions

@@ -1,4 +1,4 @@
-"""Between bytes and values: bodies read strictly, path parts decoded once, answers encoded once."""
+"""Between bytes and values: bodies decoded strictly, path parts decoded once, responses encoded once."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from tenuto.tasks.views import AgentNoteView, BoardEntryView, TaskView
 _Body = TypeVar("_Body")
 _Versioned: TypeAlias = SessionView | TaskView | BoardEntryView | AgentNoteView
 JSON: Final = "application/json"
-# What msgspec says about types, lengths and places names no value of the input; the rest of its messages may.
+# Messages of msgspec about types, lengths and places contain no value of the input; its other messages may.
 _HARMLESS: Final = re.compile(
     r"(Expected `[^`]*`.*|Object missing required field `[^`]*`.*|(Number|Integer value) out of range.*)", re.DOTALL
 )
 # How JSON in UTF-16 and UTF-32 begins, with a mark of its byte order or with a zero beside its first character.
 _WIDE: Final = re.compile(rb"\xff\xfe|\xfe\xff|.{0,3}\x00", re.DOTALL)
-# Longer messages are counted in a thread, which other requests need not wait for: these take about a millisecond.
+# Longer messages are counted in a thread, so that other requests need not wait; these take about a millisecond.
 _COUNTED_AT_ONCE: Final = 16 * 1024
 _counter: Final = TokenCounter()
 # Hints added to the refusal of a field whose shape is hard to guess.
@@ -80,7 +80,7 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 def decode_json(raw: bytes, kind: type[_Body]) -> _Body:
     """JSON as a value of `kind`, under the rules of `body_of`."""
-    raw = raw.removeprefix(BOM_UTF8)  # Some editors put it before every text, and it says nothing but the truth.
+    raw = raw.removeprefix(BOM_UTF8)  # Some editors write it before every text.
     if kind not in _decoders:
         _decoders[kind] = msgspec.json.Decoder(kind)
     try:
@@ -118,7 +118,7 @@ def _raise_invalid(unfit: msgspec.ValidationError, kind: type[Any], whole: str =
 
 
 def _allowed_values(hint: Any) -> Iterator[str]:
-    """What a field of a fixed choice may say."""
+    """The allowed values of a field with a fixed choice."""
     if isinstance(hint, EnumType):
         yield from map(str, hint)
     for part in get_args(hint):
@@ -139,7 +139,7 @@ def _json_error(raw: bytes) -> Invalid:
 
 
 def parse_query(request: Request, kind: type[_Body]) -> _Body:
-    """The query as a value of `kind`. Parameters it does not know are left to those who do.
+    """The query as a value of `kind`. Unknown parameters are ignored.
 
     Raises:
         Invalid: a parameter does not fit; the error names it.
@@ -158,7 +158,7 @@ def path_parameter(request: Request, name: str = "session_id") -> str:
 
 
 def idempotency_key(request: Request) -> str | None:
-    """The caller's key for this write, if it has one."""
+    """The client's key for this write, if any."""
     value = request.headers.get("idempotency-key")
     return None if value is None else _decode_id(value.encode("latin-1"), "the Idempotency-Key")
 
@@ -175,13 +175,13 @@ def if_match(request: Request) -> int | None:
 
 
 def agent_header(request: Request) -> str | None:
-    """The agent that asks, where the Tenuto-Agent header names one."""
+    """The agent named in the Tenuto-Agent header."""
     value = request.headers.get("tenuto-agent")
     return None if value is None else _decode_id(value.encode("latin-1"), "the Tenuto-Agent header")
 
 
 def _decode_id(raw: bytes, what: str) -> str:
-    """An id that came as bytes: UTF-8, not empty, of bearable length."""
+    """An id from bytes: UTF-8, not empty, of limited length."""
     try:
         return check_id(raw.decode(), what)
     except UnicodeDecodeError:
@@ -189,7 +189,7 @@ def _decode_id(raw: bytes, what: str) -> str:
 
 
 def fingerprint(body: Json) -> str:
-    """What an idempotency key stands for: the body's meaning, whatever its spaces and the order of its fields."""
+    """A digest of the body for its idempotency key, independent of spaces and the order of fields."""
     return blake2b(msgspec.json.encode(body, order="sorted"), digest_size=16).hexdigest()
 
 
@@ -201,10 +201,10 @@ async def drafts_of(request: Request, messages: list[JsonObject]) -> tuple[Draft
 
 
 async def correct_token_counts(request: Request, drafts: tuple[Draft, ...]) -> tuple[Draft, ...]:
-    """Messages whose tokens are no fewer than we count: what a client names must not decide what fits into a prompt.
+    """Messages with token counts no lower than our own: a client must not decide what fits into a prompt.
 
     Raises:
-        TooLarge: a message is above the size limit; it is not worth counting.
+        TooLarge: a message is above the size limit.
     """
     check_messages(drafts, sessions(request).policy)
     if sum([content_bytes(draft) for draft in drafts if draft.tokens]) < _COUNTED_AT_ONCE:
@@ -218,15 +218,15 @@ def answer(view: View, status: int = 200, headers: Mapping[str, str] | None = No
 
 
 def versioned_response(view: _Versioned, status: int = 200) -> Response:
-    """A JSON answer with the version of what it shows as ETag."""
+    """A JSON response with the version of its content as ETag."""
     return answer(view, status, {"ETag": f'"{view.version}"'})
 
 
 def session_response(session: Session, status: int = 200) -> Response:
-    """A session's head, with its version as ETag; the answer to a new one has its Location."""
+    """A session's head, with its version as ETag; for a new session also its Location."""
     answered = versioned_response(SessionView.of(session), status)
     if status == 201:
-        # Clients take dots alone for steps between folders, so these are encoded too.
+        # Clients resolve "." and ".." as relative paths, so these are encoded too.
         address = session.id.replace(".", "%2E") if session.id in (".", "..") else quote(session.id, safe="")
         answered.headers["Location"] = f"/v1/sessions/{address}"
     return answered

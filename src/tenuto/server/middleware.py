@@ -1,4 +1,4 @@
-"""Around every request: its id, the path as it was sent, a meter, a log line, and an answer whatever happens."""
+"""Around every request: its id, the raw path, a metric, a log line, and a response after any error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger("tenuto.server.requests")
 _SOUND_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _ALIASED: Final = ("/api/v1/", "/api/goods/")
 _CLIENT_GONE: Final = 499
-# Enough for a file taken for a message, over a slow line; a client that sends more is cut off.
+# Enough for a file sent by mistake over a slow line; a client that sends more is cut off.
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _MOST_SECONDS: Final = 10.0
 
@@ -86,14 +86,14 @@ class _ResponseSender:
             service = getattr(self._state, "service", None)
             if service is not None and service.tenuto.stores.away:
                 headers.append((b"tenuto-degraded", b"store"))
-            # Nothing between us and the client keeps what people said; the console's own files say otherwise.
+            # Proxies must not cache user text; the console's static files set their own header.
             if not any(name == b"cache-control" for name, _ in headers):
                 headers.append((b"cache-control", b"no-store"))
         await self._send(message)
 
 
 def _request_id(scope: Scope) -> str:
-    """The request's id: the caller's own, where it is short and plain, or a fresh one."""
+    """The request's id: the client's if it is short and plain, else a fresh one."""
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _SOUND_ID.fullmatch(value):
             return str(value, "ascii")
@@ -101,10 +101,10 @@ def _request_id(scope: Scope) -> str:
 
 
 class BodyDrain:
-    """Reads and drops the rest of a request whose connection ends with the answer.
+    """Reads and drops the rest of a request whose connection ends with the response.
 
-    A connection that is closed while its client still sends is reset, and the client loses the answer: it sees a broken
-    pipe instead of a 413. So the answer goes out at once, and its end waits until the body has come in, within bounds.
+    A connection that is closed while its client still sends is reset, and the client sees a broken pipe instead of a
+    413. So the response is sent at once, and its end waits until the body has arrived, within limits.
     """
 
     def __init__(self, receive: Receive, send: Send) -> None:
@@ -123,7 +123,7 @@ class BodyDrain:
         return self._read_to_the_end
 
     async def send(self, message: Message) -> None:
-        """The next piece of the answer."""
+        """The next piece of the response."""
         ending = message["type"] == "http.response.body" and not message.get("more_body", False)
         if not ending or self._is_drained():
             await self._send(message)
@@ -138,12 +138,12 @@ class BodyDrain:
 
 
 def closes_after_response(scope: Scope) -> bool:
-    """Whether the connection is closed behind the answer while a body may still be coming."""
+    """Whether the connection closes after the response while a body may still arrive."""
     closing = scope["http_version"] == "1.0"
     sending = False
     for name, value in scope["headers"]:
         if name == b"expect":
-            # Such a client sends its body only after a 100 Continue, so an early answer leaves nothing to drain.
+            # Such a client sends its body only after a 100 Continue, so an early response leaves nothing to drain.
             return False
         if name == b"connection":
             closing = closing or b"close" in value.lower()

@@ -28,9 +28,9 @@ from tenuto.sessions.views import NewMessage
 _Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 _REF: Final = "#/components/schemas/{name}"
 _ABOUT: Final = (
-    "Conversation state for LLM agents. Sessions are held for their owner alone: what is absent, expired, deleted or "
-    "somebody else's gives one and the same 404. The same routes answer under `/api/v1`. Where no key is configured, "
-    "requests from the server's own machine need none."
+    "Conversation state for LLM agents. A session is visible to its owner only: an absent, expired, deleted or foreign "
+    "one gives the same 404. The same routes answer under `/api/v1`. Where no key is configured, requests from the "
+    "server's own machine need none."
 )
 _REASONS: Final = {
     400: "The request does not fit; `detail` names the field.",

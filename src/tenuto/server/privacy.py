@@ -116,7 +116,7 @@ def _check_can_reveal(admission: AuthContext) -> None:
     if admission.caller is None:
         raise Forbidden(
             f"revealing needs a credential with the role {KeyRole.REVEAL}, and this server asks for none: "
-            f"tenuto keys create --role {KeyRole.REVEAL} makes one, and from then on everybody needs a key"
+            f"tenuto keys create --role {KeyRole.REVEAL} makes one, and from then on every request needs a key"
         )
     if not admission.caller.reveals:
         raise Forbidden(f"revealing needs a credential with the role {KeyRole.REVEAL}")

@@ -108,7 +108,7 @@ class ProducerBody(RequestBody, frozen=True, kw_only=True):
 
 
 class CreateSession(RequestBody, frozen=True, kw_only=True):
-    """A session to make. An `id` of one's own that exists already brings that session back."""
+    """A session to make. If the caller has a session of that `id`, it is returned."""
 
     EXAMPLE = {"title": "Holiday plans", "context": {"language": "en"}, "attributes": {"vip": True}}
 

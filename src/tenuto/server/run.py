@@ -90,8 +90,8 @@ async def _check_credential_needed(settings: Settings, keys: ApiKeys) -> None:
     if tokens is None and not await keys.any_exist():
         raise InvalidSetting(
             "host",
-            f"{settings.host} can be reached from other machines, and nobody would need a credential: make an API key "
-            "first (tenuto keys create), configure JWT, or listen on 127.0.0.1",
+            f"{settings.host} can be reached from other machines, and would answer without a credential: "
+            "make an API key first (tenuto keys create), configure JWT, or listen on 127.0.0.1",
         )
 
 

@@ -48,8 +48,8 @@ class AttributeView(View, frozen=True, kw_only=True):
 
 @routes.post("/sessions", describe(SessionView, 201, 200, body=CreateSession, headers=("Idempotency-Key",)))
 async def create_session(request: Request) -> Response:
-    """Make a session. The caller's own session of that id comes back as it is (200); an id that is taken by
-    somebody else is not told to be: the session gets another one."""
+    """Create a session. The caller's own session of that id is returned as it is (200); if the id belongs to another
+    user, the new session gets another id."""
     admission = await authenticate_request(request)
     body = await body_of(request, CreateSession)
     session, new = await sessions(request).create(

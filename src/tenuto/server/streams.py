@@ -1,4 +1,4 @@
-"""Answers that take a while: cancelled when the client disconnects, or sent event by event."""
+"""Long responses: cancelled when the client disconnects, or sent event by event."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _PING_EVERY: Final = 15.0
 
 
 async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, _Answer]) -> _Answer:
-    """Do the work; when the client goes meanwhile, cancel it.
+    """Do the work; cancel it if the client disconnects meanwhile.
 
     Raises:
-        ClientDisconnect: the client has gone.
+        ClientDisconnect: the client has disconnected.
     """
     task, gone = asyncio.create_task(work), asyncio.create_task(_wait_for_disconnect(request))
     try:
@@ -44,7 +44,7 @@ async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, _Answ
 
 
 async def event_stream(request: Request, events: AsyncIterator[ChatEvent]) -> Response:
-    """Server-sent events. What fails before the first one is an ordinary error."""
+    """Server-sent events. A failure before the first one is an ordinary error response."""
     first = await cancel_on_disconnect(request, _next_event(events))
     return StreamingResponse(
         _sse_stream(request, first, events), media_type="text/event-stream; charset=utf-8", headers=_HEADERS
@@ -93,13 +93,13 @@ def _sse_event(name: str, data: View | JsonObject) -> bytes:
 
 
 async def _wait_for_disconnect(request: Request) -> None:
-    """Return when the client has hung up."""
+    """Return when the client has disconnected."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 async def _cancel_task(task: asyncio.Task[Any]) -> None:
-    """Cancel what is still under way."""
+    """Cancel the task if it is still running."""
     if task.done():
         # Retrieve the error; awaiting the task again would raise it here.
         if not task.cancelled():

@@ -58,7 +58,7 @@ class EventEmitter:
         self._listeners.append(listener)
 
     async def emit_event(self, kind: EventKind, scope: Scope, session_id: str, owner: str | None = None) -> None:
-        """Announce what happened."""
+        """Log the event and call the listeners."""
         level = _LEVELS.get(kind, logging.INFO)
         logs = _log.isEnabledFor(level)
         if not self._listeners and not logs:
@@ -80,7 +80,7 @@ def _log_event(event: SessionEvent, level: int) -> None:
     else:
         _log.log(
             level,
-            "session %s %s: it belongs to %s, %s of tenant %s asked for it",
+            "session %s %s: it belongs to %s, requested by %s of tenant %s",
             event.session_id,
             event.kind,
             event.owner,
