@@ -1,4 +1,4 @@
-"""What an assistant is: a persona with its words, policies, tools and model."""
+"""An assistant: its texts, personas, policies, tools and model."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def _empty_mapping() -> Mapping[Any, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assistant:
-    """One kind of conversation partner.
+    """An assistant.
 
-    `first` names tools that run before the model is asked, whenever they see themselves wanted: evidence is retrieved
-    whatever the model thinks of it. `mend` has the last word on the answer's text, such as citations that the model
-    left out. `relevance` is how alike talk and question must be for the talk to enter the prompt; 0 lets any in.
-    An `isolated` persona sees only its own turns. One that does not `remember` answers each question by itself and
-    stores nothing. Words missing in one language are taken from the other. `file` is where it was read from, if it was.
+    `first` names tools that run before the model if their `plan` applies: evidence is retrieved independently of the
+    model. `mend` may change the final text, for example add citations. `relevance` is the threshold of similarity for
+    the history to enter the prompt; 0 admits any. An `isolated` persona sees only its own turns. Without `remembers`
+    each question is answered by itself and nothing is stored. Texts missing in one language are taken from the other.
+    `file` is the file it was loaded from.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Assistant:
                 raise InvalidSetting(f"assistant {self.name}", f"runs {name!r} first, which is no tool that can")
 
     def persona(self, asked: str | None) -> Persona | None:
-        """The character of that id; the only one there is, where none is asked for.
+        """The persona of that id; without an id the only one, if there is one.
 
         Raises:
             AssistantNotFound: there is none of that id.
@@ -74,11 +74,11 @@ class Assistant:
             raise AssistantNotFound("character", ", ".join(self.personas) or "none") from None
 
     def system_prompt(self, persona: Persona | None, language: Language) -> str:
-        """The system prompt: the assistant's words, then the persona's."""
+        """The system prompt: the assistant's text, then the persona's."""
         parts = [in_language(self.system, language), in_language(persona.system, language) if persona else ""]
         return "\n\n".join(part for part in parts if part)
 
 
 def in_language(words: Words, language: Language) -> str:
-    """The words in that language, or in the one there is."""
+    """The text in that language, or in another one."""
     return words.get(language) or next(iter(words.values()), "")

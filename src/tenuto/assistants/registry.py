@@ -1,4 +1,4 @@
-"""Which assistants there are, by name, and which one answers when none is named."""
+"""The registry of assistants by name, with a default."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class FallbackChain:
-    """Asks its models in order until one begins to answer.
+    """Requests its models in order until one begins to answer.
 
     Once there is text or a call, a failure is final: another model would repeat it all. `ModelDone` names the
     model that answered, and whether it was not the first.

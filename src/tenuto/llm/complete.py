@@ -41,6 +41,6 @@ async def complete(
     if ended is None or not answer:
         raise ModelFailed(model.name, "gave an empty answer")
     if ended.offline:
-        # At a chain's end it would talk of itself; the caller has better ways to do without a model.
+        # At the end of a chain it would describe itself; the caller has a better fallback.
         raise ModelFailed(model.name, "was replaced by the offline model, which writes no texts")
     return answer, ended

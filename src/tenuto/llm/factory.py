@@ -167,7 +167,7 @@ class UserModel:
             if hasattr(events, "aclose"):
                 closing = aclosing(cast(AsyncGenerator[ModelEvent, None], events))
             async with closing:
-                # Once the answer has begun, its reader keeps the time.
+                # Once the answer has begun, the caller applies the timeout.
                 async with asyncio.timeout((self._timeout * max(1, self.links)).total_seconds()):
                     first = await anext(events, None)
                 if first is not None:
@@ -179,6 +179,6 @@ class UserModel:
         except TimeoutError:
             raise ModelTimeout(self.name) from None
         except Exception as fault:
-            # Only its kind: the text of a stranger's exception may quote what a user said.
+            # Only its type: the message of a foreign exception may quote user text.
             _log.warning("model %s failed: %s", self.name, type(fault).__name__)
             raise ModelFailed(self.name, f"failed ({type(fault).__name__})") from None

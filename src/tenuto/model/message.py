@@ -1,4 +1,4 @@
-"""One utterance, before (`Draft`) and after (`Message`) it has its place in a session's log."""
+"""A message before (`Draft`) and after (`Message`) it is appended to a session's log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tenuto.model.values import (
 
 
 class Role(StrEnum):
-    """Who speaks. `ITEM` is an entry that is no utterance (a reasoning step, a compaction)."""
+    """The role of a message. `ITEM` is an entry of another kind (a reasoning step, a compaction)."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -34,18 +34,17 @@ class Role(StrEnum):
 
 # Types of text parts: ours, and those of the Responses API.
 _WORDS = frozenset({"text", "input_text", "output_text"})
-# What a message takes in memory beside what its parts hold, and what an object and a number in those take; as measured.
+# Measured memory of a message without its parts, of an object and of a number.
 _VALUES_BYTES = 512
 _OBJECT_BYTES = 200
 _NUMBER_BYTES = 32
 
 
 class Draft(Value, frozen=True, kw_only=True):
-    """A message on its way into a log. The garbage collector passes it over: nothing in it may lead back to it.
+    """A message to append.
 
-    `parts` are JSON objects with a `type`: `text`, `tool_call` and `tool_result` are ours, any other is carried
-    unchanged, and so is `extra`, the fields that only the sender understands. `parent` names the message this
-    one follows where that is not the one before it.
+    `parts` are JSON objects with a `type`: `text`, `tool_call` and `tool_result` are ours; others are stored unchanged,
+    as is `extra`, the sender's own fields. `parent` is the message that this one follows, if not the one before it.
     """
 
     id: str
@@ -68,10 +67,10 @@ class Draft(Value, frozen=True, kw_only=True):
 
 
 class Message(Draft, frozen=True, kw_only=True):
-    """A stored utterance. `seq` orders it inside its session; the clock does not.
+    """A stored message. `seq` orders it inside its session; the clock does not.
 
-    Sequence numbers grow by one from 1 and are never given twice, not even after a truncation or a reset.
-    `turn` is the number of the turn it belongs to.
+    Sequence numbers grow by one from 1 and are never reused, not even after a truncation or a reset. `turn` is the
+    number of its turn.
     """
 
     seq: int
@@ -90,29 +89,29 @@ def is_summary(message: Draft) -> bool:
 
 
 def offline_only_turns(messages: Sequence[Message]) -> frozenset[int]:
-    """The turns in which the offline model only quoted or spoke of itself: no tool brought anything into them."""
+    """The turns in which the offline model only quoted or spoke of itself, without tools."""
     served = {message.turn for message in messages if message.role is Role.TOOL or message.metadata.get("data")}
     offline = (one for one in messages if one.role is Role.ASSISTANT and one.metadata.get("offline"))
     return frozenset(one.turn for one in offline) - served
 
 
 def text_part(text: str) -> JsonObject:
-    """Words."""
+    """A text part."""
     return {"type": "text", "text": text}
 
 
 def tool_call(call_id: str, name: str, arguments: Json) -> JsonObject:
-    """The model asks for a tool."""
+    """The part of a tool call."""
     return {"type": "tool_call", "id": call_id, "name": name, "arguments": arguments}
 
 
 def tool_result(call_id: str, output: Json) -> JsonObject:
-    """What the tool answered."""
+    """The part of a tool's output."""
     return {"type": "tool_result", "call_id": call_id, "output": output}
 
 
 def check_drafts(drafts: Sequence[Draft]) -> None:
-    """Refuse messages that some store could not bring back unchanged, also from callers without type checks."""
+    """Refuse messages that some store could not return unchanged, also from callers without type checks."""
     for draft in drafts:
         check_type(draft, Draft, "a message")
         check_id(draft.id, "a message id")
@@ -137,14 +136,14 @@ def check_drafts(drafts: Sequence[Draft]) -> None:
 
 
 def check_part(part: Json) -> JsonObject:
-    """Return a message part that every store brings back: an object with a type, and words that are text."""
+    """Return a message part that every store returns unchanged: an object with a type, and storable text."""
     if not isinstance(part, dict) or type(part.get("type")) is not str:
         raise Invalid("a message part is not an object with a 'type'")
     if part["type"] == "text":
         text = part.get("text")
         if type(text) is not str:
             raise Invalid("a text part has no 'text'")
-        if len(part) == 2:  # Nearly every part of every message: words, and nothing else to look at.
+        if len(part) == 2:  # Nearly every part: text and nothing else.
             check_text(text, "a message part")
             return part
     check_json(part, "a message part")
@@ -152,9 +151,9 @@ def check_part(part: Json) -> JsonObject:
 
 
 def memory_bytes(message: Draft) -> int:
-    """About how many bytes of memory a message takes.
+    """The approximate memory of a message in bytes.
 
-    It is not encoded to find out: its texts would keep their UTF-8 form from then on.
+    Not by encoding it: its texts would then keep their UTF-8 form.
     """
     weight = _VALUES_BYTES
     for part in message.parts:
@@ -165,7 +164,7 @@ def memory_bytes(message: Draft) -> int:
 
 
 def _json_memory_bytes(value: Json) -> int:
-    """What JSON takes in memory; of texts all that is theirs, of containers about as much as small ones take."""
+    """The memory of JSON: exact for texts, approximate for containers."""
     kind = type(value)
     if kind is str:
         return getsizeof(value)

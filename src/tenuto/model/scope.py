@@ -1,6 +1,6 @@
-"""Whose data it is: the scope every port asks for first, and the storage keys that derive from it.
+"""The scope of data, which every port takes first, and the storage keys derived from it.
 
-Keys are digests over length-prefixed parts, so that no id, however odd, reaches outside its scope.
+Keys are digests over length-prefixed parts, so that no id can collide with one of another scope.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ KEY_BYTES: Final = 16
 
 
 class Scope(Value, frozen=True, kw_only=True):
-    """Who is asking, and from where.
+    """The caller of an operation.
 
-    `tenant` and `site` are walls. Inside them a scope with a `chat` stands for everyone in that chat (and
-    thread), one with a `user` for that user, and one with neither for the tenant itself, which reaches
-    everything of its own; or for an anonymous `visitor`, who reaches only what visitors opened.
-    `persona` names who answers; it is no wall.
+    `tenant` and `site` isolate data. Inside them a scope with a `chat` stands for all members of that chat (and
+    thread), one with a `user` for that user, and one with neither for the tenant itself, which has access to all of
+    its data; or for an anonymous `visitor`, with access to sessions of visitors. `persona` is who answers; it isolates
+    nothing.
     """
 
     tenant: str
@@ -49,7 +49,7 @@ class Scope(Value, frozen=True, kw_only=True):
 
     @property
     def owner(self) -> tuple[str, ...]:
-        """Who owns what is created in this scope: a chat, a user, visitors, or (empty) the tenant."""
+        """The owner of data created in this scope: a chat, a user, visitors, or (empty) the tenant."""
         if self.chat is not None:
             return ("chat", self.channel or "", self.chat, self.thread or "")
         if self.user is not None:
@@ -57,7 +57,7 @@ class Scope(Value, frozen=True, kw_only=True):
         return ("visitor",) if self.visitor else ()
 
     def reaches(self, other: Scope) -> bool:
-        """Whether what was created in `other` exists for this scope."""
+        """Whether data created in `other` is visible to this scope."""
         if self == other:
             return True
         if self.tenant != other.tenant or self.site != other.site:
@@ -67,7 +67,7 @@ class Scope(Value, frozen=True, kw_only=True):
 
 
 def user_scope(scope: Scope) -> Scope:
-    """The scope of the user alone, whatever chat they speak in.
+    """The scope of the user without the chat.
 
     Raises:
         Invalid: the scope names no user.
@@ -83,7 +83,7 @@ def user_digest(tenant: str, user: str) -> str:
 
 
 def owner_scope(scope: Scope) -> Scope:
-    """The scope of the owner alone: of a chat without who speaks there, of a user wherever they are."""
+    """The scope of the owner: a chat without the speaker, or a user without the place."""
     if scope.chat is not None:
         return Scope(tenant=scope.tenant, site=scope.site, channel=scope.channel, chat=scope.chat, thread=scope.thread)
     return Scope(tenant=scope.tenant, site=scope.site, user=scope.user, visitor=scope.visitor)
@@ -94,7 +94,7 @@ def site_scope(scope: Scope) -> Scope:
     return Scope(tenant=scope.tenant, site=scope.site)
 
 
-# What belongs to the installation and to no tenant, such as API keys. Doors refuse tenant ids that start with "~".
+# Data of the installation and no tenant, such as API keys. HTTP and CLI refuse tenant ids that start with "~".
 SYSTEM: Final = Scope(tenant="~tenuto")
 
 
@@ -106,7 +106,7 @@ def check_tenant_id(tenant: str) -> str:
 
 
 def session_key(scope: Scope, session_id: str) -> bytes:
-    """Where a session is stored. The owner is not part of it: two users of a tenant cannot hold one id twice."""
+    """The key of a session. The owner is no part of it: a session id is unique within a tenant's site."""
     check_id(session_id, "the session id")
     digest = _digest_prefix("session", scope.tenant, scope.site).copy()
     digest.update(_length_prefixed(session_id))
@@ -114,17 +114,17 @@ def session_key(scope: Scope, session_id: str) -> bytes:
 
 
 def site_key(scope: Scope) -> bytes:
-    """The tenant's site as a whole."""
+    """The key of a tenant's site."""
     return _digest("space", scope.tenant, scope.site)
 
 
 def owner_key(scope: Scope) -> bytes:
-    """The shelf on which the scope's sessions stand."""
+    """The key of the list of an owner's sessions."""
     return _digest("owner", scope.tenant, scope.site, *scope.owner)
 
 
 def state_key(scope: Scope, namespace: str) -> bytes:
-    """The drawer of a scope's key/value state; values of different owners never meet."""
+    """The key of a namespace of state, which differs by owner."""
     check_id(namespace, "the namespace")
     return _digest("state", scope.tenant, scope.site, namespace, *scope.owner)
 
@@ -135,7 +135,7 @@ def _digest(*parts: str) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _digest_prefix(*parts: str) -> blake2b:
-    """A digest over these parts that others may follow; to be copied before use."""
+    """A digest over these parts that can be continued; copy it before use."""
     return blake2b(b"".join(map(_length_prefixed, parts)), digest_size=KEY_BYTES)
 
 

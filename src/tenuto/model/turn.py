@@ -33,12 +33,11 @@ class ToolRun(Value, frozen=True, kw_only=True):
 
 
 class Trace(Value, frozen=True, kw_only=True):
-    """One turn, as an engineer wants to see it afterwards.
+    """The record of one turn, for diagnosis.
 
-    `speaker` is who asked. `steps` are milliseconds by name, in the order they happened. `degraded` names what the
-    answer had to do without. `error` is the code of the error that ended the turn, `None` when it was answered. `data`
-    is what the assistant adds to its answer. `redacted` counts what was taken out of its texts before it was stored,
-    by type.
+    `speaker` is the user. `steps` are milliseconds by name, in order. `degraded` names what was not available. `error`
+    is the code of the error that ended the turn, `None` if it was answered. `data` is the structured part of the
+    answer. `redacted` counts values redacted from its texts before it was stored, by type.
     """
 
     id: str
@@ -83,7 +82,7 @@ def trace_id(session_id: str, number: int, turn_id: str) -> str:
 
 
 def place_of(asked: str) -> tuple[str, int]:
-    """The session and the turn's number that a trace's name stands for.
+    """The session and the turn's number in a trace id.
 
     Raises:
         TraceNotFound: it is no trace id.
@@ -116,9 +115,9 @@ class Producer(Value, frozen=True, kw_only=True):
 
 
 class IdempotencyKey(Value, frozen=True, kw_only=True):
-    """What makes a write happen once: the caller's key, and a fingerprint of the body it stands for.
+    """The client's key for a write that must happen once, and a fingerprint of the body.
 
-    A key is remembered for the session's last 1,000 keyed writes.
+    A session remembers the keys of its last 1,000 keyed writes.
     """
 
     key: str
@@ -170,13 +169,13 @@ class TurnState(StrEnum):
 
 
 class OpenTurn(Value, frozen=True, kw_only=True):
-    """A turn that has begun, and what its prompt needs.
+    """A turn that has begun, and the inputs of its prompt.
 
-    `number` is the turn's place in its session; `session.version`, which only grows, fences outside effects. If
-    `state` is `finished`, this idempotency key was answered before: `reply` holds the answer and there is nothing
-    to finish. `last_active_at` is when the session last changed before this turn, `None` for a new one. `expired`
-    tells that an earlier session of this id had outlived its retention and made room. `journaled` tells that the store
-    is away and a journal keeps the turn until it is back.
+    `number` is the turn's place in its session; `session.version`, which only grows, is a fencing token for outside
+    effects. If `state` is `finished`, this idempotency key was answered before: `reply` is the answer and there is
+    nothing to finish. `last_active_at` is the last change of the session before this turn, `None` for a new one.
+    `expired` says that an expired session of this id was replaced, `journaled` that the store is unavailable and a
+    journal holds the turn.
     """
 
     id: str
@@ -196,9 +195,9 @@ class OpenTurn(Value, frozen=True, kw_only=True):
 
 
 class FinishTurn(Value, frozen=True, kw_only=True):
-    """How a turn ends. `abandoned` gives the lease back without an answer; a retry then resumes the turn.
+    """The end of a turn. `abandoned` releases the lease without an answer; a retry then resumes the turn.
 
-    The `trace` is kept under the turn's number; a later one of the same turn replaces it.
+    The `trace` is stored under the turn's number; a later one of the same turn replaces it.
     """
 
     reply: tuple[Draft, ...] = ()
@@ -219,7 +218,7 @@ class FinishTurn(Value, frozen=True, kw_only=True):
 class AppendBatch(Value, frozen=True, kw_only=True):
     """Messages to append outside a turn. Without `usage` their tokens count.
 
-    A user message that follows another's words opens a new turn number (`turn_offsets`).
+    A user message after a message of another role begins a new turn (`turn_offsets`).
     """
 
     id: str
@@ -234,17 +233,17 @@ class AppendBatch(Value, frozen=True, kw_only=True):
         check_drafts(self.messages)
         if self.once is not None and self.producer is not None:
             raise Invalid("a batch is guarded by a key or by a producer's number, not by both")
-        # A sum that no count holds is refused here: a store would find out when it has half written.
+        # Refuse an overflow here: a store would fail in the middle of its write.
         _ = self.total_usage
 
     @property
     def total_usage(self) -> Usage:
-        """What the session's totals grow by."""
+        """What is added to the session's totals."""
         return self.usage or Usage(tokens=sum(message.tokens for message in self.messages))
 
 
 def turn_offsets(drafts: Sequence[Draft]) -> list[int]:
-    """The turn each message of a batch belongs to, counted from 0: a turn begins where a user speaks again."""
+    """The turn of each message of a batch, from 0: a turn begins with the next user message after another role."""
     offsets: list[int] = []
     turn = 0
     before: Role | None = None
@@ -257,11 +256,11 @@ def turn_offsets(drafts: Sequence[Draft]) -> list[int]:
 
 
 class AppendResult(Value, frozen=True, kw_only=True):
-    """What became of an append, or of a turn's reply.
+    """The result of an append, or of a turn's reply.
 
-    A `duplicate` stored nothing: its key or number came before. `messages` are then those of the first time,
-    where a key still remembers them. `trace` is the turn's as it was stored, where a policy had to look at it.
-    `journaled` tells that a journal keeps them until the store is back.
+    A `duplicate` stored nothing: its key or number was used before. `messages` are then those of the first time, if
+    the key is still remembered. `trace` is the turn's as stored, if a policy redacted it. `journaled` says that a
+    journal holds them until the store is back.
     """
 
     session: Session
@@ -299,10 +298,10 @@ class MessagePage(Value, frozen=True, kw_only=True):
 
 
 class Truncation(Value, frozen=True, kw_only=True):
-    """What a truncation forgets: the messages after a sequence number, but for those numbered in `sparing`.
+    """A truncation: removes the messages after a sequence number, except those numbered in `sparing`.
 
-    With `if_version` it is of that version of the session alone. A turn that makes room for its own reply is the one
-    it happens `within`.
+    With `if_version` it applies to that version of the session only. `within` is the turn that truncates before its own
+    reply.
     """
 
     after: int
@@ -319,7 +318,7 @@ class Truncation(Value, frozen=True, kw_only=True):
 
 
 class Rewrite(Value, frozen=True, kw_only=True):
-    """Stored messages and traces as they shall read from now on; each takes the place of the one it names."""
+    """Replacements of stored messages and traces, found by their ids."""
 
     messages: tuple[Message, ...] = ()
     traces: tuple[Trace, ...] = ()

@@ -1,4 +1,4 @@
-"""What every word is made of: frozen values, JSON that survives any store, texts and ids that are sound."""
+"""Base classes of values and views, and the checks of JSON, texts and ids that every store must accept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from tenuto.errors import Invalid, InvalidJson, InvalidText
 
-# JSON of any shape. `Any` here is the edge itself: items of other frameworks pass through unread.
+# JSON of any shape: items of other frameworks pass through unread.
 Json: TypeAlias = Any
 JsonObject: TypeAlias = dict[str, Json]
 
@@ -25,15 +25,15 @@ _MINUTE: Final = timedelta(minutes=1)
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A frozen value; change it with `msgspec.structs.replace`.
 
-    Subclasses repeat `kw_only`, which is not inherited, and `frozen`, which the type checker wants to see beside it.
+    Subclasses repeat `kw_only`, which is not inherited, and `frozen`, which type checkers need beside it.
 
-    The garbage collector passes values over: thousands live at once, and what is made before it is held cannot hold
-    itself. One whose dictionaries go into foreign hands, which might close such a circle, says `gc=True`.
+    The garbage collector ignores values: thousands live at once, and a frozen value cannot be part of a cycle. A value
+    whose dictionaries other code may change, and so close a cycle, sets `gc=True`.
     """
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What clients see of a value. Encoded it is the JSON of an answer; its type gives the schema in the OpenAPI.
+    """The JSON form of a value for clients; its type is the schema in the OpenAPI document.
 
     Subclasses repeat `kw_only` and `frozen`, as those of `Value` do.
     """
@@ -51,11 +51,11 @@ class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def check_text(text: str, what: str) -> str:
-    """Return `text` if every store can keep it.
+    """Return `text` if every store accepts it.
 
     Raises:
-        Invalid: it is no text at all, as callers without type checks may find.
-        InvalidText: it holds a NUL character or a lone surrogate.
+        Invalid: it is no `str`.
+        InvalidText: it contains a NUL character or a lone surrogate.
     """
     if not isinstance(text, str):
         raise Invalid(f"{what} must be a text (str), not {type(text).__name__}")
@@ -75,7 +75,7 @@ def make_storable(text: str) -> str:
 
 
 def check_id(value: str, what: str) -> str:
-    """Return an id that names something: not empty, sound text, at most 16 KiB long."""
+    """Return an id: not empty, storable text, at most 16 KiB long."""
     if type(value) is str and 0 < len(value) <= _SHORT and value.isascii() and "\0" not in value:
         return value  # Nearly every id of every turn.
     check_text(value, what)
@@ -87,10 +87,10 @@ def check_id(value: str, what: str) -> str:
 
 
 def check_type(value: object, kind: type, what: str) -> None:
-    """Tell callers without type checks what belongs there.
+    """Check the type of an argument, for callers without type checks.
 
     Raises:
-        Invalid: it is something else.
+        Invalid: it is of another type.
     """
     if not isinstance(value, kind):
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
@@ -98,10 +98,10 @@ def check_type(value: object, kind: type, what: str) -> None:
 
 
 def check_int(value: object, low: int, high: int, what: str) -> None:
-    """Refuse what is no whole number between these two.
+    """Check a whole number and its range.
 
     Raises:
-        Invalid: it is none.
+        Invalid: it is no `int`, or out of range.
     """
     if type(value) is not int:
         raise Invalid(f"{what} must be a whole number (int), not {type(value).__name__}")
@@ -110,10 +110,10 @@ def check_int(value: object, low: int, high: int, what: str) -> None:
 
 
 def check_instant(value: object, what: str) -> None:
-    """Refuse a time that some store would not bring back: it has a time zone, of whole minutes.
+    """Check that every store can return a time: it has a time zone of whole minutes.
 
     Raises:
-        Invalid: it is no time, or has no such zone.
+        Invalid: it is no time, or has no such time zone.
     """
     if type(value) is datetime and value.tzinfo is UTC:
         return  # Nearly every time of every turn.
@@ -125,11 +125,11 @@ def check_instant(value: object, what: str) -> None:
 
 
 def check_json(value: Json, what: str, depth: int = MAX_DEPTH) -> Json:
-    """Return `value` if it comes back from every store exactly as it went in.
+    """Return `value` if every store returns it unchanged.
 
     Raises:
-        InvalidJson: nested deeper than 64 levels, a number JSON cannot carry, or a foreign type.
-        InvalidText: a text inside is not sound.
+        InvalidJson: nested deeper than 64 levels, a number that JSON cannot represent, or another type.
+        InvalidText: a text inside is not storable.
     """
     kind = type(value)
     if kind is str:
@@ -148,7 +148,7 @@ def check_json(value: Json, what: str, depth: int = MAX_DEPTH) -> Json:
 
 
 def deep_copy(value: Json) -> Json:
-    """The same JSON in containers of its own, as a store would bring it back: what the giver alters stays theirs."""
+    """A copy of JSON with its own containers, as a store would return it."""
     kind = type(value)
     if kind is dict:
         return {
@@ -157,7 +157,7 @@ def deep_copy(value: Json) -> Json:
     if kind is list or kind is tuple:
         return [deep_copy(item) for item in value]
     if kind is str and not value.isascii():
-        # Encoding a text leaves its UTF-8 form in it, of Chinese three bytes of five; pieces put together have none.
+        # An encoded text keeps its UTF-8 form (for Chinese three bytes of five); a concatenated one has none.
         return value[:1] + value[1:]
     return value
 

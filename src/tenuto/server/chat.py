@@ -1,4 +1,4 @@
-"""Routes for talking: a turn with an assistant, whole or streamed; which assistants there are; what a turn was like."""
+"""Routes of chat: a turn with an assistant, whole or streamed; the list of assistants; traces."""
 
 from __future__ import annotations
 

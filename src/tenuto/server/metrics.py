@@ -1,4 +1,4 @@
-"""Meters: requests by route, session events, store, detector. Labels are routes and kinds, never ids or text."""
+"""Metrics: requests by route, session events, store, detector. Labels are routes and kinds, never ids or text."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Metrics:
             self._steps.labels(step).observe(milliseconds / 1000)
 
     def watch(self, stores: Stores, detector: ExternalDetector | None = None) -> None:
-        """Show the breaker, the L1 and the journal of this process and the detector it asks, where it has them."""
+        """Register the circuit breaker, the L1 cache, the journal and the detector of this process, if present."""
         if stores.guard is not None:
             self._registry.register(_BreakerCollector(stores.guard.circuit))
         if stores.l1 is not None:
@@ -100,7 +100,7 @@ class Metrics:
 
 
 class _DetectorCollector(Collector):
-    """The outside detector's own counters, read when they are asked for."""
+    """The counters of the external detector, read at collection."""
 
     def __init__(self, outside: ExternalDetector) -> None:
         self._outside = outside
@@ -122,7 +122,7 @@ class _DetectorCollector(Collector):
 
 
 class _BreakerCollector(Collector):
-    """Where the breaker stands, and whom it turned away."""
+    """Circuit state and rejected calls."""
 
     def __init__(self, circuit: Circuit) -> None:
         self._circuit = circuit
@@ -140,7 +140,7 @@ class _BreakerCollector(Collector):
 
 
 class _JournalCollector(Collector):
-    """What was acknowledged while the store was away."""
+    """Turns acknowledged while the store was unavailable."""
 
     def __init__(self, journal: JournaledStore) -> None:
         self._journal = journal
@@ -155,7 +155,7 @@ class _JournalCollector(Collector):
 
 
 class _CacheCollector(Collector):
-    """The cache's own counters, read when they are asked for."""
+    """The counters of the cache, read at collection."""
 
     def __init__(self, cached: CachedSessions) -> None:
         self._cached = cached

@@ -1,7 +1,7 @@
-"""Sessions on paper: export as JSON, JSON Lines or Markdown, and import of all three.
+"""Export of sessions as JSON, JSON Lines or Markdown, and import of all three.
 
-Every format carries everything. In Markdown the exact message stands in a comment above its readable text, and an
-import reads the comments alone.
+Every format is complete. In Markdown the exact message is in a comment above its readable text; an import reads only
+the comments.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ExportFormat(StrEnum):
 
 
 class ExportedSession(Value, frozen=True, kw_only=True):
-    """What an export brings back; `user` is whose session it was."""
+    """The content of an export; `user` is the owner of the session."""
 
     new: NewSession
     messages: tuple[Draft, ...]
@@ -50,14 +50,14 @@ MEDIA_TYPES: Final = {
     ExportFormat.JSONL: "application/x-ndjson",
     ExportFormat.MARKDOWN: "text/markdown; charset=utf-8",
 }
-# How the name of a file with one ends.
+# File name extensions.
 ENDINGS: Final = {ExportFormat.JSON: "json", ExportFormat.JSONL: "jsonl", ExportFormat.MARKDOWN: "md"}
 
 
 async def iter_export(
     session: Session, pages: AsyncIterator[tuple[Message, ...]], export_format: ExportFormat
 ) -> AsyncIterator[bytes]:
-    """The session in pieces, page by page, so that a long one never stands in memory whole."""
+    """The session page by page, so that a long one is never in memory as a whole."""
     opening, message, closing = _WRITERS[export_format]
     head = msgspec.json.encode({"format": FORMAT, "version": FORMAT_VERSION, "session": SessionView.of(session)})
     yield opening(head, session)
@@ -83,7 +83,7 @@ def _markdown_message(raw: bytes, message: Message, _: bool) -> bytes:
 
 
 def _markdown_text(text: str) -> str:
-    """Text for the reader: no words pass for one of our comments, and none can steer a terminal."""
+    """Readable text that cannot imitate our comments or control a terminal."""
     return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text.replace("<!--", "&lt;!--"))
 
 
@@ -109,10 +109,10 @@ _WRITERS: Final[dict[ExportFormat, tuple[_Opening, _Writer, bytes]]] = {
 
 
 def parse_export(raw: bytes, *, now: datetime, new_id: Callable[[], str]) -> ExportedSession:
-    """Read an export of any format; which one it is shows by itself.
+    """Read an export; its format is detected.
 
     Raises:
-        Invalid: it is no export, or of a version to come.
+        Invalid: it is no export, or of an unknown version.
     """
     head, *messages = _parse_records(raw.removeprefix(b"\xef\xbb\xbf").lstrip())
     session = _check_head(head)["session"]
