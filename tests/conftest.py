@@ -61,11 +61,7 @@ EXPLORING = bool(os.environ.get("EXPLORE"))
 # Examples that talk to real servers have no fair deadline on a busy machine; pytest-timeout stands above
 # them all. The same examples run each time, so that a red run can be repeated and means the change at hand.
 settings.register_profile(
-    "tenuto",
-    deadline=None,
-    derandomize=not EXPLORING,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
+    "tenuto", deadline=None, derandomize=not EXPLORING, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("tenuto")
 

@@ -80,11 +80,7 @@ TROUBLES = [
     Trouble("no memory", StoreFull, _configure("maxmemory", 1), _configure("maxmemory", 0)),
     Trouble("a full disk", StoreFull, _fill_the_disk, _rewrite_log),
     Trouble(
-        "snapshots that fail",
-        StoreReadOnly,
-        _spoil_snapshots,
-        _mend_snapshots,
-        {"appendonly": "no", "save": "3600 1"},
+        "snapshots that fail", StoreReadOnly, _spoil_snapshots, _mend_snapshots, {"appendonly": "no", "save": "3600 1"}
     ),
     Trouble(
         "too few replicas",

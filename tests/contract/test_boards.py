@@ -7,15 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from tenuto.errors import (
-    BoardFull,
-    KeyLocked,
-    KeyProtected,
-    LockLost,
-    TaskNotFound,
-    TooLarge,
-    VersionConflict,
-)
+from tenuto.errors import BoardFull, KeyLocked, KeyProtected, LockLost, TaskNotFound, TooLarge, VersionConflict
 from tenuto.model import Scope
 from tenuto.model.task import NewTask
 from tenuto.ports import Store

@@ -7,13 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from tenuto.errors import (
-    IdempotencyKeyReused,
-    SessionNotFound,
-    TaskFinished,
-    TaskNotFound,
-    VersionConflict,
-)
+from tenuto.errors import IdempotencyKeyReused, SessionNotFound, TaskFinished, TaskNotFound, VersionConflict
 from tenuto.model import Scope
 from tenuto.model.scope import SYSTEM
 from tenuto.model.task import NewTask, TaskQuery, TaskStatus

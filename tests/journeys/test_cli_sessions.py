@@ -211,7 +211,4 @@ def test_bad_input_ends_with_a_sentence(terminal: Terminal, args: tuple[str, ...
 def test_an_id_that_is_no_text_is_refused(terminal: Terminal, talk: str) -> None:
     done = terminal.run("sessions", "show", os.fsdecode(b"a\xff"))
 
-    assert (done.returncode, done.stderr) == (
-        1,
-        b"invalid_text: the session id holds a lone surrogate at position 1\n",
-    )
+    assert (done.returncode, done.stderr) == (1, b"invalid_text: the session id holds a lone surrogate at position 1\n")

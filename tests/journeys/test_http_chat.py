@@ -72,10 +72,7 @@ async def test_a_conversation_over_http() -> None:
 async def test_the_same_answer_streams() -> None:
     async with talking(
         [Call("add", {"a": 1, "b": 2}), Say("Let me see. ")], [Say("It ", "is ", "3.")], tools=[Adder()]
-    ) as (
-        door,
-        _,
-    ):
+    ) as (door, _):
         response = await say(door, "1+2?", stream=True)
 
         assert response.headers["content-type"].startswith("text/event-stream")

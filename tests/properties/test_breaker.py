@@ -29,10 +29,7 @@ class Calls(RuleBasedStateMachine):
     def begin_closed(self, most: int) -> None:
         self.now = 0.0
         self.most = most
-        self.breaker = Breaker(
-            BreakerPolicy(failures=most, reset=timedelta(seconds=RESET)),
-            now=lambda: self.now,
-        )
+        self.breaker = Breaker(BreakerPolicy(failures=most, reset=timedelta(seconds=RESET)), now=lambda: self.now)
         self.in_a_row = 0
         self.opened_at: float | None = None
         self.probe: int | None = None

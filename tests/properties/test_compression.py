@@ -507,9 +507,7 @@ OVERTAKEN = Plan(
 
 # The summary made room for stands between the last question and its answer, and alone covers the first message.
 ANEW = dataclasses.replace(
-    OVERTAKEN,
-    meddling="",
-    steps=[("turn", 0), ("turn", 0), ("turn", 1), ("turn", 1), ("go back", 0)],
+    OVERTAKEN, meddling="", steps=[("turn", 0), ("turn", 0), ("turn", 1), ("turn", 1), ("go back", 0)]
 )
 
 # Explaining a failure means tracing every line of every example, which takes ten times as long as the examples do.

@@ -67,10 +67,7 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Awaitable[object]], str]] = {
         "there is no 'sesion_id' in a ChatRequest; there are text, session_id, assistant, persona, key, fingerprint, "
         "language, regenerate, edit, profile",
     ),
-    "turn without a request": (
-        lambda t, ann: taken(t, ann, "hi"),
-        "the request must be a ChatRequest, not str",
-    ),
+    "turn without a request": (lambda t, ann: taken(t, ann, "hi"), "the request must be a ChatRequest, not str"),
     "turn without a scope": (lambda t, _: taken(t, "ann", ChatRequest(text="hi")), "scope must be a Scope, not str"),
     "sessions begin": (lambda t, ann: t.sessions.begin(ann, "hi"), "the request must be a TurnRequest, not str"),
     "sessions append": (
@@ -89,10 +86,7 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Awaitable[object]], str]] = {
         lambda t, ann: t.sessions.truncate(ann, "s", 1),
         "the truncation must be a Truncation, not int",
     ),
-    "sessions rewrite": (
-        lambda t, ann: t.sessions.rewrite(ann, "s", []),
-        "the rewriting must be a Rewrite, not list",
-    ),
+    "sessions rewrite": (lambda t, ann: t.sessions.rewrite(ann, "s", []), "the rewriting must be a Rewrite, not list"),
     "sessions restore": (
         lambda t, ann: t.sessions.restore(ann, {}),
         "what was saved must be an ExportedSession, not dict",
@@ -107,15 +101,9 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Awaitable[object]], str]] = {
         "the fork point is not between 0 and 9007199254740991",
     ),
     "sessions sweep": (lambda t, _: t.sessions.sweep("all"), "limit must be a whole number (int), not str"),
-    "sessions erase": (
-        lambda t, ann: t.sessions.erase(ann, None),
-        "limit must be a whole number (int), not NoneType",
-    ),
+    "sessions erase": (lambda t, ann: t.sessions.erase(ann, None), "limit must be a whole number (int), not NoneType"),
     "begin nothing": (lambda t, ann: t.begin(ann, None), "the message must be a text (str), not NoneType"),
-    "begin session": (
-        lambda t, ann: t.begin(ann, "hi", session_id=5),
-        "the session id must be a text (str), not int",
-    ),
+    "begin session": (lambda t, ann: t.begin(ann, "hi", session_id=5), "the session id must be a text (str), not int"),
 }
 
 

@@ -21,10 +21,7 @@ async def chromium() -> AsyncIterator[Browser]:
         pytest.fail(f"{MISSING} `python -m tests.browser` fetches one.", pytrace=False)
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
-            executable_path=program.path,
-            args=ARGUMENTS,
-            env={**os.environ, **program.environ},
-            timeout=2 * PATIENCE,
+            executable_path=program.path, args=ARGUMENTS, env={**os.environ, **program.environ}, timeout=2 * PATIENCE
         )
         yield browser
         await browser.close()

@@ -274,10 +274,7 @@ def test_a_greeting_that_opens_the_session_is_no_half_turn() -> None:
 
     assert [
         entry.fate for entry in of(Kind.MESSAGE, entries(PromptInputs(question="?", history=history), PromptPolicy()))
-    ] == [
-        Disposition.KEPT,
-        Disposition.KEPT,
-    ]
+    ] == [Disposition.KEPT, Disposition.KEPT]
 
 
 def test_a_talk_that_fits_reads_the_same_whichever_way_the_window_is_filled() -> None:

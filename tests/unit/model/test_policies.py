@@ -120,8 +120,7 @@ def test_a_cap_can_be_switched_off() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "idle"),
-    [("1h", timedelta(hours=1)), (90, timedelta(seconds=90)), (timedelta(days=2), timedelta(days=2))],
+    ("given", "idle"), [("1h", timedelta(hours=1)), (90, timedelta(seconds=90)), (timedelta(days=2), timedelta(days=2))]
 )
 def test_a_program_gives_settings_as_text_or_as_values(given: object, idle: timedelta) -> None:
     assert read_settings({}, retention=given).policies().sessions.keeping.idle == idle

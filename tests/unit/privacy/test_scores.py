@@ -86,8 +86,7 @@ def test_the_open_sample_is_found() -> None:
     lines = (open_data() / "dev_sample.jsonl").read_text().splitlines()
     texts = [
         Sentence(
-            text=row["text"],
-            truths=tuple(Truth(start=s["start"], end=s["end"], type=s["type"]) for s in row["spans"]),
+            text=row["text"], truths=tuple(Truth(start=s["start"], end=s["end"], type=s["type"]) for s in row["spans"])
         )
         for row in map(json.loads, lines)
     ]

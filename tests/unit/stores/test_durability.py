@@ -16,14 +16,7 @@ from tenuto.ports import DurabilityReport
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.redis import RedisStore
 from tests.clock import FakeClock
-from tests.servers import (
-    PostgresServer,
-    RedisCluster,
-    RedisSentinel,
-    RedisServer,
-    start_postgres,
-    start_redis,
-)
+from tests.servers import PostgresServer, RedisCluster, RedisSentinel, RedisServer, start_postgres, start_redis
 
 SETTINGS = ("appendonly", "appendfsync", "save", "maxmemory", "maxmemory-policy")
 ROOMY = "1000000000"

@@ -6,12 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tenuto.errors import DecryptionFailed, SessionNotFound
-from tenuto.model import (
-    Changes,
-    ForkRequest,
-    NewSession,
-    Page,
-)
+from tenuto.model import Changes, ForkRequest, NewSession, Page
 from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.memory import MemoryStore
 from tests.samples import ANN, batch, talk, texts

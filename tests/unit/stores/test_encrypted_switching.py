@@ -11,17 +11,7 @@ from msgspec.structs import replace
 
 import tenuto
 from tenuto.errors import DecryptionFailed, InvalidSetting, TurnLost
-from tenuto.model import (
-    AppendBatch,
-    Changes,
-    Draft,
-    FinishTurn,
-    ForkRequest,
-    NewSession,
-    Page,
-    Scope,
-    SessionQuery,
-)
+from tenuto.model import AppendBatch, Changes, Draft, FinishTurn, ForkRequest, NewSession, Page, Scope, SessionQuery
 from tenuto.model.privacy import data_key_id
 from tenuto.privacy.crypto.keyring import create_key_file
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
