@@ -123,24 +123,8 @@ async def test_the_same_id_in_two_tenants_is_two_sessions(door: Door) -> None:
 
 
 HOSTILE = [
-    "a/b",
-    "a/messages",
-    "../../etc/passwd",
-    "..",
-    ".",
-    "a:b:c",
-    "*",
-    "{x}",
-    "%2F",
-    "%252F..",
-    "a b",
-    "a?b=c&d#e",
-    "a\nb\r\nX-Evil: 1",
-    "😀👩‍👩‍👧",
-    "你好",
-    "' OR 1=1 --",
-    "import",
-    "x" * 10_000,
+    *("a/b", "a/messages", "../../etc/passwd", "..", ".", "a:b:c", "*", "{x}", "%2F", "%252F..", "a b", "a?b=c&d#e"),
+    *("a\nb\r\nX-Evil: 1", "😀👩‍👩‍👧", "你好", "' OR 1=1 --", "import", "x" * 10_000),
 ]
 
 

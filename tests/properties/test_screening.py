@@ -16,14 +16,8 @@ from tests.samples import ANN, opening, says
 from tests.screens import screen_over, screened
 
 PRIVATE = (
-    "ann@example.com",
-    "+86 138 0013 8000",
-    "4242 4242 4242 4242",
-    "11010519491231002X",
-    "192.168.10.7",
-    "password=Maple77!x",
-    "[EMAIL_1]",
-    "[REDACTED_PHONE]",
+    *("ann@example.com", "+86 138 0013 8000", "4242 4242 4242 4242", "11010519491231002X", "192.168.10.7"),
+    *("password=Maple77!x", "[EMAIL_1]", "[REDACTED_PHONE]"),
 )
 plain = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 pieces = st.one_of(plain, st.sampled_from(PRIVATE), st.sampled_from(["mail ", "电话", " and ", "\n", "卡号 "]))

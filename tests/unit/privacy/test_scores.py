@@ -12,21 +12,9 @@ from tests.labelled import CORE, Sentence, Truth, fits, parsed, score, sentences
 from tests.open_data import open_data
 
 SETS: Final = (
-    "english",
-    "chinese",
-    "other_languages",
-    "no_private_data",
-    "more_english",
-    "after_first_rules",
-    "secrets_and_keys",
-    "false_positive_classes",
-    "boundary_cases",
-    "blind_paraphrases",
-    "lists_and_tables",
-    "chat_messages",
-    "export_formats",
-    "blind_author",
-    "camel_case_labels",
+    *("english", "chinese", "other_languages", "no_private_data", "more_english", "after_first_rules"),
+    *("secrets_and_keys", "false_positive_classes", "boundary_cases", "blind_paraphrases", "lists_and_tables"),
+    *("chat_messages", "export_formats", "blind_author", "camel_case_labels"),
 )
 SHARED: Final = {
     "EMAIL_ADDRESS": "EMAIL",

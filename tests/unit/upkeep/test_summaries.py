@@ -69,12 +69,8 @@ async def test_the_next_summary_builds_on_the_one_before_and_reads_no_old_talk_a
 @pytest.mark.parametrize(
     "said",
     [
-        ModelFailed("small"),
-        TimeoutError(),
-        "",
-        "I'm sorry, but I cannot assist with that request.",
-        "旅行计划的摘要。" * 9,
-        "a" * 5000,
+        *(ModelFailed("small"), TimeoutError(), "", "I'm sorry, but I cannot assist with that request."),
+        *("旅行计划的摘要。" * 9, "a" * 5000),
     ],
     ids=["fails", "times out", "says nothing", "refuses", "wrong language", "noise"],
 )
