@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import asyncpg
 
@@ -82,13 +82,16 @@ class Place:
     links: dict[str, LastingLink] | None = None
 
 
+Damage: TypeAlias = Callable[[Store, Scope, str], Awaitable[None]]
+
+
 @dataclass(frozen=True)
 class Backend:
     """A way to open a store; `damage` makes one stored session unreadable."""
 
     name: str
     open: Callable[[Place], AbstractAsyncContextManager[Store]]
-    damage: Callable[[Store, Scope, str], Awaitable[None]] | None = None
+    damage: Damage | None = None
 
 
 @asynccontextmanager
@@ -121,6 +124,19 @@ def _feed_of(store: Store) -> ChangeFeed:
     return feed
 
 
+def _damage_inside(backend: Backend) -> Damage | None:
+    """How a session of a wrapped store is made unreadable."""
+    damage = backend.damage
+    if damage is None:
+        return None
+
+    async def inside(store: Store, scope: Scope, session_id: str) -> None:
+        assert isinstance(store, CachedStore | EncryptedStore | CircuitBreakerStore | JournaledStore)
+        await damage(store.inner, scope, session_id)
+
+    return inside
+
+
 def cached(backend: Backend) -> Backend:
     """The same backend behind an L1, which must keep the same contract."""
 
@@ -131,12 +147,7 @@ def cached(backend: Backend) -> Backend:
             async with CachedStore(store=store, feed=_feed_of(inner), clock=place.clock) as hot:
                 yield hot
 
-    async def damage(store: Store, scope: Scope, session_id: str) -> None:
-        assert isinstance(store, CachedStore)
-        assert backend.damage is not None
-        await backend.damage(store.inner, scope, session_id)
-
-    return Backend(f"cached {backend.name}", opened, damage if backend.damage else None)
+    return Backend(f"cached {backend.name}", opened, _damage_inside(backend))
 
 
 def encrypted(backend: Backend) -> Backend:
@@ -147,12 +158,7 @@ def encrypted(backend: Backend) -> Backend:
         async with backend.open(place) as store:
             yield EncryptedStore(store=store, ciphers=TenantCiphers(store=store.state, ring=RING, clock=place.clock))
 
-    async def damage(store: Store, scope: Scope, session_id: str) -> None:
-        assert isinstance(store, EncryptedStore)
-        assert backend.damage is not None
-        await backend.damage(store.inner, scope, session_id)
-
-    return Backend(f"encrypted {backend.name}", opened, damage if backend.damage else None)
+    return Backend(f"encrypted {backend.name}", opened, _damage_inside(backend))
 
 
 def guarded(backend: Backend) -> Backend:
@@ -163,12 +169,7 @@ def guarded(backend: Backend) -> Backend:
         async with backend.open(place) as store:
             yield CircuitBreakerStore(store=store)
 
-    async def damage(store: Store, scope: Scope, session_id: str) -> None:
-        assert isinstance(store, CircuitBreakerStore)
-        assert backend.damage is not None
-        await backend.damage(store.inner, scope, session_id)
-
-    return Backend(f"guarded {backend.name}", opened, damage if backend.damage else None)
+    return Backend(f"guarded {backend.name}", opened, _damage_inside(backend))
 
 
 def journaled(backend: Backend) -> Backend:
@@ -182,12 +183,7 @@ def journaled(backend: Backend) -> Backend:
                 yield journal
             await outbox.close()
 
-    async def damage(store: Store, scope: Scope, session_id: str) -> None:
-        assert isinstance(store, JournaledStore)
-        assert backend.damage is not None
-        await backend.damage(store.inner, scope, session_id)
-
-    return Backend(f"journaled {backend.name}", opened, damage if backend.damage else None)
+    return Backend(f"journaled {backend.name}", opened, _damage_inside(backend))
 
 
 def screened(backend: Backend) -> Backend:
@@ -286,25 +282,11 @@ REDIS_SENTINEL = Backend("redis sentinel", lambda place: _redis(place, "redis_se
 MEMORY = Backend("memory", _memory)
 
 BACKENDS = [
-    Backend("cached memory", _cached_memory),
-    MEMORY,
-    encrypted(MEMORY),
-    screened(MEMORY),
-    SQLITE,
-    cached(SQLITE),
-    encrypted(SQLITE),
-    cached(encrypted(SQLITE)),
-    POSTGRES,
-    cached(POSTGRES),
-    encrypted(POSTGRES),
-    REDIS,
-    cached(REDIS),
-    encrypted(REDIS),
-    guarded(REDIS),
-    journaled(REDIS),
-    REDIS_CLUSTER,
-    cached(REDIS_CLUSTER),
-    REDIS_SENTINEL,
+    *(Backend("cached memory", _cached_memory), MEMORY, encrypted(MEMORY), screened(MEMORY)),
+    *(SQLITE, cached(SQLITE), encrypted(SQLITE), cached(encrypted(SQLITE))),
+    *(POSTGRES, cached(POSTGRES), encrypted(POSTGRES)),
+    *(REDIS, cached(REDIS), encrypted(REDIS), guarded(REDIS), journaled(REDIS)),
+    *(REDIS_CLUSTER, cached(REDIS_CLUSTER), REDIS_SENTINEL),
 ]
 # Where state is kept or looked at in ways of their own; every other wrapper passes it straight through.
 KEEPING_STATE = [MEMORY, screened(MEMORY), SQLITE, encrypted(SQLITE), POSTGRES, REDIS, REDIS_CLUSTER]

@@ -133,7 +133,7 @@ def _from_npm() -> None:
     _say(f"Fetching {PACKAGE} ...")
     with tempfile.TemporaryDirectory(dir=sys.prefix) as scratch:
         folder = Path(scratch)
-        _run([*_npm(folder), "pack", "--silent", "--pack-destination", folder, PACKAGE], cwd=folder)
+        _run([*npm_command(folder), "pack", "--silent", "--pack-destination", folder, PACKAGE], cwd=folder)
         archive = next(folder.glob("*.tgz"), None)
         if archive is None:
             return
@@ -145,7 +145,7 @@ def _from_npm() -> None:
         ready.rename(UNPACKED)
 
 
-def _npm(folder: Path) -> list[str | Path]:
+def npm_command(folder: Path) -> list[str | Path]:
     """npm: the one on PATH, or the one that comes as a wheel."""
     here = shutil.which("npm")
     if here is not None:
@@ -160,12 +160,12 @@ def _npm(folder: Path) -> list[str | Path]:
 def _unpacked(archive: Path, folder: Path) -> Path:
     ready = folder / "ready"
     ready.mkdir()
-    _extract(archive, folder)
+    extract(archive, folder)
     for packed in (folder / "package" / "bin").glob("*.br"):
         inflated = ready / packed.stem
         _run([_NODE, "-e", _INFLATE, packed, inflated])
         if inflated.suffix == ".tar":
-            _extract(inflated, ready)
+            extract(inflated, ready)
             inflated.unlink()
     (ready / "chromium").chmod(0o755)
     # Theirs names the folders of another place.
@@ -173,7 +173,7 @@ def _unpacked(archive: Path, folder: Path) -> Path:
     return ready
 
 
-def _extract(archive: Path, folder: Path) -> None:
+def extract(archive: Path, folder: Path) -> None:
     with tarfile.open(archive) as parts:
         # Before 3.11.4 there are no filters; there the checksum alone has to vouch for the archive.
         parts.extraction_filter = getattr(tarfile, "data_filter", None)

@@ -72,6 +72,17 @@ def fake_clock() -> FakeClock:
     return FakeClock()
 
 
+@pytest.fixture
+def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder, and no settings but the defaults."""
+    for name in os.environ:
+        if name.startswith(("TENUTO_", "MEMORY_")) or name in ("PORT", "REDIS_URL"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("LOGNAME", "otto")
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture(scope="session")
 def valkey() -> Iterator[RedisServer]:
     """A standalone server: Valkey from the wheel. `valkey.flush()` empties it."""

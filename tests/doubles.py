@@ -11,7 +11,17 @@ from tenuto.stores.memory.record import MemoryTables
 from tenuto.stores.memory.store import MemoryUpkeep
 
 
-class FlatMemoryStore(MemorySessions, MemoryState, MemoryUpkeep):
+class OwnPorts:
+    """Sessions, state and upkeep of this store are the object itself."""
+
+    @property
+    def sessions(self) -> Self:
+        return self
+
+    state = upkeep = sessions
+
+
+class FlatMemoryStore(OwnPorts, MemorySessions, MemoryState, MemoryUpkeep):
     """Sessions, state and upkeep are this one object, so that a subclass overrides any of their methods."""
 
     feed: Final = None
@@ -20,18 +30,6 @@ class FlatMemoryStore(MemorySessions, MemoryState, MemoryUpkeep):
         self.tables = MemoryTables(clock)
         super().__init__(self.tables)
         self.traces = MemoryTraces(self.tables)
-
-    @property
-    def sessions(self) -> Self:
-        return self
-
-    @property
-    def state(self) -> Self:
-        return self
-
-    @property
-    def upkeep(self) -> Self:
-        return self
 
     async def close(self) -> None:
         return None

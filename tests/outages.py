@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from enum import Enum
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from tenuto.errors import StoreUnavailable
 from tenuto.model import FinishTurn, OpenTurn, Page, Scope
@@ -16,7 +16,7 @@ from tenuto.ports import Ciphers, Store
 from tenuto.stores.journaled import JournaledStore, Outbox
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
-from tests.doubles import port_with
+from tests.doubles import OwnPorts, port_with
 from tests.samples import begin, closing
 
 
@@ -33,7 +33,7 @@ class Fate(Enum):
     KILLED_AFTER = "killed after"
 
 
-class Wire:
+class Wire(OwnPorts):
     """The way to a store: it can be cut, and one call of those to come can have a fate of its own."""
 
     def __init__(self, store: Any) -> None:
@@ -51,18 +51,6 @@ class Wire:
     def spare(self) -> None:
         """Whatever was planned, does not happen."""
         self._fates.clear()
-
-    @property
-    def sessions(self) -> Self:
-        return self
-
-    @property
-    def state(self) -> Self:
-        return self
-
-    @property
-    def upkeep(self) -> Self:
-        return self
 
     @property
     def traces(self) -> Any:
@@ -191,6 +179,11 @@ class Process:
     async def replay(self) -> bool:
         self.now += 10
         return await self.store.replay()
+
+    async def catch_up(self) -> None:
+        """The store answers again, and the journal is replayed."""
+        self.comes_back()
+        await self.replay()
 
     async def begin(self, scope: Scope, session_id: str, *words: str, **rest: Any) -> OpenTurn:
         return await begin(self.store, scope, session_id, *words, **{"journaled": True, **rest})

@@ -7,6 +7,8 @@ wants a limit to strike names a short one, and asks nothing else of that store.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
@@ -16,6 +18,13 @@ from tenuto.stores.sqlite import SqliteStore
 
 LONG: Final = 60.0
 """Seconds. Nothing takes so long, unless it never ends."""
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for something that sends no event when it comes true."""
+    async with asyncio.timeout(LONG):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 def be_patient() -> None:

@@ -13,11 +13,14 @@ from tenuto.model import (
     Draft,
     FinishTurn,
     IdempotencyKey,
+    Message,
     NewSession,
     OpenTurn,
     Page,
+    Retention,
     Role,
     Scope,
+    Session,
     Usage,
     text_part,
 )
@@ -32,6 +35,16 @@ ANN_ELSEWHERE = Scope(tenant="acme", site="museum", user="ann")
 
 SENT_AT = datetime(2026, 1, 15, 8, 59, 30, 123456, tzinfo=UTC)
 _numbers = count(1)
+HEAD = Session(
+    id="s",
+    scope=ANN,
+    incarnation="i",
+    created_at=SENT_AT,
+    updated_at=SENT_AT,
+    expires_at=None,
+    keeping=Retention(),
+    version=1,
+)
 
 CARD = "4242 4242 4242 4242"
 # One group alone stands in every few thousandth id or instant; two side by side stand nowhere by chance.
@@ -95,6 +108,22 @@ def closing(*words: str, tokens: int = 0, cost_nanos: int = 0, **fields: Any) ->
     """An answer and what it cost."""
     usage = Usage(tokens=tokens, cost_nanos=cost_nanos)
     return FinishTurn(reply=tuple(answers(text) for text in words), usage=usage, **fields)
+
+
+def dialogue(*lines: str, persona: str | None = None) -> tuple[Message, ...]:
+    """A log in which user and assistant speak in turns."""
+    return tuple(
+        Message(
+            id=f"m{seq}",
+            role=Role.USER if seq % 2 else Role.ASSISTANT,
+            sent_at=SENT_AT,
+            parts=(text_part(line),),
+            persona=persona,
+            seq=seq,
+            turn=(seq + 1) // 2,
+        )
+        for seq, line in enumerate(lines, start=1)
+    )
 
 
 def once(key: str, fingerprint: str = "body") -> IdempotencyKey:

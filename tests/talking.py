@@ -11,20 +11,38 @@ from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, AssistantRegistry
 from tenuto.chat import Chat, ChatDeps, ChatLimits, ChatRequest, Spending
+from tenuto.chat.deps import no_span
+from tenuto.errors import ModelFailed
 from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Script
 from tenuto.model import FinishTurn, OpenTurn
-from tenuto.model.generation import ToolContext, ToolOutput, ToolSpec, TurnEnded
+from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, ToolContext, ToolOutput, ToolSpec, TurnEnded
 from tenuto.model.policy import OnMissing, Preset, SessionPolicy, preset
 from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.model.session import Budgets
 from tenuto.model.values import JsonObject
-from tenuto.ports import Afterwards, Clock, Embedder, Span, Store
+from tenuto.ports import Afterwards, ChatModel, Clock, Embedder, Span, Store
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.sessions import EventEmitter, Sessions
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
+
+
+async def events_of(model: ChatModel, asking: ModelRequest) -> list[ModelEvent]:
+    """All that a model answers."""
+    return [event async for event in model.answer(asking, ())]
+
+
+async def events_until_failure(model: ChatModel, asking: ModelRequest) -> tuple[list[ModelEvent], str]:
+    """What a model answers before it fails, and how it fails."""
+    events: list[ModelEvent] = []
+    try:
+        async for event in model.answer(asking, ()):
+            events.append(event)  # noqa: PERF401 (what came before the failure is kept)
+    except ModelFailed as failed:
+        return events, str(failed)
+    raise AssertionError("the model did not fail")
 
 
 def patient(**fields: Any) -> Preset:
@@ -99,6 +117,8 @@ def talk(
     clock: Clock | None = None,
     assistants: Sequence[Assistant] = (),
     budgets: Budgets | None = None,
+    policy: SessionPolicy | None = None,
+    ended: ModelDone | None = None,
     limits: ChatLimits | None = None,
     model: ScriptedModel | None = None,
     span: Span | None = None,
@@ -110,10 +130,13 @@ def talk(
     clock = clock or FakeClock()
     store = store or MemoryStore(clock=clock)
     sessions = Sessions(
-        store=store.sessions, upkeep=store.upkeep, policy=patient().sessions, announcer=EventEmitter(clock=clock)
+        store=store.sessions,
+        upkeep=store.upkeep,
+        policy=policy or patient().sessions,
+        announcer=EventEmitter(clock=clock),
     )
     known = list(assistants) or [helper()]
-    script = model or ScriptedModel(*scripts)
+    script = model or ScriptedModel(*scripts, ended=ended)
     noted = Noted()
     chat = Chat(
         ChatDeps(

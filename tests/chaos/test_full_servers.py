@@ -20,11 +20,11 @@ from tenuto.errors import StoreFull, StoreReadOnly, Unavailable
 from tenuto.model import NewSession, Page, Retention, SessionQuery
 from tenuto.model.session import Touch
 from tenuto.stores.postgres import PostgresStore
-from tenuto.stores.redis import RedisStore
 from tests.clock import FakeClock
 from tests.samples import ANN, batch, begin, closing, talk, texts, trace_of
 from tests.servers import PostgresServer, RedisServer, redis_programs, start_postgres, start_redis
 from tests.servers.process import wait_until
+from tests.shared_stores import redis_store
 
 FULL = Path("/dev/full")
 KEPT_BY_READING = NewSession(keeping=Retention(idle=timedelta(hours=1), touch=Touch.READ))
@@ -104,19 +104,10 @@ def server(request: pytest.FixtureRequest, trouble: Trouble) -> Iterator[RedisSe
         yield started
 
 
-@asynccontextmanager
-async def _redis(server: RedisServer, clock: FakeClock | None = None) -> AsyncIterator[RedisStore]:
-    store = await RedisStore.open(server.url, clock=clock or FakeClock())
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
 async def test_a_server_that_cannot_write_refuses_whole_calls_is_read_and_goes_on(
     server: RedisServer, trouble: Trouble
 ) -> None:
-    async with _redis(server) as store:
+    async with redis_store(server.url) as store:
         await talk(store, ANN, "s", "one", "two")
         turn = await begin(store, ANN, "s", "three")
         trouble.begin(server)
@@ -132,7 +123,7 @@ async def test_a_server_that_cannot_write_refuses_whole_calls_is_read_and_goes_o
         assert await texts(store, ANN, "s") == ["one", "two", "three"]
         assert [session.id for session in (await store.sessions.list(ANN, SessionQuery())).sessions] == ["s"]
         await store.upkeep.ping()
-        async with _redis(server) as another:
+        async with redis_store(server.url) as another:
             assert (await another.sessions.get(ANN, "s")).messages == 3
 
         trouble.end(server)
@@ -149,7 +140,7 @@ async def test_where_reading_moves_the_deadline_a_server_that_cannot_write_is_st
     server: RedisServer, trouble: Trouble
 ) -> None:
     clock = FakeClock()
-    async with _redis(server, clock) as store:
+    async with redis_store(server.url, clock=clock) as store:
         deadline = (await store.sessions.append(ANN, "s", batch("one", create=KEPT_BY_READING))).session.expires_at
         clock.advance(timedelta(minutes=30))
         trouble.begin(server)

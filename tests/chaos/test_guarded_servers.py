@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tenuto.errors import CircuitOpen, StoreUnavailable, Unavailable
+from tenuto.errors import CircuitOpen, StoreUnavailable
 from tenuto.model import Changes, Page, SessionQuery
 from tenuto.ports import Store, utc_now
 from tenuto.stores.breaker import BreakerPolicy, BreakerState
@@ -22,6 +22,7 @@ from tests.clock import Ticks
 from tests.patience import LONG
 from tests.samples import ANN, batch, begin, talk, texts
 from tests.servers import PostgresServer, RedisServer
+from tests.shared_stores import until_it_answers
 
 # For calls that are to end without an answer.
 SHORT = 0.5
@@ -65,19 +66,10 @@ async def _opened(server: RedisServer | PostgresServer, seconds: float) -> Async
         await store.close()
 
 
-async def _until_it_answers(store: Store) -> None:
-    async with asyncio.timeout(LONG):
-        while True:
-            try:
-                return await store.upkeep.ping()
-            except Unavailable:
-                await asyncio.sleep(0.02)
-
-
 async def test_every_call_to_a_frozen_server_ends_by_itself(server: RedisServer | PostgresServer) -> None:
     """T7, A21: whatever is asked, however many ask at once, and on connections that stand or are still to be made."""
     async with _opened(server, SHORT) as store:
-        await _until_it_answers(store)
+        await until_it_answers(store)
         server.freeze()
 
         # The server stays frozen: a call without an end of its own would never end.
@@ -87,7 +79,7 @@ async def test_every_call_to_a_frozen_server_ends_by_itself(server: RedisServer 
 
         server.thaw()
         assert {type(outcome) for outcome in outcomes if not isinstance(outcome, StoreUnavailable)} == set()
-        await _until_it_answers(store)
+        await until_it_answers(store)
 
 
 async def test_after_five_calls_in_vain_nobody_waits(server: RedisServer | PostgresServer) -> None:
@@ -96,7 +88,7 @@ async def test_after_five_calls_in_vain_nobody_waits(server: RedisServer | Postg
     async with _opened(server, SHORT) as impatient, _opened(server, LONG) as patient:
         await talk(patient, ANN, "s", "one", "two")
         guarded = CircuitBreakerStore(store=impatient, policy=BreakerPolicy(reset=timedelta(seconds=30)), now=ticks)
-        await _until_it_answers(guarded)
+        await until_it_answers(guarded)
         server.freeze()
 
         for _ in range(5):
@@ -110,8 +102,8 @@ async def test_after_five_calls_in_vain_nobody_waits(server: RedisServer | Postg
         _refused_at_once(guarded.sessions.get(ANN, "s"))
 
         server.thaw()
-        await _until_it_answers(patient)
-        await _until_it_answers(impatient)
+        await until_it_answers(patient)
+        await until_it_answers(impatient)
         ticks.now += 30
         await _until_closed(guarded, ticks)
         assert await texts(patient, ANN, "s") == ["one", "two"]

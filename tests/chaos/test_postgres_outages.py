@@ -24,6 +24,7 @@ from tests.clock import FakeClock
 from tests.patience import LONG
 from tests.samples import ANN, batch, begin, closing, fresh, once, texts
 from tests.servers import PostgresServer, start_postgres
+from tests.shared_stores import postgres_store, until_it_answers
 
 # For calls that are to end without an answer. What must be answered is asked of another store.
 SHORT = 1.0
@@ -43,19 +44,10 @@ def server() -> Iterator[PostgresServer]:
 
 
 @asynccontextmanager
-async def _opened(server: PostgresServer, **given: Any) -> AsyncIterator[PostgresStore]:
-    store = await PostgresStore.open(server.app_url, **given)
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-@asynccontextmanager
 async def _impatient(server: PostgresServer) -> AsyncIterator[PostgresStore]:
     """A store that gives up soon, on a schema that is there already."""
     async with _over(Link(server.app_url, **_LINK, timeout=SHORT, connect_timeout=SHORT)) as store:
-        await _until_it_answers(store)
+        await until_it_answers(store)
         yield store
 
 
@@ -66,15 +58,6 @@ async def _over(link: Link) -> AsyncIterator[PostgresStore]:
         yield store
     finally:
         await store.close()
-
-
-async def _until_it_answers(store: PostgresStore) -> None:
-    async with asyncio.timeout(LONG):
-        while True:
-            try:
-                return await store.upkeep.ping()
-            except Unavailable:
-                await asyncio.sleep(0.05)
 
 
 async def _until_under_way(server: PostgresServer, calls: int) -> None:
@@ -123,7 +106,7 @@ async def _until_each(talks: list[Talk], end: str, more: int) -> None:
 
 
 async def test_acknowledged_turns_survive_a_killed_server_once_and_in_order(server: PostgresServer) -> None:
-    async with _opened(server) as store:
+    async with postgres_store(server.app_url) as store:
         talks = [Talk(store, n) for n in range(WORKERS)]
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as group:
@@ -156,7 +139,7 @@ async def test_a_keyed_turn_sent_until_it_is_acknowledged_is_stored_once(server:
             except (Unavailable, SessionBusy):
                 await asyncio.sleep(0.05)
 
-    async with _opened(server) as store:
+    async with postgres_store(server.app_url) as store:
         keys = [fresh("key") for _ in range(200)]
         async with asyncio.TaskGroup() as group:
             for key in keys:
@@ -186,7 +169,7 @@ def test_a_server_killed_in_the_middle_of_calls_is_told_so_under_the_loop_that_w
 
 
 async def test_a_frozen_server_is_given_up_in_time(server: PostgresServer) -> None:
-    async with _opened(server) as patient, _impatient(server) as store:
+    async with postgres_store(server.app_url) as patient, _impatient(server) as store:
         await patient.sessions.append(ANN, "s", batch("hello"))
         server.freeze()
 
@@ -200,14 +183,14 @@ async def test_a_frozen_server_is_given_up_in_time(server: PostgresServer) -> No
             )
 
         server.thaw()
-        await _until_it_answers(store)
+        await until_it_answers(store)
         assert all(isinstance(result, Unavailable) for result in results)
         assert (await texts(patient, ANN, "s"))[0] == "hello"
 
 
 async def test_a_cache_does_not_answer_for_a_frozen_server(server: PostgresServer) -> None:
     async with (
-        _opened(server) as patient,
+        postgres_store(server.app_url) as patient,
         _impatient(server) as store,
         CachedStore(store=store, feed=store.feed) as hot,
     ):
@@ -238,7 +221,11 @@ async def _until_hot(cache: CachedStore, session_id: str) -> None:
 
 async def test_a_hung_cache_delays_a_deletion_and_shows_nothing_old(server: PostgresServer) -> None:
     """The listener's backend is frozen, not its client: the deletion waits until the cache doubts itself."""
-    async with _opened(server) as other, _opened(server) as store, CachedStore(store=store, feed=store.feed) as hot:
+    async with (
+        postgres_store(server.app_url) as other,
+        postgres_store(server.app_url) as store,
+        CachedStore(store=store, feed=store.feed) as hot,
+    ):
         await hot.sessions.append(ANN, "s", batch("hello"))
         await _until_hot(hot, "s")
         listener = await _suspended_listener(other)
@@ -263,7 +250,7 @@ async def _suspended_listener(store: PostgresStore) -> psutil.Process:
 
 
 async def test_a_read_only_server_is_told_apart(server: PostgresServer) -> None:
-    async with _opened(server) as store:
+    async with postgres_store(server.app_url) as store:
         await store.sessions.append(ANN, "s", batch("hello"))
         _make_read_only(server)
 
@@ -286,12 +273,12 @@ def _make_read_only(server: PostgresServer) -> None:
 
 async def test_a_read_only_server_is_read_where_reading_would_move_the_deadline(server: PostgresServer) -> None:
     clock = FakeClock()
-    async with _opened(server, clock=clock) as store:
+    async with postgres_store(server.app_url, clock=clock) as store:
         kept = NewSession(keeping=Retention(idle=timedelta(hours=1), touch=Touch.READ))
         deadline = (await store.sessions.append(ANN, "s", batch("hello", create=kept))).session.expires_at
         clock.advance(timedelta(minutes=30))
         _make_read_only(server)
-        await _until_it_answers(store)
+        await until_it_answers(store)
 
         assert await texts(store, ANN, "s") == ["hello"]
         assert (await store.sessions.get(ANN, "s")).expires_at == deadline
@@ -310,7 +297,7 @@ async def _second_time(call: object) -> None:
 
 async def test_a_lock_is_waited_for_less_long_than_a_statement_may_take(server: PostgresServer) -> None:
     """So that whoever shared a batch with a call that waits in vain has time for a try of its own."""
-    async with _opened(server, timeout=timedelta(seconds=40)) as store:
+    async with postgres_store(server.app_url, timeout=timedelta(seconds=40)) as store:
         connection = await store.link.connect()
         limits = [await connection.fetchval(f"SHOW {limit}") for limit in ("lock_timeout", "statement_timeout")]
         await connection.close()
@@ -329,7 +316,7 @@ class _WithoutPatienceForLocks(Link):
 async def test_a_slow_lock_holds_up_nobody_else(server: PostgresServer) -> None:
     """Somebody's transaction sits on a session: calls on it give up in time, other sessions go on."""
     link = _WithoutPatienceForLocks(server.app_url, **_LINK, timeout=LONG, connect_timeout=LONG)
-    async with _opened(server) as other, _over(link) as store:
+    async with postgres_store(server.app_url) as other, _over(link) as store:
         await other.sessions.append(ANN, "stuck", batch("hello"))
         await other.sessions.append(ANN, "free", batch("hello"))
         connection = await other.link.connect()
@@ -351,7 +338,7 @@ async def test_a_slow_lock_holds_up_nobody_else(server: PostgresServer) -> None:
 
 
 async def test_cancelled_callers_harm_nobody(server: PostgresServer) -> None:
-    async with _opened(server) as store:
+    async with postgres_store(server.app_url) as store:
         await store.sessions.append(ANN, "s", batch())
         calls = [asyncio.create_task(store.sessions.append(ANN, "s", batch(f"m{n}"))) for n in range(60)]
         await asyncio.sleep(0.002)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,18 +12,10 @@ from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._resp import CallFailed, CallTimeout, ConnectionLost
 from tests.patience import LONG
 from tests.servers import RedisServer, start_redis, start_sentinel
+from tests.unit.stores.redis.test_link import linked
 
 # For calls that are to end without an answer. What must be answered goes over another link.
 QUICK = ConnectionPolicy(connect_timeout=1, call_timeout=1)
-
-
-@asynccontextmanager
-async def linked(url: str, policy: ConnectionPolicy | None = None) -> AsyncIterator[Link]:
-    link = Link(url, policy)
-    try:
-        yield link
-    finally:
-        await link.aclose()
 
 
 @pytest.fixture

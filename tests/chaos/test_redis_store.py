@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 
 import pytest
 
@@ -16,16 +15,8 @@ from tenuto.stores.redis._cluster import key_slot
 from tests.patience import LONG
 from tests.samples import ANN, batch, begin, closing, once, talk, texts
 from tests.servers import RedisServer, start_cluster, start_redis, start_sentinel
+from tests.shared_stores import redis_store, until_it_answers
 from tests.unit.stores.redis.test_cluster import begin_move, end_move, move_keys
-
-
-@asynccontextmanager
-async def opened(url: str) -> AsyncIterator[RedisStore]:
-    store = await RedisStore.open(url)
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 @pytest.fixture
@@ -35,26 +26,15 @@ def server() -> Iterator[RedisServer]:
         yield started
 
 
-async def answers_again(store: RedisStore) -> None:
-    async with asyncio.timeout(LONG):
-        while True:
-            try:
-                await store.upkeep.ping()
-            except Unavailable:
-                await asyncio.sleep(0.02)
-            else:
-                return
-
-
 async def test_a_turn_outlives_the_server_it_began_on(server: RedisServer) -> None:
     """The server is killed between the question and the answer; what was acknowledged is there."""
-    async with opened(server.url) as store:
+    async with redis_store(server.url) as store:
         turn = await begin(store, ANN, "s", "one")
         server.kill()
         with pytest.raises(Unavailable):
             await store.sessions.get(ANN, "s")
         server.restart()
-        await answers_again(store)
+        await until_it_answers(store)
 
         await store.sessions.finish_turn(turn, closing("two"))
         assert await texts(store, ANN, "s") == ["one", "two"]
@@ -62,10 +42,10 @@ async def test_a_turn_outlives_the_server_it_began_on(server: RedisServer) -> No
 
 async def test_no_call_waits_longer_than_its_time_for_a_frozen_server(server: RedisServer) -> None:
     """T7."""
-    async with opened(server.url) as patient:
+    async with redis_store(server.url) as patient:
         await talk(patient, ANN, "s", "one", "two")
     store = RedisStore(server.url, policy=ConnectionPolicy(call_timeout=1, connect_timeout=1))
-    await answers_again(store)
+    await until_it_answers(store)
     server.freeze()
 
     # The server stays frozen: a call without an end of its own would never end.
@@ -78,13 +58,13 @@ async def test_no_call_waits_longer_than_its_time_for_a_frozen_server(server: Re
 
     server.thaw()
     assert all(isinstance(outcome, Unavailable) for outcome in outcomes)
-    await answers_again(store)
+    await until_it_answers(store)
     await store.close()
 
 
 async def test_a_keyed_write_whose_fate_was_unknown_is_stored_once(server: RedisServer) -> None:
     """The reply to the write is lost; asking again with the key tells that it happened."""
-    async with opened(server.url) as store:
+    async with redis_store(server.url) as store:
         await talk(store, ANN, "s", "one", "two")
         for number in range(20):
             write = asyncio.ensure_future(store.sessions.append(ANN, "s", batch("keyed", once=once(f"k{number}"))))
@@ -95,7 +75,7 @@ async def test_a_keyed_write_whose_fate_was_unknown_is_stored_once(server: Redis
 
 
 async def test_a_server_without_memory_is_full_and_keeps_nothing_by_halves(server: RedisServer) -> None:
-    async with opened(server.url) as store:
+    async with redis_store(server.url) as store:
         await talk(store, ANN, "s", "one", "two")
         server.call("CONFIG", "SET", "maxmemory", 1)
         with pytest.raises(StoreFull):
@@ -111,10 +91,10 @@ async def test_a_server_without_memory_is_full_and_keeps_nothing_by_halves(serve
 
 async def test_a_replica_can_be_read_and_not_written() -> None:
     with start_sentinel() as group:
-        async with opened(group.url) as store:
+        async with redis_store(group.url) as store:
             await talk(store, ANN, "s", "one", "two")
             group.wait_until_copied()
-        async with opened(group.replica.url) as store:
+        async with redis_store(group.replica.url) as store:
             assert await texts(store, ANN, "s") == ["one", "two"]
             with pytest.raises(StoreReadOnly):
                 await begin(store, ANN, "s", "three")
@@ -122,11 +102,11 @@ async def test_a_replica_can_be_read_and_not_written() -> None:
 
 async def test_a_conversation_goes_on_after_a_failover() -> None:
     with start_sentinel() as group:
-        async with opened(group.url) as store:
+        async with redis_store(group.url) as store:
             turn = await begin(store, ANN, "s", "one")
             group.wait_until_copied()
             await asyncio.to_thread(group.fail_over)
-            await answers_again(store)
+            await until_it_answers(store)
 
             await store.sessions.finish_turn(turn, closing("two"))
             assert await texts(store, ANN, "s") == ["one", "two"]
@@ -134,7 +114,7 @@ async def test_a_conversation_goes_on_after_a_failover() -> None:
 
 async def test_a_conversation_goes_on_while_its_slot_moves() -> None:
     with start_cluster() as cluster:
-        async with opened(cluster.url) as store:
+        async with redis_store(cluster.url) as store:
             await talk(store, ANN, "s", "one", "two")
             slot = key_slot(store.keys.session(session_key(ANN, "s"))[0])
             source, target = begin_move(cluster, slot)
@@ -150,7 +130,7 @@ async def test_a_conversation_goes_on_while_its_slot_moves() -> None:
 
 async def test_a_lost_cluster_node_takes_only_its_own_sessions_along() -> None:
     with start_cluster() as cluster:
-        async with opened(cluster.url) as store:
+        async with redis_store(cluster.url) as store:
             for number in range(12):
                 await talk(store, ANN, f"s{number}", "one", "two")
             down = cluster.nodes[1]
@@ -168,5 +148,5 @@ async def test_a_lost_cluster_node_takes_only_its_own_sessions_along() -> None:
                     assert (await store.sessions.get(ANN, session_id)).messages == 2
             down.restart()
             cluster.wait_until_whole()
-            await answers_again(store)
+            await until_it_answers(store)
             assert (await store.upkeep.stats(ANN)).sessions == 12

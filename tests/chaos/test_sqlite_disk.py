@@ -26,6 +26,7 @@ from tenuto.ports import utc_now
 from tenuto.stores.sqlite import SqliteStore, _edits
 from tenuto.stores.sqlite._heads import Transaction
 from tests.clock import FakeClock
+from tests.peek import sqlite_db, sqlite_writer
 from tests.samples import ANN, batch, begin, talk, texts
 from tests.samples import closing as closed
 
@@ -40,7 +41,7 @@ async def limit(store: SqliteStore, pages: int) -> None:
         count = txn.execute("PRAGMA page_count").fetchone()[0]
         txn.execute(f"PRAGMA max_page_count = {count + pages}")
 
-    await store._database.writer.run(step)
+    await sqlite_writer(store).run(step)
 
 
 async def test_a_full_disk_refuses_whole_calls_and_recovers(tmp_path: Path) -> None:
@@ -110,7 +111,7 @@ async def test_where_reading_moves_the_deadline_a_full_disk_is_still_read(
 async def test_a_file_that_turns_read_only_still_answers_reads(tmp_path: Path) -> None:
     async with await SqliteStore.open(tmp_path / "sessions.db") as store:
         turn = await begin(store, ANN, "s", "before")
-        store._database.writer._db.execute("PRAGMA query_only = ON")
+        sqlite_db(store).execute("PRAGMA query_only = ON")
 
         with pytest.raises(StoreReadOnly):
             await store.sessions.finish_turn(turn, closed("answer"))
@@ -119,7 +120,7 @@ async def test_a_file_that_turns_read_only_still_answers_reads(tmp_path: Path) -
         assert (await store.sessions.messages(ANN, "s", Page())).messages[0].text == "before"
         await store.upkeep.ping()
 
-        store._database.writer._db.execute("PRAGMA query_only = OFF")
+        sqlite_db(store).execute("PRAGMA query_only = OFF")
         await store.sessions.finish_turn(turn, closed("answer"))
         assert await texts(store, ANN, "s") == ["before", "answer"]
 

@@ -219,26 +219,16 @@ async def test_a_truncation_during_a_turn_wins(store: Store) -> None:
         await store.sessions.finish_turn(turn, closing("late"))
 
 
-async def test_a_truncated_reply_makes_its_key_resume(store: Store) -> None:
-    turn = await begin(store, ANN, "s", "question", once=once("k"))
-    await store.sessions.finish_turn(turn, closing("answer"))
-    await store.sessions.truncate(ANN, "s", Truncation(after=1))
+async def test_a_truncated_reply_makes_its_key_resume_and_a_question_forgets_it(store: Store) -> None:
+    for session, after, state in (("reply", 1, TurnState.RESUMED), ("question", 0, TurnState.OPENED)):
+        turn = await begin(store, ANN, session, "question", once=once("k"))
+        await store.sessions.finish_turn(turn, closing("answer"))
+        await store.sessions.truncate(ANN, session, Truncation(after=after))
 
-    again = await begin(store, ANN, "s", "question", once=once("k"))
+        again = await begin(store, ANN, session, "question", once=once("k"))
 
-    assert again.state is TurnState.RESUMED
-    assert await texts(store, ANN, "s") == ["question"]
-
-
-async def test_a_truncated_question_forgets_its_key(store: Store) -> None:
-    turn = await begin(store, ANN, "s", "question", once=once("k"))
-    await store.sessions.finish_turn(turn, closing("answer"))
-    await store.sessions.truncate(ANN, "s", Truncation(after=0))
-
-    again = await begin(store, ANN, "s", "question", once=once("k"))
-
-    assert again.state is TurnState.OPENED
-    assert await texts(store, ANN, "s") == ["question"]
+        assert again.state is state
+        assert await texts(store, ANN, session) == ["question"]
 
 
 async def test_a_fork_copies_up_to_a_message_and_goes_its_own_way(store: Store) -> None:

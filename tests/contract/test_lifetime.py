@@ -44,25 +44,18 @@ async def test_a_read_moves_the_deadline_where_reads_touch(store: Store, clock: 
     assert session.version == version
 
 
-async def test_a_read_moves_nothing_where_writes_touch(store: Store, clock: FakeClock) -> None:
-    await store.sessions.append(ANN, "s", batch("one", create=kept(idle=MONTH, touch=Touch.WRITE)))
-    clock.advance(timedelta(days=29))
-    await store.sessions.get(ANN, "s")
-    clock.advance(timedelta(days=1))
+async def test_only_what_touches_moves_a_deadline(store: Store, clock: FakeClock) -> None:
+    """A read moves nothing where writes touch, and neither moves an absolute deadline."""
+    for session, touch in (("s", Touch.WRITE), ("absolute", Touch.NEVER)):
+        await store.sessions.append(ANN, session, batch("one", create=kept(idle=MONTH, touch=touch)))
+        clock.advance(timedelta(days=29))
+        if touch is Touch.NEVER:
+            await store.sessions.append(ANN, session, batch("two"))
+        await store.sessions.get(ANN, session)
+        clock.advance(timedelta(days=1))
 
-    with pytest.raises(SessionNotFound):
-        await store.sessions.get(ANN, "s")
-
-
-async def test_nothing_moves_an_absolute_deadline(store: Store, clock: FakeClock) -> None:
-    await store.sessions.append(ANN, "s", batch("one", create=kept(idle=MONTH, touch=Touch.NEVER)))
-    clock.advance(timedelta(days=29))
-    await store.sessions.append(ANN, "s", batch("two"))
-    await store.sessions.get(ANN, "s")
-    clock.advance(timedelta(days=1))
-
-    with pytest.raises(SessionNotFound):
-        await store.sessions.get(ANN, "s")
+        with pytest.raises(SessionNotFound):
+            await store.sessions.get(ANN, session)
 
 
 async def test_without_retention_a_session_never_expires(store: Store, clock: FakeClock) -> None:

@@ -46,6 +46,7 @@ from tests.backends import POSTGRES, REDIS, SQLITE, Backend, Place
 from tests.clock import FakeClock
 from tests.contract.test_traces import trace_of
 from tests.outages import process
+from tests.peek import sqlite_writer
 from tests.samples import batch, begin, closing, fresh, says
 from tests.screens import KEY, screen_over
 from tests.servers import RedisCluster, RedisServer, start_redis
@@ -151,7 +152,7 @@ async def sqlite(place: Place) -> AsyncIterator[Proof]:
     async with SQLITE.open(place) as store:
         assert isinstance(store, SqliteStore)
         # Some builds of SQLite wipe what they delete, and some do not.
-        await store._database.writer.run_outside_transaction(
+        await sqlite_writer(store).run_outside_transaction(
             lambda db, _: db.execute("PRAGMA secure_delete = OFF").fetchone()
         )
         yield Proof(store, search, ("files",), ("files",), _damage_of(SQLITE))

@@ -49,21 +49,16 @@ async def test_a_session_is_invisible_outside_its_scope(store: Store, subtests: 
             assert await store.sessions.messages(ANN, session_id, Page()) == before
 
 
-async def test_a_deleted_session_is_not_found(store: Store, subtests: pytest.Subtests) -> None:
-    for name, act in ACTS.items():
-        with subtests.test(name):
+async def test_a_deleted_or_expired_session_is_not_found(
+    store: Store, clock: FakeClock, subtests: pytest.Subtests
+) -> None:
+    for (name, act), end in product(ACTS.items(), ("deleted", "expired")):
+        with subtests.test(f"{name} {end}"):
             await talk(store, ANN, name, "secret", "kept")
-            await store.sessions.delete(ANN, name)
-
-            with pytest.raises(SessionNotFound):
-                await act(store, ANN, name)
-
-
-async def test_an_expired_session_is_not_found(store: Store, clock: FakeClock, subtests: pytest.Subtests) -> None:
-    for name, act in ACTS.items():
-        with subtests.test(name):
-            await talk(store, ANN, name, "secret", "kept")
-            clock.advance(timedelta(days=30))
+            if end == "deleted":
+                await store.sessions.delete(ANN, name)
+            else:
+                clock.advance(timedelta(days=30))
 
             with pytest.raises(SessionNotFound):
                 await act(store, ANN, name)

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.parametrize("backend", KEEPING_STATE, ids=lambda backen
 
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 LITTLE = timedelta(seconds=1)
+Late = Callable[[Tasks, str], Coroutine[None, None, object]]
 Removal = Callable[[Tasks, Store, FakeClock, str], Awaitable[object]]
 
 
@@ -67,32 +68,24 @@ async def test_a_write_that_lands_behind_its_task_leaves_nothing(
     assert await left(store) == (0, 0)
 
 
-@pytest.mark.parametrize("removal", [delete, erase])
-async def test_a_note_that_lands_behind_its_task_leaves_nothing(
-    tasks: Tasks, store: Store, clock: FakeClock, removal: Removal
+@pytest.mark.parametrize(
+    ("drawer", "act", "removal"),
+    [
+        ("task-notes:", lambda tasks, task_id: tasks.notes(ANN, task_id, "x").write("n", "late words"), delete),
+        ("task-notes:", lambda tasks, task_id: tasks.notes(ANN, task_id, "x").write("n", "late words"), erase),
+        ("tasks", lambda tasks, task_id: tasks.begin(ANN, task_id), erase),
+    ],
+    ids=["a note, deleted", "a note, erased", "a change, erased"],
+)
+async def test_a_note_or_change_that_lands_behind_its_task_leaves_nothing(
+    tasks: Tasks, store: Store, clock: FakeClock, drawer: str, act: Late, removal: Removal
 ) -> None:
-    holding = Holding(store, "write_state", "task-notes:")
+    holding = Holding(store, "write_state", drawer)
     task = await tasks.open(ANN, NewTask(type="review"))
-    late = asyncio.create_task(tasks_over(holding.store, clock).notes(ANN, task.id, "x").write("n", "late words"))
+    late = asyncio.create_task(act(tasks_over(holding.store, clock), task.id))
     await holding.come()
 
     await removal(tasks, store, clock, task.id)
-    holding.go()
-
-    with pytest.raises(TaskNotFound):
-        await late
-    assert await left(store) == (0, 0)
-
-
-async def test_a_change_of_a_task_that_is_erased_leaves_no_deadline(
-    tasks: Tasks, store: Store, clock: FakeClock
-) -> None:
-    holding = Holding(store, "write_state", "tasks")
-    task = await tasks.open(ANN, NewTask(type="review"))
-    late = asyncio.create_task(tasks_over(holding.store, clock).begin(ANN, task.id))
-    await holding.come()
-
-    await erase(tasks, store, clock, task.id)
     holding.go()
 
     with pytest.raises(TaskNotFound):
@@ -123,33 +116,25 @@ async def test_a_finished_board_keeps_what_stood_there(tasks: Tasks, store: Stor
         assert (view.entries, view.locks) == ((before,), ())
 
 
-async def test_a_finished_board_gets_no_new_key(tasks: Tasks, store: Store, clock: FakeClock) -> None:
-    holding = Holding(store, "write_state", "task-board:")
-    task = await opened(tasks, ANN)
-    late = asyncio.create_task(tasks_over(holding.store, clock).board(ANN, task.id).write("a", 1, agent="x"))
-    await holding.come()
+async def test_nothing_new_lands_behind_the_end(tasks: Tasks, store: Store, clock: FakeClock) -> None:
+    """E21: neither a key of the board nor a note."""
+    late_calls: dict[str, Late] = {
+        "task-board:": lambda tasks, task_id: tasks.board(ANN, task_id).write("a", 1, agent="x"),
+        "task-notes:": lambda tasks, task_id: tasks.notes(ANN, task_id, "x").write("n", "late words"),
+    }
+    for drawer, act in late_calls.items():
+        holding = Holding(store, "write_state", drawer)
+        task = await opened(tasks, ANN)
+        late = asyncio.create_task(act(tasks_over(holding.store, clock), task.id))
+        await holding.come()
 
-    await tasks.finish(ANN, task.id)
-    holding.go()
+        await tasks.finish(ANN, task.id)
+        holding.go()
 
-    with pytest.raises(TaskFinished):
-        await late
-    assert (await tasks.board(ANN, task.id).view()).entries == ()
-
-
-async def test_a_note_that_lands_behind_the_end_is_removed(tasks: Tasks, store: Store, clock: FakeClock) -> None:
-    """E21."""
-    holding = Holding(store, "write_state", "task-notes:")
-    task = await opened(tasks, ANN)
-    late = asyncio.create_task(tasks_over(holding.store, clock).notes(ANN, task.id, "x").write("n", "late words"))
-    await holding.come()
-
-    await tasks.finish(ANN, task.id)
-    holding.go()
-
-    with pytest.raises(TaskFinished):
-        await late
-    assert await store.state.state_keys(ANN, f"task-notes:{task.id}") == ()
+        with pytest.raises(TaskFinished):
+            await late
+        assert (await tasks.board(ANN, task.id).view()).entries == ()
+        assert await store.state.state_keys(ANN, f"task-notes:{task.id}") == ()
 
 
 async def test_a_task_opened_while_its_owner_is_erased_goes_in_its_time(

@@ -147,29 +147,21 @@ async def test_a_trace_exists_for_nobody_but_the_session_s_owner(store: Store, c
 
 
 async def test_a_session_made_anew_after_expiry_has_no_old_traces(store: Store, clock: FakeClock) -> None:
+    """Whether it was swept meanwhile or not."""
     day = NewSession(keeping=Retention(idle=timedelta(days=1)))
-    turn = await store.sessions.begin_turn(ANN, opening("s", "hello", create=day))
-    await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn)))
-    clock.advance(timedelta(days=2))
+    for session, swept in (("s", False), ("swept", True)):
+        turn = await store.sessions.begin_turn(ANN, opening(session, "hello", create=day))
+        await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn)))
+        clock.advance(timedelta(days=2))
 
-    with pytest.raises(SessionNotFound):
-        await store.traces.traces(ANN, "s")
-    await store.sessions.append(ANN, "s", batch("anew", create=day))
+        if swept:
+            await store.upkeep.sweep()
+        with pytest.raises(SessionNotFound):
+            await store.traces.traces(ANN, session)
+        await store.sessions.append(ANN, session, batch("anew", create=day))
 
-    assert await store.traces.traces(ANN, "s") == ()
-    assert await store.traces.trace(ANN, "s", turn.number) is None
-
-
-async def test_a_swept_session_leaves_no_traces_behind(store: Store, clock: FakeClock) -> None:
-    day = NewSession(keeping=Retention(idle=timedelta(days=1)))
-    turn = await store.sessions.begin_turn(ANN, opening("s", "hello", create=day))
-    await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn)))
-    clock.advance(timedelta(days=2))
-    await store.upkeep.sweep()
-
-    await store.sessions.append(ANN, "s", batch("anew"))
-
-    assert await store.traces.traces(ANN, "s") == ()
+        assert await store.traces.traces(ANN, session) == ()
+        assert await store.traces.trace(ANN, session, turn.number) is None
 
 
 async def test_a_reset_forgets_the_traces(store: Store) -> None:

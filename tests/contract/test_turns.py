@@ -17,6 +17,7 @@ from tenuto.stores.redis import RedisStore
 from tenuto.stores.sqlite import SqliteStore
 from tests.clock import FakeClock
 from tests.patience import LONG
+from tests.peek import appends_under_way
 from tests.samples import ANN, batch, begin, closing, opening, talk, texts
 
 
@@ -298,7 +299,7 @@ async def _landed(store: Store) -> None:
     while not isinstance(cold, MemoryStore | SqliteStore | RedisStore | PostgresStore):
         cold = cold.inner
     async with asyncio.timeout(LONG):
-        while isinstance(cold, PostgresStore) and cold.sessions._append._under_way:  # noqa: ASYNC110
+        while isinstance(cold, PostgresStore) and appends_under_way(cold):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         while (await store.sessions.get(ANN, "s")).version != (await cold.sessions.get(ANN, "s")).version:  # noqa: ASYNC110
             await asyncio.sleep(0.01)

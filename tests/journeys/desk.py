@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
 from typer.testing import CliRunner, Result
 
 from tenuto.cli import program
@@ -18,17 +16,6 @@ MAIL = "ann.lee@example.com"
 SAID = f"My mail is {MAIL}, my card is {CARD}."
 KEPT = {f"TENUTO_PRIVACY_{sink}": "keep" for sink in ("TITLE", "TRACE")}
 MARKED = {"TENUTO_PRIVACY_MESSAGE": "pseudonym", "TENUTO_PRIVACY_KEY_FILE": "key.toml"}
-
-
-@pytest.fixture(autouse=True)
-def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty folder, and no settings but the defaults."""
-    for name in os.environ:
-        if name.startswith(("TENUTO_", "MEMORY_")) or name in ("PORT", "REDIS_URL"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("LOGNAME", "otto")
-    monkeypatch.setenv("COLUMNS", "150")
-    monkeypatch.chdir(tmp_path)
 
 
 def typed(*args: str, env: Mapping[str, str] | None = None, words: str | None = None) -> Result:

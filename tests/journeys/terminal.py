@@ -50,10 +50,12 @@ class Screen:
         """Press keys."""
         os.write(self._keyboard, keys.encode())
 
-    def say(self, line: str) -> None:
-        """Type a line at the prompt."""
+    def say(self, line: str, *answers: str) -> None:
+        """Type a line at the prompt, and wait for these texts, one after the other."""
         self.see("> ")
         self.press(line + ENTER)
+        for text in answers:
+            self.see(text)
 
     def interrupt(self) -> None:
         """Press Ctrl-C until a new prompt is there.

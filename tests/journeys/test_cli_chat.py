@@ -82,29 +82,18 @@ def provider(desk: Desk) -> Iterator[ModelServer]:
 def test_a_talk_with_its_commands(desk: Desk) -> None:
     with desk.sit_down() as screen:
         screen.see("General answers, with the offline model: no key, no network")
-        screen.say("/why")
-        screen.see("invalid: nothing was said yet")
-        screen.say("My name is Ann.")
-        screen.see("Noted.")
-        screen.say("What is my name?")
-        screen.see("You said: “My name is Ann.”")
-        screen.say("/why")
-        screen.see("in the prompt, 1,024 kept for the reply (counted exactly)")
+        screen.say("/why", "invalid: nothing was said yet")
+        screen.say("My name is Ann.", "Noted.")
+        screen.say("What is my name?", "You said: “My name is Ann.”")
+        screen.say("/why", "in the prompt, 1,024 kept for the reply (counted exactly)")
         assert "\x1b[44m" in screen.see("KIND ")
         assert "#1" in screen.see("frame")
-        screen.say("/retry")
-        screen.see("You said: “My name is Ann.”")
-        screen.say("/trace")
-        screen.see("assemble")
-        screen.say("/title Who I Am")
-        screen.see("Who I Am\r\n")
-        screen.say("/sessions")
-        screen.see("Who I Am")
-        screen.say("/dance")
-        screen.see("invalid: there is no such command")
-        screen.say("/help")
-        screen.see("/retry")
-        screen.see("> ")
+        screen.say("/retry", "You said: “My name is Ann.”")
+        screen.say("/trace", "assemble")
+        screen.say("/title Who I Am", "Who I Am\r\n")
+        screen.say("/sessions", "Who I Am")
+        screen.say("/dance", "invalid: there is no such command")
+        screen.say("/help", "/retry", "> ")
         screen.press(CTRL_D)
         screen.see("(go on later: tenuto chat --session ")
         assert screen.end() == 0
@@ -117,27 +106,16 @@ def test_one_switches_between_sessions(desk: Desk) -> None:
     visit = desk.ask("chat", "--assistant", "npc", "--persona", "ancestor_yan", "严氏家训有哪些？")["session_id"]
     desk.ask("chat", "My name is Ann.")
     with desk.sit_down("--assistant", "goods") as screen:
-        screen.say("/open")
-        screen.see("invalid: say which one")
-        screen.say("/open 99")
-        screen.see("session_not_found: ")
+        screen.say("/open", "invalid: say which one")
+        screen.say("/open 99", "session_not_found: ")
         screen.say("/sessions")
         assert "NO" in screen.see("严氏家训")
-        screen.say("cheap phones?")
-        screen.see("¥")
-        screen.say("/open 1")
-        screen.see("General answers")
-        screen.see("My name is Ann")
-        screen.see("Noted.")
-        screen.say("What is my name?")
-        screen.see("You said: “My name is Ann.”")
-        screen.say(f"/open {visit}")
-        screen.see("The ancestor of the Yans answers")
-        screen.see("[E-RULE-10]")
-        screen.say("第一条是什么意思？")
-        screen.see("[E-MEAN-01]")
-        screen.say("/retry")
-        screen.see("[E-MEAN-01]")
+        screen.say("cheap phones?", "¥")
+        screen.say("/open 1", "General answers", "My name is Ann", "Noted.")
+        screen.say("What is my name?", "You said: “My name is Ann.”")
+        screen.say(f"/open {visit}", "The ancestor of the Yans answers", "[E-RULE-10]")
+        screen.say("第一条是什么意思？", "[E-MEAN-01]")
+        screen.say("/retry", "[E-MEAN-01]")
         screen.say("/quit")
         assert screen.end() == 0
 
@@ -147,10 +125,8 @@ def test_one_switches_between_sessions(desk: Desk) -> None:
 def test_a_session_that_was_reset_goes_on_with_its_assistant(desk: Desk) -> None:
     shop = desk.ask("chat", "--assistant", "goods", "cheap phones?", "--user", "ann")["session_id"]
     with desk.sit_down("--session", shop, "--user", "ann") as screen:
-        screen.say("/reset")
-        screen.see("(forgotten; the session is empty)")
-        screen.say("cheap laptops")
-        screen.see("¥")
+        screen.say("/reset", "(forgotten; the session is empty)")
+        screen.say("cheap laptops", "¥")
         screen.say("/quit")
         assert screen.end() == 0
 
@@ -159,14 +135,11 @@ def test_a_session_that_was_reset_goes_on_with_its_assistant(desk: Desk) -> None
 
 def test_new_and_reset_begin_again(desk: Desk) -> None:
     with desk.sit_down("--user", "ann") as screen:
-        screen.say("My name is Ann.")
-        screen.see("Noted")
-        screen.say("/reset")
-        screen.see("(forgotten; the session is empty)")
+        screen.say("My name is Ann.", "Noted")
+        screen.say("/reset", "(forgotten; the session is empty)")
         screen.say("/new")
         screen.say("//home is a folder")
-        screen.say("/quit")
-        screen.see("--user ann)")
+        screen.say("/quit", "--user ann)")
         assert screen.end() == 0
 
     first, second = sorted(desk.ask("sessions", "list", "--user", "ann")["sessions"], key=lambda each: each["id"])
@@ -181,8 +154,7 @@ def test_a_new_session_is_answered_by_whom_the_one_before_was(desk: Desk) -> Non
     with desk.sit_down("--session", session) as screen:
         screen.say("/new")
         screen.say("cheap laptops?")
-        screen.say("/quit")
-        screen.see("(go on later: ")
+        screen.say("/quit", "(go on later: ")
         assert screen.end() == 0
 
     traces = desk.ask("traces", "list")["traces"]
@@ -192,10 +164,8 @@ def test_a_new_session_is_answered_by_whom_the_one_before_was(desk: Desk) -> Non
 
 def test_the_command_to_go_on_with_can_be_typed_as_it_stands(desk: Desk) -> None:
     with desk.sit_down("--store", "sqlite:///my talks.db", "--user", "ann") as screen:
-        screen.say("My name is Ann.")
-        screen.see("Noted")
-        screen.say("/quit")
-        screen.see("(go on later: tenuto ")
+        screen.say("My name is Ann.", "Noted")
+        screen.say("/quit", "(go on later: tenuto ")
         command = shlex.split(screen.see(")\x1b"))
         assert screen.end() == 0
 
@@ -222,9 +192,7 @@ def test_a_talk_goes_on_where_it_was_and_earlier_words_can_be_recalled(desk: Des
         screen.see("2 messages")
         screen.see("> My name is Ann.")
         screen.see("Noted.")
-        screen.say("What is my name?")
-        screen.see("You said: “My name is Ann.”")
-        screen.see("> ")
+        screen.say("What is my name?", "You said: “My name is Ann.”", "> ")
         screen.press(CTRL_P + CTRL_P + ENTER)
         screen.see("Noted.")
         screen.say("/quit")
@@ -240,13 +208,10 @@ def test_words_come_as_they_are_said_and_ctrl_c_stops_the_answer_and_keeps_the_q
 
     with desk.sit_down() as screen:
         screen.see("answers, with openai:served.")
-        screen.say("Tell me a tale")
-        screen.see("Once upon ")
+        screen.say("Tell me a tale", "Once upon ")
         screen.press(CTRL_C)
         screen.see("(stopped; what you said is kept, and /retry answers it)")
-        screen.say("/retry")
-        screen.see("A short tale.")
-        screen.see("> ")
+        screen.say("/retry", "A short tale.", "> ")
         screen.press("half a thought")
         screen.see("half a thought")
         screen.interrupt()
@@ -260,10 +225,8 @@ def test_a_model_that_fails_ends_no_talk(desk: Desk, provider: ModelServer) -> N
     provider.answers(refusal(400, "no"), words("Now then."))
 
     with desk.sit_down() as screen:
-        screen.say("Hello")
-        screen.see("model_failed: the model openai:served refused the request")
-        screen.say("/retry")
-        screen.see("Now then.")
+        screen.say("Hello", "model_failed: the model openai:served refused the request")
+        screen.say("/retry", "Now then.")
         screen.say("/quit")
         assert screen.end() == 0
 
@@ -273,8 +236,7 @@ def test_a_models_words_steer_no_terminal(desk: Desk, provider: ModelServer) -> 
     provider.answers(words("Look: ", EVIL[:3], EVIL[3:], " there."))
 
     with desk.sit_down() as screen:
-        screen.say("Hello")
-        screen.see("Look: \\x1b]0;owned\\x07\\x9b31m\\u202e there.")
+        screen.say("Hello", "Look: \\x1b]0;owned\\x07\\x9b31m\\u202e there.")
         screen.say("/quit")
         assert screen.end() == 0
 

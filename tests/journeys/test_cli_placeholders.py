@@ -24,8 +24,7 @@ def test_marks_are_dimmed_and_why_counts_what_was_taken_out(desk: Desk) -> None:
     desk.env |= {"TENUTO_PRIVACY_MESSAGE": "redact"}
     with desk.sit_down() as screen:
         screen.say(SAID)
-        screen.say("/why")
-        screen.see("KIND ")
+        screen.say("/why", "KIND ")
         before = screen.see("> ")
         assert "private values taken out of the stored messages: " in before
         assert "1 CC" in before or "2 CC" in before
@@ -36,9 +35,7 @@ def test_marks_are_dimmed_and_why_counts_what_was_taken_out(desk: Desk) -> None:
 
     with desk.sit_down("--session", session["id"]) as screen:
         screen.see(f"{DIM}> My mail is {PLAIN}{MARKED}[REDACTED_EMAIL]{PLAIN}{DIM}, my card is {PLAIN}")
-        screen.say("/why")
-        screen.see("private values taken out of the stored messages: ")
-        screen.see("> ")
+        screen.say("/why", "private values taken out of the stored messages: ", "> ")
         screen.press(CTRL_D)
         screen.end()
         assert MAIL not in screen.seen
@@ -47,8 +44,7 @@ def test_marks_are_dimmed_and_why_counts_what_was_taken_out(desk: Desk) -> None:
 def test_why_says_nothing_of_values_where_there_were_none(desk: Desk) -> None:
     with desk.sit_down() as screen:
         screen.say("My name is Ann.")
-        screen.say("/why")
-        screen.see("KIND ")
+        screen.say("/why", "KIND ")
         assert "private value" not in screen.see("> ")
         screen.press(CTRL_D)
         screen.end()

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 import tenuto
 from tenuto.model import Page, Rewrite, Scope
 from tenuto.privacy.compliance.service import PrivacyService
-from tests.journeys.desk import KEPT, MAIL, MARKED, SAID, asked, own_environment, ring, say, typed
+from tests.journeys.desk import KEPT, MAIL, MARKED, SAID, asked, ring, say, typed
 from tests.journeys.terminal import ENTER, Screen
 from tests.journeys.test_cli_operations import Machine
 from tests.samples import CARD, shows_card
 
-__all__ = ["own_environment"]
+pytestmark = pytest.mark.usefixtures("own_environment")
 
 
 def shown(session: str) -> str:

@@ -15,9 +15,9 @@ import pytest
 import tenuto
 from tenuto.model import Scope
 from tenuto.model.privacy import KEYS_NAMESPACE
-from tests.journeys.desk import MARKED, asked, own_environment, typed
+from tests.journeys.desk import MARKED, asked, typed
 
-__all__ = ["own_environment"]
+pytestmark = pytest.mark.usefixtures("own_environment")
 
 
 def test_the_doctor_tells_of_policy_key_and_encryption(tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.journeys.desk import MAIL, SAID, asked, own_environment, ring, typed
+import pytest
 
-__all__ = ["own_environment"]
+from tests.journeys.desk import MAIL, SAID, asked, ring, typed
+
+pytestmark = pytest.mark.usefixtures("own_environment")
 
 
 def test_the_policy_of_a_tenant_is_shown_and_tried_out(tmp_path: Path) -> None:

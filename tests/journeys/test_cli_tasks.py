@@ -11,7 +11,9 @@ import pytest
 import tenuto
 from tenuto.model.task import NewTask
 from tenuto.ports import Clock, utc_now
-from tests.journeys.desk import asked, own_environment, typed  # noqa: F401 (a fixture)
+from tests.journeys.desk import asked, typed
+
+pytestmark = pytest.mark.usefixtures("own_environment")
 
 EVIL = "\x1b]0;owned\x07 \u202etxt"
 

@@ -19,6 +19,7 @@ from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore
 from tests.samples import ANN
+from tests.second_board import add_one
 from tests.tasks import opened, tasks_over
 
 AGENTS = st.sampled_from(["x", "y", "decision-agent"])
@@ -207,16 +208,6 @@ async def _interleaved(pauses: list[int], work: list[tuple[str, str]]) -> None:
     store.pauses = pauses
     fenced: list[tuple[int, int]] = []
 
-    async def add(agent: str) -> None:
-        while True:
-            entry = await board.read_entry("sum")
-            value, version = (entry.value, entry.version) if entry is not None else (0, 0)
-            try:
-                await board.write("sum", value + 1, agent=agent, if_version=version)
-                return
-            except VersionConflict:
-                continue
-
     async def hold(agent: str, number: int) -> None:
         try:
             lock = await board.lock("held", agent=f"{agent}{number}", lease=timedelta(seconds=1))
@@ -229,7 +220,7 @@ async def _interleaved(pauses: list[int], work: list[tuple[str, str]]) -> None:
     async with asyncio.TaskGroup() as group:
         for number, (agent, kind) in enumerate(work):
             if kind == "sum":
-                group.create_task(add(agent))
+                group.create_task(add_one(board, agent))
             elif kind == "lock":
                 group.create_task(hold(agent, number))
             else:

@@ -53,7 +53,7 @@ from tenuto.stores.memory import MemoryStore
 from tenuto.stores.sqlite import SqliteStore
 from tenuto.upkeep import Upkeep
 from tests.clock import FakeClock
-from tests.samples import ANN, SENT_AT, fresh
+from tests.samples import ANN, HEAD, SENT_AT, fresh
 
 COUNTER = TokenCounter()
 MARK = re.compile(r"word\d+x")
@@ -479,18 +479,6 @@ def entry_of(kind: str, seq: int, turn: int) -> Message:
     role = roles.get(kind, Role.ASSISTANT)
     words = (text_part("words"),)
     return Message(id=f"m{seq}", role=role, sent_at=SENT_AT, parts=parts.get(kind, words), seq=seq, turn=turn)
-
-
-HEAD = Session(
-    id="s",
-    scope=ANN,
-    incarnation="i",
-    created_at=SENT_AT,
-    updated_at=SENT_AT,
-    expires_at=None,
-    keeping=Retention(),
-    version=1,
-)
 
 
 # A turn begins between somebody's look at the log and the truncation that came of it.

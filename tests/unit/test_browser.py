@@ -98,7 +98,7 @@ def test_npm_is_taken_by_its_checksum_alone(bare: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
 
     with pytest.raises(subprocess.CalledProcessError):
-        browser._npm(bare)
+        browser.npm_command(bare)
 
     assert not (bare / "node").exists()
 
@@ -110,7 +110,7 @@ def test_archives_are_unpacked_by_a_python_without_filters(bare: Path, monkeypat
     monkeypatch.setattr(tarfile.TarFile, "extractall", lambda self, path: extractall(self, path))
     packed(bare / "archive.tgz", "package/file", b"here")
 
-    browser._extract(bare / "archive.tgz", bare)
+    browser.extract(bare / "archive.tgz", bare)
 
     assert (bare / "package" / "file").read_bytes() == b"here"
 
@@ -119,6 +119,6 @@ def test_no_file_of_an_archive_lands_outside(bare: Path) -> None:
     packed(bare / "archive.tgz", f"..{os.sep}outside", b"here")
 
     with pytest.raises(tarfile.TarError):
-        browser._extract(bare / "archive.tgz", bare / "bin")
+        browser.extract(bare / "archive.tgz", bare / "bin")
 
     assert not (bare / "outside").exists()

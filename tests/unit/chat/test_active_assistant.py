@@ -117,15 +117,17 @@ async def test_a_session_that_was_reset_goes_on_with_its_character() -> None:
     assert [message.persona for message in (await t.sessions.messages(ANN, "s")).messages] == ["bea", "bea"]
 
 
-async def test_a_session_that_is_gone_is_what_the_default_policy_makes_of_it() -> None:
-    """X4: what is remembered of a session does not outlive it."""
+@pytest.mark.parametrize("asks", [ANN, BOB], ids=["gone", "a stranger's"])
+async def test_a_session_that_is_not_there_is_what_the_default_policy_makes_of_it(asks: Scope) -> None:
+    """X4: what is remembered of a session does not outlive it, and a stranger learns nothing from it."""
     strict = helper(policies=patient(on_missing=OnMissing.ERROR))
     t = talk("Hi.", assistants=[strict, helper(name="other")])
     await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
-    await t.sessions.delete(ANN, "s")
+    if asks is ANN:
+        await t.sessions.delete(ANN, "s")
 
     with pytest.raises(SessionNotFound):
-        await t.chat.take_turn(ANN, ask("Again", "s"))
+        await t.chat.take_turn(asks, ask("Again", "s"))
 
 
 async def test_one_who_remembers_nothing_is_no_session_s_partner() -> None:
@@ -137,15 +139,6 @@ async def test_one_who_remembers_nothing_is_no_session_s_partner() -> None:
 
     assert reply.assistant == "helper"
     assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
-
-
-async def test_a_stranger_learns_nothing_from_what_is_remembered() -> None:
-    strict = helper(policies=patient(on_missing=OnMissing.ERROR))
-    t = talk("Hi.", assistants=[strict, helper(name="other")])
-    await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
-
-    with pytest.raises(SessionNotFound):
-        await t.chat.take_turn(BOB, ask("Hi", "s"))
 
 
 async def test_a_character_whom_the_session_has_left_is_not_found_and_nothing_stays() -> None:

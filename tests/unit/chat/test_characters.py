@@ -84,14 +84,21 @@ async def test_a_character_is_forgotten_with_the_assistant_it_belongs_to() -> No
     assert "persona" not in (await t.sessions.get(ANN, "s")).metadata
 
 
-@pytest.mark.parametrize("odd", ["gone", 7, ["ada"], {"ada": 1}], ids=str)
-async def test_what_is_no_character_is_nobodys_wish(odd: object) -> None:
-    """Characters leave with their files, and anybody may write into a session's metadata."""
-    t = talk("Hi.", assistants=[helper(personas=BOTH)])
-    await t.chat.take_turn(ANN, ask("Hello", "s", persona="ada"))
-    await t.sessions.patch(ANN, "s", Changes(metadata={"persona": odd}))
+@pytest.mark.parametrize(
+    ("asked", "key", "odd"),
+    [
+        *(({"persona": "ada"}, "persona", odd) for odd in ("gone", 7, ["ada"], {"ada": 1})),
+        *(({"assistant": "other"}, "personas", odd) for odd in (7, ["ada"], {"helper": 7}, {"helper": "gone"})),
+    ],
+    ids=str,
+)
+async def test_metadata_that_names_no_character_is_ignored(asked: dict[str, str], key: str, odd: object) -> None:
+    """Characters leave with their files, and any client may write into a session's metadata."""
+    t = talk("Hi.", assistants=[helper(personas=BOTH), helper(name="other")])
+    await t.chat.take_turn(ANN, ask("Hello", "s", **asked))
+    await t.sessions.patch(ANN, "s", Changes(metadata={key: odd}))
 
-    await t.chat.take_turn(ANN, ask("Hello", "s"))
+    await t.chat.take_turn(ANN, ask("Hello", "s", assistant="helper"))
 
     assert shown(t)[0] == "You help."
 
@@ -125,14 +132,3 @@ async def test_who_was_met_outlives_a_reset() -> None:
     await t.chat.take_turn(ANN, ask("Hello", "s", assistant="helper"))
 
     assert shown(t)[0] == "You help.\n\nYou are ada."
-
-
-@pytest.mark.parametrize("odd", [7, ["ada"], {"helper": 7}, {"helper": "gone"}], ids=str)
-async def test_what_was_never_met_is_nobodys_wish(odd: object) -> None:
-    t = talk("Hi.", assistants=[helper(personas=BOTH), helper(name="other")])
-    await t.chat.take_turn(ANN, ask("Hello", "s", assistant="other"))
-    await t.sessions.patch(ANN, "s", Changes(metadata={"personas": odd}))
-
-    await t.chat.take_turn(ANN, ask("Hello", "s", assistant="helper"))
-
-    assert shown(t)[0] == "You help."

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -15,16 +13,10 @@ from tenuto.model import Page
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.privacy import Mode, PrivacyPolicy
 from tenuto.privacy.redacting_store import RedactingStore
-from tests.outages import Process, process
+from tests.outages import Process
 from tests.samples import ANN
 from tests.screens import screen_over
 from tests.talking import ask, helper, patient, talk
-
-
-@pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[Process]:
-    async with process(tmp_path / "journal") as running:
-        yield running
 
 
 async def test_a_reply_says_that_a_journal_keeps_it(here: Process) -> None:
@@ -35,8 +27,7 @@ async def test_a_reply_says_that_a_journal_keeps_it(here: Process) -> None:
 
     reply = await t.chat.take_turn(ANN, ask("two", "s", key="k"))
     again = await t.chat.take_turn(ANN, ask("two", "s", key="k"))
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
     after = await t.chat.take_turn(ANN, ask("three", "s"))
 
     assert [each.degraded for each in (before, reply, after)] == [(), ("journal",), ()]
@@ -58,8 +49,7 @@ async def test_a_store_that_dies_under_the_answer_loses_nothing(here: Process) -
     hang.release.set()
 
     reply = await turn
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert (reply.text, reply.degraded) == ("Late.", ("journal",))
     assert await here.log(ANN, "s") == ["Hello", "Late."]
@@ -72,8 +62,7 @@ async def test_a_model_that_fails_meanwhile_leaves_the_words_and_the_key_resumes
         await t.chat.take_turn(ANN, ask("Hello", "s", key="k"))
 
     reply = await t.chat.take_turn(ANN, ask("Hello", "s", key="k"))
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert (reply.text, reply.degraded) == ("Now.", ("journal",))
     assert await here.log(ANN, "s") == ["Hello", "Now."]
@@ -120,8 +109,7 @@ async def test_an_edit_is_refused_while_turns_wait(here: Process) -> None:
     with pytest.raises(StoreUnavailable):
         await t.chat.take_turn(ANN, ask("two, rather", "s", edit=3))
     waiting = here.store.status.waiting
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert (waiting, len(t.model.askings)) == (1, 2)
     assert await here.log(ANN, "s") == ["one", "First.", "two", "Second."]
@@ -136,8 +124,7 @@ async def test_words_that_are_said_differently_are_journaled_once_the_old_ones_a
     hang.release.set()
 
     reply = await turn
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert reply.degraded == ("journal",)
     assert await here.log(ANN, "s") == ["one, rather", "Second."]
@@ -163,8 +150,7 @@ async def test_a_turn_that_needs_a_vault_leaves_nothing_in_the_journal(
         with pytest.raises(StoreUnavailable):
             await t.chat.take_turn(ANN, ask(words, session_id))
     waiting = here.store.status.waiting
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
     await t.chat.take_turn(ANN, ask(words, session_id))
 
     assert waiting == 0
@@ -194,8 +180,7 @@ async def test_words_that_were_taken_back_elsewhere_meanwhile_are_set_aside(here
     await t.chat.take_turn(ANN, ask("two", "s", key="old"))
     await there.chat.take_turn(ANN, ask("two", "s", key="old"))
     await there.chat.take_turn(ANN, ask("two, rather", "s", edit=3, key="new"))
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert await here.log(ANN, "s") == ["one", "First.", "two, rather", "Two anew."]
     # The turn before it was sent to the store, and might have been cut off there.

@@ -92,8 +92,8 @@ async def test_a_long_session_brings_no_more_than_it_needs() -> None:
 
 async def test_a_head_that_others_filled_costs_the_tools_state_and_not_the_answer() -> None:
     policies = patient(max_head_bytes=1024)
-    t = talk([Call("add", {"a": 1, "b": 2})], "3.", assistants=[helper(tools=(Adder(),), policies=policies)])
-    t.sessions.policy = policies.sessions
+    assistant = helper(tools=(Adder(),), policies=policies)
+    t = talk([Call("add", {"a": 1, "b": 2})], "3.", assistants=[assistant], policy=policies.sessions)
     await t.sessions.create(ANN, NewSession(attributes={"full": "x" * 950}), "s")
 
     reply = await t.chat.take_turn(ANN, ask("1+2?", "s"))

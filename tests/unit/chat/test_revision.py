@@ -191,8 +191,7 @@ async def test_what_others_write_where_keys_are_noted_does_no_harm(odd: object) 
 
 
 async def test_a_full_head_costs_the_note_and_not_the_edit() -> None:
-    t = talk("A.")
-    t.sessions.policy = patient(max_head_bytes=1024).sessions
+    t = talk("A.", policy=patient(max_head_bytes=1024).sessions)
     await t.sessions.create(ANN, NewSession(attributes={"full": "x" * 930}), "s")
     await t.chat.take_turn(ANN, SAID)
 

@@ -13,7 +13,7 @@ from tenuto.app import Tenuto
 from tenuto.chat import ChatRequest
 from tenuto.llm import Call
 from tenuto.llm.scripted import Script
-from tenuto.model import Message, Page, Role, Scope, Session, Truncation
+from tenuto.model import Draft, Message, Page, Role, Scope, Session, Truncation
 from tenuto.model.generation import ToolContext, ToolOutput
 from tenuto.model.policy import ContextPolicy, preset
 from tenuto.model.values import JsonObject
@@ -169,22 +169,22 @@ async def test_what_is_too_large_to_be_kept_with_an_answer_costs_nobody_the_answ
     assert len((await newest(t)).metadata["state"]["helper"]["hoard"]) == 300
 
 
-@pytest.mark.parametrize("odd", [7, "x", [1], {"helper": 7}, {"helper": None}, {"else": {}}], ids=str)
-async def test_what_others_write_where_state_is_kept_does_no_harm(odd: Any) -> None:
+ODD: list[Any] = [7, "x", [1], {"else": {}}]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        *(answers("Ha!", metadata={"state": odd}) for odd in ODD),
+        *(answers("Ha!", metadata={"state": {"helper": odd}}) for odd in (7, None)),
+        says("Only an answer brings state.", metadata={"state": {"helper": {"last": 9}}}),
+    ],
+    ids=lambda message: f"{message.role} {message.metadata['state']}",
+)
+async def test_what_others_write_where_state_is_kept_does_no_harm(message: Draft) -> None:
     t, adder = sums(1, 2)
     await t.chat.take_turn(ANN, ask("One?", "s"))
-    await t.sessions.append(ANN, "s", AppendRequest(messages=(answers("Ha!", metadata={"state": odd}),)))
-
-    await t.chat.take_turn(ANN, ask("Two?", "s"))
-
-    assert adder.calls[-1].state == {"last": 1}
-
-
-async def test_only_an_answer_brings_state() -> None:
-    t, adder = sums(1, 2)
-    await t.chat.take_turn(ANN, ask("One?", "s"))
-    said = says("Mine.", metadata={"state": {"helper": {"last": 9}}})
-    await t.sessions.append(ANN, "s", AppendRequest(messages=(said,)))
+    await t.sessions.append(ANN, "s", AppendRequest(messages=(message,)))
 
     await t.chat.take_turn(ANN, ask("Two?", "s"))
 

@@ -153,8 +153,8 @@ async def test_the_hard_budget_holds_over_calls_results_and_what_is_told_of_tool
 
 async def test_a_session_that_has_spent_its_budget_is_refused_before_the_model_is_asked() -> None:
     """A6."""
-    t = talk("Costly.", budgets=Budgets(session_tokens=50), model=None)
-    t.model._ended = ModelDone(model="m", input_tokens=40, output_tokens=20, cost_nanos=5)
+    cost = ModelDone(model="m", input_tokens=40, output_tokens=20, cost_nanos=5)
+    t = talk("Costly.", budgets=Budgets(session_tokens=50), ended=cost)
     await t.chat.take_turn(ANN, ask("One?", "s"))
 
     with pytest.raises(BudgetExhausted, match="50 tokens"):
@@ -167,8 +167,7 @@ async def test_a_session_that_has_spent_its_budget_is_refused_before_the_model_i
 
 
 async def test_a_tenant_that_has_spent_its_day_is_refused() -> None:
-    t = talk("Costly.", budgets=Budgets(tenant_cost_nanos_per_day=10))
-    t.model._ended = ModelDone(model="m", cost_nanos=10)
+    t = talk("Costly.", budgets=Budgets(tenant_cost_nanos_per_day=10), ended=ModelDone(model="m", cost_nanos=10))
     await t.chat.take_turn(ANN, ask("One?"))
 
     with pytest.raises(BudgetExhausted, match="tenant"):
@@ -176,8 +175,8 @@ async def test_a_tenant_that_has_spent_its_day_is_refused() -> None:
 
 
 async def test_what_a_failed_answer_has_cost_is_counted() -> None:
-    t = talk([Call("add", {"a": 1, "b": 2})], [Fail()], assistants=[helper(tools=(Adder(),))])
-    t.model._ended = ModelDone(model="m", input_tokens=30, output_tokens=10, cost_nanos=7)
+    cost = ModelDone(model="m", input_tokens=30, output_tokens=10, cost_nanos=7)
+    t = talk([Call("add", {"a": 1, "b": 2})], [Fail()], assistants=[helper(tools=(Adder(),))], ended=cost)
 
     with pytest.raises(ModelFailed):
         await t.chat.take_turn(ANN, ask("1+2?", "s"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,7 @@ from tenuto.model import Changes, Status
 from tenuto.ports import Clock, utc_now
 from tenuto.settings import Settings
 
-
-@pytest.fixture(autouse=True)
-def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty folder, and no settings but the defaults."""
-    for name in os.environ:
-        if name.startswith(("TENUTO_", "MEMORY_")) or name in ("PORT", "REDIS_URL"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_environment")
 
 
 def run(*args: str, words: str | None = None) -> Result:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sqlite3
 from collections.abc import Mapping
 from datetime import timedelta
@@ -20,14 +19,7 @@ from tenuto.cli.effective_settings import duration, effective, mask_password
 from tenuto.ports import utc_now
 from tenuto.settings import Settings
 
-
-@pytest.fixture(autouse=True)
-def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty folder, and no settings but the defaults."""
-    for name in os.environ:
-        if name.startswith(("TENUTO_", "MEMORY_")) or name in ("PORT", "REDIS_URL"):
-            monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_environment")
 
 
 def examined(*args: str, env: Mapping[str, str] | None = None) -> tuple[int, dict[str, dict[str, Any]], dict[str, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,7 @@ from tests.samples import ANN
 AWAY = "redis://127.0.0.1:1/0"
 
 
-@pytest.fixture(autouse=True)
-def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in os.environ:
-        if name.startswith("TENUTO_"):
-            monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_environment")
 
 
 def _examined(folder: Path, store: str = AWAY, **env: str) -> dict[str, dict[str, Any]]:

@@ -60,13 +60,8 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
 
 
 HELPS = (
-    "sessions --help",
-    "sessions list --help",
-    "chat --help",
-    "traces --help",
-    "privacy --help",
-    "privacy erase --help",
-    "--version",
+    *("sessions --help", "sessions list --help", "chat --help", "traces --help", "privacy --help"),
+    *("privacy erase --help", "--version"),
 )
 
 

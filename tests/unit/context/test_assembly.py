@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tenuto.context import TokenCounter, assemble, check_budget, inputs_from_turn
 from tenuto.errors import InvalidSetting
-from tenuto.model import Message, OpenTurn, Retention, Role, Scope, Session, TurnState, text_part
+from tenuto.model import Message, OpenTurn, Role, Scope, TurnState, text_part
 from tenuto.model.policy import PRESETS, ContextPolicy
 from tenuto.model.prompt import (
     Disposition,
@@ -23,7 +23,7 @@ from tenuto.model.prompt import (
     PromptPolicy,
     Reason,
 )
-from tests.samples import SENT_AT
+from tests.samples import HEAD, SENT_AT
 
 COUNTER = TokenCounter()
 FREE = ContextPolicy()
@@ -292,16 +292,7 @@ def test_a_talk_that_fits_reads_the_same_whichever_way_the_window_is_filled() ->
 def begun(words: tuple[Message, ...], window: tuple[Message, ...]) -> OpenTurn:
     """A turn as a store opens it."""
     scope = Scope(tenant="acme", user="ann", persona="elder")
-    session = Session(
-        id="s",
-        scope=scope,
-        incarnation="1",
-        created_at=SENT_AT,
-        updated_at=SENT_AT,
-        expires_at=SENT_AT + timedelta(days=1),
-        keeping=Retention(),
-        version=1,
-    )
+    session = replace(HEAD, scope=scope, expires_at=SENT_AT + timedelta(days=1))
     return OpenTurn(id="t", number=2, scope=scope, session=session, state=TurnState.OPENED, words=words, window=window)
 
 

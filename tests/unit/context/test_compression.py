@@ -21,19 +21,9 @@ from tenuto.model import Draft, Message, Retention, Role, Session, text_part, to
 from tenuto.model.generation import Summary
 from tenuto.model.policy import PRESETS, ContextPolicy
 from tenuto.model.prompt import PromptPolicy
-from tests.samples import ANN, SENT_AT
+from tests.samples import HEAD, SENT_AT
 
 COUNTER = TokenCounter()
-HEAD = Session(
-    id="s",
-    scope=ANN,
-    incarnation="i",
-    created_at=SENT_AT,
-    updated_at=SENT_AT,
-    expires_at=None,
-    keeping=Retention(),
-    version=1,
-)
 ROOM = PromptPolicy(budget=8192, reply=1024)
 POLICY = ContextPolicy(compress_at=0.7, compress_over=30, keep_verbatim=20)
 
@@ -224,25 +214,19 @@ def test_a_log_without_summaries_has_none() -> None:
     assert find_summary(talk(1, 5)) is None
 
 
-def test_a_summary_of_words_that_were_taken_back_is_not_read() -> None:
-    """The session was truncated after message 10 while messages 1 to 20 were being summarised."""
-    log = [*talk(1, 10), entry(41, 20, seen=40), *talk(42, 60)]
-
+@pytest.mark.parametrize(
+    "log",
+    [
+        [*talk(1, 10), entry(41, 20, seen=40), *talk(42, 60)],
+        [*talk(1, 10), *talk(41, 44), entry(45, 20, seen=40), *talk(46, 60)],
+        [entry(41, 20, seen=40), *talk(42, 50)],
+    ],
+    ids=["taken back", "taken back, and new words before it", "before a reset"],
+)
+def test_a_summary_of_words_that_were_taken_back_is_not_read(log: list[Message]) -> None:
+    """The session was truncated after message 10, or reset, while messages 1 to 20 were being summarised."""
     for start in range(len(log)):
         assert find_summary(log[start:]) is None
-
-
-def test_nor_one_that_came_after_new_words_were_said() -> None:
-    log = [*talk(1, 10), *talk(41, 44), entry(45, 20, seen=40), *talk(46, 60)]
-
-    for start in range(len(log)):
-        assert find_summary(log[start:]) is None
-
-
-def test_nor_one_of_talk_before_a_reset() -> None:
-    log = [entry(41, 20, seen=40), *talk(42, 50)]
-
-    assert find_summary(log) is None
     assert find_summary(log, window_start=41) is None
 
 
@@ -265,13 +249,20 @@ def test_a_covered_message_need_not_be_loaded_if_another_that_was_seen_is() -> N
     assert find_summary(log[40:]) is None, "nothing loaded bears witness"
 
 
-def test_a_covered_message_that_slid_out_under_the_cap_does_no_harm() -> None:
-    log = [*talk(25, 40), entry(41, 24), *talk(42, 50)]
-
+@pytest.mark.parametrize(
+    ("log", "through"),
+    [
+        ([*talk(25, 40), entry(41, 24), *talk(42, 50)], 24),
+        # So that a prompt does not take a gap (a truncation, a summary) for talk that was not loaded.
+        ([*talk(1, 20), entry(21, 20), *talk(60, 62)], 59),
+    ],
+    ids=["slid out under the cap", "up to the next message"],
+)
+def test_a_summary_covers_all_before_the_next_message(log: list[Message], through: int) -> None:
     summary = find_summary(log)
 
     assert summary is not None
-    assert summary.through == 24
+    assert summary.through == through
 
 
 def test_an_imported_summary_is_found_by_the_id_of_what_it_covers() -> None:
@@ -283,16 +274,6 @@ def test_an_imported_summary_is_found_by_the_id_of_what_it_covers() -> None:
 
     assert summary is not None
     assert summary.through == 8
-
-
-def test_between_the_covered_talk_and_the_next_message_lies_nothing() -> None:
-    """So that a prompt does not take a gap (a truncation, a summary) for talk that was not loaded."""
-    log = [*talk(1, 20), entry(21, 20), *talk(60, 62)]
-
-    summary = find_summary(log)
-
-    assert summary is not None
-    assert summary.through == 59
 
 
 @pytest.mark.parametrize(

@@ -8,26 +8,12 @@ import pytest
 
 from tenuto.context import cosine, has_relevant_history, near_enough, points_back
 from tenuto.model import Message, Role, text_part
-from tests.samples import SENT_AT
+from tests.samples import SENT_AT, dialogue
 
-
-def talk(*lines: str) -> list[Message]:
-    """User and assistant in turns."""
-    return [
-        Message(
-            id=f"m{seq}",
-            role=Role.USER if seq % 2 else Role.ASSISTANT,
-            sent_at=SENT_AT,
-            parts=(text_part(line),),
-            seq=seq,
-            turn=(seq + 1) // 2,
-        )
-        for seq, line in enumerate(lines, start=1)
-    ]
-
-
-PHONES = talk("有没有便宜的手机推荐？", "有三款：红米 Note 13、荣耀 X50 和真我 12，价格都在一千元左右。")
-RULES = talk("What are the family rules of the Yan clan?", "The Yan family rules are ten, the first is filial piety.")
+PHONES = dialogue("有没有便宜的手机推荐？", "有三款：红米 Note 13、荣耀 X50 和真我 12，价格都在一千元左右。")
+RULES = dialogue(
+    "What are the family rules of the Yan clan?", "The Yan family rules are ten, the first is filial piety."
+)
 
 
 @pytest.mark.parametrize(
@@ -47,14 +33,14 @@ RULES = talk("What are the family rules of the Yan clan?", "The Yan family rules
     ],
 )
 def test_a_follow_up_opens_the_gate_and_another_subject_does_not(
-    history: list[Message], question: str, relevant: bool
+    history: tuple[Message, ...], question: str, relevant: bool
 ) -> None:
     assert has_relevant_history(question, history) is relevant
 
 
 def test_without_talk_there_is_nothing_to_be_relevant() -> None:
     assert not has_relevant_history("它呢？", [])
-    assert not has_relevant_history("它呢？", talk(""))
+    assert not has_relevant_history("它呢？", dialogue(""))
 
 
 def test_the_simple_gate_asks_only_whether_there_is_talk() -> None:
@@ -112,7 +98,7 @@ def test_a_question_that_refers_back_or_goes_on_points_back(question: str, back:
 def test_of_a_very_long_text_the_beginning_is_looked_at() -> None:
     """A question of a megabyte must not block the event loop for a second."""
     long = "Which phones do you sell? " * 40_000
-    far = talk("Routers are here. " * 1_000 + "Tablets.")
+    far = dialogue("Routers are here. " * 1_000 + "Tablets.")
 
     assert points_back("Is that one cheap? " + long)
     assert not points_back(long + "And the first one of them?")

@@ -14,6 +14,7 @@ from tenuto.context import TokenCounter, encoding_for, tokens
 from tenuto.context.tokens import estimate
 from tenuto.errors import InvalidSetting
 from tenuto.model import Role, tool_call, tool_result
+from tests.peek import clear_token_caches
 from tests.samples import says
 
 ENGLISH = "The conversation goes on where it stopped, across restarts, channels and agents; nothing said is lost."
@@ -31,11 +32,9 @@ def without_vocabulary(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return real(name)
 
     monkeypatch.setattr("tenuto.context.tokens.importlib.import_module", missing)
-    tokens._counting.cache_clear()
-    tokens._count_fixed.cache_clear()
+    clear_token_caches()
     yield
-    tokens._counting.cache_clear()
-    tokens._count_fixed.cache_clear()
+    clear_token_caches()
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from contextlib import aclosing
 from datetime import timedelta
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -16,7 +17,6 @@ from tenuto.llm import Call, Echo, Fail, FallbackChain, Hang, OfflineModel, Say,
 from tenuto.model import Role, text_part
 from tenuto.model.generation import (
     ModelDone,
-    ModelEvent,
     ModelRequest,
     TextDelta,
     ToolCall,
@@ -24,25 +24,11 @@ from tenuto.model.generation import (
     ToolResult,
 )
 from tenuto.model.prompt import PromptMessage
-from tenuto.ports import ChatModel
+from tests.talking import events_of, events_until_failure
 
 ASKING = ModelRequest(messages=(PromptMessage(role=Role.USER, parts=(text_part("hi"),)),))
 SOON = timedelta(seconds=30)
-
-
-async def answer(model: ChatModel, asking: ModelRequest = ASKING) -> list[ModelEvent]:
-    return [event async for event in model.answer(asking, ())]
-
-
-async def heard_until_failure(model: ChatModel) -> tuple[list[ModelEvent], str]:
-    """What was said before the model failed, and how it did."""
-    heard: list[ModelEvent] = []
-    events = aiter(model.answer(ASKING, ()))
-    while True:
-        try:
-            heard.append(await anext(events))
-        except ModelFailed as failed:
-            return heard, str(failed)
+answer = partial(events_of, asking=ASKING)
 
 
 async def test_the_next_model_answers_when_one_fails_before_its_first_word() -> None:
@@ -69,7 +55,7 @@ async def test_the_first_model_that_answers_is_the_only_one_asked() -> None:
 async def test_after_the_first_word_or_call_a_failure_is_a_failure(begun: Say | Call) -> None:
     spare = ScriptedModel("no")
 
-    heard, why = await heard_until_failure(FallbackChain([ScriptedModel([begun, Fail()], name="a"), spare]))
+    heard, why = await events_until_failure(FallbackChain([ScriptedModel([begun, Fail()], name="a"), spare]), ASKING)
 
     assert len(heard) == 1
     assert why == "the model a does not answer"
@@ -108,7 +94,7 @@ async def test_a_script_is_played_answer_by_answer_and_its_end_again() -> None:
     result = ToolResult(call=ToolCall(id="1", name="look"), output=[1])
 
     first = await answer(model)
-    second = await answer(model, ModelRequest(messages=ASKING.messages, results=(result,)))
+    second = await answer(model, asking=ModelRequest(messages=ASKING.messages, results=(result,)))
 
     assert first == [
         TextDelta(text="look"),

@@ -18,8 +18,8 @@ from tenuto.llm.embedding import factory, open_embedder
 from tenuto.llm.embedding.local import LocalEmbedder
 from tenuto.settings import read_settings
 from tests.gated import Question, talks
+from tests.samples import dialogue
 from tests.servers.openai_server import A_PAGE, ModelServer, Reply, refusal, start_model_server, vectors
-from tests.unit.context.test_relevance import talk
 
 SECRET = "my password is hunter2"
 SERVED = "openai:served"
@@ -77,7 +77,7 @@ async def test_meaning_knows_follow_ups_better_than_words(local: LocalEmbedder) 
     def by_meaning(one: Question) -> bool:
         return points_back(one.text) or near_enough(known[one.text], [known[text] for text in one.talk])
 
-    words = sum(has_relevant_history(one.text, talk(*one.talk)) is one.related for one in questions)
+    words = sum(has_relevant_history(one.text, dialogue(*one.talk)) is one.related for one in questions)
     meaning = sum(by_meaning(one) is one.related for one in questions)
 
     assert len(questions) == 180
@@ -184,13 +184,8 @@ async def test_a_providers_vectors_come_in_order(server: ModelServer, monkeypatc
 @pytest.mark.parametrize(
     "reply",
     [
-        refusal(400, SECRET),
-        refusal(401, SECRET),
-        A_PAGE,
-        vectors([[1.0, 2.0]]),
-        vectors([[1.0, 2.0], [1.0]]),
-        vectors([[], []]),
-        vectors([[1.0, float("nan")], [1.0, 2.0]]),
+        *(refusal(400, SECRET), refusal(401, SECRET), A_PAGE, vectors([[1.0, 2.0]]), vectors([[1.0, 2.0], [1.0]])),
+        *(vectors([[], []]), vectors([[1.0, float("nan")], [1.0, 2.0]])),
     ],
     ids=["refused", "no key", "a page", "too few", "of two lengths", "empty", "no numbers"],
 )

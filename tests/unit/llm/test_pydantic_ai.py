@@ -7,6 +7,7 @@ import traceback
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from datetime import timedelta
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -17,7 +18,6 @@ from tenuto.llm.pydantic_ai import open_pydantic_ai_model
 from tenuto.model import Role, text_part, tool_call, tool_result
 from tenuto.model.generation import (
     ModelDone,
-    ModelEvent,
     ModelRequest,
     TextDelta,
     ToolCall,
@@ -39,6 +39,7 @@ from tests.servers.openai_server import (
     start_model_server,
     words,
 )
+from tests.talking import events_of, events_until_failure
 
 SECRET = "my password is hunter2"
 SOON = timedelta(seconds=30)
@@ -63,6 +64,7 @@ PROMPT = (
     shown(Role.USER, text_part(SECRET)),
 )
 ASKING = ModelRequest(messages=PROMPT, tools=(LOOK,), reply_tokens=77, stable=6)
+answer = partial(events_of, asking=ASKING)
 
 
 @pytest.fixture(autouse=True)
@@ -83,21 +85,6 @@ async def model(server: ModelServer) -> AsyncIterator[ChatModel]:
     access = ModelConnection(base_url=f"{server.url}/v1", timeout=SOON, first_word=SOON, retries=0)
     async with open_pydantic_ai_model("openai:local", access) as opened:
         yield opened
-
-
-async def answer(model: ChatModel, asking: ModelRequest = ASKING) -> list[ModelEvent]:
-    return [event async for event in model.answer(asking, ())]
-
-
-async def heard_until_failure(model: ChatModel) -> tuple[list[ModelEvent], str]:
-    """What was said before the model failed, and how it did."""
-    heard: list[ModelEvent] = []
-    events = aiter(model.answer(ASKING, ()))
-    while True:
-        try:
-            heard.append(await anext(events))
-        except ModelFailed as failed:
-            return heard, str(failed)
 
 
 async def test_words_come_piece_by_piece_with_what_they_used(server: ModelServer, model: ChatModel) -> None:
@@ -136,7 +123,7 @@ async def test_a_system_message_in_the_middle_stays_there(server: ModelServer, m
     server.answers(words("ok"))
     prompt = (*PROMPT[:1], *PROMPT[2:3], PROMPT[5], shown(Role.SYSTEM, text_part("Be brief.")), PROMPT[-1])
 
-    await answer(model, ModelRequest(messages=prompt))
+    await answer(model, asking=ModelRequest(messages=prompt))
 
     assert [message["role"] for message in server.asked[0]["messages"]] == [
         "system",
@@ -160,13 +147,7 @@ async def test_tool_calls_come_whole(server: ModelServer, model: ChatModel) -> N
 @pytest.mark.parametrize(
     "written",
     [
-        '{"q": "x',
-        '["q"]',
-        '"q"',
-        "NaN",
-        '{"q": "\\ud800"}',
-        '{"q": "\\u0000"}',
-        '{"q": 1e999}',
+        *('{"q": "x', '["q"]', '"q"', "NaN", '{"q": "\\ud800"}', '{"q": "\\u0000"}', '{"q": 1e999}'),
         '{"q":' * 70 + "1" + "}" * 70,
     ],
     ids=["cut", "list", "text", "nan", "surrogate", "nul", "infinite", "deep"],
@@ -221,7 +202,7 @@ async def test_a_failure_is_told_without_the_users_words(
 async def test_half_an_answer_is_a_failure_after_its_words(server: ModelServer, model: ChatModel, cut: bool) -> None:
     server.answers(words("Once upon", finish=None, cut=cut))
 
-    heard, why = await heard_until_failure(model)
+    heard, why = await events_until_failure(model, ASKING)
 
     assert heard == [TextDelta(text="Once upon")]
     assert "broke off" in why

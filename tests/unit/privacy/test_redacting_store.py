@@ -161,12 +161,24 @@ async def test_tenants_have_policies_of_their_own() -> None:
     assert await words(store, other, "s") == ["ask EMP-12345 or ann@example.com"]
 
 
-async def test_what_is_allowed_stays() -> None:
-    _, store = screened(replace(REDACTING, allow=("support@example.com", "*.example.org")))
+@pytest.mark.parametrize(
+    ("policy", "said", "stored"),
+    [
+        (
+            replace(REDACTING, allow=("support@example.com", "*.example.org")),
+            "support@example.com, a@mail.example.org, b@example.com",
+            "support@example.com, a@mail.example.org, [REDACTED_EMAIL]",
+        ),
+        (HIDING, "password=abc123 and ann@example.com", "[REDACTED_SECRET] and [EMAIL_1]"),
+    ],
+    ids=["what is allowed stays", "no password or key is put into a vault"],
+)
+async def test_words_are_stored_by_the_policy(policy: PrivacyPolicy, said: str, stored: str) -> None:
+    _, store = screened(policy)
 
-    await store.sessions.begin_turn(ANN, opening("s", "support@example.com, a@mail.example.org, b@example.com"))
+    await store.sessions.begin_turn(ANN, opening("s", said))
 
-    assert await words(store, ANN, "s") == ["support@example.com, a@mail.example.org, [REDACTED_EMAIL]"]
+    assert await words(store, ANN, "s") == [stored]
 
 
 # Pseudonyms.
@@ -184,14 +196,6 @@ async def test_one_value_has_one_mark_in_all_its_spellings_and_all_turns() -> No
         "ring [PHONE_1] or [PHONE_1], mail [EMAIL_1]",
         "Noted: [EMAIL_1], and [EMAIL_2]",
     ]
-
-
-async def test_passwords_and_keys_are_never_put_into_a_vault() -> None:
-    _, store = screened(HIDING)
-
-    await store.sessions.begin_turn(ANN, opening("s", "password=abc123 and ann@example.com"))
-
-    assert await words(store, ANN, "s") == ["[REDACTED_SECRET] and [EMAIL_1]"]
 
 
 async def test_a_mark_that_somebody_typed_is_no_mark() -> None:
@@ -288,27 +292,22 @@ async def test_values_of_refused_words_open_for_nobody() -> None:
     assert await values(store, BOB, "s") == {}
 
 
-async def test_a_turn_that_lost_its_session_leaves_no_value_behind() -> None:
+@pytest.mark.parametrize("next_one", [False, True], ids=["gone", "made anew"])
+async def test_a_turn_that_lost_its_session_leaves_no_value_behind(next_one: bool) -> None:
+    """Nor does it touch the values of the next session of that id."""
     inner, store = screened(HIDING)
-    turn = await store.sessions.begin_turn(ANN, opening("s", "hello"))
-    await store.sessions.delete(ANN, "s")
-
-    with pytest.raises((TurnLost, SessionNotFound)):
-        await store.sessions.finish_turn(turn, FinishTurn(reply=(answers("ann@example.com"),)))
-
-    assert await inner.state.read_state(ACME, VAULT, "s") is None
-
-
-async def test_a_late_turn_does_not_touch_the_values_of_the_next_session_of_the_id() -> None:
-    _, store = screened(HIDING)
     late = await store.sessions.begin_turn(ANN, opening("s", "hello"))
     await store.sessions.delete(ANN, "s")
-    await store.sessions.begin_turn(ANN, opening("s", "bob@example.com"))
+    if next_one:
+        await store.sessions.begin_turn(ANN, opening("s", "bob@example.com"))
 
     with pytest.raises((TurnLost, SessionNotFound)):
         await store.sessions.finish_turn(late, FinishTurn(reply=(answers("ann@example.com"),)))
 
-    assert await values(store, ANN, "s") == {"[EMAIL_1]": "bob@example.com"}
+    if next_one:
+        assert await values(store, ANN, "s") == {"[EMAIL_1]": "bob@example.com"}
+    else:
+        assert await inner.state.read_state(ACME, VAULT, "s") is None
 
 
 async def taken_up(store: RedactingStore, session_id: str, said: str, answered: str) -> int:

@@ -142,29 +142,24 @@ def test_a_stream_takes_another_text_after_its_end() -> None:
     assert stream.flush() == ""
 
 
-def test_a_stream_of_prose_holds_back_little() -> None:
-    """Bounded delay: a stream holds back a few sentences at most."""
-    stream = RedactionStream()
-    sentence = "The committee talked about the garden and nobody could agree on anything before lunch. "
-    given = out = most = 0
-    for _ in range(200):
-        given += len(sentence)
-        out += len(stream.feed(sentence))
-        most = max(most, given - out)
-
-    assert most < 400
-
-
-def test_a_stream_without_calm_holds_back_no_more_than_its_limit() -> None:
+@pytest.mark.parametrize(
+    ("pieces", "limit"),
+    [
+        (["The committee talked about the garden and nobody could agree on anything before lunch. "] * 200, 400),
+        ([f"{number:09} {number * 7:09}\n" for number in range(20_000)], 4096 + 512),
+    ],
+    ids=["prose", "without calm"],
+)
+def test_a_stream_holds_back_no_more_than_its_limit(pieces: list[str], limit: int) -> None:
+    """Bounded delay: of prose, a reader waits for a few sentences at most."""
     stream = RedactionStream()
     given = out = most = 0
-    for number in range(20_000):
-        line = f"{number:09} {number * 7:09}\n"
-        given += len(line)
-        out += len(stream.feed(line))
+    for piece in pieces:
+        given += len(piece)
+        out += len(stream.feed(piece))
         most = max(most, given - out)
 
-    assert most < 4096 + 512
+    assert most < limit
 
 
 def test_the_room_is_light_until_a_foreign_number_comes() -> None:

@@ -21,6 +21,7 @@ from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.sqlite import SqliteStore
 from tests.clock import FakeClock
+from tests.peek import hot_ciphertexts
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE
 
 OLD = MasterKey(name="old", secret=bytes(range(32)))
@@ -135,8 +136,9 @@ async def test_what_is_kept_hot_is_bounded(store: MemoryStore) -> None:
     for _ in range(300):
         cipher.seal(bytes(100_000), PLACE)
 
-    assert 0 < keys._hot._size <= 32 * 1024 * 1024
-    assert first not in keys._hot._kept
+    size, kept = hot_ciphertexts(keys)
+    assert 0 < size <= 32 * 1024 * 1024
+    assert first not in kept
     assert cipher.open(first, PLACE) == b"first"
 
 

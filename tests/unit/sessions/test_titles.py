@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tenuto.model import NewSession, Retention, Session
+from tenuto.model import NewSession, Session
 from tenuto.model.graphemes import graphemes
 from tenuto.model.prompt import Language
 from tenuto.model.session import check_title
@@ -28,7 +28,7 @@ from tenuto.sessions.titles import (
     with_fallback_title,
 )
 from tests.clock import START
-from tests.samples import ANN
+from tests.samples import HEAD as SAMPLE
 
 EN, ZH = Language.ENGLISH, Language.CHINESE
 FALLBACK, MODEL = TitleSource.FALLBACK, TitleSource.MODEL
@@ -154,16 +154,7 @@ def test_cleaning_takes_linear_time(words: str) -> None:
 
 # Who may change which title
 
-HEAD = Session(
-    id="s",
-    scope=ANN,
-    incarnation="i",
-    created_at=START,
-    updated_at=START,
-    expires_at=None,
-    keeping=Retention(),
-    version=3,
-)
+HEAD = replace(SAMPLE, created_at=START, updated_at=START, version=3)
 
 
 def session(title: str, by: str | None = None, tried_at: timedelta | None = None, text: str | None = None) -> Session:

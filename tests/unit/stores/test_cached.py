@@ -65,11 +65,6 @@ class Counting(FlatMemoryStore):
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def store(clock: FakeClock) -> Counting:
     return Counting(clock)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,12 +24,7 @@ Change = Callable[..., str]
 Checks = dict[str, dict[str, Any]]
 
 
-@pytest.fixture(autouse=True)
-def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No settings but the defaults."""
-    for name in os.environ:
-        if name.startswith(("TENUTO_", "MEMORY_")) or name in ("PORT", "REDIS_URL"):
-            monkeypatch.delenv(name)
+pytestmark = pytest.mark.usefixtures("own_environment")
 
 
 def examined(url: str) -> tuple[int, Checks]:

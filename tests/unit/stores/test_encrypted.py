@@ -37,16 +37,6 @@ from tests.samples import ACME, ANN, batch, begin, closing, once, talk, texts
 from tests.unit.stores.sealed_house import OTHER_RING, damaged, encrypted, key_of, trace_of
 
 
-@pytest.fixture
-def backend() -> MemoryStore:
-    return MemoryStore()
-
-
-@pytest.fixture
-def store(backend: MemoryStore) -> EncryptedStore:
-    return encrypted(backend)
-
-
 async def test_what_the_ciphers_and_the_door_need_is_not_sealed(store: EncryptedStore, backend: MemoryStore) -> None:
     """API keys are kept as hashes, and must be told right from wrong also when the master key is missing."""
     await store.state.write_state(SYSTEM, "api-keys", "id", {"hash": "abc"})

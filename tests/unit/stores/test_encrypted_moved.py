@@ -10,17 +10,7 @@ from tenuto.model import Changes, ForkRequest, NewSession, Page
 from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.memory import MemoryStore
 from tests.samples import ANN, batch, talk, texts
-from tests.unit.stores.sealed_house import damaged, encrypted, key_of
-
-
-@pytest.fixture
-def backend() -> MemoryStore:
-    return MemoryStore()
-
-
-@pytest.fixture
-def store(backend: MemoryStore) -> EncryptedStore:
-    return encrypted(backend)
+from tests.unit.stores.sealed_house import damaged, key_of
 
 
 async def _moved(backend: MemoryStore, source: str, target: str) -> None:

@@ -22,16 +22,6 @@ from tests.samples import ACME, ANN, batch, begin, closing, says, talk, texts
 from tests.unit.stores.sealed_house import encrypted, key_of, trace_of
 
 
-@pytest.fixture
-def backend() -> MemoryStore:
-    return MemoryStore()
-
-
-@pytest.fixture
-def store(backend: MemoryStore) -> EncryptedStore:
-    return encrypted(backend)
-
-
 async def test_what_was_stored_plain_stays_readable_and_new_words_are_sealed(
     store: EncryptedStore, backend: MemoryStore
 ) -> None:

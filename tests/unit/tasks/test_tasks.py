@@ -74,6 +74,13 @@ class Faulty(FlatMemoryStore):
         return await super().read_state(scope, namespace, key)
 
 
+def faulty() -> tuple[FakeClock, Faulty, Tasks]:
+    """Tasks over a store that fails as it is told."""
+    clock = FakeClock()
+    store = Faulty(clock)
+    return clock, store, tasks_over(store, clock)
+
+
 class Slow(FlatMemoryStore):
     """Lets others go first at every call, and counts the calls."""
 
@@ -132,9 +139,7 @@ async def upkeep_of(store: FlatMemoryStore, tasks: Tasks, clock: FakeClock, roun
 
 async def test_upkeep_sweeps_tasks_beside_sessions() -> None:
     """E21: also in a round after one that met a store which was away."""
-    clock = FakeClock()
-    store = Faulty(clock)
-    tasks = tasks_over(store, clock)
+    clock, store, tasks = faulty()
     task = await opened(tasks, ANN)
     await tasks.board(ANN, task.id).write("a", 1, agent="x")
     clock.advance(2 * DAY)
@@ -150,9 +155,7 @@ async def test_upkeep_sweeps_tasks_beside_sessions() -> None:
 
 
 async def test_a_task_that_waits_for_its_key_is_put_off_and_keeps_no_other() -> None:
-    clock = FakeClock()
-    store = Faulty(clock)
-    tasks = tasks_over(store, clock)
+    clock, store, tasks = faulty()
     closed, fine = await opened(tasks, ANN), await opened(tasks, ANN)
     await tasks.board(ANN, closed.id).write("a", 1, agent="x")
     clock.advance(2 * DAY)
@@ -175,9 +178,7 @@ async def test_a_task_that_waits_for_its_key_is_put_off_and_keeps_no_other() -> 
 )
 async def test_a_damaged_deadline_stops_neither_upkeep_nor_erasure(fault: Exception) -> None:
     """E8: those of all other tenants are found, and the damaged one is dropped."""
-    clock = FakeClock()
-    store = Faulty(clock)
-    tasks = tasks_over(store, clock)
+    clock, store, tasks = faulty()
     await tasks.open(ANN, NewTask(type="review"))
     await tasks.open(BOB, NewTask(type="review"))
     hers = await tasks.open(EVE, NewTask(type="review"))
@@ -194,9 +195,7 @@ async def test_a_damaged_deadline_stops_neither_upkeep_nor_erasure(fault: Except
 
 async def test_damaged_deadlines_do_not_end_the_round() -> None:
     """As many of them as one step takes: there are others behind."""
-    clock = FakeClock()
-    store = Faulty(clock)
-    tasks = tasks_over(store, clock)
+    clock, store, tasks = faulty()
     for key in ("000000000001:x", "000000000002:owner:"):
         await store.write_state(SYSTEM, "task-deadlines", key, {"tenant": "acme"})
     await tasks.open(ANN, NewTask(type="review"))
@@ -209,9 +208,7 @@ async def test_damaged_deadlines_do_not_end_the_round() -> None:
 
 async def test_damaged_tasks_and_entries_are_stepped_over() -> None:
     """E8: in lists; asked for alone, a task is absent."""
-    clock = FakeClock()
-    store = Faulty(clock)
-    tasks = tasks_over(store, clock)
+    _, store, tasks = faulty()
     damaged, fine = await opened(tasks, ANN), await opened(tasks, ANN)
     board, notes = tasks.board(ANN, fine.id), tasks.notes(ANN, fine.id, "x")
     for key in ("a", "b"):
@@ -230,9 +227,7 @@ async def test_damaged_tasks_and_entries_are_stepped_over() -> None:
 
 async def test_what_is_damaged_is_removed_unopened() -> None:
     """E21: with the end of the task, with its deletion, and by upkeep."""
-    clock = FakeClock()
-    store = Faulty(clock)
-    tasks = tasks_over(store, clock)
+    clock, store, tasks = faulty()
     ended, deleted, expired = [await opened(tasks, ANN) for _ in range(3)]
     for task in (ended, deleted, expired):
         for key in ("a", "b"):
@@ -370,9 +365,7 @@ async def test_a_names_odd_signs_do_not_reach_the_log(caplog: pytest.LogCaptureF
 
 
 async def test_a_store_that_is_away_ends_the_sweep_and_forgets_nothing() -> None:
-    clock = FakeClock()
-    store = Faulty(clock)
-    tasks = tasks_over(store, clock)
+    clock, store, tasks = faulty()
     task = await opened(tasks, ANN)
     clock.advance(2 * DAY)
     store.failing[f"task-board:{task.id}"] = Unavailable("session store")

@@ -84,29 +84,27 @@ async def test_beyond_a_bound_jobs_are_left_for_the_next_turn(caplog: pytest.Log
     assert "a summary was put off" in caplog.text
 
 
-async def test_a_job_that_met_an_outage_is_logged_by_the_outage_alone(caplog: pytest.LogCaptureFixture) -> None:
-    """Where in our code it was met tells an operator nothing."""
+@pytest.mark.parametrize(
+    ("failure", "logged"),
+    [
+        (Unavailable("session store"), "a title was put off: Unavailable"),
+        (ValueError("my secret is 42"), "a title was put off: ValueError in fail"),
+    ],
+    ids=["an outage", "a bug"],
+)
+async def test_a_failed_job_is_logged_without_its_subject_and_a_bug_with_its_place(
+    failure: Exception, logged: str, caplog: pytest.LogCaptureFixture
+) -> None:
     jobs = Jobs()
 
     async def fail() -> None:
-        raise Unavailable("session store")
+        raise failure
 
     jobs.start("title", "session", fail)
     await jobs.drain()
 
-    assert caplog.messages == ["a title was put off: Unavailable"]
-
-
-async def test_a_job_that_fails_is_logged_without_a_word_of_what_it_was_about(caplog: pytest.LogCaptureFixture) -> None:
-    jobs = Jobs()
-
-    async def fail() -> None:
-        raise ValueError("my secret is 42")
-
-    jobs.start("title", "session", fail)
-    await jobs.drain()
-
-    assert "a title was put off: ValueError in fail" in caplog.text
+    [told] = caplog.messages
+    assert told == logged if isinstance(failure, Unavailable) else told.startswith(logged)
     assert "secret" not in caplog.text
 
 

@@ -20,6 +20,8 @@ from tenuto.stores.journaled.files import acquire_file
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore
 from tests.outages import Process, process
+from tests.patience import until
+from tests.peek import held_rows, outbox_files, outbox_thread, outbox_work
 from tests.samples import ANN, BOB, EVE, texts
 
 RUBBISH = b"this is no database at all" * 200
@@ -81,8 +83,7 @@ async def test_a_server_that_stays_away_does_not_hold_up_what_waits_for_the_othe
         await here.turn(ANN, session_id, "two", "2")
     _server(here).away = "a"
 
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert [await here.log(ANN, session_id) for session_id in ("b", "c")] == [["one", "1", "two", "2"]] * 2
     assert here.store.status.waiting == 1
@@ -171,8 +172,7 @@ async def test_a_damaged_row_is_set_aside_and_stops_nobody(here: Process, folder
     await here.turn(ANN, "t", "other", "4")
     _change(folder / "1.db", "UPDATE turn SET persons = 'no json' WHERE number = 1")
 
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert await here.log(ANN, "s") == ["one", "1", "three", "3"]
     assert await here.log(ANN, "t") == ["other", "4"]
@@ -211,14 +211,13 @@ async def test_a_file_that_is_damaged_in_use_is_given_up_for_another(
 
     with caplog.at_level(logging.WARNING):
         await here.turn(BOB, "b", "kept", "3")
-        here.comes_back()
-        await here.replay()
+        await here.catch_up()
         await here.turn(ANN, "s", "three", "3")
         await here.store.sessions.delete(ANN, "s")
 
     assert await here.log(BOB, "b") == ["kept", "3"]
     assert here.outbox.counts == JournalCounts(unreadable=1)
-    assert (here.store._journal._local.open, here.store._journal._local.view.keys) == ({}, ())
+    assert held_rows(here.store) == 0
     with pytest.raises(SessionNotFound):
         await here.memory.sessions.get(ANN, "s")
 
@@ -257,19 +256,19 @@ async def test_what_one_file_does_not_take_is_not_refused_for_another(here: Proc
         await dead.turn(ANN, "x", "two", "2")
     await here.outbox.adopt()
     [row] = await here.outbox.rows(session_key(ANN, "x"))
-    full = _Full(here.outbox._slots[2])
-    here.outbox._slots[2] = full  # type: ignore[assignment]
+    full = _Full(outbox_files(here.outbox)[2])
+    outbox_files(here.outbox)[2] = full
 
     with _thread_held(here):
         under_way = asyncio.create_task(here.begin(ANN, "second", "goes before"))
-        await _until(lambda: here.outbox._writing)
+        await until(lambda: outbox_work(here.outbox)[0])
         tried = asyncio.create_task(here.outbox.record_attempt(row, 1))
         begun = asyncio.create_task(here.begin(ANN, "s", "said once"))
-        await _until(lambda: len(here.outbox._queue) == 2)
+        await until(lambda: outbox_work(here.outbox)[1] == 2)
     await under_way
     with pytest.raises(Unavailable):
         await tried
-    here.outbox._slots[2] = full.slot
+    outbox_files(here.outbox)[2] = full.slot
 
     assert (await begun).journaled
 
@@ -368,8 +367,7 @@ async def test_what_a_dead_process_left_is_taken_over_when_the_store_is_back(her
     await here.replay()
     before = here.store.status.waiting
 
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert (before, here.store.status.waiting) == (0, 0)
     assert await here.log(ANN, "s") == ["one", "1"]
@@ -400,18 +398,13 @@ class _thread_held:  # noqa: N801 (reads as a statement)
     """While the outbox's thread does nothing, work for it comes together."""
 
     def __init__(self, here: Process) -> None:
-        self._thread, self._go_on = here.outbox._thread, threading.Event()
+        self._thread, self._go_on = outbox_thread(here.outbox), threading.Event()
 
     def __enter__(self) -> None:
         self._thread.submit(self._go_on.wait)
 
     def __exit__(self, *_: object) -> None:
         self._go_on.set()
-
-
-async def _until(holds: Any) -> None:
-    while not holds():  # noqa: ASYNC110 (nobody tells)
-        await asyncio.sleep(0.001)
 
 
 def _change(path: Path, sql: str) -> None:
@@ -426,5 +419,5 @@ def _damage(here: Process, path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[4096:] = b"\xff" * (len(data) - 4096)
     path.write_bytes(data)
-    for slot in here.outbox._slots.values():
+    for slot in outbox_files(here.outbox).values():
         slot._close()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import TypeAlias
 
 import pytest
@@ -26,7 +25,8 @@ from tenuto.model import (
 )
 from tenuto.model.scope import session_key
 from tenuto.stores.journaled.inflight import MOMENT
-from tests.outages import Fate, Process, process
+from tests.outages import Fate, Process
+from tests.peek import held_turns
 from tests.samples import ANN, BOB, batch, begin, closing, once, texts
 
 _Deed: TypeAlias = Callable[[Process], Awaitable[object]]
@@ -39,12 +39,6 @@ _TAKEN_AWAY: dict[str, _Deed] = {
 }
 ANN_IN_ROOM = Scope(tenant="acme", chat="room", user="ann")
 BOB_IN_ROOM = Scope(tenant="acme", chat="room", user="bob")
-
-
-@pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[Process]:
-    async with process(tmp_path / "journal") as running:
-        yield running
 
 
 def _on_disk(here: Process) -> bytes:
@@ -207,8 +201,7 @@ async def test_the_end_of_a_turn_under_which_others_changed_the_session_is_kept_
     assert done.journaled
     assert b"old secret" not in _on_disk(here)
 
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
     assert await here.log(ANN, "s") == ["old secret", "old answer", "question", "elsewhere", "late"]
 
 
@@ -239,8 +232,7 @@ async def test_in_a_group_erased_words_are_not_shown_while_somebody_elses_turn_i
     await here.finish(turn, "b")
     with pytest.raises(StoreUnavailable):
         await texts(here.store, BOB_IN_ROOM, "g")
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert (await here.log(BOB_IN_ROOM, "g"))[-2:] == ["bob", "b"]
 
@@ -323,8 +315,7 @@ async def test_turns_that_are_lost_are_held_no_longer(here: Process) -> None:
     with pytest.raises(StoreUnavailable):
         await here.begin(ANN, "unknown", "one", create=None)
 
-    assert len(here.store._journal.running) == 0
-    assert not here.store._journal._backoff
+    assert held_turns(here.store) == 0
 
 
 async def test_a_turn_that_runs_elsewhere_is_no_change_of_ours(here: Process) -> None:

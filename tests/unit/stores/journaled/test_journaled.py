@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -20,14 +18,8 @@ from tenuto.errors import (
 from tenuto.model import Changes, FinishTurn, NewSession, Page, Producer, Retention, SessionQuery, TurnState
 from tenuto.model.scope import session_key
 from tenuto.stores.journaled import count_journal
-from tests.outages import Fate, Process, process
+from tests.outages import Fate, Process
 from tests.samples import ANN, BOB, EVE, begin, closing, once, texts, trace_of
-
-
-@pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[Process]:
-    async with process(tmp_path / "journal") as running:
-        yield running
 
 
 async def test_a_turn_goes_on_while_the_store_is_away_and_is_there_afterwards(here: Process) -> None:
@@ -91,8 +83,7 @@ async def test_a_turn_that_began_in_the_store_ends_in_the_journal(here: Process)
     again = await here.store.sessions.finish_turn(turn, closing("another"))
     answered = await here.begin(ANN, "s", "one", once=once("k"))
     traced = await here.store.traces.trace(ANN, "s", 1)
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert (turn.journaled, done.journaled, again.duplicate) == (False, True, True)
     assert (answered.state, [message.text for message in answered.reply]) == (TurnState.FINISHED, ["1"])
@@ -167,8 +158,7 @@ async def test_a_running_turn_keeps_others_out_and_its_key_resumes_it(here: Proc
     await here.store.sessions.finish_turn(turn, FinishTurn(abandoned=True))
     resumed = await here.begin(ANN, "s", "one", once=once("k"))
     await here.finish(resumed, "1")
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert (resumed.state, resumed.number) == (TurnState.RESUMED, 1)
     assert await here.log(ANN, "s") == ["one", "1"]
@@ -209,8 +199,7 @@ async def test_a_turn_that_is_open_in_the_store_keeps_others_out_here_too(here: 
     with pytest.raises(TurnLost):
         await here.finish(turn, "1")
     await here.finish(second, "2")
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert await here.log(ANN, "s") == ["one", "two", "2"]
 
@@ -218,13 +207,11 @@ async def test_a_turn_that_is_open_in_the_store_keeps_others_out_here_too(here: 
 async def test_an_open_turn_is_journaled_again_when_the_store_goes_once_more(here: Process) -> None:
     here.goes_away()
     turn = await here.begin(ANN, "s", "one")
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     here.goes_away()
     done = await here.store.sessions.finish_turn(turn, closing("1"))
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert done.journaled
     assert await here.log(ANN, "s") == ["one", "1"]
@@ -290,8 +277,7 @@ async def test_after_a_restart_in_the_middle_the_talk_goes_on(here: Process) -> 
         await here.finish(lost, "too late")
     await here.finish(resumed, "3")
     shown = await texts(here.store, ANN, "s")
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert (answered.state, resumed.state) == (TurnState.FINISHED, TurnState.RESUMED)
     assert [message.text for message in resumed.window] == ["one", "1", "two", "2", "three"]
@@ -303,8 +289,7 @@ async def test_a_turn_nobody_ended_leaves_its_words_and_can_be_resumed(here: Pro
     await here.begin(ANN, "s", "one", once=once("k"))
 
     await here.restart()
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
     resumed = await here.begin(ANN, "s", "one", once=once("k"), create=None)
 
     assert (resumed.state, resumed.number) == (TurnState.RESUMED, 1)

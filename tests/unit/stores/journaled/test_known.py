@@ -16,33 +16,32 @@ from tenuto.model.scope import session_key
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore
 from tests.outages import Process, process
+from tests.peek import last_seen
 from tests.samples import ANN, batch, texts
 
 
-async def test_a_new_title_does_not_cost_the_talk_before_an_outage(tmp_path: Path) -> None:
+async def test_a_new_title_does_not_cost_the_talk_before_an_outage(here: Process) -> None:
     """T7."""
-    async with process(tmp_path / "journal") as here:
-        await here.turn(ANN, "s", "one", "1")
-        await here.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
+    await here.turn(ANN, "s", "one", "1")
+    await here.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
 
-        here.goes_away()
-        turn = await here.begin(ANN, "s", "two")
+    here.goes_away()
+    turn = await here.begin(ANN, "s", "two")
 
-        assert [message.text for message in turn.window] == ["one", "1", "two"]
-        assert turn.session.title == "Numbers"
+    assert [message.text for message in turn.window] == ["one", "1", "two"]
+    assert turn.session.title == "Numbers"
 
 
-async def test_a_head_that_somebody_else_changed_is_no_longer_known(tmp_path: Path) -> None:
+async def test_a_head_that_somebody_else_changed_is_no_longer_known(here: Process) -> None:
     """A version that does not fit says that what is known here is old."""
-    async with process(tmp_path / "journal") as here:
-        await here.turn(ANN, "s", "one", "1")
-        with pytest.raises(VersionConflict):
-            await here.store.sessions.patch(ANN, "s", Changes(title="Numbers", if_version=99))
+    await here.turn(ANN, "s", "one", "1")
+    with pytest.raises(VersionConflict):
+        await here.store.sessions.patch(ANN, "s", Changes(title="Numbers", if_version=99))
 
-        here.goes_away()
-        turn = await here.begin(ANN, "s", "two")
+    here.goes_away()
+    turn = await here.begin(ANN, "s", "two")
 
-        assert [message.text for message in turn.window] == ["two"]
+    assert [message.text for message in turn.window] == ["two"]
 
 
 class Telling(FlatMemoryStore):
@@ -132,40 +131,37 @@ async def test_words_of_somebody_else_during_our_change_are_heeded(tmp_path: Pat
             await _window(here)
 
 
-async def test_a_feed_that_begins_during_a_turn_does_not_cost_its_beginning(tmp_path: Path) -> None:
+async def test_a_feed_that_begins_during_a_turn_does_not_cost_its_beginning(here: Process) -> None:
     """It may have missed anything before; the version of the turn's end shows that it has missed nothing."""
-    async with process(tmp_path / "journal") as here:
-        turn = await here.begin(ANN, "s", "one")
-        here.feed.lose_track()
-        await here.finish(turn, "1")
+    turn = await here.begin(ANN, "s", "one")
+    here.feed.lose_track()
+    await here.finish(turn, "1")
 
-        assert await _window(here) == ["one", "1", "two"]
-
-
-async def test_what_a_feed_missed_during_a_turn_is_heeded(tmp_path: Path) -> None:
-    async with process(tmp_path / "journal") as here:
-        turn = await here.begin(ANN, "s", "one")
-        await here.memory.sessions.append(ANN, "s", batch("meanwhile"))
-        here.feed.lose_track()
-        await here.finish(turn, "1")
-
-        with pytest.raises(StoreUnavailable):
-            await _window(here)
+    assert await _window(here) == ["one", "1", "two"]
 
 
-async def test_what_a_feed_may_have_missed_is_not_known_until_the_store_says_so(tmp_path: Path) -> None:
-    async with process(tmp_path / "journal") as here:
-        await here.turn(ANN, "s", "one", "1")
-        here.feed.lose_track()
-        await here.turn(ANN, "t", "other", "2")
-        here.goes_away()
-        with pytest.raises(StoreUnavailable):
-            await here.begin(ANN, "s", "two", create=None)
+async def test_what_a_feed_missed_during_a_turn_is_heeded(here: Process) -> None:
+    turn = await here.begin(ANN, "s", "one")
+    await here.memory.sessions.append(ANN, "s", batch("meanwhile"))
+    here.feed.lose_track()
+    await here.finish(turn, "1")
 
-        here.comes_back()
-        await here.store.sessions.get(ANN, "s")
+    with pytest.raises(StoreUnavailable):
+        await _window(here)
 
-        assert await _window(here) == ["one", "1", "two"]
+
+async def test_what_a_feed_may_have_missed_is_not_known_until_the_store_says_so(here: Process) -> None:
+    await here.turn(ANN, "s", "one", "1")
+    here.feed.lose_track()
+    await here.turn(ANN, "t", "other", "2")
+    here.goes_away()
+    with pytest.raises(StoreUnavailable):
+        await here.begin(ANN, "s", "two", create=None)
+
+    here.comes_back()
+    await here.store.sessions.get(ANN, "s")
+
+    assert await _window(here) == ["one", "1", "two"]
 
 
 async def test_reading_a_session_that_reads_touch_costs_nothing(tmp_path: Path) -> None:
@@ -181,18 +177,17 @@ async def test_reading_a_session_that_reads_touch_costs_nothing(tmp_path: Path) 
         assert await _window(here) == ["one", "1", "two"]
 
 
-async def test_a_store_that_answers_is_away_no_more(tmp_path: Path) -> None:
+async def test_a_store_that_answers_is_away_no_more(here: Process) -> None:
     """Promise 8: whoever asks whether it is ready ends what is shown of the outage."""
-    async with process(tmp_path / "journal") as here:
-        await here.turn(ANN, "s", "one", "1")
-        here.goes_away()
-        await here.store.sessions.get(ANN, "s")
-        away = here.store.status.away
+    await here.turn(ANN, "s", "one", "1")
+    here.goes_away()
+    await here.store.sessions.get(ANN, "s")
+    away = here.store.status.away
 
-        here.comes_back()
-        await here.store.upkeep.ping()
+    here.comes_back()
+    await here.store.upkeep.ping()
 
-        assert (away, here.store.status.away) == (True, False)
+    assert (away, here.store.status.away) == (True, False)
 
 
 async def test_an_outage_that_begins_before_our_own_news_came_costs_nothing(tmp_path: Path) -> None:
@@ -204,57 +199,53 @@ async def test_an_outage_that_begins_before_our_own_news_came_costs_nothing(tmp_
         assert await _window(here) == ["one", "1", "two"]
 
 
-async def test_what_was_last_seen_long_ago_is_not_known(tmp_path: Path) -> None:
-    async with process(tmp_path / "journal") as here:
-        await here.turn(ANN, "s", "one", "1")
-        here.now += 15 * 60
+async def test_what_was_last_seen_long_ago_is_not_known(here: Process) -> None:
+    await here.turn(ANN, "s", "one", "1")
+    here.now += 15 * 60
 
-        assert await here.is_unknown(ANN, "s")
+    assert await here.is_unknown(ANN, "s")
 
 
-async def test_a_turn_that_is_held_keeps_its_session_known(tmp_path: Path) -> None:
+async def test_a_turn_that_is_held_keeps_its_session_known(here: Process) -> None:
     """The store has just said that it is there."""
-    async with process(tmp_path / "journal") as here:
-        turn = await here.begin(ANN, "s", "one")
-        here.now += 14 * 60
-        await here.store.sessions.renew_turn(turn)
-        here.now += 14 * 60
+    turn = await here.begin(ANN, "s", "one")
+    here.now += 14 * 60
+    await here.store.sessions.renew_turn(turn)
+    here.now += 14 * 60
 
-        assert not await here.is_unknown(ANN, "s")
+    assert not await here.is_unknown(ANN, "s")
 
 
 async def test_what_was_seen_while_nobody_listened_is_not_known_before_our_next_change_confirms_it(
-    tmp_path: Path,
+    here: Process,
 ) -> None:
     """The store answers, and its feed cannot connect: a deletion would not be heard."""
-    async with process(tmp_path / "journal") as here:
-        here.feed.listening = False
-        turn = await here.begin(ANN, "s", "one")
-        await texts(here.store, ANN, "s")
-        deaf = here.store.sessions._known.get(session_key(ANN, "s"))
-        here.feed.lose_track()
-        here.feed.listening = True
-        await here.finish(turn, "1")
+    here.feed.listening = False
+    turn = await here.begin(ANN, "s", "one")
+    await texts(here.store, ANN, "s")
+    deaf = last_seen(here.store).get(session_key(ANN, "s"))
+    here.feed.lose_track()
+    here.feed.listening = True
+    await here.finish(turn, "1")
 
-        assert deaf is None
-        assert await _window(here) == ["one", "1", "two"]
+    assert deaf is None
+    assert await _window(here) == ["one", "1", "two"]
 
 
 async def test_what_was_known_before_the_feed_went_deaf_counts_as_long_as_the_store_does_not_answer(
-    tmp_path: Path,
+    here: Process,
 ) -> None:
     """T7: an outage takes the feed along. Once the store answers a later call, it is in doubt."""
-    async with process(tmp_path / "journal") as here:
-        await here.turn(ANN, "s", "one", "1")
-        here.feed.listening = False
-        here.feed.lose_track()
-        here.goes_away()
-        known = await texts(here.store, ANN, "s")
-        here.comes_back()
-        await here.store.upkeep.ping()
+    await here.turn(ANN, "s", "one", "1")
+    here.feed.listening = False
+    here.feed.lose_track()
+    here.goes_away()
+    known = await texts(here.store, ANN, "s")
+    here.comes_back()
+    await here.store.upkeep.ping()
 
-        assert known == ["one", "1"]
-        assert await here.is_unknown(ANN, "s")
+    assert known == ["one", "1"]
+    assert await here.is_unknown(ANN, "s")
 
 
 async def test_the_last_answer_of_a_store_that_dies_puts_nothing_in_doubt(tmp_path: Path) -> None:
@@ -288,14 +279,13 @@ async def test_an_answer_that_comes_late_does_not_take_the_place_of_a_newer_one(
         assert await _window(here) == ["one", "1", "two"]
 
 
-async def test_a_title_confirms_no_more_than_was_seen(tmp_path: Path) -> None:
+async def test_a_title_confirms_no_more_than_was_seen(here: Process) -> None:
     """A feed lost track, and somebody said something meanwhile: the version tells."""
-    async with process(tmp_path / "journal") as here:
-        await here.turn(ANN, "s", "one", "1")
-        here.feed.lose_track()
-        await here.memory.sessions.append(ANN, "s", batch("meanwhile"))
-        await here.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
+    await here.turn(ANN, "s", "one", "1")
+    here.feed.lose_track()
+    await here.memory.sessions.append(ANN, "s", batch("meanwhile"))
+    await here.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
 
-        here.goes_away()
-        with pytest.raises(StoreUnavailable):
-            await here.begin(ANN, "s", "two", create=None)
+    here.goes_away()
+    with pytest.raises(StoreUnavailable):
+        await here.begin(ANN, "s", "two", create=None)

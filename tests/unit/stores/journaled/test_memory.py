@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,17 +11,12 @@ import pytest
 from tenuto.errors import CircuitOpen, StoreUnavailable
 from tenuto.model import BeginTurn, Changes, OpenTurn, Page, Scope, Truncation, TurnState
 from tenuto.model.turn import ONCE
-from tests.outages import Process, process
+from tests.outages import Process
+from tests.peek import held_rows
 from tests.samples import ANN, BOB, SENT_AT, batch, begin, closing, once, says, talk, texts
 
 _MARKED = (says("one", metadata={ONCE: "mark"}),)
 ROOM = Scope(tenant="acme", user="ann", channel="lark", chat="room")
-
-
-@pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[Process]:
-    async with process(tmp_path / "journal") as running:
-        yield running
 
 
 # What a turn sees
@@ -186,8 +180,7 @@ async def test_who_was_erased_and_is_back_may_date_words_as_they_like(here: Proc
     here.goes_away()
     await here.finish(turn, "acknowledged")
 
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert await here.log(ANN, "s") == ["hello", "acknowledged"]
 
@@ -248,7 +241,7 @@ async def test_a_retry_that_was_answered_here_leaves_nothing(here: Process) -> N
     again = await here.begin(ANN, "s", "one", once=once("k"))
 
     assert again.state is TurnState.FINISHED
-    assert here.store._journal._local.view.keys == ()
+    assert held_rows(here.store) == 0
 
 
 async def test_an_open_turn_of_a_deleted_session_leaves_nothing(here: Process) -> None:
@@ -260,7 +253,7 @@ async def test_an_open_turn_of_a_deleted_session_leaves_nothing(here: Process) -
 
     await here.store.sessions.delete(ANN, "s")
 
-    assert here.store._journal._local.open == {}
+    assert held_rows(here.store) == 0
 
 
 # What these tests share

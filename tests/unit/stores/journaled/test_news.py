@@ -15,6 +15,7 @@ from tenuto.model import Changes, NewSession, Retention, Touch, Truncation
 from tenuto.model.scope import session_key
 from tenuto.stores.journaled.inflight import MOMENT
 from tests.outages import Fate, Process, Told, process
+from tests.peek import last_seen
 from tests.samples import ANN, batch, closing, once, talk, texts
 
 _Deed: TypeAlias = Callable[[Process], Awaitable[object]]
@@ -56,9 +57,13 @@ async def test_news_that_come_within_a_moment_of_our_own_change_cost_nothing(her
     assert [message.text for message in (await here.begin(ANN, "s", "two")).window] == ["one", "1", "two"]
 
 
-async def test_later_news_are_somebody_elses(here: Process) -> None:
+@pytest.mark.parametrize("looks", [False, True], ids=["at once", "after a look"])
+async def test_later_news_are_of_other_changes(here: Process, looks: bool) -> None:
+    """Also where a client looks again and again at a session that reading does not touch."""
     await here.turn(ANN, "s", "one", "1")
     here.now += MOMENT
+    if looks:
+        await texts(here.store, ANN, "s")
     here.feed.tell([KEY])
 
     assert await here.is_unknown(ANN, "s")
@@ -171,7 +176,7 @@ async def _read_while_lost(here: Process) -> None:
 
 async def _forgotten_while_read(here: Process) -> None:
     async def forgotten(*args: Any) -> Any:
-        here.store.sessions._known.drop_session(KEY)
+        last_seen(here.store).drop_session(KEY)
         return await here.memory.sessions.get(*args)
 
     _instead(here, "get", forgotten)
@@ -211,16 +216,6 @@ async def test_an_answered_retry_hides_nothing(here: Process) -> None:
     assert await here.is_unknown(ANN, "s")
 
 
-async def test_a_page_of_a_session_that_reading_does_not_touch_hides_nothing(here: Process) -> None:
-    """Whoever looks again and again still hears of others."""
-    await here.turn(ANN, "s", "one", "1")
-    here.now += MOMENT
-    await texts(here.store, ANN, "s")
-    here.feed.tell([KEY])
-
-    assert await here.is_unknown(ANN, "s")
-
-
 async def test_a_first_look_at_a_session_that_reading_touches_costs_nothing(here: Process) -> None:
     """Its deadline moves, and the feed tells of it behind the answer."""
     keeping = Retention(idle=timedelta(hours=1), touch=Touch.READ)
@@ -236,7 +231,7 @@ async def test_a_feed_that_knows_whose_changes_are_is_believed(here: Process) ->
     await here.turn(ANN, "s", "one", "1")
     here.now += 60
     here.feed.tell([KEY], ours=True)
-    known = here.store.sessions._known.get(KEY)
+    known = last_seen(here.store).get(KEY)
     await here.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
     here.feed.tell([KEY], ours=False)
 
@@ -270,8 +265,7 @@ async def test_an_appended_message_of_our_own_does_not_blind_the_turn_that_runs(
 async def test_a_turn_that_moves_to_the_store_is_not_blinded_by_the_news_of_that(here: Process) -> None:
     here.goes_away()
     turn = await here.begin(ANN, "s", "one")
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
     here.feed.tell([KEY])
     here.goes_away()
     await here.finish(turn, "1")
@@ -304,7 +298,7 @@ async def test_calls_are_remembered_for_a_moment_only(here: Process) -> None:
     here.now += MOMENT
     await here.turn(ANN, "s", "one", "1")
 
-    assert list(here.store.sessions._known._calls._lately) == [KEY]
+    assert list(last_seen(here.store)._calls._lately) == [KEY]
 
 
 async def test_a_take_away_of_our_own_that_was_given_up_is_heard(here: Process) -> None:

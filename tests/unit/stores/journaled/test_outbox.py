@@ -49,8 +49,7 @@ async def test_no_file_is_made_before_it_is_needed_and_none_stays(here: Process)
     here.goes_away()
     await here.turn(ANN, "s", SECRET, "2")
     meanwhile = everything(here.folder)
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert before == []
     assert SECRET.encode() in meanwhile
@@ -146,8 +145,7 @@ async def test_each_process_has_a_slot_of_its_own(tmp_path: Path) -> None:
         for each in (one, two):
             each.goes_away()
             await each.turn(ANN, "s", "mine", "1")
-        one.comes_back()
-        await one.replay()
+        await one.catch_up()
 
         assert one.store.status.waiting == 0
         assert (two.store.status.waiting, count_journal(tmp_path).waiting) == (1, 1)
@@ -166,8 +164,7 @@ async def test_what_a_dead_process_left_is_taken_over(tmp_path: Path) -> None:
     await one.turn(ANN, "t", "one", "1")
 
     await one.die()
-    two.comes_back()
-    await two.replay()
+    await two.catch_up()
     await two.die()
 
     assert await two.log(ANN, "s") == ["one", "1", "two", "2"]
@@ -231,8 +228,7 @@ async def test_an_erased_person_is_in_no_slot_any_more(tmp_path: Path) -> None:
         one.comes_back()
 
         erased = await one.store.upkeep.erase(ANN)
-        two.comes_back()
-        await two.replay()
+        await two.catch_up()
 
         assert SECRET.encode() in before
         assert erased.journal == 3
@@ -259,8 +255,7 @@ async def test_a_journal_on_another_machine_drops_an_erased_persons_turns(tmp_pa
         clock.advance(timedelta(minutes=6))
         await two.turn(ANN, "new", "back", "again")
 
-        two.comes_back()
-        await two.replay()
+        await two.catch_up()
 
         assert await two.log(ANN, "new") == ["back", "again"]
         assert await two.log(BOB, "b") == ["bob's", "own"]
@@ -309,8 +304,7 @@ async def test_where_the_store_is_sealed_the_journal_is_too(tmp_path: Path) -> N
             await here.store.sessions.get(ANN, "s")
         with pytest.raises(StoreUnavailable):
             await here.begin(ANN, "s", "two")
-        here.comes_back()
-        await here.replay()
+        await here.catch_up()
 
         assert SECRET.encode() not in raw
         assert len(raw) > 1000
@@ -329,8 +323,7 @@ async def test_a_row_whose_key_was_destroyed_is_set_aside(tmp_path: Path) -> Non
         await here.turn(ANN, "s", "two", "2")
         await TenantCiphers(store=here.memory.state, ring=RING, clock=clock).destroy(ANN)
         await here.restart()
-        here.comes_back()
-        await here.replay()
+        await here.catch_up()
 
         assert (here.store.status.waiting, here.store.status.aside) == (0, 1)
         assert await here.log(ANN, "s") == ["one", "1"]

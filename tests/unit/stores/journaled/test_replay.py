@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -31,12 +31,6 @@ from tests.samples import ANN, BOB, batch, begin, closing, once, says, talk, tra
 
 Story: TypeAlias = Callable[[Process], Awaitable[list[str]]]
 """Something that is said until the store is away; brings what shall be in the log at the end."""
-
-
-@pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[Process]:
-    async with process(tmp_path / "journal") as running:
-        yield running
 
 
 # Every interruption
@@ -126,16 +120,8 @@ async def _unanswered_opening(here: Process) -> list[str]:
 
 
 STORIES = [
-    _several_turns,
-    _opened_here,
-    _ended_here,
-    _ended_here_after_others,
-    _keyed_and_ended_here_after_others,
-    _given_up,
-    _never_ended,
-    _unanswered_beginning,
-    _unanswered_end,
-    _unanswered_opening,
+    *(_several_turns, _opened_here, _ended_here, _ended_here_after_others, _keyed_and_ended_here_after_others),
+    *(_given_up, _never_ended, _unanswered_beginning, _unanswered_end, _unanswered_opening),
 ]
 
 
@@ -213,8 +199,7 @@ async def test_a_session_that_is_gone_is_not_revived(here: Process, caplog: pyte
     await here.memory.sessions.delete(ANN, "t")
     await talk(here.memory, ANN, "t", "another", "session")
 
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
     await here.restart()
 
     assert await here.log(ANN, "t") == ["another", "session"]
@@ -227,8 +212,7 @@ async def test_a_session_that_is_gone_is_not_revived(here: Process, caplog: pyte
     here.clock.advance(timedelta(days=31))
     here.goes_away()
     await here.turn(ANN, "u", "one", "1")
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
     assert (here.store.status.aside, count_journal(here.folder).aside) == (0, 0)
 
 
@@ -238,8 +222,7 @@ async def test_a_reset_by_others_does_not_lose_what_was_said_here(here: Process)
     await here.turn(ANN, "s", "two", "2")
     await here.memory.sessions.reset(ANN, "s")
 
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert await here.log(ANN, "s") == ["two", "2"]
 
@@ -251,8 +234,7 @@ async def test_a_session_that_expired_meanwhile_is_not_revived(here: Process) ->
     await here.turn(ANN, "s", "two", "2", create=None)
     here.clock.advance(timedelta(hours=2))
 
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     with pytest.raises(SessionExpired):
         await here.memory.sessions.get(ANN, "s")
@@ -266,8 +248,7 @@ async def test_an_id_that_is_somebody_elses_is_left_alone(here: Process, caplog:
     first = await here.turn(ANN, "s", "one", "1")
     await here.turn(ANN, "s", "two", "2")
 
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert await here.log(BOB, "s") == ["bob's", "own"]
     assert await here.log(ANN, first.id) == ["one", "1", "two", "2"]
@@ -281,8 +262,7 @@ async def test_an_id_that_is_the_callers_own_is_gone_on_with(here: Process) -> N
     await here.turn(ANN, "s", "one", "1")
     await here.turn(ANN, "s", "two", "2")
 
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert await here.log(ANN, "s") == ["older", "history", "one", "1", "two", "2"]
 
@@ -298,8 +278,7 @@ async def test_a_message_id_that_somebody_used_again_is_no_proof(here: Process) 
         ANN, "s", replace(batch(), messages=(replace(other, sent_at=other.sent_at + timedelta(1)),))
     )
 
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert await here.log(ANN, "s") == ["one", "1", "elsewhere", "two", "2"]
 
@@ -312,8 +291,7 @@ async def test_a_turn_that_was_answered_elsewhere_is_set_aside(here: Process) ->
     there = await begin(here.memory, ANN, "s", "two", once=once("k"))
     await here.memory.sessions.finish_turn(there, closing("from there"))
 
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert await here.log(ANN, "s") == ["one", "1", "two", "from there", "three", "3"]
     assert here.store.status.aside == 1
@@ -334,8 +312,7 @@ async def test_a_turn_the_store_refuses_for_good_does_not_stop_the_next(
         return await begin_turn(scope, opening)
 
     monkeypatch.setattr(here.memory.sessions, "begin_turn", picky)
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert await here.log(ANN, "s") == ["one", "1", "two", "2"]
     assert here.store.status.aside == 1
@@ -365,8 +342,7 @@ async def test_a_trace_is_found_under_the_number_its_turn_has_in_the_store(here:
     await here.store.sessions.finish_turn(turn, reply)
     await talk(here.memory, ANN, "s", "elsewhere", "there")
 
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     stored = await here.memory.traces.trace(ANN, "s", 3)
     [answer] = [message for message in await _messages(here) if message.text == "2"]
@@ -383,8 +359,7 @@ async def _messages(here: Process) -> tuple[Message, ...]:
 async def test_after_the_replay_a_key_is_answered_as_it_was(here: Process) -> None:
     here.goes_away()
     await here.turn(ANN, "s", "one", "1", once=once("k"))
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     again = await here.begin(ANN, "s", "one", once=once("k"))
 

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,12 +21,6 @@ from tests.samples import ANN, BOB, closing, talk, texts
 ROOM_ANN = Scope(tenant="acme", chat="room", user="ann")
 ROOM_BOB = Scope(tenant="acme", chat="room", user="bob")
 SECRET = "the-word-nobody-says"
-
-
-@pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[Process]:
-    async with process(tmp_path / "journal") as running:
-        yield running
 
 
 @asynccontextmanager
@@ -136,8 +129,7 @@ async def test_rows_that_are_noted_later_know_that_their_session_came_to_the_sto
     here.goes_away()
     await here.turn(ANN, "s", "two", "2")
     await here.memory.sessions.delete(ANN, "s")
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert await gone(here, ANN, "s")
     assert here.store.status.aside == 2
@@ -180,8 +172,7 @@ async def test_an_unanswered_beginning_that_was_reset_is_not_said_again(here: Pr
     here.goes_away()
     await here.finish(turn, "2")
     await here.memory.sessions.reset(ANN, "s")
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert await here.log(ANN, "s") == []
     assert here.store.status.aside == 1
@@ -221,8 +212,7 @@ async def test_an_answer_whose_words_were_taken_away_elsewhere_is_set_aside(here
         await here.memory.sessions.reset(ANN, "s")
     else:
         await here.memory.sessions.truncate(ANN, "s", Truncation(after=2))
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert "late" not in await here.log(ANN, "s")
     assert (here.store.status.waiting, here.store.status.aside) == (0, 1)
@@ -380,8 +370,7 @@ async def test_clocks_that_differ_do_not_save_anybody_from_being_erased(here: Pr
     await here.turn(ANN, "s", SECRET, "1")
     here.clock.advance(timedelta(minutes=-4))
     await erased_elsewhere(here)
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert await gone(here, ANN, "s")
     assert here.store.status.waiting == 0
@@ -394,8 +383,7 @@ async def test_a_turn_that_began_before_the_erasure_is_of_before_it(here: Proces
     await erased_elsewhere(here)
     here.clock.advance(timedelta(minutes=20))
     await here.finish(turn, SECRET)
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert await here.log(ROOM_BOB, "g") == ["question"]
     assert (here.store.status.waiting, here.store.status.aside, SECRET.encode() in disk(here)) == (0, 0, False)
@@ -420,8 +408,7 @@ async def test_what_others_said_in_a_session_opened_by_the_erased_is_kept(here: 
     await here.turn(ROOM_ANN, "g", SECRET, "1")
     await here.turn(ROOM_BOB, "g", "bob's", "2", create=None)
     await erased_elsewhere(here)
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
 
     assert await here.log(ROOM_BOB, "g") == ["bob's", "2"]
     assert (here.store.status.waiting, here.store.status.aside) == (0, 0)
@@ -435,8 +422,7 @@ async def _set_aside(here: Process) -> None:
     here.goes_away()
     await here.turn(ANN, "s", SECRET, "2")
     await here.memory.sessions.delete(ANN, "s")
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
     assert here.store.status.aside == 1
 
 
@@ -457,8 +443,7 @@ async def test_what_was_set_aside_goes_with_its_person(here: Process, monkeypatc
     here.goes_away()
     await here.turn(BOB, "b", "bob's", "2")
     await here.memory.sessions.delete(BOB, "b")
-    here.comes_back()
-    await here.replay()
+    await here.catch_up()
     await erased_elsewhere(here)
     for _ in range(3):
         await here.replay()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
-import asyncpg
 import pytest
 
 from tenuto.errors import (
@@ -38,25 +36,11 @@ from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.postgres._errors import InDoubt
 from tenuto.stores.postgres._ops import append_op
 from tests.patience import LONG
+from tests.peek import postgres_rows
 from tests.samples import ANN, BOB, EVE, batch, begin, closing, fresh, once, talk, texts
 from tests.servers import PostgresDatabase
 
 UNCAPPED = NewSession(keeping=Retention(max_messages=None))
-
-
-@pytest.fixture
-async def store(database: PostgresDatabase) -> AsyncIterator[PostgresStore]:
-    opened = await PostgresStore.open(database.app_url)
-    yield opened
-    await opened.close()
-
-
-async def _ask(database: PostgresDatabase, statement: str) -> list[tuple[Any, ...]]:
-    connection: asyncpg.Connection[Any] = await asyncpg.connect(database.admin_url)
-    try:
-        return [tuple(row) for row in await connection.fetch(statement)]
-    finally:
-        await connection.close()
 
 
 async def test_turns_of_many_tenants_share_batches_and_nothing_else(store: PostgresStore) -> None:
@@ -170,7 +154,8 @@ async def test_a_key_that_is_taken_while_a_turn_waits_for_the_session_is_known(
 
 async def _until_blocked(database: PostgresDatabase) -> None:
     async with asyncio.timeout(LONG):
-        while not await _ask(database, "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):  # noqa: ASYNC110
+        blocked = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        while not await postgres_rows(database.admin_url, blocked):  # noqa: ASYNC110
             await asyncio.sleep(0)
 
 
@@ -235,7 +220,7 @@ async def test_logs_at_their_cap_slide_together_and_leave_nothing_behind(
 
     assert await live(store) == await live(kept)
     counted = "SELECT count(*), min(seq - first_seq) FROM tenuto.messages JOIN tenuto.sessions USING (ref)"
-    stored = await _ask(database, counted)
+    stored = await postgres_rows(database.admin_url, counted)
     assert stored == [(4 * len(sessions), 0)]
 
 
@@ -243,12 +228,12 @@ async def test_many_turns_share_few_transactions(store: PostgresStore, database:
     """Group commit: a transaction is a flush to disk."""
     await asyncio.gather(*(store.sessions.append(ANN, f"s{n}", batch("hello")) for n in range(64)))
     count = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
-    before = (await _ask(database, count))[0][0]
+    before = (await postgres_rows(database.admin_url, count))[0][0]
 
     turns = await asyncio.gather(*(begin(store, ANN, f"s{n}", "q") for n in range(64)))
     await asyncio.gather(*(store.sessions.finish_turn(turn, closing("a")) for turn in turns))
 
-    assert (await _ask(database, count))[0][0] - before <= 16
+    assert (await postgres_rows(database.admin_url, count))[0][0] - before <= 16
 
 
 async def test_a_turn_reads_its_window_and_not_the_history(database: PostgresDatabase) -> None:
@@ -284,7 +269,7 @@ async def test_a_turn_looks_its_session_up_among_any_number_of_them(database: Po
     """Also where the server knows nothing of a table yet, or remembers it as small."""
     store = await PostgresStore.open(database.app_url)
     await begin(store, ANN, "first", "q", once=once("k"))
-    await _ask(database, "VACUUM ANALYZE")
+    await postgres_rows(database.admin_url, "VACUUM ANALYZE")
     await asyncio.gather(*(store.sessions.append(ANN, f"s{n}", batch("hello", once=once("k"))) for n in range(300)))
     await store.close()
 
@@ -318,9 +303,9 @@ async def _settled(database: PostgresDatabase, counted: str) -> tuple[Any, ...]:
     """The server's counters once the closed connections are gone: each adds its own before it goes."""
     open_ = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'tenuto%'"
     async with asyncio.timeout(LONG):
-        while await _ask(database, open_):  # noqa: ASYNC110
+        while await postgres_rows(database.admin_url, open_):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-    return (await _ask(database, counted))[0]
+    return (await postgres_rows(database.admin_url, counted))[0]
 
 
 async def test_a_damaged_message_sets_its_session_aside_and_loses_nothing(
@@ -328,15 +313,15 @@ async def test_a_damaged_message_sets_its_session_aside_and_loses_nothing(
 ) -> None:
     """X6: what an attempt added is taken out again; the rest is kept as it was found."""
     await talk(store, ANN, "s", "q", "a")
-    await _ask(database, "UPDATE tenuto.messages SET body = '{\"seq\":2,' WHERE seq = 2")
+    await postgres_rows(database.admin_url, "UPDATE tenuto.messages SET body = '{\"seq\":2,' WHERE seq = 2")
 
     with pytest.raises(SessionCorrupt):
         await begin(store, ANN, "s", "q2")
     fresh = await begin(store, ANN, "s", "q3")
 
     assert fresh.created
-    kept = await _ask(
-        database,
+    kept = await postgres_rows(
+        database.admin_url,
         "SELECT seq FROM tenuto.messages JOIN tenuto.sessions USING (ref) WHERE set_aside_why = 'a message' ORDER BY 1",
     )
     assert kept == [(1,), (2,)]
@@ -347,7 +332,7 @@ async def test_a_damaged_head_does_not_hide_the_others_of_a_listing(
 ) -> None:
     await store.sessions.append(ANN, "good", batch("hello"))
     await store.sessions.append(ANN, "bad", batch("hello"))
-    await _ask(database, "UPDATE tenuto.sessions SET status = 'nonsense' WHERE id = 'bad'")
+    await postgres_rows(database.admin_url, "UPDATE tenuto.sessions SET status = 'nonsense' WHERE id = 'bad'")
 
     page = await store.sessions.list(ANN, SessionQuery())
 

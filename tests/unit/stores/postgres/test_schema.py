@@ -5,22 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 
-import asyncpg
 import pytest
 
 from tenuto.errors import InvalidSetting, Unavailable
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.postgres._schema import migrations
+from tests.peek import postgres_rows
 from tests.samples import ANN, batch, texts
 from tests.servers import PostgresDatabase, PostgresServer
-
-
-async def _ask(url: str, statement: str) -> list[asyncpg.Record]:
-    connection = await asyncpg.connect(url)
-    try:
-        return await connection.fetch(statement)
-    finally:
-        await connection.close()
 
 
 def test_migrations_are_numbered_without_gaps() -> None:
@@ -36,13 +28,13 @@ async def test_many_processes_that_start_at_once_migrate_once(database: Postgres
         await store.close()
 
     assert said == [["hello"]] * 6
-    applied = await _ask(database.app_url, "SELECT number, name FROM tenuto.migrations ORDER BY number")
-    assert [tuple(row) for row in applied] == [(step.number, step.name) for step in migrations()]
+    applied = await postgres_rows(database.app_url, "SELECT number, name FROM tenuto.migrations ORDER BY number")
+    assert applied == [(step.number, step.name) for step in migrations()]
 
 
 async def test_a_schema_of_a_later_release_is_refused_with_a_sentence(database: PostgresDatabase) -> None:
     await (await PostgresStore.open(database.app_url)).close()
-    await _ask(
+    await postgres_rows(
         database.app_url, "INSERT INTO tenuto.migrations (number, name, digest) VALUES (9000, 'of_tomorrow', '')"
     )
 
@@ -60,7 +52,7 @@ async def test_a_schema_that_no_release_has_made_is_refused_with_a_sentence(
 ) -> None:
     """Its tables may have other columns: it would open, and every write of state would fail."""
     await (await PostgresStore.open(database.app_url)).close()
-    await _ask(database.app_url, change)
+    await postgres_rows(database.app_url, change)
 
     with pytest.raises(Unavailable, match="from before the first release: begin with a new schema"):
         await PostgresStore.open(database.app_url)

@@ -4,32 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from typing import Any
 
-import asyncpg
 import pytest
 
 from tenuto.model import Changes, FinishTurn, OpenTurn
 from tenuto.model.turn import TRACES_KEPT
 from tenuto.stores.postgres import PostgresStore
+from tests.peek import postgres_rows
 from tests.samples import ANN, begin, closing, once, texts, trace_of
 from tests.servers import PostgresDatabase
-
-
-@pytest.fixture
-async def store(database: PostgresDatabase) -> AsyncIterator[PostgresStore]:
-    opened = await PostgresStore.open(database.app_url)
-    yield opened
-    await opened.close()
-
-
-async def _ask(database: PostgresDatabase, statement: str, *args: object) -> list[tuple[Any, ...]]:
-    connection: asyncpg.Connection[Any] = await asyncpg.connect(database.admin_url)
-    try:
-        return [tuple(row) for row in await connection.fetch(statement, *args)]
-    finally:
-        await connection.close()
 
 
 async def test_endings_of_one_batch_keep_each_its_own_trace(store: PostgresStore) -> None:
@@ -57,7 +40,7 @@ async def test_a_damaged_trace_is_as_good_as_none_and_its_session_stays(
     for request in ("one", "two"):
         turn = await begin(store, ANN, "s", "q")
         await store.sessions.finish_turn(turn, closing("a", trace=trace_of(turn, request=request)))
-    await _ask(database, 'UPDATE tenuto.traces SET body = \'{"request":"secret\' WHERE number = 1')
+    await postgres_rows(database.admin_url, 'UPDATE tenuto.traces SET body = \'{"request":"secret\' WHERE number = 1')
 
     with caplog.at_level(logging.WARNING):
         assert await store.traces.trace(ANN, "s", 1) is None
@@ -73,12 +56,12 @@ async def test_old_traces_go_also_where_turns_between_had_none(
 ) -> None:
     turn = await begin(store, ANN, "s", "q")
     await store.sessions.finish_turn(turn, closing("a", trace=trace_of(turn)))
-    await _ask(database, "UPDATE tenuto.sessions SET turns = $1", TRACES_KEPT)
+    await postgres_rows(database.admin_url, "UPDATE tenuto.sessions SET turns = $1", TRACES_KEPT)
     last = await begin(store, ANN, "s", "q")
 
     await store.sessions.finish_turn(last, closing("a", trace=trace_of(last)))
 
-    assert await _ask(database, "SELECT number FROM tenuto.traces") == [(TRACES_KEPT + 1,)]
+    assert await postgres_rows(database.admin_url, "SELECT number FROM tenuto.traces") == [(TRACES_KEPT + 1,)]
 
 
 async def test_no_row_outlives_its_session(store: PostgresStore, database: PostgresDatabase) -> None:
@@ -89,7 +72,7 @@ async def test_no_row_outlives_its_session(store: PostgresStore, database: Postg
     await store.sessions.delete(ANN, "deleted")
     await store.upkeep.evict(ANN, 0)
 
-    assert await _ask(database, "SELECT * FROM tenuto.traces") == []
+    assert await postgres_rows(database.admin_url, "SELECT * FROM tenuto.traces") == []
 
 
 async def test_a_turn_without_a_trace_does_not_touch_the_traces(database: PostgresDatabase) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tenuto.model import NewSession, Retention
 from tenuto.stores.redis import RedisStore
 from tenuto.stores.redis._resp import Reply
+from tests.peek import redis_runner
 from tests.samples import ANN, batch, fresh
 from tests.servers import RedisServer
 
@@ -21,13 +22,13 @@ async def test_an_answer_that_is_lost_leaves_nothing_of_the_person(
     store = await RedisStore.open(redis_server.url, prefix=fresh("erasing"))
     new = NewSession(keeping=Retention(idle=timedelta(days=30)))
     await store.sessions.append(ANN, "s", batch("hello", "hi", create=new))
-    ask = store._erasing._asking.session
+    ask = redis_runner(store).session
 
     async def twice(name: str, *args: Any, **rest: Any) -> Reply:
         reply = await ask(name, *args, **rest)
         return await ask(name, *args, **rest) if name == "erase" else reply
 
-    monkeypatch.setattr(store._erasing._asking, "session", twice)
+    monkeypatch.setattr(redis_runner(store), "session", twice)
 
     erased = await store.upkeep.erase(ANN)
 

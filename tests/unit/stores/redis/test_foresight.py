@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
@@ -14,30 +12,11 @@ from tenuto.model.scope import session_key
 from tenuto.stores.redis import RedisStore
 from tenuto.stores.redis._script_io import begin_turn_args as begin_ask
 from tests.clock import FakeClock
-from tests.samples import ANN, batch, begin, closing, fresh, once, opening, talk, texts
+from tests.peek import redis_runner, redis_window
+from tests.samples import ANN, batch, begin, closing, once, opening, talk, texts
 from tests.servers import RedisServer
 
 Pair = tuple[RedisStore, RedisStore]
-
-
-@asynccontextmanager
-async def opened(url: str, prefix: str, clock: FakeClock) -> AsyncIterator[RedisStore]:
-    store = await RedisStore.open(url, prefix=prefix, clock=clock)
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-@pytest.fixture
-async def pair(redis_server: RedisServer, fake_clock: FakeClock) -> AsyncIterator[Pair]:
-    """Two processes, as far as the server can tell, with one clock."""
-    prefix = fresh("foresight")
-    async with (
-        opened(redis_server.url, prefix, fake_clock) as here,
-        opened(redis_server.url, prefix, fake_clock) as there,
-    ):
-        yield here, there
 
 
 def shown(turn: OpenTurn) -> list[str]:
@@ -229,11 +208,11 @@ async def test_a_window_brings_no_more_than_was_asked_for(pair: Pair, known: boo
     await here.sessions.append(ANN, "s", batch(*(f"word {number}" for number in range(50))))
     await talk(here, ANN, "s", "one", "two")
     await there.sessions.append(ANN, "s", batch("aside"))
-    key, now = session_key(ANN, "s"), here._asking.now()
+    key, now = session_key(ANN, "s"), redis_runner(here).now()
     asked = opening("s", "three", window=10)
-    seen = here.sessions._windows.get(key, 10) if known else None
+    seen = redis_window(here, key, 10) if known else None
 
-    reply = await here._asking.session("begin_turn", key, ANN, begin_ask(ANN, asked, now, now + 1, seen))
+    reply = await redis_runner(here).session("begin_turn", key, ANN, begin_ask(ANN, asked, now, now + 1, seen))
 
     assert len(reply[-1]) == (1 if known else 9)
 
@@ -243,12 +222,12 @@ async def test_nothing_that_was_seen_outlives_a_connection(pair: Pair, redis_ser
     here, _ = pair
     await talk(here, ANN, "s", "one", "two")
     key = session_key(ANN, "s")
-    assert here.sessions._windows.get(key) is not None
+    assert redis_window(here, key) is not None
 
     redis_server.call("CLIENT", "KILL", "TYPE", "normal")
     await here.upkeep.ping()
 
-    assert here.sessions._windows.get(key) is None
+    assert redis_window(here, key) is None
     assert shown(await begin(here, ANN, "s", "three")) == ["one", "two", "three"]
 
 

@@ -53,20 +53,14 @@ async def test_interleaved_calls_get_their_own_replies(link: Link) -> None:
             tasks.create_task(talk(task))
 
 
-async def test_all_tasks_share_one_connection(redis_server: RedisServer) -> None:
-    async with linked(redis_server.url, ConnectionPolicy(client_name="one-lane")) as link:
+@pytest.mark.parametrize("lanes", [1, 2])
+async def test_all_tasks_share_as_many_connections_as_there_are_lanes(redis_server: RedisServer, lanes: int) -> None:
+    given = {"lanes": lanes} if lanes > 1 else {}
+    async with linked(redis_server.url, ConnectionPolicy(client_name=f"lanes-{lanes}", **given)) as link:
         await asyncio.gather(*(link.call("PING") for _ in range(50)))
 
         listing = (await link.call("CLIENT", "LIST")).decode()
-        assert listing.count("name=one-lane") == 1
-
-
-async def test_lanes_are_opened_as_asked(redis_server: RedisServer) -> None:
-    async with linked(redis_server.url, ConnectionPolicy(lanes=2, client_name="two-lanes")) as link:
-        await asyncio.gather(*(link.call("PING") for _ in range(10)))
-
-        listing = (await link.call("CLIENT", "LIST")).decode()
-        assert listing.count("name=two-lanes") == 2
+        assert listing.count(f"name=lanes-{lanes}") == lanes
 
 
 async def test_a_cancelled_call_does_not_disturb_the_others(link: Link) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias
@@ -18,9 +18,11 @@ from tenuto.model.store_reports import Invalidation
 from tenuto.stores.journaled import JournaledStore, Outbox
 from tenuto.stores.redis import ConnectionPolicy, RedisStore, _invalidation
 from tests.clock import FakeClock
-from tests.patience import LONG
+from tests.patience import LONG, until
+from tests.peek import last_seen
 from tests.samples import ANN, batch, begin, talk
 from tests.servers import RedisCluster, RedisServer, start_redis
+from tests.shared_stores import redis_store
 
 KEY, LAST = session_key(ANN, "s"), session_key(ANN, "last")
 PATIENT = ConnectionPolicy(connect_timeout=LONG, call_timeout=LONG)
@@ -48,22 +50,6 @@ class Told:
     @property
     def taken_away(self) -> bool:
         return any(news.taken_away for news in self.news)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait for something that sends no event when it comes true."""
-    async with asyncio.timeout(LONG):
-        while not holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-
-@asynccontextmanager
-async def opened(url: str, clock: FakeClock | None = None) -> AsyncIterator[RedisStore]:
-    store = await RedisStore.open(url, policy=PATIENT, clock=clock or FakeClock())
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 async def _rewrite(store: RedisStore, _: FakeClock) -> None:
@@ -100,7 +86,8 @@ SAID: dict[str, _Step] = {
 async def _told_of(url: str, step: _Step) -> Told:
     """What one store is told when another takes a step."""
     clock, told = FakeClock(), Told()
-    async with opened(url, clock) as mine, opened(url, clock) as other, mine.feed.watch(told):
+    given = {"policy": PATIENT, "clock": clock}
+    async with redis_store(url, **given) as mine, redis_store(url, **given) as other, mine.feed.watch(told):
         day = NewSession(keeping=Retention(idle=timedelta(days=1)))
         await until(mine.feed.catch_up)
         await other.sessions.append(ANN, "s", batch("one", "two", create=day))
@@ -133,7 +120,9 @@ async def test_what_is_said_is_not(redis_server: RedisServer, step: _Step) -> No
 async def test_in_a_cluster_it_is_told_as_well(redis_cluster: RedisCluster) -> None:
     redis_cluster.flush()
     told = Told()
-    async with opened(redis_cluster.url) as mine, opened(redis_cluster.url) as other, mine.feed.watch(told):
+    given = {"policy": PATIENT, "clock": FakeClock()}
+    url = redis_cluster.url
+    async with redis_store(url, **given) as mine, redis_store(url, **given) as other, mine.feed.watch(told):
         await until(mine.feed.catch_up)
         await other.sessions.append(ANN, "s", batch("one"))
         await other.sessions.delete(ANN, "s")
@@ -163,8 +152,8 @@ async def test_what_is_taken_away_in_one_round_with_our_own_change_is_not_taken_
     """The server tells of the session once for both, whichever comes first. Our own change alone costs nothing."""
     told = Told()
     async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(opened(server.url))
-        other = await stack.enter_async_context(opened(server.url))
+        store = await stack.enter_async_context(redis_store(server.url, policy=PATIENT))
+        other = await stack.enter_async_context(redis_store(server.url, policy=PATIENT))
         outbox = await Outbox.open(tmp_path / "journal")
         stack.push_async_callback(outbox.close)
         journal = await stack.enter_async_context(
@@ -178,7 +167,7 @@ async def test_what_is_taken_away_in_one_round_with_our_own_change_is_not_taken_
         await journal.sessions.patch(ANN, "last", Changes(title="t"))
         await other.sessions.reset(ANN, "last")
         await until(lambda: store.feed.catch_up() and told.all)
-        own_alone = journal.sessions._known.get(KEY)
+        own_alone = last_seen(journal).get(KEY)
         told.news.clear()
 
         server.freeze()
@@ -192,7 +181,7 @@ async def test_what_is_taken_away_in_one_round_with_our_own_change_is_not_taken_
 
         assert own_alone is not None
         assert [news.taken_away for news in told.news].count(False) == 1
-        assert journal.sessions._known.get(KEY) is None
+        assert last_seen(journal).get(KEY) is None
 
 
 def _calls_waiting(server: RedisServer) -> int:

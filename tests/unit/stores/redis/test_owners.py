@@ -12,6 +12,7 @@ from tenuto.errors import StateCorrupt, Unavailable, VersionConflict
 from tenuto.model import Scope, StateLocation
 from tenuto.model.scope import owner_key, site_key, state_key
 from tenuto.stores.redis import RedisStore
+from tests.peek import redis_owners, redis_runner
 from tests.samples import ACME, ANN, BOB, fresh
 
 LEFT_OUT = "left out a state value whose name cannot be read"
@@ -46,13 +47,13 @@ async def test_an_owner_is_listed_before_the_value_is_written(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A crash right after that leaves one that keeps nothing: it is passed over, and leaves the list."""
-    add = store._owners.add
+    add = redis_owners(store).add
 
     async def added(scope: Scope) -> None:
         await add(scope)
         raise Unavailable("session store")
 
-    monkeypatch.setattr(store._owners, "add", added)
+    monkeypatch.setattr(redis_owners(store), "add", added)
     with pytest.raises(Unavailable):
         await store.state.write_state(ANN, "prefs", "tone", "warm")
     before = await listed(store)
@@ -67,7 +68,7 @@ async def test_an_owner_who_was_taken_off_while_writing_is_listed_again(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody erases, or finds nothing, between the note and the first value."""
-    add, calls = store._owners.add, 0
+    add, calls = redis_owners(store).add, 0
 
     async def added(scope: Scope) -> None:
         nonlocal calls
@@ -76,7 +77,7 @@ async def test_an_owner_who_was_taken_off_while_writing_is_listed_again(
         if calls == 1:
             await store.upkeep.erase(ANN)
 
-    monkeypatch.setattr(store._owners, "add", added)
+    monkeypatch.setattr(redis_owners(store), "add", added)
     await store.state.write_state(ANN, "prefs", "tone", "warm")
     await store.state.write_state(ANN, "prefs", "tone", "cool")
 
@@ -90,7 +91,7 @@ async def test_a_value_in_a_drawer_that_is_known_needs_one_call_and_no_list(
 ) -> None:
     """Nor does one that is refused; a new drawer of a listed owner is listed once, before its value."""
     await store.state.write_state(ANN, "prefs", "tone", "warm")
-    add, run, calls = store._owners.add, store._asking.run_script, []
+    add, run, calls = redis_owners(store).add, redis_runner(store).run_script, []
 
     async def added(scope: Scope) -> None:
         calls.append("add")
@@ -100,8 +101,8 @@ async def test_a_value_in_a_drawer_that_is_known_needs_one_call_and_no_list(
         calls.append("run")
         return await run(*args, **options)
 
-    monkeypatch.setattr(store._owners, "add", added)
-    monkeypatch.setattr(store._asking, "run_script", ran)
+    monkeypatch.setattr(redis_owners(store), "add", added)
+    monkeypatch.setattr(redis_runner(store), "run_script", ran)
 
     await store.state.write_state(ANN, "prefs", "tone", "cool", if_version=1)
     await store.state.write_state(ANN, "prefs", "size", 4)
@@ -124,7 +125,7 @@ async def test_a_site_that_loses_its_name_while_an_owner_goes_back_has_it_again(
     await store.state.write_state(ANN, "prefs", "tone", "warm")
     await store.link.call("DEL", store.keys.spaces, key=store.keys.spaces)
 
-    await store._owners.leave(site_key(ANN).hex(), owner_key(ANN).hex())
+    await redis_owners(store).leave(site_key(ANN).hex(), owner_key(ANN).hex())
 
     assert await store.upkeep.spaces() == (ACME,)
 
@@ -132,7 +133,7 @@ async def test_a_site_that_loses_its_name_while_an_owner_goes_back_has_it_again(
 async def test_who_writes_while_being_taken_off_goes_back(store: RedisStore) -> None:
     await store.state.write_state(ANN, "prefs", "tone", "warm")
 
-    await store._owners.leave(site_key(ANN).hex(), owner_key(ANN).hex())
+    await redis_owners(store).leave(site_key(ANN).hex(), owner_key(ANN).hex())
 
     assert await store.state.state_names(ACME) == (TONE,)
 

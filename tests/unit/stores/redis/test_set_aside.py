@@ -11,6 +11,7 @@ from tenuto.model import SessionQuery
 from tenuto.model.scope import session_key
 from tenuto.stores.redis import RedisStore
 from tenuto.stores.redis._records import FORMAT
+from tests.peek import redis_quarantine
 from tests.samples import ANN, BOB, batch, fresh, talk, texts
 from tests.servers import RedisServer
 
@@ -35,7 +36,7 @@ async def test_a_late_verdict_spares_the_fresh_session(store: RedisStore) -> Non
         await store.sessions.get(ANN, "s")
     await talk(store, ANN, "s", "fresh", "start")
 
-    await store._sweeping.quarantine(session_key(ANN, "s"), "a verdict that comes late")
+    await redis_quarantine(store, session_key(ANN, "s"), "a verdict that comes late")
 
     assert await texts(store, ANN, "s") == ["fresh", "start"]
 

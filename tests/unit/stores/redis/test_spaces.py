@@ -10,6 +10,7 @@ from tenuto.model import Scope
 from tenuto.model.scope import session_key, site_key
 from tenuto.stores.redis import RedisStore
 from tests.clock import FakeClock
+from tests.peek import redis_leave_space
 from tests.samples import ACME, ANN, BOB, EVE, batch, fresh, talk
 
 EVIL = Scope(tenant="evil")
@@ -109,6 +110,6 @@ async def test_a_space_that_gets_a_session_while_it_leaves_goes_back(store: Redi
     """Found empty, then taken off: between the two somebody began to talk."""
     await store.sessions.append(ANN, "a", batch("hello"))
 
-    await store._spaces._leave(site_key(ANN).hex().encode())
+    await redis_leave_space(store, site_key(ANN).hex().encode())
 
     assert await listed(store) == {site_key(ANN).hex().encode()}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
@@ -28,34 +26,10 @@ from tenuto.stores.redis._cluster import key_slot
 from tenuto.stores.redis._keys import RedisKeys, listing_digests
 from tenuto.stores.redis._records import FORMAT
 from tests.clock import FakeClock
+from tests.peek import redis_runner
 from tests.samples import ACME, ANN, BOB, batch, begin, closing, fresh, once, opening, talk, texts
 from tests.servers import RedisCluster, RedisServer
-
-
-@asynccontextmanager
-async def opened(url: str, prefix: str, clock: FakeClock | None = None) -> AsyncIterator[RedisStore]:
-    store = await RedisStore.open(url, prefix=prefix, clock=clock or FakeClock())
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-@pytest.fixture
-async def store(redis_server: RedisServer, fake_clock: FakeClock) -> AsyncIterator[RedisStore]:
-    async with opened(redis_server.url, fresh("store"), fake_clock) as opened_store:
-        yield opened_store
-
-
-@pytest.fixture
-async def pair(redis_server: RedisServer, fake_clock: FakeClock) -> AsyncIterator[tuple[RedisStore, RedisStore]]:
-    """Two processes, as far as the server can tell, with one clock."""
-    prefix = fresh("pair")
-    async with (
-        opened(redis_server.url, prefix, fake_clock) as here,
-        opened(redis_server.url, prefix, fake_clock) as there,
-    ):
-        yield here, there
+from tests.shared_stores import redis_store
 
 
 def shown(turn: OpenTurn) -> list[str]:
@@ -196,7 +170,7 @@ async def test_a_finished_turn_is_found_after_others_came(store: RedisStore) -> 
 
 
 async def test_each_method_is_one_script_and_no_request_searches_keys(redis_server: RedisServer) -> None:
-    async with opened(redis_server.url, fresh("count")) as store:
+    async with redis_store(redis_server.url, prefix=fresh("count"), clock=FakeClock()) as store:
         await each_method(store, "warm")
         redis_server.call("CONFIG", "RESETSTAT")
 
@@ -243,7 +217,7 @@ def test_a_prefix_that_could_reach_elsewhere_is_refused(prefix: str) -> None:
 
 
 async def test_two_prefixes_are_two_installations(redis_server: RedisServer) -> None:
-    async with opened(f"{redis_server.url}?prefix={fresh('a')}", fresh("x")) as here:
+    async with redis_store(f"{redis_server.url}?prefix={fresh('a')}", prefix=fresh("x")) as here:
         await talk(here, ANN, "s", "one", "two")
         other = await RedisStore.open(f"{redis_server.url}?prefix={fresh('b')}")
         with pytest.raises(SessionNotFound):
@@ -296,7 +270,7 @@ async def test_damage_anywhere_sets_the_session_aside_whole(
     with pytest.raises(SessionNotFound):
         await store.sessions.get(ANN, "s")
 
-    note = store.keys.quarantine(key, store._asking.now())
+    note = store.keys.quarantine(key, redis_runner(store).now())
     assert await store.link.call("EXISTS", *note, key=note[0]) == 5
     assert await store.link.call("HGET", note[-1], "reason", key=note[-1])
     assert await store.link.call("ZSCORE", store.keys.set_aside, key.hex(), key=store.keys.set_aside)
@@ -343,7 +317,7 @@ async def test_a_listing_tidies_up_after_sessions_that_went_by_themselves(store:
 
 async def test_sessions_that_a_crash_left_unlisted_are_put_back(redis_cluster: RedisCluster) -> None:
     """In a cluster shelves follow in a second step; a process that dies in between leaves it undone."""
-    async with opened(redis_cluster.url, fresh("crash")) as store:
+    async with redis_store(redis_cluster.url, prefix=fresh("crash"), clock=FakeClock()) as store:
         for number in range(20):
             await talk(store, ANN, f"s{number}", "one", "two")
         for shelf in listing_digests(ANN):
@@ -379,7 +353,8 @@ async def test_a_sweep_finds_sessions_whose_deadline_moved(store: RedisStore, fa
 async def test_many_writers_on_one_session_lose_nothing(redis_cluster: RedisCluster) -> None:
     """T3: through two links, on a cluster."""
     prefix = fresh("many")
-    async with opened(redis_cluster.url, prefix) as here, opened(redis_cluster.url, prefix) as there:
+    given = {"prefix": prefix, "clock": FakeClock()}
+    async with redis_store(redis_cluster.url, **given) as here, redis_store(redis_cluster.url, **given) as there:
 
         async def write(store: RedisStore, mark: str) -> None:
             for number in range(20):

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from tenuto.errors import SessionCorrupt, SessionNotFound, TurnLost
 from tenuto.model import ForkRequest, OpenTurn, Truncation
 from tenuto.model.scope import session_key
 from tenuto.stores.redis import RedisStore
-from tests.clock import FakeClock
-from tests.samples import ANN, begin, closing, fresh, once, trace_of
-from tests.servers import RedisServer
-
-
-@pytest.fixture
-async def store(redis_server: RedisServer, fake_clock: FakeClock) -> AsyncIterator[RedisStore]:
-    opened = await RedisStore.open(redis_server.url, prefix=fresh("traces"), clock=fake_clock)
-    yield opened
-    await opened.close()
+from tests.peek import redis_runner
+from tests.samples import ANN, begin, closing, once, trace_of
 
 
 async def told(store: RedisStore, session_id: str) -> OpenTurn:
@@ -54,7 +44,7 @@ async def test_a_key_of_another_type_stops_the_whole_end_of_a_turn(store: RedisS
     with pytest.raises(TurnLost):
         await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn)))
 
-    aside = store.keys.quarantine(session_key(ANN, "s"), store._asking.now())
+    aside = store.keys.quarantine(session_key(ANN, "s"), redis_runner(store).now())
     assert await store.link.call("ZCARD", aside[1], key=aside[1]) == stored
     assert await store.link.call("GET", aside[3], key=aside[3]) == b"no traces"
     with pytest.raises(SessionNotFound):

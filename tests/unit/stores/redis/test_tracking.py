@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,8 @@ from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._invalidation import InvalidationListener
 from tenuto.stores.redis._socket import NOTHING, _exchange
 from tenuto.stores.redis._tracking import ClientTracking
-from tests.patience import LONG
+from tests.patience import LONG, until
+from tests.peek import last_heard, redis_listeners
 from tests.servers import RedisCluster, RedisServer, start_redis
 from tests.unit.stores.redis.test_link import certificate, tls_front
 
@@ -43,13 +44,6 @@ class Cache:
 
     def clear(self) -> None:
         self.dropped.clear()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait for something that sends no event when it comes true."""
-    async with asyncio.timeout(LONG):
-        while not holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 @asynccontextmanager
@@ -126,9 +120,9 @@ async def test_a_watch_begins_though_its_server_is_replaced_meanwhile() -> None:
         tracking = ClientTracking(link, PREFIX)
         beginning = tracking.watch(cache.drop)
         begun = asyncio.create_task(beginning.__aenter__())
-        await until(lambda: bool(tracking._listeners))
+        await until(lambda: bool(redis_listeners(tracking)))
 
-        for ear in tracking._listeners.values():
+        for ear in redis_listeners(tracking):
             ear.close()
 
         async with asyncio.timeout(LONG):
@@ -171,13 +165,13 @@ async def test_a_killed_server_is_noticed_at_once(monkeypatch: pytest.MonkeyPatc
 
 async def hears_signs_of_life(tracking: ClientTracking, count: int = 3) -> None:
     """Wait until every server has answered so often, although nothing has changed."""
-    for ear in tracking._listeners.values():
+    for ear in redis_listeners(tracking):
         for _ in range(count):
-            await until(partial(_heard_since, ear, ear._heard))
+            await until(partial(_heard_since, ear, last_heard(ear)))
 
 
 def _heard_since(ear: InvalidationListener, before: float) -> bool:
-    return ear._heard > before
+    return last_heard(ear) > before
 
 
 async def test_a_quiet_link_stays_trusted(redis_server: RedisServer) -> None:

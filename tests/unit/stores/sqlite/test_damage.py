@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import closing
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,6 +12,7 @@ from tenuto.errors import Invalid, SessionCorrupt, SessionNotFound, TurnLost, Un
 from tenuto.model import Page, Scope, SessionQuery
 from tenuto.stores.sqlite import SqliteStore
 from tests.clock import FakeClock
+from tests.peek import sqlite_db, sqlite_rows
 from tests.samples import ACME, ANN, EVE, batch, begin, talk, texts
 from tests.samples import closing as closed
 
@@ -36,23 +33,6 @@ SCRIBBLES = {
 }
 
 
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-async def store(tmp_path: Path, clock: FakeClock) -> AsyncIterator[SqliteStore]:
-    async with await SqliteStore.open(tmp_path / "sessions.db", clock=clock) as store:
-        yield store
-
-
-def rows(store: SqliteStore, sql: str) -> list[Any]:
-    """What another connection finds, or does."""
-    with closing(sqlite3.connect(store.path)) as db, db:
-        return db.execute(sql).fetchall()
-
-
 ACTS: dict[str, Callable[[SqliteStore], Awaitable[object]]] = {
     "get": lambda store: store.sessions.get(ANN, "s"),
     "begin_turn": lambda store: begin(store, ANN, "s", "hi"),
@@ -67,14 +47,14 @@ async def test_a_damaged_head_is_set_aside_whole(
     store: SqliteStore, scribble: str, act: Callable[[SqliteStore], Awaitable[object]]
 ) -> None:
     await talk(store, ANN, "s", "secret", "kept")
-    rows(store, scribble)
+    sqlite_rows(store, scribble)
 
     with pytest.raises(SessionCorrupt) as corrupt:
         await act(store)
 
     assert str(corrupt.value) == "session not found"
-    assert rows(store, "SELECT count(*) FROM message") == [(2,)]
-    assert rows(store, "SELECT key IS NOT NULL FROM quarantine") == [(1,)]
+    assert sqlite_rows(store, "SELECT count(*) FROM message") == [(2,)]
+    assert sqlite_rows(store, "SELECT key IS NOT NULL FROM quarantine") == [(1,)]
     with pytest.raises(SessionNotFound):
         await store.sessions.get(ANN, "s")
     await talk(store, ANN, "s", "again", "fresh")
@@ -95,12 +75,12 @@ async def test_a_damaged_head_is_set_aside_whole(
 async def test_a_damaged_message_sets_its_session_aside(store: SqliteStore, body: str) -> None:
     await talk(store, ANN, "s", "secret", "kept")
     await talk(store, ANN, "other", "hello", "hi")
-    rows(store, f"UPDATE message SET body = {body} WHERE place = (SELECT min(place) FROM message)")
+    sqlite_rows(store, f"UPDATE message SET body = {body} WHERE place = (SELECT min(place) FROM message)")
 
     with pytest.raises(SessionCorrupt):
         await begin(store, ANN, "s", "words")
 
-    assert rows(store, "SELECT count(*) FROM message") == [(4,)]
+    assert sqlite_rows(store, "SELECT count(*) FROM message") == [(4,)]
     with pytest.raises(SessionNotFound):
         await store.sessions.messages(ANN, "s", Page())
     assert await texts(store, ANN, "other") == ["hello", "hi"]
@@ -108,19 +88,19 @@ async def test_a_damaged_message_sets_its_session_aside(store: SqliteStore, body
 
 async def test_a_damaged_message_is_met_by_a_reader_too(store: SqliteStore, caplog: pytest.LogCaptureFixture) -> None:
     await talk(store, ANN, "s", "my secret", "kept")
-    rows(store, "UPDATE message SET body = substr(body, 1, 40)")
+    sqlite_rows(store, "UPDATE message SET body = substr(body, 1, 40)")
 
     with caplog.at_level(logging.WARNING), pytest.raises(SessionCorrupt) as corrupt:
         await store.sessions.messages(ANN, "s", Page())
 
-    assert rows(store, "SELECT reason FROM quarantine") == [("a message cannot be decoded",)]
+    assert sqlite_rows(store, "SELECT reason FROM quarantine") == [("a message cannot be decoded",)]
     assert "session s was set aside" in caplog.text
     assert "secret" not in caplog.text + repr(corrupt.value)
 
 
 async def test_a_turn_whose_session_was_damaged_is_lost(store: SqliteStore) -> None:
     turn = await begin(store, ANN, "s", "words")
-    rows(store, "UPDATE profile SET context = x'7b22'")
+    sqlite_rows(store, "UPDATE profile SET context = x'7b22'")
 
     with pytest.raises(TurnLost):
         await store.sessions.finish_turn(turn, closed("late"))
@@ -131,7 +111,7 @@ async def test_a_turn_whose_session_was_damaged_is_lost(store: SqliteStore) -> N
 @pytest.mark.parametrize("scribble", SCRIBBLES.values(), ids=SCRIBBLES.keys())
 async def test_the_list_of_spaces_shows_the_others(store: SqliteStore, scribble: str) -> None:
     await talk(store, ANN, "s", "secret", "kept")
-    rows(store, scribble)
+    sqlite_rows(store, scribble)
     await talk(store, EVE, "s", "q", "a")
     await talk(store, ANN, "later", "q", "a")
 
@@ -141,32 +121,32 @@ async def test_the_list_of_spaces_shows_the_others(store: SqliteStore, scribble:
 async def test_a_listing_shows_the_others(store: SqliteStore) -> None:
     for name in ("a", "b", "c"):
         await talk(store, ANN, name, "q", "a")
-    rows(store, "UPDATE profile SET title = CAST(x'ff' AS TEXT) WHERE session_id = 'b'")
-    rows(store, "UPDATE profile SET context = x'00' WHERE session_id = 'c'")
+    sqlite_rows(store, "UPDATE profile SET title = CAST(x'ff' AS TEXT) WHERE session_id = 'b'")
+    sqlite_rows(store, "UPDATE profile SET context = x'00' WHERE session_id = 'c'")
 
     page = await store.sessions.list(ANN, SessionQuery())
 
     assert [session.id for session in page.sessions] == ["a"]
-    assert rows(store, "SELECT count(*) FROM quarantine") == [(2,)]
+    assert sqlite_rows(store, "SELECT count(*) FROM quarantine") == [(2,)]
 
 
 async def test_a_sweep_sets_aside_what_it_cannot_name(store: SqliteStore, clock: FakeClock) -> None:
     for name in ("a", "b", "c"):
         await talk(store, ANN, name, "q", "a")
-    rows(store, "UPDATE profile SET scope = x'00' WHERE session_id = 'b'")
-    rows(store, "UPDATE profile SET title = CAST(x'ff' AS TEXT) WHERE session_id = 'c'")
+    sqlite_rows(store, "UPDATE profile SET scope = x'00' WHERE session_id = 'b'")
+    sqlite_rows(store, "UPDATE profile SET title = CAST(x'ff' AS TEXT) WHERE session_id = 'c'")
     clock.advance(timedelta(days=31))
 
     gone = await store.upkeep.sweep()
 
     assert [item.session_id for item in gone] == ["a"]
-    assert rows(store, "SELECT count(*) FROM quarantine") == [(2,)]
+    assert sqlite_rows(store, "SELECT count(*) FROM quarantine") == [(2,)]
     assert await store.upkeep.sweep() == ()
 
 
 async def test_what_was_set_aside_neither_counts_nor_expires(store: SqliteStore, clock: FakeClock) -> None:
     await talk(store, ANN, "s", "q", "a")
-    rows(store, "UPDATE profile SET context = x'00'")
+    sqlite_rows(store, "UPDATE profile SET context = x'00'")
     with pytest.raises(SessionCorrupt):
         await store.sessions.get(ANN, "s")
     clock.advance(timedelta(days=400))
@@ -174,13 +154,13 @@ async def test_what_was_set_aside_neither_counts_nor_expires(store: SqliteStore,
     assert (await store.upkeep.stats(ACME)).sessions == 0
     assert await store.upkeep.evict(ANN, keep=0) == ()
     assert await store.upkeep.sweep() == ()
-    assert rows(store, "SELECT count(*) FROM message") == [(2,)]
+    assert sqlite_rows(store, "SELECT count(*) FROM message") == [(2,)]
 
 
 async def test_a_damaged_record_in_a_file_that_cannot_be_written_is_still_corrupt(store: SqliteStore) -> None:
     await talk(store, ANN, "s", "q", "a")
-    rows(store, "UPDATE profile SET context = x'00'")
-    store._database.writer._db.execute("PRAGMA query_only = ON")
+    sqlite_rows(store, "UPDATE profile SET context = x'00'")
+    sqlite_db(store).execute("PRAGMA query_only = ON")
 
     with pytest.raises(SessionCorrupt):
         await store.sessions.get(ANN, "s")
@@ -190,7 +170,7 @@ async def test_a_damaged_record_in_a_file_that_cannot_be_written_is_still_corrup
 
 async def test_damaged_state_is_an_error_and_not_a_value(store: SqliteStore) -> None:
     await store.state.write_state(ANN, "prefs", "k", {"a": 1})
-    rows(store, "UPDATE state SET value = x'7b'")
+    sqlite_rows(store, "UPDATE state SET value = x'7b'")
 
     with pytest.raises(Unavailable):
         await store.state.read_state(ANN, "prefs", "k")

@@ -15,6 +15,7 @@ from tenuto.errors import InvalidSetting
 from tenuto.model import Page
 from tenuto.stores.sqlite import SqliteStore
 from tenuto.stores.sqlite._schema import APPLICATION_ID, FORMAT, UNRELEASED
+from tests.peek import sqlite_db
 from tests.samples import ANN, batch, texts
 
 
@@ -45,10 +46,10 @@ async def test_a_closed_store_leaves_one_file_that_opens_again(tmp_path: Path) -
 
 async def test_acknowledged_means_fsynced_unless_relaxed(tmp_path: Path) -> None:
     async with await SqliteStore.open(tmp_path / "a.db") as full:
-        assert full._database.writer._db.execute("PRAGMA synchronous").fetchone() == (2,)
-        assert full._database.writer._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert sqlite_db(full).execute("PRAGMA synchronous").fetchone() == (2,)
+        assert sqlite_db(full).execute("PRAGMA journal_mode").fetchone() == ("wal",)
     async with await SqliteStore.open(tmp_path / "b.db", synchronous="normal") as relaxed:
-        assert relaxed._database.writer._db.execute("PRAGMA synchronous").fetchone() == (1,)
+        assert sqlite_db(relaxed).execute("PRAGMA synchronous").fetchone() == (1,)
 
 
 async def test_a_missing_folder_is_named(tmp_path: Path) -> None:
@@ -73,41 +74,26 @@ async def test_settings_out_of_range_are_refused(tmp_path: Path) -> None:
     assert files_in(tmp_path) == {}
 
 
-async def test_a_file_of_a_newer_release_is_refused_untouched(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "why"),
+    [
+        (FORMAT + 1, f"format {FORMAT + 1}, and this release .* {FORMAT}"),
+        *((old, f"format {old}, from before the first release") for old in range(1, UNRELEASED + 1)),
+        (None, "another program"),
+    ],
+)
+async def test_a_database_of_another_release_or_program_is_refused_untouched(
+    tmp_path: Path, version: int | None, why: str
+) -> None:
+    """Its tables may have other columns: it would open, and every write of state would fail."""
     path = tmp_path / "sessions.db"
-    await (await SqliteStore.open(path)).close()
+    if version is not None:
+        await (await SqliteStore.open(path)).close()
     with closing(sqlite3.connect(path)) as db:
-        db.execute(f"PRAGMA user_version = {FORMAT + 1}")
+        db.execute("CREATE TABLE theirs (x)" if version is None else f"PRAGMA user_version = {version}")
     before = path.read_bytes()
 
-    with pytest.raises(InvalidSetting, match=f"format {FORMAT + 1}, and this release .* {FORMAT}"):
-        await SqliteStore.open(path)
-
-    assert path.read_bytes() == before
-
-
-@pytest.mark.parametrize("version", range(1, UNRELEASED + 1))
-async def test_a_file_from_before_the_first_release_is_refused_untouched(tmp_path: Path, version: int) -> None:
-    """Its tables have other columns: it would open, and every write of state would fail."""
-    path = tmp_path / "sessions.db"
-    await (await SqliteStore.open(path)).close()
-    with closing(sqlite3.connect(path)) as db:
-        db.execute(f"PRAGMA user_version = {version}")
-    before = path.read_bytes()
-
-    with pytest.raises(InvalidSetting, match=f"format {version}, from before the first release"):
-        await SqliteStore.open(path)
-
-    assert path.read_bytes() == before
-
-
-async def test_another_programs_database_is_refused_untouched(tmp_path: Path) -> None:
-    path = tmp_path / "other.db"
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("CREATE TABLE theirs (x)")
-    before = path.read_bytes()
-
-    with pytest.raises(InvalidSetting, match="another program"):
+    with pytest.raises(InvalidSetting, match=why):
         await SqliteStore.open(path)
 
     assert path.read_bytes() == before
@@ -142,34 +128,28 @@ async def test_a_file_switched_out_of_wal_is_switched_back(tmp_path: Path) -> No
         db.execute("PRAGMA journal_mode = DELETE")
 
     async with await SqliteStore.open(path) as store:
-        assert store._database.writer._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert sqlite_db(store).execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+PING = """
+import asyncio, sys
+from tenuto.stores.sqlite import SqliteStore
+async def main():
+    async with await SqliteStore.open(sys.argv[1]) as store:
+        await store.upkeep.ping()
+asyncio.run(main())
+"""
 
 
 def test_many_processes_may_make_the_file_at_once(tmp_path: Path) -> None:
-    program = (
-        "import asyncio, sys\n"
-        "from tenuto.stores.sqlite import SqliteStore\n"
-        "async def main():\n"
-        "    async with await SqliteStore.open(sys.argv[1]) as store:\n"
-        "        await store.upkeep.ping()\n"
-        "asyncio.run(main())\n"
-    )
-    makers = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "sessions.db")]) for _ in range(4)]
+    makers = [subprocess.Popen([sys.executable, "-c", PING, str(tmp_path / "sessions.db")]) for _ in range(4)]
 
     assert [maker.wait(60) for maker in makers] == [0, 0, 0, 0]
 
 
 def test_opening_imports_little(tmp_path: Path) -> None:
     """A worker or a command must not wait for frameworks it does not use."""
-    program = (
-        "import asyncio, sys\n"
-        "from tenuto.stores.sqlite import SqliteStore\n"
-        "async def main():\n"
-        "    async with await SqliteStore.open(sys.argv[1]) as store:\n"
-        "        await store.upkeep.ping()\n"
-        "asyncio.run(main())\n"
-        "print(*sorted({name.partition('.')[0] for name in sys.modules}))\n"
-    )
+    program = f"{PING}print(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path / "s.db")], capture_output=True, text=True, check=True
     )

@@ -15,6 +15,7 @@ from tenuto.model.scope import session_key
 from tenuto.model.store_reports import Invalidation
 from tenuto.stores.sqlite import SqliteStore, _database, _feed, _heads
 from tests.clock import FakeClock
+from tests.peek import sqlite_hot_heads
 from tests.samples import ANN, batch, begin, once, talk, texts
 from tests.samples import closing as closed
 
@@ -79,16 +80,17 @@ async def test_heads_known_by_heart_are_bounded_by_their_size_together(tmp_path:
             patch.setattr(_heads, "_MAX_BYTES", 50_000)
             for n in range(20):
                 await talk(store, ANN, f"s{n}", "x" * 9_000, "y")
-            hot = store._database.writer._hot
 
-            assert 3 <= len(hot._heads) <= 5
-            assert hot._size == sum(size for _, size in hot._heads.values())
+            count, counted, size = sqlite_hot_heads(store)
+            assert 3 <= count <= 5
+            assert counted == size
             assert [m.text for m in (await begin(store, ANN, "s0", "again")).window] == ["x" * 9_000, "y", "again"]
 
             await store.sessions.delete(ANN, "s19")
             await store.sessions.reset(ANN, "s18")
 
-            assert hot._size == sum(size for _, size in hot._heads.values())
+            _, counted, size = sqlite_hot_heads(store)
+            assert counted == size
 
 
 async def test_what_another_process_wrote_is_in_the_next_window(pair: tuple[SqliteStore, SqliteStore]) -> None:

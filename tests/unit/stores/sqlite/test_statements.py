@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-
 from tenuto.model import IdempotencyKey, Truncation, TurnState
 from tenuto.stores.sqlite import SqliteStore
+from tests.peek import sqlite_db
 from tests.samples import ANN, begin, closing, talk
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    async with await SqliteStore.open(tmp_path / "sessions.db") as store:
-        yield store
 
 
 def listen(store: SqliteStore) -> list[str]:
     """The first two words of every statement that the writer runs from now on."""
     heard: list[str] = []
-    store._database.writer._db.set_trace_callback(lambda sql: heard.append(" ".join(sql.split()[:2])))
+    sqlite_db(store).set_trace_callback(lambda sql: heard.append(" ".join(sql.split()[:2])))
     return heard
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import AsyncIterator
 from contextlib import closing as closed
 from datetime import timedelta
 from pathlib import Path
@@ -16,18 +15,8 @@ from tenuto.model import OpenTurn
 from tenuto.stores.sqlite import SqliteStore
 from tenuto.stores.sqlite._schema import APPLICATION_ID, MIGRATIONS, UNRELEASED
 from tests.clock import FakeClock
+from tests.peek import sqlite_db, sqlite_rows
 from tests.samples import ANN, batch, begin, closing, talk, texts, trace_of
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-async def store(tmp_path: Path, clock: FakeClock) -> AsyncIterator[SqliteStore]:
-    async with await SqliteStore.open(tmp_path / "sessions.db", clock=clock) as store:
-        yield store
 
 
 async def told(store: SqliteStore, session_id: str, **fields: Any) -> OpenTurn:
@@ -35,12 +24,6 @@ async def told(store: SqliteStore, session_id: str, **fields: Any) -> OpenTurn:
     turn = await begin(store, ANN, session_id, "hello")
     await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn, **fields)))
     return turn
-
-
-def rows(store: SqliteStore, sql: str) -> list[Any]:
-    """What another connection finds, or does."""
-    with closed(sqlite3.connect(store.path)) as db, db:
-        return db.execute(sql).fetchall()
 
 
 async def test_no_row_of_a_trace_outlives_its_session(store: SqliteStore, clock: FakeClock) -> None:
@@ -55,13 +38,13 @@ async def test_no_row_of_a_trace_outlives_its_session(store: SqliteStore, clock:
     await store.upkeep.sweep()
 
     assert [item.session_id for item in gone] == ["evicted"]
-    assert rows(store, "SELECT count(*) FROM session") == [(1,)]
-    assert rows(store, "SELECT count(*) FROM trace") == [(0,)]
+    assert sqlite_rows(store, "SELECT count(*) FROM session") == [(1,)]
+    assert sqlite_rows(store, "SELECT count(*) FROM trace") == [(0,)]
 
 
 async def test_a_turn_without_a_trace_never_looks_at_traces(store: SqliteStore) -> None:
     statements: list[str] = []
-    store._database.writer._db.set_trace_callback(statements.append)
+    sqlite_db(store).set_trace_callback(statements.append)
 
     await talk(store, ANN, "s", "hello", "hi")
     assert not [statement for statement in statements if "trace" in statement]
@@ -75,7 +58,7 @@ async def test_a_damaged_trace_is_as_good_as_none_and_its_session_stays(
     store: SqliteStore, body: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, second = await told(store, "s", request="my secret"), await told(store, "s")
-    rows(store, f"UPDATE trace SET body = {body} WHERE place % 1024 = {first.number}")
+    sqlite_rows(store, f"UPDATE trace SET body = {body} WHERE place % 1024 = {first.number}")
 
     with caplog.at_level(logging.WARNING):
         assert await store.traces.trace(ANN, "s", first.number) is None

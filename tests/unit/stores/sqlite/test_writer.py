@@ -137,7 +137,8 @@ async def test_whose_job_is_on_disk_is_told_while_another_runs_alone(writer: Wri
     assert await alone
 
 
-async def test_what_queues_up_behind_a_commit_shares_the_next_one(writer: WriterThread, path: Path) -> None:
+async def slow_step(writer: WriterThread) -> tuple[asyncio.Future[None], threading.Event]:
+    """A step that has begun, and goes on when the event is set."""
     started, go_on = threading.Event(), threading.Event()
 
     def slow(txn: Transaction) -> None:
@@ -145,8 +146,13 @@ async def test_what_queues_up_behind_a_commit_shares_the_next_one(writer: Writer
         started.set()
         assert go_on.wait(LONG)
 
-    first = asyncio.ensure_future(writer.run(slow))
+    running = asyncio.ensure_future(writer.run(slow))
     await asyncio.to_thread(started.wait, LONG)
+    return running, go_on
+
+
+async def test_what_queues_up_behind_a_commit_shares_the_next_one(writer: WriterThread, path: Path) -> None:
+    first, go_on = await slow_step(writer)
     others = [asyncio.ensure_future(writer.run(note, f"n{n}")) for n in range(5)]
     for _ in range(3):
         await asyncio.sleep(0)
@@ -220,15 +226,7 @@ async def test_a_full_file_refuses_only_what_does_not_fit(writer: WriterThread, 
 
 
 async def test_a_cancelled_caller_harms_nobody(writer: WriterThread, path: Path) -> None:
-    started, go_on = threading.Event(), threading.Event()
-
-    def slow(txn: Transaction) -> None:
-        note(txn, "slow")
-        started.set()
-        assert go_on.wait(LONG)
-
-    running = asyncio.ensure_future(writer.run(slow))
-    await asyncio.to_thread(started.wait, LONG)
+    running, go_on = await slow_step(writer)
     queued, other = asyncio.ensure_future(writer.run(note, "queued")), asyncio.ensure_future(writer.run(note, "other"))
     await asyncio.sleep(0)
     running.cancel()
