@@ -89,7 +89,7 @@ async def test_a_talk_goes_on_in_a_process_that_begins_during_the_outage(
         assert await _said(app, session_id) == SAID
 
 
-async def test_without_turns_that_wait_a_start_fails_as_ever(
+async def test_without_waiting_turns_a_start_fails_as_ever(
     server: RedisServer | PostgresServer, tmp_path: Path
 ) -> None:
     """A wrong address must not look like an outage."""

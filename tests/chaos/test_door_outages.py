@@ -44,7 +44,7 @@ async def _asked(door: Door, headers: dict[str, str]) -> list[httpx.Response]:
     return answers
 
 
-async def test_a_character_answers_on_while_the_store_of_an_open_door_is_dead(
+async def test_a_character_answers_while_the_store_of_an_open_door_is_dead(
     server: RedisServer | PostgresServer,
 ) -> None:
     """C13, promise 8: without memory, and it says so; what needs the store is refused."""
@@ -63,9 +63,7 @@ async def test_a_character_answers_on_while_the_store_of_an_open_door_is_dead(
         assert int(refused.headers["Retry-After"]) > 0
 
 
-async def test_a_key_seen_lately_reaches_characters_while_the_store_is_dead(
-    server: RedisServer | PostgresServer,
-) -> None:
+async def test_a_known_key_reaches_characters_while_the_store_is_dead(server: RedisServer | PostgresServer) -> None:
     """C13: a key nobody could look up is told to come back, not let in and not called wrong."""
     async with _door(server, locked=True) as door:
         known, unknown = await door.key(), await door.key()
@@ -81,9 +79,7 @@ async def test_a_key_seen_lately_reaches_characters_while_the_store_is_dead(
         assert code(nobody) == (401, "invalid_credential")
 
 
-async def test_an_outage_shows_at_every_door_until_it_is_over(
-    server: RedisServer | PostgresServer, tmp_path: Path
-) -> None:
+async def test_an_outage_shows_at_every_door_till_its_end(server: RedisServer | PostgresServer, tmp_path: Path) -> None:
     """Promise 8, A21, T7: ready for turns with a journal, and saying so; what needs the store waits for nothing."""
     async with _door(server, breaker_reset=timedelta(milliseconds=20), journal=str(tmp_path)) as door:
         begun = await door.http.post("/v1/chat", json={"message": "My favourite colour is green."})

@@ -104,7 +104,7 @@ def server(request: pytest.FixtureRequest, trouble: Trouble) -> Iterator[RedisSe
         yield started
 
 
-async def test_a_server_that_cannot_write_refuses_whole_calls_is_read_and_goes_on(
+async def test_a_server_that_cannot_write_refuses_whole_calls_and_is_read(
     server: RedisServer, trouble: Trouble
 ) -> None:
     async with redis_store(server.url) as store:
@@ -136,9 +136,7 @@ async def test_a_server_that_cannot_write_refuses_whole_calls_is_read_and_goes_o
             assert await texts(store, ANN, "s") == ["one", "two", "three", "four", "five", "six"]
 
 
-async def test_where_reading_moves_the_deadline_a_server_that_cannot_write_is_still_read(
-    server: RedisServer, trouble: Trouble
-) -> None:
+async def test_a_server_that_cannot_write_is_read_where_reads_touch(server: RedisServer, trouble: Trouble) -> None:
     clock = FakeClock()
     async with redis_store(server.url, clock=clock) as store:
         deadline = (await store.sessions.append(ANN, "s", batch("one", create=KEPT_BY_READING))).session.expires_at
@@ -193,9 +191,7 @@ async def _full(server: PostgresServer, table: str) -> AsyncIterator[FullTable]:
         await store.close()
 
 
-async def test_a_full_disk_under_postgres_refuses_whole_batches_and_the_connections_go_on(
-    own_postgres: PostgresServer,
-) -> None:
+async def test_a_full_disk_under_postgres_refuses_whole_batches(own_postgres: PostgresServer) -> None:
     async with _full(own_postgres, "messages") as full:
         store = full.store
         calls = [store.sessions.append(ANN, f"s{n}", batch("one")) for n in range(20)]
@@ -210,9 +206,7 @@ async def test_a_full_disk_under_postgres_refuses_whole_batches_and_the_connecti
         assert [await texts(store, ANN, f"s{n}") for n in range(20)] == [["one", "two"]] * 20
 
 
-async def test_an_answer_that_a_full_postgres_did_not_take_is_taken_when_it_has_room(
-    own_postgres: PostgresServer,
-) -> None:
+async def test_an_answer_refused_by_a_full_postgres_is_taken_when_it_has_room(own_postgres: PostgresServer) -> None:
     """The trace has no room, so that the answer is not kept either; the turn stays open and can be finished."""
     async with _full(own_postgres, "traces") as full:
         store = full.store

@@ -87,7 +87,7 @@ async def test_a_full_disk_under_load_keeps_each_acknowledged_turn(tmp_path: Pat
         assert any(stored.values())
 
 
-async def test_where_reading_moves_the_deadline_a_full_disk_is_still_read(
+async def test_a_full_disk_is_read_where_reads_move_the_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = NewSession(keeping=Retention(idle=timedelta(hours=1), touch=Touch.READ))

@@ -186,9 +186,7 @@ async def test_under_one_key_a_task_is_opened_once(tasks: Tasks, clock: FakeCloc
     assert {task.id for task in (await tasks.list(ANN)).tasks} == {anew.id}
 
 
-async def test_who_held_a_lock_of_a_task_before_writes_nothing_into_the_next_one_under_its_key(
-    tasks: Tasks, store: Store
-) -> None:
+async def test_an_old_lock_writes_nothing_into_the_next_task_of_the_key(tasks: Tasks, store: Store) -> None:
     """E16: tokens and versions begin anew, so the task is another, and the old one is not there."""
     new = NewTask(type="review")
     old = await tasks.open(ANN, new, key="k")
@@ -364,9 +362,7 @@ async def test_the_end_of_a_task_removes_its_notes(tasks: Tasks, store: Store) -
     assert len((await tasks.board(ANN, task.id).view()).entries) == 1
 
 
-async def test_notes_that_a_dead_process_left_with_the_end_are_swept(
-    tasks: Tasks, store: Store, clock: FakeClock
-) -> None:
+async def test_notes_that_a_dead_process_left_are_swept(tasks: Tasks, store: Store, clock: FakeClock) -> None:
     task = await opened(tasks, ANN)
     await tasks.finish(ANN, task.id)
     await store.state.write_state(ANN, f"task-notes:{task.id}", "late", {"value": {"n": "late words"}})

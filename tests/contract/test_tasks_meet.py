@@ -137,9 +137,7 @@ async def test_nothing_new_lands_behind_the_end(tasks: Tasks, store: Store, cloc
         assert await store.state.state_keys(ANN, f"task-notes:{task.id}") == ()
 
 
-async def test_a_task_opened_while_its_owner_is_erased_goes_in_its_time(
-    tasks: Tasks, store: Store, clock: FakeClock
-) -> None:
+async def test_a_task_opened_during_an_erasure_goes_in_its_time(tasks: Tasks, store: Store, clock: FakeClock) -> None:
     """Opened before the list of deadlines is looked through, and between its own two entries."""
     holding = Holding(store, "write_state", "tasks")
     gone = await tasks.open(ANN, NewTask(type="review"))
@@ -194,9 +192,7 @@ async def test_whoever_comes_behind_the_broom_is_told_so(tasks: Tasks, store: St
     assert (await sweeping).tasks == 1
 
 
-async def test_of_two_who_open_under_the_key_of_one_that_expired_both_get_the_same(
-    tasks: Tasks, store: Store, clock: FakeClock
-) -> None:
+async def test_two_openings_under_an_expired_key_get_the_same(tasks: Tasks, store: Store, clock: FakeClock) -> None:
     """Neither removes what the other has just opened."""
     holding, new = Holding(store, "write_state", "tasks"), NewTask(type="review")
     old = await tasks.open(ANN, new, key="k")

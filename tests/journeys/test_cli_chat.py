@@ -201,9 +201,7 @@ def test_a_talk_goes_on_where_it_was_and_earlier_words_can_be_recalled(desk: Des
     assert desk.texts()[-2:] == ["My name is Ann.", "Noted."]
 
 
-def test_words_come_as_they_are_said_and_ctrl_c_stops_the_answer_and_keeps_the_question(
-    desk: Desk, provider: ModelServer
-) -> None:
+def test_words_come_as_they_are_said_and_ctrl_c_keeps_the_question(desk: Desk, provider: ModelServer) -> None:
     provider.answers(stalling("Once ", "upon "), words("A short ", "tale."))
 
     with desk.sit_down() as screen:

@@ -88,9 +88,7 @@ def test_a_scan_tells_what_is_remembered_and_a_fix_takes_it_out() -> None:
 
 
 @pytest.mark.parametrize("site", [(), ("--all",)], ids=["one", "all"])
-def test_a_scan_counts_beforehand_only_where_somebody_watches(
-    site: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_scan_counts_beforehand_only_at_a_terminal(site: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no bar to fill where the answer is JSON, or nobody sits at the terminal."""
     say("Nothing private.")
     extent, asked_for = PrivacyService.extent, []

@@ -182,9 +182,7 @@ async def test_a_token_that_does_not_hold_counts_and_none_at_all_does_not() -> N
         ("fe80::1%eth0", "fe80::2%eth0", 429),
     ],
 )
-async def test_whoever_has_a_whole_network_has_it_counted_together(
-    first: str, second: str, status_of_second: int
-) -> None:
+async def test_addresses_of_one_network_are_counted_together(first: str, second: str, status_of_second: int) -> None:
     async with (
         served(locked=True, wrong_credentials_per_minute=1) as door,
         door.from_elsewhere(first) as one,

@@ -89,9 +89,7 @@ async def test_a_byte_order_mark_in_utf_8_is_passed_over(door: Door) -> None:
 
 @pytest.mark.parametrize("number", ["9" * 23, f"-{'9' * 23}", "9" * 5000, "1e400"], ids=lambda number: number[:5])
 @pytest.mark.parametrize("session", ["null", '"s"'], ids=["new", "known"])
-async def test_a_number_that_no_store_keeps_is_refused_with_the_field_it_stands_in(
-    door: Door, number: str, session: str
-) -> None:
+async def test_a_number_that_no_store_keeps_is_refused_with_its_field(door: Door, number: str, session: str) -> None:
     body = f'{{"message": "x", "profile": {{"{WORDS}": [{number}]}}, "session_id": {session}}}'
 
     refused = await door.http.post("/v1/chat", headers=ANN, content=body)

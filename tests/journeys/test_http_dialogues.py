@@ -181,9 +181,7 @@ async def test_a_complaint_is_found_again_by_its_user_after_a_restart(
     ],
     ids=["en", "zh"],
 )
-async def test_shopping_goes_on_from_what_was_shown_also_after_a_restart(
-    tmp_path: Path, questions: tuple[str, ...]
-) -> None:
+async def test_shopping_goes_on_from_what_was_shown_after_a_restart(tmp_path: Path, questions: tuple[str, ...]) -> None:
     """B16, B5, B6."""
     session: str | None = None
     shown: list[list[str]] = []

@@ -109,9 +109,7 @@ async def test_while_the_store_is_away_nobody_slips_in(monkeypatch: pytest.Monke
         assert (await door.http.get("/healthz")).json()["auth"] == "closed: API keys"
 
 
-async def test_an_open_door_stays_open_while_the_store_is_away_and_to_this_machine_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_open_door_stays_open_to_this_machine_during_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     """C13: whether keys exist is in the store too, and those who need no store go on answering."""
     async with served() as door, door.from_elsewhere("192.168.1.5") as stranger:
         with monkeypatch.context() as patched:
@@ -140,9 +138,7 @@ async def test_what_cannot_be_unsealed_is_not_away(monkeypatch: pytest.MonkeyPat
         assert code(await door.http.get("/v1/sessions", headers=key)) == (503, "decryption_failed")
 
 
-async def test_a_key_seen_lately_holds_for_a_quarter_of_an_hour_without_the_store(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_known_key_holds_for_a_quarter_of_an_hour_without_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     async with served(locked=True) as door:
         known, unknown = await door.key(), await door.key()
         revoked, secret = await door.keys.create(tenant="acme")

@@ -148,9 +148,7 @@ async def test_attributes_are_set_read_and_removed_one_by_one(door: Door) -> Non
     assert gone.json() == {"name": "a/b 你", "value": None}
 
 
-async def test_a_head_does_not_grow_beyond_its_limit_however_many_patch_it(
-    fake_clock: FakeClock, store_url: str
-) -> None:
+async def test_a_head_stays_within_its_limit_however_many_patch_it(fake_clock: FakeClock, store_url: str) -> None:
     """Twelve at once, of which eight fit: each of those is stored whole, and the others leave no trace."""
     async with served(clock=fake_clock, store=store_url, max_head_bytes=2048) as door:
         await door.http.post("/v1/sessions", headers=ANN, json={"id": "s"})

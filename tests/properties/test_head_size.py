@@ -51,9 +51,7 @@ async def _changed(desk: Sessions, session_id: str, changes: Changes, in_turn: b
 
 
 @given(steps=st.lists(st.tuples(patches, st.booleans()), max_size=8))
-def test_a_patch_applies_whole_or_is_refused_and_the_head_never_outgrows_its_limit(
-    steps: list[tuple[Changes, bool]],
-) -> None:
+def test_a_patch_applies_whole_or_is_refused_and_the_head_stays_small(steps: list[tuple[Changes, bool]]) -> None:
     async def story() -> None:
         desk = _desk()
         session, _ = await desk.create(ANN)

@@ -70,9 +70,7 @@ def wheel(folder: Path, name: str, version: str) -> None:
 
 
 @pytest.mark.parametrize("way", NPM)
-def test_whatever_npm_does_one_sentence_says_what_to_install(
-    bare: Path, monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
+def test_one_sentence_says_what_to_install(bare: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     archive = bare / "archive.tgz"
     packed(archive, "package/bin/chromium.br", b"this was never compressed")
     program(bare / "bin" / "npm", NPM[way])

@@ -49,9 +49,7 @@ def everything(collected: InMemorySpanExporter) -> str:
     return "".join(span.to_json() for span in collected.get_finished_spans())
 
 
-async def test_a_turn_is_one_span_with_its_ids_and_a_child_for_each_step(
-    spans: Spans, collected: InMemorySpanExporter
-) -> None:
+async def test_a_turn_is_one_span_with_a_child_for_each_step(spans: Spans, collected: InMemorySpanExporter) -> None:
     chat = talk([Call("add", {"a": 1, "b": 2})], SECRET, assistants=[helper(tools=(Adder(),))], span=spans).chat
 
     reply = await chat.take_turn(ANN, ask(SECRET))
@@ -91,9 +89,7 @@ async def test_an_error_is_told_by_its_code_alone(spans: Spans, collected: InMem
     assert SECRET not in everything(collected)
 
 
-async def test_a_fault_nobody_foresaw_tells_its_kind_and_not_its_words(
-    spans: Spans, collected: InMemorySpanExporter
-) -> None:
+async def test_an_unforeseen_fault_tells_its_kind_alone(spans: Spans, collected: InMemorySpanExporter) -> None:
     with pytest.raises(ZeroDivisionError), spans("tenuto.turn"):
         raise ZeroDivisionError(SECRET)
 

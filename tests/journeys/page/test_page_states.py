@@ -54,7 +54,7 @@ async def test_words_that_were_answered_have_it_told_once(chromium: Browser) -> 
 
 
 @pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
-async def test_the_account_of_an_answer_stays_when_another_one_fails(
+async def test_the_account_of_an_answer_stays_when_the_next_one_fails(
     chromium: Browser, viewport: dict[str, int]
 ) -> None:
     async with scripted(chromium, "Seven.", Fail(), "Eight.", wishes={"viewport": viewport}) as (visit, _, _door):

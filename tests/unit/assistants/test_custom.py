@@ -196,9 +196,7 @@ def test_a_function_no_model_could_call_is_refused(function: object) -> None:
     ],
     ids=["toml", "py"],
 )
-async def test_a_model_that_cannot_be_had_is_refused_with_the_file_that_names_it(
-    tmp_path: Path, files: dict[str, str]
-) -> None:
+async def test_an_absent_model_is_refused_with_the_file_that_names_it(tmp_path: Path, files: dict[str, str]) -> None:
     async with open_app(Settings(store="memory://", assistants=str(write(tmp_path, **files)))) as app:
         with pytest.raises(InvalidSetting, match=r"assistants: odd\.(toml|py): model: .*zzz"):
             await app.chat()

@@ -210,9 +210,7 @@ async def test_laying_that_broke_off_anywhere_is_made_good(fail_at: int) -> None
     assert len(await inner.state.list_state(SHOP, NAMESPACE)) == 3
 
 
-async def test_an_older_shipped_edition_gives_way_and_an_operators_catalogue_does_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_older_shipped_edition_gives_way_an_own_catalogue_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     own = Scope(tenant="own")
     await Catalogue(store.state).shelf(SHOP)

@@ -184,7 +184,7 @@ async def test_words_said_to_the_wrong_partner_stay_when_somebody_has_spoken_sin
     assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi.", "Again", "From elsewhere", "Hi."]
 
 
-async def test_a_summary_behind_words_said_to_the_wrong_partner_keeps_nobody_from_taking_them_back() -> None:
+async def test_a_summary_behind_misdirected_words_does_not_stop_their_removal() -> None:
     """It is the other process's own, of the turn before, and is made anew."""
     store = Crowded()
     store.behind = AppendBatch(id="b", messages=(says("", Role.ITEM, parts=({"type": SUMMARY, "text": "They met."},)),))

@@ -337,9 +337,7 @@ async def test_a_reader_who_takes_their_time_costs_the_model_none_of_its_own(lat
     assert heard[-1].reply.text == "".join(pieces)
 
 
-async def test_a_model_that_hangs_behind_a_slow_reader_is_timed_out_all_the_same(
-    later: Callable[[float], None],
-) -> None:
+async def test_a_model_that_hangs_behind_a_slow_reader_is_timed_out(later: Callable[[float], None]) -> None:
     hang = Hang()
     t = talk([Say("Well"), hang], limits=ChatLimits(model_timeout=timedelta(seconds=30)))
     turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s")))

@@ -59,9 +59,7 @@ def crowded(*scripts: Any) -> tuple[Talk, Crowded]:
     [(EDIT, "messages", 1), (EDIT, "patch", 1), (EDIT, "truncate", 1), (ANEW, "messages", 1), (ANEW, "truncate", 2)],
     ids=lambda value: value.key if isinstance(value, ChatRequest) else str(value),
 )
-async def test_words_said_while_going_back_stay_and_nothing_is_taken_back(
-    request_: ChatRequest, step: str, asked: int, who: Any
-) -> None:
+async def test_words_said_during_a_revision_stay(request_: ChatRequest, step: str, asked: int, who: Any) -> None:
     """Who asks to go back has not seen them: 409, and the talk is as it was, with the new words."""
     t, store = crowded("A.", "B.")
     await t.chat.take_turn(ANN, ask("Q", "s", key="said"))

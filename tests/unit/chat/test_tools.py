@@ -105,7 +105,7 @@ async def test_more_calls_at_once_than_anybody_needs_are_not_all_run() -> None:
     assert len(adder.calls) == 16
 
 
-async def test_a_tool_s_output_above_the_budget_is_cut_for_the_model_and_the_prompt_stays_within_it() -> None:
+async def test_a_tools_output_above_the_budget_is_cut_for_the_model() -> None:
     class Loud(Adder):
         async def run(self, arguments: Any, turn: Any) -> Any:
             return replace(await super().run({"a": 1, "b": 1}, turn), output="loud " * 5000)

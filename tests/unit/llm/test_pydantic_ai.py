@@ -152,9 +152,7 @@ async def test_tool_calls_come_whole(server: ModelServer, model: ChatModel) -> N
     ],
     ids=["cut", "list", "text", "nan", "surrogate", "nul", "infinite", "deep"],
 )
-async def test_arguments_that_cannot_be_read_are_handed_on_as_such(
-    server: ModelServer, model: ChatModel, written: str
-) -> None:
+async def test_unreadable_arguments_are_handed_on_as_such(server: ModelServer, model: ChatModel, written: str) -> None:
     """The tool refuses them, and the model may try again: no half-read call is run."""
     server.answers(calls(("a", "look", written)))
 

@@ -150,9 +150,7 @@ async def test_a_small_model_can_be_handed_over_too() -> None:
 
 
 @pytest.mark.parametrize("fault", [RuntimeError(SECRET), ValueError(SECRET), TimeoutError(SECRET)], ids=repr)
-async def test_what_a_model_stumbles_over_is_the_next_ones_turn(
-    fault: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_where_a_model_fails_the_next_one_answers(fault: Exception, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         async with tenuto.open("memory://", model=[Stumbling(fault), ScriptedModel("Well.")]) as t:
             assert (await say(t))[0] == "Well."

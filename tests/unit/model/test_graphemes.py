@@ -40,9 +40,7 @@ def test_a_cut_goes_where_characters_meet(text: str, index: int) -> None:
 
 @pytest.mark.parametrize("text", LONG.values(), ids=LONG)
 @pytest.mark.parametrize("back", [0, 1, 3])
-def test_a_cut_far_into_a_text_looks_at_its_surroundings_alone(
-    text: str, back: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cut_far_into_a_text_reads_little_around_it(text: str, back: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A question of a megabyte is cut a dozen times, so a cut must not count characters from the beginning."""
     index = len(text) // 2 - back
     starts: list[int] = []

@@ -159,10 +159,8 @@ async def test_a_store_that_was_busy_is_asked_again(
     assert (receipt.compacted, files.compactions) == (CompactionStatus.LATER, 2)
 
 
-async def test_who_erases_step_by_step_waits_and_has_bytes_cleared_in_any_case(
-    files: Files, office: PrivacyService
-) -> None:
-    """On the command line: a second call makes up for a busy store."""
+async def test_who_erases_step_by_step_waits_and_has_bytes_cleared(files: Files, office: PrivacyService) -> None:
+    """At the terminal: once more is how to make up for a store that was busy."""
     for _ in range(2):
         receipts = [receipt async for receipt in office.erasing(ANN, by="operator")]
         assert receipts[-1].compacted is CompactionStatus.DONE
@@ -170,9 +168,7 @@ async def test_who_erases_step_by_step_waits_and_has_bytes_cleared_in_any_case(
     assert files.compactions == 2
 
 
-async def test_what_a_scan_takes_out_is_cleared_however_often_another_process_cleared_meanwhile(
-    files: Files, office: PrivacyService
-) -> None:
+async def test_what_a_scan_removes_is_cleared_whoever_clears_meanwhile(files: Files, office: PrivacyService) -> None:
     for number in range(3):
         await files.append(ANN, f"s{number}", batch("hello", create=PRIVATE))
     cleared = []

@@ -399,9 +399,7 @@ async def test_a_long_text_is_asked_in_parts_and_places_come_out_right() -> None
 @pytest.mark.parametrize(
     "failure", [Unavailable("outside detector"), RuntimeError(SECRET_WORDS), KeyError(SECRET_WORDS)]
 )
-async def test_a_failing_detector_leaves_our_own_finds_and_says_so(
-    failure: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failing_detector_leaves_our_own_matches(failure: Exception, caplog: pytest.LogCaptureFixture) -> None:
     detector = Scripted("Ann Lee")
     detector.fails = failure
     outside = beside(detector)

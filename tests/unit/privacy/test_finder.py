@@ -339,7 +339,7 @@ spans = st.lists(
 
 
 @given(st.text("ab .,", min_size=31, max_size=31), spans, spans)
-def test_merging_leaves_nothing_out_but_signs_and_overlaps_nothing(
+def test_merging_leaves_out_signs_alone_and_overlaps_nothing(
     text: str, here: list[PiiMatch], there: list[PiiMatch]
 ) -> None:
     both = merge_matches(text, here, there)

@@ -122,9 +122,7 @@ async def test_a_turn_known_by_its_ticket_alone_is_judged_by_the_stored_head(sto
     assert (done.session.context, done.session.attributes) == ({"a": HALF}, {"b": HALF})
 
 
-async def test_patches_beside_turns_let_a_head_outgrow_its_limit_once_and_by_less_than_another(
-    store: MemoryStore,
-) -> None:
+async def test_patches_beside_turns_let_a_head_outgrow_its_limit_once(store: MemoryStore) -> None:
     sessions = desk(store)
     session, _ = await sessions.create(ANN)
     for number in range(3):
@@ -181,7 +179,7 @@ async def test_two_patches_that_fit_alone_but_not_together_are_not_both_stored()
     assert head_bytes(await sessions.get(ANN, session.id)) <= LIMIT
 
 
-async def test_a_patch_without_a_version_outlasts_other_writers_and_one_with_a_version_does_not() -> None:
+async def test_a_patch_without_a_version_outlasts_other_writers() -> None:
     store = Interrupted(times=0)
     sessions = desk(store)
     session, _ = await sessions.create(ANN)

@@ -201,7 +201,7 @@ def test_a_session_is_created_with_its_fallback_unless_it_has_a_name() -> None:
     ],
     ids=["none", "new", "fallback", "extract", "model", "user", "renamed", "cleared", "foreign"],
 )
-def test_a_title_is_claimed_while_it_is_a_fallback_and_never_after_a_rename(
+def test_a_title_is_claimed_while_a_fallback_never_after_a_rename(
     head: Session, without: bool, with_model: bool
 ) -> None:
     """A16, A29, U3. Without a model there is nothing to try again."""

@@ -108,9 +108,7 @@ async def test_an_unknown_session_is_still_not_found(backend: MemoryStore) -> No
         await encrypted(backend, OTHER_RING).sessions.get(ANN, "other")
 
 
-async def test_a_turn_whose_window_does_not_open_gives_its_lease_back(
-    store: EncryptedStore, backend: MemoryStore
-) -> None:
+async def test_a_turn_with_an_unreadable_window_releases_its_lease(store: EncryptedStore, backend: MemoryStore) -> None:
     """The session is not busy for two minutes because of it."""
     await store.sessions.append(ANN, "s", batch("hello"))
     await TenantCiphers(store=backend.state, ring=RING).destroy(ANN)
@@ -138,9 +136,7 @@ async def test_retries_store_no_words_where_an_older_master_key_is_missing(backe
     assert (await begin(without_the_older, ANN, "new", "question")).created
 
 
-async def test_a_session_that_was_tampered_with_takes_no_second_copy_of_the_words(
-    store: EncryptedStore, backend: MemoryStore
-) -> None:
+async def test_a_tampered_session_takes_no_second_copy_of_words(store: EncryptedStore, backend: MemoryStore) -> None:
     await talk(store, ANN, "s", "hello", "hi")
     record = backend.tables.records[key_of("s")]
     whole = record.log[0]
@@ -171,9 +167,7 @@ class _Fails(TenantCiphers):
 
 
 @pytest.mark.parametrize("failure", [Unavailable("session store"), asyncio.CancelledError(), ValueError("a bug")])
-async def test_whatever_keeps_a_turn_from_its_caller_gives_its_lease_back(
-    backend: MemoryStore, failure: BaseException
-) -> None:
+async def test_a_turn_that_cannot_be_returned_releases_its_lease(backend: MemoryStore, failure: BaseException) -> None:
     """And the same key takes the turn up again."""
     ciphers = _Fails(backend, failure)
     store = EncryptedStore(store=backend, ciphers=ciphers)
@@ -192,7 +186,7 @@ async def test_whatever_keeps_a_turn_from_its_caller_gives_its_lease_back(
 # Limits and listings
 
 
-async def test_a_head_that_was_tampered_with_is_listed_as_such_and_hides_no_other(
+async def test_a_tampered_head_is_listed_as_such_and_hides_no_other(
     store: EncryptedStore, backend: MemoryStore
 ) -> None:
     """One record must not take a tenant its listings."""

@@ -30,9 +30,7 @@ async def test_a_message_moved_into_another_session_does_not_open(store: Encrypt
         await store.sessions.messages(ANN, "b", Page())
 
 
-async def test_a_message_moved_into_a_fork_behind_its_branch_does_not_open(
-    store: EncryptedStore, backend: MemoryStore
-) -> None:
+async def test_a_message_moved_behind_the_branch_does_not_open(store: EncryptedStore, backend: MemoryStore) -> None:
     await store.sessions.append(ANN, "a", batch("for a"))
     await store.sessions.append(ANN, "b", batch("for b"))
     await store.sessions.fork(ANN, "b", ForkRequest(new_id="f", at=0))
@@ -55,7 +53,7 @@ async def test_messages_that_swapped_their_words_do_not_open(store: EncryptedSto
         await store.sessions.messages(ANN, "a", Page())
 
 
-async def test_a_fork_holds_nothing_of_a_session_that_it_did_not_branch_off_from(
+async def test_a_fork_holds_nothing_of_a_session_other_than_its_source(
     store: EncryptedStore, backend: MemoryStore
 ) -> None:
     await store.sessions.append(ANN, "a", batch("for a", create=NewSession(context={"k": "a's"})))

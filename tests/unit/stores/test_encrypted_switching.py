@@ -22,9 +22,7 @@ from tests.samples import ACME, ANN, batch, begin, closing, says, talk, texts
 from tests.unit.stores.sealed_house import encrypted, key_of, trace_of
 
 
-async def test_what_was_stored_plain_stays_readable_and_new_words_are_sealed(
-    store: EncryptedStore, backend: MemoryStore
-) -> None:
+async def test_plain_text_stays_readable_and_new_text_is_sealed(store: EncryptedStore, backend: MemoryStore) -> None:
     await talk(backend, ANN, "s", "plain question", "plain answer")
     await backend.sessions.patch(ANN, "s", Changes(title="Plain", context={"old": 1}))
     await backend.state.write_state(ANN, "prefs", "k", "plain")
@@ -69,9 +67,7 @@ async def test_words_that_look_sealed_come_back_as_they_were_said(store: Encrypt
 LOOKALIKE = f"tnt1.0123456789abcdef.{'A' * 60}"
 
 
-async def test_words_that_look_sealed_and_were_stored_before_encryption_stay_words(
-    store: EncryptedStore, backend: MemoryStore
-) -> None:
+async def test_words_that_only_look_sealed_stay_words(store: EncryptedStore, backend: MemoryStore) -> None:
     """Nobody can stop a tenant's listings by what a title is called."""
     new = NewSession(title=LOOKALIKE, context={"k": LOOKALIKE})
     await backend.sessions.append(ANN, "s", batch("hello", create=new))
@@ -90,9 +86,7 @@ async def test_words_that_look_sealed_and_were_stored_before_encryption_stay_wor
     assert entry.value == LOOKALIKE
 
 
-async def test_words_that_look_sealed_come_back_as_they_were_said_also_while_encryption_is_off(
-    store: EncryptedStore, backend: MemoryStore
-) -> None:
+async def test_words_that_look_sealed_come_back_as_said(store: EncryptedStore, backend: MemoryStore) -> None:
     """Even when they name a key that the tenant has."""
     await store.sessions.append(ANN, "mine", batch("hello", create=NewSession(title="Title")))
     name = data_key_id(backend.tables.records[key_of("mine")].session.title)
@@ -124,9 +118,7 @@ async def test_words_that_look_sealed_come_back_as_they_were_said_also_while_enc
     assert (await texts(backend, ANN, "s"))[1] == "question", "plain words stay plain"
 
 
-async def test_what_was_sealed_with_a_destroyed_key_is_never_taken_for_words(
-    store: EncryptedStore, backend: MemoryStore
-) -> None:
+async def test_text_sealed_with_a_destroyed_key_is_never_shown(store: EncryptedStore, backend: MemoryStore) -> None:
     await store.sessions.append(ANN, "s", batch("hello", create=NewSession(title="Title")))
     await store.state.write_state(ANN, "prefs", "k", "warm")
     await TenantCiphers(store=backend.state, ring=RING).destroy(ANN)

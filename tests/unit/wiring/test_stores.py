@@ -99,9 +99,7 @@ def test_journals_of_different_stores_lie_apart(one: str, other: str, tmp_path: 
     assert {folder.parent for folder in folders} == {tmp_path}
 
 
-def test_the_journal_lies_in_the_users_own_folder_unless_it_is_set(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_journal_lies_in_the_users_folder_unless_it_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     own = Settings().journals()
     monkeypatch.delenv("XDG_STATE_HOME")

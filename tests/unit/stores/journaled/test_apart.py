@@ -179,9 +179,7 @@ async def test_a_damaged_row_is_set_aside_and_stops_nobody(here: Process, folder
     assert (here.store.status.waiting, here.store.status.aside) == (0, 1)
 
 
-async def test_a_row_that_does_not_tell_whose_it_is_goes_with_whoever_of_its_tenant_is_erased(
-    here: Process, folder: Path
-) -> None:
+async def test_a_row_without_an_owner_goes_with_any_erasure_of_its_tenant(here: Process, folder: Path) -> None:
     """A26: nobody can read it anyway."""
     here.goes_away()
     await here.turn(ANN, "s", "one", "1")
@@ -273,9 +271,7 @@ async def test_what_one_file_does_not_take_is_not_refused_for_another(here: Proc
     assert (await begun).journaled
 
 
-async def test_a_slot_that_is_taken_while_files_are_tidied_stays_ours(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slot_taken_while_files_are_tidied_stays_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with process(folder) as first:
         first.goes_away()
         await first.turn(ANN, "x", "two", "2")

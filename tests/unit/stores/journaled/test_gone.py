@@ -177,9 +177,7 @@ async def test_a_turn_that_makes_room_for_its_own_answer_may_end_here(here: Proc
     assert (await here.store.sessions.finish_turn(turn, closing("2"))).journaled
 
 
-async def test_the_end_of_a_turn_under_which_others_changed_the_session_is_kept_and_nothing_shown(
-    here: Process,
-) -> None:
+async def test_the_end_of_a_turn_is_kept_though_others_changed_the_session(here: Process) -> None:
     """Nobody knows whether they deleted it: after a restart neither."""
     await here.turn(ANN, "s", "old secret", "old answer")
     turn = await here.begin(ANN, "s", "question")
@@ -281,9 +279,7 @@ async def test_a_key_is_not_answered_with_less_than_it_was(here: Process) -> Non
         await here.begin(ANN, "s", "q0", once=once("k0"), window=2)
 
 
-async def test_an_end_that_could_not_be_written_does_not_count_as_an_answer(
-    here: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_end_that_was_not_written_is_no_answer(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     turn = await here.begin(ANN, "s", "one", once=once("k"))
     here.goes_away()
 

@@ -216,9 +216,7 @@ async def test_a_turn_that_is_held_keeps_its_session_known(here: Process) -> Non
     assert not await here.is_unknown(ANN, "s")
 
 
-async def test_what_was_seen_while_nobody_listened_is_not_known_before_our_next_change_confirms_it(
-    here: Process,
-) -> None:
+async def test_what_was_seen_without_a_feed_is_known_once_our_change_confirms_it(here: Process) -> None:
     """The store answers, and its feed cannot connect: a deletion would not be heard."""
     here.feed.listening = False
     turn = await here.begin(ANN, "s", "one")
@@ -232,9 +230,7 @@ async def test_what_was_seen_while_nobody_listened_is_not_known_before_our_next_
     assert await _window(here) == ["one", "1", "two"]
 
 
-async def test_what_was_known_before_the_feed_went_deaf_counts_as_long_as_the_store_does_not_answer(
-    here: Process,
-) -> None:
+async def test_what_was_known_before_an_outage_counts_until_the_store_answers(here: Process) -> None:
     """T7: an outage takes the feed along. Once the store answers a later call, it is in doubt."""
     await here.turn(ANN, "s", "one", "1")
     here.feed.listening = False

@@ -326,9 +326,7 @@ async def test_a_change_of_our_own_that_is_told_late_costs_nothing(here: Process
     assert not await here.is_unknown(ANN, "s")
 
 
-async def test_what_arrived_before_a_call_is_sent_is_heard_before_it(
-    here: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_news_that_arrived_before_a_call_count_before_it(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     """X5: a feed that is asked whether it hears takes in what lies in its socket."""
     await here.turn(ANN, "s", "secret", "1")
     here.now += 10 * MOMENT

@@ -77,9 +77,7 @@ async def test_files_are_their_owners_alone(here: Process) -> None:
     assert {stat.S_IMODE(file.stat().st_mode) for file in here.folder.iterdir()} == {0o600}
 
 
-async def test_a_folder_that_cannot_be_used_is_told_and_refuses_turns(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_folder_that_cannot_be_used_refuses_turns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "taken").write_text("no folder")
 
     with caplog.at_level(logging.WARNING):

@@ -136,9 +136,7 @@ async def _replayed(here: Process) -> None:
 
 @pytest.mark.parametrize("fate", Fate, ids=lambda fate: fate.value)
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__.strip("_"))
-async def test_whatever_interrupts_the_replay_each_message_is_there_once(
-    story: Story, fate: Fate, tmp_path: Path
-) -> None:
+async def test_an_interrupted_replay_stores_each_message_once(story: Story, fate: Fate, tmp_path: Path) -> None:
     """Promise 1: at every call to the store, refused, unanswered, or the process killed before or after it."""
     for at in count():
         async with process(tmp_path / f"{at}") as here:
@@ -297,9 +295,7 @@ async def test_a_turn_that_was_answered_elsewhere_is_set_aside(here: Process) ->
     assert here.store.status.aside == 1
 
 
-async def test_a_turn_the_store_refuses_for_good_does_not_stop_the_next(
-    here: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_turn_refused_for_good_does_not_stop_the_next(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     here.goes_away()
     await here.turn(ANN, "s", "one", "1")
     await here.turn(ANN, "s", "bad", "b")
@@ -370,9 +366,7 @@ async def test_after_the_replay_a_key_is_answered_as_it_was(here: Process) -> No
 # What goes wrong on this side
 
 
-async def test_an_open_turn_goes_on_although_its_row_could_not_be_removed(
-    here: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_open_turn_goes_on_though_its_row_stays(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     here.goes_away()
     turn = await here.begin(ANN, "s", "one")
     here.comes_back()
@@ -410,9 +404,7 @@ async def test_whatever_one_session_meets_the_others_are_brought(
     assert "wait on: ZeroDivisionError" in caplog.text
 
 
-async def test_a_store_that_comes_and_goes_is_told_of_now_and_then(
-    here: Process, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_store_that_comes_and_goes_is_logged_sparsely(here: Process, caplog: pytest.LogCaptureFixture) -> None:
     """One server of several is away: calls fail and succeed by turns."""
     await here.turn(ANN, "good", "one", "1")
     with caplog.at_level(logging.WARNING):

@@ -106,9 +106,7 @@ async def test_a_session_that_was_replayed_and_then_deleted_is_not_opened_again(
     assert (here.store.status.waiting, here.store.status.aside) == (0, 2)
 
 
-async def test_words_of_a_deleted_session_do_not_come_to_another_of_its_name(
-    here: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_words_of_a_deleted_session_reach_no_namesake(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     here.goes_away()
     await here.turn(ANN, "s", SECRET, "1")
     await _interrupted(here, "begin_turn", monkeypatch)
@@ -120,9 +118,7 @@ async def test_words_of_a_deleted_session_do_not_come_to_another_of_its_name(
     assert here.store.status.aside == 1
 
 
-async def test_rows_that_are_noted_later_know_that_their_session_came_to_the_store(
-    here: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_later_rows_know_that_their_session_was_stored(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     here.goes_away()
     await here.turn(ANN, "s", SECRET, "1")
     await _interrupted(here, "finish_turn", monkeypatch)
@@ -150,9 +146,7 @@ async def test_words_that_were_replayed_and_then_reset_are_not_said_again(
     assert (here.store.status.waiting, here.store.status.aside) == (0, 1)
 
 
-async def test_words_that_were_stored_and_trimmed_are_not_said_again(
-    here: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stored_and_trimmed_words_are_not_stored_again(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     await here.turn(ANN, "s", "one", "1", create=NewSession(keeping=Retention(max_messages=4)))
     here.goes_away()
     await here.turn(ANN, "s", "two", "2")
@@ -218,9 +212,7 @@ async def test_an_answer_whose_words_were_taken_away_elsewhere_is_set_aside(here
     assert (here.store.status.waiting, here.store.status.aside) == (0, 1)
 
 
-async def test_words_that_are_reset_while_they_are_brought_get_no_answer(
-    here: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_words_reset_during_their_replay_get_no_answer(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     await here.turn(ANN, "s", "one", "1")
     here.goes_away()
     await here.turn(ANN, "s", "two", "late")
@@ -269,9 +261,7 @@ async def test_who_is_erased_elsewhere_while_a_turn_is_brought_does_not_return(
     assert (here.store.status.waiting, here.store.status.aside) == (0, 0)
 
 
-async def test_in_a_group_only_the_words_of_the_erased_are_taken_back(
-    here: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_in_a_group_only_the_erased_users_words_go(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     await talk(here.memory, ROOM_BOB, "g", "hello", "h")
     await texts(here.store, ROOM_BOB, "g")
     here.goes_away()
@@ -291,9 +281,7 @@ async def test_in_a_group_only_the_words_of_the_erased_are_taken_back(
     assert here.store.status.waiting == 0
 
 
-async def test_words_of_the_erased_go_also_where_their_answer_is_refused(
-    here: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_erased_words_go_though_their_answer_is_refused(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     await talk(here.memory, ROOM_BOB, "g", "hello", "h")
     await texts(here.store, ROOM_BOB, "g")
     here.goes_away()
@@ -311,9 +299,7 @@ async def test_words_of_the_erased_go_also_where_their_answer_is_refused(
     assert (here.store.status.waiting, here.store.status.aside) == (0, 0)
 
 
-async def test_an_erasure_that_overtook_a_killed_replay_is_carried_out(
-    here: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_erasure_that_overtook_a_killed_replay_holds(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     here.goes_away()
     await here.turn(ROOM_ANN, "g", SECRET, "1")
     here.comes_back()
@@ -332,9 +318,7 @@ async def test_an_erasure_that_overtook_a_killed_replay_is_carried_out(
     assert (here.store.status.waiting, SECRET.encode() in disk(here)) == (0, False)
 
 
-async def test_a_row_that_goes_while_it_is_looked_at_is_not_brought(
-    here: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_row_erased_while_it_is_read_is_not_replayed(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process on this machine erases rows in every file."""
     await here.turn(ANN, "s", "one", "1")
     here.goes_away()

@@ -132,9 +132,7 @@ async def test_two_processes_that_meet_on_the_same_sessions_lose_nothing(databas
         await store.close()
 
 
-async def test_a_key_that_is_taken_while_a_turn_waits_for_the_session_is_known(
-    store: PostgresStore, database: PostgresDatabase
-) -> None:
+async def test_a_key_taken_while_a_turn_waits_is_known(store: PostgresStore, database: PostgresDatabase) -> None:
     """The turn's statement began before the other writer was done, and must not trust what it saw then."""
     await talk(store, ANN, "s", "q", "a")
     await store.sessions.append(ANN, "s", batch("keyed", once=once("older")))
@@ -196,9 +194,7 @@ async def test_a_finished_keyed_turn_is_told_again_with_its_answer(store: Postgr
         assert [message.text for message in again.reply] == list(replies)
 
 
-async def test_logs_at_their_cap_slide_together_and_leave_nothing_behind(
-    store: PostgresStore, database: PostgresDatabase
-) -> None:
+async def test_logs_at_their_cap_slide_together(store: PostgresStore, database: PostgresDatabase) -> None:
     """Below, at and beyond the cap, with a gap that a truncation left, and with more words than the cap takes."""
     capped = NewSession(keeping=Retention(max_messages=4))
     sessions = [f"s{n}" for n in range(7)]
@@ -308,9 +304,7 @@ async def _settled(database: PostgresDatabase, counted: str) -> tuple[Any, ...]:
     return (await postgres_rows(database.admin_url, counted))[0]
 
 
-async def test_a_damaged_message_sets_its_session_aside_and_loses_nothing(
-    store: PostgresStore, database: PostgresDatabase
-) -> None:
+async def test_a_damaged_message_sets_its_session_aside_whole(store: PostgresStore, database: PostgresDatabase) -> None:
     """X6: what an attempt added is taken out again; the rest is kept as it was found."""
     await talk(store, ANN, "s", "q", "a")
     await postgres_rows(database.admin_url, "UPDATE tenuto.messages SET body = '{\"seq\":2,' WHERE seq = 2")
@@ -327,9 +321,7 @@ async def test_a_damaged_message_sets_its_session_aside_and_loses_nothing(
     assert kept == [(1,), (2,)]
 
 
-async def test_a_damaged_head_does_not_hide_the_others_of_a_listing(
-    store: PostgresStore, database: PostgresDatabase
-) -> None:
+async def test_a_damaged_head_does_not_hide_others_in_lists(store: PostgresStore, database: PostgresDatabase) -> None:
     await store.sessions.append(ANN, "good", batch("hello"))
     await store.sessions.append(ANN, "bad", batch("hello"))
     await postgres_rows(database.admin_url, "UPDATE tenuto.sessions SET status = 'nonsense' WHERE id = 'bad'")
@@ -370,9 +362,7 @@ class _Forgetful:
         return rows
 
 
-async def test_a_keyed_turn_whose_answer_was_lost_goes_on(
-    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_keyed_turn_with_a_lost_answer_goes_on(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store.link, "fetch", _Forgetful(store).fetch)
 
     turn = await begin(store, ANN, "s", "q", once=once("k"))
@@ -383,9 +373,7 @@ async def test_a_keyed_turn_whose_answer_was_lost_goes_on(
     assert await texts(store, ANN, "s") == ["q", "a"]
 
 
-async def test_a_turn_without_a_key_whose_answer_was_lost_is_not_sent_again(
-    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_unkeyed_turn_is_not_sent_again(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store.link, "fetch", _Forgetful(store).fetch)
 
     with pytest.raises(Unavailable):

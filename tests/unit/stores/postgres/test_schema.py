@@ -47,9 +47,7 @@ async def test_a_schema_of_a_later_release_is_refused_with_a_sentence(database: 
     ["ALTER TABLE tenuto.migrations DROP COLUMN digest", "UPDATE tenuto.migrations SET digest = 'x' WHERE number = 1"],
     ids=["without digests", "by another step"],
 )
-async def test_a_schema_that_no_release_has_made_is_refused_with_a_sentence(
-    database: PostgresDatabase, change: str
-) -> None:
+async def test_a_schema_of_no_release_is_refused_with_a_sentence(database: PostgresDatabase, change: str) -> None:
     """Its tables may have other columns: it would open, and every write of state would fail."""
     await (await PostgresStore.open(database.app_url)).close()
     await postgres_rows(database.app_url, change)

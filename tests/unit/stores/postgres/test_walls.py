@@ -100,9 +100,7 @@ async def test_upkeep_across_tenants_sees_heads_and_no_words(filled: PostgresSto
     assert changed == "UPDATE 0"
 
 
-async def test_every_table_that_names_a_space_stands_behind_the_wall(
-    filled: PostgresStore, database: PostgresDatabase
-) -> None:
+async def test_every_table_with_a_space_is_behind_the_wall(filled: PostgresStore, database: PostgresDatabase) -> None:
     """A table added later must not be forgotten, and the owner of the tables is bound, too."""
     rows = await filled.link.fetch(
         "SELECT relname, relrowsecurity AND relforcerowsecurity AS walled, "

@@ -146,7 +146,7 @@ async def test_a_server_without_memory_tells_it_too(server: RedisServer) -> None
     assert (await _told_of(server.url, on_full)).taken_away
 
 
-async def test_what_is_taken_away_in_one_round_with_our_own_change_is_not_taken_for_ours(
+async def test_a_removal_in_one_round_with_our_change_is_not_taken_for_ours(
     server: RedisServer, tmp_path: Path
 ) -> None:
     """The server tells of the session once for both, whichever comes first. Our own change alone costs nothing."""

@@ -64,7 +64,7 @@ async def test_an_owner_is_listed_before_the_value_is_written(
     assert await store.upkeep.spaces() == ()
 
 
-async def test_an_owner_who_was_taken_off_while_writing_is_listed_again(
+async def test_an_owner_removed_while_writing_is_listed_again(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody erases, or finds nothing, between the note and the first value."""
@@ -86,9 +86,7 @@ async def test_an_owner_who_was_taken_off_while_writing_is_listed_again(
     assert await store.upkeep.spaces() == (ACME,)
 
 
-async def test_a_value_in_a_drawer_that_is_known_needs_one_call_and_no_list(
-    store: RedisStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_value_in_a_known_drawer_needs_one_call(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does one that is refused; a new drawer of a listed owner is listed once, before its value."""
     await store.state.write_state(ANN, "prefs", "tone", "warm")
     add, run, calls = redis_owners(store).add, redis_runner(store).run_script, []

@@ -66,9 +66,7 @@ async def test_a_window_forgets_what_another_process_took_away(pair: tuple[Redis
     assert shown(turn) == ["seven"]
 
 
-async def test_a_window_is_not_taken_from_an_earlier_session_of_the_same_id(
-    pair: tuple[RedisStore, RedisStore],
-) -> None:
+async def test_a_window_is_not_taken_from_an_earlier_session_of_its_id(pair: tuple[RedisStore, RedisStore]) -> None:
     """At the very same instant, and with as many messages."""
     here, there = pair
     await talk(here, ANN, "s", "old one", "old two")

@@ -82,7 +82,7 @@ async def test_settings_out_of_range_are_refused(tmp_path: Path) -> None:
         (None, "another program"),
     ],
 )
-async def test_a_database_of_another_release_or_program_is_refused_untouched(
+async def test_a_database_of_another_release_is_refused_untouched(
     tmp_path: Path, version: int | None, why: str
 ) -> None:
     """Its tables may have other columns: it would open, and every write of state would fail."""

@@ -96,7 +96,7 @@ async def test_callers_who_are_quicker_than_the_disk_share_one_commit(path: Path
     await writer.close()
 
 
-async def test_whose_job_is_on_disk_is_told_while_others_wait_for_a_lock(
+async def test_a_stored_job_is_answered_while_others_wait_for_a_lock(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db, reader = open_file(path, "full", 1, PATIENT)
