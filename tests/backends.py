@@ -100,7 +100,7 @@ async def _memory(place: Place) -> AsyncIterator[Store]:
 
 
 class Unshared:
-    """The feed of a store that nobody else can change."""
+    """The feed of a store that no other process can change."""
 
     listening = True
 

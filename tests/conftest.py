@@ -35,7 +35,7 @@ from tests.servers import (
 from tests.servers.process import new_folder
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # Whoever starts the suite in the background has Ctrl-C ignored, and so would every program under test.
+    # A suite started in the background ignores Ctrl-C, and so would every program under test.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Hundreds of processes are started here: from compiled modules they begin in half the time, and a worker need not
@@ -49,7 +49,7 @@ _ROOM = 4 * 1024**3
 if "TMPDIR" not in os.environ and os.access(_IN_MEMORY, os.W_OK) and shutil.disk_usage(_IN_MEMORY).free > _ROOM:
     os.environ["TMPDIR"] = tempfile.tempdir = str(_IN_MEMORY)
 
-# Journals of tests are no business of whoever runs them.
+# Tests leave no journal in the user's own folder.
 os.environ["XDG_STATE_HOME"] = str(new_folder("state"))
 
 be_patient()

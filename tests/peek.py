@@ -2,7 +2,8 @@
 
 A damaged row has to be planted by another connection, a file has to fail under a running thread, and some promises (a
 cache stays small, nothing is held for a session that is gone) show in a private field alone. Each such look or touch
-stands here with its reason, so that a test names what it needs and not how the backend keeps it.
+stands here with its reason, so that a test names what it needs and not how the backend keeps it. A unit test imports
+the private module that it tests.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import asyncpg
 
+from tenuto.chat import Chat
 from tenuto.context import tokens
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.journaled import JournaledStore, Outbox
@@ -111,6 +113,16 @@ def last_seen(journal: JournaledStore) -> Any:
     return journal.sessions._known
 
 
+def hears_news(journal: JournaledStore) -> bool:
+    """Whether the store's feed is connected: what was seen before that is not trusted."""
+    return journal._feed.listening
+
+
+def recent_calls(journal: JournaledStore) -> list[bytes]:
+    """The sessions whose calls are remembered, to tell their news from those of others."""
+    return list(journal.sessions._known._calls._lately)
+
+
 def held_rows(journal: JournaledStore) -> int:
     """How many turns and sessions the journal holds in memory: none for a session that is gone."""
     return len(journal._journal._here) + len(journal._journal._view.keys)
@@ -136,7 +148,14 @@ def outbox_work(outbox: Outbox) -> tuple[bool, int]:
     return bool(outbox._writing), len(outbox._queue)
 
 
-# Encryption and tokens
+# Encryption, tokens and the relevance gate
+
+
+def patient_gate(chat: Chat) -> None:
+    """Have the gate wait for its embedder for a minute: how long a busy machine takes is not what is tested."""
+    gate = chat._opener._gate
+    assert gate is not None
+    gate._patience = 60
 
 
 def hot_ciphertexts(keys: TenantCiphers) -> tuple[int, Any]:

@@ -62,7 +62,7 @@ def fresh(prefix: str) -> str:
 
 
 def says(text: str, role: Role = Role.USER, **fields: Any) -> Draft:
-    """Somebody's words."""
+    """A message, by the user unless told otherwise."""
     return Draft(**{"id": fresh("msg"), "role": role, "sent_at": SENT_AT, "parts": (text_part(text),), **fields})
 
 

@@ -157,7 +157,7 @@ def talk(
 
 
 def ask(text: str, session_id: str | None = None, **fields: Any) -> ChatRequest:
-    """Somebody's words."""
+    """A request with this text."""
     return ChatRequest(text=text, session_id=session_id, **fields)
 
 

@@ -18,7 +18,8 @@ from tenuto.model.scope import SYSTEM
 from tenuto.settings import Settings
 from tenuto.stores.encrypted import mark_sealed
 from tenuto.stores.factory import open_store
-from tests.patience import LONG
+from tests.patience import LONG, until
+from tests.peek import hears_news
 from tests.samples import ANN
 from tests.servers import PostgresServer, RedisServer
 
@@ -51,10 +52,9 @@ async def _said(app: Tenuto, session_id: str) -> list[str]:
 
 async def _until_it_hears(app: Tenuto) -> None:
     """What is seen before the store's news can be heard is not trusted."""
-    assert app.stores.journal is not None
-    async with asyncio.timeout(LONG):
-        while not app.stores.journal._feed.listening:  # noqa: ASYNC110 (nobody tells)
-            await asyncio.sleep(0.01)
+    journal = app.stores.journal
+    assert journal is not None
+    await until(lambda: hears_news(journal))
 
 
 async def _until_all_is_there(app: Tenuto) -> None:

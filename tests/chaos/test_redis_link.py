@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tenuto.stores.redis._auth import ConnectionPolicy
+from tenuto.stores.redis import ConnectionPolicy
 from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._resp import CallFailed, CallTimeout, ConnectionLost
 from tests.patience import LONG

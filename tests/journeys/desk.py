@@ -1,4 +1,4 @@
-"""An operator's desk: commands typed in an empty folder, and what somebody private has said before."""
+"""An operator's desk: commands typed in an empty folder, and messages with private data from before."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def bearer(credential: str) -> dict[str, str]:
 
 
 def user(name: str, tenant: str = "acme") -> dict[str, str]:
-    """Somebody, as an open server takes them."""
+    """A caller, as an open server takes them."""
     return {"X-Tenant-ID": tenant, "X-User-ID": name}
 
 

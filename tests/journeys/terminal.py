@@ -1,4 +1,4 @@
-"""A terminal with somebody at its keyboard: the real `tenuto` process behind a pseudo-terminal."""
+"""A terminal with a keyboard: the real `tenuto` process behind a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -97,14 +97,14 @@ class Screen:
         return self.process.wait(_PATIENCE_SECONDS)
 
     def _read(self, seconds: float) -> str:
-        """What comes within so many seconds; nothing when nobody is left at the other end."""
+        """What comes within so many seconds; nothing when the other end is closed."""
         deadline, text = time.monotonic() + seconds, ""
         while not text:
             ready, _, _ = select.select([self._keyboard], [], [], max(deadline - time.monotonic(), 0))
             try:
                 raw = os.read(self._keyboard, 65536) if ready else b""
             except OSError:
-                # How Linux says that nobody is left at the other end.
+                # How Linux says that the other end is closed.
                 raw = b""
             if not raw:
                 break

@@ -174,7 +174,7 @@ class _Listener(ThreadingHTTPServer):
 
 @contextmanager
 def start_model_server() -> Iterator[ModelServer]:
-    """A provider of one's own on a free port, until the block ends."""
+    """A provider on a free port, until the block ends."""
     handler = type("Handler", (_Handler,), {})
     listener = _Listener(("127.0.0.1", 0), handler)
     server = ModelServer(url=f"http://127.0.0.1:{listener.server_port}")

@@ -68,14 +68,14 @@ class PostgresServer(ServerProcess):
         )
 
     def new_database(self, template: PostgresDatabase | None = None) -> PostgresDatabase:
-        """An empty database, or a copy of one that nobody is connected to now."""
+        """An empty database, or a copy of one without connections."""
         database = self.database(f"test_{next(self._numbers)}")
         source = f" TEMPLATE {template.name}" if template else ""
         self.sql(f"CREATE DATABASE {database.name} OWNER {APP_ROLE}{source}")
         return database
 
     def drop_database(self, database: PostgresDatabase) -> None:
-        """Remove a database, throwing out whoever is connected."""
+        """Remove a database and close its connections."""
         self.sql(f"DROP DATABASE IF EXISTS {database.name} WITH (FORCE)")
 
     def sql(self, statement: str, database: str = "postgres") -> str:
@@ -165,7 +165,7 @@ def _installed_programs() -> Path | None:
 
 
 def _reachable(folder: Path) -> bool:
-    """Whether nobody may walk down to the programs; a home folder usually says no."""
+    """Whether the user `nobody` may reach the programs; a home folder usually denies it."""
     return all(parent.stat().st_mode & 0o005 == 0o005 for parent in (folder, *folder.parents))
 
 

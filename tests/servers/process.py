@@ -78,7 +78,7 @@ class ServerProcess(ABC):
         self._end(self.stop_signal)
 
     def kill(self) -> None:
-        """SIGKILL for the server and its children: nothing is flushed, nobody is told."""
+        """SIGKILL for the server and its children: nothing is flushed, no client is told."""
         # A child that is born while we count them would go on for a while, and keep the next start from its data.
         self.freeze()
         self._end(signal.SIGKILL)
@@ -206,7 +206,7 @@ def new_folder(name: str, uid: int | None = None) -> Path:
 
 
 def free_port() -> int:
-    """A loopback port nobody listens on now, and that no server of this run had before.
+    """A loopback port without a listener, and that no server of this run had before.
 
     A server that is down, or on its way up, does not hold its port. So each worker chooses among ports of its
     own, and none twice.

@@ -156,7 +156,7 @@ class RedisSentinel:
         self._promote(self.replica)
 
     def _promote(self, new: RedisServer) -> None:
-        """Tell a Sentinel, and again when it gave up: one that stood still knows nobody whom it could promote."""
+        """Tell a Sentinel, and again when it gave up: after standing still it knows no replica to promote."""
 
         def promoted() -> bool:
             state = _facts(self.sentinels[0].call("SENTINEL", "MASTER", SERVICE))
@@ -170,7 +170,7 @@ class RedisSentinel:
         wait_until(promoted, "the replica took over")
 
     def stop(self) -> None:
-        """Stop the Sentinels first, so that nobody fails over; the data stays for `restart`."""
+        """Stop the Sentinels first, so that none fails over; the data stays for `restart`."""
         _each(self.sentinels, RedisServer.stop)
         _each(self.servers, RedisServer.stop)
 
@@ -292,7 +292,7 @@ def _start_watching(sentinel: RedisServer) -> None:
 def _knows(sentinel: RedisServer, count: int) -> bool:
     state = _facts(sentinel.call("SENTINEL", "MASTER", SERVICE))
     replicas = [_facts(told) for told in sentinel.call("SENTINEL", "REPLICAS", SERVICE)]
-    # A Sentinel promotes nobody whom it has not yet asked about itself.
+    # A Sentinel promotes no replica that it has not yet asked about itself.
     following = [(replica["flags"], replica["master-link-status"]) for replica in replicas]
     return (state["num-other-sentinels"], following) == (str(count - 1), [("slave", "ok")])
 

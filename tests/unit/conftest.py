@@ -32,7 +32,7 @@ def brief() -> Iterator[None]:
 
 @pytest.fixture
 async def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Lets so many seconds pass for the event loop, and nobody wait for them."""
+    """Lets so many seconds pass for the event loop without waiting for them."""
     loop = asyncio.get_running_loop()
     now, passed = loop.time, [0.0]
     monkeypatch.setattr(loop, "time", lambda: now() + passed[0])

@@ -49,7 +49,7 @@ class Model:
 
 
 class Discreet(UpkeepRedaction):
-    """Knows some words that are nobody's business."""
+    """Replaces some words by placeholders."""
 
     def __init__(self, **marks: str) -> None:
         super().__init__(NO_REDACTION)
@@ -77,7 +77,7 @@ class Discreet(UpkeepRedaction):
 
 
 class Asking(UpkeepRedaction):
-    """Finds a place only where a whole request is looked at, as somebody outside would."""
+    """Finds a place only in a whole request, as an external detector would."""
 
     async def to_model(self, scope: Scope, text: str) -> str:
         return text.replace("Japan", "[PLACE]")

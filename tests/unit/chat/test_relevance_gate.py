@@ -23,6 +23,7 @@ from tenuto.model.generation import Summary
 from tenuto.model.prompt import Disposition, Kind, Reason
 from tenuto.sessions import AppendRequest
 from tests.clock import FakeClock
+from tests.peek import patient_gate
 from tests.samples import ANN, BOB, SENT_AT
 from tests.servers.openai_server import start_model_server
 from tests.talking import Talk, ask, helper, patient, talk
@@ -57,9 +58,9 @@ class Subjects:
             self.meanwhile()
         if self.fault is not None:
             raise self.fault
-        return [self._about(text) for text in texts]
+        return [self.about(text) for text in texts]
 
-    def _about(self, text: str) -> list[float]:
+    def about(self, text: str) -> list[float]:
         animal = any(word in text for word in ("My cat", "kitten", "vet"))
         return [float(animal), float(not animal), *[0.0] * (self.length - 2)]
 
@@ -329,7 +330,7 @@ async def test_vectors_of_another_length_are_compared_with_no_older_ones() -> No
 async def served(**settings: Any) -> AsyncIterator[tuple[Tenuto, list[dict[str, Any]]]]:
     """An installation whose embedder is a server, and what that was asked."""
     with start_model_server() as server:
-        server.embeds = Subjects()._about
+        server.embeds = Subjects().about
         async with tenuto.open(
             "memory://",
             models={"scripted": ScriptedModel("Please call a vet.")},
@@ -340,10 +341,7 @@ async def served(**settings: Any) -> AsyncIterator[tuple[Tenuto, list[dict[str, 
             model_base_url=f"{server.url}/v1",
             **settings,
         ) as app:
-            gate = (await app.chat())._opener._gate
-            assert gate is not None
-            # How long a busy machine takes is not what is looked at here.
-            gate._patience = 60
+            patient_gate(await app.chat())
             yield app, server.asked
 
 

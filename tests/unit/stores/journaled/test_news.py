@@ -15,7 +15,7 @@ from tenuto.model import Changes, NewSession, Retention, Touch, Truncation
 from tenuto.model.scope import session_key
 from tenuto.stores.journaled.inflight import MOMENT
 from tests.outages import Fate, Process, Told, process
-from tests.peek import last_seen
+from tests.peek import last_seen, recent_calls
 from tests.samples import ANN, batch, closing, once, talk, texts
 
 _Deed: TypeAlias = Callable[[Process], Awaitable[object]]
@@ -298,7 +298,7 @@ async def test_calls_are_remembered_for_a_moment_only(here: Process) -> None:
     here.now += MOMENT
     await here.turn(ANN, "s", "one", "1")
 
-    assert list(last_seen(here.store)._calls._lately) == [KEY]
+    assert recent_calls(here.store) == [KEY]
 
 
 async def test_a_take_away_of_our_own_that_was_given_up_is_heard(here: Process) -> None:

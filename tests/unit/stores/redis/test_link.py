@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tenuto.stores.redis._auth import ConnectionPolicy
+from tenuto.stores.redis import ConnectionPolicy
 from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._resp import CallFailed, ResponseError
 from tenuto.stores.redis._scripts import Script
