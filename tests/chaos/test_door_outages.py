@@ -64,7 +64,7 @@ async def test_a_character_answers_while_the_store_of_an_open_door_is_dead(
 
 
 async def test_a_known_key_reaches_characters_while_the_store_is_dead(server: RedisServer | PostgresServer) -> None:
-    """C13: a key nobody could look up is told to come back, not let in and not called wrong."""
+    """C13: a key that cannot be looked up is told to come back, not let in and not called wrong."""
     async with _door(server, locked=True) as door:
         known, unknown = await door.key(), await door.key()
         await door.http.post("/v1/npc/chat", headers=known, json=QUESTION)

@@ -1,4 +1,4 @@
-"""Servers that stand still behind a breaker: each call ends by itself, and after five nobody waits at all."""
+"""Servers that stand still behind a breaker: each call ends by itself, and after five no call waits at all."""
 
 from __future__ import annotations
 

@@ -296,7 +296,7 @@ async def _second_time(call: object) -> None:
 
 
 async def test_a_lock_is_waited_for_less_long_than_a_statement_may_take(server: PostgresServer) -> None:
-    """So that whoever shared a batch with a call that waits in vain has time for a try of its own."""
+    """So that calls batched with one that waits in vain have time for a try of their own."""
     async with postgres_store(server.app_url, timeout=timedelta(seconds=40)) as store:
         connection = await store.link.connect()
         limits = [await connection.fetchval(f"SHOW {limit}") for limit in ("lock_timeout", "statement_timeout")]
@@ -314,7 +314,7 @@ class _WithoutPatienceForLocks(Link):
 
 
 async def test_a_slow_lock_holds_up_nobody_else(server: PostgresServer) -> None:
-    """Somebody's transaction sits on a session: calls on it give up in time, other sessions go on."""
+    """Another transaction locks a session: calls on it give up in time, other sessions go on."""
     link = _WithoutPatienceForLocks(server.app_url, **_LINK, timeout=LONG, connect_timeout=LONG)
     async with postgres_store(server.app_url) as other, _over(link) as store:
         await other.sessions.append(ANN, "stuck", batch("hello"))

@@ -51,7 +51,7 @@ async def test_a_frozen_server_costs_the_timeout_and_no_more(server: RedisServer
 
 
 async def test_a_slow_call_times_out_alone(server: RedisServer) -> None:
-    """The connection lives on for the others, and the late reply is given to nobody."""
+    """The connection lives on for the others, and the late reply is dropped."""
     async with linked(server.url) as link:
         connection = await link.call("CLIENT", "ID")
         with pytest.raises(CallTimeout):
@@ -89,7 +89,7 @@ async def test_a_call_that_must_not_be_repeated_is_not(server: RedisServer) -> N
     async with linked(server.url) as link:
         await link.call("PING")
         waiting = asyncio.ensure_future(link.call("BLPOP", "nothing", "0", safe=False))
-        # The server tells nobody when a client begins to wait.
+        # The server sends no event when a client begins to wait.
         while "cmd=blpop" not in server.call("CLIENT", "LIST"):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         server.call("CLIENT", "KILL", "TYPE", "normal")

@@ -127,7 +127,7 @@ async def test_a_file_that_turns_read_only_still_answers_reads(tmp_path: Path) -
 
 @cache
 def _load_commands() -> None:
-    """Have everything imported that commands import on first use: somebody else may not read our code."""
+    """Have everything imported that commands import on first use: another user may not read our code."""
     with tempfile.TemporaryDirectory() as folder:
         store = f"sqlite:///{folder}/sessions.db"
         for command in ("list", "show x", "export x", "rename x new", "reset x", "fork x"):
@@ -137,7 +137,7 @@ def _load_commands() -> None:
 
 @contextmanager
 def without_privileges() -> Iterator[None]:
-    """Root may write anywhere, so file permissions are tried as somebody else."""
+    """Root may write anywhere, so file permissions are tried as another user."""
     if os.geteuid() != 0:
         yield
         return
@@ -181,7 +181,7 @@ async def test_a_read_only_file_in_a_writable_folder_can_be_read() -> None:
 
 @contextmanager
 def out_of_reach(*suffixes: str) -> Iterator[Path]:
-    """A file with a talk in it, closed, that nobody can write, in a folder that nobody can write.
+    """A file with a talk in it, closed and read-only, in a folder that is read-only.
 
     Of the files beside it, as they lie while it is open, those with these suffixes are there too.
     """
@@ -202,7 +202,7 @@ def _minutes_ago() -> datetime:
 
 
 async def _talked(live: Path, folder: Path, suffixes: tuple[str, ...]) -> None:
-    # Some minutes ago, and kept by reading: whoever reads it now would move its deadline.
+    # Some minutes ago, and kept by reading: a read now would move its deadline.
     url = f"sqlite:///{live}/sessions.db"
     async with tenuto.open(url, preset="goods_qa", l1=False, clock=_minutes_ago) as app:
         await app.finish(await app.begin(app.scope(user="ann"), "before"), "yes")
@@ -219,7 +219,7 @@ def _typed(*command: str, store: Path) -> Result:
 
 
 def _read_whole(file: Path) -> None:
-    """List, show, export and count, as somebody who may only read."""
+    """List, show, export and count, as a user who may only read."""
     [session] = json.loads(_typed("sessions", "list", store=file).stdout)["sessions"]
     shown = json.loads(_typed("sessions", "show", session["id"], store=file).stdout)
     exported = json.loads(_typed("sessions", "export", session["id"], store=file).stdout)

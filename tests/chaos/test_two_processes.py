@@ -128,7 +128,7 @@ async def test_words_one_appends_outlive_the_answers_another_makes_anew(url: str
 
         async def answer_anew() -> None:
             while not writing.is_set():
-                # Somebody spoke in between, or was spoken to: nothing was taken back, and it is tried again.
+                # Messages came in between: nothing was removed, and it is tried again.
                 with contextlib.suppress(Conflict):
                     await chat.take_turn(ann, ChatRequest(session_id="s", regenerate=True))
 

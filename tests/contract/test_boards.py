@@ -84,7 +84,7 @@ async def test_a_write_is_for_the_version_it_names(tasks: Tasks) -> None:
 
 
 async def test_a_deleted_key_counts_on(tasks: Tasks) -> None:
-    """Whoever read a version before cannot write over what was written anew since."""
+    """A version read before cannot overwrite what was written anew since."""
     board = tasks.board(ANN, (await opened(tasks, ANN)).id)
     before = await board.write("a", 1, agent="x")
 
@@ -299,7 +299,7 @@ async def test_an_agent_called_like_a_person_is_still_itself(tasks: Tasks) -> No
 
 
 async def test_odd_names_stay_inside(tasks: Tasks) -> None:
-    """T18: keys, agents and types, however odd, meet nobody else's."""
+    """T18: keys, agents and types, however odd, meet no others."""
     beside = await opened(tasks, ANN)
     for name in ODD:
         task = await opened(tasks, ANN, type=name)

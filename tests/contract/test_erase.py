@@ -1,4 +1,4 @@
-"""Erasing a person: everything they own on a site goes, counted, and nobody else's."""
+"""Erasing a person: everything they own on a site goes, counted, and no one else's data."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_erasing_again_finds_nothing(store: Store) -> None:
 
 
 async def test_nobody_elses_goes_along(store: Store) -> None:
-    """A7: the same user id of another tenant or site is somebody else, and so is a chat the user speaks in."""
+    """A7: the same user id of another tenant or site is another person, and so is a chat the user speaks in."""
     others = (BOB, EVE, ANN_ELSEWHERE, ACME, IN_A_CHAT)
     for scope in (ANN, *others):
         await traced(store, scope, f"of {'/'.join(scope.owner)}")
@@ -71,7 +71,7 @@ async def test_nobody_elses_goes_along(store: Store) -> None:
 
 
 async def test_a_user_is_erased_from_wherever_they_speak(store: Store) -> None:
-    """The chat in a scope says where somebody is heard, not whose the data is."""
+    """The chat in a scope says where a user speaks, not whose the data is."""
     await store.sessions.append(ANN, "own", batch("a"))
     await store.sessions.append(IN_A_CHAT, "shared", batch("b"))
 
@@ -137,7 +137,7 @@ async def test_more_than_a_transaction_holds_goes_in_one_step(store: Store) -> N
 
 
 async def test_what_expired_and_was_not_swept_yet_goes_too(store: Store, clock: FakeClock) -> None:
-    """Nobody reaches it any more, but its words are still there."""
+    """No call reaches it any more, but its text is still there."""
     await store.sessions.append(
         ANN, "s", batch("a", "b", create=NewSession(keeping=Retention(idle=timedelta(hours=1))))
     )
@@ -208,7 +208,7 @@ async def test_state_that_was_deleted_before_is_not_counted(store: Store) -> Non
 
 
 async def test_a_copy_set_aside_as_unreadable_goes_too(store: Store, backend: Backend, clock: FakeClock) -> None:
-    """Whoever met it, and although a fresh session stands under its id."""
+    """Although a fresh session stands under its id."""
     if backend.damage is None:
         return  # Nothing in this process's memory can be damaged.
     for finder in (ANN, ACME):

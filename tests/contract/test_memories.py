@@ -58,7 +58,7 @@ async def test_what_is_remembered_is_stored_without_private_data(store: Store) -
 
 
 async def test_a_scan_finds_what_is_remembered_and_a_fix_takes_it_out(store: Store) -> None:
-    """Whoever keeps it and in whatever drawer; on no other site; and the tenant's own state is none of it."""
+    """Of every owner and in every drawer; on no other site; and the tenant's own state is none of it."""
     old = unscreened(store)
     for scope in (ANN, BOB, TEAM, ANN_ELSEWHERE, ACME):
         await old.state.write_state(scope, "facts", "mail", [f"write to {MAIL}"])

@@ -68,7 +68,7 @@ class Proof:
 
 
 class Marks:
-    """Words that nobody says, by what they stand for."""
+    """Words that no text holds by chance, by what they stand for."""
 
     def __init__(self) -> None:
         self._made: dict[str, str] = {}
@@ -317,7 +317,7 @@ async def test_words_that_were_rewritten_do_not_remain(proof: Proof, clock: Fake
 @pytest.mark.parametrize("sealed", [False, True], ids=["plain", "encrypted"])
 async def test_what_a_scan_took_out_of_several_sites_does_not_remain(proof: Proof, sealed: bool) -> None:
     """The bytes of every site go, not of the first one alone: of sealed ones, what was sealed."""
-    # Servers are shared: nobody else may have written the same.
+    # Servers are shared: no other test may have written the same.
     store, plain = proof.store, f"{fresh('lee')}@example.com"
     sites = [
         Scope(tenant=tenant, site=site, user="ann") for tenant, site in (("acme", ""), ("acme", "b"), ("evil", ""))
@@ -377,7 +377,7 @@ async def test_nothing_of_an_erased_persons_tasks_remains(proof: Proof, clock: F
 
 
 async def _stored_texts(store: Store, scope: Scope) -> list[str]:
-    """A part of the one message's words, and of what is remembered, as the backend has them: nobody else's."""
+    """A part of the one message's words, and of what is remembered, as the backend has them."""
     [message] = (await store.sessions.messages(scope, "s", Page())).messages
     entry = await store.state.read_state(scope, "facts", "mail")
     assert entry is not None

@@ -167,7 +167,7 @@ async def test_a_turn_number_in_the_new_value_changes_nothing(store: Store) -> N
 
 
 async def test_a_running_turn_goes_on_and_its_window_is_the_new_one(store: Store) -> None:
-    """A turn holds the session for minutes; whoever takes private data out does not wait for it, nor cut it."""
+    """A turn holds the session for minutes; removing private data does not wait for it, nor cut it."""
     await store.sessions.append(ANN, "s", batch("secret", "ok"))
     turn = await begin(store, ANN, "s", "secret too")
     old = turn.window

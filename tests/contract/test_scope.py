@@ -87,7 +87,7 @@ async def test_a_corrupt_session_is_not_found_and_set_aside(
 
 
 async def test_a_corrupt_session_is_told_once_then_starts_fresh(store: Store, backend: Backend) -> None:
-    """Even a call that may create tells first, so that somebody can announce what was set aside."""
+    """Even a call that may create tells first, so that the caller can announce what was set aside."""
     if backend.damage is None:
         return
     await talk(store, ANN, "s", "secret", "kept")
@@ -142,7 +142,7 @@ async def test_what_the_tenant_made_itself_is_no_users(store: Store) -> None:
 
 
 async def test_a_visitor_reaches_what_visitors_opened_and_nothing_else(store: Store, subtests: pytest.Subtests) -> None:
-    """A30: nobody in particular is neither a user, nor a chat, nor the tenant itself."""
+    """A30: a visitor is neither a user, nor a chat, nor the tenant itself."""
     visitor, chat = Scope(tenant="acme", visitor=True), Scope(tenant="acme", channel="lark", chat="oc_1")
     for whose, owner in {"ann's": ANN, "a chat's": chat, "the tenant's": ACME}.items():
         with subtests.test(whose):

@@ -135,7 +135,7 @@ async def test_a_space_whose_only_session_is_damaged_breaks_nothing(backend: Bac
 
 
 async def test_what_users_keep_holds_a_space_and_the_tenants_own_state_does_not(store: Store) -> None:
-    """What is remembered of somebody outlives their sessions, and whoever looks at everything must find it."""
+    """A user's memory outlives their sessions, and a walk over everything must find it."""
     await store.state.write_state(ANN, "prefs", "tone", "warm")
     await store.state.write_state(BOB, "prefs", "tone", "warm")
     await store.state.write_state(Scope(tenant="house"), "prefs", "tone", "warm")

@@ -30,7 +30,7 @@ async def test_where_nobody_keeps_anything_there_are_no_names(store: Store) -> N
 
 
 async def test_what_users_and_chats_keep_is_told_and_the_tenants_own_is_not(store: Store) -> None:
-    """A chat's value is the chat's: whoever of its members wrote it is not named."""
+    """A chat's value is the chat's: the member who wrote it is not named."""
     for scope, tone in ((ANN, "warm"), (BOB, "cool"), (TEAM, "brisk"), (ACME, "plain")):
         await store.state.write_state(scope, "prefs", "tone", tone)
     await store.state.write_state(ANN, "facts", "home", "Berlin")
@@ -103,7 +103,7 @@ async def test_going_on_needs_no_name_that_is_still_there(store: Store) -> None:
 
 
 async def test_names_go_with_their_owner_and_come_back_with_a_new_value(store: Store) -> None:
-    """Erased, a user has no name left there, and nobody else's is missing (A26)."""
+    """Erased, a user has no name left there, and no other name is missing (A26)."""
     for scope in (ANN, BOB, ANN_ELSEWHERE):
         await store.state.write_state(scope, "prefs", "tone", "warm")
         await store.state.write_state(scope, "facts", "home", "Berlin")

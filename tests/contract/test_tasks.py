@@ -100,7 +100,7 @@ async def test_a_change_is_for_the_version_it_names(tasks: Tasks) -> None:
 
 
 async def test_a_task_exists_for_its_owner_alone(tasks: Tasks) -> None:
-    """A7, T1: somebody else's, and one that never was, are one and the same."""
+    """A7, T1: another user's, and one that never was, get the same answer."""
     task = await opened(tasks, ANN)
     kept = await tasks.board(ANN, task.id).write("a", 1, agent="x")
 
@@ -234,7 +234,7 @@ async def test_tasks_under_keys_are_swept_one_by_one(tasks: Tasks, store: Store,
 
 
 async def test_a_task_comes_out_of_a_session_that_its_owner_has(tasks: Tasks, store: Store) -> None:
-    """S8: nobody hangs a task on somebody else's talk."""
+    """S8: a task cannot be tied to another user's session."""
     await store.sessions.append(BOB, "bobs", batch("hello"))
 
     for session in ("bobs", "absent"):
@@ -281,7 +281,7 @@ async def test_notes_are_changed_by_version_and_forgotten(tasks: Tasks, clock: F
 
 
 async def test_what_has_expired_is_gone_at_once(tasks: Tasks, clock: FakeClock) -> None:
-    """E6: a task after a day, notes after an hour, though nobody swept."""
+    """E6: a task after a day, notes after an hour, also without a sweep."""
     task = await opened(tasks, ANN)
     board, notes = tasks.board(ANN, task.id), tasks.notes(ANN, task.id, "x")
     await board.write("a", 1, agent="x")

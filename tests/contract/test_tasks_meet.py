@@ -51,7 +51,7 @@ async def left(store: Store) -> tuple[int, int]:
 async def test_a_write_that_lands_behind_its_task_leaves_nothing(
     tasks: Tasks, store: Store, clock: FakeClock, removal: Removal, stood_before: bool
 ) -> None:
-    """Refused, and removed by whoever wrote it: nobody else comes by again."""
+    """Refused, and removed by its writer: no later step would remove it."""
     holding = Holding(store, "write_state", "task-board:")
     task = await tasks.open(ANN, NewTask(type="review"))
     if stood_before:

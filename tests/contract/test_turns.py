@@ -290,7 +290,7 @@ async def test_a_write_whose_caller_gave_up_is_whole_or_not_at_all(store: Store)
 
 
 async def _landed(store: Store) -> None:
-    """Wait until nothing is under way that somebody gave up, and a cache has heard of it.
+    """Wait until no cancelled call is under way, and a cache has heard of it.
 
     A write comes after those before it, but for Postgres, where several go side by side.
     """

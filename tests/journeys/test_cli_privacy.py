@@ -89,7 +89,7 @@ def test_a_scan_tells_what_is_remembered_and_a_fix_takes_it_out() -> None:
 
 @pytest.mark.parametrize("site", [(), ("--all",)], ids=["one", "all"])
 def test_a_scan_counts_beforehand_only_at_a_terminal(site: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no bar to fill where the answer is JSON, or nobody sits at the terminal."""
+    """There is no bar to fill where the answer is JSON, or output is no terminal."""
     say("Nothing private.")
     extent, asked_for = PrivacyService.extent, []
 
@@ -377,7 +377,7 @@ def test_an_export_to_the_terminal_or_a_file_holds_nothing_private(written: str,
 
 
 def test_an_export_of_everything_goes_on_past_a_session_that_does_not_open(tmp_path: Path) -> None:
-    """It is told by its id, and the rest is there; nobody takes such an export for a whole one."""
+    """It is told by its id, and the rest is there; such an export says that it is not whole."""
     typed("privacy", "new-key", "key.toml")
     sealed = {"TENUTO_ENCRYPTION": "true", "TENUTO_PRIVACY_KEY_FILE": "key.toml"}
     first, odd, last = say(env=sealed), "../a b/%", say(env=sealed, user="bob")
@@ -402,7 +402,7 @@ def test_an_export_of_everything_goes_on_past_a_session_that_does_not_open(tmp_p
 
 
 async def _mixed_up(folder: Path, source: str, target: str) -> None:
-    """Somebody who writes to the file puts a message of one session into another."""
+    """An attacker who can write to the file puts a message of one session into another."""
     where: dict[str, Any] = {"encryption": True, "privacy_key_file": str(folder / "key.toml")}
     async with tenuto.open(f"sqlite:///{folder}/tenuto.db", **where) as app:
         local, backend = app.scope(), app.stores.backend

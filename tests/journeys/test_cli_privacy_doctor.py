@@ -88,7 +88,7 @@ class English(BaseHTTPRequestHandler):
         self.wfile.write(b"[]")
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name that the server gave it
-        """Nobody listens."""
+        """Without a listener."""
 
 
 @contextmanager

@@ -21,7 +21,7 @@ EVIL = "\x1b]0;owned\x07\x9b31m \u202etxt"
 
 
 class Terminal:
-    """A folder in which somebody types `tenuto ...`."""
+    """A folder in which `tenuto ...` is typed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -146,7 +146,7 @@ def test_an_export_onto_a_terminal_steers_nothing(terminal: Terminal, talk: str)
 
     with terminal.start("sessions", "export", talk, "--format", "markdown", stdout=its_end):
         os.close(its_end)
-        # A terminal hands on what was written piece by piece, and an error once nobody can write any more.
+        # A terminal hands on what was written piece by piece, and an error once the other end is closed.
         pieces: list[bytes] = []
         with suppress(OSError):
             pieces += iter(lambda: os.read(screen, 65536), b"")

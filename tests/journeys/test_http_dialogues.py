@@ -160,7 +160,7 @@ async def test_orders_are_followed_up_also_after_a_restart(tmp_path: Path, quest
 async def test_a_complaint_is_found_again_by_its_user_after_a_restart(
     tmp_path: Path, questions: tuple[str, str], state: str
 ) -> None:
-    """A35: in another session too, and by nobody else."""
+    """A35: in another session too, and by no other user."""
     async with served(store=f"sqlite:///{tmp_path}/t.db") as door:
         opened = await ask_shop(door, questions[0], None, userId=1001)
     async with served(store=f"sqlite:///{tmp_path}/t.db") as door:
@@ -234,7 +234,7 @@ async def test_orders_are_shown_to_their_owner_alone() -> None:
 
 @pytest.mark.parametrize("question", ["what did you say?", "summarise", "你刚才说了什么？", "my orders"])
 async def test_without_a_user_the_session_of_one_is_as_unknown_as_any(question: str) -> None:
-    """A30, B6: whoever logs out and keeps the session id, and whoever found it, learns nothing of it."""
+    """A30, B6: a session id kept after logging out, or found, shows nothing of the session."""
     async with served() as door:
         mine = await ask_shop(door, "my orders", userId=1001)
         kept = await ask_shop(door, question, mine["sessionId"])
@@ -253,7 +253,7 @@ async def test_without_a_user_the_session_of_one_is_as_unknown_as_any(question: 
 
 
 async def test_a_visitor_goes_on_in_the_own_session_and_signing_in_begins_another() -> None:
-    """B6, A30: what nobody was signed in for does not become somebody's."""
+    """B6, A30: a visitor's session does not become a user's."""
     async with served() as door:
         first = await ask_shop(door, "cheap phones?")
         second = await ask_shop(door, "the second one", first["sessionId"])

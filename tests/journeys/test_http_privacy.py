@@ -1,4 +1,4 @@
-"""Private data over HTTP: what is stored of it, who sees what stands behind a mark, and how somebody is erased."""
+"""Private data over HTTP: what is stored of it, who sees what stands behind a mark, and how a user is erased."""
 
 from __future__ import annotations
 
@@ -545,7 +545,7 @@ def look(word: str) -> str:
 
 
 def test_a_line_that_carries_something_private_by_mistake_is_redacted(tmp_path: Path) -> None:
-    """A tool of somebody's own that logs what it should not, in a real server."""
+    """A user's tool that logs private text, in a real server."""
     folder = tmp_path / "assistants"
     folder.mkdir()
     (folder / "clerk.toml").write_text('system.en = "You help."\ntools = ["look"]\n')

@@ -33,7 +33,7 @@ class Running:
         self.process = process
         self.log: list[str] = []
         self._address: Queue[str | None] = Queue()
-        # Read all the time: a server whose log nobody takes would stand still.
+        # Read all the time: a server whose log is not read would stand still.
         self._reader = Thread(target=self._read, daemon=True)
         self._reader.start()
 

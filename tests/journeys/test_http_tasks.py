@@ -14,7 +14,7 @@ from tests.journeys.door import ANN, BOB, EVE, Door, code, served
 
 
 def agent(name: str, who: dict[str, str] = ANN) -> dict[str, str]:
-    """Somebody's agent."""
+    """An agent."""
     return {**who, "Tenuto-Agent": name}
 
 
@@ -155,7 +155,7 @@ async def test_an_agents_notes_are_its_own() -> None:
 
 
 async def test_a_task_is_nobody_elses() -> None:
-    """A7: somebody else's, an expired one and one that never was give the same bytes."""
+    """A7: another user's, an expired one and one that never was give the same bytes."""
     clock = FakeClock()
     async with served(clock=clock) as door:
         task = await opened(door)
@@ -336,7 +336,7 @@ async def test_settings_say_who_decides_how_long_tasks_live_and_what_fits() -> N
 
 
 async def test_private_data_of_a_board_is_kept_as_the_policy_wants_memories() -> None:
-    """A11: what agents leave about somebody passes the policy, a value together with its key."""
+    """A11: what agents store about a user passes the policy, a value together with its key."""
     async with served() as door:
         task = await opened(door, goal="Write to ann.lee@example.com")
         await put(door, f"{task}/board/password", "x", "Tr0ub4dor&3")

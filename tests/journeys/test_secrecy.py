@@ -165,7 +165,7 @@ def test_a_provider_whose_client_logs_whole_prompts_is_kept_quiet(tmp_path: Path
 
 
 def test_a_foreign_line_is_cut_where_it_begins_to_show_values() -> None:
-    """asyncio shows exceptions and results that nobody took, and those hold what users said."""
+    """asyncio shows exceptions and results that were not retrieved, and those hold users' text."""
     lost = f"Task exception was never retrieved\nfuture: <Task finished exception=ValueError('{SECRET}')>"
     slow = f"Executing <Task finished result='{SECRET}'> took 0.2 seconds"
     lines = [

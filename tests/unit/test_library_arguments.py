@@ -1,4 +1,4 @@
-"""The library in the hands of somebody without a type checker: one sentence that names the argument."""
+"""The library called without a type checker: one sentence that names the argument."""
 
 from __future__ import annotations
 

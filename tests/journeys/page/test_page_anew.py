@@ -13,7 +13,7 @@ GOOD = [("user", "How many?"), ("assistant", "Seven.")]
 
 
 async def asked(visit: Visit) -> None:
-    """Somebody has an answer, and wishes for another."""
+    """A user has an answer, and asks for another."""
     await visit.say("How many?")
     await visit.hear()
     await visit.page.get_by_role("button", name="Answer anew").click()

@@ -52,7 +52,7 @@ async def test_a_talk_goes_on_while_the_store_is_away_and_the_page_says_so(chrom
 
 
 async def _until_it_is_over(visit: Visit) -> None:
-    """The page looks by itself every few seconds, and whenever somebody comes back to it."""
+    """The page looks by itself every few seconds, and whenever its window gets the focus."""
     async with asyncio.timeout(LONG):
         while await visit.page.locator(".outage").is_visible():
             await visit.page.evaluate("window.dispatchEvent(new Event('focus'))")

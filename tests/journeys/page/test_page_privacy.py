@@ -141,7 +141,7 @@ async def test_whoever_edits_words_with_marks_is_told_that_the_values_are_not_se
 
 
 async def test_markup_around_and_inside_marks_is_text(chromium: Browser) -> None:
-    """T18: a label is an element, and nothing that anybody wrote becomes one."""
+    """T18: a label is an element, and no text becomes one."""
     evil = (
         f'<img src=x onerror="window.hurt=1">{MAIL}<script>window.hurt=1</script> '
         f"`<i>{CARD}</i>` **<b>{MAIL}</b>** [REDACTED_<b>] [REDACTED_EMAIL onclick=1] [STEP_1]"
@@ -190,7 +190,7 @@ async def test_withheld_and_erased_texts_say_so(chromium: Browser) -> None:
         labels = await answer.locator(".mark").evaluate_all("all => all.map((one) => one.dataset.label)")
         assert labels == ["withheld", "erased"]
         await expect(answer.get_by_role("img", name="the privacy policy withholds it")).to_be_visible()
-        # Without a vault a number stands for nothing, and what looks like a pseudonym was written by somebody.
+        # Without a vault a number stands for nothing, and a text that looks like a pseudonym is only text.
         await visit.say("Which one is [EMAIL_1]?")
         await expect((await visit.hear(2)).locator(".mark")).to_have_count(0)
         assert (await door.http.get("/v1/privacy")).json()["vault"] is False

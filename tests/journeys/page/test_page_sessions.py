@@ -1,4 +1,4 @@
-"""The list of sessions on the page, and whose it is: find, rename, switch, sign in as somebody else."""
+"""The list of sessions on the page, and whose it is: find, rename, switch, sign in as another user."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ TAKEN = "1 value taken out before storing: 1 e-mail"
 
 @asynccontextmanager
 async def redacting(browser: Browser, script: Script) -> AsyncIterator[Visit]:
-    """Somebody has told an address to an assistant whose server keeps none."""
+    """A user has sent an address to an assistant whose server keeps none."""
     settings: dict[str, Any] = {"model": "scripted", "small_model": "offline", "assistant": "helper"}
     models = {"scripted": ScriptedModel(script)}
     async with (
@@ -148,5 +148,5 @@ async def test_a_privacy_note_that_did_not_come_at_first_comes_when_one_looks_ag
 
 
 async def looked_at(visit: Visit) -> None:
-    """Somebody comes back to the window."""
+    """The window gets the focus again."""
     await visit.page.evaluate("dispatchEvent(new Event('focus'))")

@@ -39,7 +39,7 @@ async def test_an_answer_streams_in_and_is_there_after_a_reload(chromium: Browse
 
 
 async def test_a_conversation_goes_on_after_the_server_was_killed(chromium: Browser, tmp_path: Path) -> None:
-    # Chosen by the system, the port could be given to somebody else while the server is down.
+    # Chosen by the system, another process could get the port while the server is down.
     store, port = tmp_path / "sessions.db", str(free_port())
     with running(store, "--port", port) as first:
         base = str(first.http.base_url).rstrip("/")

@@ -1,4 +1,4 @@
-"""Somebody at the page: a real browser, a server on a real port, and everything the browser complained about."""
+"""A visitor at the page: a real browser, a server on a real port, and everything the browser complained about."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ expect.set_options(timeout=PATIENCE)
 
 @dataclass
 class Visit:
-    """Somebody at the page, and everything the browser had to complain about."""
+    """A visitor at the page, and everything the browser had to complain about."""
 
     page: Page
     base: str

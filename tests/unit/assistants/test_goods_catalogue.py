@@ -144,7 +144,7 @@ async def test_tenants_and_sites_have_their_own_catalogues(store: StateStore) ->
 
 
 async def test_orders_live_with_their_buyer(store: StateStore) -> None:
-    """A30: an order is in nobody's state but its buyer's."""
+    """A30: an order is in its buyer's state alone."""
     catalogue = Catalogue(store)
     order = Order(id="X-1", item="L1", name="Lute", status=OrderStatus.SHIPPED, ordered_on=date(2026, 11, 1))
     await replace_orders(store, ANN, [order])

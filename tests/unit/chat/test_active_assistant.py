@@ -155,7 +155,7 @@ async def test_a_character_whom_the_session_has_left_is_not_found_and_nothing_st
 
 
 class Crowded(FlatMemoryStore):
-    """A store in which somebody appends words as soon as a turn has begun: that takes no lease."""
+    """A store in which another client appends words as soon as a turn has begun: that takes no lease."""
 
     crowded = False
     behind = batch("From elsewhere")

@@ -167,7 +167,7 @@ async def test_a_store_that_dies_under_the_answer_is_told() -> None:
 
 @pytest.mark.parametrize("what", ["get", "begin_turn", "finish_turn"])
 async def test_a_missing_key_is_no_store_that_is_away(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is sealed is there and cannot be read: nobody answers as if nothing had been said."""
+    """What is sealed is there and cannot be read: no answer is given as if the session were empty."""
 
     async def sealed(*args: Any) -> Any:
         if what == "finish_turn" and args[1].abandoned:
@@ -242,7 +242,7 @@ async def test_a_long_answer_keeps_its_lease(later: Callable[[float], None]) -> 
 
 
 async def test_a_caller_who_goes_while_the_turn_begins_leaves_the_session_free() -> None:
-    """The words may be stored by the time the caller is gone; the lease must not stay with nobody."""
+    """The words may be stored by the time the caller is gone; the lease must not stay behind."""
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     class Slow(FlatMemoryStore):
@@ -265,7 +265,7 @@ async def test_a_caller_who_goes_while_the_turn_begins_leaves_the_session_free()
 
 
 async def test_the_trace_of_a_cancelled_turn_shows_what_its_reader_was_given() -> None:
-    """The model may be far ahead of somebody who reads slowly and leaves."""
+    """The model may be far ahead of a client that reads slowly and leaves."""
     hang = Hang()
     t = talk([Say(*"abcdefgh"), hang])
     events = t.chat.stream(ANN, ask("Tell me", "s"))

@@ -25,7 +25,7 @@ LONG = "long words " * 1000
 
 
 class Untold:
-    """Facts that nobody reads."""
+    """Facts that are not read."""
 
     def set_attributes(self, **facts: str | int | None) -> None:
         pass

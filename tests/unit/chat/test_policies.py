@@ -104,7 +104,7 @@ async def test_a_head_that_others_filled_costs_the_tools_state_and_not_the_answe
 
 
 async def test_characters_that_are_kept_apart_are_not_told_of_each_other_by_a_summary() -> None:
-    """C13: neither is one made of their talk, nor is one shown that somebody wrote into the log."""
+    """C13: neither is one made of their talk, nor is one shown that a client wrote into the log."""
     personas = {name: Persona(id=name, names={Language.ENGLISH: name}) for name in ("ada", "bea")}
     t = talk("Hi.", assistants=[helper(personas=personas, isolated=True)])
     await t.chat.take_turn(ANN, ask("A secret", "s", persona="ada"))

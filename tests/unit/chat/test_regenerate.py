@@ -119,7 +119,7 @@ async def test_a_reader_who_goes_half_way_leaves_the_old_answer() -> None:
 
 
 async def test_one_who_goes_while_the_old_answer_makes_room_finds_the_new_one() -> None:
-    """The two steps belong together: nobody comes back to words without any answer."""
+    """The two steps belong together: no client finds a message without any answer."""
     t = talk("Good.", "Better.")
     await t.chat.take_turn(ANN, SAID)
     truncate = t.sessions.truncate

@@ -205,7 +205,7 @@ async def test_only_so_many_vectors_are_known(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_a_vector_that_nobody_needs_is_forgotten_after_ten_minutes() -> None:
-    """A14: of whoever is erased in another process nothing is used after that; it goes with the next question."""
+    """A14: nothing of a user erased in another process is used after that; it goes with the next question."""
     clock, embedder = FakeClock(), Subjects()
     t = chat(embedder, clock=clock)
     await after_the_cat(t, KITTEN)

@@ -235,7 +235,7 @@ async def test_a_key_is_noted_once_however_often_its_words_are_answered_anew() -
 
 
 async def test_a_late_key_takes_nobody_s_words_back_but_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Appending takes no lease: somebody may have written behind words that were said too late."""
+    """Appending takes no lease: another client may have written behind words that came too late."""
     t = talk("A.", "B.")
     await t.chat.take_turn(ANN, SAID)
     await t.chat.take_turn(ANN, EDITED)

@@ -1,4 +1,4 @@
-"""Going back while others write: what somebody says between the look and the cut is never lost."""
+"""Going back while others write: a message between the read and the cut is never lost."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_words_said_during_a_revision_stay(request_: ChatRequest, step: st
 
 
 async def test_going_back_that_lost_a_race_goes_through_when_it_is_sent_again() -> None:
-    """By then whoever sends it can have seen what was said."""
+    """By then its sender can have seen what was said."""
     t, store = crowded("A.", "B.")
     await t.chat.take_turn(ANN, ask("Q", "s"))
     store.happens = lambda: t.sessions.append(ANN, "s", AppendRequest(messages=(says("From elsewhere"),)))
@@ -96,7 +96,7 @@ async def test_going_back_that_lost_a_race_goes_through_when_it_is_sent_again() 
     ids=lambda value: value.key if isinstance(value, ChatRequest) else str(value),
 )
 async def test_a_title_that_comes_meanwhile_is_no_reason_to_refuse(request_: ChatRequest, step: str) -> None:
-    """It changes the session's version and nobody's words: the talk is looked at anew."""
+    """It changes the session's version and no message: the log is read anew."""
     t, store = crowded("A.", "B.")
     await t.chat.take_turn(ANN, ask("Q", "s", key="said"))
     store.happens = lambda: t.sessions.patch(ANN, "s", Changes(title="Better"))
@@ -139,7 +139,7 @@ async def test_words_that_were_not_answered_keep_their_key_when_an_edit_of_them_
 
 
 async def test_a_late_key_takes_back_no_words_that_come_in_that_very_moment() -> None:
-    """Its own words go only while nobody stands behind them; they stay here, with what follows them."""
+    """Its own words go only while no message follows them; they stay here, with what follows them."""
     t, store = crowded("A.", "B.")
     await t.chat.take_turn(ANN, ask("Q", "s", key="said"))
     await t.chat.take_turn(ANN, EDIT)

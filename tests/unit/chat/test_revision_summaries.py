@@ -26,7 +26,7 @@ BOTH = pytest.mark.parametrize("request_", [EDIT, ANEW], ids=["edit", "regenerat
 
 
 async def summarised(t: Talk, through: int) -> None:
-    """Somebody's process writes a summary of the talk up to a message."""
+    """Another process writes a summary of the talk up to a message."""
     page = await t.sessions.messages(ANN, "s", Page(limit=100))
     last = next(message for message in page.messages if message.seq == through)
     summary = Summary(text=f"What was said up to {through}.", through=through, through_id=last.id, messages=through)
@@ -117,5 +117,5 @@ async def test_older_talk_that_only_a_summary_remembers_outlives_going_back(requ
 
 
 def test_a_summary_that_nothing_vouches_for_is_not_spared() -> None:
-    """Where no message from before the cut is left, nobody could tell it from one of words that were taken back."""
+    """Where no message from before the cut is left, it cannot be told from one of removed words."""
     assert outliving((), 0) == ()

@@ -206,7 +206,7 @@ async def test_doors_show_an_answer_without_what_tools_keep_with_it() -> None:
 
 
 class Person:
-    """Somebody who talks to one assistant, offline."""
+    """A user who talks to one assistant, offline."""
 
     def __init__(self, app: Tenuto, assistant: str) -> None:
         self.app, self.assistant = app, assistant

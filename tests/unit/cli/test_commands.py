@@ -229,7 +229,7 @@ def test_importing_goes_on_after_a_file_that_is_no_export(tmp_path: Path) -> Non
 
 
 def test_an_import_s_counts_are_never_below_ours(tmp_path: Path) -> None:
-    """B16: a file may come from anybody, and a prompt's budget is kept by what is stored."""
+    """B16: a file may come from any source, and a prompt's budget is kept by what is stored."""
     messages = [{"role": "user", "text": "Where do we start today?", "tokens": tokens} for tokens in (0, 4, 9)]
     paper = {"format": "tenuto.session", "version": 1, "session": {}, "messages": messages}
     (tmp_path / "paper.json").write_text(json.dumps(paper))

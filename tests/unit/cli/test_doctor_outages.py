@@ -16,7 +16,7 @@ from tenuto.wiring.stores import journal_folder
 from tests.outages import process
 from tests.samples import ANN
 
-# Nobody listens there.
+# Without a listener.
 AWAY = "redis://127.0.0.1:1/0"
 
 

@@ -69,7 +69,7 @@ answer = partial(events_of, asking=ASKING)
 
 @pytest.fixture(autouse=True)
 def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever runs the tests may have keys; no test may use them."""
+    """No test may use keys from the environment."""
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "OLLAMA_BASE_URL", "VLLM_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
 

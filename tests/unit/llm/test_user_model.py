@@ -27,7 +27,7 @@ SECRET = "my password is hunter2"
 
 @pytest.fixture(autouse=True)
 def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever runs the tests may have keys; no test may use them."""
+    """No test may use keys from the environment."""
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
 
@@ -39,7 +39,7 @@ def server() -> Iterator[ModelServer]:
 
 
 class Stumbling:
-    """A model of somebody's own, whose errors are its own too."""
+    """A user's model, with errors of its own."""
 
     name = "stumbling"
 

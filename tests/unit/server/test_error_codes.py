@@ -13,7 +13,7 @@ from tenuto.errors import Conflict, LimitReached, TenutoError
 from tenuto.server.problems import _STATUS, AccessDenied
 
 DOCS = Path(tenuto.__file__).parents[2] / "docs" / "reference" / "http.md"
-# Nobody raises these as they are: they are what others are caught by.
+# These are never raised themselves: they are families to catch.
 FAMILIES = (TenutoError, Conflict, LimitReached, AccessDenied)
 
 

@@ -152,7 +152,7 @@ async def test_a_turn_of_a_deleted_session_is_lost_as_ever(
 
 
 class Interrupted(FlatMemoryStore):
-    """Somebody else writes into the session each time its head has been read, as often as `times` says."""
+    """Another client writes into the session each time its head has been read, as often as `times` says."""
 
     def __init__(self, times: int) -> None:
         super().__init__(clock=FakeClock())

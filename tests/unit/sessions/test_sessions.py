@@ -165,7 +165,7 @@ async def test_a_hijack_gets_a_new_id_and_a_warning_names_both(
 
 
 async def test_creating_with_an_id(room: Room) -> None:
-    """A8: absent is made, the caller's own comes back, somebody else's leads to a new id."""
+    """A8: absent is made, the caller's own comes back, another user's leads to a new id."""
     sessions = room.sessions()
     made, new = await sessions.create(ANN, NewSession(title="T"), "chosen")
     same, again = await sessions.create(ANN, None, "chosen")
@@ -278,7 +278,7 @@ async def test_a_turn_stands_even_if_making_room_fails(caplog: pytest.LogCapture
 
 
 async def test_a_caller_who_goes_while_room_is_made_leaves_the_session_free() -> None:
-    """The turn has begun by then: its lease must not stay with nobody, and its key takes it up again."""
+    """The turn has begun by then: its lease must not stay behind, and its key takes it up again."""
     making_room = asyncio.Event()
 
     class Slow(FlatMemoryStore):

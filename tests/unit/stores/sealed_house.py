@@ -39,6 +39,6 @@ def trace_of(turn: OpenTurn) -> Trace:
 
 
 def damaged(backend: MemoryStore, session_id: str, **values: Any) -> None:
-    """Somebody who writes to the backend changes a head; what stays looks sealed."""
+    """An attacker who can write to the backend changes a head; what stays looks sealed."""
     record = backend.tables.records[key_of(session_id)]
     record.session = replace(record.session, **values)

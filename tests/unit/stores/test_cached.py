@@ -81,7 +81,7 @@ async def cached(store: Counting, feed: Feed, clock: FakeClock) -> AsyncIterator
 
 
 async def next_turn_of_the_loop() -> None:
-    """News from another process need a turn of the loop to get here: nobody can have told us in between."""
+    """News from another process need a turn of the loop to get here: no news can have come in between."""
     await asyncio.sleep(0)
 
 

@@ -221,7 +221,7 @@ async def test_a_server_of_a_cluster_takes_no_others_sessions_along() -> None:
 
 
 async def test_a_server_that_a_cluster_has_no_more_does_not_count() -> None:
-    """A21: its sessions lie on another one since a failover, and nobody will ever ask it again."""
+    """A21: its sessions lie on another one since a failover, and no call will ever reach it again."""
     store = Clustered()
     guarded, _, _ = _guarded(store)
     await store.append(ANN, "a1", batch("hello"))

@@ -1,4 +1,4 @@
-"""Compacting where somebody is in the way: what can be done is done, and what cannot is said."""
+"""Compacting beside other connections: what can be done is done, and what cannot is reported."""
 
 from __future__ import annotations
 

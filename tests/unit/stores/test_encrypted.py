@@ -62,7 +62,7 @@ async def test_ciphers_may_keep_their_keys_in_the_store_they_seal(backend: Memor
 
 
 async def test_the_fingerprint_of_a_body_cannot_be_guessed_at(store: EncryptedStore, backend: MemoryStore) -> None:
-    """A plain digest of "my PIN is 1234" tells the PIN to whoever tries ten thousand of them."""
+    """A plain digest of "my PIN is 1234" tells the PIN to an attacker who tries ten thousand of them."""
     first = await store.sessions.append(ANN, "s", batch("hello", once=once("k", "digest of the body")))
     again = await store.sessions.append(ANN, "s", batch("hello", once=once("k", "digest of the body")))
 

@@ -1,4 +1,4 @@
-"""Encryption at rest, seen from below: no word that anybody said lies in the backend's bytes."""
+"""Encryption at rest, seen from below: no word of a message lies in the backend's bytes."""
 
 from __future__ import annotations
 

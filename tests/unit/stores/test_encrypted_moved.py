@@ -14,7 +14,7 @@ from tests.unit.stores.sealed_house import damaged, key_of
 
 
 async def _moved(backend: MemoryStore, source: str, target: str) -> None:
-    """Somebody who writes to the backend puts a session's first message in the place of another's."""
+    """An attacker who can write to the backend puts a session's first message in the place of another's."""
     message = (await backend.sessions.messages(ANN, source, Page())).messages[0]
     there = (await backend.sessions.messages(ANN, target, Page())).messages[0]
     record = backend.tables.records[key_of(target)]

@@ -48,7 +48,7 @@ async def test_given_up_encryption_still_opens_and_seals_no_more(store: Encrypte
 
 
 async def test_words_that_look_sealed_come_back_as_they_were_said(store: EncryptedStore) -> None:
-    """Nobody can pass a text off as sealed while encryption is on."""
+    """No text can pass as sealed while encryption is on."""
     forged = f"tnt1.0123456789abcdef.{'A' * 60}"
     draft: Draft = says("", parts=({"type": "sealed", "text": forged},), metadata={"sealed": forged})
     await store.sessions.append(ANN, "s", AppendBatch(id="b", messages=(draft,), create=NewSession(title=forged)))
@@ -68,7 +68,7 @@ LOOKALIKE = f"tnt1.0123456789abcdef.{'A' * 60}"
 
 
 async def test_words_that_only_look_sealed_stay_words(store: EncryptedStore, backend: MemoryStore) -> None:
-    """Nobody can stop a tenant's listings by what a title is called."""
+    """No title can stop a tenant's listings."""
     new = NewSession(title=LOOKALIKE, context={"k": LOOKALIKE})
     await backend.sessions.append(ANN, "s", batch("hello", create=new))
     await backend.state.write_state(ANN, "prefs", "k", LOOKALIKE)

@@ -63,7 +63,7 @@ async def five_keep(store: Store) -> tuple[StateLocation, ...]:
 
 
 async def passed_over(store: Store, names: tuple[StateLocation, ...], caplog: pytest.LogCaptureFixture) -> None:
-    """The first two names cannot be read; pages are full all the same, and the line about it names nobody."""
+    """The first two names cannot be read; pages are full all the same, and the log line holds no names."""
     assert await store.state.state_names(ACME) == names[2:]
     assert [record.getMessage() for record in caplog.records] == [LEFT_OUT] * 2
     assert await store.state.state_names(ACME, limit=1) == names[2:3]
@@ -176,7 +176,7 @@ async def test_a_page_of_names_is_read_from_the_index_alone_as_far_as_it_goes(da
 async def test_a_value_that_is_scribbled_over_is_told_as_such(
     tmp_path: Path, database: PostgresDatabase, scribble: bytes
 ) -> None:
-    """Not as a store that is away: whoever looks through everything goes on."""
+    """Not as a store that is away: a walk over everything goes on."""
     files, tables = await SqliteStore.open(tmp_path / "state.db"), await PostgresStore.open(database.app_url)
     connection: asyncpg.Connection[Any] = await asyncpg.connect(database.app_url)
     try:

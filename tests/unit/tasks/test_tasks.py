@@ -280,7 +280,7 @@ async def test_new_keys_do_not_wait_for_each_other() -> None:
 
 
 async def test_a_type_that_looks_private_still_names_its_owner() -> None:
-    """E16: the policy takes it out of what is stored, and nobody else may decide for that."""
+    """E16: the policy takes it out of what is stored, and only its owner may decide."""
     clock = FakeClock()
     plain = MemoryStore(clock=clock)
     store = RedactingStore(store=plain, screen=screen_over(plain, PrivacyPolicy(memory=Mode.REDACT)))

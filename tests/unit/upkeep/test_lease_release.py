@@ -57,7 +57,7 @@ def _followed(store: Filling, *scripts: str, **policy: Any) -> tuple[Talk, list[
 
 
 async def test_a_session_is_free_again_once_its_full_store_has_room() -> None:
-    """C13: nobody waits for the lease of a turn that is known to have ended."""
+    """C13: no call waits for the lease of a turn that is known to have ended."""
     store = Filling()
     t, [upkeep] = _followed(store, "Lost.", "Here.")
     with pytest.raises(StoreFull):

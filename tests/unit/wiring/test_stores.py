@@ -76,7 +76,7 @@ async def test_a_file_has_neither_breaker_nor_journal(tmp_path: Path) -> None:
     ],
 )
 def test_a_store_is_known_by_its_place_however_one_gets_there(one: str, other: str) -> None:
-    """Else a changed password would leave turns behind in a folder nobody looks into."""
+    """Else a changed password would leave turns behind in a folder that is never read."""
     assert place_of(one) == place_of(other)
     assert "hunter2" not in place_of(other)
 

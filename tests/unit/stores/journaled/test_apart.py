@@ -90,7 +90,7 @@ async def test_a_server_that_stays_away_does_not_hold_up_what_waits_for_the_othe
 
 
 async def test_calls_that_fail_now_and_then_do_not_stop_the_replay_of_other_sessions(here: Process) -> None:
-    """T7: somebody asks the lost server all the time, while every other one answers."""
+    """T7: a client asks the lost server all the time, while every other one answers."""
     await here.turn(ANN, "b", "one", "1")
     here.goes_away()
     await here.turn(ANN, "b", "two", "2")
@@ -144,7 +144,7 @@ async def test_a_damaged_file_does_not_stop_erasures(
 async def test_an_erasure_that_cannot_get_at_a_file_goes_on_with_the_others_and_is_refused(
     here: Process, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A26: a file that somebody keeps locked holds rows that may be read later."""
+    """A26: a file that another process keeps locked holds rows that may be read later."""
     monkeypatch.setattr("tenuto.stores.journaled.files._PATIENCE", 0.01)
     async with process(folder, store=here.memory) as other:
         for each in (here, other):
@@ -180,7 +180,7 @@ async def test_a_damaged_row_is_set_aside_and_stops_nobody(here: Process, folder
 
 
 async def test_a_row_without_an_owner_goes_with_any_erasure_of_its_tenant(here: Process, folder: Path) -> None:
-    """A26: nobody can read it anyway."""
+    """A26: it cannot be read anyway."""
     here.goes_away()
     await here.turn(ANN, "s", "one", "1")
     await here.turn(EVE, "e", "one", "1")
@@ -339,7 +339,7 @@ async def test_a_turn_behind_words_that_another_process_erased_does_not_see_them
 
 
 async def test_a_process_that_comes_back_in_an_outage_finds_its_own_turns(here: Process, folder: Path) -> None:
-    """T7, promise 1: nobody else takes them meanwhile, so that what is said next comes behind them."""
+    """T7, promise 1: no other process takes them meanwhile, so that what is said next comes behind them."""
     async with process(folder, store=here.memory) as other:
         await other.turn(ANN, "s", "one", "1")
         other.goes_away()

@@ -178,7 +178,7 @@ async def test_a_turn_that_makes_room_for_its_own_answer_may_end_here(here: Proc
 
 
 async def test_the_end_of_a_turn_is_kept_though_others_changed_the_session(here: Process) -> None:
-    """Nobody knows whether they deleted it: after a restart neither."""
+    """Whether they deleted it is not known: after a restart neither."""
     await here.turn(ANN, "s", "old secret", "old answer")
     turn = await here.begin(ANN, "s", "question")
     await here.memory.sessions.append(ANN, "s", batch("elsewhere"))
@@ -216,7 +216,7 @@ async def test_somebody_who_looks_for_anothers_session_does_not_cost_its_turn(he
 
 
 async def test_in_a_group_erased_words_are_not_shown_while_somebody_elses_turn_is_open(here: Process) -> None:
-    """Issue 4: nor is anything else, since rows hold nobody else's words; the turn's end is kept."""
+    """Issue 4: nor is anything else, since rows hold no words of other users; the turn's end is kept."""
     await here.turn(BOB_IN_ROOM, "g", "hello", "h")
     here.goes_away()
     await here.turn(ANN_IN_ROOM, "g", "secret", "1", create=None)

@@ -126,7 +126,7 @@ async def test_a_session_nobody_here_has_seen_is_not_made_up(here: Process) -> N
 
 
 async def test_outside_its_scope_a_known_session_does_not_exist(here: Process) -> None:
-    """Promise 2, S6: also while nobody can ask the store."""
+    """Promise 2, S6: also while the store cannot be asked."""
     await here.turn(ANN, "s", "one", "1", create=NewSession(keeping=Retention(idle=timedelta(hours=1))))
     here.goes_away()
 

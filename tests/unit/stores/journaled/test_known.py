@@ -1,4 +1,4 @@
-"""What is known of a session outlives the news of our own changes, and no change of anybody else's."""
+"""What is known of a session outlives the news of our own changes, and no change by others."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ async def test_reading_a_session_that_reads_touch_costs_nothing(tmp_path: Path) 
 
 
 async def test_a_store_that_answers_is_away_no_more(here: Process) -> None:
-    """Promise 8: whoever asks whether it is ready ends what is shown of the outage."""
+    """Promise 8: a readiness probe that is answered ends the outage that is shown."""
     await here.turn(ANN, "s", "one", "1")
     here.goes_away()
     await here.store.sessions.get(ANN, "s")
@@ -276,7 +276,7 @@ async def test_an_answer_that_comes_late_does_not_take_the_place_of_a_newer_one(
 
 
 async def test_a_title_confirms_no_more_than_was_seen(here: Process) -> None:
-    """A feed lost track, and somebody said something meanwhile: the version tells."""
+    """A feed lost track, and a message came meanwhile: the version tells."""
     await here.turn(ANN, "s", "one", "1")
     here.feed.lose_track()
     await here.memory.sessions.append(ANN, "s", batch("meanwhile"))

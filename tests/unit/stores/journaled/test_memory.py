@@ -63,7 +63,7 @@ async def test_what_lies_before_the_window_is_not_asked_for(here: Process) -> No
 
 @pytest.mark.parametrize("erases", [False, True])
 async def test_a_talk_whose_beginning_is_replayed_is_not_gone_on_with_without_it(here: Process, erases: bool) -> None:
-    """T7: the store took the first turn and went away again; after a restart nobody here knows what was before."""
+    """T7: the store took the first turn and went away again; after a restart what was before is not known here."""
     await here.turn(ANN, "s", "one", "1")
     here.goes_away()
     await here.turn(ANN, "s", "two", "2")
@@ -89,7 +89,7 @@ async def test_a_talk_whose_beginning_is_replayed_is_not_gone_on_with_without_it
 
 
 async def test_a_group_goes_on_after_a_restart_only_with_the_store(here: Process) -> None:
-    """Its rows hold nobody else's words, so the talk before them is not here."""
+    """Its rows hold no words of other users, so the talk before them is not here."""
     await here.turn(ROOM, "g", "one", "1")
     here.goes_away()
     await here.turn(ROOM, "g", "two", "2")
@@ -153,7 +153,7 @@ async def test_a_replay_that_was_plainly_refused_puts_nothing_in_doubt(here: Pro
 
 
 async def test_a_replay_that_was_not_answered_stays_in_doubt_after_a_refusal(here: Process) -> None:
-    """T7: the words may have been there, and somebody took something away since."""
+    """T7: the words may have been there, and another process removed something since."""
     here.goes_away()
     await here.turn(ANN, "s", "two", "2")
     here.comes_back()

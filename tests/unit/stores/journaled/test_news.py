@@ -115,7 +115,7 @@ async def test_what_is_taken_away_while_our_call_is_under_way_is_not_shown_with_
 
 @pytest.mark.parametrize("step", ["begin_turn", "finish_turn"])
 async def test_what_is_taken_away_while_a_call_fails_does_not_come_back_with_it(here: Process, step: str) -> None:
-    """Promise 1: what was known before the call was sent counts only if nobody changed it since."""
+    """Promise 1: what was known before the call was sent counts only if it was not changed since."""
     await here.turn(ANN, "s", "secret", "1")
     turn = await here.begin(ANN, "s", "two") if step == "finish_turn" else None
 
@@ -274,7 +274,7 @@ async def test_a_turn_that_moves_to_the_store_is_not_blinded_by_the_news_of_that
 
 
 async def test_a_turn_that_was_overtaken_when_it_began_ends_blind(here: Process) -> None:
-    """What its beginning brought may be older than what somebody did meanwhile."""
+    """What its beginning brought may be older than what another process did meanwhile."""
 
     async def overtaken(*args: Any) -> Any:
         turn = await here.memory.sessions.begin_turn(*args)
@@ -346,7 +346,7 @@ async def test_news_that_arrived_before_a_call_count_before_it(here: Process, mo
 
 
 async def test_what_came_into_doubt_during_a_call_is_not_gone_on_with(here: Process) -> None:
-    """X5: it was deleted while nobody listened, and the store has answered others since."""
+    """X5: it was deleted while the feed was away, and the store has answered others since."""
     await here.turn(ANN, "s", "secret", "1")
     await here.turn(ANN, "other", "x", "y")
     here.now += 10 * MOMENT

@@ -105,7 +105,7 @@ async def test_counts_tell_what_cannot_be_read(here: Process) -> None:
 async def test_a_file_that_cannot_be_read_stops_nobody(
     tmp_path: Path, number: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also not whoever comes after it: it is counted, and told once."""
+    """Nor a later process: it is counted, and logged once."""
     (tmp_path / f"{number}.db").write_bytes(b"garbage" * 1000)
     async with process(tmp_path) as here:
         here.goes_away()
@@ -171,7 +171,7 @@ async def test_what_a_dead_process_left_is_taken_over(tmp_path: Path) -> None:
 
 
 async def test_a_killed_process_gives_its_slot_free(tmp_path: Path) -> None:
-    """Killed for real: what it told is on disk, and its lock is nobody's."""
+    """Killed for real: what it told is on disk, and its lock is free."""
     program = f"""
 import asyncio, os, signal
 from pathlib import Path

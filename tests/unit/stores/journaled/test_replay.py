@@ -60,7 +60,7 @@ async def _ended_here(here: Process) -> list[str]:
 
 
 async def _ended_here_after_others(here: Process) -> list[str]:
-    """The lease ran out, and somebody else has taken the session."""
+    """The lease ran out, and another process has taken the session."""
     turn = await here.begin(ANN, "s", "one", lease=timedelta(seconds=1))
     here.goes_away()
     here.clock.advance(timedelta(seconds=2))
@@ -266,7 +266,7 @@ async def test_an_id_that_is_the_callers_own_is_gone_on_with(here: Process) -> N
 
 
 async def test_a_message_id_that_somebody_used_again_is_no_proof(here: Process) -> None:
-    """Ids of messages may be anybody's choice."""
+    """Clients choose ids of messages."""
     await here.turn(ANN, "s", "one", "1")
     here.goes_away()
     turn = await here.begin(ANN, "s", words=(says("two", id="mine"),))

@@ -94,7 +94,7 @@ async def _interrupted(here: Process, call: str, monkeypatch: pytest.MonkeyPatch
 async def test_a_session_that_was_replayed_and_then_deleted_is_not_opened_again(
     here: Process, call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S6: nobody here heard that its first turn was stored."""
+    """S6: this process did not hear that its first turn was stored."""
     here.goes_away()
     await here.turn(ANN, "s", SECRET, "1")
     await here.turn(ANN, "s", "two", "2", create=None)
@@ -197,7 +197,7 @@ async def test_a_call_that_arrives_late_says_nothing_twice(here: Process, monkey
 
 @pytest.mark.parametrize("how", ["reset", "truncate"])
 async def test_an_answer_whose_words_were_taken_away_elsewhere_is_set_aside(here: Process, how: str) -> None:
-    """A turn ends here; meanwhile somebody else reset the session, or cut its words off."""
+    """A turn ends here; meanwhile another process reset the session, or cut its words off."""
     await here.turn(ANN, "s", "one", "1")
     turn = await here.begin(ANN, "s", "wrong words")
     here.goes_away()
@@ -387,7 +387,7 @@ async def test_a_note_of_an_erasure_that_cannot_be_read_counts_and_stops_nobody_
 
 
 async def test_what_others_said_in_a_session_opened_by_the_erased_is_kept(here: Process) -> None:
-    """Promise 1: it was acknowledged, and is nobody else's."""
+    """Promise 1: it was acknowledged, and is not the erased user's."""
     here.goes_away()
     await here.turn(ROOM_ANN, "g", SECRET, "1")
     await here.turn(ROOM_BOB, "g", "bob's", "2", create=None)

@@ -1,4 +1,4 @@
-"""Group commit: who waits goes together, and nobody suffers for another."""
+"""Group commit: waiting calls go together, and none fails for another."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_a_call_that_has_waited_its_time_is_not_sent_again() -> None:
 
 
 async def test_what_the_driver_cannot_write_down_fails_alone() -> None:
-    """It never reaches the server, says nothing of it, and is nobody else's fault."""
+    """It never reaches the server, says nothing of it, and fails no other call."""
     told = fault(asyncpg.exceptions._base.DataError("out of range"), sent=False)
 
     assert isinstance(told, RequestRejected)

@@ -1,4 +1,4 @@
-"""The schema: migrated once by whoever comes first, refused when it is of a later release."""
+"""The schema: migrated once by the first process, refused when it is of a later release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process believes of a session it has seen, and how it learns that somebody else changed it."""
+"""What a process believes of a session it has seen, and how it learns that another process changed it."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ async def test_a_turn_that_nobody_disturbs_takes_ten_commands(pair: Pair, redis_
 
 
 async def test_variables_that_nobody_changed_do_not_travel_again(pair: Pair, redis_server: RedisServer) -> None:
-    """Every session that somebody chats in has some: title, assistant, language."""
+    """Every session with a chat has some: title, assistant, language."""
     here, there = pair
     await talk(here, ANN, "s", "one", "two")
     await here.sessions.patch(

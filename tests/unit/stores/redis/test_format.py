@@ -38,7 +38,7 @@ async def test_a_store_from_before_the_first_release_is_not_opened(redis_server:
 
 
 async def test_api_keys_from_before_the_first_release_do_not_make_an_open_server(redis_server: RedisServer) -> None:
-    """Nobody would find them, and a server without keys lets everybody in."""
+    """They would not be found, and a server without keys lets every caller in."""
     prefix = fresh("format")
     store = await RedisStore.open(redis_server.url, prefix=prefix)
     values, names, _ = store.keys.state(SYSTEM, "api-keys")

@@ -67,7 +67,7 @@ async def test_an_owner_is_listed_before_the_value_is_written(
 async def test_an_owner_removed_while_writing_is_listed_again(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody erases, or finds nothing, between the note and the first value."""
+    """Another process erases, or finds nothing, between the note and the first value."""
     add, calls = redis_owners(store).add, 0
 
     async def added(scope: Scope) -> None:
@@ -119,7 +119,7 @@ async def test_a_value_in_a_known_drawer_needs_one_call(store: RedisStore, monke
 async def test_a_site_that_loses_its_name_while_an_owner_goes_back_has_it_again(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody found no owner on the list while one was off it for a moment, and took the site off."""
+    """Another process found no owner on the list while one was off it for a moment, and took the site off."""
     await store.state.write_state(ANN, "prefs", "tone", "warm")
     await store.link.call("DEL", store.keys.spaces, key=store.keys.spaces)
 
@@ -168,7 +168,7 @@ async def test_a_drawer_without_a_note_hides_no_other_and_has_one_with_its_next_
 async def test_a_note_that_is_scribbled_over_names_nobody_and_hides_no_other(
     store: RedisStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is left out is told in a line that names nobody."""
+    """What is left out is logged in a line without names."""
     for scope in (ANN, BOB, Scope(tenant="evil", user="eve")):
         await store.state.write_state(scope, "prefs", "tone", "warm")
     await store.state.write_state(ANN, "facts", "home", "Berlin")
@@ -198,7 +198,7 @@ async def test_a_site_all_of_whose_names_are_scribbled_over_hides_no_other(store
 
 
 async def test_a_value_that_is_scribbled_over_is_told_as_such(store: RedisStore) -> None:
-    """Not as a store that is away: whoever looks through everything goes on."""
+    """Not as a store that is away: a walk over everything goes on."""
     await store.state.write_state(ANN, "prefs", "tone", "warm")
     values = store.keys.state(ANN, "prefs")[0]
     await store.link.call("HSET", values, state_key(ANN, "prefs") + b"tone", b"1:1:{", key=values)

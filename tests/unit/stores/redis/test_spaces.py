@@ -35,7 +35,7 @@ async def lose_the_list(store: RedisStore) -> None:
 
 
 async def vanish(store: RedisStore, scope: Scope, session_id: str) -> None:
-    """What a server does some time after the deadline, where nobody sweeps."""
+    """What a server does some time after the deadline, without a sweep."""
     keys = store.keys.session(session_key(scope, session_id))
     await store.link.call("UNLINK", *keys, key=keys[0])
 
@@ -107,7 +107,7 @@ async def test_the_sweep_takes_empty_spaces_off_the_list(store: RedisStore) -> N
 
 
 async def test_a_space_that_gets_a_session_while_it_leaves_goes_back(store: RedisStore) -> None:
-    """Found empty, then taken off: between the two somebody began to talk."""
+    """Found empty, then taken off: between the two a session began."""
     await store.sessions.append(ANN, "a", batch("hello"))
 
     await redis_leave_space(store, site_key(ANN).hex().encode())

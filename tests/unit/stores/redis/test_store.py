@@ -224,7 +224,7 @@ async def test_two_prefixes_are_two_installations(redis_server: RedisServer) -> 
 
 
 async def test_every_key_goes_by_itself_some_time_after_the_deadline(store: RedisStore) -> None:
-    """A5: the store forgets idle sessions even where nobody sweeps."""
+    """A5: the store drops idle sessions even without a sweep."""
     kept = NewSession(keeping=Retention(idle=timedelta(minutes=30)), context={"a": 1})
     turn = await begin(store, ANN, "s", "one", create=kept, once=once("k"))
     await store.sessions.finish_turn(turn, closing("two", changes=Changes(attributes={"b": 2})))

@@ -1,4 +1,4 @@
-"""A damaged record is set aside, kept, and in nobody's way (X6)."""
+"""A damaged record is set aside, kept, and hides no other (X6)."""
 
 from __future__ import annotations
 
