@@ -97,7 +97,7 @@ async def redis_leave_space(store: RedisStore, space: bytes) -> None:
 
 def redis_listeners(tracking: ClientTracking) -> list[InvalidationListener]:
     """The connections that wait for invalidations."""
-    return list(tracking._ears.values())
+    return list(tracking._listeners.values())
 
 
 def last_heard(listener: InvalidationListener) -> float:
@@ -125,12 +125,12 @@ def recent_calls(journal: JournaledStore) -> list[bytes]:
 
 def held_rows(journal: JournaledStore) -> int:
     """How many turns and sessions the journal holds in memory: none for a session that is gone."""
-    return len(journal._journal._here) + len(journal._journal._view.keys)
+    return len(journal._journal._local.open) + len(journal._journal._local.view.keys)
 
 
 def held_turns(journal: JournaledStore) -> int:
     """How many open turns and pauses the journal holds in memory: none for turns that are lost."""
-    return len(journal._journal._running) + bool(journal._journal._pauses)
+    return len(journal._journal.running) + bool(journal._journal._backoff)
 
 
 def outbox_files(outbox: Outbox) -> dict[int, Any]:

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, AssistantRegistry
 from tenuto.chat import Chat, ChatDeps, ChatLimits, ChatRequest, Spending
-from tenuto.chat.deps import no_span
 from tenuto.errors import ModelFailed
 from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Script
