@@ -34,8 +34,8 @@ DOOR: Final = "HTTP get"
 KINDS: Final = ("absent", "foreign", "expired", "deleted")
 _OWNER: Final = Scope(tenant="bench", user="owner")
 _STRANGER: Final = Scope(tenant="bench", user="stranger")
-_LONG: Final = NewSession(keeping=Retention(idle=timedelta(days=30)))
-_SHORT: Final = NewSession(keeping=Retention(idle=timedelta(hours=1)))
+_LONG: Final = NewSession(retention=Retention(idle=timedelta(days=30)))
+_SHORT: Final = NewSession(retention=Retention(idle=timedelta(hours=1)))
 _NEWEST: Final = Page(limit=WINDOW)
 _SIDE_BY_SIDE: Final = 32
 
@@ -73,7 +73,7 @@ async def measure_absence(backend: str, url: str, plan: Plan) -> list[Absence]:
     clock = ShiftedClock()
     settings = Settings(store=url)
     found: list[Absence] = []
-    async with open_app(settings, clock=clock, sweeping=False) as app, _door(settings, app, clock) as client:
+    async with open_app(settings, clock=clock, run_upkeep=False) as app, _door(settings, app, clock) as client:
         questions = {
             "get": lambda session: app.sessions.get(_STRANGER, session),
             "messages": lambda session: app.sessions.messages(_STRANGER, session, _NEWEST),

@@ -25,7 +25,7 @@ from tenuto.ports import Backend
 from tenuto.stores.factory import open_store
 
 # The stored cap is lifted: histories of 10,000 messages are to stay that long.
-FRESH: Final = NewSession(keeping=Retention(max_messages=None))
+FRESH: Final = NewSession(retention=Retention(max_messages=None))
 _NEWEST: Final = Page(limit=WINDOW)
 _USERS: Final = 64
 _SEEDED_AT_ONCE: Final = 250
@@ -61,9 +61,9 @@ class Ours:
         opening = BeginTurn(
             session_id=session,
             turn_id=f"turn-{turn.number}",
-            words=(question,),
+            user_messages=(question,),
             window=WINDOW,
-            once=IdempotencyKey(key=f"key-{turn.number}", fingerprint="body"),
+            idempotency_key=IdempotencyKey(key=f"key-{turn.number}", fingerprint="body"),
         )
         begun = await self._store.sessions.begin_turn(scope_of(session), opening)
         closing = FinishTurn(reply=(answer,), usage=Usage(tokens=300, cost_nanos=1_250_000))

@@ -64,7 +64,7 @@ _ROUNDS: Final = 7
 _TURNS: Final = 4
 _SEEDED_AT_ONCE: Final = 250
 _KINDS: Final = ("light", "bare", "talk")
-_UNCAPPED: Final = NewSession(keeping=Retention(max_messages=None))
+_UNCAPPED: Final = NewSession(retention=Retention(max_messages=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class _AtOnce:
         self._answers = [words.turn().assistant for _ in range(64)]
         self._numbers = count()
 
-    async def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+    async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         yield TextDelta(text=self._answers[next(self._numbers) % len(self._answers)])
         yield ModelDone(model=self.name, input_tokens=300, output_tokens=100)
 
@@ -170,13 +170,13 @@ class _Bared:
         self._closing = closing
 
     async def cycle(self, session: str, turn: Turn) -> None:
-        question, answer = self._opening.words[0], self._closing.reply[-1]
+        question, answer = self._opening.user_messages[0], self._closing.reply[-1]
         opening = replace(
             self._opening,
             session_id=session,
             turn_id=f"turn-{turn.number}",
-            words=(replace(question, id=f"q-{turn.number}", parts=(text_part(turn.user),)),),
-            once=IdempotencyKey(key=f"key-{turn.number}", fingerprint="body"),
+            user_messages=(replace(question, id=f"q-{turn.number}", parts=(text_part(turn.user),)),),
+            idempotency_key=IdempotencyKey(key=f"key-{turn.number}", fingerprint="body"),
         )
         begun = await self._store.sessions.begin_turn(scope_of(session), opening)
         reply = (replace(answer, id=f"a-{turn.number}", parts=(text_part(turn.assistant),)),)
@@ -216,7 +216,7 @@ async def _bared(store: Backend, words: Words, history: int) -> _Bared:
 
 
 def _request(session: str, turn: Turn) -> ChatRequest:
-    return ChatRequest(text=turn.user, session_id=session, key=f"key-{turn.number}", fingerprint="body")
+    return ChatRequest(text=turn.user, session_id=session, idempotency_key=f"key-{turn.number}", fingerprint="body")
 
 
 def measure_assembling(messages: int = 500, budget: int = 8192, rounds: int = 15) -> tuple[float, float]:
@@ -288,7 +288,7 @@ class _Later:
 
 def _chat(store: Backend, words: Words, listening: SessionStore | None = None) -> tuple[Chat, _Later]:
     platform = preset("platform")
-    policies = replace(platform, sessions=replace(platform.sessions, keeping=_UNCAPPED.keeping))
+    policies = replace(platform, sessions=replace(platform.sessions, retention=_UNCAPPED.retention))
     sessions = Sessions(
         store=listening or store.sessions,
         upkeep=store.upkeep,

@@ -79,7 +79,7 @@ class Place:
     clock: Clock
     folder: Path
     server: Callable[[str], Any]
-    links: dict[str, LastingLink] | None = None
+    chain_length: dict[str, LastingLink] | None = None
 
 
 Damage: TypeAlias = Callable[[Store, Scope, str], Awaitable[None]]
@@ -105,10 +105,10 @@ class Unshared:
     listening = True
 
     @asynccontextmanager
-    async def watch(self, told: Callable[[Invalidation | None], None]) -> AsyncIterator[None]:
+    async def watch(self, on_invalidate: Callable[[Invalidation | None], None]) -> AsyncIterator[None]:
         yield
 
-    def catch_up(self) -> bool:
+    def drain_invalidations(self) -> bool:
         return True
 
 
@@ -222,11 +222,11 @@ async def _postgres(place: Place) -> AsyncIterator[Store]:
     """One schema for the whole suite, emptied for each test: migrating anew would cost ten times as much."""
     server = place.server("postgres")
     assert isinstance(server, PostgresServer)
-    if place.links is None:
+    if place.chain_length is None:
         store = await PostgresStore.open(server.app_url, clock=place.clock, schema=_SCHEMA)
         await store.link.fetch(f"TRUNCATE {', '.join(_TABLES)}")
     else:
-        store = PostgresStore(await _lasting(server, place.links), clock=place.clock, batches=2)
+        store = PostgresStore(await _lasting(server, place.chain_length), clock=place.clock, batches=2)
     try:
         yield store
     finally:

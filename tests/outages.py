@@ -102,16 +102,16 @@ class Told:
         self._told: list[Callable[[Invalidation | None], None]] = []
 
     @asynccontextmanager
-    async def watch(self, told: Callable[[Invalidation | None], None]) -> AsyncIterator[None]:
-        self._told.append(told)
+    async def watch(self, on_invalidate: Callable[[Invalidation | None], None]) -> AsyncIterator[None]:
+        self._told.append(on_invalidate)
         yield
-        self._told.remove(told)
+        self._told.remove(on_invalidate)
 
-    def catch_up(self) -> bool:
+    def drain_invalidations(self) -> bool:
         return self.listening
 
     def tell(self, keys: Iterable[bytes], *, taken_away: bool = False, ours: bool | None = None) -> None:
-        self._tell(Invalidation(keys=tuple(keys), taken_away=taken_away, ours=ours))
+        self._tell(Invalidation(keys=tuple(keys), removed=taken_away, local=ours))
 
     def lose_track(self) -> None:
         self._tell(None)
@@ -154,8 +154,8 @@ class Process:
             feed=self.feed,
             ciphers=self._ciphers(behind) if self._ciphers is not None else None,
             clock=self.clock,
-            ticks=lambda: self.now,
-            by_itself=False,
+            monotonic=lambda: self.now,
+            auto_replay=False,
         )
         await self.store.__aenter__()
 

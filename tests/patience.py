@@ -32,7 +32,7 @@ def be_patient() -> None:
     minute = timedelta(seconds=LONG)
     _by_default(ConnectionPolicy.__init__, connect_timeout=LONG, call_timeout=LONG)
     _by_default(PostgresStore.open.__func__, timeout=minute, connect_timeout=minute)  # type: ignore[attr-defined]
-    _by_default(SqliteStore.open.__func__, patience=minute)  # type: ignore[attr-defined]
+    _by_default(SqliteStore.open.__func__, lock_timeout=minute)  # type: ignore[attr-defined]
 
 
 def _by_default(function: object, **values: object) -> None:

@@ -42,7 +42,7 @@ HEAD = Session(
     created_at=SENT_AT,
     updated_at=SENT_AT,
     expires_at=None,
-    keeping=Retention(),
+    retention=Retention(),
     version=1,
 )
 
@@ -90,7 +90,7 @@ def opening(session_id: str, *words: str, **fields: Any) -> BeginTurn:
     given = {
         "session_id": session_id,
         "turn_id": fresh("turn"),
-        "words": tuple(says(text) for text in words),
+        "user_messages": tuple(says(text) for text in words),
         "create": NewSession(),
         **fields,
     }

@@ -72,7 +72,7 @@ async def _answered(sessions: Sessions, order: dict[str, Any]) -> dict[str, Any]
 async def main(url: str) -> None:
     """Answer one order after the other, until the input ends."""
     loop = asyncio.get_running_loop()
-    async with open_app(Settings(store=url), sweeping=False) as app:
+    async with open_app(Settings(store=url), run_upkeep=False) as app:
         while line := await loop.run_in_executor(None, sys.stdin.readline):
             sys.stdout.write(json.dumps(await _answered(app.sessions, json.loads(line))) + "\n")
             sys.stdout.flush()

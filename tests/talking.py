@@ -30,14 +30,14 @@ from tests.clock import FakeClock
 
 async def events_of(model: ChatModel, asking: ModelRequest) -> list[ModelEvent]:
     """All that a model answers."""
-    return [event async for event in model.answer(asking, ())]
+    return [event async for event in model.stream_answer(asking, ())]
 
 
 async def events_until_failure(model: ChatModel, asking: ModelRequest) -> tuple[list[ModelEvent], str]:
     """What a model answers before it fails, and how it fails."""
     events: list[ModelEvent] = []
     try:
-        async for event in model.answer(asking, ()):
+        async for event in model.stream_answer(asking, ()):
             events.append(event)  # noqa: PERF401 (what came before the failure is kept)
     except ModelFailed as failed:
         return events, str(failed)
@@ -160,4 +160,4 @@ def ask(text: str, session_id: str | None = None, **fields: Any) -> ChatRequest:
     return ChatRequest(text=text, session_id=session_id, **fields)
 
 
-SMALL = PromptPolicy(budget=600, reply=100)
+SMALL = PromptPolicy(budget=600, reply_tokens=100)

@@ -60,7 +60,7 @@ class Tenuto:
         self.settings = settings
         self.stores = stores
         self.store = stores.front
-        self.screen = stores.screen
+        self.redactor = stores.redactor
         self.sessions = sessions
         self.tasks = tasks
         self.upkeep = upkeep
@@ -88,7 +88,7 @@ class Tenuto:
                     open_chat(
                         self.settings,
                         store=self.store,
-                        screen=self.screen,
+                        redactor=self.redactor,
                         sessions=self.sessions,
                         upkeep=self.upkeep,
                         clock=self._clock,
@@ -118,7 +118,7 @@ class Tenuto:
 
         return PrivacyService(
             store=self.store,
-            screen=self.screen,
+            screen=self.redactor,
             erase=self.sessions.erase,
             clock=self._clock,
             elsewhere=(keys, deadlines, vectors),
@@ -137,18 +137,25 @@ class Tenuto:
         _check_fields(rest, Scope)
         return Scope(tenant=tenant, site=site, user=user, visitor=visitor, **rest)
 
-    def listen(self, listener: Listener) -> None:
+    def add_listener(self, listener: Listener) -> None:
         """Call this listener for every session event from now on."""
-        self._announcer.add(listener)
+        self._announcer.add_listener(listener)
 
     async def begin(
-        self, scope: Scope, text: str, *, session_id: str | None = None, key: str | None = None, window: int = 20
+        self,
+        scope: Scope,
+        text: str,
+        *,
+        session_id: str | None = None,
+        idempotency_key: str | None = None,
+        window: int = 20,
     ) -> OpenTurn:
         """Store the user message, take the lease, and load the window for the model."""
         _check_scope(scope)
         words = self.draft(text, role=Role.USER, speaker=scope.user)
         return await self.sessions.begin(
-            scope, TurnRequest(words=(words,), session_id=session_id, key=key, window=window)
+            scope,
+            TurnRequest(user_messages=(words,), session_id=session_id, idempotency_key=idempotency_key, window=window),
         )
 
     async def finish(
@@ -192,16 +199,16 @@ async def open_app(
     listeners: Sequence[Listener] = (),
     models: Mapping[str, GivenModel] = _NO_MODELS,
     assistants: Sequence[Assistant] = (),
-    sweeping: bool = True,
-    reading_only: bool = False,
+    run_upkeep: bool = True,
+    read_only: bool = False,
 ) -> AsyncIterator[Tenuto]:
     """Open everything that the settings name, and close it in reverse order.
 
     `models` take precedence over providers' models of the same name; `assistants` are added to the built-in ones.
-    With `reading_only`, a file in a read-only folder can be opened too.
+    With `read_only`, a file in a read-only folder can be opened too.
     """
     async with AsyncExitStack() as stack:
-        stores = await open_stores(stack, settings, clock, reading_only)
+        stores = await open_stores(stack, settings, clock, read_only)
         store, policies = stores.front, settings.policies()
         announcer = EventEmitter(clock=clock, listeners=listeners)
         sessions = Sessions(store=store.sessions, upkeep=store.upkeep, policy=policies.sessions, announcer=announcer)
@@ -212,10 +219,10 @@ async def open_app(
             tasks=tasks,
             sweep_every=settings.sweep_every,
             clock=clock,
-            redaction=UpkeepRedaction(stores.screen),
+            redaction=UpkeepRedaction(stores.redactor),
             catch_up=compactor.catch_up,
         )
-        if sweeping:
+        if run_upkeep:
             await stack.enter_async_context(_running(upkeep))
         yield Tenuto(
             settings=settings,
@@ -241,17 +248,17 @@ async def open(  # noqa: A001 - the name people type: tenuto.open(...)
     models: Mapping[str, GivenModel] = _NO_MODELS,
     assistants: Sequence[Assistant] = (),
     model: ModelChoice | None = None,
-    small_model: ModelChoice | None = None,
+    summarizer_model: ModelChoice | None = None,
     **settings: Any,
 ) -> AsyncIterator[Tenuto]:
     """Open tenuto on a store: `sqlite:///chat.db`, `redis://…`, `postgresql://…`, `memory://`.
 
-    `model` answers, and `small_model` makes titles and summaries: a name, a model of Pydantic AI or your own, or
+    `model` answers, and `summarizer_model` makes titles and summaries: a name, a model of Pydantic AI or your own, or
     several of them, each used when the one before it fails. Further settings go by name (`preset="goods_qa"`,
     `retention=timedelta(days=7)`); the environment supplies the rest.
     """
     shelf = dict(models)
-    given = {"model": model, "small_model": small_model}
+    given = {"model": model, "summarizer_model": summarizer_model}
     named = {
         setting: _register_model(setting, choice, shelf) for setting, choice in given.items() if choice is not None
     }

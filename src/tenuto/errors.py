@@ -346,7 +346,7 @@ class BudgetExhausted(LimitReached):
 
     def __init__(self, whose: str, limit: str) -> None:
         super().__init__(f"the {whose} has used up its budget of {limit}")
-        self.whose = whose
+        self.subject = whose
 
 
 class ModelFailed(Unavailable):

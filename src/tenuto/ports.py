@@ -66,7 +66,7 @@ class SessionStore(Protocol):
     lease or a session expires, and a session's `updated_at` never goes backwards.
     """
 
-    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
+    async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
         """Find or create the session, append the user messages, take the lease, load the window.
 
         With `once`, a repeated key returns its finished turn, or resumes the unfinished one without storing the
@@ -79,7 +79,7 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
+    async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
         """Append the reply, add the usage, apply the changes, release the lease.
 
         Finishing the same turn again stores nothing and returns `duplicate`. An expired lease is valid until another
@@ -106,7 +106,7 @@ class SessionStore(Protocol):
         """The session's head; extends its deadline if its retention counts reads."""
         ...
 
-    async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
+    async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
         """A page of the log; extends the deadline if the retention counts reads."""
         ...
 
@@ -122,15 +122,15 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
+    async def reset(self, scope: Scope, session_id: str, *, keep_metadata: Sequence[str] = ()) -> Session:
         """Remove messages, context, metadata and idempotency keys; a running turn is lost.
 
-        Title, attributes, totals, producers' sequence numbers and the metadata named in `sparing` stay. Sequence
+        Title, attributes, totals, producers' sequence numbers and the metadata named in `keep_metadata` stay. Sequence
         numbers of messages continue.
         """
         ...
 
-    async def fork(self, scope: Scope, session_id: str, forking: ForkRequest) -> Session:
+    async def fork(self, scope: Scope, session_id: str, request: ForkRequest) -> Session:
         """Copy the session, up to a message, under a new id; the owner stays, totals start at zero.
 
         Raises:
@@ -138,7 +138,7 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
+    async def truncate(self, scope: Scope, session_id: str, request: Truncation) -> Session:
         """Remove the messages after a sequence number, for an edit or a regeneration; a running turn is lost.
 
         Messages numbered in `sparing` stay; their idempotency keys are removed all the same. Every append makes a new
@@ -151,7 +151,7 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
+    async def rewrite(self, scope: Scope, session_id: str, request: Rewrite) -> Session:
         """Replace the text of stored messages and traces, as when private data is redacted later.
 
         Messages are found by sequence number and id, traces by turn number and id; missing ones are skipped. Numbers,
@@ -226,7 +226,7 @@ class StateStore(Protocol):
         """The keys alone, in the same order; also those of values that cannot be decoded."""
         ...
 
-    async def state_names(
+    async def list_state_locations(
         self, scope: Scope, after: StateLocation | None = None, limit: int = 100
     ) -> tuple[StateLocation, ...]:
         """Locations of values of users and chats that the scope reaches, in any namespace and in a stable order.
@@ -243,10 +243,10 @@ class StoreUpkeep(Protocol):
         """Remove up to `limit` expired sessions of all tenants and return them."""
         ...
 
-    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
+    async def evict(self, scope: Scope, keep: int, keep_session: str | None = None) -> tuple[RemovedSession, ...]:
         """Remove the site's least recently changed sessions beyond `keep`, of all owners.
 
-        The session `sparing` stays, even if a wrong clock makes it look old.
+        The session `keep_session` stays, even if a wrong clock makes it look old.
         """
         ...
 
@@ -260,7 +260,7 @@ class StoreUpkeep(Protocol):
         """
         ...
 
-    async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
+    async def list_sites(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
         """The tenants' sites that hold sessions, or state of users or chats, in order of `site_key` after `after`.
 
         Across all tenants: for maintenance, never for a request. A page that is not full is the last one. A site whose
@@ -338,11 +338,11 @@ class ChangeFeed(Protocol):
         """Whether changes are received at present; the latest may still be in transit."""
         ...
 
-    def watch(self, told: Callable[[Invalidation | None], None]) -> AbstractAsyncContextManager[None]:
-        """While open, call `told` with each change; `None` means that anything may have changed."""
+    def watch(self, on_invalidate: Callable[[Invalidation | None], None]) -> AbstractAsyncContextManager[None]:
+        """While open, call `on_invalidate` with each change; `None` means that anything may have changed."""
         ...
 
-    def catch_up(self) -> bool:
+    def drain_invalidations(self) -> bool:
         """Report, without waiting, all changes acknowledged anywhere up to now.
 
         False means that changes may be missing: a cache must not answer.
@@ -399,7 +399,7 @@ class Cipher(Protocol):
 class Ciphers(Protocol):
     """The cipher of each tenant. A tenant has its own data keys, encrypted by a master key outside the store."""
 
-    async def to_seal(self, scope: Scope) -> Cipher:
+    async def cipher_for_sealing(self, scope: Scope) -> Cipher:
         """The cipher to write and to look up with; creates the tenant's first data key.
 
         Raises:
@@ -407,8 +407,8 @@ class Ciphers(Protocol):
         """
         ...
 
-    async def to_open(self, scope: Scope, *, anew: bool = False) -> Cipher:
-        """The cipher to read with; creates no key. `anew` reloads the keys: another process may have created one."""
+    async def cipher_for_opening(self, scope: Scope, *, refresh: bool = False) -> Cipher:
+        """The cipher to read with; creates no key. `refresh` reloads the keys: another process may have created one."""
         ...
 
 
@@ -475,7 +475,7 @@ class ChatModel(Protocol):
         """Its name in settings and traces."""
         ...
 
-    def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+    def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """Answer; `tools` are those of `asking.tools`, for models that work with them directly.
 
         Raises:
@@ -525,7 +525,7 @@ class Embedder(Protocol):
         ...
 
     @property
-    def outside(self) -> bool:
+    def remote(self) -> bool:
         """Whether texts leave this machine: then they are redacted as for a model."""
         ...
 
@@ -542,7 +542,7 @@ class Embedder(Protocol):
 class DurabilityReport(Protocol):
     """A store on a server whose settings decide how durable acknowledged writes are."""
 
-    async def assurances(self) -> tuple[DurabilityFinding, ...]:
+    async def durability_findings(self) -> tuple[DurabilityFinding, ...]:
         """What those settings mean, as far as the server reports them.
 
         Raises:
@@ -588,6 +588,6 @@ class ModelChain(Protocol):
     """A model with fallbacks: each may use its whole timeout before the next one is requested."""
 
     @property
-    def links(self) -> int:
+    def chain_length(self) -> int:
         """The number of models."""
         ...

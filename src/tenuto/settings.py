@@ -111,7 +111,7 @@ class Settings(Value, frozen=True, kw_only=True):
     model_api_key: str | None = None
     model_timeout: timedelta = timedelta(minutes=2)
     # None: the same as `model`; none at all where that is the offline one.
-    small_model: str | None = None
+    summarizer_model: str | None = None
     # auto: the local one where it is installed, and words otherwise.
     embedder: str = "auto"
     tool_timeout: timedelta = timedelta(seconds=30)
@@ -195,7 +195,7 @@ class Settings(Value, frozen=True, kw_only=True):
                 "prompt_tokens", f"{self.prompt_tokens} leave nothing beside reply_tokens ({self.reply_tokens})"
             )
         _check_range("reply_tokens", self.reply_tokens, 1, 2**31)
-        return PromptPolicy(budget=self.prompt_tokens, reply=self.reply_tokens)
+        return PromptPolicy(budget=self.prompt_tokens, reply_tokens=self.reply_tokens)
 
     def privacy(self) -> PrivacyPolicy:
         """What becomes of private data, where no file says otherwise.
@@ -231,13 +231,13 @@ class Settings(Value, frozen=True, kw_only=True):
     def npc_policies(self) -> Preset:
         """The `npc` preset with the MEMORY_ settings on top of it (C12)."""
         base = preset("npc")
-        messages = _resolve_cap(self.memory_max_messages, base.sessions.keeping.max_messages)
-        keeping = replace(base.sessions.keeping, max_messages=messages)
+        messages = _resolve_cap(self.memory_max_messages, base.sessions.retention.max_messages)
+        retention = replace(base.sessions.retention, max_messages=messages)
         if self.memory_ttl_seconds is not None:
-            keeping = replace(keeping, idle=timedelta(seconds=self.memory_ttl_seconds))
+            retention = replace(retention, idle=timedelta(seconds=self.memory_ttl_seconds))
         return replace(
             base,
-            sessions=replace(self.apply_limits(base).sessions, keeping=keeping),
+            sessions=replace(self.apply_limits(base).sessions, retention=retention),
             context=replace(
                 base.context,
                 window_messages=messages,
@@ -247,18 +247,18 @@ class Settings(Value, frozen=True, kw_only=True):
 
 
 def _apply_session_settings(base: Preset, settings: Settings) -> Preset:
-    keeping = base.sessions.keeping
-    keeping = replace(
-        keeping,
-        idle=None if settings.retention == timedelta(0) else settings.retention or keeping.idle,
-        touch=settings.touch or keeping.touch,
-        max_messages=_resolve_cap(settings.max_messages, keeping.max_messages),
-        max_turns=_resolve_cap(settings.max_turns, keeping.max_turns),
+    retention = base.sessions.retention
+    retention = replace(
+        retention,
+        idle=None if settings.retention == timedelta(0) else settings.retention or retention.idle,
+        touch=settings.touch or retention.touch,
+        max_messages=_resolve_cap(settings.max_messages, retention.max_messages),
+        max_turns=_resolve_cap(settings.max_turns, retention.max_turns),
     )
     stale = base.sessions.stale_after if settings.stale_after is None else settings.stale_after
     sessions: SessionPolicy = replace(
         base.sessions,
-        keeping=keeping,
+        retention=retention,
         stale_after=stale or None,
         on_missing=settings.on_missing or base.sessions.on_missing,
         on_store_down=settings.on_store_down or base.sessions.on_store_down,

@@ -35,7 +35,7 @@ def _settings(server: RedisServer | PostgresServer, folder: Path) -> Settings:
 
 @asynccontextmanager
 async def _opened(server: RedisServer | PostgresServer, folder: Path) -> AsyncIterator[Tenuto]:
-    async with open_app(_settings(server, folder), sweeping=False) as app:
+    async with open_app(_settings(server, folder), run_upkeep=False) as app:
         yield app
 
 

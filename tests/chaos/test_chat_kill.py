@@ -31,7 +31,7 @@ def test_a_server_killed_between_turns_goes_on_where_it_was(tmp_path: Path) -> N
             again = say(server, question, session, f"k{number}")
             server.end(signal.SIGKILL)
         assert expected in str(told["answer"])
-        assert (again["repeated"], again["answer"]) == (True, told["answer"])
+        assert (again["replayed"], again["answer"]) == (True, told["answer"])
         session = str(told["session_id"])
     with running(tmp_path / "t.db") as server:
         log = server.http.get(f"/v1/sessions/{session}/messages", headers=WHO).json()["messages"]

@@ -99,9 +99,13 @@ async def test_an_outage_shows_at_every_door_till_its_end(server: RedisServer | 
         assert answers[-1].headers[HEADER] == "store"
         assert {each.status_code for each in lists} == {503}
         assert (ready.status_code, ready.headers[HEADER]) == (200, "store")
-        assert ready.json() == {"status": "degraded", "store": "away", "journal": {"waiting": 6, "aside": 0}}
+        assert ready.json() == {
+            "status": "degraded",
+            "store": "unavailable",
+            "journal": {"waiting": 6, "quarantined": 0},
+        }
         assert "tenuto_journal_waiting 6.0" in metrics
-        assert 'tenuto_store_breaker{state="closed"} 0.0' in metrics
+        assert 'tenuto_store_circuit_state{state="closed"} 0.0' in metrics
         assert 'tenuto_turns_degraded_total{what="journal"} 6.0' in metrics
         assert (after.status_code, after.headers.get(HEADER)) == (200, None)
 

@@ -27,7 +27,7 @@ from tests.servers.process import wait_until
 from tests.shared_stores import redis_store
 
 FULL = Path("/dev/full")
-KEPT_BY_READING = NewSession(keeping=Retention(idle=timedelta(hours=1), touch=Touch.READ))
+KEPT_BY_READING = NewSession(retention=Retention(idle=timedelta(hours=1), touch=Touch.READ))
 
 
 @dataclass(frozen=True)

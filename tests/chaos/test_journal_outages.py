@@ -112,12 +112,12 @@ async def test_a_talk_survives_its_store_and_its_server(server: RedisServer | Po
 
     assert [turn["degraded"] for turn in away] == [["journal"]] * 3
     assert ("green" in away[0]["answer"], "Tom" in away[2]["answer"]) == (True, True)
-    assert (again["repeated"], again["answer"]) == (True, away[1]["answer"])
+    assert (again["replayed"], again["answer"]) == (True, away[1]["answer"])
     assert shown == said
     other = [("user", "Is anybody there?"), ("assistant", "Elsewhere, yes.")]
     assert kept == [*said[:2], *other, *said[2:]]
     assert kept_new == [("user", "A new talk begins here."), ("assistant", new["answer"])]
-    assert (repeated["repeated"], repeated["answer"]) == (True, away[2]["answer"])
+    assert (repeated["replayed"], repeated["answer"]) == (True, away[2]["answer"])
     assert not list(journal.rglob("*.db"))
 
 
@@ -126,7 +126,7 @@ async def test_what_a_frozen_server_carries_out_later_is_not_stored_twice(tmp_pa
     with start_redis(fsync="no") as server:
         store = await RedisStore.open(server.url, policy=ConnectionPolicy(call_timeout=0.3))
         outbox = await Outbox.open(tmp_path)
-        async with JournaledStore(store=store, outbox=outbox, feed=store.feed, every=0.05) as journal:
+        async with JournaledStore(store=store, outbox=outbox, feed=store.feed, replay_interval=0.05) as journal:
             turn = await begin(journal, ANN, "s", "one", journaled=True)
             await journal.sessions.finish_turn(turn, closing("1"))
             server.freeze()

@@ -31,7 +31,7 @@ SHORT = 1.0
 _LINK: dict[str, Any] = {"schema": "tenuto", "connections": 8}
 # A turn whose server died holds its session no longer than this.
 BRIEF = timedelta(milliseconds=1)
-UNCAPPED = NewSession(keeping=Retention(max_messages=None))
+UNCAPPED = NewSession(retention=Retention(max_messages=None))
 WORKERS = 8
 _ENDLESS = "SELECT pg_sleep(3600)"
 
@@ -132,7 +132,9 @@ async def test_a_keyed_turn_sent_until_it_is_acknowledged_is_stored_once(server:
     async def send(store: PostgresStore, key: str) -> None:
         while True:
             try:
-                turn = await begin(store, ANN, f"s-{key}", f"q-{key}", once=once(key), lease=timedelta(milliseconds=20))
+                turn = await begin(
+                    store, ANN, f"s-{key}", f"q-{key}", idempotency_key=once(key), lease=timedelta(milliseconds=20)
+                )
                 if turn.state is not TurnState.FINISHED:
                     await store.sessions.finish_turn(turn, closing(f"a-{key}"))
                 return
@@ -198,7 +200,7 @@ async def test_a_cache_does_not_answer_for_a_frozen_server(server: PostgresServe
         await _until_hot(hot, "s")
         server.freeze()
         async with asyncio.timeout(LONG):
-            while store.feed.catch_up():  # noqa: ASYNC110
+            while store.feed.drain_invalidations():  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 
         with pytest.raises(Unavailable):
@@ -274,7 +276,7 @@ def _make_read_only(server: PostgresServer) -> None:
 async def test_a_read_only_server_is_read_where_reading_would_move_the_deadline(server: PostgresServer) -> None:
     clock = FakeClock()
     async with postgres_store(server.app_url, clock=clock) as store:
-        kept = NewSession(keeping=Retention(idle=timedelta(hours=1), touch=Touch.READ))
+        kept = NewSession(retention=Retention(idle=timedelta(hours=1), touch=Touch.READ))
         deadline = (await store.sessions.append(ANN, "s", batch("hello", create=kept))).session.expires_at
         clock.advance(timedelta(minutes=30))
         _make_read_only(server)

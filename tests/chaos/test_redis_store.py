@@ -67,7 +67,9 @@ async def test_a_keyed_write_whose_fate_was_unknown_is_stored_once(server: Redis
     async with redis_store(server.url) as store:
         await talk(store, ANN, "s", "one", "two")
         for number in range(20):
-            write = asyncio.ensure_future(store.sessions.append(ANN, "s", batch("keyed", once=once(f"k{number}"))))
+            write = asyncio.ensure_future(
+                store.sessions.append(ANN, "s", batch("keyed", idempotency_key=once(f"k{number}")))
+            )
             await asyncio.sleep(0)
             server.call("CLIENT", "KILL", "TYPE", "normal")
             await write

@@ -90,7 +90,7 @@ async def test_a_full_disk_under_load_keeps_each_acknowledged_turn(tmp_path: Pat
 async def test_a_full_disk_is_read_where_reads_move_the_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = NewSession(keeping=Retention(idle=timedelta(hours=1), touch=Touch.READ))
+    kept = NewSession(retention=Retention(idle=timedelta(hours=1), touch=Touch.READ))
     clock = FakeClock()
     async with await SqliteStore.open(tmp_path / "sessions.db", clock=clock) as store:
         deadline = (await store.sessions.append(ANN, "s", batch("before", create=kept))).session.expires_at

@@ -36,7 +36,7 @@ async def test_an_entry_tells_its_writer_and_time(tasks: Tasks, clock: FakeClock
     entry = await board.write("findings", value, agent="labour-law")
 
     assert (entry.value, entry.writer, entry.written_at, entry.version) == (value, "labour-law", clock(), 1)
-    assert entry.overwrote is None
+    assert entry.previous_writer is None
     assert await board.read_entry("findings") == entry
     assert await board.read_entry("absent") is None
     assert (await board.view()).entries == (entry,)
@@ -55,7 +55,7 @@ async def test_writing_over_another_agent_is_recorded_and_logged(
         over = await board.write("a", "other words", agent="y")
         again = await board.write("a", "more words", agent="y")
 
-    assert (own.overwrote, over.overwrote, again.overwrote) == (None, "x", "x")
+    assert (own.previous_writer, over.previous_writer, again.previous_writer) == (None, "x", "x")
     assert caplog.messages == [f"task {task.id}: agent y took the place of agent x"]
 
 
@@ -66,7 +66,7 @@ async def test_deleting_hides_nobody_who_was_written_over(tasks: Tasks) -> None:
 
     await board.delete("a", agent="y")
 
-    assert (await board.write("a", 2, agent="y")).overwrote == "x"
+    assert (await board.write("a", 2, agent="y")).previous_writer == "x"
 
 
 async def test_a_write_is_for_the_version_it_names(tasks: Tasks) -> None:
@@ -179,7 +179,7 @@ async def test_a_locked_key_is_its_holders_until_the_lease_ends(tasks: Tasks, cl
     clock.advance(LITTLE)
     theirs = await board.write("a", 2, agent="y")
 
-    assert (mine.value, theirs.value, theirs.overwrote) == (1, 2, "x")
+    assert (mine.value, theirs.value, theirs.previous_writer) == (1, 2, "x")
     assert (await board.view()).locks == ()
 
 
@@ -215,7 +215,7 @@ async def test_a_lock_that_ran_out_is_good_until_another_takes_it(tasks: Tasks, 
     held_on = await board.lock("a", agent="x", lease=HOUR, token=lock.token)
     entry = await board.write("a", 1, agent="x", token=lock.token)
 
-    assert (held_on.token, held_on.until) == (lock.token, clock() + HOUR)
+    assert (held_on.token, held_on.expires_at) == (lock.token, clock() + HOUR)
     assert entry.version == 1
 
 
@@ -295,7 +295,7 @@ async def test_an_agent_called_like_a_person_is_still_itself(tasks: Tasks) -> No
     entry = await board.write("a", 2, agent=agent, token=lock.token)
     await board.unlock("a", agent=agent, token=lock.token)
 
-    assert entry.overwrote is None
+    assert entry.previous_writer is None
 
 
 async def test_odd_names_stay_inside(tasks: Tasks) -> None:
@@ -392,4 +392,4 @@ async def test_a_large_value_is_refused_and_changes_nothing(tasks: Tasks) -> Non
             await refused
 
     assert await board.read_entry("a") == small
-    assert (await notes.list(), (await tasks.get(ANN, task.id)).over) == ((), False)
+    assert (await notes.list(), (await tasks.get(ANN, task.id)).is_finished) == ((), False)

@@ -26,7 +26,7 @@ async def traced(store: Store, scope: Scope, session_id: str) -> None:
 async def test_everything_the_user_owns_goes_and_is_counted(store: Store, clock: FakeClock) -> None:
     await traced(store, ANN, "first")
     clock.advance(timedelta(seconds=1))
-    await store.sessions.append(ANN, "second", batch("a", "b", "c", once=once("k")))
+    await store.sessions.append(ANN, "second", batch("a", "b", "c", idempotency_key=once("k")))
     await store.state.write_state(ANN, "prefs", "tone", "warm")
     await store.state.write_state(ANN, "prefs", "name", "Ann")
     await store.state.write_state(ANN, "vault", "first", {"EMAIL_1": "secret"})
@@ -34,7 +34,7 @@ async def test_everything_the_user_owns_goes_and_is_counted(store: Store, clock:
     erased = await store.upkeep.erase(ANN)
 
     gone = (RemovedSession(scope=ANN, session_id="first"), RemovedSession(scope=ANN, session_id="second"))
-    assert erased == EraseResult(gone=gone, messages=5, traces=1, states=3)
+    assert erased == EraseResult(removed_sessions=gone, messages=5, traces=1, states=3)
     for session_id in ("first", "second"):
         with pytest.raises(SessionNotFound):
             await store.sessions.get(ANN, session_id)
@@ -61,7 +61,7 @@ async def test_nobody_elses_goes_along(store: Store) -> None:
 
     erased = await store.upkeep.erase(ANN)
 
-    assert (len(erased.gone), erased.states) == (1, 1)
+    assert (len(erased.removed_sessions), erased.states) == (1, 1)
     for scope in others:
         assert await texts(store, scope, f"of {'/'.join(scope.owner)}") == ["hello", "hi"]
         assert len(await store.traces.traces(scope, f"of {'/'.join(scope.owner)}")) == 1
@@ -77,7 +77,7 @@ async def test_a_user_is_erased_from_wherever_they_speak(store: Store) -> None:
 
     erased = await store.upkeep.erase(IN_A_CHAT)
 
-    assert [item.session_id for item in erased.gone] == ["own"]
+    assert [item.session_id for item in erased.removed_sessions] == ["own"]
     assert await texts(store, IN_A_CHAT, "shared") == ["b"]
 
 
@@ -102,7 +102,12 @@ async def test_many_sessions_go_step_by_step_and_state_goes_last(store: Store, c
 
     steps = [await store.upkeep.erase(ANN, limit=2) for _ in range(4)]
 
-    assert [[item.session_id for item in step.gone] for step in steps] == [["s0", "s1"], ["s2", "s3"], ["s4"], []]
+    assert [[item.session_id for item in step.removed_sessions] for step in steps] == [
+        ["s0", "s1"],
+        ["s2", "s3"],
+        ["s4"],
+        [],
+    ]
     assert [(step.messages, step.states, step.more) for step in steps] == [
         (4, 0, True), (4, 0, True), (2, 1, False), (0, 0, False),
     ]  # fmt: skip
@@ -115,7 +120,7 @@ async def test_exactly_as_many_as_the_limit_is_one_step(store: Store) -> None:
 
     erased = await store.upkeep.erase(ANN, limit=3)
 
-    assert (len(erased.gone), erased.states, erased.more) == (3, 1, False)
+    assert (len(erased.removed_sessions), erased.states, erased.more) == (3, 1, False)
 
 
 async def test_a_limit_of_none_only_looks(store: Store) -> None:
@@ -133,25 +138,25 @@ async def test_more_than_a_transaction_holds_goes_in_one_step(store: Store) -> N
 
     erased = await store.upkeep.erase(ANN, limit=1000)
 
-    assert (len(erased.gone), erased.messages, erased.more) == (120, 120, False)
+    assert (len(erased.removed_sessions), erased.messages, erased.more) == (120, 120, False)
 
 
 async def test_what_expired_and_was_not_swept_yet_goes_too(store: Store, clock: FakeClock) -> None:
     """No call reaches it any more, but its text is still there."""
     await store.sessions.append(
-        ANN, "s", batch("a", "b", create=NewSession(keeping=Retention(idle=timedelta(hours=1))))
+        ANN, "s", batch("a", "b", create=NewSession(retention=Retention(idle=timedelta(hours=1))))
     )
     clock.advance(timedelta(days=2))
 
     erased = await store.upkeep.erase(ANN)
 
-    assert erased == EraseResult(gone=(RemovedSession(scope=ANN, session_id="s"),), messages=2)
+    assert erased == EraseResult(removed_sessions=(RemovedSession(scope=ANN, session_id="s"),), messages=2)
     assert await store.upkeep.sweep() == ()
 
 
 async def test_an_id_that_passed_to_another_is_not_taken_from_them(store: Store, clock: FakeClock) -> None:
     """Ann's session expired, and Bob's of the same id stands in its place."""
-    brief = NewSession(keeping=Retention(idle=timedelta(hours=1)))
+    brief = NewSession(retention=Retention(idle=timedelta(hours=1)))
     await store.sessions.append(ANN, "s", batch("ann's", create=brief))
     await store.sessions.append(ANN, "other", batch("ann's"))
     clock.advance(timedelta(hours=2))
@@ -159,7 +164,7 @@ async def test_an_id_that_passed_to_another_is_not_taken_from_them(store: Store,
 
     erased = await store.upkeep.erase(ANN, limit=1)
 
-    assert [item.session_id for item in erased.gone] == ["other"]
+    assert [item.session_id for item in erased.removed_sessions] == ["other"]
     assert not erased.more
     assert await texts(store, BOB, "s") == ["bob's"]
     assert [session.id for session in (await store.sessions.list(ACME, SessionQuery())).sessions] == ["s"]
@@ -177,7 +182,7 @@ async def test_a_running_turn_is_lost(store: Store) -> None:
 
 
 async def test_the_ids_are_free_and_keys_are_forgotten(store: Store) -> None:
-    asked = {"once": once("k")}
+    asked = {"idempotency_key": once("k")}
     turn = await begin(store, ANN, "s", "old", **asked)
     await store.sessions.finish_turn(turn, closing("old"))
     await store.upkeep.erase(ANN)
@@ -223,7 +228,7 @@ async def test_a_copy_set_aside_as_unreadable_goes_too(store: Store, backend: Ba
     erased = await store.upkeep.erase(ANN)
 
     gone = (RemovedSession(scope=ANN, session_id="s"),)
-    assert erased == EraseResult(gone=gone, messages=6, traces=2, quarantined=2)
+    assert erased == EraseResult(removed_sessions=gone, messages=6, traces=2, quarantined=2)
     assert await store.upkeep.erase(ANN) == EraseResult()
     assert await texts(store, BOB, "t") == ["hello", "hi"]
 
@@ -236,7 +241,7 @@ async def test_what_is_unreadable_and_was_not_met_yet_goes_too(store: Store, bac
 
     erased = await store.upkeep.erase(ANN)
 
-    assert len(erased.gone) + erased.quarantined == 1
+    assert len(erased.removed_sessions) + erased.quarantined == 1
     assert (erased.messages, erased.traces, erased.more) == (2, 1, False)
     assert await store.upkeep.erase(ANN) == EraseResult()
 

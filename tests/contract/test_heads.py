@@ -151,12 +151,12 @@ async def test_a_foreign_cursor_is_refused(store: Store, subtests: pytest.Subtes
 
 async def test_a_reset_forgets_the_talk_and_keeps_the_session(store: Store) -> None:
     """D20: messages, context and metadata go; title, attributes and totals stay."""
-    turn = await begin(store, ANN, "s", "one", once=once("k"))
+    turn = await begin(store, ANN, "s", "one", idempotency_key=once("k"))
     await store.sessions.finish_turn(turn, closing("reply", tokens=9))
     await store.sessions.patch(ANN, "s", Changes(title="T", context={"c": 1}, metadata={"m": 1}, attributes={"a": 1}))
 
     session = await store.sessions.reset(ANN, "s")
-    following = await begin(store, ANN, "s", "two", once=once("k"))
+    following = await begin(store, ANN, "s", "two", idempotency_key=once("k"))
 
     assert (session.messages, session.context, session.metadata) == (0, {}, {})
     assert (session.title, session.attributes, session.tokens) == ("T", {"a": 1}, 9)
@@ -170,7 +170,7 @@ async def test_a_reset_keeps_the_metadata_it_is_told_to(store: Store) -> None:
         ANN, "s", batch("a", create=NewSession(metadata=metadata, context={"assistant": "mine"}))
     )
 
-    reset = await store.sessions.reset(ANN, "s", sparing=("assistant", "odd", "persona"))
+    reset = await store.sessions.reset(ANN, "s", keep_metadata=("assistant", "odd", "persona"))
 
     assert reset.metadata == {"assistant": "goods", "odd": [1.0, {"a": None}]}
     assert type(reset.metadata["odd"][0]) is float
@@ -221,11 +221,11 @@ async def test_a_truncation_during_a_turn_wins(store: Store) -> None:
 
 async def test_a_truncated_reply_makes_its_key_resume_and_a_question_forgets_it(store: Store) -> None:
     for session, after, state in (("reply", 1, TurnState.RESUMED), ("question", 0, TurnState.OPENED)):
-        turn = await begin(store, ANN, session, "question", once=once("k"))
+        turn = await begin(store, ANN, session, "question", idempotency_key=once("k"))
         await store.sessions.finish_turn(turn, closing("answer"))
         await store.sessions.truncate(ANN, session, Truncation(after=after))
 
-        again = await begin(store, ANN, session, "question", once=once("k"))
+        again = await begin(store, ANN, session, "question", idempotency_key=once("k"))
 
         assert again.state is state
         assert await texts(store, ANN, session) == ["question"]

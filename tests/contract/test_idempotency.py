@@ -15,68 +15,68 @@ from tests.samples import ANN, batch, begin, closing, once, texts
 
 
 async def test_a_finished_turn_answers_its_key_again(store: Store) -> None:
-    turn = await begin(store, ANN, "s", "question", once=once("k"))
+    turn = await begin(store, ANN, "s", "question", idempotency_key=once("k"))
     await store.sessions.finish_turn(turn, closing("answer"))
 
-    again = await begin(store, ANN, "s", "question", once=once("k"))
+    again = await begin(store, ANN, "s", "question", idempotency_key=once("k"))
 
     assert again.state is TurnState.FINISHED
-    assert [message.text for message in again.words] == ["question"]
+    assert [message.text for message in again.user_messages] == ["question"]
     assert [message.text for message in again.reply] == ["answer"]
     assert await texts(store, ANN, "s") == ["question", "answer"]
 
 
 async def test_a_finished_key_is_answered_while_another_turn_runs(store: Store) -> None:
-    turn = await begin(store, ANN, "s", "question", once=once("k"))
+    turn = await begin(store, ANN, "s", "question", idempotency_key=once("k"))
     await store.sessions.finish_turn(turn, closing("answer"))
     await begin(store, ANN, "s", "next")
 
-    again = await begin(store, ANN, "s", "question", once=once("k"))
+    again = await begin(store, ANN, "s", "question", idempotency_key=once("k"))
 
     assert again.state is TurnState.FINISHED
 
 
 async def test_an_unfinished_turn_is_resumed_by_its_key(store: Store, clock: FakeClock) -> None:
-    first = await begin(store, ANN, "s", "question", once=once("k"), lease=timedelta(seconds=60))
+    first = await begin(store, ANN, "s", "question", idempotency_key=once("k"), lease=timedelta(seconds=60))
     with pytest.raises(SessionBusy):
-        await begin(store, ANN, "s", "question", once=once("k"))
+        await begin(store, ANN, "s", "question", idempotency_key=once("k"))
     clock.advance(timedelta(seconds=61))
 
-    second = await begin(store, ANN, "s", "question", once=once("k"))
+    second = await begin(store, ANN, "s", "question", idempotency_key=once("k"))
     await store.sessions.finish_turn(second, closing("answer"))
 
     assert second.state is TurnState.RESUMED
     assert second.number == first.number
-    assert [message.text for message in second.words] == ["question"]
+    assert [message.text for message in second.user_messages] == ["question"]
     assert await texts(store, ANN, "s") == ["question", "answer"]
 
 
 async def test_an_abandoned_turn_is_resumed_by_its_key(store: Store) -> None:
-    turn = await begin(store, ANN, "s", "question", once=once("k"))
+    turn = await begin(store, ANN, "s", "question", idempotency_key=once("k"))
     await store.sessions.finish_turn(turn, FinishTurn(abandoned=True))
 
-    again = await begin(store, ANN, "s", "question", once=once("k"))
+    again = await begin(store, ANN, "s", "question", idempotency_key=once("k"))
 
     assert again.state is TurnState.RESUMED
     assert await texts(store, ANN, "s") == ["question"]
 
 
 async def test_a_key_with_another_body_is_refused(store: Store) -> None:
-    await store.sessions.append(ANN, "s", batch("one", once=once("k", "body one")))
+    await store.sessions.append(ANN, "s", batch("one", idempotency_key=once("k", "body one")))
 
     with pytest.raises(IdempotencyKeyReused):
-        await store.sessions.append(ANN, "s", batch("two", once=once("k", "body two")))
+        await store.sessions.append(ANN, "s", batch("two", idempotency_key=once("k", "body two")))
     with pytest.raises(IdempotencyKeyReused):
-        await begin(store, ANN, "s", "two", once=once("k", "body two"))
+        await begin(store, ANN, "s", "two", idempotency_key=once("k", "body two"))
 
     assert await texts(store, ANN, "s") == ["one"]
 
 
 async def test_a_keyed_append_happens_once_and_tells_what_it_stored(store: Store) -> None:
-    first = await store.sessions.append(ANN, "s", batch("one", "two", once=once("k")))
+    first = await store.sessions.append(ANN, "s", batch("one", "two", idempotency_key=once("k")))
     await store.sessions.append(ANN, "s", batch("three"))
 
-    again = await store.sessions.append(ANN, "s", batch("one", "two", once=once("k")))
+    again = await store.sessions.append(ANN, "s", batch("one", "two", idempotency_key=once("k")))
 
     assert again.duplicate
     assert again.messages == first.messages
@@ -84,14 +84,16 @@ async def test_a_keyed_append_happens_once_and_tells_what_it_stored(store: Store
 
 
 async def test_many_concurrent_sends_of_one_key_are_one_write(store: Store) -> None:
-    results = await asyncio.gather(*(store.sessions.append(ANN, "s", batch("one", once=once("k"))) for _ in range(10)))
+    results = await asyncio.gather(
+        *(store.sessions.append(ANN, "s", batch("one", idempotency_key=once("k"))) for _ in range(10))
+    )
 
     assert sum(not result.duplicate for result in results) == 1
     assert await texts(store, ANN, "s") == ["one"]
 
 
 async def test_a_keyed_finish_is_recognised_after_later_turns(store: Store) -> None:
-    turn = await begin(store, ANN, "s", "one", once=once("k"))
+    turn = await begin(store, ANN, "s", "one", idempotency_key=once("k"))
     await store.sessions.finish_turn(turn, closing("reply"))
     later = await begin(store, ANN, "s", "two")
     await store.sessions.finish_turn(later, closing("reply two"))
@@ -103,9 +105,9 @@ async def test_a_keyed_finish_is_recognised_after_later_turns(store: Store) -> N
 
 
 async def test_keys_belong_to_their_session(store: Store) -> None:
-    await store.sessions.append(ANN, "a", batch("one", once=once("k")))
+    await store.sessions.append(ANN, "a", batch("one", idempotency_key=once("k")))
 
-    other = await store.sessions.append(ANN, "b", batch("one", once=once("k")))
+    other = await store.sessions.append(ANN, "b", batch("one", idempotency_key=once("k")))
 
     assert not other.duplicate
 
@@ -113,7 +115,7 @@ async def test_keys_belong_to_their_session(store: Store) -> None:
 async def test_keys_are_remembered_for_a_thousand_writes(store: Store) -> None:
     async def keyed(n: int) -> bool:
         """Whether the store knew the key."""
-        return (await store.sessions.append(ANN, "s", batch(f"m{n}", once=once(f"k{n}")))).duplicate
+        return (await store.sessions.append(ANN, "s", batch(f"m{n}", idempotency_key=once(f"k{n}")))).duplicate
 
     for n in range(3):
         await keyed(n)
@@ -166,7 +168,7 @@ async def test_a_turn_replayed_by_its_producer_is_stored_once(store: Store) -> N
 
     assert words.duplicate
     assert reply.duplicate
-    assert (resumed.state, resumed.words) == (TurnState.RESUMED, ())
+    assert (resumed.state, resumed.user_messages) == (TurnState.RESUMED, ())
     assert await texts(store, ANN, "s") == ["question", "answer"]
 
 

@@ -16,7 +16,7 @@ MONTH = timedelta(days=30)
 
 
 def kept(**fields: object) -> NewSession:
-    return NewSession(keeping=Retention(**fields))  # type: ignore[arg-type]  # each caller names real fields
+    return NewSession(retention=Retention(**fields))  # type: ignore[arg-type]  # each caller names real fields
 
 
 async def test_a_write_moves_the_deadline(store: Store, clock: FakeClock) -> None:
@@ -69,12 +69,12 @@ async def test_without_retention_a_session_never_expires(store: Store, clock: Fa
 
 async def test_an_expired_session_is_not_revived(store: Store, clock: FakeClock) -> None:
     """T5: what comes after the deadline starts anew, with nothing of the old."""
-    turn = await begin(store, ANN, "s", "old", once=once("k"))
+    turn = await begin(store, ANN, "s", "old", idempotency_key=once("k"))
     await store.sessions.finish_turn(turn, closing("reply", tokens=5))
     await store.sessions.patch(ANN, "s", Changes(title="Old", attributes={"a": 1}))
     clock.advance(MONTH)
 
-    fresh = await begin(store, ANN, "s", "new", once=once("k"))
+    fresh = await begin(store, ANN, "s", "new", idempotency_key=once("k"))
 
     assert (fresh.state, fresh.created, fresh.expired) == (TurnState.OPENED, True, True)
     assert (fresh.session.title, fresh.session.attributes, fresh.session.tokens) == ("", {}, 0)

@@ -69,9 +69,9 @@ async def test_a_scan_finds_what_is_remembered_and_a_fix_takes_it_out(store: Sto
     fixed = await scanned(office, fix=True)
     again = await scanned(office)
 
-    assert (before.remembered, before.against, before.mended) == (4, 3, 0)
-    assert before.found == {Sink.MEMORY: {"EMAIL": 3}}
-    assert (fixed.remembered, fixed.mended, again.against) == (4, 3, 0)
+    assert (before.memories, before.violations, before.fixed) == (4, 3, 0)
+    assert before.matches == {Sink.MEMORY: {"EMAIL": 3}}
+    assert (fixed.memories, fixed.fixed, again.violations) == (4, 3, 0)
     for scope in (ANN, BOB, TEAM):
         assert await value_of(store, scope, "facts", "mail") == ["write to [REDACTED_EMAIL]"]
     for scope in (ANN_ELSEWHERE, ACME):
@@ -86,7 +86,7 @@ async def test_a_scan_of_everything_reaches_sites_where_nothing_but_memories_is_
     *_, survey = [survey async for survey in office_over(store).scan_all(fix=True, by="otto")]
 
     assert set(survey.reports) == {ACME, MUSEUM}
-    assert (survey.sessions, survey.remembered, survey.mended) == (0, 2, 2)
+    assert (survey.sessions, survey.memories, survey.fixed) == (0, 2, 2)
     assert await value_of(store, ANN_ELSEWHERE, "facts", "mail") == "[REDACTED_EMAIL]"
 
 
@@ -98,5 +98,5 @@ async def test_more_memories_than_a_page_are_all_looked_through(store: Store) ->
 
     report = await scanned(office)
 
-    assert (report.remembered, report.total, report.against) == (105, 105, 0)
+    assert (report.memories, report.total, report.violations) == (105, 105, 0)
     assert await office.extent(ACME) == 105

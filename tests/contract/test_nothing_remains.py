@@ -97,13 +97,13 @@ async def live(store: Store, scope: Scope, mark: Marks) -> None:
         speaker=mark("speaker"),
     )
     new = NewSession(title=mark("title"), context={"place": mark("context")}, metadata={"m": mark("metadata")})
-    turn = await begin(store, scope, mark("session"), words=(words,), create=new)
+    turn = await begin(store, scope, mark("session"), user_messages=(words,), create=new)
     trace = trace_of(turn, request=mark("request"), answer=mark("answer"), data={"x": mark("data")})
     reply = replace(says(mark("reply")), parts=(tool_result("c", [mark("output")]), text_part(mark("reply"))))
     await store.sessions.finish_turn(turn, replace(closing(trace=trace), reply=(reply,)))
     await store.sessions.patch(scope, mark("session"), Changes(attributes={mark("name"): mark("attribute")}))
     await store.sessions.append(
-        scope, mark("session"), batch(mark("appended"), once=IdempotencyKey(key="k", fingerprint="f"))
+        scope, mark("session"), batch(mark("appended"), idempotency_key=IdempotencyKey(key="k", fingerprint="f"))
     )
     await store.sessions.append(scope, mark("session"), batch(mark("produced"), producer=Producer(id="p", seq=1)))
     await store.state.write_state(scope, "prefs", mark("key"), {"tone": mark("value")})
@@ -119,7 +119,7 @@ async def leave_traces(proof: Proof, scope: Scope, mark: Marks, clock: FakeClock
     await proof.damage(store, scope, broken)
     with pytest.raises(SessionNotFound):
         await store.sessions.get(scope, broken)
-    hour = NewSession(keeping=Retention(idle=timedelta(hours=1)))
+    hour = NewSession(retention=Retention(idle=timedelta(hours=1)))
     await store.sessions.append(scope, over, batch(mark("expired"), create=hour))
     clock.advance(timedelta(hours=2))
     await store.sessions.append(scope, removed, batch(mark("deleted")))
@@ -263,7 +263,7 @@ async def test_nothing_of_an_erased_person_remains(proof: Proof, clock: FakeCloc
     assert all(before[place] >= theirs.all - TAKEN_BACK for place in proof.holds)
     assert all(before[place] >= TAKEN_BACK for place in proof.held)
     assert before.get("samples", set()) == set()  # They outlive their rows, so nothing may ever get there.
-    assert (len(erased.gone), erased.quarantined, erased.states, erased.more) == (3, 1, 2, False)
+    assert (len(erased.removed_sessions), erased.quarantined, erased.states, erased.more) == (3, 1, 2, False)
     assert {place: names for place, names in after.items() if names} == {}
     assert all(kept[place] == others.all - TAKEN_BACK for place in proof.holds)
 
@@ -338,8 +338,8 @@ async def test_what_a_scan_took_out_of_several_sites_does_not_remain(proof: Proo
 
     assert before == set(raw)
     assert await _which(proof, raw) == set()
-    assert (survey.mended, survey.remembered, len(survey.reports)) == (6, 3, 3)
-    assert survey.compacted is (CompactionStatus.PARTLY if isinstance(store, PostgresStore) else CompactionStatus.DONE)
+    assert (survey.fixed, survey.memories, len(survey.reports)) == (6, 3, 3)
+    assert survey.compaction is (CompactionStatus.PARTLY if isinstance(store, PostgresStore) else CompactionStatus.DONE)
 
 
 async def test_nothing_of_an_erased_persons_tasks_remains(proof: Proof, clock: FakeClock) -> None:

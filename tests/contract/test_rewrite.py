@@ -85,7 +85,7 @@ async def test_the_head_stays_but_for_its_version(store: Store, clock: FakeClock
 async def test_no_deadline_moves_however_the_session_is_touched(store: Store, clock: FakeClock) -> None:
     for touch in Touch:
         keeping = Retention(idle=timedelta(days=1), touch=touch)
-        await store.sessions.append(ANN, touch.value, batch("a", create=NewSession(keeping=keeping)))
+        await store.sessions.append(ANN, touch.value, batch("a", create=NewSession(retention=keeping)))
         (message,) = (await store.sessions.messages(ANN, touch.value, Page())).messages
         before = await store.sessions.get(ANN, touch.value)
         clock.advance(timedelta(hours=6))
@@ -97,7 +97,7 @@ async def test_no_deadline_moves_however_the_session_is_touched(store: Store, cl
 
 async def test_what_is_gone_or_another_is_passed_over(store: Store) -> None:
     """A scan may work with what it read a while ago: what it does not find is simply not there any more."""
-    await store.sessions.append(ANN, "s", batch("a", "b", "c", create=NewSession(keeping=Retention(max_messages=2))))
+    await store.sessions.append(ANN, "s", batch("a", "b", "c", create=NewSession(retention=Retention(max_messages=2))))
     await store.sessions.append(ANN, "s", batch("d"))
     dropped = (await store.sessions.append(ANN, "t", batch("a"))).messages[0]
     third, fourth = await log_of(store)
@@ -197,7 +197,7 @@ async def test_a_turn_known_to_this_process_sees_the_new_words(store: Store) -> 
 
 async def test_a_finished_turn_replays_with_the_new_words(store: Store) -> None:
     """The idempotency key stays, and stands for what is stored now."""
-    asked = {"once": once("k"), "window": 5}
+    asked = {"idempotency_key": once("k"), "window": 5}
     turn = await begin(store, ANN, "s", "my card is 4111", **asked)
     await store.sessions.finish_turn(turn, closing("your card 4111 is noted"))
     question, answer = await log_of(store)
@@ -208,25 +208,28 @@ async def test_a_finished_turn_replays_with_the_new_words(store: Store) -> None:
     replayed = await begin(store, ANN, "s", "my card is 4111", **asked)
 
     assert replayed.state is TurnState.FINISHED
-    assert [message.text for message in (*replayed.words, *replayed.reply)] == ["my card is [CC]", "[CC] is noted"]
+    assert [message.text for message in (*replayed.user_messages, *replayed.reply)] == [
+        "my card is [CC]",
+        "[CC] is noted",
+    ]
     assert (await store.sessions.get(ANN, "s")).messages == 2
 
 
 async def test_an_unfinished_turn_resumes_with_the_new_words(store: Store, clock: FakeClock) -> None:
-    asked = {"once": once("k"), "window": 5}
+    asked = {"idempotency_key": once("k"), "window": 5}
     turn = await begin(store, ANN, "s", "secret", **asked)
-    await store.sessions.rewrite(ANN, "s", Rewrite(messages=(reworded(turn.words[0], "-"),)))
+    await store.sessions.rewrite(ANN, "s", Rewrite(messages=(reworded(turn.user_messages[0], "-"),)))
     clock.advance(timedelta(minutes=5))
 
     resumed = await begin(store, ANN, "s", "secret", **asked)
 
     assert resumed.state is TurnState.RESUMED
-    assert [message.text for message in resumed.words] == ["-"]
+    assert [message.text for message in resumed.user_messages] == ["-"]
     assert [message.text for message in resumed.window] == ["-"]
 
 
 async def test_a_repeated_append_tells_the_new_words_and_producers_go_on(store: Store) -> None:
-    keyed = batch("secret", once=once("k"))
+    keyed = batch("secret", idempotency_key=once("k"))
     stored = await store.sessions.append(ANN, "s", keyed)
     await store.sessions.append(ANN, "s", batch("more", producer=Producer(id="p", seq=1)))
     await store.sessions.rewrite(ANN, "s", Rewrite(messages=(reworded(stored.messages[0], "-"),)))
@@ -251,7 +254,7 @@ async def test_a_fork_copies_the_new_words(store: Store) -> None:
 
 async def test_caps_and_truncations_work_on_a_rewritten_log(store: Store) -> None:
     keeping = Retention(max_messages=4, max_turns=2)
-    await store.sessions.append(ANN, "s", batch("a", "b", create=NewSession(keeping=keeping)))
+    await store.sessions.append(ANN, "s", batch("a", "b", create=NewSession(retention=keeping)))
     log = await log_of(store)
     await store.sessions.rewrite(ANN, "s", Rewrite(messages=tuple(reworded(message, "-") for message in log)))
 
@@ -313,7 +316,7 @@ async def test_outside_its_scope_a_session_is_not_rewritten(store: Store) -> Non
 
 
 async def test_an_expired_session_is_not_rewritten(store: Store, clock: FakeClock) -> None:
-    await store.sessions.append(ANN, "s", batch("a", create=NewSession(keeping=Retention(idle=timedelta(hours=1)))))
+    await store.sessions.append(ANN, "s", batch("a", create=NewSession(retention=Retention(idle=timedelta(hours=1)))))
     (message,) = await log_of(store)
     clock.advance(timedelta(hours=2))
 

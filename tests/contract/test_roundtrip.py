@@ -130,7 +130,7 @@ async def test_what_a_sender_alters_afterwards_is_not_what_was_said(store: Store
         fields["metadata"]["a"].append(2)
         fields["extra"]["b"]["c"] = 2
 
-    turn = await begin(store, ANN, "s", words=(draft(Role.USER),))
+    turn = await begin(store, ANN, "s", user_messages=(draft(Role.USER),))
     alter()
     await store.sessions.finish_turn(turn, FinishTurn(reply=(draft(Role.ASSISTANT),)))
     alter()

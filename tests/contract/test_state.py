@@ -118,5 +118,5 @@ async def test_a_namespace_is_named_and_no_longer_than_an_id(store: Store, names
         await store.state.write_state(ANN, namespace, "k", 1)
 
     await store.state.write_state(ANN, "n" * MAX_ID_BYTES, "k", 1)
-    [name] = await store.state.state_names(ANN)
+    [name] = await store.state.list_state_locations(ANN)
     assert name.namespace == "n" * MAX_ID_BYTES

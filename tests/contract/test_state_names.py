@@ -17,7 +17,7 @@ def name(scope: Scope, namespace: str = "prefs", key: str = "tone") -> StateLoca
 async def paged(store: Store, scope: Scope, size: int) -> list[StateLocation]:
     """Every name, by pages of that size."""
     found: list[StateLocation] = []
-    while page := await store.state.state_names(scope, found[-1] if found else None, size):
+    while page := await store.state.list_state_locations(scope, found[-1] if found else None, size):
         assert len(page) <= size
         found += page
         if len(page) < size:
@@ -26,7 +26,7 @@ async def paged(store: Store, scope: Scope, size: int) -> list[StateLocation]:
 
 
 async def test_where_nobody_keeps_anything_there_are_no_names(store: Store) -> None:
-    assert await store.state.state_names(ACME) == ()
+    assert await store.state.list_state_locations(ACME) == ()
 
 
 async def test_what_users_and_chats_keep_is_told_and_the_tenants_own_is_not(store: Store) -> None:
@@ -35,7 +35,7 @@ async def test_what_users_and_chats_keep_is_told_and_the_tenants_own_is_not(stor
         await store.state.write_state(scope, "prefs", "tone", tone)
     await store.state.write_state(ANN, "facts", "home", "Berlin")
 
-    told = await store.state.state_names(ACME)
+    told = await store.state.list_state_locations(ACME)
 
     team = Scope(tenant="acme", channel="lark", chat="team", thread="t")
     assert len(told) == 4
@@ -48,12 +48,12 @@ async def test_names_do_not_cross_tenants_sites_and_owners(store: Store) -> None
     for scope in (ANN, BOB, EVE, ANN_ELSEWHERE, TEAM):
         await store.state.write_state(scope, "prefs", "tone", "warm")
 
-    assert await store.state.state_names(ANN) == (name(ANN),)
-    assert await store.state.state_names(BOB) == (name(BOB),)
-    assert await store.state.state_names(MUSEUM) == (name(ANN_ELSEWHERE),)
-    assert await store.state.state_names(Scope(tenant="evil")) == (name(EVE),)
-    assert len(await store.state.state_names(TEAM)) == 1
-    assert await store.state.state_names(Scope(tenant="nobody")) == ()
+    assert await store.state.list_state_locations(ANN) == (name(ANN),)
+    assert await store.state.list_state_locations(BOB) == (name(BOB),)
+    assert await store.state.list_state_locations(MUSEUM) == (name(ANN_ELSEWHERE),)
+    assert await store.state.list_state_locations(Scope(tenant="evil")) == (name(EVE),)
+    assert len(await store.state.list_state_locations(TEAM)) == 1
+    assert await store.state.list_state_locations(Scope(tenant="nobody")) == ()
 
 
 async def test_pages_of_any_size_find_all_in_the_same_order(store: Store) -> None:
@@ -63,7 +63,7 @@ async def test_pages_of_any_size_find_all_in_the_same_order(store: Store) -> Non
     for one in wanted:
         await store.state.write_state(one.scope, one.namespace, one.key, 1)
 
-    whole = await store.state.state_names(ACME, limit=1000)
+    whole = await store.state.list_state_locations(ACME, limit=1000)
 
     assert set(whole) == wanted
     assert len(whole) == 80
@@ -71,7 +71,7 @@ async def test_pages_of_any_size_find_all_in_the_same_order(store: Store) -> Non
         assert await paged(store, ACME, size) == list(whole)
     of_one = [one for one in whole if one.scope == users[2]]
     assert await paged(store, users[2], 3) == of_one
-    assert await store.state.state_names(ACME, limit=0) == ()
+    assert await store.state.list_state_locations(ACME, limit=0) == ()
 
 
 async def test_a_name_goes_with_its_value(store: Store) -> None:
@@ -80,26 +80,26 @@ async def test_a_name_goes_with_its_value(store: Store) -> None:
     await store.state.write_state(ANN, "prefs", "size", 4)
 
     await store.state.delete_state(ANN, "prefs", "tone")
-    one_left = await store.state.state_names(ACME)
+    one_left = await store.state.list_state_locations(ACME)
     await store.state.delete_state(ANN, "prefs", "size")
-    none_left = await store.state.state_names(ACME)
+    none_left = await store.state.list_state_locations(ACME)
     await store.state.write_state(ANN, "prefs", "tone", "warm")
 
     assert one_left == (name(ANN, "prefs", "size"),)
     assert none_left == ()
-    assert await store.state.state_names(ACME) == (name(ANN),)
+    assert await store.state.list_state_locations(ACME) == (name(ANN),)
 
 
 async def test_going_on_needs_no_name_that_is_still_there(store: Store) -> None:
     for user in "abcde":
         await store.state.write_state(Scope(tenant="acme", user=user), "prefs", "tone", "warm")
-    whole = await store.state.state_names(ACME)
+    whole = await store.state.list_state_locations(ACME)
 
     gone = whole[1]
     await store.state.delete_state(gone.scope, gone.namespace, gone.key)
 
-    assert await store.state.state_names(ACME, after=gone) == whole[2:]
-    assert await store.state.state_names(ACME) == (whole[0], *whole[2:])
+    assert await store.state.list_state_locations(ACME, after=gone) == whole[2:]
+    assert await store.state.list_state_locations(ACME) == (whole[0], *whole[2:])
 
 
 async def test_names_go_with_their_owner_and_come_back_with_a_new_value(store: Store) -> None:
@@ -109,10 +109,10 @@ async def test_names_go_with_their_owner_and_come_back_with_a_new_value(store: S
         await store.state.write_state(scope, "facts", "home", "Berlin")
 
     erased = await store.upkeep.erase(ANN)
-    left = await store.state.state_names(ACME)
+    left = await store.state.list_state_locations(ACME)
     await store.state.write_state(ANN, "prefs", "tone", "warm")
 
     assert erased.states == 2
     assert set(left) == {name(BOB), name(BOB, "facts", "home")}
-    assert len(await store.state.state_names(MUSEUM)) == 2
-    assert set(await store.state.state_names(ACME)) == {name(ANN), *left}
+    assert len(await store.state.list_state_locations(MUSEUM)) == 2
+    assert set(await store.state.list_state_locations(ACME)) == {name(ANN), *left}

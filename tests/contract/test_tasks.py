@@ -27,7 +27,9 @@ CHAT = Scope(tenant="acme", channel="lark", chat="team", user="ann")
 
 async def names_left(store: Store, scope: Scope) -> list[str]:
     """The drawers in which something of the scope's users is still kept."""
-    return sorted({name.namespace.partition(":")[0] for name in await store.state.state_names(scope, limit=1000)})
+    return sorted(
+        {name.namespace.partition(":")[0] for name in await store.state.list_state_locations(scope, limit=1000)}
+    )
 
 
 async def deadlines_left(store: Store) -> int:
@@ -49,7 +51,7 @@ async def test_a_task_lives_from_pending_to_its_end(tasks: Tasks, clock: FakeClo
     assert (new.goal, new.session_id, new.completed_at) == ("Read the contract", None, None)
     assert (ended.created_at, ended.updated_at) == (new.created_at, clock())
     assert (ended.completed_at, ended.expires_at) == (clock(), clock() + DAY)
-    assert (ended.result, ended.over) == ({"months": 12}, True)
+    assert (ended.result, ended.is_finished) == ({"months": 12}, True)
     assert new.version < begun.version < ended.version
     assert await tasks.get(ANN, new.id) == ended
 
@@ -59,7 +61,7 @@ async def test_a_task_that_failed_has_ended_too(tasks: Tasks) -> None:
 
     failed = await tasks.finish(ANN, task.id, failed=True, result="no such contract")
 
-    assert (failed.status, failed.over) == (TaskStatus.FAILED, True)
+    assert (failed.status, failed.is_finished) == (TaskStatus.FAILED, True)
 
 
 async def test_what_has_ended_changes_no_more_and_can_be_read(tasks: Tasks) -> None:
@@ -93,7 +95,7 @@ async def test_a_change_is_for_the_version_it_names(tasks: Tasks) -> None:
     ended = await tasks.finish(ANN, task.id, if_version=task.version)
 
     assert (refused.value.expected, refused.value.actual) == (task.version - 1, task.version)
-    assert ended.over
+    assert ended.is_finished
     with pytest.raises(VersionConflict):
         await tasks.delete(ANN, task.id, if_version=task.version)
     await tasks.delete(ANN, task.id, if_version=ended.version)
@@ -166,16 +168,20 @@ async def test_tasks_are_listed_oldest_first_by_session_and_status(tasks: Tasks,
 async def test_under_one_key_a_task_is_opened_once(tasks: Tasks, clock: FakeClock) -> None:
     """As long as it lives; then anew, as another, with nothing of the one before."""
     new = NewTask(type="review", goal="Read the contract")
-    first = await tasks.open(ANN, new, key="k")
-    again = await tasks.open(ANN, new, key="k")
-    others = [await tasks.open(ANN, new, key="l"), await tasks.open(BOB, new, key="k"), await tasks.open(ANN, new)]
+    first = await tasks.open(ANN, new, idempotency_key="k")
+    again = await tasks.open(ANN, new, idempotency_key="k")
+    others = [
+        await tasks.open(ANN, new, idempotency_key="l"),
+        await tasks.open(BOB, new, idempotency_key="k"),
+        await tasks.open(ANN, new),
+    ]
     with pytest.raises(IdempotencyKeyReused):
-        await tasks.open(ANN, NewTask(type="review", goal="Burn it"), key="k")
+        await tasks.open(ANN, NewTask(type="review", goal="Burn it"), idempotency_key="k")
     await tasks.board(ANN, first.id).write("a", 1, agent="x")
     await tasks.begin(ANN, first.id)
-    begun = await tasks.open(ANN, new, key="k")
+    begun = await tasks.open(ANN, new, idempotency_key="k")
     clock.advance(DAY)
-    anew = await tasks.open(ANN, new, key="k")
+    anew = await tasks.open(ANN, new, idempotency_key="k")
 
     assert again == first
     assert len({first.id, *(task.id for task in others)}) == 4
@@ -189,10 +195,10 @@ async def test_under_one_key_a_task_is_opened_once(tasks: Tasks, clock: FakeCloc
 async def test_an_old_lock_writes_nothing_into_the_next_task_of_the_key(tasks: Tasks, store: Store) -> None:
     """E16: tokens and versions begin anew, so the task is another, and the old one is not there."""
     new = NewTask(type="review")
-    old = await tasks.open(ANN, new, key="k")
+    old = await tasks.open(ANN, new, idempotency_key="k")
     sleeper, held = tasks.board(ANN, old.id), await tasks.board(ANN, old.id).lock("a", agent="x")
     await tasks.delete(ANN, old.id)
-    anew = await tasks.open(ANN, new, key="k")
+    anew = await tasks.open(ANN, new, idempotency_key="k")
     again = await tasks.board(ANN, anew.id).lock("a", agent="x")
 
     assert (again.token, held.token) == (1, 1)
@@ -205,23 +211,23 @@ async def test_an_old_lock_writes_nothing_into_the_next_task_of_the_key(tasks: T
         with pytest.raises(TaskNotFound):
             await late
     assert (await tasks.board(ANN, anew.id).view()).entries == ()
-    assert await tasks.open(ANN, new, key="k") == anew
+    assert await tasks.open(ANN, new, idempotency_key="k") == anew
     await tasks.delete(ANN, anew.id)
-    assert await store.state.state_names(ANN) == ()
+    assert await store.state.list_state_locations(ANN) == ()
 
 
 async def test_tasks_under_keys_are_swept_one_by_one(tasks: Tasks, store: Store, clock: FakeClock) -> None:
     """The deadline of one that went is none of the next one's."""
     new = NewTask(type="review")
-    old = await tasks.open(ANN, new, key="k")
+    old = await tasks.open(ANN, new, idempotency_key="k")
     await tasks.board(ANN, old.id).write("a", 1, agent="x")
     clock.advance(DAY)
-    anew = await tasks.open(ANN, new, key="k")
+    anew = await tasks.open(ANN, new, idempotency_key="k")
     await tasks.board(ANN, anew.id).write("a", 2, agent="x")
     clock.advance(HOUR)
 
     for _ in range(3):
-        assert await tasks.open(ANN, new, key="k") == anew
+        assert await tasks.open(ANN, new, idempotency_key="k") == anew
     assert await deadlines_left(store) == 2
     early = await tasks.sweep()
     kept = await tasks.board(ANN, anew.id).view()
@@ -229,7 +235,7 @@ async def test_tasks_under_keys_are_swept_one_by_one(tasks: Tasks, store: Store,
     late = await tasks.sweep()
 
     assert (early.tasks, len(kept.entries), late.tasks) == (0, 1, 1)
-    assert await store.state.state_names(ANN) == ()
+    assert await store.state.list_state_locations(ANN) == ()
     assert await store.state.state_keys(SYSTEM, "task-deadlines") == ()
 
 

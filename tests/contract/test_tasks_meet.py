@@ -43,7 +43,7 @@ async def sweep(tasks: Tasks, store: Store, clock: FakeClock, task_id: str) -> N
 
 async def left(store: Store) -> tuple[int, int]:
     """How much is kept of Ann's tasks, and how many deadlines."""
-    return len(await store.state.state_names(ANN)), len(await store.state.state_keys(SYSTEM, "task-deadlines"))
+    return len(await store.state.list_state_locations(ANN)), len(await store.state.state_keys(SYSTEM, "task-deadlines"))
 
 
 @pytest.mark.parametrize("removal", [delete, erase, sweep])
@@ -195,13 +195,13 @@ async def test_whoever_comes_behind_the_broom_is_told_so(tasks: Tasks, store: St
 async def test_two_openings_under_an_expired_key_get_the_same(tasks: Tasks, store: Store, clock: FakeClock) -> None:
     """Neither removes what the other has just opened."""
     holding, new = Holding(store, "write_state", "tasks"), NewTask(type="review")
-    old = await tasks.open(ANN, new, key="k")
+    old = await tasks.open(ANN, new, idempotency_key="k")
     await tasks.board(ANN, old.id).write("a", "old words", agent="x")
     clock.advance(DAY)
-    late = asyncio.create_task(tasks_over(holding.store, clock).open(ANN, new, key="k"))
+    late = asyncio.create_task(tasks_over(holding.store, clock).open(ANN, new, idempotency_key="k"))
     await holding.come()
 
-    anew = await tasks.open(ANN, new, key="k")
+    anew = await tasks.open(ANN, new, idempotency_key="k")
     holding.go()
 
     assert await late == anew

@@ -18,13 +18,15 @@ from tests.samples import ANN, BOB, EVE, batch, begin, closing, fresh, opening
 
 MANIFEST = Manifest(
     entries=(
-        ManifestEntry(kind=Kind.SYSTEM, fate=Disposition.KEPT, reason=Reason.ALWAYS, tokens=40),
-        ManifestEntry(kind=Kind.MESSAGE, fate=Disposition.SUMMARISED, reason=Reason.COVERED, first=1, last=9, count=9),
+        ManifestEntry(kind=Kind.SYSTEM, disposition=Disposition.KEPT, reason=Reason.ALWAYS, tokens=40),
+        ManifestEntry(
+            kind=Kind.MESSAGE, disposition=Disposition.SUMMARISED, reason=Reason.COVERED, first=1, last=9, count=9
+        ),
     ),
     total=40,
-    room=100,
+    prompt_limit=100,
     budget=120,
-    reply=20,
+    reply_tokens=20,
     encoding="o200k_base",
     exact=True,
     margin=1.0,
@@ -90,7 +92,7 @@ async def test_traces_come_newest_first_and_page_backwards(store: Store) -> None
 
 async def test_only_the_newest_turns_keep_their_traces(store: Store) -> None:
     """A session of any length keeps the traces of a hundred turns."""
-    uncapped = NewSession(keeping=Retention(max_messages=None))
+    uncapped = NewSession(retention=Retention(max_messages=None))
     turns = []
     for _ in range(TRACES_KEPT + 3):
         turn = await store.sessions.begin_turn(ANN, opening("s", "hello", create=uncapped, window=0))
@@ -103,12 +105,12 @@ async def test_only_the_newest_turns_keep_their_traces(store: Store) -> None:
 
 
 async def test_an_abandoned_turn_may_leave_a_trace_and_its_retry_replaces_it(store: Store) -> None:
-    turn = await begin(store, ANN, "s", "hello", once=IdempotencyKey(key="k", fingerprint="f"))
+    turn = await begin(store, ANN, "s", "hello", idempotency_key=IdempotencyKey(key="k", fingerprint="f"))
     failed = trace_of(turn, error="model_failed", answer="")
     await store.sessions.finish_turn(turn, FinishTurn(abandoned=True, trace=failed))
     assert await store.traces.trace(ANN, "s", turn.number) == failed
 
-    again = await begin(store, ANN, "s", "hello", once=IdempotencyKey(key="k", fingerprint="f"))
+    again = await begin(store, ANN, "s", "hello", idempotency_key=IdempotencyKey(key="k", fingerprint="f"))
     await store.sessions.finish_turn(again, closing("hi", trace=trace_of(again)))
 
     assert again.number == turn.number
@@ -148,7 +150,7 @@ async def test_a_trace_exists_for_nobody_but_the_session_s_owner(store: Store, c
 
 async def test_a_session_made_anew_after_expiry_has_no_old_traces(store: Store, clock: FakeClock) -> None:
     """Whether it was swept meanwhile or not."""
-    day = NewSession(keeping=Retention(idle=timedelta(days=1)))
+    day = NewSession(retention=Retention(idle=timedelta(days=1)))
     for session, swept in (("s", False), ("swept", True)):
         turn = await store.sessions.begin_turn(ANN, opening(session, "hello", create=day))
         await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn)))
@@ -175,7 +177,7 @@ async def test_a_reset_forgets_the_traces(store: Store) -> None:
 async def test_a_truncation_takes_the_traces_of_the_turns_it_touches(store: Store) -> None:
     """A turn of which any message goes loses its trace, and so do all later ones."""
     first, second, third = [await told(store, "s") for _ in range(3)]
-    words_of_second = second.words[-1].seq
+    words_of_second = second.user_messages[-1].seq
 
     await store.sessions.truncate(ANN, "s", Truncation(after=words_of_second))
 

@@ -50,13 +50,13 @@ async def test_a_running_turn_outlives_a_truncation_that_was_refused(store: Stor
 async def test_every_word_makes_a_new_version(store: Store) -> None:
     """What a guarded truncation relies on, whichever way words come in; repetitions bring none, and change nothing."""
     versions = [(await store.sessions.append(ANN, "s", batch("a"))).session.version]
-    turn = await begin(store, ANN, "s", "b", once=once("k"))
+    turn = await begin(store, ANN, "s", "b", idempotency_key=once("k"))
     versions.append(turn.session.version)
-    versions.append((await store.sessions.append(ANN, "s", batch("c", once=once("l")))).session.version)
+    versions.append((await store.sessions.append(ANN, "s", batch("c", idempotency_key=once("l")))).session.version)
     versions.append((await store.sessions.finish_turn(turn, closing("d"))).session.version)
 
-    again = await begin(store, ANN, "s", "b", once=once("k"))
-    repeated = await store.sessions.append(ANN, "s", batch("c", once=once("l")))
+    again = await begin(store, ANN, "s", "b", idempotency_key=once("k"))
+    repeated = await store.sessions.append(ANN, "s", batch("c", idempotency_key=once("l")))
 
     assert versions == sorted(set(versions))
     assert (again.state, repeated.duplicate) == (TurnState.FINISHED, True)
@@ -91,7 +91,7 @@ async def test_words_that_come_while_others_are_taken_back_are_kept(store: Store
 async def test_a_truncation_spares_what_it_is_told_to(store: Store) -> None:
     await store.sessions.append(ANN, "s", batch("a", "b", "c", "d", "e"))
 
-    cut = await store.sessions.truncate(ANN, "s", Truncation(after=1, sparing=(3, 5, 99, 2**60)))
+    cut = await store.sessions.truncate(ANN, "s", Truncation(after=1, keep_seqs=(3, 5, 99, 2**60)))
     more = await store.sessions.append(ANN, "s", batch("f"))
 
     assert cut.messages == 3
@@ -102,7 +102,7 @@ async def test_a_truncation_spares_what_it_is_told_to(store: Store) -> None:
 async def test_a_log_may_begin_with_what_was_spared(store: Store) -> None:
     await store.sessions.append(ANN, "s", batch("a", "b", "c", "d"))
 
-    await store.sessions.truncate(ANN, "s", Truncation(after=0, sparing=(3,)))
+    await store.sessions.truncate(ANN, "s", Truncation(after=0, keep_seqs=(3,)))
 
     page = await store.sessions.messages(ANN, "s", Page(after=2))
     turn = await begin(store, ANN, "s", "e", window=10)
@@ -113,7 +113,7 @@ async def test_a_log_may_begin_with_what_was_spared(store: Store) -> None:
 
 async def test_what_was_spared_counts_under_the_cap_as_everything_does(store: Store) -> None:
     await store.sessions.append(ANN, "s", batch("a", "b", "c", "d"))
-    await store.sessions.truncate(ANN, "s", Truncation(after=1, sparing=(4,)))
+    await store.sessions.truncate(ANN, "s", Truncation(after=1, keep_seqs=(4,)))
 
     for word in ("e", "f"):
         await talk(store, ANN, "s", word, word.upper())
@@ -125,12 +125,12 @@ async def test_what_was_spared_counts_under_the_cap_as_everything_does(store: St
 
 async def test_a_spared_message_s_key_goes_with_the_others(store: Store) -> None:
     await store.sessions.append(ANN, "s", batch("a"))
-    await store.sessions.append(ANN, "s", batch("b", once=once("k")))
-    await store.sessions.append(ANN, "s", batch("c", once=once("l")))
+    await store.sessions.append(ANN, "s", batch("b", idempotency_key=once("k")))
+    await store.sessions.append(ANN, "s", batch("c", idempotency_key=once("l")))
 
-    await store.sessions.truncate(ANN, "s", Truncation(after=1, sparing=(2,)))
+    await store.sessions.truncate(ANN, "s", Truncation(after=1, keep_seqs=(2,)))
 
-    assert not (await store.sessions.append(ANN, "s", batch("b", once=once("k")))).duplicate
+    assert not (await store.sessions.append(ANN, "s", batch("b", idempotency_key=once("k")))).duplicate
     assert await texts(store, ANN, "s") == ["a", "b", "b"]
 
 
@@ -146,11 +146,13 @@ async def test_a_guarded_truncation_that_is_made_ends_a_running_turn(store: Stor
 
 async def test_a_turn_that_makes_room_for_its_reply_goes_on(store: Store) -> None:
     """An answer made anew: the old one goes when the new one is there, and the key it came under brings that."""
-    first = await begin(store, ANN, "s", "question", once=once("said"))
+    first = await begin(store, ANN, "s", "question", idempotency_key=once("said"))
     await store.sessions.finish_turn(first, closing("old"))
-    again = await begin(store, ANN, "s", once=once("anew"))
+    again = await begin(store, ANN, "s", idempotency_key=once("anew"))
 
-    cut = await store.sessions.truncate(ANN, "s", Truncation(after=1, if_version=again.session.version, within=again))
+    cut = await store.sessions.truncate(
+        ANN, "s", Truncation(after=1, if_version=again.session.version, within_turn=again)
+    )
     with pytest.raises(SessionBusy):
         await begin(store, ANN, "s", "in between")
     renewed = await store.sessions.renew_turn(again)
@@ -159,21 +161,21 @@ async def test_a_turn_that_makes_room_for_its_reply_goes_on(store: Store) -> Non
     assert (cut.messages, cut.version) == (1, again.session.version + 1)
     assert await texts(store, ANN, "s") == ["question", "new"]
     assert [message.turn for message in done.messages] == [again.number]
-    repeated = await begin(store, ANN, "s", once=once("anew"))
+    repeated = await begin(store, ANN, "s", idempotency_key=once("anew"))
     assert (repeated.state, [message.text for message in repeated.reply]) == (TurnState.FINISHED, ["new"])
     assert await store.traces.trace(ANN, "s", again.number) is not None
-    assert (await begin(store, ANN, "s", "question", once=once("said"))).state is TurnState.RESUMED
+    assert (await begin(store, ANN, "s", "question", idempotency_key=once("said"))).state is TurnState.RESUMED
 
 
 async def test_a_turn_that_was_given_up_after_it_made_room_is_taken_up_by_its_key(store: Store) -> None:
     await talk(store, ANN, "s", "question", "old")
-    again = await begin(store, ANN, "s", once=once("anew"))
-    await store.sessions.truncate(ANN, "s", Truncation(after=1, within=again))
+    again = await begin(store, ANN, "s", idempotency_key=once("anew"))
+    await store.sessions.truncate(ANN, "s", Truncation(after=1, within_turn=again))
     await store.sessions.finish_turn(again, FinishTurn(abandoned=True))
 
-    resumed = await begin(store, ANN, "s", once=once("anew"))
+    resumed = await begin(store, ANN, "s", idempotency_key=once("anew"))
     await store.sessions.finish_turn(resumed, closing("new"))
-    following = await begin(store, ANN, "s", "more", once=once("other"))
+    following = await begin(store, ANN, "s", "more", idempotency_key=once("other"))
 
     assert (resumed.state, resumed.number) == (TurnState.RESUMED, again.number)
     assert [message.text for message in following.window] == ["question", "new", "more"]
@@ -185,11 +187,11 @@ async def test_only_the_turn_that_holds_the_session_makes_room_in_it(store: Stor
     late = await begin(store, ANN, "s")
     await store.sessions.finish_turn(late, FinishTurn(abandoned=True))
     with pytest.raises(TurnLost):
-        await store.sessions.truncate(ANN, "s", Truncation(after=1, within=late))
+        await store.sessions.truncate(ANN, "s", Truncation(after=1, within_turn=late))
     running = await begin(store, ANN, "s")
 
     with pytest.raises(TurnLost):
-        await store.sessions.truncate(ANN, "s", Truncation(after=1, within=late))
+        await store.sessions.truncate(ANN, "s", Truncation(after=1, within_turn=late))
 
     await store.sessions.finish_turn(running, closing("another"))
     assert await texts(store, ANN, "s") == ["question", "old", "another"]

@@ -48,7 +48,7 @@ async def test_a_window_of_zero_is_empty(store: Store) -> None:
     turn = await begin(store, ANN, "s", "now", window=0)
 
     assert turn.window == ()
-    assert [message.text for message in turn.words] == ["now"]
+    assert [message.text for message in turn.user_messages] == ["now"]
 
 
 async def test_messages_before_the_window_start_are_kept_but_not_context(store: Store) -> None:
@@ -136,7 +136,7 @@ async def test_a_turn_without_words_answers_anew(store: Store) -> None:
     turn = await begin(store, ANN, "s")
     await store.sessions.finish_turn(turn, closing("second answer"))
 
-    assert turn.words == ()
+    assert turn.user_messages == ()
     assert await texts(store, ANN, "s") == ["question", "second answer"]
 
 
@@ -235,10 +235,10 @@ async def test_a_turn_may_change_how_the_session_is_kept(store: Store, clock: Fa
     await store.sessions.append(ANN, "s", batch("a", "b", "c", "d"))
 
     turn = await store.sessions.begin_turn(
-        ANN, opening("s", "e", keeping=Retention(idle=timedelta(hours=1), max_messages=3))
+        ANN, opening("s", "e", retention=Retention(idle=timedelta(hours=1), max_messages=3))
     )
 
-    assert turn.session.keeping.max_messages == 3
+    assert turn.session.retention.max_messages == 3
     assert turn.session.expires_at == clock() + timedelta(hours=1)
     assert await texts(store, ANN, "s") == ["c", "d", "e"]
 

@@ -12,8 +12,8 @@ from tenuto.ports import Store
 from tests.clock import FakeClock
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin, closing, texts
 
-DAY = NewSession(keeping=Retention(idle=timedelta(days=1)))
-WEEK = NewSession(keeping=Retention(idle=timedelta(days=7)))
+DAY = NewSession(retention=Retention(idle=timedelta(days=1)))
+WEEK = NewSession(retention=Retention(idle=timedelta(days=7)))
 
 
 async def test_a_sweep_removes_what_expired_in_all_tenants_and_tells(store: Store, clock: FakeClock) -> None:
@@ -41,7 +41,7 @@ async def test_a_sweep_takes_no_more_than_its_limit(store: Store, clock: FakeClo
 
 
 async def test_a_sweep_leaves_what_was_touched_in_time(store: Store, clock: FakeClock) -> None:
-    read = NewSession(keeping=Retention(idle=timedelta(days=1), touch=Touch.READ))
+    read = NewSession(retention=Retention(idle=timedelta(days=1), touch=Touch.READ))
     await store.sessions.append(ANN, "s", batch("hello", create=read))
     clock.advance(timedelta(hours=20))
     await store.sessions.get(ANN, "s")
@@ -87,7 +87,7 @@ async def test_evicting_spares_the_newest_whatever_the_clock_says(store: Store, 
     clock.advance(timedelta(hours=-1))
     await store.sessions.append(ANN, "new", batch("hello"))
 
-    gone = await store.upkeep.evict(ANN, keep=2, sparing="new")
+    gone = await store.upkeep.evict(ANN, keep=2, keep_session="new")
 
     assert len(gone) == 1
     assert gone[0].session_id in {"a", "b"}

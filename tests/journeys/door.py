@@ -60,7 +60,7 @@ async def served(
     """A server on a store in memory, or on the one given. `locked`: a key exists, so requests need one."""
     settings = Settings(**{**BY_DEFAULT, **given})
     ticks = Ticks()
-    async with open_app(settings, clock=clock, models=models, assistants=assistants, sweeping=False) as tenuto:
+    async with open_app(settings, clock=clock, models=models, assistants=assistants, run_upkeep=False) as tenuto:
         keys = ApiKeys(store=tenuto.store.state, clock=clock)
         if locked:
             await keys.create(tenant="first")

@@ -71,7 +71,7 @@ def provider(desk: Desk) -> Iterator[ModelServer]:
         desk.env |= {
             "TENUTO_MODEL": "openai:served",
             "TENUTO_MODEL_BASE_URL": f"{server.url}/v1",
-            "TENUTO_SMALL_MODEL": "offline",
+            "TENUTO_SUMMARIZER_MODEL": "offline",
         }
         yield server
 
@@ -261,7 +261,7 @@ def test_json_tells_the_whole_reply(desk: Desk) -> None:
     assert (first["assistant"], first["offline"], first["created"]) == ("goods", True, True)
     assert second["assistant"] == "goods"
     assert second["data"]["goods"][0]["id"] in [good["id"] for good in first["data"]["goods"]]
-    assert second["context"]["total"] <= second["context"]["room"]
+    assert second["context"]["total"] <= second["context"]["prompt_limit"]
 
 
 def test_a_character_is_asked_by_its_id(desk: Desk) -> None:
@@ -279,7 +279,7 @@ def test_a_character_is_asked_by_its_id(desk: Desk) -> None:
 
 def test_a_title_by_the_model_is_there_when_the_process_ends(desk: Desk, provider: ModelServer) -> None:
     """What follows the turn is waited for."""
-    del desk.env["TENUTO_SMALL_MODEL"]
+    del desk.env["TENUTO_SUMMARIZER_MODEL"]
     provider.answers(words("Start at the lake."), words("Lake Morning Walk"))
 
     desk.ask("chat", "Where do I start in Hangzhou tomorrow?")

@@ -93,10 +93,10 @@ def test_the_doctor_finds_what_is_wrong(machine: Machine) -> None:
     (machine.folder / "notes.db").write_bytes(b"this is a letter to my aunt and not a database " * 30)
 
     for env, says in (
-        ({"TENUTO_PORT": "many"}, "wrong  settings  TENUTO_PORT"),
-        ({"TENUTO_STORE": "sqlite:///notes.db"}, "wrong  store"),
-        ({"TENUTO_STORE": "sqlite:///gone/chat.db"}, "wrong  store"),
-        ({"TENUTO_STORE": "redis://ann:hunter2@127.0.0.1:1/0"}, "wrong  store"),
+        ({"TENUTO_PORT": "many"}, "error    settings  TENUTO_PORT"),
+        ({"TENUTO_STORE": "sqlite:///notes.db"}, "error    store"),
+        ({"TENUTO_STORE": "sqlite:///gone/chat.db"}, "error    store"),
+        ({"TENUTO_STORE": "redis://ann:hunter2@127.0.0.1:1/0"}, "error    store"),
     ):
         code, out, err = machine.run("doctor", env=env)
         assert (code, err) == (1, "")

@@ -46,14 +46,14 @@ def test_a_scan_counts_by_sink_and_type_and_a_fix_takes_out_what_may_not_stay() 
     ]
     assert "against the policy" in first.stdout
     assert MAIL not in first.output
-    assert told["found"]["message"] == {"CC": 1, "EMAIL": 2}, "the message, and the title made of it"
-    assert "message" in told["allowed"]
-    assert told["against"] == 3, "two values in the trace, one in the title"
-    assert fixed["mended"] >= 1
-    assert again["against"] == 0
+    assert told["matches"]["message"] == {"CC": 1, "EMAIL": 2}, "the message, and the title made of it"
+    assert "message" in told["allowed_sinks"]
+    assert told["violations"] == 3, "two values in the trace, one in the title"
+    assert fixed["fixed"] >= 1
+    assert again["violations"] == 0
     assert MAIL in shown(session), "the live message stays by default"
     assert MAIL not in typed("traces", "list", "--json").stdout
-    assert [note["act"] for note in asked("privacy", "audit")["notes"]] == ["mended"]
+    assert [note["act"] for note in asked("privacy", "audit")["entries"]] == ["fixed"]
 
 
 def test_a_scan_tells_what_is_remembered_and_a_fix_takes_it_out() -> None:
@@ -73,15 +73,15 @@ def test_a_scan_tells_what_is_remembered_and_a_fix_takes_it_out() -> None:
     told = asked("privacy", "scan", "--all", ends=1)
     fixed = asked("privacy", "scan", "--fix")
     again = typed("privacy", "scan", "--all")
-    note = asked("privacy", "audit")["notes"][-1]
+    note = asked("privacy", "audit")["entries"][-1]
 
     assert first.exit_code == 1
     assert ["memory", "EMAIL", "1", "against", "the", "policy"] in [line.split() for line in first.stdout.splitlines()]
     assert "0 sessions, 2 remembered values, 2 texts looked through." in first.stdout
-    assert (told["sessions"], told["remembered"], told["against"]) == (0, 4, 2)
-    assert told["found"] == {"memory": {"EMAIL": 2}}
-    assert [(one["tenant"], one["remembered"]) for one in told["sites"]] == [("acme", 2), ("local", 2)]
-    assert (fixed["remembered"], fixed["mended"]) == (2, 1)
+    assert (told["sessions"], told["memories"], told["violations"]) == (0, 4, 2)
+    assert told["matches"] == {"memory": {"EMAIL": 2}}
+    assert [(one["tenant"], one["memories"]) for one in told["sites"]] == [("acme", 2), ("local", 2)]
+    assert (fixed["memories"], fixed["fixed"]) == (2, 1)
     assert (note["act"], note["about"]) == ("mended", {"sessions": 0, "remembered": 2, "mended": 1})
     assert ["acme", "0", "2", "1", "1"] in [line.split() for line in again.stdout.splitlines()]
     assert ["local", "0", "2", "0", "0"] in [line.split() for line in again.stdout.splitlines()]
@@ -130,23 +130,23 @@ def test_a_scan_of_everything_tells_each_site_and_the_total() -> None:
     table = typed("privacy", "scan", "--all", env=strict)
     fixed = asked("privacy", "scan", "--all", "--fix", env=strict)
 
-    assert (allowed["sessions"], allowed["against"]) == (3, 0)
-    assert [(one["tenant"], one["site"], one["against"]) for one in against["sites"]] == [
-        ("acme", "", against["against"] // 2),
-        ("acme", "museum", against["against"] // 2),
+    assert (allowed["sessions"], allowed["violations"]) == (3, 0)
+    assert [(one["tenant"], one["site"], one["violations"]) for one in against["sites"]] == [
+        ("acme", "", against["violations"] // 2),
+        ("acme", "museum", against["violations"] // 2),
         ("local", "", 0),
     ]
-    assert against["found"] == allowed["found"]
+    assert against["matches"] == allowed["matches"]
     lines = [line.split() for line in table.stdout.splitlines()]
-    assert ["local", "1", "0", str(allowed["sites"][2]["found"]["message"]["EMAIL"] * 2), "0"] in lines
+    assert ["local", "1", "0", str(allowed["sites"][2]["matches"]["message"]["EMAIL"] * 2), "0"] in lines
     assert ["TENANT", "SITE", "SESSIONS", "REMEMBERED", "FOUND", "AGAINST"] in lines
     assert "3 sites, 3 sessions" in table.stdout
     assert (table.exit_code, MAIL in table.output) == (1, False)
-    assert fixed["mended"] >= 2
-    assert asked("privacy", "scan", "--all", env=strict)["against"] == 0
+    assert fixed["fixed"] >= 2
+    assert asked("privacy", "scan", "--all", env=strict)["violations"] == 0
     for site in ("", "museum"):
-        noted = asked("privacy", "audit", "--tenant", "acme", "--site", site)["notes"]
-        assert [note["act"] for note in noted] == ["mended"]
+        noted = asked("privacy", "audit", "--tenant", "acme", "--site", site)["entries"]
+        assert [note["act"] for note in noted] == ["fixed"]
 
 
 def test_a_fix_of_everything_clears_the_bytes_of_every_site_and_says_so(tmp_path: Path) -> None:
@@ -161,8 +161,8 @@ def test_a_fix_of_everything_clears_the_bytes_of_every_site_and_says_so(tmp_path
     again = typed("privacy", "scan", "--all", "--fix", env=strict)
 
     assert (before, after) == (True, False)
-    assert (fixed["compacted"], fixed["remains"], len(fixed["sites"])) == ("done", "", 2)
-    assert all(site["mended"] for site in fixed["sites"])
+    assert (fixed["compaction"], fixed["remaining_reason"], len(fixed["sites"])) == ("done", "", 2)
+    assert all(site["fixed"] for site in fixed["sites"])
     assert again.stdout.splitlines()[-1] == "Deleted bytes, in the whole store: nothing to clear."
 
 
@@ -176,7 +176,7 @@ def test_a_fix_of_one_site_tells_what_became_of_the_bytes(tmp_path: Path) -> Non
     looked = asked("privacy", "scan", ends=1)
     fixed = typed("privacy", "scan", "--fix", env={"TENUTO_PRIVACY_MESSAGE": "redact"})
 
-    assert looked["compacted"] is None
+    assert looked["compaction"] is None
     assert fixed.stdout.splitlines()[-1] == "Deleted bytes, in the whole store: cleared."
     assert not _in_files(tmp_path)
 
@@ -191,9 +191,9 @@ def test_a_tenant_whose_key_is_missing_does_not_keep_the_others_from_a_fix(tmp_p
     fixed = asked("privacy", "scan", "--all", "--fix", env=lacking, ends=1)
     told = typed("privacy", "scan", "--all", env=lacking)
 
-    assert [(site["tenant"], bool(site["mended"])) for site in fixed["sites"]] == [("acme", True), ("charlie", True)]
-    assert [(site["tenant"], site["code"]) for site in fixed["closed"]] == [("bravo", "decryption_failed")]
-    assert fixed["compacted"] == "done"
+    assert [(site["tenant"], bool(site["fixed"])) for site in fixed["sites"]] == [("acme", True), ("charlie", True)]
+    assert [(site["tenant"], site["code"]) for site in fixed["locked_sites"]] == [("bravo", "decryption_failed")]
+    assert fixed["compaction"] == "done"
     assert told.stderr.startswith("decryption_failed: tenant bravo was not looked through: ")
     assert (told.exit_code, told.stderr.count("\n")) == (1, 1)
 
@@ -236,7 +236,7 @@ def test_a_person_is_erased_from_the_file_and_the_receipt_can_be_verified(tmp_pa
     assert CARD.encode() not in left
     assert asked("privacy", "verify", "receipt.json")["valid"] is True
     assert asked("stats")["sessions"] == 1
-    [note] = asked("privacy", "audit")["notes"]
+    [note] = asked("privacy", "audit")["entries"]
     assert (note["act"], note["by"].partition(":")[0]) == ("erased", "cli")
 
 
@@ -317,13 +317,13 @@ def test_an_operator_looks_behind_a_mark_and_is_noted() -> None:
     part = asked("privacy", "reveal", session, "EMAIL_1", "PHONE_7", env=MARKED, ends=1)
     unknown = typed("privacy", "reveal", session, "EMAIL_7", env=MARKED)
     keyless = typed("privacy", "reveal", session, "EMAIL_1")
-    [first, _] = asked("privacy", "audit")["notes"]
+    [first, _] = asked("privacy", "audit")["entries"]
 
     assert MAIL not in shown(session)
     assert opened["values"] == {"[EMAIL_1]": MAIL, "[CC_1]": CARD}
     assert part == {"values": {"[EMAIL_1]": MAIL}, "unknown": ["[PHONE_7]"]}
     assert (unknown.exit_code, unknown.stdout) == (1, "")
-    assert unknown.stderr.startswith("placeholder_not_found: the session knows no such placeholder")
+    assert unknown.stderr.startswith("placeholder_not_found: the session has no such placeholder")
     assert (keyless.exit_code, "privacy_key" in keyless.stderr) == (1, True)
     assert (first["act"], first["by"], first["about"]["session"]) == ("revealed", "cli:otto", session)
     assert "redacted: 1 CC, 1 EMAIL" in typed("sessions", "show", session).stdout

@@ -28,7 +28,7 @@ async def talking(
     async with served(
         models={"scripted": model},
         model="scripted",
-        small_model="offline",
+        summarizer_model="offline",
         assistants=[assistant],
         assistant="helper",
         **given,
@@ -48,7 +48,7 @@ def events_of(text: str) -> list[tuple[str, dict[str, Any]]]:
 
 def lasting(reply: dict[str, Any]) -> dict[str, Any]:
     """A reply without what tells one call from its repetition; titles get better behind the turn."""
-    return {name: value for name, value in reply.items() if name not in ("repeated", "created", "steps", "title")}
+    return {name: value for name, value in reply.items() if name not in ("replayed", "created", "steps", "title")}
 
 
 async def say(door: Door, message: str, who: dict[str, str] = ANN, **body: Any) -> httpx.Response:
@@ -63,7 +63,7 @@ async def test_a_conversation_over_http() -> None:
         assert second["answer"] == "You are Ann."
         assert second["turn"] == 2
         assert second["context"]["total"] == sum(entry["tokens"] for entry in second["context"]["entries"])
-        shown = [message.text for message in model.askings[-1].messages]
+        shown = [message.text for message in model.requests[-1].messages]
         assert shown == ["You help.", "I am Ann.", "Hello Ann.", "Who am I?"]
         listed = (await door.http.get("/v1/sessions", headers=ANN)).json()["sessions"]
         assert [session["id"] for session in listed] == [first["session_id"]]
@@ -116,7 +116,7 @@ async def test_an_idempotent_retry_returns_the_same_reply_streamed_or_not() -> N
         streamed = await door.http.post("/v1/chat", json={"message": "Go", "stream": True}, headers=headers)
         other = await door.http.post("/v1/chat", json={"message": "Stop"}, headers=headers)
 
-        assert len(model.askings) == 1
+        assert len(model.requests) == 1
         assert lasting(again) == lasting(first)
         assert lasting(events_of(streamed.text)[-1][1]) == lasting(first)
         assert (other.status_code, other.json()["code"]) == (409, "idempotency_key_reused")
@@ -153,7 +153,7 @@ async def test_a_spent_budget_is_429_before_the_model_is_asked() -> None:
         refused = await say(door, "More", session_id="s")
 
         assert (refused.status_code, refused.json()["code"]) == (429, "budget_exhausted")
-        assert len(model.askings) == 1
+        assert len(model.requests) == 1
 
 
 async def test_a_trace_tells_everything_to_its_owner_alone() -> None:
@@ -198,7 +198,7 @@ async def test_bad_questions_are_refused_with_a_sentence(body: dict[str, Any]) -
 
         assert response.status_code == 400
         assert response.json()["detail"]
-        assert model.askings == []
+        assert model.requests == []
 
 
 async def test_a_question_of_a_megabyte_is_answered_and_a_larger_one_refused() -> None:
@@ -207,7 +207,7 @@ async def test_a_question_of_a_megabyte_is_answered_and_a_larger_one_refused() -
         large = await say(door, "words " * 200_000)
 
         assert fits.status_code == 200
-        assert fits.json()["context"]["total"] <= fits.json()["context"]["room"]
+        assert fits.json()["context"]["total"] <= fits.json()["context"]["prompt_limit"]
         assert (large.status_code, large.json()["code"]) == (413, "too_large")
 
 

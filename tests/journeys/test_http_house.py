@@ -46,8 +46,8 @@ async def test_metrics_count_by_route_and_name_nobody(tmp_path: Path) -> None:
         assert 'method="other"' in text
         assert f'tenuto_http_request_seconds_count{{method="GET",{route}}} 3.0' in text
         assert 'tenuto_session_events_total{kind="created"} 1.0' in text
-        assert 'tenuto_l1_looks_total{result="hit"} 1.0' in text
-        assert "tenuto_l1_sessions 1.0" in text
+        assert 'tenuto_cache_reads_total{result="hit"} 1.0' in text
+        assert "tenuto_cache_sessions 1.0" in text
         for secret in ("the-id", "the-title", "the-path", "acme", "ann", "BREW"):
             assert secret not in text
 
@@ -127,12 +127,12 @@ async def test_each_request_is_one_line_with_its_id_route_status_and_time(caplog
         with caplog.at_level(logging.INFO):
             await door.http.get(at("some-id"), headers={**ANN, "X-Request-ID": "r-1"})
 
-    record = next(record for record in caplog.records if record.name == "tenuto.server.requests")
+    record = next(record for record in caplog.records if record.name == "tenuto.server.access")
     token = request_id.set("r-1")
     line = KeyValueFormatter().format(record)
     request_id.reset(token)
     assert re.fullmatch(
-        r"time=\S+ level=info logger=tenuto.server.requests request=r-1 msg=answered "
+        r"time=\S+ level=info logger=tenuto.server.access request=r-1 msg=answered "
         r"method=GET route=/v1/sessions/\{session_id\} status=404 ms=[\d.]+",
         line,
     )

@@ -47,7 +47,7 @@ async def told(door: Door, who: dict[str, str], session: str) -> list[dict[str, 
 
 
 async def reveal(door: Door, who: dict[str, str], session: str, *marks: str) -> httpx.Response:
-    return await door.http.post(at(session, "reveal"), headers=who, json={"marks": list(marks)})
+    return await door.http.post(at(session, "reveal"), headers=who, json={"placeholders": list(marks)})
 
 
 # By default
@@ -85,7 +85,7 @@ async def _stored(store: Path, session: str) -> tuple[Any, list[Any]]:
     async with tenuto.open(f"sqlite:///{store}") as app:
         scope = app.scope(tenant="acme", user="ann")
         head = await app.sessions.get(scope, session)
-        return head, [message async for page in app.sessions.pages(scope, head) for message in page]
+        return head, [message async for page in app.sessions.iter_pages(scope, head) for message in page]
 
 
 async def test_what_holds_is_told_without_telling_what_is_hidden(tmp_path: Path) -> None:
@@ -130,11 +130,11 @@ async def test_what_became_of_questions_to_an_outside_detector_is_metered() -> N
             await door.http.post(at(made, "messages"), headers=ANN, json=says("Ann was here again."))
         text = (await door.http.get("/metrics")).text
 
-    results = ("answered", "late", "failed", "left_alone")
-    assert [before[f'questions_total{{result="{result}"}}'] for result in results] == [0, 0, 0, 0]
-    assert [once[f'questions_total{{result="{result}"}}'] for result in results] == [1, 0, 0, 0]
-    assert [meters(text)[f'questions_total{{result="{result}"}}'] for result in results] == [1, 0, 5, 2]
-    assert (once["found_total"], once["resting"], meters(text)["resting"]) == (1, 0, 1)
+    results = ("answered", "timeout", "failed", "circuit_open")
+    assert [before[f'requests_total{{result="{result}"}}'] for result in results] == [0, 0, 0, 0]
+    assert [once[f'requests_total{{result="{result}"}}'] for result in results] == [1, 0, 0, 0]
+    assert [meters(text)[f'requests_total{{result="{result}"}}'] for result in results] == [1, 0, 5, 2]
+    assert (once["matches_total"], once["circuit_open"], meters(text)["circuit_open"]) == (1, 0, 1)
     assert "Ann" not in text
 
 
@@ -253,8 +253,8 @@ async def test_a_mark_is_opened_by_the_role_alone_and_every_look_is_noted(store_
     assert [code(response) for response in refused] == [(403, "forbidden")] * 2
     assert opened.json() == {"values": {"[EMAIL_1]": MAIL}, "unknown": ["[EMAIL_9]"]}
     assert opened.headers["cache-control"] == "no-store"
-    assert [(note["act"], note["by"]) for note in audit.json()["notes"]] == [("revealed", f"key {opener.id}")]
-    assert audit.json()["notes"][0]["about"] == {"session": session, "marks": ["[EMAIL_1]"]}
+    assert [(note["act"], note["by"]) for note in audit.json()["entries"]] == [("revealed", f"key {opener.id}")]
+    assert audit.json()["entries"][0]["about"] == {"session": session, "marks": ["[EMAIL_1]"]}
     assert MAIL not in audit.text
 
 
@@ -313,7 +313,7 @@ async def test_a_token_reveals_by_its_role_and_an_admins_by_both() -> None:
         audit = (await door.http.get("/v1/privacy/audit", headers=admin)).json()
 
     assert statuses == [403, 200, 403, 200]
-    assert [note["by"] for note in audit["notes"]] == ["token ann", "token root"]
+    assert [note["by"] for note in audit["entries"]] == ["token ann", "token root"]
 
 
 def token(user: str, **claims: Any) -> dict[str, str]:
@@ -335,7 +335,7 @@ async def test_odd_lists_of_marks_are_refused(marks: object) -> None:
     async with served(locked=True, **PSEUDONYMS) as door:
         who = await door.key(role=KeyRole.REVEAL, user="ann")
         session = (await ask(door, who))["session_id"]
-        refused = await door.http.post(at(session, "reveal"), headers=who, json={"marks": marks})
+        refused = await door.http.post(at(session, "reveal"), headers=who, json={"placeholders": marks})
 
     assert code(refused) == (400, "invalid")
 
@@ -358,12 +358,12 @@ async def test_the_audit_is_read_page_by_page_by_those_who_answer_for_the_tenant
         odd = await door.http.get("/v1/privacy/audit", params={"cursor": "elsewhere"}, headers=admin)
         other = (await door.http.get("/v1/privacy/audit", headers=evil)).json()
 
-    assert [len(page["notes"]) for page in (first, rest)] == [2, 1]
+    assert [len(page["entries"]) for page in (first, rest)] == [2, 1]
     assert rest["cursor"] is None
-    assert len({note["id"] for note in first["notes"] + rest["notes"]}) == 3
+    assert len({note["id"] for note in first["entries"] + rest["entries"]}) == 3
     assert code(refused) == (403, "forbidden")
     assert code(odd) == (400, "invalid_cursor")
-    assert other == {"notes": [], "cursor": None}
+    assert other == {"entries": [], "cursor": None}
 
 
 # Erasing
@@ -442,7 +442,7 @@ async def test_people_erase_themselves_and_nobody_else() -> None:
     assert [code(response) for response in (refused, contradicted)] == [(403, "scope_mismatch")] * 2
     assert there.status_code == 200
     assert done.json()["counts"]["sessions"] == 1
-    assert [note["by"] for note in audit.json()["notes"]] == ["themselves"]
+    assert [note["by"] for note in audit.json()["entries"]] == ["themselves"]
     assert '"ann"' not in audit.text
 
 

@@ -17,7 +17,7 @@ PERSONAS = {name: Persona(id=name, system={Language.ENGLISH: f"You are {name}."}
 
 def scripted(model: ScriptedModel, store_url: str, **fields: Any) -> Any:
     """A server whose one assistant plays scripts."""
-    settings: dict[str, Any] = {"model": "scripted", "small_model": "offline", "assistant": "helper"}
+    settings: dict[str, Any] = {"model": "scripted", "summarizer_model": "offline", "assistant": "helper"}
     return served(models={"scripted": model}, assistants=[helper(**fields)], store=store_url, **settings)
 
 
@@ -41,12 +41,12 @@ async def test_a_key_whose_words_were_edited_is_a_conflict_and_says_nothing_agai
         assert code(late) == (409, "superseded")
         assert "Q" not in late.json()["detail"]
         assert await texts(door) == ["Q edited", "Two."]
-        assert (await send(door, "edited", message="Q edited", edit=1)).json()["repeated"]
+        assert (await send(door, "edited", message="Q edited", edit=1)).json()["replayed"]
         anew = await send(door, "anew", regenerate=True)
         assert anew.json()["answer"] == "Three."
         assert code(await send(door, "edited", message="Q edited", edit=1)) == (409, "superseded")
         assert await texts(door) == ["Q edited", "Three."]
-        assert len(model.askings) == 3
+        assert len(model.requests) == 3
 
 
 async def test_a_session_goes_on_with_its_character_over_http(store_url: str) -> None:
@@ -59,7 +59,7 @@ async def test_a_session_goes_on_with_its_character_over_http(store_url: str) ->
         await send(door, "4", message="Who?", edit=1)
 
         assert first.status_code == 200
-        assert [asking.messages[0].text for asking in model.askings] == ["You help.\n\nYou are ada."] * 4
+        assert [asking.messages[0].text for asking in model.requests] == ["You help.\n\nYou are ada."] * 4
         traces = (await door.http.get("/v1/traces?session_id=s", headers=ANN)).json()["traces"]
         assert {trace["persona"] for trace in traces} == {"ada"}
 
@@ -78,7 +78,7 @@ async def test_an_answer_that_cannot_be_made_anew_stays(store_url: str, stream: 
         assert failed.status_code == (200 if stream else 503)
         assert after == before
         assert (await door.http.get(f"/v1/traces/{first['trace_id']}", headers=ANN)).json()["answer"] == "One."
-        assert (await send(door, "said", message="Q")).json()["repeated"]
+        assert (await send(door, "said", message="Q")).json()["replayed"]
         assert (await send(door, "anew", regenerate=True, stream=stream)).status_code == 200
         assert await texts(door) == ["Q", "Three."]
 

@@ -48,7 +48,7 @@ async def test_three_agents_review_a_contract(store_url: str) -> None:
         listed = (await door.http.get("/v1/tasks", params={"session_id": session}, headers=ANN)).json()
 
         assert begun.json()["status"] == "running"
-        assert (over.json()["overwrote"], over.json()["version"], over.headers["etag"]) == ("reader", 2, '"2"')
+        assert (over.json()["previous_writer"], over.json()["version"], over.headers["etag"]) == ("reader", 2, '"2"')
         assert code(refused) == (409, "key_protected")
         assert decided.status_code == 200
         assert (ended.json()["status"], ended.json()["result"]) == ("completed", {"months": 12})
@@ -77,7 +77,7 @@ async def test_a_lock_keeps_others_out_until_it_is_given_back_or_runs_out() -> N
         assert code(out) == (409, "key_locked")
         assert (out.headers["retry-after"], out.json()["retry_after"]) == ("30", 30.0)
         assert inside.json()["value"] == "words"
-        assert seen == [{"key": "draft", "holder": "writer", "until": mine["until"]}]
+        assert seen == [{"key": "draft", "holder": "writer", "expires_at": mine["expires_at"]}]
         assert theirs["token"] > mine["token"]
         assert code(late) == (409, "lock_lost")
         assert (given_back.status_code, code(again)) == (204, (409, "lock_lost"))

@@ -44,7 +44,7 @@ async def test_a_turn_is_begun_and_finished_and_the_next_sees_it(door: Door) -> 
     assert done.json()["session"]["title"] == "Greetings"
     assert (done.json()["session"]["tokens"], done.json()["session"]["cost_usd"]) == (12, "0.0003")
     assert [message["text"] for message in follow["window"]] == ["Hello!", "Hello Ann.", "Who am I?"]
-    assert [message["text"] for message in follow["words"]] == ["Who am I?"]
+    assert [message["text"] for message in follow["user_messages"]] == ["Who am I?"]
 
 
 async def test_finishing_again_stores_nothing_more(door: Door) -> None:

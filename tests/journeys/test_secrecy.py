@@ -181,7 +181,7 @@ def test_every_line_of_a_turn_names_it_and_no_other_line_does(tmp_path: Path, pr
     """E18: tenant, session and turn are bound for the turn's lines, and gone afterwards."""
     provider.answers(LOOKED_UP, words("Nothing."), refusal(400, "no"))
 
-    with serving(tmp_path, provider, TENUTO_SMALL_MODEL="offline") as server:
+    with serving(tmp_path, provider, TENUTO_SUMMARIZER_MODEL="offline") as server:
         first = ask(server).json()["session_id"]
         failed = ask(server, first)
         server.http.get("/v1/sessions", headers=ANN)

@@ -100,7 +100,7 @@ class Agents(RuleBasedStateMachine):
         kept.value, kept.version = value, done.version
         kept.pass_by(token)
         others = [writer for writer in kept.writers if writer != agent]
-        assert done.overwrote == (others[-1] if others else None)
+        assert done.previous_writer == (others[-1] if others else None)
         kept.writers.append(agent)
 
     @rule(key=KEYS, agent=AGENTS, age=st.none() | st.integers(0, 2))
@@ -132,7 +132,7 @@ class Agents(RuleBasedStateMachine):
         assert done.token == token if token is not None else done.token > kept.tokens
         kept.tokens = max(kept.tokens, done.token)
         kept.holder, kept.token, kept.until = agent, done.token, self.clock() + lease
-        assert done.until == kept.until
+        assert done.expires_at == kept.until
         self.given.setdefault(key, []).append(done.token)
 
     @rule(key=KEYS, agent=AGENTS, age=st.integers(0, 2))

@@ -160,7 +160,7 @@ class Life:
 
     @property
     def prompt(self) -> PromptPolicy:
-        return PromptPolicy(budget=self.plan.budget, reply=100)
+        return PromptPolicy(budget=self.plan.budget, reply_tokens=100)
 
     def words(self, role: Role, number: int) -> Draft:
         self.marks += 1
@@ -207,8 +207,8 @@ class Life:
 
     async def begin(self, number: int) -> OpenTurn:
         words = tuple(self.words(Role.USER, number + place) for place in range(1 + number % 2))
-        turn = await self.sessions.begin(ANN, TurnRequest(words=words, session_id=self.id, window=100))
-        self.note(turn.words)
+        turn = await self.sessions.begin(ANN, TurnRequest(user_messages=words, session_id=self.id, window=100))
+        self.note(turn.user_messages)
         return turn
 
     async def finish(self, turn: OpenTurn, number: int) -> None:
@@ -273,7 +273,7 @@ class Life:
         sparing, version = outliving(look.messages, after), look.session.version
         try:
             session = await self.sessions.truncate(
-                ANN, self.id, Truncation(after=after, if_version=version, sparing=sparing)
+                ANN, self.id, Truncation(after=after, if_version=version, keep_seqs=sparing)
             )
         except VersionConflict:
             return
@@ -313,7 +313,7 @@ class Life:
             policies=self.policies,
             prompt=self.prompt,
             question="",
-            loaded=loaded,
+            log_tail=loaded,
         )
 
     def note(self, messages: tuple[Message, ...]) -> None:
@@ -362,7 +362,7 @@ class Life:
         materials = PromptInputs(
             question="and now?",
             summary=summary.text if summary else "",
-            covered=summary.through if summary else 0,
+            summarized_through=summary.through if summary else 0,
             window_start=session.window_start,
             history=conversation_in(log),
         )
@@ -382,7 +382,7 @@ class Life:
 async def born(plan: Plan, opened: Opened) -> AsyncIterator[Life]:
     clock = FakeClock()
     async with opened(clock) as store:
-        policy = SessionPolicy(keeping=Retention(max_messages=plan.cap))
+        policy = SessionPolicy(retention=Retention(max_messages=plan.cap))
         sessions = Watched(
             store=store.sessions, upkeep=store.upkeep, policy=policy, announcer=EventEmitter(clock=clock)
         )
@@ -446,7 +446,7 @@ def test_a_cut_leaves_every_call_with_its_results(entries: list[tuple[str, int]]
     for seq, (kind, step) in enumerate(entries, 1):
         turn += step
         log.append(entry_of(kind, seq, turn))
-    session = replace(HEAD, keeping=Retention(max_messages=cap), last_seq=len(log), turns=turn)
+    session = replace(HEAD, retention=Retention(max_messages=cap), last_seq=len(log), turns=turn)
     context = ContextPolicy(compress_at=0.9, compress_over=keep + 1, keep_verbatim=keep)
 
     found = due(session, log, COUNTER, PromptPolicy(), context)
@@ -539,7 +539,7 @@ async def overtaken(opened: Opened, place: int) -> None:
         await life.cut(look, chosen)
 
         await life.check()
-        slid_out = len(turn.words)
+        slid_out = len(turn.user_messages)
         kept = [message.seq for message in look.messages[slid_out : place + 1]]
         assert [message.seq for message in (await life.log()).messages] == kept
         assert sorted(life.said) == kept

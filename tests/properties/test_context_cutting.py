@@ -75,5 +75,5 @@ def test_cut_parts_keep_kind_order_and_identity(words: list[str], limit: int) ->
     shorter = truncate_parts(parts, limit, COUNTER)
 
     assert [part["type"] for part in shorter] == [part["type"] for part in parts]
-    assert sum(map(COUNTER.part, shorter)) <= limit
+    assert sum(map(COUNTER.count_part, shorter)) <= limit
     assert all(isinstance(part["arguments"], dict) for part in shorter if part["type"] == "tool_call")

@@ -45,7 +45,7 @@ def conversation(number: int, turns: int, policy: PromptPolicy, recalls: bool = 
 
 def begins(prompt: Prompt) -> str | None:
     """The oldest message the prompt shows."""
-    return next((one.source for one in prompt.messages if one.source), None)
+    return next((one.message_id for one in prompt.messages if one.message_id), None)
 
 
 def moves(prompts: list[Prompt]) -> int:
@@ -61,12 +61,12 @@ law = settings(max_examples=10, deadline=None)
 @law
 @given(seeds, st.booleans())
 def test_each_prompt_extends_the_one_before_until_the_window_moves(seed: int, recalls: bool) -> None:
-    prompts = conversation(seed, 40, PromptPolicy(budget=2600, reply=300), recalls)
+    prompts = conversation(seed, 40, PromptPolicy(budget=2600, reply_tokens=300), recalls)
 
     for before, after in pairwise(prompts[1:]):
         if begins(before) == begins(after):
-            assert after.messages[: before.stable] == before.messages[: before.stable]
-            assert after.stable == before.stable + 2
+            assert after.messages[: before.cacheable_messages] == before.messages[: before.cacheable_messages]
+            assert after.cacheable_messages == before.cacheable_messages + 2
 
 
 @law
@@ -83,7 +83,7 @@ def test_without_recall_the_next_prompt_repeats_all_of_this_one(seed: int) -> No
 @given(seeds, st.booleans())
 def test_the_window_only_moves_forward_and_rests_in_between(seed: int, recalls: bool) -> None:
     """A turn is a 32nd of the window or less, so that a quarter of it is 8 turns: one move in four turns at most."""
-    policy = PromptPolicy(budget=6200, reply=300)
+    policy = PromptPolicy(budget=6200, reply_tokens=300)
     prompts = conversation(seed, 130, policy, recalls)
     starts = [int(start[1:]) for start in map(begins, prompts) if start]
 
@@ -95,8 +95,8 @@ def test_the_window_only_moves_forward_and_rests_in_between(seed: int, recalls: 
 @law
 @given(seeds)
 def test_without_slack_the_window_moves_more_often(seed: int) -> None:
-    resting = conversation(seed, 60, PromptPolicy(budget=2600, reply=300))
-    restless = conversation(seed, 60, PromptPolicy(budget=2600, reply=300, trim=0))
+    resting = conversation(seed, 60, PromptPolicy(budget=2600, reply_tokens=300))
+    restless = conversation(seed, 60, PromptPolicy(budget=2600, reply_tokens=300, trim_share=0))
 
     assert moves(restless) > 2 * moves(resting)
 
@@ -105,7 +105,9 @@ def test_without_slack_the_window_moves_more_often(seed: int) -> None:
 @given(seeds)
 def test_what_is_recalled_leaves_the_beginning_alone_only_next_to_the_question(seed: int) -> None:
     late = conversation(seed, 12, PromptPolicy(budget=9000), recalls=True)
-    early = conversation(seed, 12, PromptPolicy(budget=9000, recalled=RecallPosition.BEFORE_WINDOW), recalls=True)
+    early = conversation(
+        seed, 12, PromptPolicy(budget=9000, recall_position=RecallPosition.BEFORE_WINDOW), recalls=True
+    )
 
-    assert [prompt.stable for prompt in late] == [1 + 2 * turn for turn in range(12)]
-    assert {prompt.stable for prompt in early} == {1}
+    assert [prompt.cacheable_messages for prompt in late] == [1 + 2 * turn for turn in range(12)]
+    assert {prompt.cacheable_messages for prompt in early} == {1}

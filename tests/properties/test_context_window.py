@@ -94,14 +94,14 @@ materials = st.builds(
     system=st.sampled_from(["", "You are a guide.", "你是严氏先祖。"]),
     preferences=texts,
     summary=texts,
-    covered=st.sampled_from([0, 0, 0, 1, 6]),
+    summarized_through=st.sampled_from([0, 0, 0, 1, 6]),
     history=histories,
     memories=pieces,
     evidence=pieces,
     persona=st.sampled_from([None, "elder"]),
     isolated=st.booleans(),
-    names=st.sampled_from([{}, {"elder": "严氏先祖"}]),
-    relevant=st.sampled_from([True] * 9 + [False]),
+    display_names=st.sampled_from([{}, {"elder": "严氏先祖"}]),
+    history_relevant=st.sampled_from([True] * 9 + [False]),
     language=st.sampled_from(Language),
 )
 limits = st.builds(
@@ -113,11 +113,11 @@ limits = st.builds(
 policies = st.builds(
     PromptPolicy,
     budget=st.sampled_from([420, 900, 1500, 3000, 8000]),
-    reply=st.sampled_from([0, 100]),
+    reply_tokens=st.sampled_from([0, 100]),
     message_tokens=st.sampled_from([None, 16, 300]),
-    trim=st.sampled_from([0.0, 0.25, 0.6]),
+    trim_share=st.sampled_from([0.0, 0.25, 0.6]),
     layout=st.sampled_from(LayoutName),
-    recalled=st.sampled_from(RecallPosition),
+    recall_position=st.sampled_from(RecallPosition),
 )
 prompts = st.builds(lambda m, p, c: (m, p, c, assemble(m, p, c, COUNTER)), materials, policies, limits)
 Case = tuple[PromptInputs, PromptPolicy, ContextPolicy, Prompt]
@@ -126,7 +126,7 @@ law = settings(max_examples=100, deadline=None)
 
 def recount(prompt: Prompt) -> int:
     """The prompt's tokens, counted from what it says and nothing else."""
-    words = sum(COUNTER.part(part) for message in prompt.messages for part in message.parts)
+    words = sum(COUNTER.count_part(part) for message in prompt.messages for part in message.parts)
     return words + MESSAGE_TOKENS * len(prompt.messages) + REPLY_TOKENS
 
 
@@ -135,7 +135,9 @@ def in_prompt(manifest: Manifest) -> list[int]:
     return [
         entry.first
         for entry in manifest.entries
-        if entry.kind is Kind.MESSAGE and entry.fate in (Disposition.KEPT, Disposition.CUT) and entry.first is not None
+        if entry.kind is Kind.MESSAGE
+        and entry.disposition in (Disposition.KEPT, Disposition.CUT)
+        and entry.first is not None
     ]
 
 
@@ -146,8 +148,8 @@ def test_a_prompt_never_exceeds_its_budget(case: Case) -> None:
     _, policy, _, prompt = case
     joined = sum(COUNTER.count(message.text) + MESSAGE_TOKENS for message in prompt.messages) + REPLY_TOKENS
 
-    assert prompt.manifest.total + policy.reply <= policy.budget
-    assert joined <= prompt.manifest.room
+    assert prompt.manifest.total + policy.reply_tokens <= policy.budget
+    assert joined <= prompt.manifest.prompt_limit
 
 
 @law
@@ -158,7 +160,9 @@ def test_a_manifest_adds_up_to_the_words_of_its_prompt(case: Case) -> None:
 
     assert manifest.total == sum(entry.tokens for entry in manifest.entries) == recount(prompt)
     assert all(
-        entry.tokens == 0 for entry in manifest.entries if entry.fate in (Disposition.DROPPED, Disposition.SUMMARISED)
+        entry.tokens == 0
+        for entry in manifest.entries
+        if entry.disposition in (Disposition.DROPPED, Disposition.SUMMARISED)
     )
 
 
@@ -190,11 +194,11 @@ def test_the_window_is_a_suffix_in_whole_turns_and_in_order(case: Case) -> None:
     given_, _, _, prompt = case
     shown = in_prompt(prompt.manifest)
     turns = {message.seq: message.turn for message in given_.history}
-    sources = [message.source for message in prompt.messages if message.source]
+    sources = [message.message_id for message in prompt.messages if message.message_id]
     out = [
         (turns[seq], entry.reason)
         for entry in prompt.manifest.entries
-        if entry.kind is Kind.MESSAGE and entry.fate is Disposition.DROPPED
+        if entry.kind is Kind.MESSAGE and entry.disposition is Disposition.DROPPED
         if entry.first is not None and entry.last is not None
         for seq in range(entry.first, entry.last + 1)
     ]
@@ -238,7 +242,7 @@ def test_limits_in_messages_turns_and_characters_hold(case: Case) -> None:
     assert limit.window_messages is None or len(shown) <= limit.window_messages
     assert limit.window_turns is None or len(turns_shown) <= limit.window_turns
     if prompt.manifest.layout is LayoutName.CHAT and limit.window_characters is not None:
-        assert sum(len(message.text) for message in prompt.messages if message.source) <= limit.window_characters
+        assert sum(len(message.text) for message in prompt.messages if message.message_id) <= limit.window_characters
 
 
 @law

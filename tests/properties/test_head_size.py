@@ -42,7 +42,7 @@ async def _changed(desk: Sessions, session_id: str, changes: Changes, in_turn: b
     if not in_turn:
         await desk.patch(ANN, session_id, changes)
         return
-    turn = await desk.begin(ANN, TurnRequest(words=(says("hi"),), session_id=session_id))
+    turn = await desk.begin(ANN, TurnRequest(user_messages=(says("hi"),), session_id=session_id))
     try:
         await desk.finish(turn, FinishTurn(changes=changes))
     except TooLarge:

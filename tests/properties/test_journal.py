@@ -61,7 +61,7 @@ class World:
         words = fresh("w")
         self.said.add(words)
         key = once(fresh("key")) if keyed else None
-        begun = await self._tried(who, self.processes[who].begin(ANN, session, words, once=key))
+        begun = await self._tried(who, self.processes[who].begin(ANN, session, words, idempotency_key=key))
         if begun is not None:
             self.acknowledged.setdefault((who, session), []).append(words)
             self.open[who, session] = begun
@@ -145,7 +145,7 @@ class World:
             for (_, where), words in self.acknowledged.items():
                 if where == session:
                     assert [text for text in log if text in words] == words
-        assert all(each.store.status.aside == 0 for each in self.processes)
+        assert all(each.store.status.quarantined == 0 for each in self.processes)
 
     async def _log(self, session: str) -> list[str]:
         try:

@@ -129,10 +129,12 @@ def test_everything_but_the_spans_stays(text: str) -> None:
         text[start:end]
         for start, end in zip([0, *(s.end for s in spans)], [*(s.start for s in spans), None], strict=True)
     ]
-    rebuilt = "".join(part + mark for part, mark in zip(parts, [*(span.mark for span in spans), ""], strict=True))
+    rebuilt = "".join(
+        part + mark for part, mark in zip(parts, [*(span.placeholder for span in spans), ""], strict=True)
+    )
 
     assert redact(text) == rebuilt
-    assert all(MARK.fullmatch(span.mark) for span in spans)
+    assert all(MARK.fullmatch(span.placeholder) for span in spans)
 
 
 @given(

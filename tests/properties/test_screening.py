@@ -43,7 +43,7 @@ async def test_what_is_stored_holds_nothing_that_can_be_found(text: str, output:
     policy = PrivacyPolicy(message=mode)
     _, store = screened(policy)
     words = (says(text), says("", Role.TOOL, parts=(tool_result("c", output),)))
-    await store.sessions.begin_turn(ANN, opening("s", words=words))
+    await store.sessions.begin_turn(ANN, opening("s", user_messages=words))
 
     for message in (await store.sessions.messages(ANN, "s", Page(limit=10))).messages:
         for slot in part_slots(message.parts):

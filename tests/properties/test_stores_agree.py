@@ -63,7 +63,7 @@ KEEPINGS = st.builds(
 VALUES: st.SearchStrategy[dict[str, Any]] = st.dictionaries(
     st.sampled_from(["x", "y"]), st.none() | st.integers(-3, 3) | st.floats(0, 1) | st.just([]), max_size=2
 )
-NEW = st.none() | st.builds(NewSession, keeping=KEEPINGS, title=st.sampled_from(["", "Tea", "茶"]), context=VALUES)
+NEW = st.none() | st.builds(NewSession, retention=KEEPINGS, title=st.sampled_from(["", "Tea", "茶"]), context=VALUES)
 COUNTS = st.integers(0, 3)
 Call = Callable[[Store], Awaitable[Any]]
 
@@ -106,16 +106,16 @@ class Machine(RuleBasedStateMachine):
         opening = BeginTurn(
             session_id=name,
             turn_id=fresh("turn"),
-            words=tuple(says(fresh("w")) for _ in range(words)),
+            user_messages=tuple(says(fresh("w")) for _ in range(words)),
             create=new,
             window=window,
-            once=once,
+            idempotency_key=once,
             producer=producer,
         )
         turn = self.both(lambda store: store.sessions.begin_turn(scope, opening))
         if turn is not None:
             self.turns.append(turn)
-            self.said += turn.words
+            self.said += turn.user_messages
 
     @rule(
         place=st.integers(0, 9), reply=COUNTS, abandoned=st.booleans(), context=VALUES, tokens=COUNTS,
@@ -187,7 +187,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(scope=SCOPES, name=IDS, sparing=VALUES.map(tuple))
     def reset(self, scope: Scope, name: str, sparing: tuple[str, ...]) -> None:
-        self.both(lambda store: store.sessions.reset(scope, name, sparing=tuple(sparing)))
+        self.both(lambda store: store.sessions.reset(scope, name, keep_metadata=tuple(sparing)))
 
     @rule(scope=SCOPES, name=IDS, new_id=IDS, at=st.none() | st.integers(0, 5))
     def fork(self, scope: Scope, name: str, new_id: str, at: int | None) -> None:
@@ -204,7 +204,7 @@ class Machine(RuleBasedStateMachine):
         version = None if late is None or head is None else head.version - late
         self.both(
             lambda store: store.sessions.truncate(
-                scope, name, Truncation(after=after, if_version=version, sparing=tuple(sparing))
+                scope, name, Truncation(after=after, if_version=version, keep_seqs=tuple(sparing))
             )
         )
         self.both(lambda store: store.sessions.messages(scope, name, Page(limit=4, after=after)))
@@ -215,7 +215,9 @@ class Machine(RuleBasedStateMachine):
         if self.turns:
             turn = self.turns[-1 - place % min(len(self.turns), 3)]
             self.both(
-                lambda store: store.sessions.truncate(turn.scope, turn.session.id, Truncation(after=after, within=turn))
+                lambda store: store.sessions.truncate(
+                    turn.scope, turn.session.id, Truncation(after=after, within_turn=turn)
+                )
             )
 
     @rule(scope=SCOPES, name=IDS, places=st.lists(st.integers(0, 20), max_size=4), told=st.integers(0, 3))
@@ -251,7 +253,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(after=st.none() | SCOPES, limit=st.integers(0, 5))
     def spaces(self, after: Scope | None, limit: int) -> None:
-        self.both(lambda store: store.upkeep.spaces(after, limit))
+        self.both(lambda store: store.upkeep.list_sites(after, limit))
 
     @rule(scope=SCOPES)
     def stats(self, scope: Scope) -> None:
@@ -279,7 +281,7 @@ async def _without_trace(done: Awaitable[AppendResult]) -> AppendResult:
 
 async def _named(store: Store, scope: Scope) -> Any:
     """The order is each store's own."""
-    return frozenset(await store.state.state_names(scope))
+    return frozenset(await store.state.list_state_locations(scope))
 
 
 async def _as_set(gone: Awaitable[Any]) -> Any:
@@ -315,7 +317,7 @@ def test_a_store_does_what_the_memory_store_does(
             folder = next(folders)
             folder.mkdir()
             self.backend = backend
-            self.place = Place(clock=FakeClock(), folder=folder, server=request.getfixturevalue, links=links)
+            self.place = Place(clock=FakeClock(), folder=folder, server=request.getfixturevalue, chain_length=links)
             self.runner = loop
             super().__init__()
 

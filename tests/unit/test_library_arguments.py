@@ -34,13 +34,13 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Awaitable[object]], str]] = {
     "session": (lambda t, ann: t.ask(ann, "hi", session_id=5), "the session id must be a text (str), not int"),
     "assistant": (lambda t, ann: t.ask(ann, "hi", assistant=5), "the assistant id must be a text (str), not int"),
     "persona": (lambda t, ann: t.ask(ann, "hi", persona=["x"]), "the persona id must be a text (str), not list"),
-    "key": (lambda t, ann: t.ask(ann, "hi", key=5), "the key must be a text (str), not int"),
+    "key": (lambda t, ann: t.ask(ann, "hi", idempotency_key=5), "the key must be a text (str), not int"),
     "ask no scope": (lambda t, _: t.ask("ann", "hi"), "scope must be a Scope, as scope(user=…) makes it, not str"),
     "begin no scope": (
         lambda t, _: t.begin(None, "hi"),
         "scope must be a Scope, as scope(user=…) makes it, not NoneType",
     ),
-    "begin key": (lambda t, ann: t.begin(ann, "hi", key=5), "the key must be a text (str), not int"),
+    "begin key": (lambda t, ann: t.begin(ann, "hi", idempotency_key=5), "the key must be a text (str), not int"),
     "begin window": (
         lambda t, ann: t.begin(ann, "hi", window="all"),
         "the window must be a whole number (int), not str",
@@ -64,8 +64,8 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Awaitable[object]], str]] = {
     "edit": (lambda t, ann: t.ask(ann, "hi", session_id="s", edit="1"), "edit must be a whole number (int), not str"),
     "ask with more": (
         lambda t, ann: t.ask(ann, "hi", sesion_id="s"),
-        "there is no 'sesion_id' in a ChatRequest; there are text, session_id, assistant, persona, key, fingerprint, "
-        "language, regenerate, edit, profile",
+        "there is no 'sesion_id' in a ChatRequest; there are text, session_id, assistant, persona, idempotency_key, "
+        "fingerprint, language, regenerate, edit, profile",
     ),
     "turn without a request": (lambda t, ann: taken(t, ann, "hi"), "the request must be a ChatRequest, not str"),
     "turn without a scope": (lambda t, _: taken(t, "ann", ChatRequest(text="hi")), "scope must be a Scope, not str"),
@@ -75,7 +75,10 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Awaitable[object]], str]] = {
         "the request must be an AppendRequest, not str",
     ),
     "sessions patch": (lambda t, ann: t.sessions.patch(ann, "s", {}), "the changes must be a Changes, not dict"),
-    "sessions create": (lambda t, ann: t.sessions.create(ann, key=5), "the key must be a text (str), not int"),
+    "sessions create": (
+        lambda t, ann: t.sessions.create(ann, idempotency_key=5),
+        "the key must be a text (str), not int",
+    ),
     "sessions create new": (
         lambda t, ann: t.sessions.create(ann, {"title": "x"}),
         "what the session starts with must be a NewSession, not dict",
@@ -125,7 +128,7 @@ SCOPED: dict[str, Callable[[Any, Any], Awaitable[object]]] = {
     "messages": lambda sessions, ann: sessions.messages(ann, "s"),
     "list": lambda sessions, ann: sessions.list(ann),
     "patch": lambda sessions, ann: sessions.patch(ann, "s", Changes()),
-    "attribute": lambda sessions, ann: sessions.attribute(ann, "s", "name"),
+    "attribute": lambda sessions, ann: sessions.get_attribute(ann, "s", "name"),
     "reset": lambda sessions, ann: sessions.reset(ann, "s"),
     "truncate": lambda sessions, ann: sessions.truncate(ann, "s", Truncation(after=0)),
     "rewrite": lambda sessions, ann: sessions.rewrite(ann, "s", Rewrite()),
@@ -144,7 +147,7 @@ async def test_whose_sessions_they_are_is_told_by_a_scope(call: Callable[[Any, A
             await call(t.sessions, "ann")
 
 
-@pytest.mark.parametrize("named", [{"after": "1"}, {"after": 0, "if_version": "1"}, {"after": 0, "sparing": ("1",)}])
+@pytest.mark.parametrize("named", [{"after": "1"}, {"after": 0, "if_version": "1"}, {"after": 0, "keep_seqs": ("1",)}])
 def test_a_truncation_is_told_in_whole_numbers(named: dict[str, Any]) -> None:
     with pytest.raises(Invalid, match=r"must be a whole number \(int\), not str"):
         Truncation(**named)
@@ -216,7 +219,7 @@ def test_a_message_that_could_not_be_read_again_is_refused(field: str, value: An
     odd = says("hello", **{field: value})
 
     for unsound in (
-        lambda: opening("s", words=(odd,)),
+        lambda: opening("s", user_messages=(odd,)),
         lambda: FinishTurn(reply=(odd,)),
         lambda: AppendBatch(id="b", messages=(odd,)),
         lambda: Rewrite(messages=(odd,)),  # type: ignore[arg-type]  # a draft stands for a message here

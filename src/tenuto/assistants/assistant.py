@@ -25,27 +25,27 @@ def _empty_mapping() -> Mapping[Any, Any]:
 class Assistant:
     """An assistant.
 
-    `first` names tools that run before the model if their `plan` applies: evidence is retrieved independently of the
-    model. `mend` may change the final text, for example add citations. `relevance` is the threshold of similarity for
-    the history to enter the prompt; 0 admits any. An `isolated` persona sees only its own turns. Without `remembers`
-    each question is answered by itself and nothing is stored. Texts missing in one language are taken from the other.
-    `file` is the file it was loaded from.
+    `run_first` names tools that run before the model if their `plan` applies: evidence is retrieved independently of
+    the model. `postprocess` may change the final text, for example add citations. `relevance` is the threshold of
+    similarity for the history to enter the prompt; 0 admits any. An `isolated` persona sees only its own turns. Without
+    `remembers` each question is answered by itself and nothing is stored. Texts missing in one language are taken from
+    the other. `file` is the file it was loaded from.
     """
 
     name: str
     titles: Words = field(default_factory=_empty_mapping)
-    about: Words = field(default_factory=_empty_mapping)
+    description: Words = field(default_factory=_empty_mapping)
     system: Words = field(default_factory=_empty_mapping)
     policies: Preset = field(default_factory=lambda: preset("platform"))
     prompt: PromptPolicy = field(default_factory=PromptPolicy)
     model: str | None = None
     tools: tuple[Tool, ...] = ()
-    first: tuple[str, ...] = ()
+    run_first: tuple[str, ...] = ()
     personas: Mapping[str, Persona] = field(default_factory=_empty_mapping)
     isolated: bool = False
     relevance: float = 0.0
     remembers: bool = True
-    mend: Mend | None = None
+    postprocess: Mend | None = None
     file: str | None = None
 
     def __post_init__(self) -> None:
@@ -56,7 +56,7 @@ class Assistant:
             names = [tool.spec.name for tool in self.tools]
             twice = next(name for name in names if names.count(name) > 1)
             raise InvalidSetting(f"assistant {self.name}", f"has two tools called {twice!r}")
-        for name in self.first:
+        for name in self.run_first:
             if not isinstance(known.get(name), OfflineTool):
                 raise InvalidSetting(f"assistant {self.name}", f"runs {name!r} first, which is no tool that can")
 

@@ -39,9 +39,9 @@ class _PersonaFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 class _PromptFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     budget: int | None = None
-    reply: int | None = None
+    reply_tokens: int | None = None
     layout: str | None = None
-    recalled: str | None = None
+    recall_position: str | None = None
 
 
 class _AssistantFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,7 +49,7 @@ class _AssistantFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     name: str | None = None
     title: dict[Language, str] = {}
-    about: dict[Language, str] = {}
+    description: dict[Language, str] = {}
     system: dict[Language, str]
     preset: str = "platform"
     sessions: JsonObject = {}
@@ -57,7 +57,7 @@ class _AssistantFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     prompt: _PromptFile = _PromptFile()
     model: str | None = None
     tools: tuple[str, ...] = ()
-    first: tuple[str, ...] = ()
+    run_first: tuple[str, ...] = ()
     personas: dict[str, _PersonaFile] = {}
     isolated: bool = False
     relevance: float = 0.0
@@ -96,13 +96,13 @@ def _from_toml(path: Path) -> Assistant:
     return Assistant(
         name=given.name or path.stem,
         titles=given.title,
-        about=given.about,
+        description=given.description,
         system=given.system,
         policies=_policies(path, given),
         prompt=_prompt(path, given.prompt),
         model=given.model,
         tools=tuple(_tools(path, given.tools)),
-        first=given.first,
+        run_first=given.run_first,
         personas=character,
         isolated=given.isolated,
         relevance=given.relevance,

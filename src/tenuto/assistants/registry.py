@@ -44,7 +44,7 @@ def general_assistant(policies: Preset | None = None, prompt: PromptPolicy | Non
     return Assistant(
         name="general",
         titles={Language.ENGLISH: "General", Language.CHINESE: "通用助手"},
-        about={
+        description={
             Language.ENGLISH: "Talks about anything, and keeps to what was said before.",
             Language.CHINESE: "什么都可以聊，并记得之前说过的话。",
         },

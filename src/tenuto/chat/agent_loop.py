@@ -93,12 +93,12 @@ class Toolbox:
         began = time.perf_counter()
         output, failed = await self._call_tool(call)
         taken = milliseconds_since(began)
-        result = ToolResult(call=call, output=output, failed=failed)
+        result = ToolResult(call=call, output=output, error=failed)
         self.results.append(result)
         self.runs.append(
             ToolRun(name=call.name, arguments=call.arguments, output=output, milliseconds=taken, error=failed)
         )
-        await self.emit(ToolFinished(name=call.name, milliseconds=taken, failed=failed))
+        await self.emit(ToolFinished(name=call.name, milliseconds=taken, error=failed))
         return result
 
     async def _call_tool(self, call: ToolCall) -> tuple[object, str | None]:
@@ -130,12 +130,12 @@ class Toolbox:
         return outcome.output, None
 
     def _collect(self, outcome: ToolOutput) -> None:
-        if outcome.pieces is not None:
-            self.pieces = (*(self.pieces or ()), *outcome.pieces)
+        if outcome.snippets is not None:
+            self.pieces = (*(self.pieces or ()), *outcome.snippets)
         self.data = {**self.data, **outcome.data}
         self.state = {**self.state, **outcome.state}
-        if outcome.reply is not None:
-            self.reply = outcome.reply
+        if outcome.final_answer is not None:
+            self.reply = outcome.final_answer
 
 
 def _check_output(outcome: ToolOutput) -> None:
@@ -145,9 +145,9 @@ def _check_output(outcome: ToolOutput) -> None:
             check_json(getattr(outcome, what), what)
         except Invalid as unfit:
             raise _InvalidOutput(f"unsound {what}") from unfit
-    if outcome.reply is not None:
+    if outcome.final_answer is not None:
         try:
-            check_text(outcome.reply, "reply")
+            check_text(outcome.final_answer, "reply")
         except Invalid as unfit:
             raise _InvalidOutput("an unsound reply") from unfit
 
@@ -202,27 +202,27 @@ class Completion:
     """What the model has returned so far."""
 
     # Text deltas: a long answer is joined once, and not with every delta.
-    words: list[str] = field(default_factory=list)
+    chunks: list[str] = field(default_factory=list)
     model: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
     cost_nanos: int = 0
     offline: bool = False
-    fell_back: bool = False
+    used_fallback: bool = False
     # Counts of redacted values in `text`, by type.
     redacted: dict[str, int] = field(default_factory=dict)
     # Calls and results of the rounds before the answer, as they are stored: (role, parts, metadata).
-    exchanges: list[tuple[Role, tuple[JsonObject, ...], JsonObject]] = field(default_factory=list)
+    tool_messages: list[tuple[Role, tuple[JsonObject, ...], JsonObject]] = field(default_factory=list)
 
     @property
     def text(self) -> str:
-        if len(self.words) > 1:
-            self.words = ["".join(self.words)]
-        return self.words[0] if self.words else ""
+        if len(self.chunks) > 1:
+            self.chunks = ["".join(self.chunks)]
+        return self.chunks[0] if self.chunks else ""
 
     @text.setter
     def text(self, text: str) -> None:
-        self.words = [text]
+        self.chunks = [text]
 
     @property
     def usage(self) -> Usage:
@@ -235,7 +235,7 @@ class Completion:
         self.output_tokens += ended.output_tokens
         self.cost_nanos += ended.cost_nanos
         self.offline = ended.offline
-        self.fell_back = self.fell_back or ended.fell_back
+        self.used_fallback = self.used_fallback or ended.used_fallback
         self.redacted = ended.redacted
 
 
@@ -283,13 +283,13 @@ class AgentLoop:
         calls: list[ToolCall] = []
         before = self.answer.input_tokens
         # By attribute: `isinstance` with the protocol `ModelChain` takes longer than the rest of a round.
-        links: int = getattr(self.model, "links", 0)
+        links: int = getattr(self.model, "chain_length", 0)
         timeout = self.timeout * links + _GRACE if links else self.timeout
         with self.steps.step("model"):
             try:
                 async with (
                     asyncio.timeout(timeout.total_seconds()) as deadline,
-                    aclosing(self.model.answer(asking, self.tools)) as events,  # type: ignore[type-var]
+                    aclosing(self.model.stream_answer(asking, self.tools)) as events,  # type: ignore[type-var]
                 ):
                     async for event in events:
                         match event:
@@ -314,7 +314,7 @@ class AgentLoop:
         if "\0" in text or not text.isascii():
             text = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
         if text:
-            self.answer.words.append(text)
+            self.answer.chunks.append(text)
             if deadline.expired():
                 # The model ignores its cancellation.
                 raise TimeoutError
@@ -332,15 +332,15 @@ class AgentLoop:
         """Run the tools, and append calls and results to the prompt."""
         words = (text_part(said),) if said else ()
         asked = (*words, *(tool_call(call.id, call.name, call.arguments) for call in calls))
-        self._spend_tokens(sum(map(self.counter.part, asked)) + len(calls) * (TOOL_TOKENS + _LEAST_OUTPUT))
+        self._spend_tokens(sum(map(self.counter.count_part, asked)) + len(calls) * (TOOL_TOKENS + _LEAST_OUTPUT))
         with self.steps.step("tools"):
             results = [await self.toolbox.run(call) for call in calls[:_MOST_CALLS]]
-            results += [ToolResult(call=call, failed="too_many_calls") for call in calls[_MOST_CALLS:]]
+            results += [ToolResult(call=call, error="too_many_calls") for call in calls[_MOST_CALLS:]]
             taken: Counts[str] = Counts()
             outputs = tuple(
                 [tool_result(result.call.id, await self._truncate_output(result, taken)) for result in results]
             )
-        self.answer.exchanges += [
+        self.answer.tool_messages += [
             (Role.ASSISTANT, asked, redaction_metadata(self.answer.redacted)),
             (Role.TOOL, outputs, redaction_metadata(taken)),
         ]
@@ -348,7 +348,7 @@ class AgentLoop:
             # Text before a call is stored with the call; the answer is the text after it.
             self.answer.text, self.answer.redacted = "", {}
         behind = (PromptMessage(role=Role.ASSISTANT, parts=asked), PromptMessage(role=Role.TOOL, parts=outputs))
-        return replace(asking, messages=(*asking.messages, *behind), results=tuple(self.toolbox.results))
+        return replace(asking, messages=(*asking.messages, *behind), tool_results=tuple(self.toolbox.results))
 
     def _spend_tokens(self, tokens: int) -> None:
         if tokens > self.room:
@@ -358,7 +358,7 @@ class AgentLoop:
 
     async def _truncate_output(self, result: ToolResult, taken: Counts[str]) -> object:
         """The tool's output, truncated if the prompt has no room for it; `_LEAST_OUTPUT` is already reserved."""
-        output = "Too many calls at once." if result.failed == "too_many_calls" else result.output
+        output = "Too many calls at once." if result.error == "too_many_calls" else result.output
         text = to_text(output)
         tokens = self.counter.count(text)
         allowed = self.room + _LEAST_OUTPUT

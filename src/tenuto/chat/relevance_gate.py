@@ -56,8 +56,8 @@ class Gate:
             history=tuple(_recent_messages(asked.history, materials.window_start)),
         )
         if points_back(talk.question) or not (talk.history or talk.summary):
-            return materials.relevant
-        if self._embedder.outside:
+            return materials.history_relevant
+        if self._embedder.remote:
             talk = await self._redaction.redact_prompt_inputs(asked.scope, asked.session, talk) or talk
         texts = [talk.question, *spoken(talk.history), *([talk.summary] if talk.summary else [])]
         vectors = await self._embed_in_time(asked.scope, [text[:_CHARACTERS] for text in texts])

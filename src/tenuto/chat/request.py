@@ -17,16 +17,17 @@ from tenuto.model.values import JsonObject, Value, check_int, check_json, check_
 class ChatRequest(Value, frozen=True, kw_only=True):
     """A user message for an assistant.
 
-    Without a session id a session is created, the same one for the same `key`. Without an assistant the session's last
-    one answers, or the default; without a persona its last one. `regenerate` answers the last user message again,
-    `edit` replaces everything from the message of that sequence number on by `text`. `profile` describes the user.
+    Without a session id a session is created, the same one for the same `idempotency_key`. Without an assistant the
+    session's last one answers, or the default; without a persona its last one. `regenerate` answers the last user
+    message again, `edit` replaces everything from the message of that sequence number on by `text`. `profile` describes
+    the user.
     """
 
     text: str = ""
     session_id: str | None = None
     assistant: str | None = None
     persona: str | None = None
-    key: str | None = None
+    idempotency_key: str | None = None
     fingerprint: str | None = None
     language: Language | None = None
     regenerate: bool = False
@@ -38,8 +39,8 @@ class ChatRequest(Value, frozen=True, kw_only=True):
         for what, name in (("session", self.session_id), ("assistant", self.assistant), ("persona", self.persona)):
             if name is not None:
                 check_text(name, f"the {what} id")
-        if self.key is not None:
-            check_text(self.key, "the key")
+        if self.idempotency_key is not None:
+            check_text(self.idempotency_key, "the key")
         check_type(self.profile, dict, "profile")
         check_json(self.profile, "profile")
         if self.language is not None and not isinstance(self.language, Language):
@@ -47,11 +48,11 @@ class ChatRequest(Value, frozen=True, kw_only=True):
         if self.edit is not None:
             check_int(self.edit, 0, MAX_SEQ, "edit")
         if self.regenerate and self.edit is not None:
-            raise Invalid("answer anew or edit, not both")
+            raise Invalid("regenerate or edit, not both")
         if (self.regenerate or self.edit is not None) and self.session_id is None:
-            raise Invalid("to answer anew or to edit, name the session")
+            raise Invalid("to regenerate or edit, name the session")
         if self.regenerate and self.text:
-            raise Invalid("an answer made anew takes no message: the last one is answered again")
+            raise Invalid("regenerate takes no message: the last one is answered again")
         if not self.regenerate and not self.text.strip():
             raise Invalid("the message is empty")
 
@@ -59,7 +60,7 @@ class ChatRequest(Value, frozen=True, kw_only=True):
 class Reply(Value, frozen=True, kw_only=True):
     """The answer and its circumstances.
 
-    `repeated` means that this key was answered before. `degraded` names what was not available: `store` (the turn is
+    `replayed` means that this key was answered before. `degraded` names what was not available: `store` (the turn is
     not stored), `journal` (it waits in a local journal for the store), `fallback_model`, `tools`, `detector` (of
     private data), `embedder` (relevance was decided lexically).
     """
@@ -79,7 +80,7 @@ class Reply(Value, frozen=True, kw_only=True):
     degraded: tuple[str, ...] = ()
     data: JsonObject = {}
     steps: dict[str, float] = {}
-    repeated: bool = False
+    replayed: bool = False
     created: bool = False
 
 
@@ -99,11 +100,11 @@ class ToolStarted(Value, frozen=True, kw_only=True):
 
 
 class ToolFinished(Value, frozen=True, kw_only=True):
-    """A tool is done; `failed` names the error."""
+    """A tool is done; `error` names the error."""
 
     name: str
     milliseconds: float
-    failed: str | None = None
+    error: str | None = None
 
 
 class ReplyFinished(Value, frozen=True, kw_only=True):

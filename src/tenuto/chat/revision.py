@@ -70,13 +70,13 @@ async def undo_user_message(sessions: Sessions, turn: OpenTurn) -> bool:
 
     The truncation would remove those as well.
     """
-    if turn.state is not TurnState.OPENED or not turn.words:
+    if turn.state is not TurnState.OPENED or not turn.user_messages:
         return False
     for _ in range(_LOOKS):
         page = await sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST))
-        if _has_messages_after(page, turn.words[-1].seq):
+        if _has_messages_after(page, turn.user_messages[-1].seq):
             return False
-        if await _truncate(sessions, turn.scope, page, turn.words[0].seq - 1, page.session.version) is not None:
+        if await _truncate(sessions, turn.scope, page, turn.user_messages[0].seq - 1, page.session.version) is not None:
             return True
     return False
 
@@ -129,7 +129,9 @@ class Revision:
 
         The lease is taken first, so that a running turn is waited for and not cut off; the truncation releases it.
         """
-        held = await self._sessions.begin(scope, replace(wish, words=(), new=None, key=None))
+        held = await self._sessions.begin(
+            scope, replace(wish, user_messages=(), new_session=None, idempotency_key=None)
+        )
         if not await release_on_error(
             self._sessions.finish, held, self._truncate_for_edit(scope, request, held.session)
         ):
@@ -143,8 +145,8 @@ class Revision:
                 is removed.
         """
         assert request.session_id is not None
-        if request.key is not None:
-            check_not_superseded(session, request.key)
+        if request.idempotency_key is not None:
+            check_not_superseded(session, request.idempotency_key)
         newest = session
         for _ in range(_LOOKS):
             page = await self._sessions.messages(scope, request.session_id, Page(limit=_MOST))
@@ -164,7 +166,7 @@ class Revision:
     async def _cut_position(self, scope: Scope, request: ChatRequest, page: MessagePage) -> int | None:
         """The message to truncate after; `None` if an earlier request with this key did so."""
         assert request.edit is not None
-        mark = mark_of(request.key) if request.key is not None else None
+        mark = mark_of(request.idempotency_key) if request.idempotency_key is not None else None
         if mark is not None and any(message.metadata.get(ONCE) == mark for message in page.messages):
             return None
         return await self._check_editable(scope, page, request.edit)
@@ -210,7 +212,7 @@ async def _truncate(
     Summaries that cover nothing behind it stay: they may be all that is left of evicted messages.
     """
     sparing = outliving(page.messages, cut)
-    truncating = Truncation(after=cut, if_version=version, sparing=sparing, within=within)
+    truncating = Truncation(after=cut, if_version=version, keep_seqs=sparing, within_turn=within)
     try:
         return await sessions.truncate(scope, page.session.id, truncating)
     except VersionConflict:

@@ -146,5 +146,5 @@ class Chat:
             offline=stored.get("offline", base.offline),
             degraded=tuple(stored.get("degraded", base.degraded)),
             data=stored.get("data", base.data),
-            repeated=True,
+            replayed=True,
         )

@@ -58,9 +58,9 @@ _log = logging.getLogger(__name__)
 class TurnContext(Value, frozen=True, kw_only=True):
     """A turn that has begun. `turn` is `None` if the assistant answers without memory, as in an outage of the store.
 
-    `partner` is the session's assistant from this turn on, for requests that name none. `replaced` is the answer that
-    a regeneration replaces; it stays in the log until the new one is stored, and is hidden here. `degraded` names what
-    was not available.
+    `active_assistant` is the session's assistant from this turn on, for requests that name none. `replaced_answer` is
+    the answer that a regeneration replaces; it stays in the log until the new one is stored, and is hidden here.
+    `degraded` names what was not available.
     """
 
     request: ChatRequest
@@ -70,10 +70,10 @@ class TurnContext(Value, frozen=True, kw_only=True):
     session_id: str
     number: int
     trace_id: str
-    materials: PromptInputs
-    asked: ToolContext
-    partner: ActiveAssistant
-    replaced: tuple[Message, ...] = ()
+    prompt_inputs: PromptInputs
+    tool_context: ToolContext
+    active_assistant: ActiveAssistant
+    replaced_answer: tuple[Message, ...] = ()
     degraded: tuple[str, ...] = ()
 
     @property
@@ -93,14 +93,14 @@ class TurnContext(Value, frozen=True, kw_only=True):
             scope=self.scope,
             session=session,
             assistant=self.assistant.name,
-            language=self.asked.language,
+            language=self.tool_context.language,
             policies=policies,
             prompt=self.assistant.prompt,
-            question=self.asked.question,
+            question=self.tool_context.question,
             answer=answer,
-            titles=titles,
-            loaded=loaded,
-            taken=taken,
+            claims_title=titles,
+            log_tail=loaded,
+            reserved_tokens=taken,
         )
 
 
@@ -140,7 +140,7 @@ class TurnOpener:
         assert begun is not None, "only a guess can be wrong"
         if begun.turn is not None and begun.turn.state is not TurnState.FINISHED:
             # The finished turn stores its assistant in the session; until then this is a guess.
-            self._partners.remember(scope, begun.session_id, begun.partner)
+            self._partners.remember(scope, begun.session_id, begun.active_assistant)
         return begun
 
     async def _try_open(
@@ -178,7 +178,7 @@ class TurnOpener:
             await self._undo_wrong_guess(turn)
             return None
         begun = await self._context_of(turn, request, assistant, persona)
-        return replace(begun, replaced=replaced) if replaced else begun
+        return replace(begun, replaced_answer=replaced) if replaced else begun
 
     async def _context_of(
         self, turn: OpenTurn, request: ChatRequest, assistant: Assistant, persona: Persona | None
@@ -198,9 +198,14 @@ class TurnOpener:
         """Load the messages the prompt may use: those of the turn's window, and older ones that no summary covers."""
         start, window = turn.session.window_start, turn.window
         stale_after, last = assistant.policies.sessions.stale_after, turn.last_active_at
-        if stale_after is not None and last and turn.words and turn.words[0].sent_at - last >= stale_after:
+        if (
+            stale_after is not None
+            and last
+            and turn.user_messages
+            and turn.user_messages[0].sent_at - last >= stale_after
+        ):
             # The conversation before this message is stale (D9).
-            start = max(start, turn.words[0].seq)
+            start = max(start, turn.user_messages[0].seq)
         log = LogTail(window)
         summary = log.summary(start)
         begins = max(summary.through + 1 if summary is not None else 1, start)
@@ -213,26 +218,26 @@ class TurnOpener:
         begun = self._build_context(request, assistant, persona, turn, _LoadedHistory(log.talk, start, summary))
         if self._gate is not None and assistant.relevance > 0:
             begun = await self._apply_relevance_gate(begun, self._gate)
-        if begun.asked.state or begun.materials.preferences:
+        if begun.tool_context.state or begun.prompt_inputs.preferences:
             begun = await self._restore_private_values(begun)
         return begun
 
     async def _apply_relevance_gate(self, begun: TurnContext, gate: Gate) -> TurnContext:
         """Decide by embeddings whether the history is relevant; without an embedder the lexical decision stays."""
-        relevant = await gate.opens(begun.asked, begun.materials, begun.assistant.relevance)
+        relevant = await gate.opens(begun.tool_context, begun.prompt_inputs, begun.assistant.relevance)
         if relevant is None:
             return replace(begun, degraded=(*begun.degraded, DEGRADED))
-        return replace(begun, materials=replace(begun.materials, relevant=relevant))
+        return replace(begun, prompt_inputs=replace(begun.prompt_inputs, history_relevant=relevant))
 
     async def _restore_private_values(self, begun: TurnContext) -> TurnContext:
         """Restore placeholders in the state that tools read, and neutralise placeholders that a user typed."""
-        asked, materials = begun.asked, begun.materials
+        asked, materials = begun.tool_context, begun.prompt_inputs
         if asked.state and asked.session is not None:
             asked = replace(asked, state=await self._redaction.restore(asked.session, asked.state))
         if materials.preferences:
             preferences = self._redaction.own_words(begun.scope, materials.preferences)
             materials = replace(materials, preferences=preferences)
-        return replace(begun, asked=asked, materials=materials)
+        return replace(begun, tool_context=asked, prompt_inputs=materials)
 
     def _guess_assistant(self, scope: Scope, request: ChatRequest) -> ActiveAssistant | None:
         """The cached assistant of the session. An edit or a regeneration loads the session instead."""
@@ -296,16 +301,18 @@ class TurnOpener:
         if goes_back or may_be_new:
             # Before anything is undone for them, or a session is titled by them; otherwise `begin` checks them.
             check_messages(words, policy)
-        if self._spending.active and request.key is None:
+        if self._spending.active and request.idempotency_key is None:
             # With a key the reply may be stored already, and a replay costs nothing.
             await self._spending.check(scope, lambda: self._load_session(scope, request.session_id))
         wish = TurnRequest(
-            words=words,
+            user_messages=words,
             session_id=request.session_id,
-            key=request.key,
+            idempotency_key=request.idempotency_key,
             fingerprint=request.fingerprint,
             window=_window_size(assistant.policies.context),
-            new=await self._new_session(scope, request, assistant) if may_be_new and not request.regenerate else None,
+            new_session=await self._new_session(scope, request, assistant)
+            if may_be_new and not request.regenerate
+            else None,
             policy=_without_journal(policy) if request.regenerate else policy,
         )
         if request.edit is not None:
@@ -329,16 +336,16 @@ class TurnOpener:
         replaced: tuple[Message, ...] = ()
         if request.regenerate:
             turn, replaced = await self._back.hide_old_answer(turn, window)
-        if request.key is not None:
+        if request.idempotency_key is not None:
             try:
-                check_not_superseded(turn.session, request.key)
+                check_not_superseded(turn.session, request.idempotency_key)
             except Superseded:
                 await undo_user_message(self._sessions, turn)
                 raise
         if self._spending.active:
             self._spending.budgets.check_session(turn.session)
             await self._spending.check_tenant(turn.scope)
-        if not turn.words:
+        if not turn.user_messages:
             # Another turn may have answered the last message while the old answer was undone.
             talk = conversation_in(turn.window)
             if not talk or talk[-1].role is not Role.USER:
@@ -356,7 +363,7 @@ class TurnOpener:
             speaker=scope.user,
             persona=scope.persona,
             tokens=self._counter.count(request.text),
-            metadata={ONCE: mark_of(request.key)} if request.key is not None else {},
+            metadata={ONCE: mark_of(request.idempotency_key)} if request.idempotency_key is not None else {},
         )
         return (draft,)
 
@@ -390,9 +397,9 @@ class TurnOpener:
             session_id=session.id,
             number=turn.number,
             trace_id=trace_id(session.id, turn.number, turn.id),
-            materials=materials,
-            asked=asked,
-            partner=active_assistant_of(session).switch_to(assistant.name, scope.persona),
+            prompt_inputs=materials,
+            tool_context=asked,
+            active_assistant=active_assistant_of(session).switch_to(assistant.name, scope.persona),
         )
 
     def _stateless_context(
@@ -427,9 +434,9 @@ class TurnOpener:
             session_id=session_id,
             number=1,
             trace_id="",
-            materials=materials,
-            asked=asked,
-            partner=ActiveAssistant(assistant.name, scope.persona),
+            prompt_inputs=materials,
+            tool_context=asked,
+            active_assistant=ActiveAssistant(assistant.name, scope.persona),
         )
 
 
@@ -439,8 +446,10 @@ def _prompt_inputs(
     """The inputs of the turn, completed from assistant and session."""
     context = turn.session.context
     # A count is trusted if this very turn has made it.
-    counted = turn.state is TurnState.OPENED and bool(turn.words) and turn.words[0].text == request.text
-    materials = inputs_from_turn(turn, "", talk=past.talk, counted=turn.words[0].tokens if counted else 0)
+    counted = turn.state is TurnState.OPENED and bool(turn.user_messages) and turn.user_messages[0].text == request.text
+    materials = inputs_from_turn(
+        turn, "", talk=past.talk, question_tokens=turn.user_messages[0].tokens if counted else 0
+    )
     # Headings and labels are in the session's first language, so that the prompt prefix is stable.
     first = context.get("language")
     language = _LANGUAGES.get(first) if isinstance(first, str) else None
@@ -455,21 +464,21 @@ def _prompt_inputs(
         system=assistant.system_prompt(persona, language),
         window_start=past.start,
         summary=summary.text if summary is not None else "",
-        covered=summary.through if summary is not None else 0,
-        covered_since=summary.since if summary is not None else 1,
-        covered_messages=summary.messages if summary is not None else 0,
+        summarized_through=summary.through if summary is not None else 0,
+        summarized_from=summary.since if summary is not None else 1,
+        summarized_messages=summary.messages if summary is not None else 0,
         preferences=profile_text(known, language) if known else "",
-        relevant=has_relevant_history(materials.question, materials.history, threshold=assistant.relevance)
+        history_relevant=has_relevant_history(materials.question, materials.history, threshold=assistant.relevance)
         or (summary is not None and assistant.relevance <= 0),
         isolated=assistant.isolated,
         language=language,
-        names={name: shown for name, shown in names.items() if shown},
+        display_names={name: shown for name, shown in names.items() if shown},
     )
 
 
 def _restore_persona(turn: OpenTurn, assistant: Assistant, persona: Persona | None) -> tuple[OpenTurn, Persona | None]:
     """A resumed turn is answered by the persona that its message was addressed to."""
-    meant = turn.words[0].persona if turn.words else None
+    meant = turn.user_messages[0].persona if turn.user_messages else None
     if meant is None or meant == turn.scope.persona or meant not in assistant.personas:
         return turn, persona
     return replace(turn, scope=replace(turn.scope, persona=meant)), assistant.persona(meant)

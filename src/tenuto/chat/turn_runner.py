@@ -77,7 +77,10 @@ class Turn:
         self._model = means.models(begun.assistant.model)
         self._counter = counter_for(self._model.name)
         self._toolbox = Toolbox(
-            tools=begun.assistant.tools, turn=begun.asked, timeout=means.limits.tool_timeout, emit=audience.emit_event
+            tools=begun.assistant.tools,
+            turn=begun.tool_context,
+            timeout=means.limits.tool_timeout,
+            emit=audience.emit_event,
         )
         self._answering = AgentLoop(
             model=self._model,
@@ -97,7 +100,7 @@ class Turn:
         try:
             lease = _LeaseRenewal(self._means, self._begun.turn)
             try:
-                if self._begun.assistant.first:
+                if self._begun.assistant.run_first:
                     await self._run_first_tools()
                 answer = await self._ask_model()
             finally:
@@ -113,10 +116,10 @@ class Turn:
         """Run the tools that run before the model."""
         assistant = self._begun.assistant
         for tool in assistant.tools:
-            if tool.spec.name not in assistant.first or not isinstance(tool, OfflineTool):
+            if tool.spec.name not in assistant.run_first or not isinstance(tool, OfflineTool):
                 continue
             with self._steps.step("tools"):
-                arguments = plan_arguments(tool, self._begun.asked)
+                arguments = plan_arguments(tool, self._begun.tool_context)
                 if arguments is not None:
                     await self._toolbox.run(ToolCall(id=fresh_id(), name=tool.spec.name, arguments=arguments))
 
@@ -126,22 +129,22 @@ class Turn:
             answer.text, answer.model = self._toolbox.reply, "none"
             return answer
         begun = self._begun
-        materials = begun.materials
+        materials = begun.prompt_inputs
         if self._toolbox.pieces is not None:
             materials = replace(materials, evidence=self._toolbox.pieces)
         with self._steps.step("assemble"):
-            shown = await self._means.redaction.redact_prompt_inputs(begun.scope, begun.asked.session, materials)
+            shown = await self._means.redaction.redact_prompt_inputs(begun.scope, begun.tool_context.session, materials)
             self._prompt = self._assemble_prompt(materials if shown is None else shown)
         self._answering.prompt = self._prompt.manifest.total
-        self._answering.room = self._prompt.manifest.room - self._prompt.manifest.total
+        self._answering.room = self._prompt.manifest.prompt_limit - self._prompt.manifest.total
         asking = ModelRequest(
             messages=self._prompt.messages,
             tools=tuple([tool.spec for tool in begun.assistant.tools]),
-            reply_tokens=begun.assistant.prompt.reply,
-            stable=self._prompt.stable,
-            screened=0 if shown is None else len(self._prompt.messages),
-            results=tuple(self._toolbox.results),
-            turn=begun.asked,
+            reply_tokens=begun.assistant.prompt.reply_tokens,
+            cacheable_messages=self._prompt.cacheable_messages,
+            redacted_messages=0 if shown is None else len(self._prompt.messages),
+            tool_results=tuple(self._toolbox.results),
+            tool_context=begun.tool_context,
         )
         return await self._answering.run(asking)
 
@@ -152,32 +155,32 @@ class Turn:
         policy, context = begun.assistant.prompt, begun.assistant.policies.context
         if not tools:
             return assemble(materials, policy, context, counter)
-        within = replace(policy, reply=policy.reply + math.ceil(tools * counter.margin))
+        within = replace(policy, reply_tokens=policy.reply_tokens + math.ceil(tools * counter.margin))
         prompt = assemble(materials, within, context, counter)
         manifest = prompt.manifest
-        entry = ManifestEntry(kind=Kind.TOOLS, fate=Disposition.KEPT, reason=Reason.ALWAYS, tokens=tools)
+        entry = ManifestEntry(kind=Kind.TOOLS, disposition=Disposition.KEPT, reason=Reason.ALWAYS, tokens=tools)
         manifest = replace(
             manifest,
             entries=(*manifest.entries, entry),
             total=manifest.total + tools,
-            room=manifest.room + tools,
-            reply=policy.reply,
+            prompt_limit=manifest.prompt_limit + tools,
+            reply_tokens=policy.reply_tokens,
         )
         return replace(prompt, manifest=manifest)
 
     async def _finish(self, answer: Completion) -> Reply:
         begun = self._begun
         with self._steps.step("trace"):
-            if begun.assistant.mend is not None:
-                answer.text = begun.assistant.mend(answer.text, tuple(self._toolbox.results), begun.asked)
+            if begun.assistant.postprocess is not None:
+                answer.text = begun.assistant.postprocess(answer.text, tuple(self._toolbox.results), begun.tool_context)
             # Some models report no usage.
             if not answer.input_tokens and self._prompt is not None:
                 answer.input_tokens = self._prompt.manifest.total
             answer.output_tokens = answer.output_tokens or self._counter.count(answer.text)
             texts = await self._shorten_for_trace(answer, answer.text)
-        if answer.fell_back:
+        if answer.used_fallback:
             self._degraded["fallback_model"] = None
-        if any(result.failed for result in self._toolbox.results):
+        if any(result.error for result in self._toolbox.results):
             self._degraded["tools"] = None
         if self._means.redaction.degraded:
             self._degraded["detector"] = None
@@ -208,7 +211,7 @@ class Turn:
                 claim = await self._claim_title()
                 reply, changes = self._reply_drafts(answer, trace), self._session_changes(claim)
                 closing = FinishTurn(reply=reply, usage=usage, changes=changes, trace=trace)
-                if begun.replaced:
+                if begun.replaced_answer:
                     done = await self._replace_answer(turn, closing)
                 else:
                     done = await self._finish_turn(turn, closing, turn.session)
@@ -251,7 +254,7 @@ class Turn:
         """
         policy = self._begun.assistant.policies.sessions
         if head is not None:
-            ended, covered = self._begun.to_turn_ended(head), self._begun.materials.covered
+            ended, covered = self._begun.to_turn_ended(head), self._begun.prompt_inputs.summarized_through
             await self._means.afterwards.secure(ended, covered=covered, adding=len(closing.reply))
         try:
             done = await self._means.sessions.finish(turn, closing, policy)
@@ -278,8 +281,8 @@ class Turn:
             metadata["degraded"] = list(self._degraded)
         if self._toolbox.data:
             metadata["data"] = self._toolbox.data
-        if self._begun.request.key is not None:
-            metadata[ONCE] = mark_of(self._begun.request.key)
+        if self._begun.request.idempotency_key is not None:
+            metadata[ONCE] = mark_of(self._begun.request.idempotency_key)
         final = (Role.ASSISTANT, (text_part(answer.text),), metadata | redaction_metadata(answer.redacted))
         now = self._means.clock()
         *exchanges, last = [
@@ -290,12 +293,12 @@ class Turn:
                 parts=content,
                 speaker=self._begun.scope.persona or self._begun.assistant.name,
                 persona=self._begun.scope.persona,
-                tokens=self._counter.parts(content),
+                tokens=self._counter.count_parts(content),
                 metadata=noted,
             )
-            for role, content, noted in (*answer.exchanges, final)
+            for role, content, noted in (*answer.tool_messages, final)
         ]
-        if state := {**self._begun.asked.state, **self._toolbox.state}:
+        if state := {**self._begun.tool_context.state, **self._toolbox.state}:
             assistant = self._begun.assistant
             last = with_tool_state(last, assistant.name, state, assistant.policies.sessions.max_message_bytes)
         return (*exchanges, last)
@@ -306,12 +309,12 @@ class Turn:
         session = begun.turn.session
         context: JsonObject = {}
         if session.context.get("language") is None:
-            context["language"] = begun.materials.language.value
+            context["language"] = begun.prompt_inputs.language.value
         claimed = claim.metadata if claim is not None else {}
-        metadata = {**claimed, **begun.partner.metadata_changes(session)}
-        if not begun.turn.words:
-            metadata |= superseding_metadata(begun.turn, begun.replaced)
-        start = begun.materials.window_start
+        metadata = {**claimed, **begun.active_assistant.metadata_changes(session)}
+        if not begun.turn.user_messages:
+            metadata |= superseding_metadata(begun.turn, begun.replaced_answer)
+        start = begun.prompt_inputs.window_start
         moved = start if start > session.window_start else UNSET
         if not context and not metadata and moved is UNSET:
             return None
@@ -320,7 +323,7 @@ class Turn:
     async def _claim_title(self) -> Changes | None:
         """The changes of a turn that claims the title."""
         assert self._begun.turn is not None
-        asked, session = self._begun.asked, self._begun.turn.session
+        asked, session = self._begun.tool_context, self._begun.turn.session
         # The question is a title only for a session that has none.
         question = "" if session.title else await self._means.redaction.for_title(self._begun.scope, asked.question)
         return claim_title(session, question, asked.language, self._means.clock(), model=self._means.titles_by_model)
@@ -329,7 +332,7 @@ class Turn:
         """The texts of the turn, shortened for its trace."""
         short = _TraceShortener(self._means.redaction, self._begun.scope, dict(answer.redacted))
         return _TraceTexts(
-            request=await short.text(self._begun.asked.question),
+            request=await short.text(self._begun.tool_context.question),
             answer=await short.text(said),
             tools=tuple([await short.shorten_run(run) for run in self._toolbox.runs]),
             redacted=short.taken,
@@ -387,10 +390,10 @@ class Turn:
         with self._steps.step("trace"):
             texts = await self._shorten_for_trace(answer, said)
         trace = self._build_trace(answer, texts, reply_error_code(ended))
-        start = self._begun.materials.window_start
+        start = self._begun.prompt_inputs.window_start
         moved = start if start > turn.session.window_start else UNSET
         # The user message stays, so a later retry must find the assistant it was addressed to.
-        partner = self._begun.partner.metadata_changes(turn.session)
+        partner = self._begun.active_assistant.metadata_changes(turn.session)
         changes = Changes(metadata=partner, window_start=moved) if partner or moved is not UNSET else None
         closing = self._owed or FinishTurn(abandoned=True, usage=answer.usage, changes=changes, trace=trace)
         try:

@@ -33,10 +33,10 @@ class EntryView(View, frozen=True, kw_only=True):
     """One part of a prompt and what became of it; `first` and `last` are sequence numbers of messages."""
 
     kind: Kind
-    fate: Disposition
+    disposition: Disposition
     reason: Reason
     tokens: int
-    whole: int
+    uncut_tokens: int
     id: str | None
     first: int | None
     last: int | None
@@ -44,12 +44,12 @@ class EntryView(View, frozen=True, kw_only=True):
 
 
 class ContextView(View, frozen=True, kw_only=True):
-    """What the model saw: `total` of `room` tokens, part by part."""
+    """What the model saw: `total` of `prompt_limit` tokens, part by part."""
 
     total: int
-    room: int
+    prompt_limit: int
     budget: int
-    reply: int
+    reply_tokens: int
     encoding: str
     exact: bool
     layout: LayoutName
@@ -72,7 +72,7 @@ class ReplyView(View, frozen=True, kw_only=True, rename={"text": "answer", "mani
     degraded: tuple[str, ...]
     title: str
     created: bool
-    repeated: bool
+    replayed: bool
     usage: UsageView
     data: JsonObject
     manifest: ContextView | None
@@ -141,7 +141,7 @@ class AssistantView(View, frozen=True, kw_only=True):
     name: str
     default: bool
     titles: dict[Language, str]
-    about: dict[Language, str]
+    description: dict[Language, str]
     model: str
     personas: list[PersonaView]
     tools: list[str]
@@ -153,7 +153,7 @@ def assistant_view(assistant: Assistant, model: str, default: bool) -> Assistant
         name=assistant.name,
         default=default,
         titles=dict(assistant.titles),
-        about=dict(assistant.about),
+        description=dict(assistant.description),
         model=model,
         personas=[PersonaView(id=persona.id, names=dict(persona.names)) for persona in assistant.personas.values()],
         tools=[tool.spec.name for tool in assistant.tools],
@@ -169,7 +169,7 @@ def event_view(event: ChatEvent) -> tuple[str, ReplyView | JsonObject]:
             return "delta", {"text": text}
         case ToolStarted(name=name):
             return "tool", {"name": name, "state": "started"}
-        case ToolFinished(name=name, milliseconds=taken, failed=error):
+        case ToolFinished(name=name, milliseconds=taken, error=error):
             state = "failed" if error else "done"
             return "tool", {"name": name, "state": state, "milliseconds": taken, "error": error}
         case ReplyFinished(reply=reply):

@@ -96,7 +96,7 @@ def _thread_main(settings: Settings, opened: Future[BackgroundApp], ended: Futur
 
 async def _run_app(settings: Settings, opened: Future[BackgroundApp]) -> None:
     # As other commands do: a cache in front of the store would only cost connections.
-    async with open_app(replace(settings, l1=False), sweeping=False) as app:
+    async with open_app(replace(settings, l1=False), run_upkeep=False) as app:
         aside = BackgroundApp(app, await app.chat())
         opened.set_result(aside)
         await aside.wait_closed()

@@ -72,8 +72,8 @@ def stretches(manifest: Manifest) -> list[Stretch]:
     taken: dict[str, float] = {}
     for entry in manifest.entries:
         taken[entry.kind] = taken.get(entry.kind, 0) + entry.tokens * manifest.margin
-    free = max(manifest.budget - manifest.reply - sum(taken.values()), 0)
-    parts = {**taken, _FREE: free, _REPLY: manifest.reply}
+    free = max(manifest.budget - manifest.reply_tokens - sum(taken.values()), 0)
+    parts = {**taken, _FREE: free, _REPLY: manifest.reply_tokens}
     return [Stretch(name=name, amount=amount) for name, amount in parts.items() if amount > 0]
 
 

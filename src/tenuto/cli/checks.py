@@ -61,29 +61,29 @@ class CheckStatus(StrEnum):
     """How a check came out."""
 
     OK = "ok"
-    NOTE = "note"
-    WRONG = "wrong"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 class Finding(Value, frozen=True, kw_only=True, omit_defaults=False):
     """One line of the doctor's."""
 
     name: str
-    state: CheckStatus
-    says: str
+    status: CheckStatus
+    message: str
     advice: str | None = None
 
 
 def _ok(name: str, says: str) -> Finding:
-    return Finding(name=name, state=CheckStatus.OK, says=says)
+    return Finding(name=name, status=CheckStatus.OK, message=says)
 
 
 def _warning(name: str, says: str, advice: str) -> Finding:
-    return Finding(name=name, state=CheckStatus.NOTE, says=says, advice=advice)
+    return Finding(name=name, status=CheckStatus.WARNING, message=says, advice=advice)
 
 
 def _error(name: str, says: str, advice: str) -> Finding:
-    return Finding(name=name, state=CheckStatus.WRONG, says=says, advice=advice)
+    return Finding(name=name, status=CheckStatus.ERROR, message=says, advice=advice)
 
 
 # Before anything is opened
@@ -132,7 +132,7 @@ async def check_round_trip(sessions: SessionStore) -> Finding:
     session_id, words = fresh_id(), text_part("Is everything held?")
     draft = Draft(id=fresh_id(), role=Role.USER, sent_at=utc_now(), parts=(words,))
     # Should we be stopped halfway, a sweep takes it away.
-    new = NewSession(keeping=Retention(idle=timedelta(hours=1)))
+    new = NewSession(retention=Retention(idle=timedelta(hours=1)))
     started = time.perf_counter()
     try:
         await sessions.append(_OWN_SCOPE, session_id, AppendBatch(id=fresh_id(), messages=(draft,), create=new))
@@ -150,7 +150,7 @@ async def check_round_trip(sessions: SessionStore) -> Finding:
 async def check_durability(store: Store) -> list[Finding]:
     """How safely a server keeps what it acknowledged; of a file `check_sqlite_file` tells."""
     return (
-        [_durability_check(finding) for finding in await store.assurances()]
+        [_durability_check(finding) for finding in await store.durability_findings()]
         if isinstance(store, DurabilityReport)
         else []
     )
@@ -158,8 +158,8 @@ async def check_durability(store: Store) -> list[Finding]:
 
 def _durability_check(finding: DurabilityFinding) -> Finding:
     if finding.advice is None:
-        return _ok(finding.about, finding.says)
-    return (_error if finding.loses else _warning)(finding.about, finding.says, finding.advice)
+        return _ok(finding.name, finding.message)
+    return (_error if finding.loses_acknowledged else _warning)(finding.name, finding.message, finding.advice)
 
 
 async def _still_there(sessions: SessionStore, session_id: str) -> bool:
@@ -333,11 +333,11 @@ def _check_journal(settings: Settings, folder: Path) -> Finding:
         advice = "let this user write there, or point TENUTO_JOURNAL at another folder"
         return (_error if wanted else _warning)("journal", says, advice)
     held = count_journal(folder)
-    says = f"{folder}: {pluralize(held.waiting, 'turn')} waiting, {held.aside} set aside"
+    says = f"{folder}: {pluralize(held.waiting, 'turn')} waiting, {held.quarantined} set aside"
     if held.unreadable:
         says = f"{says}, {pluralize(held.unreadable, 'file')} unreadable"
         return _error("journal", says, "let this user read them, or restore them from a backup: they may hold turns")
-    if held.aside:
+    if held.quarantined:
         return _warning("journal", says, "the log said why the store can never take them; after 30 days they go")
     if held.waiting:
         return _warning("journal", says, "a running server brings them to the store as soon as it answers")

@@ -91,7 +91,7 @@ class Conversation:
         Raises:
             TenutoError: one of them is not.
         """
-        self._marks = Marks([own.name for own in self._app.screen.policies.of(self._scope).patterns])
+        self._marks = Marks([own.name for own in self._app.redactor.policies.of(self._scope).patterns])
         session = self._aside.run(self._find_session)
         self._choose_assistant(session)
         self._going_on = session is not None
@@ -359,7 +359,7 @@ class _AnswerPrinter:
                 typer.echo(self._stream.feed(text), nl=False)
             case ToolStarted():
                 self.end()
-            case ToolFinished(name=name, milliseconds=taken, failed=failed) if sys.stderr.isatty():
+            case ToolFinished(name=name, milliseconds=taken, error=failed) if sys.stderr.isatty():
                 note = f"[{name} {'failed: ' + failed if failed else f'{taken:,.0f} ms'}]"
                 typer.secho(visible(note), dim=True, err=True)
             case ToolFinished():

@@ -26,14 +26,14 @@ from tenuto.settings import Settings, read_settings
 
 # A store that takes longer to open, write, read and delete is not well.
 _PATIENCE_SECONDS: Final = 20
-_COLOURS: Final = {CheckStatus.OK: "green", CheckStatus.NOTE: "yellow", CheckStatus.WRONG: "red"}
+_COLOURS: Final = {CheckStatus.OK: "green", CheckStatus.WARNING: "yellow", CheckStatus.ERROR: "red"}
 
 
 def doctor(tenant: Tenant = LOCAL, site: Site = "", store: StoreUrl = None, as_json: AsJson = False) -> None:
     """Check this installation, and say what to do where it is not well."""
     scope = caller(tenant, site, None)
     settings, findings = _run_checks(scope, store)
-    well = all(finding.state is not CheckStatus.WRONG for finding in findings)
+    well = all(finding.status is not CheckStatus.ERROR for finding in findings)
     shown = effective(settings) if settings is not None else {}
     if as_json:
         show_json({"ok": well, "checks": msgspec.to_builtins(findings), "settings": shown})
@@ -67,7 +67,7 @@ async def _store_findings(settings: Settings, scope: Scope) -> list[Finding]:
     try:
         async with (
             asyncio.timeout(_PATIENCE_SECONDS),
-            open_app(replace(settings, l1=False), sweeping=False) as app,
+            open_app(replace(settings, l1=False), run_upkeep=False) as app,
         ):
             findings.append(await checks.answers(app))
             findings.append(await checks.check_round_trip(app.store.sessions))
@@ -92,7 +92,7 @@ def _print_report(findings: Sequence[Finding], settings: dict[str, str]) -> None
         typer.secho("\nChecks", bold=True)
     width = max(len(finding.name) for finding in findings)
     for finding in findings:
-        mark = typer.style(f"{finding.state:<5}", fg=_COLOURS[finding.state])
-        typer.echo(f"{mark}  {finding.name:<{width}}  {visible(finding.says)}")
+        mark = typer.style(f"{finding.status:<7}", fg=_COLOURS[finding.status])
+        typer.echo(f"{mark}  {finding.name:<{width}}  {visible(finding.message)}")
         if finding.advice is not None:
-            typer.echo(f"{'':5}  {'':{width}}  -> {visible(finding.advice)}")
+            typer.echo(f"{'':7}  {'':{width}}  -> {visible(finding.advice)}")

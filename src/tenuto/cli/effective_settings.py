@@ -29,10 +29,10 @@ def _preset_values(settings: Settings) -> dict[str, object]:
     sessions, tasks = policies.sessions, policies.tasks
     npc = settings.npc_policies()
     return {
-        "retention": sessions.keeping.idle,
-        "touch": sessions.keeping.touch,
-        "max_messages": sessions.keeping.max_messages,
-        "max_turns": sessions.keeping.max_turns,
+        "retention": sessions.retention.idle,
+        "touch": sessions.retention.touch,
+        "max_messages": sessions.retention.max_messages,
+        "max_turns": sessions.retention.max_turns,
         "stale_after": sessions.stale_after,
         "max_sessions": sessions.max_sessions,
         "on_missing": sessions.on_missing,
@@ -41,9 +41,9 @@ def _preset_values(settings: Settings) -> dict[str, object]:
         "task_retention": tasks.task_retention,
         "agent_retention": tasks.agent_retention,
         "requests_per_minute": "6000 for each credential",
-        "memory_max_messages": npc.sessions.keeping.max_messages,
+        "memory_max_messages": npc.sessions.retention.max_messages,
         "memory_max_chars": npc.context.window_characters,
-        "memory_ttl_seconds": int(npc.sessions.keeping.idle.total_seconds()) if npc.sessions.keeping.idle else None,
+        "memory_ttl_seconds": int(npc.sessions.retention.idle.total_seconds()) if npc.sessions.retention.idle else None,
     }
 
 

@@ -62,32 +62,34 @@ def scan(
         _scan_all(fix, store, as_json)
         return
     scope = caller(tenant, site, None)
-    report = run_command(lambda app: _run_scan(app, scope, fix, quiet=as_json), store=store, reading_only=not fix)
+    report = run_command(lambda app: _run_scan(app, scope, fix, quiet=as_json), store=store, read_only=not fix)
     if as_json:
         from tenuto.privacy.compliance.views import report_json
 
         show_json(report_json(report))
     else:
         _print_report(report, fix)
-    if report.unopened or (report.against and not fix):
+    if report.unreadable or (report.violations and not fix):
         raise typer.Exit(1)
 
 
 def _scan_all(fix: bool, store: str | None, as_json: bool) -> None:
-    survey = run_command(lambda app: _run_scan_all(app, fix, quiet=as_json), store=store, reading_only=not fix)
+    survey = run_command(lambda app: _run_scan_all(app, fix, quiet=as_json), store=store, read_only=not fix)
     if as_json:
         from tenuto.privacy.compliance.views import summary_json
 
         show_json(summary_json(survey))
     else:
         _print_survey(survey, fix)
-    if survey.closed or survey.unopened or (survey.against and not fix):
+    if survey.locked_sites or survey.unreadable or (survey.violations and not fix):
         raise typer.Exit(1)
 
 
 async def _run_scan_all(app: Tenuto, fix: bool, *, quiet: bool) -> ScanSummary:
     total = (
-        sum([await app.privacy.extent(space) async for space in app.privacy.spaces()]) if is_watched(quiet) else None
+        sum([await app.privacy.extent(space) async for space in app.privacy.list_sites()])
+        if is_watched(quiet)
+        else None
     )
     with advancing(total, "Scanning", quiet=quiet) as reached:
         async for survey in app.privacy.scan_all(fix=fix, by=_operator()):
@@ -101,9 +103,9 @@ def _print_survey(survey: ScanSummary, fix: bool) -> None:
             space.tenant,
             space.site,
             f"{report.sessions:,}",
-            f"{report.remembered:,}",
+            f"{report.memories:,}",
             f"{report.total:,}",
-            f"{report.against:,}",
+            f"{report.violations:,}",
         )
         for space, report in survey.reports.items()
     )
@@ -111,7 +113,7 @@ def _print_survey(survey: ScanSummary, fix: bool) -> None:
         numbers = ("SESSIONS", "REMEMBERED", "FOUND", "AGAINST")
         show_table(("TENANT", "SITE", *numbers), sites, flexible="SITE", numbers=numbers)
         typer.echo()
-    against = survey.matches_by_sink(against=True)
+    against = survey.matches_by_sink(violations_only=True)
     rows = [
         (sink.value, name, f"{many:,}", f"{against[sink][name] if sink in against else 0:,}")
         for sink, names in sorted(survey.matches_by_sink().items())
@@ -122,7 +124,7 @@ def _print_survey(survey: ScanSummary, fix: bool) -> None:
         typer.echo()
     typer.echo(f"{pluralize(len(sites), 'site')}, ", nl=False)
     _print_scan_summary(survey, fix)
-    for space, why in survey.closed.items():
+    for space, why in survey.locked_sites.items():
         typer.echo(visible(f"{why.code}: {_describe_site(space)} was not looked through: {why}"), err=True)
 
 
@@ -136,8 +138,8 @@ async def _run_scan(app: Tenuto, scope: Scope, fix: bool, *, quiet: bool) -> Rep
 
 def _print_report(report: Report, fix: bool) -> None:
     rows = [
-        (sink.value, name, f"{many:,}", "allowed" if sink in report.allowed else "against the policy")
-        for sink, names in sorted(report.found.items())
+        (sink.value, name, f"{many:,}", "allowed" if sink in report.allowed_sinks else "against the policy")
+        for sink, names in sorted(report.matches.items())
         for name, many in sorted(names.items())
     ]
     if rows:
@@ -150,21 +152,21 @@ def _print_scan_summary(report: Report | ScanSummary, fix: bool) -> None:
     looked = ", ".join(
         (
             pluralize(report.sessions, "session"),
-            pluralize(report.remembered, "remembered value"),
+            pluralize(report.memories, "remembered value"),
             pluralize(report.texts, "text"),
         )
     )
     typer.echo(f"{looked} looked through.")
     if fix:
-        typer.echo(f"{pluralize(report.mended, 'record')} mended.")
-        compaction = _compaction_text(report.compacted or CompactionStatus.NOTHING, report.remains)
+        typer.echo(f"{pluralize(report.fixed, 'record')} mended.")
+        compaction = _compaction_text(report.compaction or CompactionStatus.NOTHING, report.remaining_reason)
         typer.echo(f"Deleted bytes, in the whole store: {compaction}.")
-    elif report.against:
-        typer.echo(f"{pluralize(report.against, 'value')} stand against the policy: --fix takes them out.")
+    elif report.violations:
+        typer.echo(f"{pluralize(report.violations, 'value')} stand against the policy: --fix takes them out.")
     else:
         typer.echo("Nothing stands against the policy.")
-    if report.unopened:
-        typer.echo(f"{pluralize(report.unopened, 'record')} could not be opened, and not be looked through.")
+    if report.unreadable:
+        typer.echo(f"{pluralize(report.unreadable, 'record')} could not be opened, and not be looked through.")
 
 
 @privacy.command("erase")
@@ -228,10 +230,10 @@ def _receipt_facts(receipt: Receipt) -> list[tuple[str, str]]:
     return [
         ("receipt", receipt.id),
         ("tenant", f"{receipt.tenant} / {receipt.site}" if receipt.site else receipt.tenant),
-        ("person", receipt.person),
+        ("user digest", receipt.user_digest),
         ("erased", moment(receipt.erased_at)),
         ("removed", tally({name: many for name, many in receipt.counts.items() if many}) or "nothing was there"),
-        ("bytes", _compaction_text(receipt.compacted, receipt.remains)),
+        ("bytes", _compaction_text(receipt.compaction, receipt.remaining_reason)),
         ("key", receipt.public_key),
         ("signature", receipt.signature),
     ]
@@ -257,7 +259,7 @@ def verify(
         receipt = parse_receipt(file.read_bytes())
     except OSError as error:
         raise Invalid(f"cannot read {file}: {error.strerror}") from error
-    known = key or run_command(lambda app: app.privacy.signer.public_key(), store=store, reading_only=True)
+    known = key or run_command(lambda app: app.privacy.signer.public_key(), store=store, read_only=True)
     why = _receipt_error(receipt, known, user)
     if as_json:
         show_json({"valid": why is None, "why": why, "receipt": ReceiptView.of(receipt)})
@@ -279,7 +281,7 @@ def _receipt_error(receipt: Receipt, key: str | None, user: str | None) -> str |
         return "it was signed by another installation, or by none"
     if not verify_receipt(receipt, key):
         return "it was changed since it was signed"
-    if user is not None and receipt.person != user_digest(receipt.tenant, user):
+    if user is not None and receipt.user_digest != user_digest(receipt.tenant, user):
         return "it is about another person"
     return None
 
@@ -287,7 +289,9 @@ def _receipt_error(receipt: Receipt, key: str | None, user: str | None) -> str |
 @privacy.command("reveal")
 def reveal(
     session_id: SessionId,
-    marks: Annotated[list[str], typer.Argument(metavar="MARK", help="Such as EMAIL_1, with or without brackets.")],
+    marks: Annotated[
+        list[str], typer.Argument(metavar="PLACEHOLDER", help="Such as EMAIL_1, with or without brackets.")
+    ],
     tenant: Tenant = LOCAL,
     site: Site = "",
     user: User = None,
@@ -298,7 +302,7 @@ def reveal(
     scope = caller(tenant, site, user)
 
     async def look(app: Tenuto) -> dict[str, str]:
-        if app.screen.vault is None:
+        if app.redactor.vault is None:
             raise InvalidSetting("privacy_key", "is needed to open what is sealed: set it, or privacy_key_file")
         return await app.privacy.reveal(scope, session_id, marks, by=_operator())
 
@@ -326,12 +330,12 @@ def audit(
     """List who looked behind marks, mended or erased, oldest first."""
     scope = caller(tenant, site, None)
     notes = run_command(
-        lambda app: app.privacy.audit.notes(scope, after=after, limit=limit), store=store, reading_only=True
+        lambda app: app.privacy.audit.notes(scope, after=after, limit=limit), store=store, read_only=True
     )
     if as_json:
         from tenuto.privacy.compliance.views import AuditEntryView
 
-        show_json({"notes": list(map(AuditEntryView.of, notes))})
+        show_json({"entries": list(map(AuditEntryView.of, notes))})
     elif not notes:
         typer.echo("Nothing was done.")
     else:

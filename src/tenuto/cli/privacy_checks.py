@@ -34,7 +34,7 @@ _HELLO: Final = {
 async def findings(app: Tenuto, scope: Scope) -> list[Finding]:
     """One line for each."""
     found = [_check_policy(app, scope), _check_key(app), *await _check_tenant_keys(app), await _check_encryption(app)]
-    return [*found, await _check_detector(app, scope)] if app.screen.outside is not None else found
+    return [*found, await _check_detector(app, scope)] if app.redactor.outside is not None else found
 
 
 def privacy_settings_error(error: TenutoError) -> Finding | None:
@@ -42,15 +42,15 @@ def privacy_settings_error(error: TenutoError) -> Finding | None:
     if not isinstance(error, InvalidSetting) or not error.setting.startswith(("privacy", "encryption")):
         return None
     advice = f"correct or unset TENUTO_{error.setting.upper()}, or what it names"
-    return Finding(name="privacy", state=CheckStatus.WRONG, says=str(error), advice=advice)
+    return Finding(name="privacy", status=CheckStatus.ERROR, message=str(error), advice=advice)
 
 
 def _check_policy(app: Tenuto, scope: Scope) -> Finding:
-    policies = app.screen.policies
+    policies = app.redactor.policies
     by_mode = {mode: [sink.value for sink in Sink if policies.of(scope).mode(sink) is mode] for mode in Mode}
     says = "; ".join(f"{mode}: {', '.join(sinks)}" for mode, sinks in by_mode.items() if sinks)
     own = f" ({pluralize(len(policies.tenants), 'tenant')} with a policy of its own)" if policies.tenants else ""
-    return Finding(name="privacy", state=CheckStatus.OK, says=f"{says}{own}")
+    return Finding(name="privacy", status=CheckStatus.OK, message=f"{says}{own}")
 
 
 def _check_key(app: Tenuto) -> Finding:
@@ -61,7 +61,7 @@ def _check_key(app: Tenuto) -> Finding:
         says = "in the settings"
     else:
         says = "none; pseudonyms and encryption would need one (tenuto privacy new-key)"
-    return Finding(name="privacy key", state=CheckStatus.OK, says=says)
+    return Finding(name="privacy key", status=CheckStatus.OK, message=says)
 
 
 async def why_keys_closed(ciphers: TenantCiphers, tenant: str) -> str | None:
@@ -97,33 +97,35 @@ async def _check_tenant_keys(app: Tenuto) -> list[Finding]:
         except DataKeysDamaged as damaged:
             why, advice = str(damaged), damaged_keys_advice(tenant)
         if why is not None:
-            wrong.append(Finding(name=name, state=CheckStatus.WRONG, says=f"tenant {tenant}: {why}", advice=advice))
+            wrong.append(Finding(name=name, status=CheckStatus.ERROR, message=f"tenant {tenant}: {why}", advice=advice))
     well = tried - len(wrong)
-    return [*wrong, Finding(name=name, state=CheckStatus.OK, says=f"those of {pluralize(well, 'tenant')} open")]
+    return [*wrong, Finding(name=name, status=CheckStatus.OK, message=f"those of {pluralize(well, 'tenant')} open")]
 
 
 async def _check_encryption(app: Tenuto) -> Finding:
     if app.settings.encryption:
-        return Finding(name="encryption", state=CheckStatus.OK, says="on: text is encrypted before it is stored")
+        return Finding(name="encryption", status=CheckStatus.OK, message="on: text is encrypted before it is stored")
     if not await has_sealed_records(app.stores.backend.state):
-        return Finding(name="encryption", state=CheckStatus.OK, says="off: access to the store is access to its text")
+        return Finding(
+            name="encryption", status=CheckStatus.OK, message="off: access to the store is access to its text"
+        )
     says = "off, but the store holds records that were sealed; they are read as before"
     advice = "set TENUTO_ENCRYPTION=true again, or keep the key for as long as they are needed"
-    return Finding(name="encryption", state=CheckStatus.NOTE, says=says, advice=advice)
+    return Finding(name="encryption", status=CheckStatus.WARNING, message=says, advice=advice)
 
 
 async def _check_detector(app: Tenuto, scope: Scope) -> Finding:
-    assert app.screen.outside is not None
+    assert app.redactor.outside is not None
     where = mask_password(app.settings.privacy_detector or "")
-    for answered, language in enumerate(app.screen.outside.languages):
+    for answered, language in enumerate(app.redactor.outside.languages):
         with suppress(PrivateData):
-            await app.screen.refuse(scope, [Slot(_HELLO[language])])
-        if app.screen.degraded and not answered:
+            await app.redactor.refuse(scope, [Slot(_HELLO[language])])
+        if app.redactor.degraded and not answered:
             advice = "start it, or unset TENUTO_PRIVACY_DETECTOR; until then our own detector stands alone"
-            return Finding(name="detector", state=CheckStatus.WRONG, says=f"{where} does not answer", advice=advice)
-        if app.screen.degraded:
+            return Finding(name="detector", status=CheckStatus.ERROR, message=f"{where} does not answer", advice=advice)
+        if app.redactor.degraded:
             advice = f"give it a model for {language}, or take that out of TENUTO_PRIVACY_DETECTOR_LANGUAGES"
             return Finding(
-                name="detector", state=CheckStatus.WRONG, says=f"{where} fails on {language} text", advice=advice
+                name="detector", status=CheckStatus.ERROR, message=f"{where} fails on {language} text", advice=advice
             )
-    return Finding(name="detector", state=CheckStatus.OK, says=f"{where} answers")
+    return Finding(name="detector", status=CheckStatus.OK, message=f"{where} answers")

@@ -75,7 +75,7 @@ def _check_keys_open(settings: Settings, tenant: str) -> None:
     file = sqlite_file(settings.store)
     if file is not None and not file.exists():
         return  # Nothing was sealed yet.
-    why = run_command(lambda app: _why_keys_closed(app, tenant), store=settings.store, reading_only=True)
+    why = run_command(lambda app: _why_keys_closed(app, tenant), store=settings.store, read_only=True)
     if why is not None:
         named = "privacy_key" if settings.privacy_key_file is None else "privacy_key_file"
         raise InvalidSetting(named, f"does not open what tenant {tenant} has sealed: {why}")
@@ -119,21 +119,21 @@ def try_text(
     given = sys.stdin.buffer.read().decode(errors="replace") if text == _STDIN else text
     seen = preview(given, policies.finder(scope), policies.of(scope).unvaulted)
     if as_json:
-        found = [{"type": one.type, "rule": one.rule, "start": one.start, "end": one.end} for one in seen.found]
-        show_json({"found": found, **{mode.value: said for mode, said in seen.looks.items()}})
+        found = [{"type": one.type, "rule": one.rule, "start": one.start, "end": one.end} for one in seen.matches]
+        show_json({"matches": found, **{mode.value: said for mode, said in seen.by_mode.items()}})
         return
-    if not seen.found:
+    if not seen.matches:
         typer.echo("Nothing private is found.")
         return
     show_table(
         ("TYPE", "RULE", "FROM", "TO"),
-        [(one.type, one.rule, str(one.start), str(one.end)) for one in seen.found],
+        [(one.type, one.rule, str(one.start), str(one.end)) for one in seen.matches],
         flexible="RULE",
         numbers=("FROM", "TO"),
     )
     for mode in Mode:
         typer.secho(f"\n{mode}", bold=True)
-        typer.echo(visible(seen.looks[mode], lines=True))
+        typer.echo(visible(seen.by_mode[mode], lines=True))
 
 
 def new_key(

@@ -29,7 +29,7 @@ def stats(
 ) -> None:
     """Count sessions, messages, tokens and cost."""
     scope = caller(tenant, site, user)
-    held = StatsView.of(run_command(lambda app: app.sessions.stats(scope), store=store, reading_only=True))
+    held = StatsView.of(run_command(lambda app: app.sessions.stats(scope), store=store, read_only=True))
     if as_json:
         show_json(held)
     else:

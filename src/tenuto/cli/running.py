@@ -52,7 +52,7 @@ def run_command(
     *,
     store: str | None,
     making: bool = False,
-    reading_only: bool = False,
+    read_only: bool = False,
 ) -> _Answer:
     """Open what the settings name, let the story use it, close it.
 
@@ -69,7 +69,7 @@ def run_command(
 
     async def run() -> _Answer:
         # A command reads everything once, so a cache in front of the store would only cost connections.
-        async with open_app(replace(settings, l1=False), sweeping=False, reading_only=reading_only) as app:
+        async with open_app(replace(settings, l1=False), run_upkeep=False, read_only=read_only) as app:
             return await story(app)
 
     return asyncio.run(run())

@@ -48,7 +48,7 @@ def list_sessions(
     scope = caller(tenant, site, user)
     query = SessionQuery(title=search, status=status, cursor=cursor)
     page = run_command(
-        lambda app: _list_sessions(app, scope, query, None if everything else limit), store=store, reading_only=True
+        lambda app: _list_sessions(app, scope, query, None if everything else limit), store=store, read_only=True
     )
     if as_json:
         show_json(SessionList.of(page))
@@ -114,7 +114,7 @@ def show_session(
     """Show a session and its newest messages."""
     scope = caller(tenant, site, user)
     wanted = Page(limit=limit, before=before)
-    page = run_command(lambda app: app.sessions.messages(scope, session_id, wanted), store=store, reading_only=True)
+    page = run_command(lambda app: app.sessions.messages(scope, session_id, wanted), store=store, read_only=True)
     if as_json:
         show_json({"session": SessionView.of(page.session), **asdict(MessageList.of(page))})
     else:

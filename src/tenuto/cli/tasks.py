@@ -42,7 +42,7 @@ def list_tasks(
     """List tasks, oldest first."""
     scope = caller(tenant, site, user)
     query = TaskQuery(session_id=session, status=status, limit=limit, cursor=cursor)
-    page = run_command(lambda app: app.tasks.list(scope, query), store=store, reading_only=True)
+    page = run_command(lambda app: app.tasks.list(scope, query), store=store, read_only=True)
     if as_json:
         show_json(TaskList.of(page))
     else:
@@ -76,7 +76,7 @@ def show_task(
     async def load(app: Tenuto) -> tuple[Task, BoardView]:
         return await app.tasks.get(scope, task_id), await app.tasks.board(scope, task_id).view()
 
-    task, board = run_command(load, store=store, reading_only=True)
+    task, board = run_command(load, store=store, read_only=True)
     if as_json:
         show_json({"task": TaskView.of(task), "board": BoardAnswer.of(board)})
     else:
@@ -104,10 +104,10 @@ def _print_board(board: BoardView) -> None:
     if not board.entries:
         typer.echo("Nothing stands on its board.")
     else:
-        columns = ("KEY", "VERSION", "WRITER", "OVERWROTE", "WRITTEN", "VALUE")
+        columns = ("KEY", "VERSION", "WRITER", "PREVIOUS WRITER", "WRITTEN", "VALUE")
         show_table(columns, map(_entry_row, board.entries), flexible="VALUE", numbers=("VERSION",))
     for lock in board.locks:
-        typer.echo(visible(f"{lock.key} is locked by {lock.holder} until {moment(lock.until)}."))
+        typer.echo(visible(f"{lock.key} is locked by {lock.holder} until {moment(lock.expires_at)}."))
 
 
 def _entry_row(entry: BoardEntry) -> tuple[str, ...]:
@@ -115,7 +115,7 @@ def _entry_row(entry: BoardEntry) -> tuple[str, ...]:
         entry.key,
         str(entry.version),
         entry.writer,
-        entry.overwrote or "-",
+        entry.previous_writer or "-",
         moment(entry.written_at),
         _value_text(entry.value),
     )

@@ -80,13 +80,16 @@ def show_manifest(manifest: Manifest | None) -> None:
         return
     exact = "counted exactly" if manifest.exact and manifest.margin == 1 else "estimated with a margin"
     typer.echo(
-        f"{pluralize(manifest.total, 'token')} of {manifest.room:,} in the prompt, "
-        f"{manifest.reply:,} kept for the reply ({exact})"
+        f"{pluralize(manifest.total, 'token')} of {manifest.prompt_limit:,} in the prompt, "
+        f"{manifest.reply_tokens:,} kept for the reply ({exact})"
     )
     typer.echo(budget_bar(manifest, width=bar_width(), coloured=has_colours()))
     show_table(
-        ("KIND", "FATE", "REASON", "TOKENS", "WHAT"),
-        [(entry.kind, entry.fate, entry.reason, f"{entry.tokens:,}", _entry_text(entry)) for entry in manifest.entries],
+        ("KIND", "DISPOSITION", "REASON", "TOKENS", "WHAT"),
+        [
+            (entry.kind, entry.disposition, entry.reason, f"{entry.tokens:,}", _entry_text(entry))
+            for entry in manifest.entries
+        ],
         flexible="WHAT",
         numbers=("TOKENS",),
     )
@@ -98,5 +101,5 @@ def _entry_text(entry: ManifestEntry) -> str:
         place = f"#{entry.first}" if entry.first == entry.last else f"#{entry.first} to #{entry.last}"
     else:
         place = entry.id or ""
-    cut = f"of {entry.whole:,} tokens" if entry.whole > entry.tokens > 0 else ""
+    cut = f"of {entry.uncut_tokens:,} tokens" if entry.uncut_tokens > entry.tokens > 0 else ""
     return ", ".join(filter(None, (place, cut)))

@@ -38,7 +38,7 @@ def list_traces(
     scope = caller(tenant, site, user)
     if session is not None:
         check_id(session, "the session id")
-    found = run_command(lambda app: _load_traces(app, scope, session, limit), store=store, reading_only=True)
+    found = run_command(lambda app: _load_traces(app, scope, session, limit), store=store, read_only=True)
     if as_json:
         # With the assistants behind it, more to load than a table needs.
         from tenuto.chat.views import TraceView
@@ -88,7 +88,7 @@ def show_trace_command(
     """Show one turn: request, answer, tools, a timeline of its steps, and what the model saw."""
     scope = caller(tenant, site, user)
     check_id(name, "the id")
-    trace = run_command(lambda app: _load_trace(app, scope, name, turn), store=store, reading_only=True)
+    trace = run_command(lambda app: _load_trace(app, scope, name, turn), store=store, read_only=True)
     if as_json:
         # See list_traces.
         from tenuto.chat.views import TraceView

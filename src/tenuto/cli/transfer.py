@@ -79,10 +79,10 @@ def export_session(
         raise typer.BadParameter("--json prints JSON; leave it out, or write the export to a file", param_hint="--json")
     written_as = chosen or _SUFFIXES.get(file.suffix.lower() if file else "", ExportFormat.JSON)
     if file is None:
-        run_command(lambda app: _export_to_stdout(app, scope, session_id, written_as), store=store, reading_only=True)
+        run_command(lambda app: _export_to_stdout(app, scope, session_id, written_as), store=store, read_only=True)
         return
     session, size = run_command(
-        lambda app: _export_to_file(app, scope, session_id, written_as, file), store=store, reading_only=True
+        lambda app: _export_to_file(app, scope, session_id, written_as, file), store=store, read_only=True
     )
     if as_json:
         show_json({"id": session.id, "format": written_as, "file": str(file), "bytes": size})
@@ -96,7 +96,7 @@ def _export_all(scope: Scope, written_as: ExportFormat, folder: Path, store: str
     except OSError as error:
         raise Invalid(f"cannot make the folder {folder}: {error.strerror}") from error
     made, failures = run_command(
-        lambda app: _export_each(app, scope, written_as, folder, quiet=as_json), store=store, reading_only=True
+        lambda app: _export_each(app, scope, written_as, folder, quiet=as_json), store=store, read_only=True
     )
     if as_json:
         exports = [{"id": session.id, "file": str(file)} for session, file in made]
@@ -152,8 +152,8 @@ async def _open_export(
 ) -> tuple[Session, AsyncIterator[tuple[Message, ...]]]:
     """Head and pages, without what the policy keeps out of exports."""
     session = await app.sessions.get(scope, session_id)
-    pages = redact_export_pages(app.screen, scope, app.sessions.pages(scope, session))
-    return await redact_export_session(app.screen, scope, session), pages
+    pages = redact_export_pages(app.redactor, scope, app.sessions.iter_pages(scope, session))
+    return await redact_export_session(app.redactor, scope, session), pages
 
 
 def _terminal_text(piece: bytes, written_as: ExportFormat) -> str:

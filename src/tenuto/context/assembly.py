@@ -52,20 +52,25 @@ class ManifestBuilder:
         self._counter = counter
         self._policy = policy
         self._room = room
-        self._entries: dict[Kind, list[ManifestEntry]] = {kind: [] for kind in _kind_order(policy.recalled)}
+        self._entries: dict[Kind, list[ManifestEntry]] = {kind: [] for kind in _kind_order(policy.recall_position)}
 
     def add(
         self,
         kind: Kind,
-        fate: Disposition,
+        disposition: Disposition,
         reason: Reason,
         tokens: int,
-        whole: int | None = None,
+        uncut_tokens: int | None = None,
         piece: str | None = None,
     ) -> None:
         """Record a part that is no message."""
         entry = ManifestEntry(
-            kind=kind, fate=fate, reason=reason, tokens=tokens, whole=tokens if whole is None else whole, id=piece
+            kind=kind,
+            disposition=disposition,
+            reason=reason,
+            tokens=tokens,
+            uncut_tokens=tokens if uncut_tokens is None else uncut_tokens,
+            id=piece,
         )
         self._entries[kind].append(entry)
 
@@ -74,14 +79,14 @@ class ManifestBuilder:
         summaries = self._entries[Kind.SUMMARY]
         self._entries[Kind.SUMMARY] = [replace(entry, first=first, last=last, count=count) for entry in summaries]
 
-    def stretch(self, messages: Sequence[Message], fate: Disposition, reason: Reason) -> None:
+    def stretch(self, messages: Sequence[Message], disposition: Disposition, reason: Reason) -> None:
         """Record consecutive messages that are not in the prompt, with their stored token counts."""
         if messages:
             entry = ManifestEntry(
                 kind=_MESSAGE,
-                fate=fate,
+                disposition=disposition,
                 reason=reason,
-                whole=sum([message.tokens for message in messages]),
+                uncut_tokens=sum([message.tokens for message in messages]),
                 first=messages[0].seq,
                 last=messages[-1].seq,
                 count=len(messages),
@@ -90,24 +95,24 @@ class ManifestBuilder:
 
     def window(self, history: Sequence[Message], window: Window) -> None:
         """Record every message of the history: included ones one by one, the others in ranges."""
-        if window.as_is is not None:
-            around = window.as_is.around
+        if window.verbatim is not None:
+            around = window.verbatim.around
             self._entries[_MESSAGE] += [
                 ManifestEntry(
                     kind=_MESSAGE,
-                    fate=_KEPT_FATE,
+                    disposition=_KEPT_FATE,
                     reason=_FITS,
                     tokens=message.tokens + around,
-                    whole=message.tokens + around,
+                    uncut_tokens=message.tokens + around,
                     id=message.id,
                     first=message.seq,
                     last=message.seq,
                 )
-                for message in window.as_is.messages
+                for message in window.verbatim.messages
             ]
             return
         places: list[tuple[int, Turn | tuple[int, Reason]]] = [(turn.start, turn) for turn in window.turns]
-        places += [(start, (end, reason)) for start, end, reason in window.left_out]
+        places += [(start, (end, reason)) for start, end, reason in window.omitted]
         for start, what in sorted(places, key=itemgetter(0)):
             if isinstance(what, Turn):
                 self._add_turn(history, what)
@@ -133,9 +138,9 @@ class ManifestBuilder:
         return Manifest(
             entries=entries,
             total=sum([entry.tokens for entry in entries]),
-            room=self._room,
+            prompt_limit=self._room,
             budget=self._policy.budget,
-            reply=self._policy.reply,
+            reply_tokens=self._policy.reply_tokens,
             encoding=self._counter.encoding,
             exact=self._counter.exact,
             margin=self._counter.margin,
@@ -147,10 +152,10 @@ def _entries(shown: Sequence[Shown]) -> list[ManifestEntry]:
     return [
         ManifestEntry(
             kind=_MESSAGE,
-            fate=one.fate,
+            disposition=one.disposition,
             reason=one.reason,
             tokens=one.tokens + one.around,
-            whole=one.whole,
+            uncut_tokens=one.uncut_tokens,
             id=one.message.id,
             first=one.message.seq,
             last=one.message.seq,
@@ -177,7 +182,7 @@ _CUT: Final = (Disposition.CUT, Reason.OVER_BUDGET)
 
 def prompt_token_limit(policy: PromptPolicy, counter: TokenCounter) -> int:
     """The tokens a prompt may have, as the counter counts them."""
-    return int((policy.budget - policy.reply) / counter.margin)
+    return int((policy.budget - policy.reply_tokens) / counter.margin)
 
 
 def check_budget(
@@ -188,12 +193,12 @@ def check_budget(
     Raises:
         InvalidSetting: beside the system prompt and the layout there is no room for a question.
     """
-    layout = layout_for(policy.layout, language, counter, {}, policy.recalled)
+    layout = layout_for(policy.layout, language, counter, {}, policy.recall_position)
     needed = counter.count(system) + layout.reserve() + LEAST_QUESTION
     if needed > prompt_token_limit(policy, counter):
         raise InvalidSetting(
             "budget",
-            f"{policy.budget} tokens with {policy.reply} for the reply are too few: "
+            f"{policy.budget} tokens with {policy.reply_tokens} for the reply are too few: "
             f"system prompt, layout and a question of {LEAST_QUESTION} tokens take {needed}",
         )
 
@@ -202,17 +207,17 @@ def inputs_from_turn(
     turn: OpenTurn,
     system: str,
     question: str | None = None,
-    counted: int = 0,
+    question_tokens: int = 0,
     talk: Sequence[Message] | None = None,
 ) -> PromptInputs:
     """Question, history and speaker of a begun turn. The rest is added with `msgspec.structs.replace`.
 
     The question is the turn's message, or the live text if the stored one differs; a regeneration repeats the last user
-    message. `counted` is its token count if the caller has counted it: stored counts are not trusted. `talk` is the
-    turn's window without summaries.
+    message. `question_tokens` is its token count if the caller has counted it: stored counts are not trusted. `talk` is
+    the turn's window without summaries.
     """
     window = turn.window if talk is None else talk
-    words = turn.words or last_words(window)
+    words = turn.user_messages or last_words(window)
     before, asked = len(window) - len(words), [message.seq for message in words]
     if [message.seq for message in window[before:]] == asked:
         history = window[:before]
@@ -221,7 +226,7 @@ def inputs_from_turn(
         history = [message for message in window if message.seq not in asked]
     return PromptInputs(
         question="\n".join([message.text for message in words]) if question is None else question,
-        question_tokens=counted,
+        question_tokens=question_tokens,
         system=system,
         window_start=turn.session.window_start,
         history=tuple(history),
@@ -230,14 +235,14 @@ def inputs_from_turn(
     )
 
 
-def assemble(materials: PromptInputs, policy: PromptPolicy, context: ContextPolicy, counter: TokenCounter) -> Prompt:
+def assemble(inputs: PromptInputs, policy: PromptPolicy, context: ContextPolicy, counter: TokenCounter) -> Prompt:
     """The prompt for one turn, within its budget, and its manifest. Pure: the same in, the same out.
 
     Raises:
         InvalidSetting: the system prompt alone does not leave room for a question.
     """
-    layout = layout_for(policy.layout, materials.language, counter, materials.names, policy.recalled)
-    return _PromptAssembly(materials, policy, context, counter, layout).prompt()
+    layout = layout_for(policy.layout, inputs.language, counter, inputs.display_names, policy.recall_position)
+    return _PromptAssembly(inputs, policy, context, counter, layout).prompt()
 
 
 @dataclass(slots=True)
@@ -275,14 +280,14 @@ class _PromptAssembly:
         )
         stable = self.layout.write(page, chosen)
         account.add(Kind.FRAME, *_ALWAYS, page.frame)
-        return Prompt(messages=page.messages(), manifest=account.manifest(), stable=stable)
+        return Prompt(messages=page.messages(), manifest=account.manifest(), cacheable_messages=stable)
 
     def _fill_conversation(
         self, account: ManifestBuilder, filling: WindowFiller, share: int
     ) -> tuple[str, str, Window]:
         """Summary, preferences and window; mostly all of them fit, beside the share of recall."""
         given, counter = self.materials, self.counter
-        summarised = counter.recurring(given.summary) if given.summary else 0
+        summarised = counter.count_recurring(given.summary) if given.summary else 0
         liked = counter.count(given.preferences) if given.preferences else 0
         window = None if given.isolated else filling.whole(self.left - summarised - liked - share)
         newest = filling.newest(self.left, given.persona if given.isolated else None) if window is None else window.cost
@@ -290,7 +295,7 @@ class _PromptAssembly:
         summary = self._add_text(account, Kind.SUMMARY, given.summary, summarised)
         preferences = self._add_text(account, Kind.PREFERENCES, given.preferences, liked)
         if window is None:
-            window = filling.older(self.left + newest - share, self.policy.trim)
+            window = filling.older(self.left + newest - share, self.policy.trim_share)
             self.left -= window.cost - newest
         return summary, preferences, window
 
@@ -305,7 +310,7 @@ class _PromptAssembly:
         return text
 
     def _add_question(self, account: ManifestBuilder) -> str:
-        whole = self.counter.text(self.materials.question, self.materials.question_tokens)
+        whole = self.counter.count_text(self.materials.question, self.materials.question_tokens)
         text = truncate_text(self.materials.question, self.left, self.counter.count, whole)
         tokens = whole if text is self.materials.question else self.counter.count(text)
         account.add(Kind.QUESTION, *(_ALWAYS if tokens == whole else _CUT), tokens, whole)
@@ -314,9 +319,9 @@ class _PromptAssembly:
 
     def _split_history(self, room: int) -> tuple[Sequence[Message], WindowFiller]:
         materials = self.materials
-        begins = max(materials.covered + 1 if materials.summary else 1, materials.window_start)
+        begins = max(materials.summarized_through + 1 if materials.summary else 1, materials.window_start)
         first = bisect_left(materials.history, begins, key=lambda message: message.seq)
-        open_talk = materials.history[first:] if materials.relevant else ()
+        open_talk = materials.history[first:] if materials.history_relevant else ()
         reader = TurnReader(self.layout, self.counter, self.policy.message_tokens or max(16, room // 4))
         slides = bool(open_talk) and open_talk[0].seq > begins
         return materials.history[:first], WindowFiller(open_talk, self.context, reader, slides)
@@ -324,7 +329,7 @@ class _PromptAssembly:
     def _add_text(self, account: ManifestBuilder, kind: Kind, text: str, whole: int) -> str:
         if not text:
             return ""
-        if kind is Kind.SUMMARY and not self.materials.relevant:
+        if kind is Kind.SUMMARY and not self.materials.history_relevant:
             account.add(kind, Disposition.DROPPED, Reason.IRRELEVANT, 0, whole)
             return ""
         if whole > self.left and self.left < _LEAST_CUT:
@@ -341,7 +346,7 @@ class _PromptAssembly:
         for piece in pieces or ():
             text = self.layout.escape_lines(piece.text)
             around = self.layout.snippet_overhead(piece, kind is Kind.EVIDENCE)
-            words = self.counter.text(text, piece.tokens if text == piece.text else 0)
+            words = self.counter.count_text(text, piece.tokens if text == piece.text else 0)
             room = self.left - around
             if words > room and (kept or room < _LEAST_CUT):
                 account.add(kind, Disposition.DROPPED, Reason.OVER_BUDGET, 0, words + around, piece.id)
@@ -357,17 +362,17 @@ class _PromptAssembly:
         self, account: ManifestBuilder, covered: Sequence[Message], window: Window, summarised: bool
     ) -> None:
         if self.materials.summary:
-            first, last = self.materials.covered_since, self.materials.covered
+            first, last = self.materials.summarized_from, self.materials.summarized_through
             # Without a count the sequence numbers are an upper bound.
-            account.covering(first, last, self.materials.covered_messages or max(1, last - first + 1))
+            account.covering(first, last, self.materials.summarized_messages or max(1, last - first + 1))
         if summarised:
             account.stretch(covered, Disposition.SUMMARISED, Reason.COVERED)
-        elif self.materials.relevant:
+        elif self.materials.history_relevant:
             account.stretch(covered, Disposition.DROPPED, Reason.OVER_BUDGET if self.materials.summary else Reason.PAST)
         else:
             account.stretch(covered, Disposition.DROPPED, Reason.IRRELEVANT)
         open_talk = self.materials.history[len(covered) :]
-        if self.materials.relevant:
+        if self.materials.history_relevant:
             account.window(open_talk, window)
         else:
             account.stretch(open_talk, Disposition.DROPPED, Reason.IRRELEVANT)

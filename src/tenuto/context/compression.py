@@ -213,7 +213,7 @@ def summary_limits(prompt: PromptPolicy, context: ContextPolicy, counter: TokenC
 
 def would_evict_uncovered(session: Session, covered: int, adding: int) -> bool:
     """Whether storing so many more entries could push out messages that no summary covers yet."""
-    cap = session.keeping.max_messages
+    cap = session.retention.max_messages
     open_from = max(covered + 1, session.window_start)
     return cap is not None and session.last_seq - open_from + 1 + adding > cap
 
@@ -246,8 +246,8 @@ def due(
     if not talk:
         return None
     measured = _measure_conversation(talk, counter, prompt, context, taken, previous)
-    keeping = session.keeping
-    held = ((len(log) + adding, keeping.max_messages), (session.turns - talk[0].turn + 1, keeping.max_turns))
+    retention = session.retention
+    held = ((len(log) + adding, retention.max_messages), (session.turns - talk[0].turn + 1, retention.max_turns))
     pressed = any(cap is not None and count >= _NEAR_CAP * cap for count, cap in held)
     if not (more or pressed or measured.over()):
         return None
@@ -255,7 +255,7 @@ def due(
     if more:
         cut = (between.turns or between.runs or between.pairs or [0])[-1]
     else:
-        cap = keeping.max_messages if pressed else None
+        cap = retention.max_messages if pressed else None
         # Under the stored cap at most half of it stays uncovered, or what the new entries leave.
         least = len(talk) - max(1, min(cap // 2, cap - adding)) if cap is not None else 0
         cut = _choose_cut(between, measured, least)
@@ -298,12 +298,12 @@ def _measure_conversation(
     cap = prompt.message_tokens or max(16, room // 4)
     shown = [int(message.role is not Role.ITEM) for message in talk]
     costs = [
-        min(counter.message(message), cap) + MESSAGE_TOKENS if counts else 0
+        min(counter.count_message(message), cap) + MESSAGE_TOKENS if counts else 0
         for message, counts in zip(talk, shown, strict=True)
     ]
     ratio = context.compress_at
     most = None if ratio is None else max(ratio * room - taken, _LEAST_SHARE * (room - taken))
-    held = counter.recurring(previous.text) if previous is not None else 0
+    held = counter.count_recurring(previous.text) if previous is not None else 0
     return _ConversationSize(
         tokens=[*accumulate(reversed(costs), initial=held)][::-1],
         shown=[*accumulate(reversed(shown), initial=0)][::-1],

@@ -57,20 +57,20 @@ class Page:
     def as_is(self, messages: Sequence[Message]) -> None:
         """Add stored messages unchanged."""
         self._close_message()
-        self._done += [PromptMessage(role=one.role, parts=one.parts, source=one.id) for one in messages]
+        self._done += [PromptMessage(role=one.role, parts=one.parts, message_id=one.id) for one in messages]
 
     def add_shown(self, window: Sequence[Shown], label: Callable[[Message], str] | None) -> None:
         """Add messages that may have been cut, each with its label if there are labels."""
         self._close_message()
         if label is None:
             self._done += [
-                PromptMessage(role=one.message.role, parts=one.parts, source=one.message.id) for one in window
+                PromptMessage(role=one.message.role, parts=one.parts, message_id=one.message.id) for one in window
             ]
             return
         for one in window:
             said = label(one.message)
             parts = (text_part(said), *one.parts) if said else one.parts
-            self._done.append(PromptMessage(role=one.message.role, parts=parts, source=one.message.id))
+            self._done.append(PromptMessage(role=one.message.role, parts=parts, message_id=one.message.id))
 
     def add_frame(self, text: str) -> None:
         """Add text of the layout itself."""
@@ -116,7 +116,7 @@ class Layout(msgspec.Struct, frozen=True):
     counter: TokenCounter
     sheet: TextHeadings | None
     names: Mapping[str, str] = {}
-    recalled: RecallPosition = RecallPosition.BEFORE_QUESTION
+    recall_position: RecallPosition = RecallPosition.BEFORE_QUESTION
 
     @property
     def shows_tools(self) -> bool:
@@ -182,7 +182,7 @@ class Layout(msgspec.Struct, frozen=True):
     def reserve(self, speaker: str | None = None) -> int:
         """The maximum of tokens that the layout itself takes."""
         label = self.name_label(speaker, "") if self.sheet is None else ""
-        reserved = _reserved_tokens(self.name, self.language, self.counter.encoding, self.recalled)
+        reserved = _reserved_tokens(self.name, self.language, self.counter.encoding, self.recall_position)
         return reserved + self.counter.count_fixed(label) if label else reserved
 
     def write(self, page: Page, chosen: PromptParts) -> int:
@@ -198,7 +198,7 @@ class Layout(msgspec.Struct, frozen=True):
                 page.message(Role.SYSTEM)
                 page.add_frame(heading)
                 page.words(text)
-        early, recalls = self.recalled is RecallPosition.BEFORE_WINDOW, bool(chosen.memories or chosen.evidence)
+        early, recalls = self.recall_position is RecallPosition.BEFORE_WINDOW, bool(chosen.memories or chosen.evidence)
         stable = len(page)
         if early and recalls:
             page.message(Role.SYSTEM)
@@ -229,10 +229,10 @@ class Layout(msgspec.Struct, frozen=True):
                 page.add_frame("\n\n")
         stable = len(page)
         page.message(Role.USER)
-        if self.recalled is RecallPosition.BEFORE_WINDOW:
+        if self.recall_position is RecallPosition.BEFORE_WINDOW:
             self._render_snippets(page, chosen)
         self._render_history(page, chosen.window, sheet)
-        if self.recalled is RecallPosition.BEFORE_QUESTION:
+        if self.recall_position is RecallPosition.BEFORE_QUESTION:
             self._render_snippets(page, chosen)
         page.add_frame(sheet.question)
         page.words(chosen.question)
@@ -271,10 +271,14 @@ def _citation(piece: Piece) -> str:
 
 
 def layout_for(
-    name: LayoutName, language: Language, counter: TokenCounter, names: Mapping[str, str], recalled: RecallPosition
+    name: LayoutName,
+    language: Language,
+    counter: TokenCounter,
+    names: Mapping[str, str],
+    recall_position: RecallPosition,
 ) -> Layout:
     """The layout of that name in that language."""
-    return Layout(name, language, WORDING[language], counter, _headings_for(name, language), names, recalled)
+    return Layout(name, language, WORDING[language], counter, _headings_for(name, language), names, recall_position)
 
 
 @cache

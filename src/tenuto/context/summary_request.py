@@ -56,7 +56,7 @@ def portions(messages: Sequence[Message], counter: TokenCounter) -> list[list[Me
     pieces: list[list[Message]] = []
     held = _PORTION
     for message in messages:
-        size = min(counter.message(message), _MESSAGE)
+        size = min(counter.count_message(message), _MESSAGE)
         if held + size > _PORTION:
             pieces.append([])
             held = 0

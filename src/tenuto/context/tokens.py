@@ -140,7 +140,7 @@ class TokenCounter:
         """The tokens of a system prompt, heading or label, cached. Not for user text."""
         return _count_fixed(self._asked, text)
 
-    def recurring(self, text: str) -> int:
+    def count_recurring(self, text: str) -> int:
         """The tokens of a text that comes again turn after turn, such as a summary; cached by a digest.
 
         A stored count is not trusted: a count that is too low breaks the budget.
@@ -153,7 +153,7 @@ class TokenCounter:
             tokens = known[words] = self.count(text)
         return tokens
 
-    def part(self, part: JsonObject) -> int:
+    def count_part(self, part: JsonObject) -> int:
         """The tokens of one part of a message; parts that no model receives count 0."""
         match part["type"]:
             case "text":
@@ -165,16 +165,16 @@ class TokenCounter:
             case _:
                 return 0
 
-    def parts(self, parts: Sequence[JsonObject]) -> int:
+    def count_parts(self, parts: Sequence[JsonObject]) -> int:
         """The tokens of a message's parts together."""
-        return sum(map(self.part, parts))
+        return sum(map(self.count_part, parts))
 
-    def text(self, text: str, stored: int) -> int:
+    def count_text(self, text: str, stored: int) -> int:
         """The tokens of a text with a stored count: as stored if that can be true, else counted."""
         believed = stored and len(text) <= stored * MOST_CHARACTERS_A_TOKEN
         return stored if believed and stored <= len(text) * MOST_TOKENS_A_CHARACTER else self.count(text)
 
-    def message(self, draft: Draft) -> int:
+    def count_message(self, draft: Draft) -> int:
         """A message's tokens without its frame: as stored if that can be true, else counted."""
         stored, parts = draft.tokens, draft.parts
         if stored:
@@ -182,11 +182,11 @@ class TokenCounter:
             most = characters * MOST_TOKENS_A_CHARACTER + TOOL_TOKENS * len(parts)
             if characters <= stored * MOST_CHARACTERS_A_TOKEN and stored <= most:
                 return stored
-        return self.parts(parts)
+        return self.count_parts(parts)
 
     def with_count(self, draft: D) -> D:
         """The message with its count, for storing. A count that can be true is left alone."""
-        return msgspec.structs.replace(draft, tokens=self.message(draft))
+        return msgspec.structs.replace(draft, tokens=self.count_message(draft))
 
     def correct_counts(self, drafts: Sequence[D]) -> tuple[D, ...]:
         """Messages from clients, with counts that are too low raised to our own: the prompt budget relies on them.
@@ -196,7 +196,7 @@ class TokenCounter:
         return tuple(self._raise_count(draft) if draft.tokens else draft for draft in drafts)
 
     def _raise_count(self, draft: D) -> D:
-        ours = self.parts(draft.parts)
+        ours = self.count_parts(draft.parts)
         return draft if draft.tokens >= ours else msgspec.structs.replace(draft, tokens=ours)
 
 
@@ -335,10 +335,10 @@ def level(sizes: Sequence[int], limit: int) -> int:
 
 def truncate_parts(parts: Sequence[JsonObject], limit: int, counter: TokenCounter) -> tuple[JsonObject, ...]:
     """A message's parts within so many tokens, the longest cut first. Tool calls and results stay pairs."""
-    sizes = [counter.part(part) for part in parts]
+    sizes = [counter.count_part(part) for part in parts]
     height = level(sizes, limit)
     return tuple(
-        part if size <= height else _truncate_part(part, height, counter.part, size)
+        part if size <= height else _truncate_part(part, height, counter.count_part, size)
         for part, size in zip(parts, sizes, strict=True)
     )
 

@@ -52,18 +52,19 @@ class LayoutMetrics(Protocol):
 
 
 class Shown(msgspec.Struct, frozen=True, gc=False):
-    """A message as the prompt shows it. `tokens` are of its text, `around` of its label; `whole` is its uncut cost.
+    """A message as the prompt shows it. `tokens` are of its text, `around` of its label; `uncut_tokens` is its uncut
+    cost.
 
-    `uncut` are its parts before anything was cut, so that a second cut leaves one mark and not two.
+    `original_parts` are its parts before anything was cut, so that a second cut leaves one mark and not two.
     """
 
     message: Message
-    uncut: tuple[JsonObject, ...]
+    original_parts: tuple[JsonObject, ...]
     parts: tuple[JsonObject, ...]
     tokens: int
     around: int
-    whole: int
-    fate: Disposition = Disposition.KEPT
+    uncut_tokens: int
+    disposition: Disposition = Disposition.KEPT
     reason: Reason = Reason.FITS
 
     @property
@@ -113,7 +114,7 @@ def _total_cost(shown: Sequence[Shown]) -> int:
 
 
 def _plain_turn(messages: Sequence[Message], start: int, plain: tuple[Shown, ...]) -> Turn:
-    return Turn(messages[0].turn, start, start + len(messages), plain, (), sum([one.whole for one in plain]))
+    return Turn(messages[0].turn, start, start + len(messages), plain, (), sum([one.uncut_tokens for one in plain]))
 
 
 def spans(history: Sequence[Message]) -> Iterator[tuple[int, int]]:
@@ -197,29 +198,31 @@ class TurnReader:
         around = self._layout.around(message)
         quoted = self._escape_parts(visible)
         if len(visible) == len(message.parts) and quoted is visible:
-            tokens = self._counter.message(message)
+            tokens = self._counter.count_message(message)
             shown = Shown(message, visible, visible, tokens, around, tokens + around)
         else:
-            tokens = sum(map(self._counter.part, quoted))
+            tokens = sum(map(self._counter.count_part, quoted))
             reason = _reduced_reason(message, parts, visible)
-            fate = Disposition.KEPT if reason is Reason.FITS else Disposition.CUT
-            shown = Shown(message, quoted, quoted, tokens, around, tokens + around, fate, reason)
+            disposition = Disposition.KEPT if reason is Reason.FITS else Disposition.CUT
+            shown = Shown(message, quoted, quoted, tokens, around, tokens + around, disposition, reason)
         return self.truncate(shown, self._cap, Reason.MESSAGE_CAP) if tokens > self._cap else shown
 
     def truncate(self, shown: Shown, limit: int, reason: Reason) -> Shown:
         """The message with its text truncated to so many tokens, as far as its tools' frames allow."""
-        return self.with_parts(shown, truncate_parts(shown.uncut, limit, self._counter), reason)
+        return self.with_parts(shown, truncate_parts(shown.original_parts, limit, self._counter), reason)
 
     def truncate_characters(self, shown: Shown, limit: int, reason: Reason) -> Shown:
         """The message with its text truncated to so many characters."""
-        cut = self.with_parts(shown, truncate_characters(shown.uncut, limit), reason)
-        return cut if cut.tokens <= self._cap else self.truncate(replace(cut, uncut=cut.parts), self._cap, reason)
+        cut = self.with_parts(shown, truncate_characters(shown.original_parts, limit), reason)
+        return (
+            cut if cut.tokens <= self._cap else self.truncate(replace(cut, original_parts=cut.parts), self._cap, reason)
+        )
 
     def with_parts(self, shown: Shown, parts: tuple[JsonObject, ...], reason: Reason) -> Shown:
         """The message with less in it, and why."""
         parts = tuple(part for part in parts if self._is_visible(part))
-        tokens = sum(map(self._counter.part, parts))
-        return replace(shown, parts=parts, tokens=tokens, fate=Disposition.CUT, reason=reason)
+        tokens = sum(map(self._counter.count_part, parts))
+        return replace(shown, parts=parts, tokens=tokens, disposition=Disposition.CUT, reason=reason)
 
     def _is_visible(self, part: JsonObject) -> bool:
         kind = part["type"]
@@ -293,22 +296,22 @@ _LEAST_WORDS = 16
 class Window:
     """Turns in the prompt, oldest first, and ranges of the history left out: `(start, end, reason)`.
 
-    Mostly nothing is left out or cut: then the history is shown `as_is`, and `turns` is empty.
+    Mostly nothing is left out or cut: then the history is shown `verbatim`, and `turns` is empty.
     """
 
     turns: list[Turn] = field(default_factory=list)
-    left_out: list[tuple[int, int, Reason]] = field(default_factory=list)
-    as_is: VerbatimHistory | None = None
+    omitted: list[tuple[int, int, Reason]] = field(default_factory=list)
+    verbatim: VerbatimHistory | None = None
 
     @property
     def shown(self) -> tuple[Shown, ...] | VerbatimHistory:
         """The messages of the window, oldest first."""
-        return self.as_is or tuple(chain.from_iterable([turn.shown for turn in self.turns]))
+        return self.verbatim or tuple(chain.from_iterable([turn.shown for turn in self.turns]))
 
     @property
     def cost(self) -> int:
         """The tokens of the window."""
-        return self.as_is.cost if self.as_is is not None else sum([turn.cost for turn in self.turns])
+        return self.verbatim.cost if self.verbatim is not None else sum([turn.cost for turn in self.turns])
 
 
 @dataclass(slots=True)
@@ -345,7 +348,7 @@ class WindowFiller:
         if whole is None or whole.cost > room:
             return None
         if isinstance(whole, VerbatimHistory):
-            self._window.as_is = whole
+            self._window.verbatim = whole
         else:
             self._window.turns.append(whole)
         return self._window
@@ -359,7 +362,7 @@ class WindowFiller:
         for turn in self._turns:
             fitting = self._fit_newest(turn, room)
             if fitting is None:
-                self._window.left_out.append((0, turn.end, Reason.OVER_BUDGET))
+                self._window.omitted.append((0, turn.end, Reason.OVER_BUDGET))
                 self._turns = iter(())
                 return 0
             self._window.turns.append(fitting)
@@ -367,7 +370,7 @@ class WindowFiller:
                 return fitting.cost
         return 0
 
-    def older(self, room: int, trim: float) -> Window:
+    def older(self, room: int, trim_share: float) -> Window:
         """Add older turns while the whole window stays within `room` tokens."""
         window = self._window
         kept, used = list(window.turns), _WindowUsage(self._policy)
@@ -378,19 +381,19 @@ class WindowFiller:
             used.add(turn)
             stopped = used.over(room)
             if stopped:
-                window.left_out.append((0, turn.end, stopped))
+                window.omitted.append((0, turn.end, stopped))
                 break
             kept.append(turn)
         kept.reverse()
         if stopped is Reason.OVER_BUDGET:
-            kept = self._trim(kept, _latest_start(kept, (1 - trim) * room))
+            kept = self._trim(kept, _latest_start(kept, (1 - trim_share) * room))
         elif stopped is None and self._slides:
-            kept = self._trim(kept, int(trim * len(kept)))
+            kept = self._trim(kept, int(trim_share * len(kept)))
         window.turns = kept
         return window
 
     def _read_turns(self, persona: str | None) -> Iterator[Turn]:
-        history, left_out = self._history, self._window.left_out
+        history, left_out = self._history, self._window.omitted
         for start, end in spans(history):
             if persona is not None and _belongs_to_others(history[start:end], persona):
                 left_out.append((start, end, Reason.OTHER_PERSONA))
@@ -403,7 +406,7 @@ class WindowFiller:
         newest = max((place for place, turn in enumerate(kept) if turn.shown), default=0)
         starts = range(min(latest, newest) + 1) if kept else ()
         start = max(starts, key=lambda place: _roundness(kept[place].number), default=0)
-        self._window.left_out += [(first, end, Reason.TRIMMED) for first, end in _adjacent_ranges(kept[:start])]
+        self._window.omitted += [(first, end, Reason.TRIMMED) for first, end in _adjacent_ranges(kept[:start])]
         return kept[start:]
 
     def _fit_newest(self, turn: Turn, room: int) -> Turn | None:
@@ -500,8 +503,8 @@ def _text_only(shown: Shown, reason: Reason, reader: TurnReader) -> Shown | None
         return None
     if len(texts) == len(shown.parts):
         return shown
-    uncut = tuple(part for part in shown.uncut if part["type"] == "text")
-    return reader.with_parts(replace(shown, uncut=uncut), texts, reason)
+    uncut = tuple(part for part in shown.original_parts if part["type"] == "text")
+    return reader.with_parts(replace(shown, original_parts=uncut), texts, reason)
 
 
 def _latest_start(kept: Sequence[Turn], least: float) -> int:

@@ -33,21 +33,21 @@ class FallbackChain:
         return ", ".join(model.name for model in self._models)
 
     @property
-    def links(self) -> int:
+    def chain_length(self) -> int:
         """How many may be asked, one after the other."""
         return len(self._models)
 
-    async def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+    async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """The answer of the first model that has one."""
         for place, model in enumerate(self._models):
             begun = False
             # The port promises an iterator; those of models are generators, which must be closed at once.
-            events = cast(AsyncGenerator[ModelEvent, None], model.answer(asking, tools))
+            events = cast(AsyncGenerator[ModelEvent, None], model.stream_answer(request, tools))
             async with aclosing(events):
                 try:
                     async for event in events:
                         begun = True
-                        yield replace(event, fell_back=True) if place and isinstance(event, ModelDone) else event
+                        yield replace(event, used_fallback=True) if place and isinstance(event, ModelDone) else event
                     return
                 except ModelFailed as failed:
                     if begun or model is self._models[-1]:

@@ -30,7 +30,7 @@ async def complete(
     ended: ModelDone | None = None
     try:
         async with asyncio.timeout(timeout.total_seconds()):
-            async for event in model.answer(ModelRequest(messages=messages, reply_tokens=max_tokens), ()):
+            async for event in model.stream_answer(ModelRequest(messages=messages, reply_tokens=max_tokens), ()):
                 if isinstance(event, TextDelta):
                     said.append(event.text)
                 elif isinstance(event, ModelDone):

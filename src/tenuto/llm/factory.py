@@ -35,19 +35,20 @@ FIRST_WORD: Final = timedelta(minutes=1)
 class ModelConnection(Value, frozen=True, kw_only=True):
     """Address and key, where the provider's own variables do not tell them; `timeout` covers a whole answer.
 
-    `first_word` bounds the wait until the answer begins. A request that fails before is sent again `retries` times.
+    `first_token_timeout` bounds the wait until the answer begins. A request that fails before is sent again `retries`
+    times.
     """
 
     base_url: str | None = None
     api_key: str | None = None
     timeout: timedelta = TIMEOUT
-    first_word: timedelta = FIRST_WORD
+    first_token_timeout: timedelta = FIRST_WORD
     retries: int = 2
 
     def __post_init__(self) -> None:
         if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
             raise InvalidSetting("model_base_url", "is no address; it begins with http:// or https://")
-        if self.timeout <= timedelta(0) or self.first_word <= timedelta(0):
+        if self.timeout <= timedelta(0) or self.first_token_timeout <= timedelta(0):
             raise InvalidSetting("model_timeout", "must be longer than nothing")
 
 
@@ -58,7 +59,7 @@ async def open_model(
     base_url: str | None = None,
     api_key: str | None = None,
     timeout: timedelta = TIMEOUT,
-    first_word: timedelta = FIRST_WORD,
+    first_token_timeout: timedelta = FIRST_WORD,
     given: Mapping[str, GivenModel] = _NOTHING_GIVEN,
     home: str | None = None,
 ) -> AsyncIterator[ChatModel]:
@@ -73,7 +74,9 @@ async def open_model(
     """
     wanted = [names] if names in given else model_names(names)
     home = provider_of(names, given) if home is None else home
-    access = ModelConnection(base_url=base_url, api_key=api_key, timeout=timeout, first_word=min(first_word, timeout))
+    access = ModelConnection(
+        base_url=base_url, api_key=api_key, timeout=timeout, first_token_timeout=min(first_token_timeout, timeout)
+    )
     async with AsyncExitStack() as stack:
         models: list[ChatModel] = []
         for place, name in enumerate(wanted):
@@ -118,7 +121,7 @@ def _provider_name(name: str) -> str:
 
 def _wrap_given(name: str, model: GivenModel, access: ModelConnection) -> ChatModel:
     """Adapt a model that a program handed over to the `ChatModel` port."""
-    if callable(getattr(model, "answer", None)) and isinstance(getattr(model, "name", None), str):
+    if callable(getattr(model, "stream_answer", None)) and isinstance(getattr(model, "name", None), str):
         return UserModel(cast(ChatModel, model), access.timeout)
     try:
         ours = import_module("tenuto.llm.pydantic_ai").wrap_pydantic_ai_model(model, access)
@@ -153,22 +156,22 @@ class UserModel:
         return self._model.name
 
     @property
-    def links(self) -> int:
+    def chain_length(self) -> int:
         """How many models it may ask one after the other."""
-        links: int = getattr(self._model, "links", 0)
+        links: int = getattr(self._model, "chain_length", 0)
         return links
 
-    async def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+    async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """Answer as the port says, and turn each error into a `TenutoError`."""
         try:
-            events = self._model.answer(asking, tools)
+            events = self._model.stream_answer(request, tools)
             # The port promises an iterator only; a generator must be closed at once.
             closing: AbstractAsyncContextManager[object] = nullcontext()
             if hasattr(events, "aclose"):
                 closing = aclosing(cast(AsyncGenerator[ModelEvent, None], events))
             async with closing:
                 # Once the answer has begun, the caller applies the timeout.
-                async with asyncio.timeout((self._timeout * max(1, self.links)).total_seconds()):
+                async with asyncio.timeout((self._timeout * max(1, self.chain_length)).total_seconds()):
                     first = await anext(events, None)
                 if first is not None:
                     yield first

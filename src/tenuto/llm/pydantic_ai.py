@@ -60,13 +60,13 @@ class PydanticAIModel:
         """The model string."""
         return self._name
 
-    async def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+    async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """Ask the provider, and pass on what it says as it comes; tool calls come whole, at the end."""
         try:
-            parameters = ModelRequestParameters(function_tools=to_tools(asking.tools))
-            messages = self._model.prepare_messages(to_messages(asking.messages), parameters)
+            parameters = ModelRequestParameters(function_tools=to_tools(request.tools))
+            messages = self._model.prepare_messages(to_messages(request.messages), parameters)
             async with model_request_stream(
-                self._model, messages, model_settings=self._settings(asking), model_request_parameters=parameters
+                self._model, messages, model_settings=self._settings(request), model_request_parameters=parameters
             ) as stream:
                 async for event in stream:
                     if text := _event_text(event):
@@ -87,11 +87,11 @@ class PydanticAIModel:
         settings = ModelSettings(
             max_tokens=asking.reply_tokens + (_THINKING_TOKENS if thinks else 0),
             request_timeout=self._access.timeout.total_seconds(),
-            first_event_timeout=self._access.first_word.total_seconds(),
+            first_event_timeout=self._access.first_token_timeout.total_seconds(),
         )
         if "max_retries" not in self._model.unsupported_settings:
             settings["max_retries"] = self._access.retries
-        if asking.stable and profile.get("supports_cache"):
+        if asking.cacheable_messages and profile.get("supports_cache"):
             settings["cache"] = True
         return settings
 

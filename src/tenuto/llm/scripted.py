@@ -65,25 +65,25 @@ Script: TypeAlias = str | Step | Sequence[Step]
 class ScriptedModel:
     """Plays one script per answer, in order; the last one is played again and again.
 
-    `askings` is what it was given, and `cut_short` counts the answers whose listener went away before their end.
+    `requests` is what it was given, and `cancelled` counts the answers whose listener went away before their end.
     """
 
     def __init__(self, *scripts: Script, name: str = "scripted", ended: ModelDone | None = None) -> None:
         self._scripts = [_steps(script) for script in scripts or (Echo(),)]
         self._ended = ended or ModelDone(model=name)
         self._name = name
-        self.askings: list[ModelRequest] = []
-        self.cut_short = 0
+        self.requests: list[ModelRequest] = []
+        self.cancelled = 0
 
     @property
     def name(self) -> str:
         """What traces call it."""
         return self._name
 
-    async def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+    async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """Play the next script."""
-        number = len(self.askings)
-        self.askings.append(asking)
+        number = len(self.requests)
+        self.requests.append(request)
         steps = self._scripts[min(number, len(self._scripts) - 1)]
         try:
             for place, step in enumerate(steps):
@@ -92,11 +92,11 @@ class ScriptedModel:
                 if isinstance(step, Hang):
                     step.reached.set()
                     await step.release.wait()
-                for event in self._events(step, asking, f"call_{number}_{place}"):
+                for event in self._events(step, request, f"call_{number}_{place}"):
                     yield event
             yield self._ended
         except (GeneratorExit, asyncio.CancelledError):
-            self.cut_short += 1
+            self.cancelled += 1
             raise
 
     def _events(self, step: Step, asking: ModelRequest, call_id: str) -> list[ModelEvent]:
@@ -122,5 +122,5 @@ def _steps(script: Script) -> tuple[Step, ...]:
 def _echo_text(asking: ModelRequest) -> str:
     """The text of the last user message, then the results of this turn's tools."""
     said = [message.text for message in asking.messages if message.role is Role.USER]
-    results = [f"{result.call.name}: {result.failed or result.output}" for result in asking.results]
+    results = [f"{result.call.name}: {result.error or result.output}" for result in asking.tool_results]
     return "\n".join([*said[-1:], *results])

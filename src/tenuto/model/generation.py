@@ -57,41 +57,41 @@ class ToolContext(Value, frozen=True, kw_only=True, gc=True):
 class ToolOutput(Value, frozen=True, kw_only=True, gc=True):
     """What a tool answers.
 
-    `output` is for the model, `pieces` is evidence for the prompt, `data` goes into the reply beside the words, and
-    `state` replaces the named keys of the assistant's state from this turn's answer on. A `reply` answers the user at
-    once: the model is not asked (a refusal, a form to fill in).
+    `output` is for the model, `snippets` is evidence for the prompt, `data` goes into the reply beside the words, and
+    `state` replaces the named keys of the assistant's state from this turn's answer on. A `final_answer` answers the
+    user at once: the model is not asked (a refusal, a form to fill in).
     """
 
     output: Json
-    pieces: tuple[Piece, ...] | None = None
+    snippets: tuple[Piece, ...] | None = None
     data: JsonObject = {}
     state: JsonObject = {}
-    reply: str | None = None
+    final_answer: str | None = None
 
 
 class ToolResult(Value, frozen=True, kw_only=True, gc=True):
-    """A tool that was run in this turn, before the model was asked or because it asked; `failed` names the error."""
+    """A tool that was run in this turn, before the model was asked or because it asked; `error` names the error."""
 
     call: ToolCall
     output: Json = None
-    failed: str | None = None
+    error: str | None = None
 
 
 class ModelRequest(Value, frozen=True, kw_only=True):
     """Everything a model is given for one answer.
 
-    `messages` is the prompt; of them the first `screened` hold no more than the privacy policy lets a model see.
-    `results` are the tools that ran in this turn, those before the model included. The rest is for models that do not
-    read prompts (the offline one): the question, its language, the talk and the state.
+    `messages` is the prompt; of them the first `redacted_messages` hold no more than the privacy policy lets a model
+    see. `tool_results` are the tools that ran in this turn, those before the model included. The rest is for models
+    that do not read prompts (the offline one): the question, its language, the talk and the state.
     """
 
     messages: tuple[PromptMessage, ...]
     tools: tuple[ToolSpec, ...] = ()
     reply_tokens: int = 1024
-    stable: int = 0
-    screened: int = 0
-    results: tuple[ToolResult, ...] = ()
-    turn: ToolContext | None = None
+    cacheable_messages: int = 0
+    redacted_messages: int = 0
+    tool_results: tuple[ToolResult, ...] = ()
+    tool_context: ToolContext | None = None
 
 
 class TextDelta(Value, frozen=True, kw_only=True):
@@ -107,7 +107,7 @@ class ToolCallRequested(Value, frozen=True, kw_only=True):
 
 
 class ModelDone(Value, frozen=True, kw_only=True):
-    """The model is done; `model` is the one that really answered, `fell_back` that it was not the first choice.
+    """The model is done; `model` is the one that really answered, `used_fallback` that it was not the first choice.
 
     `redacted` counts what the privacy policy took out of its words, by name.
     """
@@ -117,7 +117,7 @@ class ModelDone(Value, frozen=True, kw_only=True):
     output_tokens: int = 0
     cost_nanos: int = 0
     offline: bool = False
-    fell_back: bool = False
+    used_fallback: bool = False
     redacted: dict[str, int] = {}
 
 
@@ -151,10 +151,10 @@ class Summary(Value, frozen=True, kw_only=True):
 class TurnEnded(Value, frozen=True, kw_only=True):
     """A turn that was finished and stored, for what follows it: title and compression.
 
-    `session` is its head as the turn left it. `titles` says that this turn claimed the title and so is the one to have
-    a better one made. `loaded` is the end of the log as the turn knows it, its own messages included: with it a look at
-    the store is spared where nothing is due. `taken` are the tokens of the prompt that talk cannot have: system prompt,
-    preferences, and the share of recall.
+    `session` is its head as the turn left it. `claims_title` says that this turn claimed the title and so is the one to
+    have a better one made. `log_tail` is the end of the log as the turn knows it, its own messages included: with it a
+    look at the store is spared where nothing is due. `reserved_tokens` are the tokens of the prompt that talk cannot
+    have: system prompt, preferences, and the share of recall.
     """
 
     scope: Scope
@@ -165,6 +165,6 @@ class TurnEnded(Value, frozen=True, kw_only=True):
     prompt: PromptPolicy
     question: str
     answer: str = ""
-    titles: bool = False
-    loaded: tuple[Message, ...] = ()
-    taken: int = 0
+    claims_title: bool = False
+    log_tail: tuple[Message, ...] = ()
+    reserved_tokens: int = 0

@@ -43,7 +43,7 @@ class OnStoreDown(StrEnum):
 class SessionPolicy(Value, frozen=True, kw_only=True):
     """Retention and limits of sessions."""
 
-    keeping: Retention = Retention()
+    retention: Retention = Retention()
     stale_after: timedelta | None = None
     on_missing: OnMissing = OnMissing.ERROR
     on_store_down: OnStoreDown = OnStoreDown.JOURNAL
@@ -54,7 +54,7 @@ class SessionPolicy(Value, frozen=True, kw_only=True):
     busy_wait: timedelta = timedelta(seconds=10)
 
     def __post_init__(self) -> None:
-        idle = self.keeping.idle
+        idle = self.retention.idle
         if self.stale_after is not None and self.stale_after <= timedelta(0):
             raise InvalidSetting("stale_after", "must be longer than nothing; leave it out to switch it off")
         if self.stale_after is not None and idle is not None and self.stale_after >= idle:
@@ -155,9 +155,9 @@ class Preset(Value, frozen=True, kw_only=True):
     tasks: TaskPolicy = TaskPolicy()
 
     def __post_init__(self) -> None:
-        _check_window_within("window_messages", self.context.window_messages, self.sessions.keeping.max_messages)
-        _check_window_within("window_turns", self.context.window_turns, self.sessions.keeping.max_turns)
-        idle = self.sessions.keeping.idle
+        _check_window_within("window_messages", self.context.window_messages, self.sessions.retention.max_messages)
+        _check_window_within("window_turns", self.context.window_turns, self.sessions.retention.max_turns)
+        idle = self.sessions.retention.idle
         if idle is not None and self.tasks.task_retention > max(idle, timedelta(days=1)):
             raise InvalidSetting("task_retention", "is longer than the retention of its conversation")
 
@@ -175,7 +175,7 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
     {
         "platform": Preset(
             sessions=SessionPolicy(
-                keeping=Retention(idle=timedelta(days=30), touch=Touch.WRITE, max_messages=500),
+                retention=Retention(idle=timedelta(days=30), touch=Touch.WRITE, max_messages=500),
                 on_missing=OnMissing.ERROR,
                 on_store_down=OnStoreDown.JOURNAL,
             ),
@@ -183,7 +183,7 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
         ),
         "goods_qa": Preset(
             sessions=SessionPolicy(
-                keeping=Retention(idle=timedelta(minutes=30), touch=Touch.READ, max_messages=None, max_turns=10),
+                retention=Retention(idle=timedelta(minutes=30), touch=Touch.READ, max_messages=None, max_turns=10),
                 on_missing=OnMissing.NEW_ID,
                 on_store_down=OnStoreDown.JOURNAL,
                 max_sessions=1000,
@@ -192,7 +192,7 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
         ),
         "npc": Preset(
             sessions=SessionPolicy(
-                keeping=Retention(idle=timedelta(hours=24), touch=Touch.WRITE, max_messages=10),
+                retention=Retention(idle=timedelta(hours=24), touch=Touch.WRITE, max_messages=10),
                 on_missing=OnMissing.ADOPT,
                 on_store_down=OnStoreDown.STATELESS,
             ),
@@ -200,7 +200,7 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
         ),
         "channel": Preset(
             sessions=SessionPolicy(
-                keeping=Retention(idle=timedelta(days=30), touch=Touch.WRITE, max_messages=500),
+                retention=Retention(idle=timedelta(days=30), touch=Touch.WRITE, max_messages=500),
                 stale_after=timedelta(hours=48),
                 on_missing=OnMissing.ADOPT,
                 on_store_down=OnStoreDown.STATELESS,
@@ -209,7 +209,7 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
         ),
         "multi_agent": Preset(
             sessions=SessionPolicy(
-                keeping=Retention(idle=timedelta(days=7), touch=Touch.READ, max_messages=500),
+                retention=Retention(idle=timedelta(days=7), touch=Touch.READ, max_messages=500),
                 on_missing=OnMissing.ADOPT,
                 on_store_down=OnStoreDown.RAISE,
             ),

@@ -133,7 +133,7 @@ class PiiMatch(Value, frozen=True, kw_only=True):
     name: str
 
     @property
-    def mark(self) -> str:
+    def placeholder(self) -> str:
         """Its replacement where it is redacted: `[REDACTED_EMAIL]`."""
         return f"[REDACTED_{self.name}]"
 
@@ -144,16 +144,19 @@ def is_user_memory(scope: Scope, namespace: str) -> bool:
 
 
 def replace_matches(
-    text: str, found: Iterable[PiiMatch], at: int = 0, marks: Mapping[tuple[str, str], str] = _NO_MARKS
+    text: str, matches: Iterable[PiiMatch], at: int = 0, placeholders: Mapping[tuple[str, str], str] = _NO_MARKS
 ) -> str:
     """`text` from `at` on, with the matches replaced, which are in order and do not overlap.
 
-    `marks` has the pseudonyms by name and value; other values are redacted.
+    `placeholders` has the pseudonyms by name and value; other values are redacted.
     """
     parts: list[str] = []
-    for find in found:
+    for find in matches:
         value = text[find.start : find.end]
-        parts += (text[at : find.start], marks.get((find.name, value), find.mark) if marks else find.mark)
+        parts += (
+            text[at : find.start],
+            placeholders.get((find.name, value), find.placeholder) if placeholders else find.placeholder,
+        )
         at = find.end
     parts.append(text[at:])
     return "".join(parts)

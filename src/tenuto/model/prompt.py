@@ -46,28 +46,28 @@ class RecallPosition(StrEnum):
 class PromptPolicy(Value, frozen=True, kw_only=True):
     """How a prompt is put together within its budget.
 
-    `budget` bounds the whole prompt and `reply` tokens kept free for the answer. A single message of the window
+    `budget` bounds the whole prompt and `reply_tokens` tokens kept free for the answer. A single message of the window
     takes at most `message_tokens` (default: a quarter of the prompt). `recall_share` of the prompt is kept free of
-    older turns for memories and evidence. `trim` is how much of the window is let go at once when it is full, so
+    older turns for memories and evidence. `trim_share` is how much of the window is let go at once when it is full, so
     that its beginning then stays where it is for several turns.
     """
 
     budget: int = 8192
-    reply: int = 1024
+    reply_tokens: int = 1024
     message_tokens: int | None = None
     recall_share: float = 0.25
-    trim: float = 0.25
+    trim_share: float = 0.25
     layout: LayoutName = LayoutName.CHAT
-    recalled: RecallPosition = RecallPosition.BEFORE_QUESTION
+    recall_position: RecallPosition = RecallPosition.BEFORE_QUESTION
 
     def __post_init__(self) -> None:
-        if self.reply < 0:
-            raise InvalidSetting("reply", "must not be negative")
-        if self.budget <= self.reply:
-            raise InvalidSetting("budget", f"{self.budget} tokens leave nothing beside the reply's {self.reply}")
+        if self.reply_tokens < 0:
+            raise InvalidSetting("reply_tokens", "must not be negative")
+        if self.budget <= self.reply_tokens:
+            raise InvalidSetting("budget", f"{self.budget} tokens leave nothing beside the reply's {self.reply_tokens}")
         if self.message_tokens is not None and self.message_tokens < 16:
             raise InvalidSetting("message_tokens", "must be at least 16")
-        for what in ("recall_share", "trim"):
+        for what in ("recall_share", "trim_share"):
             if not 0 <= getattr(self, what) < 1:
                 raise InvalidSetting(what, "must lie between 0 and 1")
 
@@ -83,13 +83,13 @@ class Piece(Value, frozen=True, kw_only=True):
 class PromptInputs(Value, frozen=True, kw_only=True):
     """Everything that may enter one prompt.
 
-    `history` is the talk before the question, oldest first; the `summary` covers it up to `covered`, beginning with
-    `covered_since` and `covered_messages` in all (0: unknown), most of which need not be in the history; and
-    `window_start` is the first message that belongs to the context at all. `memories` or `evidence` set to `None`
-    say that this assistant has none; an empty tuple, that this time nothing was found. An `isolated` persona sees
-    only its own turns. `names` gives personas and speakers the names they are shown under. With `relevant` false the
-    history has nothing to do with the question and is left out. `question_tokens` is its count, 0 if it is not
-    counted yet.
+    `history` is the talk before the question, oldest first; the `summary` covers it up to `summarized_through`,
+    beginning with `summarized_from` and `summarized_messages` in all (0: unknown), most of which need not be in the
+    history; and `window_start` is the first message that belongs to the context at all. `memories` or `evidence` set to
+    `None` say that this assistant has none; an empty tuple, that this time nothing was found. An `isolated` persona
+    sees only its own turns. `display_names` gives personas and speakers the names they are shown under. With
+    `history_relevant` false the history has nothing to do with the question and is left out. `question_tokens` is its
+    count, 0 if it is not counted yet.
     """
 
     question: str
@@ -97,9 +97,9 @@ class PromptInputs(Value, frozen=True, kw_only=True):
     system: str = ""
     preferences: str = ""
     summary: str = ""
-    covered: int = 0
-    covered_since: int = 1
-    covered_messages: int = 0
+    summarized_through: int = 0
+    summarized_from: int = 1
+    summarized_messages: int = 0
     window_start: int = 1
     history: tuple[Message, ...] = ()
     memories: tuple[Piece, ...] | None = None
@@ -107,8 +107,8 @@ class PromptInputs(Value, frozen=True, kw_only=True):
     persona: str | None = None
     isolated: bool = False
     speaker: str | None = None
-    names: Mapping[str, str] = MappingProxyType({})
-    relevant: bool = True
+    display_names: Mapping[str, str] = MappingProxyType({})
+    history_relevant: bool = True
     language: Language = Language.ENGLISH
 
 
@@ -159,36 +159,36 @@ class Reason(StrEnum):
     EMPTY = "empty"
 
 
-class ManifestEntry(Value, frozen=True, kw_only=True):
+class ManifestEntry(Value, frozen=True, kw_only=True, rename={"disposition": "fate", "uncut_tokens": "whole"}):
     """One candidate, or a run of neighbouring messages that met the same end.
 
-    `tokens` is what it takes in the prompt, with its label; `whole` what it would take uncut. `first` and `last` are
-    the sequence numbers of messages, `count` how many they are: for a summary, those it speaks for.
+    `tokens` is what it takes in the prompt, with its label; `uncut_tokens` what it would take uncut. `first` and `last`
+    are the sequence numbers of messages, `count` how many they are: for a summary, those it speaks for.
     """
 
     kind: Kind
-    fate: Disposition
+    disposition: Disposition
     reason: Reason
     tokens: int = 0
-    whole: int = 0
+    uncut_tokens: int = 0
     id: str | None = None
     first: int | None = None
     last: int | None = None
     count: int = 1
 
 
-class Manifest(Value, frozen=True, kw_only=True):
+class Manifest(Value, frozen=True, kw_only=True, rename={"prompt_limit": "room", "reply_tokens": "reply"}):
     """The account of one prompt, in the prompt's order: every candidate once, and the sums.
 
-    `total` is the sum of all entries' tokens and never exceeds `room`, the budget less the reply's share, divided by
-    the `margin` that stands for a tokenizer we do not have.
+    `total` is the sum of all entries' tokens and never exceeds `prompt_limit`, the budget less the reply's share,
+    divided by the `margin` that stands for a tokenizer we do not have.
     """
 
     entries: tuple[ManifestEntry, ...]
     total: int
-    room: int
+    prompt_limit: int
     budget: int
-    reply: int
+    reply_tokens: int
     encoding: str
     exact: bool
     margin: float
@@ -198,12 +198,12 @@ class Manifest(Value, frozen=True, kw_only=True):
 class PromptMessage(Value, frozen=True, kw_only=True):
     """One message of a prompt: text, tool call and tool result parts as in a `Message`; texts are joined as they are.
 
-    `source` is the id of the stored message it shows.
+    `message_id` is the id of the stored message it shows.
     """
 
     role: Role
     parts: tuple[JsonObject, ...]
-    source: str | None = None
+    message_id: str | None = None
 
     @property
     def text(self) -> str:
@@ -212,12 +212,12 @@ class PromptMessage(Value, frozen=True, kw_only=True):
 
 
 class Prompt(Value, frozen=True, kw_only=True):
-    """What the model is shown. The first `stable` messages open the next turn's prompt as well, unless it is trimmed,
-    compressed or given another persona: a provider's cache may keep them."""
+    """What the model is shown. The first `cacheable_messages` messages open the next turn's prompt as well, unless it
+    is trimmed, compressed or given another persona: a provider's cache may keep them."""
 
     messages: tuple[PromptMessage, ...]
     manifest: Manifest
-    stable: int = 0
+    cacheable_messages: int = 0
 
     @property
     def text(self) -> str:

@@ -114,7 +114,7 @@ class Session(Value, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     expires_at: datetime | None
-    keeping: Retention
+    retention: Retention
     version: int
     title: str = ""
     status: Status = Status.ACTIVE
@@ -143,17 +143,17 @@ class Session(Value, frozen=True, kw_only=True):
 
         A read extends it only by a hundredth of the retention or more, so that most reads write nothing.
         """
-        idle = self.keeping.idle
-        if idle is None or self.expires_at is None or self.keeping.touch is not Touch.READ:
+        idle = self.retention.idle
+        if idle is None or self.expires_at is None or self.retention.touch is not Touch.READ:
             return None
         moved = now + idle
         return moved if moved - self.expires_at >= idle / 100 else None
 
 
-class NewSession(Value, frozen=True, kw_only=True):
+class NewSession(Value, frozen=True, kw_only=True, rename={"retention": "keeping"}):
     """The initial values of a session."""
 
-    keeping: Retention = Retention()
+    retention: Retention = Retention()
     title: str = ""
     context: JsonObject = {}
     attributes: JsonObject = {}
@@ -278,24 +278,24 @@ class RemovedSession(Value, frozen=True, kw_only=True):
 class EraseResult(Value, frozen=True, kw_only=True):
     """What one step of erasing a user removed; `more` says that another step is needed.
 
-    `values` counts vault entries, `journal` the turns in the local journal of this machine.
+    `vault_values` counts vault entries, `journal` the turns in the local journal of this machine.
     """
 
-    gone: tuple[RemovedSession, ...] = ()
+    removed_sessions: tuple[RemovedSession, ...] = ()
     messages: int = 0
     traces: int = 0
     states: int = 0
     quarantined: int = 0
-    values: int = 0
+    vault_values: int = 0
     journal: int = 0
     more: bool = False
 
 
 class CompactionResult(Value, frozen=True, kw_only=True):
-    """Whether deleted bytes were removed; `why` tells the operator why some remain."""
+    """Whether deleted bytes were removed; `remaining_reason` tells the operator why some remain."""
 
     cleared: bool
-    why: str = ""
+    remaining_reason: str = ""
 
 
 class SessionStats(Value, frozen=True, kw_only=True):

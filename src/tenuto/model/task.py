@@ -47,7 +47,7 @@ class Task(Value, frozen=True, kw_only=True):
     version: int
 
     @property
-    def over(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether it has ended, well or not."""
         return self.completed_at is not None
 
@@ -76,8 +76,8 @@ class TaskPage(Value, frozen=True, kw_only=True):
 class BoardEntry(Value, frozen=True, kw_only=True):
     """What stands under one key of a board.
 
-    `version` counts the key's changes and never goes back, also where it was deleted in between. `overwrote` is the
-    last one before this writer who was another one.
+    `version` counts the key's changes and never goes back, also where it was deleted in between. `previous_writer` is
+    the last one before this writer who was another one.
     """
 
     key: str
@@ -85,7 +85,7 @@ class BoardEntry(Value, frozen=True, kw_only=True):
     writer: str
     written_at: datetime
     version: int
-    overwrote: str | None = None
+    previous_writer: str | None = None
 
 
 class BoardLock(Value, frozen=True, kw_only=True):
@@ -97,7 +97,7 @@ class BoardLock(Value, frozen=True, kw_only=True):
     key: str
     holder: str
     token: int
-    until: datetime
+    expires_at: datetime
 
 
 class BoardView(Value, frozen=True, kw_only=True):

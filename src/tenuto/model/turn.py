@@ -131,30 +131,35 @@ class IdempotencyKey(Value, frozen=True, kw_only=True):
 KEYS_REMEMBERED = 1000
 
 
-class BeginTurn(Value, frozen=True, kw_only=True):
+class BeginTurn(
+    Value,
+    frozen=True,
+    kw_only=True,
+    rename={"user_messages": "words", "retention": "keeping", "idempotency_key": "once"},
+):
     """How a turn begins.
 
-    With `create` an absent session is made; without, it is `SessionNotFound`. `keeping` replaces the session's
-    own. `window` is how many of the newest messages come back, the words included. `words` may be empty, as when
-    an answer is made anew. A `producer` number that came before leaves the words out, since they are stored. Where it
-    is `journaled`, a local journal may acknowledge the turn while the store is away.
+    With `create` an absent session is made; without, it is `SessionNotFound`. `retention` replaces the session's own.
+    `window` is how many of the newest messages come back, the words included. `user_messages` may be empty, as when an
+    answer is made anew. A `producer` number that came before leaves the words out, since they are stored. Where it is
+    `journaled`, a local journal may acknowledge the turn while the store is away.
     """
 
     session_id: str
     turn_id: str
-    words: tuple[Draft, ...] = ()
+    user_messages: tuple[Draft, ...] = ()
     create: NewSession | None = None
-    keeping: Retention | None = None
+    retention: Retention | None = None
     lease: timedelta = timedelta(minutes=2)
     window: int = 20
-    once: IdempotencyKey | None = None
+    idempotency_key: IdempotencyKey | None = None
     producer: Producer | None = None
     journaled: bool = False
 
     def __post_init__(self) -> None:
         check_id(self.session_id, "the session id")
         check_id(self.turn_id, "the turn id")
-        check_drafts(self.words)
+        check_drafts(self.user_messages)
         if not timedelta(0) < self.lease <= MAX_LEASE:
             raise Invalid(f"a lease lasts longer than nothing and no longer than {MAX_LEASE.days} days")
         check_int(self.window, 0, MAX_WINDOW, "the window")
@@ -183,7 +188,7 @@ class OpenTurn(Value, frozen=True, kw_only=True):
     scope: Scope
     session: Session
     state: TurnState
-    words: tuple[Message, ...]
+    user_messages: tuple[Message, ...]
     window: tuple[Message, ...]
     reply: tuple[Message, ...] = ()
     lease: timedelta = timedelta(minutes=2)
@@ -225,13 +230,13 @@ class AppendBatch(Value, frozen=True, kw_only=True):
     messages: tuple[Draft, ...] = ()
     usage: Usage | None = None
     create: NewSession | None = None
-    once: IdempotencyKey | None = None
+    idempotency_key: IdempotencyKey | None = None
     producer: Producer | None = None
 
     def __post_init__(self) -> None:
         check_id(self.id, "the batch id")
         check_drafts(self.messages)
-        if self.once is not None and self.producer is not None:
+        if self.idempotency_key is not None and self.producer is not None:
             raise Invalid("a batch is guarded by a key or by a producer's number, not by both")
         # Refuse an overflow here: a store would fail in the middle of its write.
         _ = self.total_usage
@@ -298,20 +303,20 @@ class MessagePage(Value, frozen=True, kw_only=True):
 
 
 class Truncation(Value, frozen=True, kw_only=True):
-    """A truncation: removes the messages after a sequence number, except those numbered in `sparing`.
+    """A truncation: removes the messages after a sequence number, except those numbered in `keep_seqs`.
 
-    With `if_version` it applies to that version of the session only. `within` is the turn that truncates before its own
-    reply.
+    With `if_version` it applies to that version of the session only. `within_turn` is the turn that truncates before
+    its own reply.
     """
 
     after: int
     if_version: int | None = None
-    sparing: tuple[int, ...] = ()
-    within: OpenTurn | None = None
+    keep_seqs: tuple[int, ...] = ()
+    within_turn: OpenTurn | None = None
 
     def __post_init__(self) -> None:
         check_int(self.after, 0, MAX_SEQ, "a sequence number")
-        for seq in self.sparing:
+        for seq in self.keep_seqs:
             check_int(seq, 0, 2**63 - 1, "a sequence number")
         if self.if_version is not None:
             check_int(self.if_version, 0, MAX_SEQ, "a version")
@@ -340,7 +345,7 @@ def superseded_digests(session: Session) -> list[str]:
     return [mark for mark in noted if isinstance(mark, str)] if isinstance(noted, list) else []
 
 
-def is_superseded(session: Session, words: Iterable[Draft]) -> bool:
+def is_superseded(session: Session, messages: Iterable[Draft]) -> bool:
     """Whether these messages came under a superseded key."""
     noted = session.metadata.get(TAKEN_BACK)
-    return bool(noted) and any(draft.metadata.get(ONCE) in superseded_digests(session) for draft in words)
+    return bool(noted) and any(draft.metadata.get(ONCE) in superseded_digests(session) for draft in messages)

@@ -75,7 +75,7 @@ async def redact_draft(redactor: Redactor, sink: Sink, scope: Scope, session: Se
     if not redaction.changes(found) and state == kept:
         return draft
     changed = fill_draft_slots(bare, redaction.texts)
-    metadata = _add_redacted_counts(changed.metadata, redaction.taken)
+    metadata = _add_redacted_counts(changed.metadata, redaction.redacted)
     return replace(changed, metadata={**metadata, STATE: state[0]} if state else metadata)
 
 
@@ -141,7 +141,7 @@ async def _redact_values(
     redaction = await redactor.texts(sink, scope, session, found)
     if not redaction.changes(found):
         return list(values), {}
-    return fill_slots(values, iter(redaction.texts)), redaction.taken
+    return fill_slots(values, iter(redaction.texts)), redaction.redacted
 
 
 def _split_tool_state(draft: _Words) -> tuple[_Words, list[Json]]:

@@ -28,22 +28,22 @@ class RedactingModel:
         self._model = model
         self._screen = screen
         self.name = model.name
-        self.links = model.links if isinstance(model, ModelChain) else 0
+        self.chain_length = model.chain_length if isinstance(model, ModelChain) else 0
         """How many models it may try in turn."""
 
-    async def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+    async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """As the port says."""
         values: Mapping[str, str] = {}
-        turn = asking.turn
+        turn = request.tool_context
         if turn is not None:  # Requests for titles and summaries are redacted by their callers.
             values = await self._screen.values(turn.session)
-            asking = await self._redact_request(turn, values, asking)
+            request = await self._redact_request(turn, values, request)
             if self._screen.mode(Sink.MODEL, turn.scope) is Mode.PSEUDONYM:
                 # Redacting the prompt may have added placeholders.
                 values = await self._screen.values(turn.session)
         redacts = turn is not None and self._screen.mode(Sink.ANSWER, turn.scope) is Mode.REDACT
         redacting = self._screen.stream(turn.scope) if turn is not None and redacts else None
-        async with aclosing(self._model.answer(asking, tools)) as events:  # type: ignore[type-var]
+        async with aclosing(self._model.stream_answer(request, tools)) as events:  # type: ignore[type-var]
             changed = _restore_events(events, _AnswerStream(values, redacting)) if values or redacting else events
             async for event in changed:
                 if not isinstance(event, TextDelta) or event.text:
@@ -53,7 +53,7 @@ class RedactingModel:
         mode = self._screen.mode(Sink.MODEL, turn.scope)
         if mode is Mode.KEEP and not values:
             return asking
-        before, messages = asking.messages[: asking.screened], asking.messages[asking.screened :]
+        before, messages = asking.messages[: asking.redacted_messages], asking.messages[asking.redacted_messages :]
         if self._screen.has_typed_placeholders(turn.scope):
             # Only the system message holds placeholders of ours.
             messages = tuple(one if one.role is Role.SYSTEM else _neutralize_message(one) for one in messages)

@@ -70,39 +70,39 @@ class _RedactingSessions:
         # Callers of `rewrite` have redacted the data: this is how private data is removed later.
         self.rewrite = inner.rewrite
 
-    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
-        said = await self._entry.admit_messages(scope, opening.words)
-        known = await self._vault_session(scope, opening.session_id)
+    async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
+        said = await self._entry.admit_messages(scope, request.user_messages)
+        known = await self._vault_session(scope, request.session_id)
         words = await self._entry.messages(scope, known, said)
-        create = await self._entry.head(scope, None, opening.create) if opening.create is not None else None
+        create = await self._entry.head(scope, None, request.create) if request.create is not None else None
         # With a vault every turn needs the store, which holds it: a journal is no substitute.
-        journaled = opening.journaled and not self._screen.uses_vault(scope)
-        kept = replace(opening, words=words, create=create, journaled=journaled)
+        journaled = request.journaled and not self._screen.uses_vault(scope)
+        kept = replace(request, user_messages=words, create=create, journaled=journaled)
         turn = await self._inner.begin_turn(scope, kept)
         if self._needs_placeholders(scope, known, turn.session) and turn.state is not TurnState.FINISHED:
             try:
                 words = await self._entry.messages(scope, turn.session, said)
                 stored = await self._rewrite_with_placeholders(
-                    turn.session, turn.words, words, opening.create if turn.created else None
+                    turn.session, turn.user_messages, words, request.create if turn.created else None
                 )
             except BaseException:
                 await release_lease(self._inner.finish_turn, turn)
                 raise
-            turn = replace(turn, words=stored, window=_replace_messages(turn.window, stored))
+            turn = replace(turn, user_messages=stored, window=_replace_messages(turn.window, stored))
         return _with_live_messages(turn, words, said)
 
-    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
+    async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
         scope, session, entry = turn.scope, turn.session, self._entry
-        said = entry.neutralize_drafts(scope, closing.reply)
-        changes = await entry.head(scope, session, closing.changes) if closing.changes is not None else None
-        trace = closing.trace
+        said = entry.neutralize_drafts(scope, request.reply)
+        changes = await entry.head(scope, session, request.changes) if request.changes is not None else None
+        trace = request.trace
         if trace is not None:
             trace = await redact_trace(self._screen, scope, session, trace)
             if self._screen.degraded and _DETECTOR not in trace.degraded:
                 trace = replace(trace, degraded=(*trace.degraded, _DETECTOR))
         reply = await entry.messages(scope, session, said)
         try:
-            done = await self._inner.finish_turn(turn, replace(closing, reply=reply, changes=changes, trace=trace))
+            done = await self._inner.finish_turn(turn, replace(request, reply=reply, changes=changes, trace=trace))
         except (TurnLost, SessionNotFound):
             # The session may have been deleted while the model answered; its vault must go as well.
             if self._screen.vault is not None and self._screen.uses_vault(scope):
@@ -128,26 +128,26 @@ class _RedactingSessions:
         known = await self._vault_session(scope, session_id)
         return await self._inner.patch(scope, session_id, await self._entry.head(scope, known, changes))
 
-    async def fork(self, scope: Scope, session_id: str, forking: ForkRequest) -> Session:
+    async def fork(self, scope: Scope, session_id: str, request: ForkRequest) -> Session:
         known = await self._vault_session(scope, session_id)
-        if forking.title is not None:
-            forking = replace(forking, title=await self._entry.title(scope, None, forking.title))
-        fork = await self._inner.fork(scope, session_id, forking)
+        if request.title is not None:
+            request = replace(request, title=await self._entry.title(scope, None, request.title))
+        fork = await self._inner.fork(scope, session_id, request)
         if known is not None and self._screen.vault is not None:
             await self._screen.vault.copy(known, fork)
         return fork
 
     # Removing messages removes the values behind their placeholders: messages first; left-over values are found later.
 
-    async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
-        going = await self._removed_placeholders(scope, session_id, truncating.after)
-        session = await self._inner.truncate(scope, session_id, truncating)
+    async def truncate(self, scope: Scope, session_id: str, request: Truncation) -> Session:
+        going = await self._removed_placeholders(scope, session_id, request.after)
+        session = await self._inner.truncate(scope, session_id, request)
         if going and self._screen.vault is not None:
             await drop_unused_values(self._inner, self._traces, self._screen.vault, session, going)
         return session
 
-    async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
-        session = await self._inner.reset(scope, session_id, sparing=sparing)
+    async def reset(self, scope: Scope, session_id: str, *, keep_metadata: Sequence[str] = ()) -> Session:
+        session = await self._inner.reset(scope, session_id, keep_metadata=keep_metadata)
         if self._screen.vault is not None:
             # Placeholders in the head keep their values.
             marks = await self._screen.vault.marks(session)
@@ -217,7 +217,7 @@ class _RedactingState:
         self._inner = inner
         self._screen = screen
         self.read_state, self.list_state, self.delete_state = inner.read_state, inner.list_state, inner.delete_state
-        self.state_keys, self.state_names = inner.state_keys, inner.state_names
+        self.state_keys, self.list_state_locations = inner.state_keys, inner.list_state_locations
 
     async def write_state(
         self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
@@ -233,23 +233,27 @@ class _VaultUpkeep:
     def __init__(self, inner: StoreUpkeep, vault: Vault | None) -> None:
         self._inner = inner
         self._vault = vault
-        self.spaces, self.compact, self.stats, self.ping = inner.spaces, inner.compact, inner.stats, inner.ping
+        self.list_sites, self.compact, self.stats, self.ping = inner.list_sites, inner.compact, inner.stats, inner.ping
 
     async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
         gone = await self._inner.sweep(limit)
         await self._delete_values(*gone)
         return gone
 
-    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
-        gone = await self._inner.evict(scope, keep, sparing)
+    async def evict(self, scope: Scope, keep: int, keep_session: str | None = None) -> tuple[RemovedSession, ...]:
+        gone = await self._inner.evict(scope, keep, keep_session)
         await self._delete_values(*gone)
         return gone
 
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         vault, erased = self._vault, await self._inner.erase(scope, limit)
-        sizes = [await vault.size(item.scope, item.session_id) for item in erased.gone] if vault is not None else []
-        await self._delete_values(*erased.gone)
-        return replace(erased, values=sum(sizes))
+        sizes = (
+            [await vault.size(item.scope, item.session_id) for item in erased.removed_sessions]
+            if vault is not None
+            else []
+        )
+        await self._delete_values(*erased.removed_sessions)
+        return replace(erased, vault_values=sum(sizes))
 
     async def _delete_values(self, *gone: RemovedSession) -> None:
         if self._vault is not None:
@@ -274,12 +278,14 @@ def _with_live_messages(turn: OpenTurn, kept: Sequence[Draft], said: Sequence[Dr
     A retried turn has the same messages, as its idempotency key guarantees. A finished turn stays as it is stored, and
     so do messages that were rewritten since.
     """
-    if turn.state is TurnState.FINISHED or len(turn.words) != len(said):
+    if turn.state is TurnState.FINISHED or len(turn.user_messages) != len(said):
         return turn
     live: dict[str, Message] = {
         stored.id: replace(stored, parts=own.parts, metadata=own.metadata, extra=own.extra, tokens=own.tokens)
-        for stored, screened, own in zip(turn.words, kept, said, strict=True)
+        for stored, screened, own in zip(turn.user_messages, kept, said, strict=True)
         if stored.parts == screened.parts
     }
     words = tuple(live.values())
-    return replace(turn, words=_replace_messages(turn.words, words), window=_replace_messages(turn.window, words))
+    return replace(
+        turn, user_messages=_replace_messages(turn.user_messages, words), window=_replace_messages(turn.window, words)
+    )

@@ -197,11 +197,11 @@ class Redaction:
     """Texts redacted for a sink, and how many values of each name were redacted."""
 
     texts: list[str]
-    taken: Mapping[str, int] = field(default_factory=dict)
+    redacted: Mapping[str, int] = field(default_factory=dict)
 
     def changes(self, slots: Sequence[Slot]) -> bool:
         """Whether any text differs from its slot."""
-        return bool(self.taken) or any(slot.text != text for slot, text in zip(slots, self.texts, strict=True))
+        return bool(self.redacted) or any(slot.text != text for slot, text in zip(slots, self.texts, strict=True))
 
 
 class TenantPolicies:
@@ -330,7 +330,9 @@ class Redactor:
                 [WITHHELD if finds else slot.text for slot, finds in zip(slots, found, strict=True)], taken
             )
         marks = await self._assign_placeholders(scope, session, slots, found) if mode is Mode.PSEUDONYM else {}
-        texts = [replace_matches(slot.text, finds, marks=marks) for slot, finds in zip(slots, found, strict=True)]
+        texts = [
+            replace_matches(slot.text, finds, placeholders=marks) for slot, finds in zip(slots, found, strict=True)
+        ]
         return Redaction(texts, taken)
 
     async def ends(self, sink: Sink, scope: Scope, text: str, shown: int) -> Redaction:

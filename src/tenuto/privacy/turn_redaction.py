@@ -76,7 +76,7 @@ class TurnRedaction:
             return text, {}
         # Once redacted for one sink, the text has nothing left for the others: it is searched once.
         redaction = await self._redactor.ends(strict, scope, text, len(text) if shown is None else shown)
-        return redaction.texts[0], redaction.taken
+        return redaction.texts[0], redaction.redacted
 
     async def redact_trace(self, scope: Scope, trace: Trace) -> Trace:
         """A trace that was not stored, redacted as for the store; without pseudonyms."""

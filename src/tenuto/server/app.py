@@ -47,9 +47,9 @@ def create_app(
         # Opened now: a model or an assistant that cannot be had stops the start, not the first question.
         chat = await tenuto.chat()
         app.state.service = ServerContext(settings=settings, tenuto=tenuto, chat=chat, gate=gate, clock=clock)
-        tenuto.listen(meters.count_session_event)
+        tenuto.add_listener(meters.count_session_event)
         chat.observe(meters.count_turn)
-        meters.watch(tenuto.stores, tenuto.screen.outside)
+        meters.watch(tenuto.stores, tenuto.redactor.outside)
         try:
             mode = await gate.mode()
         except StoreUnavailable:

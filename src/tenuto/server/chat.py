@@ -52,7 +52,7 @@ async def chat(request: Request) -> Response:
         session_id=body.session_id,
         assistant=body.assistant,
         persona=body.persona,
-        key=idempotency_key(request),
+        idempotency_key=idempotency_key(request),
         # Of everything but the way the answer travels.
         fingerprint=fingerprint([getattr(body, name) for name in body.__struct_fields__ if name != "stream"]),
         language=body.language,

@@ -68,9 +68,9 @@ async def export_session(request: Request) -> Response:
     exports says, which is redacted unless it was changed."""
     scope = await asking(request)
     written = parse_query(request, ExportQuery).format
-    screen = service(request).tenuto.screen
+    screen = service(request).tenuto.redactor
     session = await sessions(request).get(scope, path_parameter(request))
-    pages = redact_export_pages(screen, scope, sessions(request).pages(scope, session))
+    pages = redact_export_pages(screen, scope, sessions(request).iter_pages(scope, session))
     session = await redact_export_session(screen, scope, session)
     return StreamingResponse(
         iter_export(session, pages, written),

@@ -52,7 +52,7 @@ async def goods_qa(request: Request) -> Response:
         text=body.question,
         session_id=body.sessionId or None,
         assistant="goods",
-        key=idempotency_key(request),
+        idempotency_key=idempotency_key(request),
         fingerprint=fingerprint([body.question, body.sessionId, body.userId]),
     )
     reply = await cancel_on_disconnect(request, service(request).chat.take_turn(scope, asked))

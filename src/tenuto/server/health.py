@@ -37,7 +37,7 @@ class JournalView(View, frozen=True, kw_only=True):
     """Turns in the journal: those that wait for the store, and those that it can never take."""
 
     waiting: int
-    aside: int
+    quarantined: int
 
 
 class ReadinessView(View, frozen=True, kw_only=True, omit_defaults=True):
@@ -70,10 +70,10 @@ async def get_readiness(request: Request) -> Response:
         async with asyncio.timeout(_PATIENCE_SECONDS):
             await stores.front.upkeep.ping()
     except (TimeoutError, StoreUnavailable) as away:
-        journal = stores.ready_journal
+        journal = stores.writable_journal
         if journal is None or not here.gate.works_without_store():
             raise away if isinstance(away, StoreUnavailable) else Unavailable("session store") from None
-        return answer(ReadinessView(status="degraded", store="away", journal=JournalView.of(journal.status)))
+        return answer(ReadinessView(status="degraded", store="unavailable", journal=JournalView.of(journal.status)))
     return answer(ReadinessView(status="ready"))
 
 

@@ -71,7 +71,7 @@ async def append_messages(request: Request) -> Response:
         AppendRequest(
             messages=messages,
             usage=batch.usage.value() if batch.usage is not None else spent,
-            key=idempotency_key(request),
+            idempotency_key=idempotency_key(request),
             fingerprint=fingerprint(body),
             producer=batch.producer.value() if batch.producer is not None else None,
         ),

@@ -85,10 +85,10 @@ class Metrics:
 
     def watch(self, stores: Stores, detector: ExternalDetector | None = None) -> None:
         """Register the circuit breaker, the L1 cache, the journal and the detector of this process, if present."""
-        if stores.guard is not None:
-            self._registry.register(_BreakerCollector(stores.guard.circuit))
-        if stores.l1 is not None:
-            self._registry.register(_CacheCollector(stores.l1.sessions))
+        if stores.breaker is not None:
+            self._registry.register(_BreakerCollector(stores.breaker.circuit))
+        if stores.cache is not None:
+            self._registry.register(_CacheCollector(stores.cache.sessions))
         if stores.journal is not None:
             self._registry.register(_JournalCollector(stores.journal))
         if detector is not None:
@@ -108,16 +108,18 @@ class _DetectorCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         counts = self._outside.counts
         asked = CounterMetricFamily(
-            "tenuto_detector_questions", "Texts for the outside detector, by what became of them", labels=["result"]
+            "tenuto_detector_requests", "Texts for the outside detector, by what became of them", labels=["result"]
         )
         for result in self._outside.RESULTS:
             asked.add_metric([result], counts.get(result, 0))
         yield asked
         yield CounterMetricFamily(
-            "tenuto_detector_found", "Values that only the outside detector saw", value=counts.get("found", 0)
+            "tenuto_detector_matches", "Values that only the outside detector saw", value=counts.get("matches", 0)
         )
         yield GaugeMetricFamily(
-            "tenuto_detector_resting", "Whether it failed too often and is left alone", value=self._outside.resting
+            "tenuto_detector_circuit_open",
+            "Whether it failed too often and is left alone",
+            value=self._outside.circuit_open,
         )
 
 
@@ -128,12 +130,12 @@ class _BreakerCollector(Collector):
         self._circuit = circuit
 
     def collect(self) -> Iterator[Metric]:
-        stands = GaugeMetricFamily("tenuto_store_breaker", "Where the store's breaker stands", labels=["state"])
+        stands = GaugeMetricFamily("tenuto_store_circuit_state", "Where the store's breaker stands", labels=["state"])
         for state in BreakerState:
             stands.add_metric([state.value], self._circuit.state is state)
         yield stands
         yield CounterMetricFamily(
-            "tenuto_store_refused",
+            "tenuto_store_rejected_calls",
             "Calls that were not made since the store had stopped answering",
             value=self._circuit.rejected,
         )
@@ -150,7 +152,9 @@ class _JournalCollector(Collector):
         yield GaugeMetricFamily(
             "tenuto_journal_waiting", "Turns that wait for the store to be back", value=state.waiting
         )
-        yield GaugeMetricFamily("tenuto_journal_aside", "Turns that the store can never take", value=state.aside)
+        yield GaugeMetricFamily(
+            "tenuto_journal_quarantined", "Turns that the store can never take", value=state.quarantined
+        )
         yield CounterMetricFamily("tenuto_journal_replayed", "Turns brought to the store", value=state.replayed)
 
 
@@ -161,8 +165,8 @@ class _CacheCollector(Collector):
         self._cached = cached
 
     def collect(self) -> Iterator[Metric]:
-        looks = CounterMetricFamily("tenuto_l1_looks", "Reads that L1 answered or passed on", labels=["result"])
+        looks = CounterMetricFamily("tenuto_cache_reads", "Reads that L1 answered or passed on", labels=["result"])
         looks.add_metric(["hit"], self._cached.hits)
         looks.add_metric(["miss"], self._cached.misses)
         yield looks
-        yield GaugeMetricFamily("tenuto_l1_sessions", "Sessions in L1", value=len(self._cached))
+        yield GaugeMetricFamily("tenuto_cache_sessions", "Sessions in L1", value=len(self._cached))

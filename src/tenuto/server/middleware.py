@@ -19,7 +19,7 @@ from tenuto.server.logs import request_id
 from tenuto.server.metrics import Metrics
 from tenuto.server.problems import internal
 
-_log = logging.getLogger("tenuto.server.requests")
+_log = logging.getLogger("tenuto.server.access")
 _SOUND_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _ALIASED: Final = ("/api/v1/", "/api/goods/")
 _CLIENT_GONE: Final = 499
@@ -84,7 +84,7 @@ class _ResponseSender:
             headers.append((b"x-request-id", self.request_id.encode()))
             headers.append((b"x-content-type-options", b"nosniff"))
             service = getattr(self._state, "service", None)
-            if service is not None and service.tenuto.stores.away:
+            if service is not None and service.tenuto.stores.unavailable:
                 headers.append((b"tenuto-degraded", b"store"))
             # Proxies must not cache user text; the console's static files set their own header.
             if not any(name == b"cache-control" for name, _ in headers):

@@ -92,7 +92,7 @@ async def npc_chat(request: Request) -> Response:
         session_id=body.session_id,
         assistant="npc",
         persona=body.npc_id,
-        key=idempotency_key(request),
+        idempotency_key=idempotency_key(request),
         fingerprint=fingerprint([body.query, body.npc_id, body.session_id]),
     )
     reply = await cancel_on_disconnect(request, service(request).chat.take_turn(scope, asked))

@@ -47,7 +47,7 @@ class RevealView(View, frozen=True, kw_only=True):
 class AuditList(View, frozen=True, kw_only=True):
     """Part of the audit, oldest first; `cursor` continues it, null ends it."""
 
-    notes: list[AuditEntryView]
+    entries: list[AuditEntryView]
     cursor: str | None
 
 
@@ -56,7 +56,7 @@ async def get_privacy(request: Request) -> Response:
     """What becomes of private data of the caller's tenant, sink by sink."""
     scope = await asking(request)
     tenuto = service(request).tenuto
-    screen = tenuto.screen
+    screen = tenuto.redactor
     return answer(
         PrivacyView.derive(
             policy_view(screen.policies, scope),
@@ -78,9 +78,9 @@ async def reveal_placeholders(request: Request) -> Response:
     scope = admission.scope()
     body = await body_of(request, RevealBody)
     values = await service(request).tenuto.privacy.reveal(
-        scope, path_parameter(request), body.marks, by=_actor_name(admission)
+        scope, path_parameter(request), body.placeholders, by=_actor_name(admission)
     )
-    unknown = [mark for mark in dict.fromkeys(map(normalize_placeholder, body.marks)) if mark not in values]
+    unknown = [mark for mark in dict.fromkeys(map(normalize_placeholder, body.placeholders)) if mark not in values]
     return answer(RevealView(values=dict(values), unknown=unknown), headers={"Cache-Control": "no-store"})
 
 
@@ -96,7 +96,7 @@ async def get_audit(request: Request) -> Response:
         raise InvalidCursor
     notes = await service(request).tenuto.privacy.audit.notes(scope, after=asked.cursor or "", limit=asked.limit)
     cursor = notes[-1].id if len(notes) == asked.limit else None
-    return answer(AuditList(notes=list(map(AuditEntryView.of, notes)), cursor=cursor))
+    return answer(AuditList(entries=list(map(AuditEntryView.of, notes)), cursor=cursor))
 
 
 @routes.delete("/users/{user_id}", describe(ReceiptView))

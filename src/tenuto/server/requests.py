@@ -260,9 +260,11 @@ class TraceListQuery(msgspec.Struct, kw_only=True, frozen=True):
 class RevealBody(RequestBody, frozen=True, kw_only=True):
     """Which marks to look behind."""
 
-    EXAMPLE = {"marks": ["[EMAIL_1]"]}
+    EXAMPLE = {"placeholders": ["[EMAIL_1]"]}
 
-    marks: Annotated[list[Annotated[str, Meta(min_length=1, max_length=64)]], Meta(min_length=1, max_length=MOST_MARKS)]
+    placeholders: Annotated[
+        list[Annotated[str, Meta(min_length=1, max_length=64)]], Meta(min_length=1, max_length=MOST_MARKS)
+    ]
 
 
 class AuditQuery(msgspec.Struct, kw_only=True, frozen=True):

@@ -56,7 +56,7 @@ async def create_session(request: Request) -> Response:
         admission.scope(body.tenant_id, body.site_id),
         body.new(),
         session_id=body.id,
-        key=idempotency_key(request),
+        idempotency_key=idempotency_key(request),
         fingerprint=fingerprint(body),
     )
     return session_response(session, 201 if new else 200)

@@ -55,7 +55,7 @@ async def open_task(request: Request) -> Response:
     body = await body_of(request, OpenTask)
     scope = admission.scope(body.tenant_id, body.site_id)
     new = NewTask(type=body.type, goal=body.goal, session_id=body.session_id)
-    task = await _tasks(request).open(scope, new, key=idempotency_key(request))
+    task = await _tasks(request).open(scope, new, idempotency_key=idempotency_key(request))
     opened = versioned_response(TaskView.of(task), 201)
     opened.headers["Location"] = f"/v1/tasks/{task.id}"
     return opened

@@ -54,14 +54,16 @@ class TurnView(LeaseView, frozen=True, kw_only=True):
     state: TurnState
     created: bool
     session: SessionView
-    words: list[MessageView]
+    user_messages: list[MessageView]
     window: list[MessageView]
     reply: list[MessageView]
 
     @classmethod
     def of(cls, turn: OpenTurn) -> Self:
         """The view of a turn that has begun."""
-        messages = {name: list(map(MessageView.of, getattr(turn, name))) for name in ("words", "window", "reply")}
+        messages = {
+            name: list(map(MessageView.of, getattr(turn, name))) for name in ("user_messages", "window", "reply")
+        }
         return cls.derive(turn, turn_id=_encode_turn_token(turn), session=SessionView.of(turn.session), **messages)
 
 
@@ -120,9 +122,9 @@ async def _begin_turn(request: Request, scope: Scope, session_id: str | None, bo
     turn = await sessions(request).begin(
         scope,
         TurnRequest(
-            words=await drafts_of(request, body.all()),
+            user_messages=await drafts_of(request, body.all()),
             session_id=session_id,
-            key=idempotency_key(request),
+            idempotency_key=idempotency_key(request),
             fingerprint=fingerprint(body.all()),
             window=body.window,
         ),
@@ -147,7 +149,7 @@ def _turn_from_path(request: Request, scope: Scope) -> OpenTurn:
         created_at=_NEVER,
         updated_at=_NEVER,
         expires_at=None,
-        keeping=Retention(),
+        retention=Retention(),
         version=0,
     )
     return OpenTurn(
@@ -156,7 +158,7 @@ def _turn_from_path(request: Request, scope: Scope) -> OpenTurn:
         scope=scope,
         session=session,
         state=TurnState.OPENED,
-        words=(),
+        user_messages=(),
         window=(),
         lease=sessions(request).policy.lease,
     )

@@ -53,7 +53,7 @@ class EventEmitter:
         self._clock = clock
         self._listeners = list(listeners)
 
-    def add(self, listener: Listener) -> None:
+    def add_listener(self, listener: Listener) -> None:
         """Add a listener."""
         self._listeners.append(listener)
 

@@ -71,19 +71,19 @@ _HEAD = "session's head (context, attributes and metadata together)"
 
 
 class TurnRequest(Value, frozen=True, kw_only=True):
-    """A request for a turn. Without a session id a session is created, the same one for the same `key`."""
+    """A request for a turn. Without a session id a session is created, the same one for the same `idempotency_key`."""
 
-    words: tuple[Draft, ...] = ()
+    user_messages: tuple[Draft, ...] = ()
     session_id: str | None = None
-    key: str | None = None
+    idempotency_key: str | None = None
     fingerprint: str | None = None
     window: int = 20
-    new: NewSession | None = None
+    new_session: NewSession | None = None
     policy: SessionPolicy | None = None
 
     def __post_init__(self) -> None:
-        if self.key is not None:
-            check_text(self.key, "the key")
+        if self.idempotency_key is not None:
+            check_text(self.idempotency_key, "the key")
 
 
 class AppendRequest(Value, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ class AppendRequest(Value, frozen=True, kw_only=True):
 
     messages: tuple[Draft, ...]
     usage: Usage | None = None
-    key: str | None = None
+    idempotency_key: str | None = None
     fingerprint: str | None = None
     producer: Producer | None = None
 
@@ -122,7 +122,7 @@ class Sessions:
         policy = request.policy or self.policy
         # `BeginTurn` itself checks everything but the size.
         opening = self._begin_request(scope, request, policy)
-        _check_message_sizes(request.words, policy)
+        _check_message_sizes(request.user_messages, policy)
         try:
             turn = await self._begin_when_free(scope, opening, policy)
         except SessionNotFound as absent:
@@ -131,16 +131,16 @@ class Sessions:
                 raise
             if not isinstance(absent, SessionCorrupt):
                 # A corrupt session is quarantined by now, so its id is free. Any other id is derived from the key.
-                other_id = session_id_for_key(scope, request.key) if request.key else fresh_id()
+                other_id = session_id_for_key(scope, request.idempotency_key) if request.idempotency_key else fresh_id()
                 opening = replace(opening, session_id=other_id)
-            opening = replace(opening, create=_new_session(request.new, policy))
+            opening = replace(opening, create=_new_session(request.new_session, policy))
             turn = await self._begin_when_free(scope, opening, policy)
         if turn.state is not TurnState.FINISHED:
             announcing = self._announce_written(scope, turn.session, policy, created=turn.created, expired=turn.expired)
             await release_on_error(self._store.finish_turn, turn, announcing)
         return turn
 
-    async def finish(self, turn: OpenTurn, closing: FinishTurn, policy: SessionPolicy | None = None) -> AppendResult:
+    async def finish(self, turn: OpenTurn, request: FinishTurn, policy: SessionPolicy | None = None) -> AppendResult:
         """Store the reply and release the session, under the policy the turn began with.
 
         Raises:
@@ -150,10 +150,10 @@ class Sessions:
         check_type(turn, OpenTurn, "the turn")
         policy = policy or self.policy
         # `FinishTurn` itself has checked everything but the size.
-        _check_message_sizes(closing.reply, policy)
-        if closing.changes is not None and closing.changes.sets_values:
-            await self._check_growth(turn, closing.changes, policy)
-        done = await self._store.finish_turn(turn, closing)
+        _check_message_sizes(request.reply, policy)
+        if request.changes is not None and request.changes.sets_values:
+            await self._check_growth(turn, request.changes, policy)
+        done = await self._store.finish_turn(turn, request)
         if not done.duplicate:
             await self._announce.emit_event(EventKind.UPDATED, done.session.scope, done.session.id)
         return done
@@ -172,7 +172,9 @@ class Sessions:
             id=fresh_id(),
             messages=request.messages,
             usage=request.usage,
-            once=_once(request.key, request.messages, request.fingerprint) if request.key is not None else None,
+            idempotency_key=_once(request.idempotency_key, request.messages, request.fingerprint)
+            if request.idempotency_key is not None
+            else None,
             producer=request.producer,
         )
         done = await self._with_even_timing(scope, session_id, self._store.append(scope, session_id, batch))
@@ -187,13 +189,13 @@ class Sessions:
         scope: Scope,
         new: NewSession | None = None,
         session_id: str | None = None,
-        key: str | None = None,
+        idempotency_key: str | None = None,
         fingerprint: str | None = None,
     ) -> tuple[Session, bool]:
         """Create a session, or return the caller's own of that id; the flag says whether it is new.
 
-        An id that belongs to another user is not reported as taken: the caller gets another id (A8). The same `key`
-        creates one session.
+        An id that belongs to another user is not reported as taken: the caller gets another id (A8). The same
+        `idempotency_key` creates one session.
 
         Raises:
             KeyReused: the key came before with other values.
@@ -201,9 +203,9 @@ class Sessions:
         check_type(scope, Scope, "scope")
         if new is not None:
             check_type(new, NewSession, "what the session starts with")
-        if key is not None:
-            check_text(key, "the key")
-        unnamed = session_id_for_key(scope, key) if key else fresh_id()
+        if idempotency_key is not None:
+            check_text(idempotency_key, "the key")
+        unnamed = session_id_for_key(scope, idempotency_key) if idempotency_key else fresh_id()
         asked = session_id or unnamed
         if session_id is not None:
             try:
@@ -212,8 +214,8 @@ class Sessions:
                 await self._announce_refused(scope, asked, absent)
                 if isinstance(absent, SessionForeign):
                     asked = unnamed
-        once = IdempotencyKey(key=key, fingerprint=fingerprint or _digest(new)) if key else None
-        batch = AppendBatch(id=fresh_id(), create=_new_session(new, self.policy), once=once)
+        once = IdempotencyKey(key=idempotency_key, fingerprint=fingerprint or _digest(new)) if idempotency_key else None
+        batch = AppendBatch(id=fresh_id(), create=_new_session(new, self.policy), idempotency_key=once)
         made = await self._create_in_store(scope, asked, batch)
         if not made.duplicate:
             await self._announce_written(scope, made.session, self.policy, created=made.created, expired=made.expired)
@@ -233,14 +235,14 @@ class Sessions:
         check_type(scope, Scope, "scope")
         return await self._with_even_timing(scope, session_id, self._store.get(scope, session_id))
 
-    async def messages(self, scope: Scope, session_id: str, page: Page | None = None) -> MessagePage:
+    async def messages(self, scope: Scope, session_id: str, query: Page | None = None) -> MessagePage:
         """A page of its messages, oldest first; by default the newest page."""
         check_type(scope, Scope, "scope")
-        page = Page() if page is None else page
-        check_type(page, Page, "the page")
-        return await self._with_even_timing(scope, session_id, self._store.messages(scope, session_id, page))
+        query = Page() if query is None else query
+        check_type(query, Page, "the page")
+        return await self._with_even_timing(scope, session_id, self._store.messages(scope, session_id, query))
 
-    async def pages(self, scope: Scope, session: Session, size: int = 200) -> AsyncIterator[tuple[Message, ...]]:
+    async def iter_pages(self, scope: Scope, session: Session, size: int = 200) -> AsyncIterator[tuple[Message, ...]]:
         """All messages up to the head's `last_seq`, page by page."""
         after = 0
         while after < session.last_seq:
@@ -276,7 +278,7 @@ class Sessions:
             return False
         return True
 
-    async def attribute(self, scope: Scope, session_id: str, name: str) -> Json:
+    async def get_attribute(self, scope: Scope, session_id: str, name: str) -> Json:
         """One attribute, `None` when it or its session is absent (B14)."""
         try:
             return (await self.get(scope, session_id)).attributes.get(name)
@@ -286,9 +288,9 @@ class Sessions:
     async def reset(self, scope: Scope, session_id: str) -> Session:
         """Remove the messages and keep the session with its assistant; a running turn is lost."""
         check_type(scope, Scope, "scope")
-        return await self._change(scope, session_id, self._store.reset(scope, session_id, sparing=PARTNER))
+        return await self._change(scope, session_id, self._store.reset(scope, session_id, keep_metadata=PARTNER))
 
-    async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
+    async def truncate(self, scope: Scope, session_id: str, request: Truncation) -> Session:
         """Remove what follows a message, except for the messages numbered in `sparing`.
 
         A running turn is lost, unless it happens `within` it.
@@ -298,17 +300,17 @@ class Sessions:
             TurnLost: the turn it happens `within` has lost its lease; nothing was removed.
         """
         check_type(scope, Scope, "scope")
-        check_type(truncating, Truncation, "the truncation")
-        return await self._change(scope, session_id, self._store.truncate(scope, session_id, truncating))
+        check_type(request, Truncation, "the truncation")
+        return await self._change(scope, session_id, self._store.truncate(scope, session_id, request))
 
-    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
+    async def rewrite(self, scope: Scope, session_id: str, request: Rewrite) -> Session:
         """Replace the text of stored messages; a running turn goes on.
 
         No size limit applies: a placeholder may be longer than the private value.
         """
         check_type(scope, Scope, "scope")
-        check_type(rewriting, Rewrite, "the rewriting")
-        return await self._change(scope, session_id, self._store.rewrite(scope, session_id, rewriting))
+        check_type(request, Rewrite, "the rewriting")
+        return await self._change(scope, session_id, self._store.rewrite(scope, session_id, request))
 
     async def fork(
         self, scope: Scope, session_id: str, at: int | None = None, new_id: str | None = None, title: str | None = None
@@ -370,7 +372,7 @@ class Sessions:
         check_type(scope, Scope, "scope")
         check_int(limit, 1, _MOST, "limit")
         erased = await self._upkeep.erase(scope, limit)
-        await self._announce_removed(EventKind.DELETED, erased.gone)
+        await self._announce_removed(EventKind.DELETED, erased.removed_sessions)
         return erased
 
     # The rules
@@ -378,16 +380,18 @@ class Sessions:
     def _begin_request(self, scope: Scope, request: TurnRequest, policy: SessionPolicy) -> BeginTurn:
         session_id = request.session_id
         if session_id is None:
-            session_id = session_id_for_key(scope, request.key) if request.key else fresh_id()
+            session_id = session_id_for_key(scope, request.idempotency_key) if request.idempotency_key else fresh_id()
         create = request.session_id is None or policy.on_missing is OnMissing.ADOPT
         return BeginTurn(
             session_id=session_id,
             turn_id=fresh_id(),
-            words=request.words,
-            create=_new_session(request.new, policy) if create else None,
+            user_messages=request.user_messages,
+            create=_new_session(request.new_session, policy) if create else None,
             lease=policy.lease,
             window=request.window,
-            once=_once(request.key, request.words, request.fingerprint) if request.key is not None else None,
+            idempotency_key=_once(request.idempotency_key, request.user_messages, request.fingerprint)
+            if request.idempotency_key is not None
+            else None,
             journaled=policy.on_store_down is OnStoreDown.JOURNAL,
         )
 
@@ -483,7 +487,7 @@ class Sessions:
     async def _evict_oldest(self, scope: Scope, newest: str, keep: int) -> None:
         """Remove the oldest sessions. The new one is stored, so a store that fails now must not fail the caller."""
         try:
-            gone = await self._upkeep.evict(scope, keep, sparing=newest)
+            gone = await self._upkeep.evict(scope, keep, keep_session=newest)
         except Unavailable as away:
             _log.warning("sessions beyond %s were not evicted: %s", keep, away)
             return
@@ -531,7 +535,7 @@ def _new_session(new: NewSession | None, policy: SessionPolicy) -> NewSession:
     """The initial values of a session, with the retention of the policy."""
     if new is not None and head_bytes(new) > policy.max_head_bytes:
         raise TooLarge(_HEAD, policy.max_head_bytes)
-    return replace(new or NewSession(), keeping=policy.keeping)
+    return replace(new or NewSession(), retention=policy.retention)
 
 
 def _once(key: str, drafts: Sequence[Draft], given: str | None) -> IdempotencyKey:

@@ -129,24 +129,24 @@ class CachedSessions:
     async def get(self, scope: Scope, session_id: str) -> Session:
         return (await self._lookup(scope, session_id, 0)).session
 
-    async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
-        if page.before is not None or page.after is not None:
-            return await self._inner.messages(scope, session_id, page)
-        entry = await self._lookup(scope, session_id, page.limit)
+    async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
+        if query.before is not None or query.after is not None:
+            return await self._inner.messages(scope, session_id, query)
+        entry = await self._lookup(scope, session_id, query.limit)
         return MessagePage(
             session=entry.session,
-            messages=entry.tail[-page.limit :],
-            more_before=len(entry.tail) > page.limit or not entry.whole,
+            messages=entry.tail[-query.limit :],
+            more_before=len(entry.tail) > query.limit or not entry.whole,
             more_after=False,
         )
 
     # Turns
 
-    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
-        return await self._write_through(scope, opening.session_id, self._inner.begin_turn(scope, opening))
+    async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
+        return await self._write_through(scope, request.session_id, self._inner.begin_turn(scope, request))
 
-    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
-        return await self._write_through(turn.scope, turn.session.id, self._inner.finish_turn(turn, closing))
+    async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
+        return await self._write_through(turn.scope, turn.session.id, self._inner.finish_turn(turn, request))
 
     async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
         return await self._write_through(scope, session_id, self._inner.append(scope, session_id, batch))
@@ -156,17 +156,19 @@ class CachedSessions:
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
         return await self._write_through(scope, session_id, self._inner.patch(scope, session_id, changes))
 
-    async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
-        return await self._write_through(scope, session_id, self._inner.reset(scope, session_id, sparing=sparing))
+    async def reset(self, scope: Scope, session_id: str, *, keep_metadata: Sequence[str] = ()) -> Session:
+        return await self._write_through(
+            scope, session_id, self._inner.reset(scope, session_id, keep_metadata=keep_metadata)
+        )
 
-    async def fork(self, scope: Scope, session_id: str, forking: ForkRequest) -> Session:
-        return await self._write_through(scope, forking.new_id, self._inner.fork(scope, session_id, forking))
+    async def fork(self, scope: Scope, session_id: str, request: ForkRequest) -> Session:
+        return await self._write_through(scope, request.new_id, self._inner.fork(scope, session_id, request))
 
-    async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
-        return await self._write_through(scope, session_id, self._inner.truncate(scope, session_id, truncating))
+    async def truncate(self, scope: Scope, session_id: str, request: Truncation) -> Session:
+        return await self._write_through(scope, session_id, self._inner.truncate(scope, session_id, request))
 
-    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
-        return await self._write_through(scope, session_id, self._inner.rewrite(scope, session_id, rewriting))
+    async def rewrite(self, scope: Scope, session_id: str, request: Rewrite) -> Session:
+        return await self._write_through(scope, session_id, self._inner.rewrite(scope, session_id, request))
 
     async def delete(self, scope: Scope, session_id: str) -> None:
         await self._write_through(scope, session_id, self._inner.delete(scope, session_id))
@@ -181,7 +183,7 @@ class CachedSessions:
     async def _lookup(self, scope: Scope, session_id: str, wanted: int) -> _CachedSession:
         """The session with at least `wanted` newest messages, from the cache or the store."""
         if not self._caught_up:
-            if not self._feed.catch_up():
+            if not self._feed.drain_invalidations():
                 return await self._fetch(scope, session_id, wanted)
             self._caught_up = True
             asyncio.get_running_loop().call_soon(setattr, self, "_caught_up", False)
@@ -277,19 +279,19 @@ class _CachedUpkeep:
     def __init__(self, inner: StoreUpkeep, evict_removed: Callable[[tuple[RemovedSession, ...]], None]) -> None:
         self._inner = inner
         self._evict_removed = evict_removed
-        self.spaces, self.compact, self.stats, self.ping = inner.spaces, inner.compact, inner.stats, inner.ping
+        self.list_sites, self.compact, self.stats, self.ping = inner.list_sites, inner.compact, inner.stats, inner.ping
 
     async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
         gone = await self._inner.sweep(limit)
         self._evict_removed(gone)
         return gone
 
-    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
-        gone = await self._inner.evict(scope, keep, sparing)
+    async def evict(self, scope: Scope, keep: int, keep_session: str | None = None) -> tuple[RemovedSession, ...]:
+        gone = await self._inner.evict(scope, keep, keep_session)
         self._evict_removed(gone)
         return gone
 
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         erased = await self._inner.erase(scope, limit)
-        self._evict_removed(erased.gone)
+        self._evict_removed(erased.removed_sessions)
         return erased

@@ -213,13 +213,13 @@ class _BreakerSessions:
         self.truncate, self.rewrite, self.delete = guard(inner.truncate), guard(inner.rewrite), guard(inner.delete)
         self.list = circuit.guard(inner.list)
 
-    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
-        at = self._circuit.at(scope, opening.session_id)
-        return await self._circuit.ask(at, self._inner.begin_turn, scope, opening)
+    async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
+        at = self._circuit.at(scope, request.session_id)
+        return await self._circuit.ask(at, self._inner.begin_turn, scope, request)
 
-    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
+    async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
         at = self._circuit.at(turn.scope, turn.session.id)
-        return await self._circuit.ask(at, self._inner.finish_turn, turn, closing)
+        return await self._circuit.ask(at, self._inner.finish_turn, turn, request)
 
     async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
         at = self._circuit.at(turn.scope, turn.session.id)
@@ -240,7 +240,7 @@ class _BreakerStateStore:
         guard = circuit.guard
         self.read_state, self.write_state = guard(inner.read_state), guard(inner.write_state)
         self.delete_state, self.list_state = guard(inner.delete_state), guard(inner.list_state)
-        self.state_keys, self.state_names = guard(inner.state_keys), guard(inner.state_names)
+        self.state_keys, self.list_state_locations = guard(inner.state_keys), guard(inner.list_state_locations)
 
 
 class _BreakerUpkeep:
@@ -250,7 +250,7 @@ class _BreakerUpkeep:
         self._inner = inner
         self._circuit = circuit
         guard, guard_long = circuit.guard, self._guard_long
-        self.ping, self.stats, self.spaces = guard(inner.ping), guard(inner.stats), guard(inner.spaces)
+        self.ping, self.stats, self.list_sites = guard(inner.ping), guard(inner.stats), guard(inner.list_sites)
         self.sweep, self.evict, self.erase = guard_long(inner.sweep), guard_long(inner.evict), guard_long(inner.erase)
 
     async def compact(self) -> CompactionResult:

@@ -109,14 +109,14 @@ class _CipherProvider:
 
         Text in the form of sealed text is always sealed, so that it is read back unchanged.
         """
-        return await self.ciphers.to_seal(scope) if self._sealing or lookalike else None
+        return await self.ciphers.cipher_for_sealing(scope) if self._sealing or lookalike else None
 
     async def open_with_retry(self, scope: Scope, step: Callable[[Cipher], _Answer]) -> _Answer:
         """Run a step with the cipher, once more with fresh keys if it fails: another process may have added one."""
         try:
-            return step(await self.ciphers.to_open(scope))
+            return step(await self.ciphers.cipher_for_opening(scope))
         except DecryptionFailed:
-            return step(await self.ciphers.to_open(scope, anew=True))
+            return step(await self.ciphers.cipher_for_opening(scope, refresh=True))
 
 
 class _EncryptedSessions:
@@ -131,20 +131,20 @@ class _EncryptedSessions:
 
     # Turns
 
-    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
-        cipher = await self._seals.cipher_for_write(scope, looks_sealed(opening))
-        await self._check_opens(scope, opening.session_id, opening.window)
-        turn = await self._inner.begin_turn(scope, seal_begin_turn(cipher, opening) if cipher else opening)
+    async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
+        cipher = await self._seals.cipher_for_write(scope, looks_sealed(request))
+        await self._check_opens(scope, request.session_id, request.window)
+        turn = await self._inner.begin_turn(scope, seal_begin_turn(cipher, request) if cipher else request)
         try:
             return await self._seals.open_with_retry(scope, lambda cipher: unseal_turn(cipher, turn))
         except BaseException as failure:
-            self._add_suspect(scope, opening.session_id, failure)
+            self._add_suspect(scope, request.session_id, failure)
             await release_lease(self._inner.finish_turn, turn)
             raise
 
-    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
-        cipher = await self._seals.cipher_for_write(turn.scope, looks_sealed(closing))
-        sealed = seal_finish_turn(cipher, turn.session.id, closing) if cipher else closing
+    async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
+        cipher = await self._seals.cipher_for_write(turn.scope, looks_sealed(request))
+        sealed = seal_finish_turn(cipher, turn.session.id, request) if cipher else request
         return await self._unseal_append_result(turn.scope, await self._inner.finish_turn(turn, sealed))
 
     async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
@@ -163,8 +163,8 @@ class _EncryptedSessions:
     async def get(self, scope: Scope, session_id: str) -> Session:
         return await self._unseal_session(scope, await self._inner.get(scope, session_id))
 
-    async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
-        found = await self._inner.messages(scope, session_id, page)
+    async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
+        found = await self._inner.messages(scope, session_id, query)
         return await self._seals.open_with_retry(
             scope,
             lambda cipher: replace(
@@ -188,17 +188,19 @@ class _EncryptedSessions:
         sealed = seal_changes(cipher, session_id, changes) if cipher else changes
         return await self._unseal_session(scope, await self._inner.patch(scope, session_id, sealed))
 
-    async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
-        return await self._unseal_session(scope, await self._inner.reset(scope, session_id, sparing=sparing))
+    async def reset(self, scope: Scope, session_id: str, *, keep_metadata: Sequence[str] = ()) -> Session:
+        return await self._unseal_session(
+            scope, await self._inner.reset(scope, session_id, keep_metadata=keep_metadata)
+        )
 
-    async def fork(self, scope: Scope, session_id: str, forking: ForkRequest) -> Session:
-        cipher = await self._seals.cipher_for_write(scope, looks_sealed(forking))
-        sealed = seal_fork_request(cipher, forking) if cipher else forking
+    async def fork(self, scope: Scope, session_id: str, request: ForkRequest) -> Session:
+        cipher = await self._seals.cipher_for_write(scope, looks_sealed(request))
+        sealed = seal_fork_request(cipher, request) if cipher else request
         source = await self._inner.get(scope, session_id)
         fork = await self._inner.fork(scope, session_id, sealed)
         try:
             if source.forked_from is not None:
-                fork = await self._reseal_fork(scope, source, fork, titled=forking.title is not None)
+                fork = await self._reseal_fork(scope, source, fork, titled=request.title is not None)
             return await self._unseal_session(scope, fork)
         except BaseException:
             # Each retry would leave another fork that does not open.
@@ -206,13 +208,13 @@ class _EncryptedSessions:
                 await self._inner.delete(scope, fork.id)
             raise
 
-    async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
-        session = await self._inner.truncate(scope, session_id, truncating)
+    async def truncate(self, scope: Scope, session_id: str, request: Truncation) -> Session:
+        session = await self._inner.truncate(scope, session_id, request)
         return await self._unseal_session(scope, session)
 
-    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
-        cipher = await self._seals.cipher_for_write(scope, looks_sealed(rewriting))
-        sealed = seal_rewrite(cipher, session_id, rewriting) if cipher else rewriting
+    async def rewrite(self, scope: Scope, session_id: str, request: Rewrite) -> Session:
+        cipher = await self._seals.cipher_for_write(scope, looks_sealed(request))
+        sealed = seal_rewrite(cipher, session_id, request) if cipher else request
         return await self._unseal_session(scope, await self._inner.rewrite(scope, session_id, sealed))
 
     # What the methods share
@@ -223,7 +225,7 @@ class _EncryptedSessions:
         Otherwise a refused call would store its messages, again with each retry.
         """
         name = (scope.tenant, scope.site, session_id)
-        if name not in self._doubtful and (await self._seals.ciphers.to_open(scope)).whole:
+        if name not in self._doubtful and (await self._seals.ciphers.cipher_for_opening(scope)).whole:
             return
         try:
             await self.messages(scope, session_id, Page(limit=max(1, window)))
@@ -245,7 +247,7 @@ class _EncryptedSessions:
     async def _reseal_fork(self, scope: Scope, source: Session, fork: Session, *, titled: bool) -> Session:
         """Seal again for a fork of a fork what was written in neither of the two."""
         assert source.forked_from is not None
-        cipher, branch = await self._seals.ciphers.to_seal(scope), source.forked_from.seq
+        cipher, branch = await self._seals.ciphers.cipher_for_sealing(scope), source.forked_from.seq
         changes = await self._seals.open_with_retry(
             scope, lambda opener: reseal_session(opener, source, fork, titled=titled)
         )
@@ -321,7 +323,11 @@ class _EncryptedState:
     def __init__(self, inner: StateStore, seals: _CipherProvider) -> None:
         self._inner = inner
         self._seals = seals
-        self.delete_state, self.state_keys, self.state_names = inner.delete_state, inner.state_keys, inner.state_names
+        self.delete_state, self.state_keys, self.list_state_locations = (
+            inner.delete_state,
+            inner.state_keys,
+            inner.list_state_locations,
+        )
 
     async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
         entry = await self._inner.read_state(scope, namespace, key)

@@ -53,12 +53,12 @@ async def open_store(
     *,
     clock: Clock = utc_now,
     sqlite_synchronous: str = "full",
-    reading_only: bool = False,
-    prepared: bool = True,
+    read_only: bool = False,
+    prepare: bool = True,
 ) -> Backend:
     """Open a backend: `memory://`, `sqlite:///file.db`, `redis://…` (also `redis+cluster://`, `redis+sentinel://`),
-    `postgresql://…`. `reading_only` is for a SQLite file in a read-only folder. A server need not answer yet if it is
-    not `prepared`.
+    `postgresql://…`. `read_only` is for a SQLite file in a read-only folder. A server need not answer yet if it is
+    not `prepare`.
 
     Raises:
         InvalidSetting: no backend has such a URL, or its driver is not installed.
@@ -76,9 +76,9 @@ async def open_store(
         path = sqlite_path(url)
         return cast(
             Backend,
-            await backend.open(path, clock=clock, synchronous=sqlite_synchronous, reading_only=reading_only),
+            await backend.open(path, clock=clock, synchronous=sqlite_synchronous, read_only=read_only),
         )
-    return cast(Backend, await backend.open(url, clock=clock, prepared=prepared))
+    return cast(Backend, await backend.open(url, clock=clock, prepare=prepare))
 
 
 def _url_scheme(url: str) -> str:

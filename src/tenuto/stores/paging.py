@@ -67,7 +67,7 @@ async def erase_in_batches(step: Callable[[int], Awaitable[EraseResult]], limit:
         steps.append(await step(size))
         left -= size
     return EraseResult(
-        gone=tuple(item for done in steps for item in done.gone),
+        removed_sessions=tuple(item for done in steps for item in done.removed_sessions),
         messages=sum(done.messages for done in steps),
         traces=sum(done.traces for done in steps),
         states=sum(done.states for done in steps),

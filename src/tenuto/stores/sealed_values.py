@@ -106,7 +106,7 @@ def looks_sealed(call: BeginTurn | AppendBatch | FinishTurn | Changes | Rewrite 
     """Whether a plain value in the call has the form of sealed text."""
     match call:
         case BeginTurn():
-            return _drafts_look_sealed(call.words) or _session_looks_sealed(call.create)
+            return _drafts_look_sealed(call.user_messages) or _session_looks_sealed(call.create)
         case AppendBatch():
             return _drafts_look_sealed(call.messages) or _session_looks_sealed(call.create)
         case FinishTurn():
@@ -123,9 +123,12 @@ def looks_sealed(call: BeginTurn | AppendBatch | FinishTurn | Changes | Rewrite 
 def seal_begin_turn(cipher: Cipher, opening: BeginTurn) -> BeginTurn:
     """The opening with its user messages and new session sealed."""
     create = None if opening.create is None else seal_new_session(cipher, opening.session_id, opening.create)
-    words = seal_drafts(cipher, opening.session_id, opening.words)
+    words = seal_drafts(cipher, opening.session_id, opening.user_messages)
     return replace(
-        opening, words=words, create=create, once=_digest_fingerprint(cipher, opening.session_id, opening.once)
+        opening,
+        user_messages=words,
+        create=create,
+        idempotency_key=_digest_fingerprint(cipher, opening.session_id, opening.idempotency_key),
     )
 
 
@@ -133,7 +136,12 @@ def seal_batch(cipher: Cipher, session_id: str, batch: AppendBatch) -> AppendBat
     """The batch with its messages and new session sealed."""
     create = None if batch.create is None else seal_new_session(cipher, session_id, batch.create)
     messages = seal_drafts(cipher, session_id, batch.messages)
-    return replace(batch, messages=messages, create=create, once=_digest_fingerprint(cipher, session_id, batch.once))
+    return replace(
+        batch,
+        messages=messages,
+        create=create,
+        idempotency_key=_digest_fingerprint(cipher, session_id, batch.idempotency_key),
+    )
 
 
 def seal_finish_turn(cipher: Cipher, session_id: str, closing: FinishTurn) -> FinishTurn:
@@ -168,7 +176,7 @@ def seal_drafts(cipher: Cipher, session_id: str, drafts: tuple[_Words, ...]) -> 
 def seal_new_session(cipher: Cipher, session_id: str, new: NewSession) -> NewSession:
     """A new session with its title and each of its values sealed."""
     return _SealedNewSession(
-        keeping=new.keeping,
+        retention=new.retention,
         title=_seal_title(cipher, session_id, new.title),
         **_seal_objects(cipher, session_id, new),
     )
@@ -256,13 +264,13 @@ def unseal_turn(cipher: Cipher, turn: OpenTurn) -> OpenTurn:
     window = unseal_messages(cipher, session, turn.window)
     # The user messages are mostly in the window, too: do not open them twice.
     opened = {message.seq: message for message in window}
-    apart = [message for message in (*turn.words, *turn.reply) if message.seq not in opened]
+    apart = [message for message in (*turn.user_messages, *turn.reply) if message.seq not in opened]
     opened |= {message.seq: message for message in unseal_messages(cipher, session, apart)}
     return replace(
         turn,
         session=session,
         window=window,
-        words=tuple(opened[message.seq] for message in turn.words),
+        user_messages=tuple(opened[message.seq] for message in turn.user_messages),
         reply=tuple(opened[message.seq] for message in turn.reply),
     )
 

@@ -154,7 +154,7 @@ class BoardRecord(Value, frozen=True, kw_only=True):
             writer=self.by.name,
             written_at=instant(self.written_at),
             version=self.version,
-            overwrote=self.before.name if self.before is not None else None,
+            previous_writer=self.before.name if self.before is not None else None,
         )
 
     def to_lock(self, key: str) -> BoardLock | None:
@@ -162,7 +162,7 @@ class BoardRecord(Value, frozen=True, kw_only=True):
         lock = self.lock
         if lock is None:
             return None
-        return BoardLock(key=key, holder=lock.by.name, token=lock.token, until=instant(lock.until_at))
+        return BoardLock(key=key, holder=lock.by.name, token=lock.token, expires_at=instant(lock.until_at))
 
 
 class NoteRecord(Value, frozen=True, kw_only=True):

@@ -60,8 +60,9 @@ class Tasks:
         self._heads = TaskTable(state=state, clock=clock)
         self._deadlines = Deadlines(state)
 
-    async def open(self, scope: Scope, new: NewTask, *, key: str | None = None) -> Task:
-        """Open a task, `pending` until an agent begins it. A repeated `key` returns the same task as long as it exists.
+    async def open(self, scope: Scope, new: NewTask, *, idempotency_key: str | None = None) -> Task:
+        """Open a task, `pending` until an agent begins it. A repeated `idempotency_key` returns the same task as long
+        as it exists.
 
         Raises:
             SessionNotFound: the scope has no such session.
@@ -72,11 +73,13 @@ class Tasks:
         if new.session_id is not None:
             await self._sessions.get(scope, new.session_id)
         place = (
-            self._new_id() if key is None else record_key_for(owner_key(scope), check_id(key, "the idempotency key"))
+            self._new_id()
+            if idempotency_key is None
+            else record_key_for(owner_key(scope), check_id(idempotency_key, "the idempotency key"))
         )
-        before = None if key is None else await self._heads.at(scope, place)
+        before = None if idempotency_key is None else await self._heads.at(scope, place)
         while before is None or not self._heads.lasts(before.record):
-            head = self._new_record(new, () if key is None else new_incarnation(self._new_id()))
+            head = self._new_record(new, () if idempotency_key is None else new_incarnation(self._new_id()))
             try:
                 return await self._add(scope, place, head, before)
             except VersionConflict:

@@ -33,14 +33,14 @@ class TaskList(View, frozen=True, kw_only=True):
 
 
 class BoardEntryView(View, frozen=True, kw_only=True):
-    """The value of one key of a board; `overwrote` is the last other agent that wrote it before."""
+    """The value of one key of a board; `previous_writer` is the last other agent that wrote it before."""
 
     key: str
     value: Any
     writer: str
     written_at: datetime
     version: int
-    overwrote: str | None
+    previous_writer: str | None
 
 
 class HeldView(View, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class HeldView(View, frozen=True, kw_only=True):
 
     key: str
     holder: str
-    until: datetime
+    expires_at: datetime
 
 
 class BoardAnswer(View, frozen=True, kw_only=True):

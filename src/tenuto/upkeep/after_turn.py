@@ -92,14 +92,15 @@ class AfterTurn:
         Waiting jobs hold no history.
         """
         subject = session_key(ended.scope, ended.session.id)
-        bare = replace(ended, loaded=())
-        if ended.titles:
+        bare = replace(ended, log_tail=())
+        if ended.claims_title:
             self._jobs.start("title", subject, lambda: self._titler.title(bare))
         context = ended.policies.context
         # Judged by the messages that the turn has loaded, before the stored session is read.
         if (
-            due(ended.session, ended.loaded, self._counter, ended.prompt, context, taken=ended.taken) is not None
-            if ended.loaded
+            due(ended.session, ended.log_tail, self._counter, ended.prompt, context, taken=ended.reserved_tokens)
+            is not None
+            if ended.log_tail
             else compresses(context)
         ):
             self._jobs.start("summary", subject, lambda: self._compressor.compress(bare))

@@ -96,7 +96,7 @@ class Compressor:
                 ended.prompt,
                 ended.policies.context,
                 previous=talk.previous,
-                taken=ended.taken,
+                taken=ended.reserved_tokens,
                 adding=adding + SPARE if adding else 0,
                 more=talk.more,
             )
@@ -139,7 +139,7 @@ class Compressor:
         base = found.previous.through if found.previous is not None else 0
         draft = summary_draft(summary, message_id=fresh_id(), sent_at=self._clock(), seen=found.seen, since=found.since)
         key = derived_id("summary:", str(base), last.id)
-        request = AppendRequest(messages=(draft,), usage=Usage(), key=key, fingerprint="summary")
+        request = AppendRequest(messages=(draft,), usage=Usage(), idempotency_key=key, fingerprint="summary")
         try:
             await self._sessions.append(ended.scope, session.id, request)
             await self._redact_covered(session, found.cover)

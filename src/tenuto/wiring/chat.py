@@ -48,7 +48,7 @@ async def open_chat(
     settings: Settings,
     *,
     store: Store,
-    screen: Redactor,
+    redactor: Redactor,
     sessions: Sessions,
     upkeep: Upkeep,
     clock: Clock,
@@ -64,17 +64,17 @@ async def open_chat(
         [*_builtin_assistants(settings, store.state), *_custom_assistants(settings, assistants)], settings.assistant
     )
     async with AsyncExitStack() as stack:
-        home, small = provider_of(settings.model, models), settings.small_model or settings.model
+        home, small = provider_of(settings.model, models), settings.summarizer_model or settings.model
         shelf = await _open_models(stack, settings, known, models, home)
         for assistant in known:
             _check_budget(assistant, shelf[assistant.model or settings.model])
         # The offline model makes titles and summaries no better than extraction does.
         spending = Spending(state=store.state, budgets=settings.budgets(), clock=clock)
-        small_model = _make_small(shelf[small], settings.model_timeout, spending) if small != OFFLINE else None
-        upkeep.equip(small=small_model)
+        summarizer_model = _make_small(shelf[small], settings.model_timeout, spending) if small != OFFLINE else None
+        upkeep.equip(small=summarizer_model)
         # Before the models close: work for finished turns may still call them.
         stack.push_async_callback(upkeep.drain, _LAST_WORK)
-        screened = {name: RedactingModel(model=model, screen=screen) for name, model in shelf.items()}
+        screened = {name: RedactingModel(model=model, screen=redactor) for name, model in shelf.items()}
         span = await stack.enter_async_context(open_spans()) if settings.telemetry else None
         yield Chat(
             ChatDeps(
@@ -82,12 +82,12 @@ async def open_chat(
                 traces=store.traces,
                 assistants=known,
                 models=lambda name: screened[name or settings.model],
-                redaction=TurnRedaction(screen),
+                redaction=TurnRedaction(redactor),
                 embedder=await stack.enter_async_context(_embedder(settings, home)),
                 spending=spending,
                 clock=clock,
                 afterwards=upkeep.after_turn,
-                titles_by_model=small_model is not None,
+                titles_by_model=summarizer_model is not None,
                 limits=ChatLimits(model_timeout=settings.model_timeout, tool_timeout=settings.tool_timeout),
                 span=span,
             )
@@ -106,7 +106,7 @@ async def _open_models(
         each.model: each for each in reversed([*assistants]) if each.model is not None
     }
     shelf: dict[str, ChatModel] = {}
-    for name, user in {**users, settings.model: None, settings.small_model or settings.model: None}.items():
+    for name, user in {**users, settings.model: None, settings.summarizer_model or settings.model: None}.items():
         # Address and key belong to the provider of the main model; others have theirs in the environment.
         model = open_model(
             name,
@@ -168,7 +168,7 @@ def _check_budget(assistant: Assistant, model: ChatModel) -> None:
     """Refuse a budget that the system prompt fills."""
     counter = TokenCounter(*encoding_for(model.name))
     tools = sum(counter.count_fixed(to_text(msgspec.to_builtins(tool.spec))) for tool in assistant.tools)
-    prompt = replace(assistant.prompt, reply=assistant.prompt.reply + math.ceil(tools * counter.margin))
+    prompt = replace(assistant.prompt, reply_tokens=assistant.prompt.reply_tokens + math.ceil(tools * counter.margin))
     for language in Language:
         for persona in (None, *assistant.personas.values()):
             try:

@@ -42,9 +42,7 @@ def refuse_keyless(settings: Settings, policies: TenantPolicies) -> None:
         raise InvalidSetting("privacy_key", "is needed for pseudonyms: set it, or privacy_key_file")
 
 
-async def open_encryption(
-    settings: Settings, state: StateStore, clock: Clock, reading_only: bool
-) -> TenantCiphers | None:
+async def open_encryption(settings: Settings, state: StateStore, clock: Clock, read_only: bool) -> TenantCiphers | None:
     """The ciphers of a store whose records are or were sealed; `None` for a plain one.
 
     Raises:
@@ -56,8 +54,8 @@ async def open_encryption(
     ciphers = open_ciphers(settings, state, clock)
     if ciphers is None:
         raise InvalidSetting("privacy_key", "is needed: the store holds sealed records. Set it, or privacy_key_file")
-    await _check_key(ciphers, create=settings.encryption and not reading_only)
-    if settings.encryption and not marked and not reading_only:
+    await _check_key(ciphers, create=settings.encryption and not read_only)
+    if settings.encryption and not marked and not read_only:
         await mark_sealed(state)
     return ciphers
 
@@ -69,7 +67,7 @@ async def _check_key(ciphers: TenantCiphers, *, create: bool) -> None:
     """
     try:
         if create:
-            await ciphers.to_seal(SYSTEM)
+            await ciphers.cipher_for_sealing(SYSTEM)
         else:
             await ciphers.check(SYSTEM)
     except MasterKeyMissing as missing:
@@ -114,4 +112,4 @@ def _open_detector(stack: AsyncExitStack, settings: Settings) -> ExternalDetecto
     service = PresidioDetector(settings.privacy_detector, timeout=patience)
     stack.push_async_callback(service.close)
     languages = tuple(name.strip() for name in settings.privacy_detector_languages.split(","))
-    return ExternalDetector(service, policy=ExternalDetectorPolicy(patience=patience, languages=languages))
+    return ExternalDetector(service, policy=ExternalDetectorPolicy(timeout=patience, languages=languages))

@@ -48,30 +48,30 @@ class Stores:
     """The store in use, `front`, and the stores behind it."""
 
     backend: Backend
-    guard: CircuitBreakerStore | None
-    l1: CachedStore | None
+    breaker: CircuitBreakerStore | None
+    cache: CachedStore | None
     journal: JournaledStore | None
     journal_folder: Path
-    screen: Redactor
+    redactor: Redactor
     front: Store
 
     @property
-    def away(self) -> bool:
+    def unavailable(self) -> bool:
         """Whether the store, or a part of it, does not answer, by recent calls."""
-        if self.guard is not None and not self.guard.circuit.closed:
+        if self.breaker is not None and not self.breaker.circuit.closed:
             return True
         return self.journal is not None and self.journal.status.away
 
     @property
-    def ready_journal(self) -> JournaledStore | None:
+    def writable_journal(self) -> JournaledStore | None:
         """The journal, if its folder can be written."""
         return self.journal if writable(self.journal_folder) else None
 
 
-async def open_stores(stack: AsyncExitStack, settings: Settings, clock: Clock, reading_only: bool) -> Stores:
+async def open_stores(stack: AsyncExitStack, settings: Settings, clock: Clock, read_only: bool) -> Stores:
     """Open the backend of the settings and put the wrappers in front of it, in the order drawn above."""
     folder = journal_folder(settings)
-    backend, first = await _backend(settings, folder, clock, reading_only)
+    backend, first = await _backend(settings, folder, clock, read_only)
     stack.push_async_callback(backend.close)
     feed, on_server = backend.feed, is_network_store(settings.store)
     guard: CircuitBreakerStore | None = None
@@ -80,7 +80,7 @@ async def open_stores(stack: AsyncExitStack, settings: Settings, clock: Clock, r
         guard = CircuitBreakerStore(store=backend, policy=policy, first=first)
         stack.push_async_callback(guard.circuit.close)
     known: Store = guard or backend
-    store, ciphers = known, None if first else await open_encryption(settings, known.state, clock, reading_only)
+    store, ciphers = known, None if first else await open_encryption(settings, known.state, clock, read_only)
     if ciphers is not None:
         store = EncryptedStore(store=store, ciphers=ciphers, sealing=settings.encryption)
     l1: CachedStore | None = None
@@ -90,7 +90,7 @@ async def open_stores(stack: AsyncExitStack, settings: Settings, clock: Clock, r
         )
         store = await stack.enter_async_context(l1)
     journal: JournaledStore | None = None
-    if on_server and feed is not None and not reading_only:
+    if on_server and feed is not None and not read_only:
         # Imports the memory store, too, which file backends do without.
         from tenuto.stores.journaled import JournaledStore, Outbox
 
@@ -102,11 +102,11 @@ async def open_stores(stack: AsyncExitStack, settings: Settings, clock: Clock, r
     screen = open_screen(stack, settings, known, clock)
     return Stores(
         backend=backend,
-        guard=guard,
-        l1=l1,
+        breaker=guard,
+        cache=l1,
         journal=journal,
         journal_folder=folder,
-        screen=screen,
+        redactor=screen,
         front=RedactingStore(store=store, screen=screen),
     )
 
@@ -122,7 +122,7 @@ def journal_folder(settings: Settings) -> Path:
 
 
 async def _backend(
-    settings: Settings, folder: Path, clock: Clock, reading_only: bool
+    settings: Settings, folder: Path, clock: Clock, read_only: bool
 ) -> tuple[Backend, Callable[[], Awaitable[None]] | None]:
     """Open the backend; for one that is down also what must be done first once it is back.
 
@@ -134,15 +134,15 @@ async def _backend(
         settings.store,
         clock=clock,
         sqlite_synchronous=settings.sqlite_synchronous,
-        reading_only=reading_only,
+        read_only=read_only,
     )
     try:
         return await open_now(), None
     except StoreUnavailable:
-        if reading_only or not settings.breaker_failures or not _may_begin_away(settings, folder):
+        if read_only or not settings.breaker_failures or not _may_begin_away(settings, folder):
             raise
     log.warning("the store is away: beginning with the turns that wait for it in the journal")
-    backend = await open_now(prepared=False)
+    backend = await open_now(prepare=False)
     return backend, partial(_prepare, backend)
 
 

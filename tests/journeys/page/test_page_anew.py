@@ -16,7 +16,7 @@ async def asked(visit: Visit) -> None:
     """A user has an answer, and asks for another."""
     await visit.say("How many?")
     await visit.hear()
-    await visit.page.get_by_role("button", name="Answer anew").click()
+    await visit.page.get_by_role("button", name="Regenerate").click()
 
 
 async def test_a_failure_leaves_the_answer_from_before_on_the_page_and_in_the_store(chromium: Browser) -> None:
@@ -26,9 +26,7 @@ async def test_a_failure_leaves_the_answer_from_before_on_the_page_and_in_the_st
 
         for _ in range(2):
             alert = answer.get_by_role("alert")
-            await expect(alert).to_contain_text(
-                "No model answered. Your words are kept. The answer from before stands."
-            )
+            await expect(alert).to_contain_text("No model answered. Your message is stored. The previous answer stays.")
             await expect(answer.locator(".prose")).to_have_text("Seven.")
             assert await stored(door) == GOOD
             await answer.get_by_role("button", name="Try again").click()
@@ -45,9 +43,9 @@ async def test_who_stops_a_new_answer_has_the_one_from_before(chromium: Browser)
 
         await visit.page.get_by_role("button", name="Stop").click()
 
-        await expect(visit.answers.get_by_role("alert")).to_contain_text("Stopped. The answer from before stands.")
+        await expect(visit.answers.get_by_role("alert")).to_contain_text("Stopped. The previous answer stays.")
         await expect(visit.answers.locator(".prose")).to_have_text(["Seven."])
         await visit.page.reload()
         await expect(visit.answers.locator(".prose")).to_have_text(["Seven."])
-        assert model.cut_short == 1
+        assert model.cancelled == 1
         assert await stored(door) == GOOD

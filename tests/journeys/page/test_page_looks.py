@@ -52,7 +52,7 @@ async def test_the_page_speaks_both_languages_about_everything(chromium: Browser
             "async () => [(await import('/console/words/en.js')).en, (await import('/console/words/zh.js')).zh]"
         )
 
-    spoken = {f"kind.{kind}" for kind in Kind} | {f"fate.{fate}" for fate in Disposition}
+    spoken = {f"kind.{kind}" for kind in Kind} | {f"disposition.{disposition}" for disposition in Disposition}
     assert set(english) == set(chinese)
     assert spoken | {f"reason.{reason}" for reason in Reason} <= set(english)
     for name, phrase in english.items():

@@ -15,7 +15,7 @@ from tests.patience import LONG
 from tests.servers import start_redis
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-BANNER = "The store is away for the moment."
+BANNER = "The store is unavailable at the moment."
 
 
 async def test_a_talk_goes_on_while_the_store_is_away_and_the_page_says_so(chromium: Browser, tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ async def test_a_talk_goes_on_while_the_store_is_away_and_the_page_says_so(chrom
             answer = await visit.hear(2)
             await expect(answer.locator(".prose")).to_contain_text("green")
             await expect(answer.locator('[data-degraded="journal"]')).to_have_text(
-                "put in the journal: the store was away"
+                "written to the journal: the store was unavailable"
             )
             await expect(banner).to_contain_text(BANNER)
 

@@ -38,7 +38,7 @@ async def guarded(
     browser: Browser, *scripts: Script, wishes: dict[str, Any] | None = None, tools: tuple[Any, ...] = (), **policy: Any
 ) -> AsyncIterator[tuple[Visit, Door]]:
     """A visit to a server with that policy, whose assistant repeats what it hears unless it has a script."""
-    settings: dict[str, Any] = {"model": "scripted", "small_model": "offline", "assistant": "helper", **policy}
+    settings: dict[str, Any] = {"model": "scripted", "summarizer_model": "offline", "assistant": "helper", **policy}
     model = ScriptedModel(*(scripts or (Echo(),)))
     async with (
         served(models={"scripted": model}, assistants=[helper(tools=tools)], **settings) as door,
@@ -70,7 +70,7 @@ async def test_what_was_taken_out_is_a_label_after_a_reload_and_its_value_is_now
         await visit.say(SAID)
         answer = await visit.hear()
         await expect(answer.locator(".prose")).to_contain_text(MAIL)
-        await expect(answer.locator(".taken")).to_have_text("4 values taken out before storing: 2 e-mail, 2 card")
+        await expect(answer.locator(".taken")).to_have_text("4 values redacted before storing: 2 e-mail, 2 card")
 
         await visit.page.reload()
         await visit.hear()
@@ -82,7 +82,7 @@ async def test_what_was_taken_out_is_a_label_after_a_reload_and_its_value_is_now
             "aria-label", re.compile(f"{fate}$")
         )
         await expect(visit.answers.locator(".prose .mark")).to_have_count(2)
-        await expect(visit.answers.locator(".taken")).to_contain_text("4 values taken out")
+        await expect(visit.answers.locator(".taken")).to_contain_text("4 values redacted")
         assert await said.evaluate(COPIED) == kept
         held = await everything(visit)
         assert MAIL not in held
@@ -99,11 +99,11 @@ async def test_a_label_tells_its_fate_to_pointer_and_keyboard_alike(chromium: Br
         tip = visit.page.locator(".tip")
 
         await mail.hover()
-        await expect(tip).to_have_text("e-mail: taken out by the privacy policy")
+        await expect(tip).to_have_text("e-mail: redacted by the privacy policy")
         await mail.focus()
         await visit.page.keyboard.press("Tab")
         await expect(card).to_be_focused()
-        await expect(tip).to_have_text("card: taken out by the privacy policy")
+        await expect(tip).to_have_text("card: redacted by the privacy policy")
         await visit.page.keyboard.press("Escape")
         await expect(tip).to_be_hidden()
 
@@ -137,7 +137,7 @@ async def test_whoever_edits_words_with_marks_is_told_that_the_values_are_not_se
 
         await visit.page.get_by_role("button", name="Edit and send again").click()
 
-        await expect(visit.page.locator(".editing .hint")).to_contain_text("The values behind its marks")
+        await expect(visit.page.locator(".editing .hint")).to_contain_text("The values behind its placeholders")
 
 
 async def test_markup_around_and_inside_marks_is_text(chromium: Browser) -> None:
@@ -240,7 +240,7 @@ async def test_the_panel_tells_what_holds_for_the_tenant(chromium: Browser, tmp_
         assert modes == told["modes"] == {sink.value: modes[sink.value] for sink in Sink}
         await expect(panel.locator('[data-sink="message"]')).to_contain_text("pseudonyms")
         await expect(panel.locator('[data-sink="model"]')).to_contain_text("refused")
-        await expect(panel.locator('[data-sink="title"]')).to_contain_text("taken out")
+        await expect(panel.locator('[data-sink="title"]')).to_contain_text("redacted")
         await expect(panel.locator(".types li").filter(has_text="order number")).to_be_visible()
         await expect(panel.locator(".types li").filter(has_text="case file")).to_be_visible()
         await expect(panel.locator('[data-fact="vault"]')).to_contain_text("sealed")

@@ -100,7 +100,7 @@ async def sign_in(visit: Visit, key: str = "", user: str = "") -> None:
 async def test_whoever_signs_in_next_finds_nothing_of_the_one_before(chromium: Browser) -> None:
     """A1, tenant isolation on the page: titles, searches, drafts and answers on their way leave with their owner."""
     model = ScriptedModel([Say("It is "), Hang()], "Hello Bob.")
-    settings: dict[str, Any] = {"model": "scripted", "small_model": "offline", "assistant": "helper"}
+    settings: dict[str, Any] = {"model": "scripted", "summarizer_model": "offline", "assistant": "helper"}
     async with (
         served(locked=True, models={"scripted": model}, assistants=[helper()], **settings) as door,
         listening(door) as base,
@@ -133,7 +133,7 @@ async def test_whoever_signs_in_next_finds_nothing_of_the_one_before(chromium: B
         await expect(visit.field).to_have_value("")
         await visit.say("Hello")
         await expect((await visit.hear()).locator(".prose")).to_have_text("Hello Bob.")
-        assert model.cut_short == 1
+        assert model.cancelled == 1
         visit.allow("401", "404")
 
 
@@ -148,7 +148,7 @@ async def test_saying_again_who_one_is_stops_no_answer(chromium: Browser) -> Non
         pause.release.set()
 
         await expect((await visit.hear()).locator(".prose")).to_have_text("It is seven.")
-        assert model.cut_short == 0
+        assert model.cancelled == 0
 
 
 @dataclass

@@ -17,13 +17,13 @@ from tests.journeys.page.visit import DESK, PHONE, Visit, listening, scripted, v
 from tests.talking import helper
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-TAKEN = "1 value taken out before storing: 1 e-mail"
+TAKEN = "1 value redacted before storing: 1 e-mail"
 
 
 @asynccontextmanager
 async def redacting(browser: Browser, script: Script) -> AsyncIterator[Visit]:
     """A user has sent an address to an assistant whose server keeps none."""
-    settings: dict[str, Any] = {"model": "scripted", "small_model": "offline", "assistant": "helper"}
+    settings: dict[str, Any] = {"model": "scripted", "summarizer_model": "offline", "assistant": "helper"}
     models = {"scripted": ScriptedModel(script)}
     async with (
         served(models=models, assistants=[helper()], privacy_message=Mode.REDACT, **settings) as door,
@@ -60,7 +60,7 @@ async def test_the_account_of_an_answer_stays_when_the_next_one_fails(
     async with scripted(chromium, "Seven.", Fail(), "Eight.", wishes={"viewport": viewport}) as (visit, _, _door):
         await visit.say("How many?")
         answer = await visit.hear()
-        await answer.get_by_role("button", name="Answer anew").click()
+        await answer.get_by_role("button", name="Regenerate").click()
         await expect(answer).to_have_attribute("data-status", "failed")
 
         await answer.get_by_role("button", name="What the model saw").click()
@@ -124,7 +124,7 @@ async def test_one_who_remembers_nothing_is_talked_to_on_and_leaves_an_empty_pag
         answer = await visit.hear(2)
 
         await expect(answer.locator(".prose")).to_contain_text("E-RULE-01")
-        await expect(answer.get_by_role("button", name="Answer anew")).to_be_hidden()
+        await expect(answer.get_by_role("button", name="Regenerate")).to_be_hidden()
         await visit.page.reload()
         await expect(visit.page.get_by_text("Whom do you want to talk to?")).to_be_visible()
 

@@ -98,7 +98,7 @@ async def test_an_answer_goes_on_while_one_looks_elsewhere(chromium: Browser) ->
         await visit.page.locator(".sessions a").filter(has_text="any").click()
 
         await expect((await visit.hear()).locator(".prose")).to_have_text("It is seven.")
-        assert model.cut_short == 0
+        assert model.cancelled == 0
 
 
 async def test_the_bar_adds_up_to_the_budget_and_goods_are_cards(chromium: Browser) -> None:
@@ -153,7 +153,7 @@ async def test_an_answer_can_be_stopped_and_had_after_all(chromium: Browser) -> 
         await expect(visit.page.get_by_role("button", name="Send", exact=True)).to_be_visible()
         await answer.get_by_role("button", name="Try again").click()
         await expect((await visit.hear()).locator(".prose")).to_have_text("Seven.")
-        assert model.cut_short == 1
+        assert model.cancelled == 1
         assert await stored(door) == [("user", "How many?"), ("assistant", "Seven.")]
 
 
@@ -198,7 +198,7 @@ async def test_a_failure_is_a_sentence_and_trying_again_says_it_once(chromium: B
     async with scripted(chromium, Fail(), "Seven.") as (visit, _, door):
         await visit.say("How many?")
         answer = visit.answers.first
-        await expect(answer.get_by_role("alert")).to_contain_text("No model answered. Your words are kept.")
+        await expect(answer.get_by_role("alert")).to_contain_text("No model answered. Your message is stored.")
 
         await answer.get_by_role("button", name="Try again").click()
 
@@ -212,7 +212,7 @@ async def test_an_answer_is_made_anew_and_words_are_said_differently(chromium: B
         await visit.hear()
         await visit.say("second")
         await visit.hear(2)
-        await visit.page.get_by_role("button", name="Answer anew").click()
+        await visit.page.get_by_role("button", name="Regenerate").click()
         await expect(visit.answers.nth(1).locator(".prose")).to_have_text("Three.")
         await visit.hear(2)
 

@@ -121,7 +121,7 @@ async def scripted(
 ) -> AsyncIterator[tuple[Visit, ScriptedModel, Door]]:
     """A visit to a server whose assistant plays scripts."""
     model = ScriptedModel(*scripts)
-    settings: dict[str, Any] = {"model": "scripted", "small_model": "offline", "assistant": "helper"}
+    settings: dict[str, Any] = {"model": "scripted", "summarizer_model": "offline", "assistant": "helper"}
     async with (
         served(models={"scripted": model}, assistants=[helper(tools=tuple(tools))], **settings) as door,
         listening(door) as base,

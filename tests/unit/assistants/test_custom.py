@@ -35,7 +35,7 @@ def weather(city: str, days: int = 1) -> dict[str, object]:
 '''
 TOML = """
 title.en = "Weather"
-about.en = "Knows the sky."
+description.en = "Knows the sky."
 system.en = "You tell the weather."
 system.zh = "你预报天气。"
 preset = "channel"

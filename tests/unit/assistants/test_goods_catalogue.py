@@ -44,7 +44,7 @@ class Watched:
 
     def __init__(self, store: StateStore, fail_at_write: int | None = None) -> None:
         self.store = store
-        self.state_names = store.state_names
+        self.list_state_locations = store.list_state_locations
         self.calls: Counter[str] = Counter()
         self.fail_at_write = fail_at_write
 

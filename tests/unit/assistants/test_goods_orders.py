@@ -47,7 +47,7 @@ async def test_without_a_user_the_answer_asks_to_sign_in(scope: Scope, question:
     answer = await shop.ask(question)
 
     assert word in answer
-    assert shop.outcome.reply == answer
+    assert shop.outcome.final_answer == answer
     assert shop.outcome.data == {}
 
 

@@ -149,7 +149,7 @@ async def test_what_a_question_finds_and_how_sure_it_is(
 
     assert mode(outcome) == expected
     assert ids(outcome)[:1] == ([found] if found else [])
-    assert (outcome.reply is None) is (expected != "refuse")
+    assert (outcome.final_answer is None) is (expected != "refuse")
 
 
 @pytest.mark.parametrize("language", list(Language))
@@ -174,8 +174,8 @@ async def test_no_other_rule_answers_for_one_that_does_not_exist(question: str) 
     outcome = await talk("家训有哪些", question)
 
     assert outcome.data == {"policy_mode": "refuse", "evidence": []}
-    assert "11" in (outcome.reply or "")
-    assert "10" in (outcome.reply or "")
+    assert "11" in (outcome.final_answer or "")
+    assert "10" in (outcome.final_answer or "")
 
 
 async def test_a_model_that_asks_for_a_rule_that_does_not_exist_gets_no_other() -> None:

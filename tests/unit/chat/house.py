@@ -91,7 +91,7 @@ class House:
     ) -> None:
         self.clock = FakeClock()
         self.model = model
-        policy = SessionPolicy(keeping=Retention(max_messages=cap))
+        policy = SessionPolicy(retention=Retention(max_messages=cap))
         self.policies = Preset(sessions=policy, context=ContextPolicy(**{"compress_over": 30, **context}))
         self.store = store or MemoryStore(clock=self.clock)
         self.sessions = Sessions(
@@ -109,12 +109,12 @@ class House:
         self, session_id: str | None = None, question: str = QUESTION, answer: str = ANSWER, follow: bool = True
     ) -> Session:
         """One turn, followed as chat has it followed."""
-        begun = await self.sessions.begin(ANN, TurnRequest(words=(says(question),), session_id=session_id))
+        begun = await self.sessions.begin(ANN, TurnRequest(user_messages=(says(question),), session_id=session_id))
         has_model = self.model is not None
         claim = claim_title(begun.session, question, Language.ENGLISH, self.clock(), model=has_model)
         done = await self.sessions.finish(begun, FinishTurn(reply=(answers(answer),), changes=claim))
         if follow:
-            self.upkeep.after_turn.follow(self.ended(done.session, question, answer, titles=claim is not None))
+            self.upkeep.after_turn.follow(self.ended(done.session, question, answer, claims_title=claim is not None))
         return done.session
 
     def ended(self, session: Session, question: str = "", answer: str = "", **rest: Any) -> TurnEnded:

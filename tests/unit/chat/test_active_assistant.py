@@ -29,7 +29,7 @@ def two() -> Talk:
 
 def told(t: Talk) -> str:
     """The system prompt the model was shown last."""
-    return t.model.askings[-1].messages[0].text
+    return t.model.requests[-1].messages[0].text
 
 
 def looks_at(t: Talk) -> list[str]:
@@ -60,20 +60,22 @@ async def test_a_partner_that_another_process_has_changed_gets_the_words_and_get
     await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
     await t.store.sessions.patch(ANN, "s", Changes(metadata={"assistant": "helper"}))
 
-    reply = await t.chat.take_turn(ANN, ask("Again", "s", key="k"))
-    repeated = await t.chat.take_turn(ANN, ask("Again", "s", key="k"))
+    reply = await t.chat.take_turn(ANN, ask("Again", "s", idempotency_key="k"))
+    repeated = await t.chat.take_turn(ANN, ask("Again", "s", idempotency_key="k"))
 
-    assert (told(t), reply.assistant, repeated.repeated) == ("You help.", "helper", True)
+    assert (told(t), reply.assistant, repeated.replayed) == ("You help.", "helper", True)
     assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
 
 
 async def test_a_turn_taken_up_again_goes_to_the_partner_of_its_session() -> None:
     t = two()
     await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
-    begun = await t.sessions.begin(ANN, TurnRequest(words=(says("Again"),), session_id="s", key="k", fingerprint="f"))
+    begun = await t.sessions.begin(
+        ANN, TurnRequest(user_messages=(says("Again"),), session_id="s", idempotency_key="k", fingerprint="f")
+    )
     await t.sessions.finish(begun, FinishTurn(abandoned=True, changes=Changes(metadata={"assistant": "helper"})))
 
-    await t.chat.take_turn(ANN, ask("Again", "s", key="k", fingerprint="f"))
+    await t.chat.take_turn(ANN, ask("Again", "s", idempotency_key="k", fingerprint="f"))
 
     assert told(t) == "You help."
     assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
@@ -177,8 +179,8 @@ async def test_words_said_to_the_wrong_partner_stay_when_somebody_has_spoken_sin
     store.crowded = True
 
     with pytest.raises(TurnLost):
-        await t.chat.take_turn(ANN, ask("Again", "s", key="k"))
-    reply = await t.chat.take_turn(ANN, ask("Again", "s", key="k"))
+        await t.chat.take_turn(ANN, ask("Again", "s", idempotency_key="k"))
+    reply = await t.chat.take_turn(ANN, ask("Again", "s", idempotency_key="k"))
 
     assert (reply.assistant, told(t)) == ("helper", "You help.")
     assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi.", "Again", "From elsewhere", "Hi."]
@@ -204,11 +206,13 @@ async def test_a_turn_taken_up_again_is_answered_by_the_character_its_words_were
     t = talk("Hi.", assistants=[helper(personas=PERSONAS, isolated=True)])
     await t.chat.take_turn(ANN, ask("Hi", "s", persona="ada"))
     words = (says("A secret", persona="ada"),)
-    begun = await t.sessions.begin(ANN, TurnRequest(words=words, session_id="s", key="k", fingerprint="f"))
+    begun = await t.sessions.begin(
+        ANN, TurnRequest(user_messages=words, session_id="s", idempotency_key="k", fingerprint="f")
+    )
     await t.sessions.finish(begun, FinishTurn(abandoned=True))
     await t.chat.take_turn(ANN, ask("Hi", "s", persona="bea"))
 
-    await t.chat.take_turn(ANN, ask("A secret", "s", key="k", fingerprint="f"))
+    await t.chat.take_turn(ANN, ask("A secret", "s", idempotency_key="k", fingerprint="f"))
 
     answer = (await t.sessions.messages(ANN, "s")).messages[-1]
     assert (answer.persona, answer.speaker) == ("ada", "ada")

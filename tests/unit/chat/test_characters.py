@@ -25,7 +25,7 @@ BOTH = {"ada": ADA, "bea": BEA}
 
 def shown(t: Talk) -> list[str]:
     """The texts the model saw last."""
-    return [message.text for message in t.model.askings[-1].messages]
+    return [message.text for message in t.model.requests[-1].messages]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ async def test_a_session_goes_on_with_its_character(again: ChatRequest) -> None:
     await t.chat.take_turn(ANN, again)
 
     assert shown(t)[0] == "You help.\n\nYou are ada."
-    assert (turn := t.model.askings[-1].turn) is not None
+    assert (turn := t.model.requests[-1].tool_context) is not None
     assert turn.persona_name == "ada"
     assert {message.persona for message in (await t.sessions.messages(ANN, "s")).messages} == {"ada"}
 

@@ -41,7 +41,7 @@ async def test_the_model_sees_what_was_said_before() -> None:
 
     await t.chat.take_turn(ANN, ask("Two?", first.session_id))
 
-    seen = [(message.role.value, message.text) for message in t.model.askings[-1].messages]
+    seen = [(message.role.value, message.text) for message in t.model.requests[-1].messages]
     assert seen == [("system", "You help."), ("user", "One?"), ("assistant", "First."), ("user", "Two?")]
 
 
@@ -60,15 +60,15 @@ async def test_what_is_streamed_is_what_is_stored() -> None:
 async def test_a_retry_with_the_same_key_brings_the_same_reply_and_asks_no_model() -> None:
     adder = Adder()
     t = talk([Call("add", {"a": 1, "b": 2})], "Three.", assistants=[helper(tools=(adder,))])
-    first = await t.chat.take_turn(ANN, ask("1+2?", key="k"))
+    first = await t.chat.take_turn(ANN, ask("1+2?", idempotency_key="k"))
 
-    again = await t.chat.take_turn(ANN, ask("1+2?", key="k"))
+    again = await t.chat.take_turn(ANN, ask("1+2?", idempotency_key="k"))
 
-    assert len(t.model.askings) == 2
-    assert again.repeated
-    assert replace(again, repeated=False, created=True, steps=first.steps) == first
+    assert len(t.model.requests) == 2
+    assert again.replayed
+    assert replace(again, replayed=False, created=True, steps=first.steps) == first
     with pytest.raises(IdempotencyKeyReused):
-        await t.chat.take_turn(ANN, ask("2+2?", key="k"))
+        await t.chat.take_turn(ANN, ask("2+2?", idempotency_key="k"))
 
 
 async def test_unknown_assistants_and_characters_are_said_and_nothing_is_stored() -> None:
@@ -89,7 +89,7 @@ async def test_a_session_goes_on_with_its_own_assistant() -> None:
     second = await t.chat.take_turn(ANN, ask("Again", first.session_id))
 
     assert second.assistant == "other"
-    assert t.model.askings[-1].messages[0].text == "You are other."
+    assert t.model.requests[-1].messages[0].text == "You are other."
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\n"])
@@ -105,7 +105,7 @@ async def test_a_profile_and_style_reach_the_prompt_and_are_kept() -> None:
 
     await t.chat.take_turn(ANN, ask("Again", reply.session_id))
 
-    for asking in t.model.askings:
+    for asking in t.model.requests:
         words = "\n".join(message.text for message in asking.messages)
         assert "Ann" in words
         assert "brief" in words

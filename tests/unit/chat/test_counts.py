@@ -22,7 +22,7 @@ LOW = len(RARE) // 7 + 1
 def shown(t: Talk) -> int:
     """The tokens of what the model was shown last, counted anew."""
     counter = TokenCounter()
-    return sum(counter.parts(message.parts) for message in t.model.askings[-1].messages)
+    return sum(counter.count_parts(message.parts) for message in t.model.requests[-1].messages)
 
 
 def lying(draft: Draft) -> Draft:
@@ -40,8 +40,8 @@ async def test_a_summary_that_somebody_wrote_takes_no_more_room_than_there_is() 
     reply = await t.chat.take_turn(ANN, ask("And now?", "s"))
 
     assert reply.manifest is not None
-    assert shown(t) <= reply.manifest.room
-    assert any(RARE[:8] in message.text for message in t.model.askings[-1].messages)
+    assert shown(t) <= reply.manifest.prompt_limit
+    assert any(RARE[:8] in message.text for message in t.model.requests[-1].messages)
 
 
 @pytest.mark.parametrize("how", ["appended", "begun"])
@@ -53,11 +53,13 @@ async def test_words_that_somebody_else_counted_take_no_more_room_than_there_is(
         await t.sessions.append(ANN, "s", AppendRequest(messages=words))
         request = ChatRequest(session_id="s", regenerate=True)
     else:
-        begun = await t.sessions.begin(ANN, TurnRequest(words=words, session_id="s", key="k", fingerprint="f"))
+        begun = await t.sessions.begin(
+            ANN, TurnRequest(user_messages=words, session_id="s", idempotency_key="k", fingerprint="f")
+        )
         await t.sessions.finish(begun, FinishTurn(abandoned=True))
-        request = ask(RARE, "s", key="k", fingerprint="f")
+        request = ask(RARE, "s", idempotency_key="k", fingerprint="f")
 
     reply = await t.chat.take_turn(ANN, request)
 
     assert reply.manifest is not None
-    assert shown(t) <= reply.manifest.room
+    assert shown(t) <= reply.manifest.prompt_limit

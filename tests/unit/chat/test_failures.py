@@ -25,7 +25,7 @@ from tests.unit.logbook import log_of
 async def test_a_listener_that_goes_cancels_the_model_and_keeps_the_words() -> None:
     hang = Hang()
     t = talk([Say("Half"), hang], "Whole.")
-    events = t.chat.stream(ANN, ask("Tell me", "s", key="k"))
+    events = t.chat.stream(ANN, ask("Tell me", "s", idempotency_key="k"))
     started = await anext(events)
     assert isinstance(started, TurnStarted)
     assert await anext(events) == TextDelta(text="Half")
@@ -33,9 +33,9 @@ async def test_a_listener_that_goes_cancels_the_model_and_keeps_the_words() -> N
 
     await events.aclose()  # type: ignore[attr-defined]  # a generator by nature
 
-    assert t.model.cut_short == 1
+    assert t.model.cancelled == 1
     assert await log_of(t, "s") == [("user", "Tell me")]
-    again = await t.chat.take_turn(ANN, ask("Tell me", "s", key="k"))
+    again = await t.chat.take_turn(ANN, ask("Tell me", "s", idempotency_key="k"))
     assert again.text == "Whole."
     assert await log_of(t, "s") == [("user", "Tell me"), ("assistant", "Whole.")]
 
@@ -70,7 +70,7 @@ async def test_a_model_that_fails_leaves_the_words_stored_once_and_the_session_u
 ) -> None:
     """Issue: model times out, returns garbage, streams half and dies."""
     t = talk(script, "Now.", limits=ChatLimits(model_timeout=timedelta(seconds=30)))
-    turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Well?", "s", key="k")))
+    turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Well?", "s", idempotency_key="k")))
     if isinstance(script[-1], Hang):
         await script[-1].reached.wait()
         later(31)
@@ -80,7 +80,7 @@ async def test_a_model_that_fails_leaves_the_words_stored_once_and_the_session_u
 
     assert await log_of(t, "s") == [("user", "Well?")]
     assert [trace.error for trace in await t.store.traces.traces(ANN, "s")] == [error("m").code]  # type: ignore[attr-defined]
-    assert (await t.chat.take_turn(ANN, ask("Well?", "s", key="k"))).text == "Now."
+    assert (await t.chat.take_turn(ANN, ask("Well?", "s", idempotency_key="k"))).text == "Now."
     assert await log_of(t, "s") == [("user", "Well?"), ("assistant", "Now.")]
     assert [trace.error for trace in await t.store.traces.traces(ANN, "s")] == [None]
 
@@ -99,10 +99,10 @@ async def test_a_chain_has_time_for_each_of_its_models(later: Callable[[float], 
     class Slow:
         name = "slow"
 
-        async def answer(self, asking: Any, tools: Any) -> AsyncIterator[Any]:
+        async def stream_answer(self, request: Any, tools: Any) -> AsyncIterator[Any]:
             later(30)
             await asyncio.sleep(0)
-            if asking is not None:
+            if request is not None:
                 raise ModelTimeout("slow")
             yield
 
@@ -197,10 +197,10 @@ async def test_a_store_that_fails_while_history_is_fetched_leaves_the_session_fr
 
     t.sessions.messages = away  # type: ignore[method-assign]  # the store dies in between
     with pytest.raises(Unavailable):
-        await t.chat.take_turn(ANN, ask("Now?", "s", key="k"))
+        await t.chat.take_turn(ANN, ask("Now?", "s", idempotency_key="k"))
     t.sessions.messages = messages  # type: ignore[method-assign]
 
-    assert (await t.chat.take_turn(ANN, ask("Now?", "s", key="k"))).text == "A."
+    assert (await t.chat.take_turn(ANN, ask("Now?", "s", idempotency_key="k"))).text == "A."
 
 
 async def test_a_reset_during_a_turn_wins() -> None:
@@ -253,14 +253,14 @@ async def test_a_caller_who_goes_while_the_turn_begins_leaves_the_session_free()
             return turn
 
     t = talk("Hi.", store=Slow())
-    gone = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s", key="k")))
+    gone = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s", idempotency_key="k")))
     await begun.wait()
     gone.cancel()
     go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await gone
 
-    assert (await t.chat.take_turn(ANN, ask("Hello", "s", key="k"))).text == "Hi."
+    assert (await t.chat.take_turn(ANN, ask("Hello", "s", idempotency_key="k"))).text == "Hi."
     assert await log_of(t, "s") == [("user", "Hello"), ("assistant", "Hi.")]
 
 
@@ -283,11 +283,11 @@ async def test_it_shows_no_more_when_the_model_was_done_already() -> None:
     finishing = asyncio.Event()
 
     class Slow(FlatMemoryStore):
-        async def finish_turn(self, turn: Any, closing: Any) -> Any:
-            if not closing.abandoned:
+        async def finish_turn(self, turn: Any, request: Any) -> Any:
+            if not request.abandoned:
                 finishing.set()
                 await asyncio.Event().wait()
-            return await super().finish_turn(turn, closing)
+            return await super().finish_turn(turn, request)
 
     t = talk(
         [Say("Wait. "), Call("add", {"a": 1, "b": 2})],
@@ -355,7 +355,7 @@ async def test_a_model_that_will_not_be_stopped_is_timed_out_all_the_same(later:
     class Stubborn:
         name = "stubborn"
 
-        async def answer(self, asking: Any, tools: Any) -> AsyncIterator[Any]:
+        async def stream_answer(self, request: Any, tools: Any) -> AsyncIterator[Any]:
             asked.set()
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.Event().wait()
@@ -385,7 +385,7 @@ async def test_a_caller_who_goes_while_the_lease_is_let_go_is_not_answered(later
             await stopped.wait()
 
     t.sessions.renew = renew  # type: ignore[method-assign]  # a store that takes its time
-    turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s", key="k")))
+    turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s", idempotency_key="k")))
     await hang.reached.wait()
     later(60)
     await renewing.wait()
@@ -398,4 +398,4 @@ async def test_a_caller_who_goes_while_the_lease_is_let_go_is_not_answered(later
         await turn
 
     assert await log_of(t, "s") == [("user", "Hello")]
-    assert (await t.chat.take_turn(ANN, ask("Hello", "s", key="k"))).text == "Now."
+    assert (await t.chat.take_turn(ANN, ask("Hello", "s", idempotency_key="k"))).text == "Now."

@@ -25,14 +25,14 @@ async def test_a_reply_says_that_a_journal_keeps_it(here: Process) -> None:
     before = await t.chat.take_turn(ANN, ask("one", "s"))
     here.goes_away()
 
-    reply = await t.chat.take_turn(ANN, ask("two", "s", key="k"))
-    again = await t.chat.take_turn(ANN, ask("two", "s", key="k"))
+    reply = await t.chat.take_turn(ANN, ask("two", "s", idempotency_key="k"))
+    again = await t.chat.take_turn(ANN, ask("two", "s", idempotency_key="k"))
     await here.catch_up()
     after = await t.chat.take_turn(ANN, ask("three", "s"))
 
     assert [each.degraded for each in (before, reply, after)] == [(), ("journal",), ()]
     assert (again.text, again.turn) == ("Second.", 2)
-    assert "First." in str(t.model.askings[1].messages)
+    assert "First." in str(t.model.requests[1].messages)
     trace = await here.memory.traces.trace(ANN, "s", 2)
     assert trace is not None
     assert (trace.id, trace.degraded) == (reply.trace_id, ("journal",))
@@ -59,9 +59,9 @@ async def test_a_model_that_fails_meanwhile_leaves_the_words_and_the_key_resumes
     t = talk([Fail()], "Now.", store=here.store, clock=here.clock)
     here.goes_away()
     with pytest.raises(Exception, match="model"):
-        await t.chat.take_turn(ANN, ask("Hello", "s", key="k"))
+        await t.chat.take_turn(ANN, ask("Hello", "s", idempotency_key="k"))
 
-    reply = await t.chat.take_turn(ANN, ask("Hello", "s", key="k"))
+    reply = await t.chat.take_turn(ANN, ask("Hello", "s", idempotency_key="k"))
     await here.catch_up()
 
     assert (reply.text, reply.degraded) == ("Now.", ("journal",))
@@ -95,7 +95,7 @@ async def test_an_answer_made_anew_is_refused_before_the_model_is_asked(here: Pr
     here.comes_back()
     again = await t.chat.take_turn(ANN, ChatRequest(session_id="s", regenerate=True))
 
-    assert (waiting, len(t.model.askings), again.text) == (0, 2, "Second.")
+    assert (waiting, len(t.model.requests), again.text) == (0, 2, "Second.")
     assert await here.log(ANN, "s") == ["one", "Second."]
 
 
@@ -111,7 +111,7 @@ async def test_an_edit_is_refused_while_turns_wait(here: Process) -> None:
     waiting = here.store.status.waiting
     await here.catch_up()
 
-    assert (waiting, len(t.model.askings)) == (1, 2)
+    assert (waiting, len(t.model.requests)) == (1, 2)
     assert await here.log(ANN, "s") == ["one", "First.", "two", "Second."]
 
 
@@ -160,12 +160,12 @@ async def test_a_turn_that_needs_a_vault_leaves_nothing_in_the_journal(
 async def test_words_that_were_taken_back_are_not_said_again_by_their_old_key(here: Process) -> None:
     """Promise 1: refused while the store is away as it is otherwise, and nothing of it waits."""
     t = talk("First.", "Second.", store=here.store, clock=here.clock)
-    await t.chat.take_turn(ANN, ask("one", "s", key="old"))
-    await t.chat.take_turn(ANN, ask("one, rather", "s", edit=1, key="new"))
+    await t.chat.take_turn(ANN, ask("one", "s", idempotency_key="old"))
+    await t.chat.take_turn(ANN, ask("one, rather", "s", edit=1, idempotency_key="new"))
     here.goes_away()
 
     with pytest.raises(Superseded):
-        await t.chat.take_turn(ANN, ask("one", "s", key="old"))
+        await t.chat.take_turn(ANN, ask("one", "s", idempotency_key="old"))
 
     assert here.store.status.waiting == 0
 
@@ -177,11 +177,11 @@ async def test_words_that_were_taken_back_elsewhere_meanwhile_are_set_aside(here
     await t.chat.take_turn(ANN, ask("one", "s"))
     here.goes_away()
     await t.chat.take_turn(ANN, ask("and", "s"))
-    await t.chat.take_turn(ANN, ask("two", "s", key="old"))
-    await there.chat.take_turn(ANN, ask("two", "s", key="old"))
-    await there.chat.take_turn(ANN, ask("two, rather", "s", edit=3, key="new"))
+    await t.chat.take_turn(ANN, ask("two", "s", idempotency_key="old"))
+    await there.chat.take_turn(ANN, ask("two", "s", idempotency_key="old"))
+    await there.chat.take_turn(ANN, ask("two, rather", "s", edit=3, idempotency_key="new"))
     await here.catch_up()
 
     assert await here.log(ANN, "s") == ["one", "First.", "two, rather", "Two anew."]
     # The turn before it was sent to the store, and might have been cut off there.
-    assert (here.store.status.waiting, here.store.status.aside) == (0, 2)
+    assert (here.store.status.waiting, here.store.status.quarantined) == (0, 2)

@@ -33,8 +33,8 @@ async def test_stale_talk_is_no_context_any_more_but_stays_stored() -> None:
     await t.chat.take_turn(ANN, ask("New", "s"))
     await t.chat.take_turn(ANN, ask("Newer", "s"))
 
-    assert [message.text for message in t.model.askings[1].messages] == ["You help.", "New"]
-    assert [message.text for message in t.model.askings[2].messages] == ["You help.", "New", "A.", "Newer"]
+    assert [message.text for message in t.model.requests[1].messages] == ["You help.", "New"]
+    assert [message.text for message in t.model.requests[2].messages] == ["You help.", "New", "A.", "Newer"]
     assert len(await log_of(t, "s")) == 6
 
 
@@ -49,7 +49,7 @@ async def test_staleness_is_remembered_when_the_first_answer_after_the_pause_fai
 
     await t.chat.take_turn(ANN, ask("Newer", "s"))
 
-    assert not any("Old" in message.text for message in t.model.askings[-1].messages)
+    assert not any("Old" in message.text for message in t.model.requests[-1].messages)
 
 
 async def test_an_unknown_session_is_refused_made_or_adopted_as_the_policy_says() -> None:
@@ -72,9 +72,9 @@ async def test_a_long_session_brings_no_more_than_it_needs() -> None:
     asked: list[Page] = []
     messages = t.sessions.messages
 
-    async def noted(scope: Scope, session_id: str, page: Page | None = None) -> Any:
-        asked.append(page or Page())
-        return await messages(scope, session_id, page)
+    async def noted(scope: Scope, session_id: str, query: Page | None = None) -> Any:
+        asked.append(query or Page())
+        return await messages(scope, session_id, query)
 
     t.sessions.messages = noted  # type: ignore[method-assign]  # to see it happen
     for n in range(40):
@@ -115,7 +115,7 @@ async def test_characters_that_are_kept_apart_are_not_told_of_each_other_by_a_su
 
     await t.chat.take_turn(ANN, ask("What do you know?", "s", persona="bea"))
 
-    shown = [message.text for message in t.model.askings[-1].messages]
+    shown = [message.text for message in t.model.requests[-1].messages]
     assert not any("secret" in text for text in shown)
     assert t.ended[-1].policies.context.compress_over is None
 
@@ -135,7 +135,7 @@ async def test_the_manifest_tells_all_that_a_summary_speaks_for_loaded_or_not() 
 
     assert reply.manifest is not None
     [told] = [entry for entry in reply.manifest.entries if entry.kind is Kind.SUMMARY]
-    loaded = [entry for entry in reply.manifest.entries if entry.fate is Disposition.SUMMARISED]
+    loaded = [entry for entry in reply.manifest.entries if entry.disposition is Disposition.SUMMARISED]
     assert (told.first, told.last, told.count) == (1, 60, 60)
     assert sum(entry.count for entry in loaded) < 60
     assert ContextView.of(reply.manifest).entries[1].count == 60

@@ -27,8 +27,8 @@ from tests.samples import ANN
 from tests.talking import Adder, Talk, ask, helper, patient, talk
 from tests.unit.logbook import log_of
 
-SAID = ask("Q", "s", key="said")
-ANEW = ChatRequest(session_id="s", regenerate=True, key="anew")
+SAID = ask("Q", "s", idempotency_key="said")
+ANEW = ChatRequest(session_id="s", regenerate=True, idempotency_key="anew")
 BETTER = [("user", "Q"), ("assistant", "Better.")]
 
 
@@ -53,9 +53,9 @@ class Dying(FlatMemoryStore):
         self._reached("truncate")
         return await super().truncate(*args, **rest)
 
-    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
+    async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
         self._reached("finish")
-        return await super().finish_turn(turn, closing)
+        return await super().finish_turn(turn, request)
 
     def back(self) -> None:
         self.dies_at, self.away = "", False
@@ -94,7 +94,7 @@ async def test_a_model_that_fails_costs_nobody_the_answer_they_had(script: Scrip
     assert await everything(t) == before
     assert "taken_back" not in (await t.sessions.get(ANN, "s")).metadata
     repeated = await t.chat.take_turn(ANN, SAID)
-    assert (repeated.text, repeated.repeated) == ("Good.", True)
+    assert (repeated.text, repeated.replayed) == ("Good.", True)
     assert (await t.chat.take_turn(ANN, ANEW)).text == "Better."
     assert await log_of(t, "s") == BETTER
     with pytest.raises(Superseded):
@@ -114,7 +114,7 @@ async def test_a_reader_who_goes_half_way_leaves_the_old_answer() -> None:
     await events.aclose()  # type: ignore[attr-defined]  # a generator by nature
 
     assert await everything(t) == before
-    assert (await t.chat.take_turn(ANN, SAID)).repeated
+    assert (await t.chat.take_turn(ANN, SAID)).replayed
     assert (await t.chat.take_turn(ANN, ANEW)).text == "Better."
 
 
@@ -140,7 +140,7 @@ async def test_one_who_goes_while_the_old_answer_makes_room_finds_the_new_one() 
     with pytest.raises(asyncio.CancelledError):
         await turn
     assert await log_of(t, "s") == BETTER
-    assert (await t.chat.take_turn(ANN, ANEW)).repeated
+    assert (await t.chat.take_turn(ANN, ANEW)).replayed
 
 
 @pytest.mark.parametrize("step", ["messages", "truncate"])
@@ -180,7 +180,7 @@ async def test_a_store_that_dies_between_the_two_takes_the_new_answer_when_it_is
 
     assert await log_of(t, "s") == BETTER
     repeated = await t.chat.take_turn(ANN, ANEW)
-    assert (repeated.text, repeated.repeated) == ("Better.", True)
+    assert (repeated.text, repeated.replayed) == ("Better.", True)
 
 
 async def test_an_answer_that_is_too_large_takes_no_other_s_place() -> None:
@@ -230,7 +230,7 @@ async def test_a_title_does_not_outlive_the_first_answer_it_was_made_of() -> Non
 
     await t.chat.take_turn(ANN, ChatRequest(session_id="s", regenerate=True))
 
-    assert [ended.titles for ended in t.ended] == [True, True, False, False]
+    assert [ended.claims_title for ended in t.ended] == [True, True, False, False]
 
 
 async def test_an_answer_made_anew_is_one_turn_from_its_start_to_its_end() -> None:
@@ -257,14 +257,14 @@ async def test_only_the_last_words_are_answered_where_several_have_no_answer() -
     t = talk([Fail()], [Fail()], "Eight.", "Four.")
     for number, said in enumerate(("What is 2 + 2?", "And 4 + 4?")):
         with pytest.raises(ModelFailed):
-            await t.chat.take_turn(ANN, ask(said, "s", key=str(number)))
+            await t.chat.take_turn(ANN, ask(said, "s", idempotency_key=str(number)))
 
     reply = await t.chat.take_turn(ANN, ANEW)
 
-    assert [message.text for message in t.model.askings[-1].messages][-2:] == ["What is 2 + 2?", "And 4 + 4?"]
+    assert [message.text for message in t.model.requests[-1].messages][-2:] == ["What is 2 + 2?", "And 4 + 4?"]
     trace = await t.store.traces.trace(ANN, "s", reply.turn)
     assert trace is not None
     assert trace.request == "And 4 + 4?"
     with pytest.raises(Superseded):
-        await t.chat.take_turn(ANN, ask("And 4 + 4?", "s", key="1"))
-    assert (await t.chat.take_turn(ANN, ask("What is 2 + 2?", "s", key="0"))).text == "Four."
+        await t.chat.take_turn(ANN, ask("And 4 + 4?", "s", idempotency_key="1"))
+    assert (await t.chat.take_turn(ANN, ask("What is 2 + 2?", "s", idempotency_key="0"))).text == "Four."

@@ -42,7 +42,7 @@ class Subjects:
     """An embedder that knows what texts are about: animals lie in one direction, everything else in another."""
 
     asked: list[list[str]] = field(default_factory=list)
-    outside: bool = False
+    remote: bool = False
     fault: Exception | None = None
     hangs: bool = False
     length: int = 2
@@ -73,7 +73,7 @@ async def after_the_cat(t: Talk, question: str, session: str = "s", scope: Any =
 
 def shown(t: Talk) -> str:
     """All that the model saw last."""
-    return "\n".join(message.text for message in t.model.askings[-1].messages)
+    return "\n".join(message.text for message in t.model.requests[-1].messages)
 
 
 def chat(embedder: Subjects | None, *, clock: FakeClock | None = None, **fields: Any) -> Talk:
@@ -108,7 +108,9 @@ async def test_talk_that_shares_only_words_is_left_out_and_the_trace_says_why() 
     assert trace is not None
     assert trace.manifest is not None
     told = [entry for entry in trace.manifest.entries if entry.kind is Kind.MESSAGE]
-    assert [(entry.fate, entry.reason, entry.count) for entry in told] == [(Disposition.DROPPED, Reason.IRRELEVANT, 2)]
+    assert [(entry.disposition, entry.reason, entry.count) for entry in told] == [
+        (Disposition.DROPPED, Reason.IRRELEVANT, 2)
+    ]
 
 
 async def test_a_question_that_points_back_needs_no_embedder() -> None:

@@ -22,12 +22,14 @@ async def test_an_answer_can_be_made_anew() -> None:
     t = talk("Poor.", "Better.", "Best.")
     first = await t.chat.take_turn(ANN, ask("Why?"))
 
-    again = await t.chat.take_turn(ANN, ChatRequest(session_id=first.session_id, regenerate=True, key="r"))
-    repeated = await t.chat.take_turn(ANN, ChatRequest(session_id=first.session_id, regenerate=True, key="r"))
+    again = await t.chat.take_turn(ANN, ChatRequest(session_id=first.session_id, regenerate=True, idempotency_key="r"))
+    repeated = await t.chat.take_turn(
+        ANN, ChatRequest(session_id=first.session_id, regenerate=True, idempotency_key="r")
+    )
 
     assert again.text == repeated.text == "Better."
     assert await log_of(t, first.session_id) == [("user", "Why?"), ("assistant", "Better.")]
-    assert [message.text for message in t.model.askings[-1].messages] == ["You help.", "Why?"]
+    assert [message.text for message in t.model.requests[-1].messages] == ["You help.", "Why?"]
 
 
 async def test_words_can_be_edited_and_sent_again() -> None:
@@ -36,10 +38,10 @@ async def test_words_can_be_edited_and_sent_again() -> None:
     await t.chat.take_turn(ANN, ask("Q2", session))
     seq = next(m.seq for m in (await t.sessions.messages(ANN, session)).messages if m.text == "Q2")
 
-    await t.chat.take_turn(ANN, ask("Q2 edited", session, edit=seq, key="e"))
-    repeated = await t.chat.take_turn(ANN, ask("Q2 edited", session, edit=seq, key="e"))
+    await t.chat.take_turn(ANN, ask("Q2 edited", session, edit=seq, idempotency_key="e"))
+    repeated = await t.chat.take_turn(ANN, ask("Q2 edited", session, edit=seq, idempotency_key="e"))
 
-    assert repeated.repeated
+    assert repeated.replayed
     expected = [("user", "Q1"), ("assistant", "A1."), ("user", "Q2 edited"), ("assistant", "A2 anew.")]
     assert await log_of(t, session) == expected
 
@@ -88,7 +90,7 @@ async def test_an_edit_that_went_no_further_than_taking_back_can_be_sent_again()
     await t.chat.take_turn(ANN, ask("Q1", "s"))
     await t.sessions.truncate(ANN, "s", Truncation(after=0))
 
-    await t.chat.take_turn(ANN, ask("Q1 edited", "s", edit=1, key="e"))
+    await t.chat.take_turn(ANN, ask("Q1 edited", "s", edit=1, idempotency_key="e"))
 
     assert await log_of(t, "s") == [("user", "Q1 edited"), ("assistant", "A2.")]
 
@@ -106,9 +108,9 @@ async def test_only_one_s_own_words_can_be_edited_in_a_shared_chat() -> None:
 
 
 SAID, EDITED, ANEW = (
-    ask("Q", "s", key="said"),
-    ask("Q edited", "s", edit=1, key="edited"),
-    ChatRequest(session_id="s", regenerate=True, key="anew"),
+    ask("Q", "s", idempotency_key="said"),
+    ask("Q edited", "s", edit=1, idempotency_key="edited"),
+    ChatRequest(session_id="s", regenerate=True, idempotency_key="anew"),
 )
 
 
@@ -118,9 +120,9 @@ SAID, EDITED, ANEW = (
         (SAID, EDITED),
         (SAID, ANEW),
         (SAID, ask("Q edited", "s", edit=1)),
-        (EDITED, ask("Q again", "s", edit=3, key="other")),
-        (ANEW, ChatRequest(session_id="s", regenerate=True, key="other")),
-        (ANEW, ask("Q edited", "s", edit=1, key="other")),
+        (EDITED, ask("Q again", "s", edit=3, idempotency_key="other")),
+        (ANEW, ChatRequest(session_id="s", regenerate=True, idempotency_key="other")),
+        (ANEW, ask("Q edited", "s", edit=1, idempotency_key="other")),
     ],
     ids=["words", "an answer", "words, without a key", "an edit", "an answer made anew", "words answered anew"],
 )
@@ -129,16 +131,16 @@ async def test_what_was_taken_back_is_not_said_again_by_its_key(taken: ChatReque
     t = talk("A.", "B.", "C.", "D.")
     for request in (SAID, taken, by) if taken is not SAID else (SAID, by):
         await t.chat.take_turn(ANN, request)
-    before, asked = await log_of(t, "s"), len(t.model.askings)
+    before, asked = await log_of(t, "s"), len(t.model.requests)
 
     for _ in range(2):
         with pytest.raises(Superseded):
             await t.chat.take_turn(ANN, taken)
 
     assert await log_of(t, "s") == before
-    assert len(t.model.askings) == asked
-    assert by.key is None or (await t.chat.take_turn(ANN, by)).repeated
-    assert not (await t.chat.take_turn(ANN, ask("Q", "s", key="new"))).repeated
+    assert len(t.model.requests) == asked
+    assert by.idempotency_key is None or (await t.chat.take_turn(ANN, by)).replayed
+    assert not (await t.chat.take_turn(ANN, ask("Q", "s", idempotency_key="new"))).replayed
 
 
 async def test_words_that_were_never_answered_are_not_said_again_either() -> None:
@@ -168,14 +170,14 @@ async def test_going_back_that_failed_is_taken_up_again_by_its_key(request_: Cha
 async def test_a_session_notes_the_latest_hundred_keys_of_what_was_taken_back() -> None:
     t = talk("A.")
     for number in range(120):
-        await t.chat.take_turn(ANN, ask(f"Q{number}", "s", key=f"k{number}"))
+        await t.chat.take_turn(ANN, ask(f"Q{number}", "s", idempotency_key=f"k{number}"))
 
     await t.chat.take_turn(ANN, ask("Otherwise", "s", edit=1))
 
     noted = (await t.sessions.get(ANN, "s")).metadata["taken_back"]
     assert len(noted) == 100
     with pytest.raises(Superseded):
-        await t.chat.take_turn(ANN, ask("Q119", "s", key="k119"))
+        await t.chat.take_turn(ANN, ask("Q119", "s", idempotency_key="k119"))
 
 
 @pytest.mark.parametrize("odd", [7, "k", [7, ["k"]], {"k": 1}], ids=str)
@@ -210,7 +212,7 @@ async def test_words_that_were_answered_anew_are_not_answered_again_by_their_own
             await t.chat.take_turn(ANN, SAID)
 
     assert await log_of(t, "s") == [("user", "Q"), ("assistant", "A.")]
-    assert (await t.chat.take_turn(ANN, ANEW)).repeated
+    assert (await t.chat.take_turn(ANN, ANEW)).replayed
 
 
 async def test_words_that_another_request_failed_to_answer_anew_are_answered_by_their_own_key() -> None:
@@ -259,8 +261,8 @@ async def test_nobody_speaks_between_an_old_answer_and_the_new_one() -> None:
     await t.chat.take_turn(ANN, ask("Q", "s"))
     truncate = t.sessions.truncate
 
-    async def slipping_in(scope: Scope, session_id: str, truncating: Truncation) -> Session:
-        session = await truncate(scope, session_id, truncating)
+    async def slipping_in(scope: Scope, session_id: str, request: Truncation) -> Session:
+        session = await truncate(scope, session_id, request)
         with pytest.raises(SessionBusy):
             await t.chat.take_turn(ANN, ask("Another", "s"))
         return session

@@ -17,7 +17,10 @@ from tests.samples import ANN, answers, says
 from tests.talking import Talk, ask, talk
 from tests.unit.logbook import log_of
 
-EDIT, ANEW = ask("Q edited", "s", edit=1, key="edited"), ChatRequest(session_id="s", regenerate=True, key="anew")
+EDIT, ANEW = (
+    ask("Q edited", "s", edit=1, idempotency_key="edited"),
+    ChatRequest(session_id="s", regenerate=True, idempotency_key="anew"),
+)
 BOTH = pytest.mark.parametrize("request_", [EDIT, ANEW], ids=["edit", "regenerate"])
 
 
@@ -57,12 +60,12 @@ def crowded(*scripts: Any) -> tuple[Talk, Crowded]:
 @pytest.mark.parametrize(
     ("request_", "step", "asked"),
     [(EDIT, "messages", 1), (EDIT, "patch", 1), (EDIT, "truncate", 1), (ANEW, "messages", 1), (ANEW, "truncate", 2)],
-    ids=lambda value: value.key if isinstance(value, ChatRequest) else str(value),
+    ids=lambda value: value.idempotency_key if isinstance(value, ChatRequest) else str(value),
 )
 async def test_words_said_during_a_revision_stay(request_: ChatRequest, step: str, asked: int, who: Any) -> None:
     """Who asks to go back has not seen them: 409, and the talk is as it was, with the new words."""
     t, store = crowded("A.", "B.")
-    await t.chat.take_turn(ANN, ask("Q", "s", key="said"))
+    await t.chat.take_turn(ANN, ask("Q", "s", idempotency_key="said"))
     store.happens = lambda: t.sessions.append(ANN, "s", AppendRequest(messages=(who("From elsewhere"),)))
     store.before, store.times = step, 1
 
@@ -71,8 +74,8 @@ async def test_words_said_during_a_revision_stay(request_: ChatRequest, step: st
 
     assert [text for _, text in await log_of(t, "s")] == ["Q", "A.", "From elsewhere"]
     assert "taken_back" not in (await t.sessions.get(ANN, "s")).metadata
-    assert len(t.model.askings) == asked
-    assert (await t.chat.take_turn(ANN, ask("Q", "s", key="said"))).repeated
+    assert len(t.model.requests) == asked
+    assert (await t.chat.take_turn(ANN, ask("Q", "s", idempotency_key="said"))).replayed
 
 
 async def test_going_back_that_lost_a_race_goes_through_when_it_is_sent_again() -> None:
@@ -86,19 +89,19 @@ async def test_going_back_that_lost_a_race_goes_through_when_it_is_sent_again() 
 
     reply = await t.chat.take_turn(ANN, EDIT)
 
-    assert (reply.text, reply.repeated) == ("B.", False)
+    assert (reply.text, reply.replayed) == ("B.", False)
     assert await log_of(t, "s") == [("user", "Q edited"), ("assistant", "B.")]
 
 
 @pytest.mark.parametrize(
     ("request_", "step"),
     [(EDIT, "patch"), (EDIT, "truncate"), (ANEW, "truncate")],
-    ids=lambda value: value.key if isinstance(value, ChatRequest) else str(value),
+    ids=lambda value: value.idempotency_key if isinstance(value, ChatRequest) else str(value),
 )
 async def test_a_title_that_comes_meanwhile_is_no_reason_to_refuse(request_: ChatRequest, step: str) -> None:
     """It changes the session's version and no message: the log is read anew."""
     t, store = crowded("A.", "B.")
-    await t.chat.take_turn(ANN, ask("Q", "s", key="said"))
+    await t.chat.take_turn(ANN, ask("Q", "s", idempotency_key="said"))
     store.happens = lambda: t.sessions.patch(ANN, "s", Changes(title="Better"))
     store.before, store.times = step, 2
 
@@ -107,13 +110,13 @@ async def test_a_title_that_comes_meanwhile_is_no_reason_to_refuse(request_: Cha
     assert store.times == 0
     assert await log_of(t, "s") == [("user", request_.text or "Q"), ("assistant", "B.")]
     with pytest.raises(Superseded):
-        await t.chat.take_turn(ANN, ask("Q", "s", key="said"))
+        await t.chat.take_turn(ANN, ask("Q", "s", idempotency_key="said"))
 
 
 @BOTH
 async def test_a_session_that_never_rests_is_given_up_and_not_waited_for(request_: ChatRequest) -> None:
     t, store = crowded("A.", "B.")
-    await t.chat.take_turn(ANN, ask("Q", "s", key="said"))
+    await t.chat.take_turn(ANN, ask("Q", "s", idempotency_key="said"))
     store.happens = lambda: t.sessions.patch(ANN, "s", Changes(title="Better"))
     store.before, store.times = "truncate", 99
 
@@ -129,24 +132,24 @@ async def test_a_session_that_never_rests_is_given_up_and_not_waited_for(request
 async def test_words_that_were_not_answered_keep_their_key_when_an_edit_of_them_loses() -> None:
     t, store = crowded([Fail()], "A.")
     with pytest.raises(ModelFailed):
-        await t.chat.take_turn(ANN, ask("Q", "s", key="said"))
+        await t.chat.take_turn(ANN, ask("Q", "s", idempotency_key="said"))
     store.happens = lambda: t.sessions.append(ANN, "s", AppendRequest(messages=(says("From elsewhere"),)))
     store.before, store.times = "truncate", 1
     with pytest.raises(VersionConflict):
         await t.chat.take_turn(ANN, EDIT)
 
-    assert (await t.chat.take_turn(ANN, ask("Q", "s", key="said"))).text == "A."
+    assert (await t.chat.take_turn(ANN, ask("Q", "s", idempotency_key="said"))).text == "A."
 
 
 async def test_a_late_key_takes_back_no_words_that_come_in_that_very_moment() -> None:
     """Its own words go only while no message follows them; they stay here, with what follows them."""
     t, store = crowded("A.", "B.")
-    await t.chat.take_turn(ANN, ask("Q", "s", key="said"))
+    await t.chat.take_turn(ANN, ask("Q", "s", idempotency_key="said"))
     await t.chat.take_turn(ANN, EDIT)
     store.happens = lambda: t.sessions.append(ANN, "s", AppendRequest(messages=(says("From elsewhere"),)))
     store.before, store.times = "truncate", 1
 
     with pytest.raises(Superseded):
-        await t.chat.take_turn(ANN, ask("Q", "s", key="said"))
+        await t.chat.take_turn(ANN, ask("Q", "s", idempotency_key="said"))
 
     assert ("user", "From elsewhere") in await log_of(t, "s")

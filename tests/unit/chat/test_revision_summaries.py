@@ -81,9 +81,9 @@ async def test_an_edit_that_went_no_further_can_be_sent_again_though_a_summary_w
         await t.chat.take_turn(ANN, ask(text, "s"))
     await summarised(t, 2)
     spared = (await t.sessions.messages(ANN, "s")).messages[-1].seq
-    await t.sessions.truncate(ANN, "s", Truncation(after=2, sparing=(spared,)))
+    await t.sessions.truncate(ANN, "s", Truncation(after=2, keep_seqs=(spared,)))
 
-    await t.chat.take_turn(ANN, ask("Q2 edited", "s", edit=3, key="e"))
+    await t.chat.take_turn(ANN, ask("Q2 edited", "s", edit=3, idempotency_key="e"))
 
     assert [text for role, text in await log_of(t, "s") if role != Role.ITEM] == ["Q1", "A.", "Q2 edited", "C."]
     with pytest.raises(MessageNotFound):
@@ -113,7 +113,9 @@ async def test_older_talk_that_only_a_summary_remembers_outlives_going_back(requ
         assert summary is not None
         assert summary.through >= conversation_in(page.messages)[0].seq - 1
         assert reply.manifest is not None
-        assert [entry.fate for entry in reply.manifest.entries if entry.kind is Kind.SUMMARY] == [Disposition.KEPT]
+        assert [entry.disposition for entry in reply.manifest.entries if entry.kind is Kind.SUMMARY] == [
+            Disposition.KEPT
+        ]
 
 
 def test_a_summary_that_nothing_vouches_for_is_not_spared() -> None:

@@ -100,7 +100,7 @@ async def test_a_talk_that_was_exported_goes_on_where_it_is_imported(written: Ex
     t, adder = sums(1, 2)
     await t.chat.take_turn(ANN, ask("One?", "s"))
     session = await t.sessions.get(ANN, "s")
-    paper = b"".join([piece async for piece in iter_export(session, t.sessions.pages(ANN, session), written)])
+    paper = b"".join([piece async for piece in iter_export(session, t.sessions.iter_pages(ANN, session), written)])
 
     saved = parse_export(paper, now=START, new_id=lambda: fresh("m"))
     there = await t.sessions.restore(ANN, saved)
@@ -118,7 +118,7 @@ async def test_small_talk_hands_on_what_was_left_however_long_it_is() -> None:
     for number in range(30):
         await t.chat.take_turn(ANN, ask(f"And then, {number}?", "s"))
 
-    last = t.model.askings[-1].turn
+    last = t.model.requests[-1].tool_context
     assert last is not None
     assert len(last.history) < 40
     assert last.state == {"last": 7}
@@ -131,7 +131,7 @@ async def test_a_stored_cap_leaves_the_state_with_the_newest_answer() -> None:
         await t.chat.take_turn(ANN, ask(f"And then, {number}?", "s"))
 
     assert (await t.sessions.get(ANN, "s")).messages == 10
-    last = t.model.askings[-1].turn
+    last = t.model.requests[-1].tool_context
     assert last is not None
     assert last.state == {"last": 7}
 
@@ -144,7 +144,7 @@ async def test_each_assistant_finds_its_own() -> None:
     for name in ("helper", "other", "helper", "other"):
         await t.chat.take_turn(ANN, ask("And?", "s", assistant=name))
 
-    states = [asking.turn.state for asking in t.model.askings if asking.turn is not None]
+    states = [asking.tool_context.state for asking in t.model.requests if asking.tool_context is not None]
     assert states[-2:] == [{"last": 1}, {"last": 2}]
 
 

@@ -44,8 +44,8 @@ async def test_tools_run_between_question_and_answer_and_are_stored_as_pairs() -
     assert [(run.name, run.error) for run in trace.tools] == [("add", None)]
     await t.chat.take_turn(ANN, ask("And more?", "s"))
     assert adder.calls[0].state == {}
-    assert t.model.askings[-1].turn is not None
-    assert t.model.askings[-1].turn.state == {"last": 3}
+    assert t.model.requests[-1].tool_context is not None
+    assert t.model.requests[-1].tool_context.state == {"last": 3}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ async def test_a_tool_that_fails_is_told_to_the_model_and_the_turn_goes_on(
     assert reply.text == "I could not."
     assert reply.degraded == ("tools",)
     assert [run.error for run in (await trace_of(t, reply)).tools] == [code]
-    assert t.model.askings[-1].results[0].failed == code
+    assert t.model.requests[-1].tool_results[0].error == code
 
 
 async def test_a_model_that_calls_for_tools_for_ever_is_stopped() -> None:
@@ -77,8 +77,8 @@ async def test_a_model_that_calls_for_tools_for_ever_is_stopped() -> None:
     with pytest.raises(ModelFailed):
         await t.chat.take_turn(ANN, ask("1+2?", "s"))
 
-    assert len(t.model.askings) == 4
-    assert t.model.askings[-1].tools == ()
+    assert len(t.model.requests) == 4
+    assert t.model.requests[-1].tools == ()
     assert await log_of(t, "s") == [("user", "1+2?")]
 
 
@@ -114,7 +114,7 @@ async def test_a_tools_output_above_the_budget_is_cut_for_the_model() -> None:
 
     await t.chat.take_turn(ANN, ask("Shout", "s"))
 
-    shown = t.model.askings[-1].messages[-1].parts[0]["output"]
+    shown = t.model.requests[-1].messages[-1].parts[0]["output"]
     assert "left out" in shown
     assert len(shown) < 3000
 
@@ -126,9 +126,9 @@ async def test_a_message_above_the_budget_is_cut_in_the_prompt_and_whole_in_the_
     reply = await t.chat.take_turn(ANN, ask(words, "s"))
 
     assert reply.manifest is not None
-    assert reply.manifest.total <= reply.manifest.room
+    assert reply.manifest.total <= reply.manifest.prompt_limit
     cut = next(entry for entry in reply.manifest.entries if entry.kind is Kind.QUESTION)
-    assert cut.fate == "cut"
+    assert cut.disposition == "cut"
     assert (await log_of(t, "s"))[0] == ("user", words)
 
 
@@ -138,15 +138,17 @@ async def test_the_hard_budget_holds_over_calls_results_and_what_is_told_of_tool
             return ToolOutput(output="loud " * 5000)
 
     many = [Call("add", {"note": "words " * 5}) for _ in range(5)]
-    t = talk(many, many, "Ok.", assistants=[helper(tools=(Loud(),), prompt=PromptPolicy(budget=1200, reply=100))])
+    t = talk(
+        many, many, "Ok.", assistants=[helper(tools=(Loud(),), prompt=PromptPolicy(budget=1200, reply_tokens=100))]
+    )
     counter = TokenCounter()
 
     with contextlib.suppress(ModelFailed):
         await t.chat.take_turn(ANN, ask("Shout", "s"))
 
-    assert len(t.model.askings) >= 2
-    for asking in t.model.askings:
-        shown = sum(counter.part(part) for message in asking.messages for part in message.parts)
+    assert len(t.model.requests) >= 2
+    for asking in t.model.requests:
+        shown = sum(counter.count_part(part) for message in asking.messages for part in message.parts)
         told = sum(counter.count(to_text(msgspec.to_builtins(tool))) for tool in asking.tools)
         assert shown + told <= 1100
 
@@ -160,7 +162,7 @@ async def test_a_session_that_has_spent_its_budget_is_refused_before_the_model_i
     with pytest.raises(BudgetExhausted, match="50 tokens"):
         await t.chat.take_turn(ANN, ask("Two?", "s"))
 
-    assert len(t.model.askings) == 1
+    assert len(t.model.requests) == 1
     assert await log_of(t, "s") == [("user", "One?"), ("assistant", "Costly.")]
     assert (await t.sessions.get(ANN, "s")).tokens == 60
     assert (await t.chat.take_turn(ANN, ask("Another session", "other"))).text == "Costly."
@@ -205,10 +207,10 @@ async def test_what_breaks_off_is_charged_to_session_and_tenant() -> None:
 
 async def test_a_reply_that_spent_the_budget_can_still_be_fetched_by_its_key() -> None:
     t = talk("Costly.", budgets=Budgets(session_tokens=5, tenant_tokens_per_day=5))
-    await t.chat.take_turn(ANN, ask("One?", "s", key="k"))
+    await t.chat.take_turn(ANN, ask("One?", "s", idempotency_key="k"))
 
-    again = await t.chat.take_turn(ANN, ask("One?", "s", key="k"))
+    again = await t.chat.take_turn(ANN, ask("One?", "s", idempotency_key="k"))
 
-    assert (again.text, again.repeated) == ("Costly.", True)
+    assert (again.text, again.replayed) == ("Costly.", True)
     with pytest.raises(BudgetExhausted):
-        await t.chat.take_turn(ANN, ask("Two?", "s", key="other"))
+        await t.chat.take_turn(ANN, ask("Two?", "s", idempotency_key="other"))

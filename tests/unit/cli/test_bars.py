@@ -18,15 +18,15 @@ AMOUNTS = st.lists(st.one_of(st.just(0.0), st.floats(0.001, 1e7)), max_size=12)
 
 def manifest(*tokens: tuple[Kind, int], budget: int = 1000, reply: int = 200, margin: float = 1.0) -> Manifest:
     entries = tuple(
-        ManifestEntry(kind=kind, fate=Disposition.KEPT, reason=Reason.FITS, tokens=count, whole=count)
+        ManifestEntry(kind=kind, disposition=Disposition.KEPT, reason=Reason.FITS, tokens=count, uncut_tokens=count)
         for kind, count in tokens
     )
     return Manifest(
         entries=entries,
         total=sum(entry.tokens for entry in entries),
-        room=int((budget - reply) / margin),
+        prompt_limit=int((budget - reply) / margin),
         budget=budget,
-        reply=reply,
+        reply_tokens=reply,
         encoding="o200k_base",
         exact=True,
         margin=margin,
@@ -58,7 +58,7 @@ def test_the_parts_of_a_budget_add_up_to_it(system: int, question: int, margin: 
     shown = manifest((Kind.SYSTEM, int(system / margin)), (Kind.QUESTION, int(question / margin)), margin=margin)
 
     assert sum(part.amount for part in stretches(shown)) == pytest.approx(shown.budget)
-    assert shown.total <= shown.room
+    assert shown.total <= shown.prompt_limit
 
 
 def test_kinds_are_one_stretch_each_in_the_prompts_order() -> None:
@@ -101,10 +101,16 @@ def test_a_turn_without_a_model_has_nothing_to_show(capsys: pytest.CaptureFixtur
 def test_the_list_names_kind_fate_reason_tokens_and_which_one(capsys: pytest.CaptureFixture[str]) -> None:
     shown = manifest((Kind.SYSTEM, 54))
     cut = ManifestEntry(
-        kind=Kind.MESSAGE, fate=Disposition.CUT, reason=Reason.MESSAGE_CAP, tokens=20, whole=90, first=3, last=3
+        kind=Kind.MESSAGE,
+        disposition=Disposition.CUT,
+        reason=Reason.MESSAGE_CAP,
+        tokens=20,
+        uncut_tokens=90,
+        first=3,
+        last=3,
     )
     gone = ManifestEntry(
-        kind=Kind.MESSAGE, fate=Disposition.DROPPED, reason=Reason.OVER_BUDGET, first=1, last=2, count=2
+        kind=Kind.MESSAGE, disposition=Disposition.DROPPED, reason=Reason.OVER_BUDGET, first=1, last=2, count=2
     )
 
     show_manifest(Manifest(**{**{name: getattr(shown, name) for name in shown.__struct_fields__},
@@ -112,7 +118,7 @@ def test_the_list_names_kind_fate_reason_tokens_and_which_one(capsys: pytest.Cap
 
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[3:]]
     assert rows == [
-        ["KIND", "FATE", "REASON", "TOKENS", "WHAT"],
+        ["KIND", "DISPOSITION", "REASON", "TOKENS", "WHAT"],
         ["system", "kept", "fits", "54"],
         ["message", "dropped", "over_budget", "0", "#1", "to", "#2"],
         ["message", "cut", "message_cap", "20", "#3,", "of", "90", "tokens"],

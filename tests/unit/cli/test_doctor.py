@@ -34,9 +34,9 @@ def test_a_new_installation_is_well() -> None:
     code, checks, settings = examined()
 
     assert code == 0
-    assert {check["state"] for name, check in checks.items() if name not in ("auth", "disk")} == {"ok"}
-    assert "journal_mode wal, synchronous full" in checks["durability"]["says"]
-    assert checks["auth"]["state"] == "note"
+    assert {check["status"] for name, check in checks.items() if name not in ("auth", "disk")} == {"ok"}
+    assert "journal_mode wal, synchronous full" in checks["durability"]["message"]
+    assert checks["auth"]["status"] == "warning"
     assert (settings["retention"], settings["on_missing"]) == ("30d", "error")
 
 
@@ -53,7 +53,7 @@ def test_a_wrong_setting_is_red_and_named() -> None:
     code, checks, _ = examined(env={"TENUTO_STALE_AFTER": "60d"})
 
     assert code == 1
-    assert checks["settings"]["state"] == "wrong"
+    assert checks["settings"]["status"] == "error"
     assert "TENUTO_STALE_AFTER" in checks["settings"]["advice"]
 
 
@@ -63,20 +63,20 @@ def test_a_missing_folder_and_a_foreign_file_are_red(tmp_path: Path) -> None:
     for store in ("sqlite:///gone/tenuto.db", "sqlite:///notes.txt"):
         code, checks, _ = examined("--store", store)
         assert code == 1
-        assert checks["store"]["state"] == "wrong"
+        assert checks["store"]["status"] == "error"
         assert checks["store"]["advice"]
 
 
 def test_a_server_open_to_the_world_without_a_key_is_red_until_there_is_one() -> None:
     env = {"TENUTO_HOST": "0.0.0.0"}
     code, checks, _ = examined(env=env)
-    assert (code, checks["auth"]["state"]) == (1, "wrong")
+    assert (code, checks["auth"]["status"]) == (1, "error")
     assert "tenuto keys create" in checks["auth"]["advice"]
 
     CliRunner().invoke(program, ["keys", "create", "--tenant", "acme"])
 
     code, checks, _ = examined(env=env)
-    assert (code, checks["auth"]["says"]) == (0, "API keys (1 usable, 0 revoked)")
+    assert (code, checks["auth"]["message"]) == (0, "API keys (1 usable, 0 revoked)")
 
 
 async def test_sessions_from_the_future_mean_a_wrong_clock() -> None:
@@ -85,7 +85,7 @@ async def test_sessions_from_the_future_mean_a_wrong_clock() -> None:
 
     code, checks, _ = await asyncio.to_thread(examined)
 
-    assert (code, checks["clock"]["state"]) == (1, "wrong")
+    assert (code, checks["clock"]["status"]) == (1, "error")
     assert "NTP" in checks["clock"]["advice"]
 
 
@@ -93,15 +93,15 @@ def test_less_safety_and_sessions_in_memory_are_notes() -> None:
     _, checks, _ = examined(env={"TENUTO_SQLITE_SYNCHRONOUS": "normal"})
     code, in_memory, _ = examined("--store", "memory://")
 
-    assert checks["durability"]["state"] == "note"
-    assert (code, in_memory["sessions"]["state"]) == (0, "note")
+    assert checks["durability"]["status"] == "warning"
+    assert (code, in_memory["sessions"]["status"]) == (0, "warning")
 
 
 def test_the_lines_say_what_to_do() -> None:
     result = CliRunner().invoke(program, ["doctor"], env={"TENUTO_HOST": "0.0.0.0"})
 
     assert result.exit_code == 1
-    assert "wrong  auth" in result.stdout
+    assert "error    auth" in result.stdout
     assert "-> make a key with: tenuto keys create" in result.stdout
     assert "Something is wrong" in result.stdout
 
@@ -117,12 +117,12 @@ def test_the_doctor_tells_who_answers_and_how() -> None:
         }
     )
 
-    assert checks["model"]["says"].startswith("offline: it needs no key")
-    assert checks["assistants"]["says"] == "general (default), goods, npc"
-    assert checks["prompt"]["says"] == "8,192 tokens: 7,168 to show, 1,024 for the reply"
-    assert chosen["model"]["says"] == "openai:gpt-5 at http://ann:***@127.0.0.1:1/v1, without a key"
-    assert chosen["assistants"]["says"] == "general, goods (default), npc"
-    assert chosen["prompt"]["says"].startswith("4,096 tokens: 3,072 to show")
+    assert checks["model"]["message"].startswith("offline: it needs no key")
+    assert checks["assistants"]["message"] == "general (default), goods, npc"
+    assert checks["prompt"]["message"] == "8,192 tokens: 7,168 to show, 1,024 for the reply"
+    assert chosen["model"]["message"] == "openai:gpt-5 at http://ann:***@127.0.0.1:1/v1, without a key"
+    assert chosen["assistants"]["message"] == "general, goods (default), npc"
+    assert chosen["prompt"]["message"].startswith("4,096 tokens: 3,072 to show")
 
 
 def test_the_doctor_tells_what_compares_talk(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_the_doctor_tells_what_compares_talk(tmp_path: Path) -> None:
     gated = {"TENUTO_ASSISTANTS": str(tmp_path)}
 
     said = [
-        examined(env=env)[1]["embedder"]["says"]
+        examined(env=env)[1]["embedder"]["message"]
         for env in ({}, gated, {**gated, "TENUTO_EMBEDDER": "none"}, {"TENUTO_EMBEDDER": "ollama:nomic-embed-text"})
     ]
 
@@ -156,15 +156,15 @@ def test_the_doctor_tells_what_compares_talk(tmp_path: Path) -> None:
 def test_what_would_stop_the_chat_is_red(env: dict[str, str], says: str) -> None:
     code, checks, _ = examined(env=env)
 
-    assert (code, checks["chat"]["state"]) == (1, "wrong")
-    assert says in checks["chat"]["says"]
-    assert checks["store"]["state"] == "ok"
+    assert (code, checks["chat"]["status"]) == (1, "error")
+    assert says in checks["chat"]["message"]
+    assert checks["store"]["status"] == "ok"
 
 
 def test_a_budget_that_is_too_small_is_named_once() -> None:
     _, checks, _ = examined(env={"TENUTO_PROMPT_TOKENS": "90", "TENUTO_REPLY_TOKENS": "60"})
 
-    assert checks["chat"]["says"].startswith("budget: 90 tokens")
+    assert checks["chat"]["message"].startswith("budget: 90 tokens")
 
 
 @pytest.mark.parametrize(

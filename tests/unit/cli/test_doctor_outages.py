@@ -39,14 +39,14 @@ async def _leave_a_turn(folder: Path) -> None:
 def test_breaker_and_journal_are_told_though_the_store_is_away(tmp_path: Path) -> None:
     checks = _examined(tmp_path)
 
-    assert checks["store"]["state"] == "wrong"
-    assert checks["breaker"]["says"] == "after 5 calls in a row without an answer the store is left alone for 30s"
-    assert checks["journal"]["state"] == "ok"
-    assert checks["journal"]["says"].endswith(": 0 turns waiting, 0 set aside")
+    assert checks["store"]["status"] == "error"
+    assert checks["breaker"]["message"] == "after 5 calls in a row without an answer the store is left alone for 30s"
+    assert checks["journal"]["status"] == "ok"
+    assert checks["journal"]["message"].endswith(": 0 turns waiting, 0 set aside")
 
 
 def test_a_breaker_that_is_off_is_a_note(tmp_path: Path) -> None:
-    assert _examined(tmp_path, TENUTO_BREAKER_FAILURES="0")["breaker"]["state"] == "note"
+    assert _examined(tmp_path, TENUTO_BREAKER_FAILURES="0")["breaker"]["status"] == "warning"
 
 
 async def test_turns_that_wait_are_counted(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ async def test_turns_that_wait_are_counted(tmp_path: Path) -> None:
 
     journal = (await asyncio.to_thread(_examined, tmp_path))["journal"]
 
-    assert (journal["state"], "1 turn waiting, 0 set aside" in journal["says"]) == ("note", True)
+    assert (journal["status"], "1 turn waiting, 0 set aside" in journal["message"]) == ("warning", True)
     assert "as soon as it answers" in journal["advice"]
 
 
@@ -63,18 +63,18 @@ async def test_turns_of_a_store_that_moved_are_found(tmp_path: Path) -> None:
 
     checks = await asyncio.to_thread(_examined, tmp_path)
 
-    assert "0 turns waiting" in checks["journal"]["says"]
-    assert checks["other journal"]["state"] == "note"
-    assert "1 turn waiting for another store" in checks["other journal"]["says"]
+    assert "0 turns waiting" in checks["journal"]["message"]
+    assert checks["other journal"]["status"] == "warning"
+    assert "1 turn waiting for another store" in checks["other journal"]["message"]
 
 
-@pytest.mark.parametrize(("policy", "state"), [("journal", "wrong"), ("raise", "note")])
+@pytest.mark.parametrize(("policy", "state"), [("journal", "error"), ("raise", "warning")])
 def test_a_folder_that_cannot_be_had_is_as_bad_as_it_is_needed(tmp_path: Path, policy: str, state: str) -> None:
     (tmp_path / "file").write_text("no folder")
 
     journal = _examined(tmp_path / "file", TENUTO_ON_STORE_DOWN=policy)["journal"]
 
-    assert journal["state"] == state
+    assert journal["status"] == state
     assert "TENUTO_JOURNAL" in journal["advice"]
 
 
@@ -83,7 +83,7 @@ def test_a_file_in_the_journal_that_cannot_be_read_is_red(tmp_path: Path) -> Non
     folder.mkdir(parents=True)
     (folder / "1.db").write_text("no database at all, but long enough to be read as one" * 20)
 
-    assert _examined(tmp_path)["journal"]["state"] == "wrong"
+    assert _examined(tmp_path)["journal"]["status"] == "error"
 
 
 def test_a_store_that_is_a_file_has_neither(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_message_above_the_budget_is_cut_visibly_and_not_dropped() -> None:
     """S4: the newest message alone exceeds the budget."""
     materials = PromptInputs(question="and now?", history=(said(1, "家训 " * 20_000),), language=Language.CHINESE)
 
-    prompt = assemble(materials, PromptPolicy(budget=1200, reply=200), FREE, COUNTER)
+    prompt = assemble(materials, PromptPolicy(budget=1200, reply_tokens=200), FREE, COUNTER)
 
     shown = prompt.messages[0].text
     assert shown.startswith("家训 家训")
@@ -74,7 +74,7 @@ def test_a_message_above_the_budget_is_cut_visibly_and_not_dropped() -> None:
 
 def test_every_message_is_capped_and_the_same_way_each_turn() -> None:
     """E20: a cap of its own for each message, whatever else is in the prompt."""
-    policy = PromptPolicy(budget=4000, reply=0, message_tokens=50)
+    policy = PromptPolicy(budget=4000, reply_tokens=0, message_tokens=50)
     history = (said(1, "word " * 900), said(2, "short"))
 
     first = assemble(PromptInputs(question="a", history=history), policy, FREE, COUNTER)
@@ -86,37 +86,47 @@ def test_every_message_is_capped_and_the_same_way_each_turn() -> None:
 
 def test_a_question_above_the_budget_is_cut_visibly() -> None:
     """A question of a megabyte is answered as far as it can be read."""
-    prompt = assemble(PromptInputs(question="why " * 260_000), PromptPolicy(budget=2000, reply=500), FREE, COUNTER)
+    prompt = assemble(
+        PromptInputs(question="why " * 260_000), PromptPolicy(budget=2000, reply_tokens=500), FREE, COUNTER
+    )
 
     assert "left out" in prompt.messages[-1].text
     assert prompt.manifest.total <= 1500
-    assert of(Kind.QUESTION, list(prompt.manifest.entries))[0].fate is Disposition.CUT
+    assert of(Kind.QUESTION, list(prompt.manifest.entries))[0].disposition is Disposition.CUT
 
 
 def test_a_budget_below_the_system_prompt_is_refused_at_start() -> None:
     with pytest.raises(InvalidSetting, match="budget: 500 tokens") as refused:
-        check_budget(PromptPolicy(budget=500, reply=100), "be kind " * 400, COUNTER)
+        check_budget(PromptPolicy(budget=500, reply_tokens=100), "be kind " * 400, COUNTER)
 
     assert refused.value.setting == "budget"
     assert "be kind" not in str(refused.value)
-    check_budget(PromptPolicy(budget=1500, reply=100), "be kind " * 400, COUNTER)
+    check_budget(PromptPolicy(budget=1500, reply_tokens=100), "be kind " * 400, COUNTER)
 
 
 def test_a_margin_narrows_the_budget() -> None:
     """A tokenizer we do not have gets room for its worse counts."""
-    check_budget(PromptPolicy(budget=1100, reply=100), "be kind " * 400, COUNTER)
+    check_budget(PromptPolicy(budget=1100, reply_tokens=100), "be kind " * 400, COUNTER)
     with pytest.raises(InvalidSetting):
-        check_budget(PromptPolicy(budget=1100, reply=100), "be kind " * 400, TokenCounter(margin=1.5))
+        check_budget(PromptPolicy(budget=1100, reply_tokens=100), "be kind " * 400, TokenCounter(margin=1.5))
 
 
 def test_a_system_prompt_that_grew_too_large_is_refused_in_the_turn() -> None:
     with pytest.raises(InvalidSetting, match="leave no room"):
-        assemble(PromptInputs(question="?", system="x y " * 900), PromptPolicy(budget=900, reply=0), FREE, COUNTER)
+        assemble(
+            PromptInputs(question="?", system="x y " * 900), PromptPolicy(budget=900, reply_tokens=0), FREE, COUNTER
+        )
 
 
 @pytest.mark.parametrize(
     "settings",
-    [{"budget": 100, "reply": 100}, {"reply": -1}, {"message_tokens": 3}, {"trim": 1.0}, {"recall_share": -0.1}],
+    [
+        {"budget": 100, "reply_tokens": 100},
+        {"reply_tokens": -1},
+        {"message_tokens": 3},
+        {"trim_share": 1.0},
+        {"recall_share": -0.1},
+    ],
 )
 def test_contradictory_settings_are_refused(settings: dict[str, Any]) -> None:
     """T20."""
@@ -133,11 +143,11 @@ def test_the_newest_turn_outranks_summary_recall_and_older_turns() -> None:
         history=(*talk(10), said(11, "which one? " * 60), said(12, "the first " * 60)),
     )
 
-    found = entries(materials, PromptPolicy(budget=560, reply=0))
+    found = entries(materials, PromptPolicy(budget=560, reply_tokens=0))
 
     newest = [entry for entry in of(Kind.MESSAGE, found) if entry.first in (11, 12)]
-    assert all(entry.fate in (Disposition.KEPT, Disposition.CUT) for entry in newest)
-    assert [entry.fate for entry in of(Kind.EVIDENCE, found)] == [Disposition.DROPPED] * 5
+    assert all(entry.disposition in (Disposition.KEPT, Disposition.CUT) for entry in newest)
+    assert [entry.disposition for entry in of(Kind.EVIDENCE, found)] == [Disposition.DROPPED] * 5
     oldest = of(Kind.MESSAGE, found)[0]
     assert (oldest.first, oldest.last, oldest.reason) == (1, 10, Reason.OVER_BUDGET)
 
@@ -150,26 +160,30 @@ def test_older_turns_leave_recall_its_share_and_evidence_goes_before_memories() 
         memories=tuple(Piece(id=f"m{n}", text="likes tea " * 100) for n in range(3)),
     )
 
-    found = entries(materials, PromptPolicy(budget=2000, reply=0, recall_share=0.4))
+    found = entries(materials, PromptPolicy(budget=2000, reply_tokens=0, recall_share=0.4))
 
     assert sum(entry.tokens for entry in found if entry.kind in (Kind.EVIDENCE, Kind.MEMORY)) >= 700
-    assert all(entry.fate is Disposition.KEPT for entry in of(Kind.EVIDENCE, found))
-    assert any(entry.fate is Disposition.DROPPED for entry in of(Kind.MEMORY, found))
+    assert all(entry.disposition is Disposition.KEPT for entry in of(Kind.EVIDENCE, found))
+    assert any(entry.disposition is Disposition.DROPPED for entry in of(Kind.MEMORY, found))
 
 
 def test_recall_may_use_what_the_talk_does_not_need() -> None:
     evidence = tuple(Piece(id=f"e{n}", text="a fact " * 100) for n in range(6))
 
-    found = entries(PromptInputs(question="?", history=talk(2), evidence=evidence), PromptPolicy(budget=2000, reply=0))
+    found = entries(
+        PromptInputs(question="?", history=talk(2), evidence=evidence), PromptPolicy(budget=2000, reply_tokens=0)
+    )
 
-    assert [entry.fate for entry in of(Kind.EVIDENCE, found)] == [Disposition.KEPT] * 6
+    assert [entry.disposition for entry in of(Kind.EVIDENCE, found)] == [Disposition.KEPT] * 6
 
 
 def test_what_the_summary_covers_is_summarised_and_not_shown() -> None:
-    found = entries(PromptInputs(question="?", summary="They met.", covered=6, history=talk(10)), PromptPolicy())
+    found = entries(
+        PromptInputs(question="?", summary="They met.", summarized_through=6, history=talk(10)), PromptPolicy()
+    )
 
     messages = of(Kind.MESSAGE, found)
-    assert (messages[0].fate, messages[0].first, messages[0].last, messages[0].count) == (
+    assert (messages[0].disposition, messages[0].first, messages[0].last, messages[0].count) == (
         Disposition.SUMMARISED,
         1,
         6,
@@ -180,15 +194,16 @@ def test_what_the_summary_covers_is_summarised_and_not_shown() -> None:
 
 def test_without_its_summary_nothing_counts_as_covered() -> None:
     """Promise 3: a message is raw or told by a summary."""
-    found = entries(PromptInputs(question="?", covered=6, history=talk(10)), PromptPolicy())
+    found = entries(PromptInputs(question="?", summarized_through=6, history=talk(10)), PromptPolicy())
 
-    assert [entry.fate for entry in of(Kind.MESSAGE, found)] == [Disposition.KEPT] * 10
+    assert [entry.disposition for entry in of(Kind.MESSAGE, found)] == [Disposition.KEPT] * 10
 
 
 def test_an_irrelevant_history_is_left_out_with_its_summary() -> None:
     """B10."""
     found = entries(
-        PromptInputs(question="?", summary="They met.", covered=2, history=talk(6), relevant=False), PromptPolicy()
+        PromptInputs(question="?", summary="They met.", summarized_through=2, history=talk(6), history_relevant=False),
+        PromptPolicy(),
     )
 
     assert {entry.reason for entry in found if entry.kind in (Kind.SUMMARY, Kind.MESSAGE)} == {Reason.IRRELEVANT}
@@ -201,9 +216,9 @@ def test_the_npc_preset_shows_ten_messages_and_four_thousand_characters() -> Non
     short = of(Kind.MESSAGE, entries(PromptInputs(question="?", history=talk(30)), policy, context))
     long = of(Kind.MESSAGE, entries(PromptInputs(question="?", history=talk(30, "长" * 700)), policy, context))
 
-    assert [entry.first for entry in short if entry.fate is Disposition.KEPT] == list(range(21, 31))
+    assert [entry.first for entry in short if entry.disposition is Disposition.KEPT] == list(range(21, 31))
     assert short[0].reason is Reason.WINDOW_MESSAGES
-    assert [entry.first for entry in long if entry.fate is Disposition.KEPT] == list(range(27, 31))
+    assert [entry.first for entry in long if entry.disposition is Disposition.KEPT] == list(range(27, 31))
     assert long[0].reason is Reason.WINDOW_CHARACTERS
 
 
@@ -224,7 +239,9 @@ def test_the_goods_preset_shows_ten_turns() -> None:
     """B9."""
     found = entries(PromptInputs(question="?", history=talk(60)), PromptPolicy(), PRESETS["goods_qa"].context)
 
-    assert [entry.first for entry in of(Kind.MESSAGE, found) if entry.fate is Disposition.KEPT] == list(range(41, 61))
+    assert [entry.first for entry in of(Kind.MESSAGE, found) if entry.disposition is Disposition.KEPT] == list(
+        range(41, 61)
+    )
 
 
 def test_an_isolated_persona_sees_its_own_turns_only() -> None:
@@ -233,9 +250,9 @@ def test_an_isolated_persona_sees_its_own_turns_only() -> None:
 
     found = entries(PromptInputs(question="?", history=history, persona="a", isolated=True), PromptPolicy())
 
-    shown = [entry.first for entry in of(Kind.MESSAGE, found) if entry.fate is Disposition.KEPT]
+    shown = [entry.first for entry in of(Kind.MESSAGE, found) if entry.disposition is Disposition.KEPT]
     assert shown == [1, 2, 5, 6]
-    assert {entry.reason for entry in of(Kind.MESSAGE, found) if entry.fate is Disposition.DROPPED} == {
+    assert {entry.reason for entry in of(Kind.MESSAGE, found) if entry.disposition is Disposition.DROPPED} == {
         Reason.OTHER_PERSONA
     }
 
@@ -243,7 +260,7 @@ def test_an_isolated_persona_sees_its_own_turns_only() -> None:
 def test_turns_of_others_between_trimmed_ones_are_told_once() -> None:
     """C13, T12: every message has one entry, whatever lies between those that had to go."""
     history = tuple(replace(message, persona="a" if message.turn % 2 else "b") for message in talk(40))
-    policy = PromptPolicy(budget=220, reply=0, trim=0.6)
+    policy = PromptPolicy(budget=220, reply_tokens=0, trim_share=0.6)
 
     found = of(Kind.MESSAGE, entries(PromptInputs(question="?", history=history, persona="b", isolated=True), policy))
 
@@ -264,7 +281,7 @@ def test_a_question_that_was_counted_is_not_counted_again() -> None:
 
 def test_half_a_turn_at_the_loaded_edge_is_left_out() -> None:
     """The oldest loaded message answers words that were not loaded."""
-    found = entries(PromptInputs(question="?", history=talk(20)[9:]), PromptPolicy(trim=0))
+    found = entries(PromptInputs(question="?", history=talk(20)[9:]), PromptPolicy(trim_share=0))
 
     assert (found[0].first, found[0].reason) == (10, Reason.PARTIAL)
 
@@ -273,7 +290,8 @@ def test_a_greeting_that_opens_the_session_is_no_half_turn() -> None:
     history = (said(1, "welcome", role=Role.ASSISTANT), said(2, "hi", role=Role.USER))
 
     assert [
-        entry.fate for entry in of(Kind.MESSAGE, entries(PromptInputs(question="?", history=history), PromptPolicy()))
+        entry.disposition
+        for entry in of(Kind.MESSAGE, entries(PromptInputs(question="?", history=history), PromptPolicy()))
     ] == [Disposition.KEPT, Disposition.KEPT]
 
 
@@ -293,7 +311,9 @@ def begun(words: tuple[Message, ...], window: tuple[Message, ...]) -> OpenTurn:
     """A turn as a store opens it."""
     scope = Scope(tenant="acme", user="ann", persona="elder")
     session = replace(HEAD, scope=scope, expires_at=SENT_AT + timedelta(days=1))
-    return OpenTurn(id="t", number=2, scope=scope, session=session, state=TurnState.OPENED, words=words, window=window)
+    return OpenTurn(
+        id="t", number=2, scope=scope, session=session, state=TurnState.OPENED, user_messages=words, window=window
+    )
 
 
 def test_a_turn_brings_its_question_and_the_talk_before_it() -> None:
@@ -324,8 +344,8 @@ def test_an_answer_made_anew_asks_what_the_user_said_last() -> None:
 
 def test_the_manifest_names_budget_and_counting() -> None:
     manifest = assemble(
-        PromptInputs(question="?"), PromptPolicy(budget=1000, reply=250), FREE, TokenCounter(margin=1.25)
+        PromptInputs(question="?"), PromptPolicy(budget=1000, reply_tokens=250), FREE, TokenCounter(margin=1.25)
     ).manifest
 
-    assert (manifest.budget, manifest.reply, manifest.room) == (1000, 250, 600)
+    assert (manifest.budget, manifest.reply_tokens, manifest.prompt_limit) == (1000, 250, 600)
     assert (manifest.encoding, manifest.exact, manifest.margin) == ("o200k_base", True, 1.25)

@@ -24,7 +24,7 @@ from tenuto.model.prompt import PromptPolicy
 from tests.samples import HEAD, SENT_AT
 
 COUNTER = TokenCounter()
-ROOM = PromptPolicy(budget=8192, reply=1024)
+ROOM = PromptPolicy(budget=8192, reply_tokens=1024)
 POLICY = ContextPolicy(compress_at=0.7, compress_over=30, keep_verbatim=20)
 
 
@@ -170,7 +170,7 @@ def test_near_the_stored_cap_even_a_long_turn_is_cut_between_tool_pairs() -> Non
             said(len(log) + 1, parts=(tool_call(f"{step}", "f", {}),), role=Role.ASSISTANT, turn=1),
             said(len(log) + 2, parts=(tool_result(f"{step}", 1),), role=Role.TOOL, turn=1),
         ]
-    head = replace(HEAD, keeping=Retention(max_messages=30))
+    head = replace(HEAD, retention=Retention(max_messages=30))
 
     work = found(log, head=head)
 
@@ -180,7 +180,7 @@ def test_near_the_stored_cap_even_a_long_turn_is_cut_between_tool_pairs() -> Non
 
 
 def test_what_is_about_to_be_stored_counts_against_the_cap() -> None:
-    head = replace(HEAD, keeping=Retention(max_messages=40), last_seq=20)
+    head = replace(HEAD, retention=Retention(max_messages=40), last_seq=20)
 
     assert found(talk(1, 20), head=head) is None
     work = found(talk(1, 20), head=head, adding=18)
@@ -193,7 +193,7 @@ def test_what_is_about_to_be_stored_counts_against_the_cap() -> None:
 def test_a_summarys_length_is_bounded_by_policy_and_by_the_prompt() -> None:
     """D15: a limit of its own; E13: 200 characters."""
     assert summary_limits(ROOM, POLICY, COUNTER).tokens == 500
-    assert summary_limits(PromptPolicy(budget=700, reply=100), POLICY, COUNTER).tokens == 100
+    assert summary_limits(PromptPolicy(budget=700, reply_tokens=100), POLICY, COUNTER).tokens == 100
     assert summary_limits(ROOM, PRESETS["multi_agent"].context, COUNTER).characters == 200
 
 

@@ -62,7 +62,7 @@ def test_a_stored_count_is_used_as_it_is() -> None:
     """What is there is not counted again, even if another tokenizer would say otherwise."""
     stored = says("twelve words or so, which somebody has counted long ago", tokens=17)
 
-    assert TokenCounter().message(stored) == 17
+    assert TokenCounter().count_message(stored) == 17
     assert TokenCounter().with_count(stored) is not None
     assert TokenCounter().with_count(stored).tokens == 17
 
@@ -72,7 +72,7 @@ def test_a_count_that_is_missing_or_cannot_be_true_is_made(claimed: int) -> None
     """A client's `tokens: 1` for a long text must not break the budget."""
     message = says(ENGLISH * 10, tokens=claimed)
 
-    assert TokenCounter().message(message) == TokenCounter().count(ENGLISH * 10)
+    assert TokenCounter().count_message(message) == TokenCounter().count(ENGLISH * 10)
 
 
 def test_a_count_from_outside_is_raised_to_ours_and_otherwise_left_alone() -> None:
@@ -83,8 +83,8 @@ def test_a_count_from_outside_is_raised_to_ours_and_otherwise_left_alone() -> No
 
 
 def test_a_message_without_words_counts_nothing() -> None:
-    assert TokenCounter().message(says("")) == 0
-    assert TokenCounter().message(says("", parts=({"type": "image", "url": "x" * 900},))) == 0
+    assert TokenCounter().count_message(says("")) == 0
+    assert TokenCounter().count_message(says("", parts=({"type": "image", "url": "x" * 900},))) == 0
 
 
 def test_tool_parts_count_with_their_frame() -> None:
@@ -92,9 +92,9 @@ def test_tool_parts_count_with_their_frame() -> None:
     call = says("", Role.ASSISTANT, parts=(tool_call("c1", "search", {"q": CHINESE}),))
     result = says("", Role.TOOL, parts=(tool_result("c1", {"hits": 3}),))
 
-    assert counter.message(call) > counter.count(CHINESE) + tokens.TOOL_TOKENS
-    assert counter.message(result) == counter.count('{"hits":3}') + tokens.TOOL_TOKENS
-    assert counter.message(counter.with_count(call)) == counter.message(call)
+    assert counter.count_message(call) > counter.count(CHINESE) + tokens.TOOL_TOKENS
+    assert counter.count_message(result) == counter.count('{"hits":3}') + tokens.TOOL_TOKENS
+    assert counter.count_message(counter.with_count(call)) == counter.count_message(call)
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,8 @@ async def test_the_next_model_answers_when_one_fails_before_its_first_word() -> 
 
     said = await answer(FallbackChain([broken, slow, spare]))
 
-    assert said == [TextDelta(text="hello"), ModelDone(model="c", fell_back=True)]
-    assert [len(model.askings) for model in (broken, slow, spare)] == [1, 1, 1]
+    assert said == [TextDelta(text="hello"), ModelDone(model="c", used_fallback=True)]
+    assert [len(model.requests) for model in (broken, slow, spare)] == [1, 1, 1]
 
 
 async def test_the_first_model_that_answers_is_the_only_one_asked() -> None:
@@ -48,7 +48,7 @@ async def test_the_first_model_that_answers_is_the_only_one_asked() -> None:
         TextDelta(text="yes"),
         ModelDone(model="a"),
     ]
-    assert spare.askings == []
+    assert spare.requests == []
 
 
 @pytest.mark.parametrize("begun", [Say("Once "), Call("look")], ids=["a word", "a call"])
@@ -59,7 +59,7 @@ async def test_after_the_first_word_or_call_a_failure_is_a_failure(begun: Say | 
 
     assert len(heard) == 1
     assert why == "the model a does not answer"
-    assert spare.askings == []
+    assert spare.requests == []
 
 
 async def test_the_last_failure_is_the_chains() -> None:
@@ -75,16 +75,16 @@ async def test_a_fault_of_ours_is_not_papered_over() -> None:
 async def test_the_offline_model_stands_in() -> None:
     said = await answer(FallbackChain([ScriptedModel(Fail()), OfflineModel(stand_in=True)]))
 
-    assert said[-1] == ModelDone(model="offline", offline=True, fell_back=True)
+    assert said[-1] == ModelDone(model="offline", offline=True, used_fallback=True)
 
 
 async def test_closing_a_chain_cancels_the_model_that_speaks() -> None:
     talker = ScriptedModel(Say("a", "b", "c"))
 
-    async with aclosing(cast(Any, FallbackChain([talker, ScriptedModel("no")]).answer(ASKING, ()))) as events:
+    async with aclosing(cast(Any, FallbackChain([talker, ScriptedModel("no")]).stream_answer(ASKING, ()))) as events:
         await anext(events)
 
-    assert talker.cut_short == 1
+    assert talker.cancelled == 1
 
 
 async def test_a_script_is_played_answer_by_answer_and_its_end_again() -> None:
@@ -94,7 +94,7 @@ async def test_a_script_is_played_answer_by_answer_and_its_end_again() -> None:
     result = ToolResult(call=ToolCall(id="1", name="look"), output=[1])
 
     first = await answer(model)
-    second = await answer(model, asking=ModelRequest(messages=ASKING.messages, results=(result,)))
+    second = await answer(model, asking=ModelRequest(messages=ASKING.messages, tool_results=(result,)))
 
     assert first == [
         TextDelta(text="look"),
@@ -104,7 +104,7 @@ async def test_a_script_is_played_answer_by_answer_and_its_end_again() -> None:
     ]
     assert second[0] == TextDelta(text="hi\nlook: [1]")
     assert (await answer(model))[0] == TextDelta(text="hi")
-    assert model.askings[1].results == (result,)
+    assert model.requests[1].tool_results == (result,)
 
 
 async def test_a_script_waits_until_it_is_let_go_on() -> None:
@@ -130,7 +130,7 @@ async def test_a_cancelled_script_counts_as_cut_short() -> None:
 
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert model.cut_short == 1
+    assert model.cancelled == 1
 
 
 async def test_a_one_shot_call_that_takes_too_long_is_a_timeout() -> None:

@@ -176,7 +176,7 @@ async def test_a_providers_vectors_come_in_order(server: ModelServer, monkeypatc
         made = await embedder.embed(["one", "three"])
 
     assert [list(vector) for vector in made] == [[3.0, 1.0], [5.0, 1.0]]
-    assert (embedder.name, embedder.outside) == (SERVED, True)
+    assert (embedder.name, embedder.remote) == (SERVED, True)
     assert (server.asked[0]["model"], server.asked[0]["input"]) == ("served", ["one", "three"])
     assert "somebody-elses" not in server.keys[0]
 

@@ -48,7 +48,7 @@ def turn_of(question: str, history: Sequence[Message] = (), **fields: Any) -> To
 
 
 async def answer_to(asking: ModelRequest, tools: Sequence[Tool] = (), stand_in: bool = False) -> str:
-    events = [event async for event in OfflineModel(stand_in=stand_in).answer(asking, tools)]
+    events = [event async for event in OfflineModel(stand_in=stand_in).stream_answer(asking, tools)]
 
     assert events[-1] == ModelDone(model="offline", offline=True)
     return "".join(event.text for event in events if isinstance(event, TextDelta))
@@ -62,7 +62,7 @@ async def last_answer(*words: str) -> str:
         if text.startswith(">"):
             history.append(message(len(history) + 1, Role.ASSISTANT, text[1:]))
             continue
-        answer = await answer_to(ModelRequest(messages=(), turn=turn_of(text, history)))
+        answer = await answer_to(ModelRequest(messages=(), tool_context=turn_of(text, history)))
         history.append(message(len(history) + 1, Role.USER, text))
         history.append(message(len(history) + 1, Role.ASSISTANT, answer, metadata={"offline": True}))
     return answer
@@ -166,7 +166,7 @@ async def test_each_quote_says_whose_words_it_is() -> None:
         message(3, Role.USER, "The boat is mine, says Bob.", speaker="bob"),
     ]
 
-    answer = await answer_to(ModelRequest(messages=prompt, turn=turn_of("What about the boat?", history)))
+    answer = await answer_to(ModelRequest(messages=prompt, tool_context=turn_of("What about the boat?", history)))
 
     assert answer.splitlines() == [
         "The notes on this conversation say: “User: The boat leaves at noon.”",
@@ -190,7 +190,9 @@ async def test_answers_of_tools_are_sources_and_the_models_own_are_not() -> None
         message(4, Role.ASSISTANT, "The Pixel phone costs nothing.", turn=2, metadata={"offline": True}),
     ]
 
-    answer = await answer_to(ModelRequest(messages=(), turn=turn_of("How much does the Pixel phone cost?", history)))
+    answer = await answer_to(
+        ModelRequest(messages=(), tool_context=turn_of("How much does the Pixel phone cost?", history))
+    )
 
     assert answer == "I said: “The Pixel phone costs 300 euros.”"
 
@@ -199,16 +201,16 @@ async def test_answers_of_tools_are_sources_and_the_models_own_are_not() -> None
     ("words", "greeting"), [("hello", "Hello, I am the guide."), ("你好", "你好，我是the guide。")]
 )
 async def test_a_persona_greets_by_its_name(words: str, greeting: str) -> None:
-    assert (await answer_to(ModelRequest(messages=(), turn=turn_of(words, persona_name="the guide")))).startswith(
-        greeting
-    )
+    assert (
+        await answer_to(ModelRequest(messages=(), tool_context=turn_of(words, persona_name="the guide")))
+    ).startswith(greeting)
 
 
 async def test_a_stand_in_says_why_it_answers() -> None:
     history = [message(1, Role.USER, "My name is Ann.")]
 
     for question in ("What is my name?", "What is the capital of France?", "I am sad."):
-        asking = ModelRequest(messages=(), turn=turn_of(question, history))
+        asking = ModelRequest(messages=(), tool_context=turn_of(question, history))
         assert (await answer_to(asking, stand_in=True)).startswith("The language model cannot be reached just now")
         assert "cannot be reached" not in await answer_to(asking)
 
@@ -238,17 +240,17 @@ class Clock:
 async def test_tools_that_plan_a_call_are_called_once_and_rendered(caplog: pytest.LogCaptureFixture) -> None:
     tools = [Clock(), Clock("calendar", "day"), Clock("wall", broken=True), Clock("other", "weather")]
     asking = ModelRequest(
-        messages=(), turn=turn_of("What time and day is it?"), tools=tuple(tool.spec for tool in tools)
+        messages=(), tool_context=turn_of("What time and day is it?"), tools=tuple(tool.spec for tool in tools)
     )
 
-    events = [event async for event in OfflineModel().answer(asking, tools)]
+    events = [event async for event in OfflineModel().stream_answer(asking, tools)]
     calls = [event.call for event in events if isinstance(event, ToolCallRequested)]
     results = tuple(ToolResult(call=call, output={"now": call.name}) for call in calls)
 
     assert [call.name for call in calls] == ["clock", "calendar"]
     assert len({call.id for call in calls}) == 2
     assert events[-1] == ModelDone(model="offline", offline=True)
-    assert await answer_to(replace(asking, results=results), tools) == "It is clock.\n\nIt is calendar."
+    assert await answer_to(replace(asking, tool_results=results), tools) == "It is clock.\n\nIt is calendar."
     assert "wall" in caplog.text
     assert "time and day" not in caplog.text
 
@@ -258,15 +260,15 @@ async def test_tools_that_plan_a_call_are_called_once_and_rendered(caplog: pytes
 )
 @pytest.mark.parametrize("stand_in", [False, True])
 async def test_a_failed_tool_is_told_in_the_question_s_language(question: str, answer: str, stand_in: bool) -> None:
-    result = ToolResult(call=ToolCall(id="1", name="clock"), failed="timeout")
-    asking = ModelRequest(messages=(), turn=turn_of(question), results=(result,))
+    result = ToolResult(call=ToolCall(id="1", name="clock"), error="timeout")
+    asking = ModelRequest(messages=(), tool_context=turn_of(question), tool_results=(result,))
 
     assert (await answer_to(asking, [Clock()], stand_in)).count(answer) == 1
 
 
 async def test_a_tool_that_cannot_render_leaves_the_conversation_to_quote() -> None:
     result = ToolResult(call=ToolCall(id="1", name="clock"), output={"then": "noon"})
-    asking = ModelRequest(messages=(), turn=turn_of("What time is it?"), results=(result,))
+    asking = ModelRequest(messages=(), tool_context=turn_of("What time is it?"), tool_results=(result,))
 
     assert (await answer_to(asking, [Clock()])).startswith(NOTHING)
 
@@ -284,7 +286,7 @@ async def test_any_conversation_gets_an_answer_that_a_store_can_keep(
 ) -> None:
     history = [message(at + 1, Role.ASSISTANT if at % 2 else Role.USER, text) for at, text in enumerate(earlier)]
 
-    answer = await answer_to(ModelRequest(messages=(), turn=turn_of(question, history, language=language)))
+    answer = await answer_to(ModelRequest(messages=(), tool_context=turn_of(question, history, language=language)))
 
     assert answer.strip()
     assert "\0" not in answer
@@ -308,7 +310,7 @@ async def test_a_huge_question_and_a_long_history_cost_what_is_read_of_them(text
     history = [message(at, Role.USER if at % 2 else Role.ASSISTANT, text[: 5_000 + at]) for at in range(1, 501)]
 
     for question in (text, "what is my name?", "summarise", "我叫什么？"):
-        answer = await answer_to(ModelRequest(messages=(), turn=turn_of(question, history)))
+        answer = await answer_to(ModelRequest(messages=(), tool_context=turn_of(question, history)))
         assert 0 < len(answer) < 5_000
 
 

@@ -63,7 +63,7 @@ PROMPT = (
     shown(Role.ASSISTANT, text_part("A gate.")),
     shown(Role.USER, text_part(SECRET)),
 )
-ASKING = ModelRequest(messages=PROMPT, tools=(LOOK,), reply_tokens=77, stable=6)
+ASKING = ModelRequest(messages=PROMPT, tools=(LOOK,), reply_tokens=77, cacheable_messages=6)
 answer = partial(events_of, asking=ASKING)
 
 
@@ -82,7 +82,7 @@ def server() -> Iterator[ModelServer]:
 
 @pytest.fixture
 async def model(server: ModelServer) -> AsyncIterator[ChatModel]:
-    access = ModelConnection(base_url=f"{server.url}/v1", timeout=SOON, first_word=SOON, retries=0)
+    access = ModelConnection(base_url=f"{server.url}/v1", timeout=SOON, first_token_timeout=SOON, retries=0)
     async with open_pydantic_ai_model("openai:local", access) as opened:
         yield opened
 
@@ -211,7 +211,7 @@ async def test_silence_ends_at_the_deadline(server: ModelServer) -> None:
     moment = timedelta(milliseconds=50)
 
     for waits in (
-        ModelConnection(base_url=server.url, first_word=moment),
+        ModelConnection(base_url=server.url, first_token_timeout=moment),
         ModelConnection(base_url=server.url, timeout=moment),
     ):
         async with open_pydantic_ai_model("openai:local", waits) as model:
@@ -231,7 +231,7 @@ async def test_a_server_that_is_not_there_cannot_be_reached() -> None:
 async def test_closing_the_iterator_ends_the_request(server: ModelServer, model: ChatModel) -> None:
     server.answers(words(*["word "] * 1000))
 
-    async with aclosing(cast(Any, model.answer(ASKING, ()))) as events:
+    async with aclosing(cast(Any, model.stream_answer(ASKING, ()))) as events:
         assert await anext(events) == TextDelta(text="word ")
     server.answers(words("again"))
 
@@ -310,7 +310,7 @@ async def test_a_chain_goes_on_at_once_with_the_next_model(server: ModelServer) 
 
     assert model.name == "openai:one, openai:two, offline"
     assert said[0] == TextDelta(text="from the second")
-    assert said[-1] == ModelDone(model="openai:two", input_tokens=11, output_tokens=5, fell_back=True)
+    assert said[-1] == ModelDone(model="openai:two", input_tokens=11, output_tokens=5, used_fallback=True)
     assert [asked["model"] for asked in server.asked] == ["one", "two"]
 
 

@@ -47,7 +47,7 @@ class Stumbling:
         self._fault = fault
         self._said = said
 
-    async def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+    async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         for text in self._said:
             yield TextDelta(text=text)
         raise self._fault
@@ -58,7 +58,7 @@ class Iterating:
 
     name = "iterating"
 
-    def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+    def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         return _Events([TextDelta(text="Step by step."), ModelDone(model="iterating")])
 
 
@@ -96,11 +96,11 @@ async def test_a_chain_is_made_of_objects_and_names(server: ModelServer) -> None
     mine = ScriptedModel([Fail()], name="mine")
     chain: list[Any] = [mine, "openai:x", TestModel(custom_output_text="Third."), "offline"]
 
-    async with tenuto.open("memory://", model=chain, small_model="offline", model_base_url=server.url) as t:
+    async with tenuto.open("memory://", model=chain, summarizer_model="offline", model_base_url=server.url) as t:
         assert await say(t) == ("Third.", "test:test", ("fallback_model",))
 
     assert [asked["model"] for asked in server.asked] == ["x"]
-    assert len(mine.askings) == 1
+    assert len(mine.requests) == 1
 
 
 async def test_a_chain_of_names_may_name_what_was_handed_over(server: ModelServer) -> None:
@@ -143,7 +143,7 @@ async def test_the_main_address_is_for_whoever_names_its_provider(server: ModelS
 async def test_a_small_model_can_be_handed_over_too() -> None:
     small = ScriptedModel("Hello Among Good Friends", name="small")
 
-    async with tenuto.open("memory://", model=ScriptedModel("Hi."), small_model=small) as t:
+    async with tenuto.open("memory://", model=ScriptedModel("Hi."), summarizer_model=small) as t:
         reply = await t.ask(ANN, "Hello")
         await t.upkeep.drain()
         assert (await t.sessions.get(ANN, reply.session_id)).title == "Hello Among Good Friends"
@@ -163,14 +163,16 @@ async def test_one_that_hangs_leaves_the_next_one_its_time(later: Callable[[floa
     hanging = ScriptedModel([hang], name="hanging")
     chain = [hanging, ScriptedModel("Well.")]
 
-    async with tenuto.open("memory://", model=chain, small_model="offline", model_timeout=timedelta(seconds=30)) as t:
+    async with tenuto.open(
+        "memory://", model=chain, summarizer_model="offline", model_timeout=timedelta(seconds=30)
+    ) as t:
         asking = asyncio.create_task(say(t))
         await hang.reached.wait()
         later(31)
 
         assert await asking == ("Well.", "scripted", ("fallback_model",))
 
-    assert hanging.cut_short == 1
+    assert hanging.cancelled == 1
 
 
 async def test_an_iterator_needs_no_way_to_be_closed() -> None:

@@ -25,7 +25,7 @@ from tenuto.settings import Settings, parse_duration, read_settings
 def test_the_presets_carry_the_numbers_of_the_documents() -> None:
     def row(name: str) -> tuple[object, ...]:
         sessions, context = PRESETS[name].sessions, PRESETS[name].context
-        keeping = sessions.keeping
+        keeping = sessions.retention
         return (
             keeping.idle, keeping.touch, sessions.stale_after, keeping.max_messages, keeping.max_turns,
             sessions.max_sessions, context.compress_at, sessions.on_missing, sessions.on_store_down,
@@ -75,7 +75,7 @@ def test_an_unknown_preset_is_refused_with_those_there_are() -> None:
         (
             "window_messages",
             lambda: Preset(
-                sessions=SessionPolicy(keeping=Retention(max_messages=10)), context=ContextPolicy(window_messages=11)
+                sessions=SessionPolicy(retention=Retention(max_messages=10)), context=ContextPolicy(window_messages=11)
             ),
         ),
     ],
@@ -107,23 +107,23 @@ def test_settings_come_from_the_environment() -> None:
 
     assert settings.store == "redis://localhost/0"
     assert settings.l1 is False
-    assert (policy.keeping.idle, policy.stale_after) == (timedelta(days=14), None)
-    assert (policy.keeping.max_messages, policy.on_missing) == (200, OnMissing.NEW_ID)
+    assert (policy.retention.idle, policy.stale_after) == (timedelta(days=14), None)
+    assert (policy.retention.max_messages, policy.on_missing) == (200, OnMissing.NEW_ID)
 
 
 def test_a_cap_can_be_switched_off() -> None:
     for off in ("off", "0"):
         policy = read_settings({"TENUTO_MAX_MESSAGES": off, "TENUTO_RETENTION": off}).policies().sessions
 
-        assert (policy.keeping.max_messages, policy.keeping.idle) == (None, None)
-    assert read_settings({}).policies().sessions.keeping.max_messages == 500
+        assert (policy.retention.max_messages, policy.retention.idle) == (None, None)
+    assert read_settings({}).policies().sessions.retention.max_messages == 500
 
 
 @pytest.mark.parametrize(
     ("given", "idle"), [("1h", timedelta(hours=1)), (90, timedelta(seconds=90)), (timedelta(days=2), timedelta(days=2))]
 )
 def test_a_program_gives_settings_as_text_or_as_values(given: object, idle: timedelta) -> None:
-    assert read_settings({}, retention=given).policies().sessions.keeping.idle == idle
+    assert read_settings({}, retention=given).policies().sessions.retention.idle == idle
 
 
 def test_what_is_given_by_name_goes_first() -> None:
@@ -147,7 +147,7 @@ def test_the_variables_of_the_npc_document_are_honoured() -> None:
 
     assert settings.memory_enabled is False
     assert settings.store == "redis://localhost:6379/0"
-    assert (npc.sessions.keeping.max_messages, npc.sessions.keeping.idle) == (6, timedelta(hours=1))
+    assert (npc.sessions.retention.max_messages, npc.sessions.retention.idle) == (6, timedelta(hours=1))
     assert (npc.context.window_messages, npc.context.window_characters) == (6, 900)
     assert read_settings({"REDIS_URL": "redis://a", "TENUTO_STORE": "sqlite:///x.db"}).store == "sqlite:///x.db"
 

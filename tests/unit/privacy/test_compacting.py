@@ -68,7 +68,7 @@ async def test_erasing_again_and_again_compacts_once(files: Files, office: Priva
 
     receipts = [await office.erase(ANN, by="themselves") for _ in range(5)]
 
-    assert [receipt.compacted for receipt in receipts] == [CompactionStatus.DONE, *[CompactionStatus.NOTHING] * 4]
+    assert [receipt.compaction for receipt in receipts] == [CompactionStatus.DONE, *[CompactionStatus.NOTHING] * 4]
     assert files.compactions == 1
 
 
@@ -78,7 +78,7 @@ async def test_who_comes_within_a_minute_is_left_to_upkeep(
     told = []
     for number in range(5):
         await files.append(ANN, f"s{number}", batch("hello"))
-        told.append((await office.erase(ANN, by="themselves")).compacted)
+        told.append((await office.erase(ANN, by="themselves")).compaction)
     await compactor.catch_up()
     too_soon = files.compactions
 
@@ -104,7 +104,7 @@ async def test_at_most_one_compaction_runs_at_a_time(
     second = await office.erase(BOB, by="operator")
     files.free.set()
 
-    assert ((await first).compacted, second.compacted, files.compactions) == (
+    assert ((await first).compaction, second.compaction, files.compactions) == (
         CompactionStatus.DONE,
         CompactionStatus.LATER,
         1,
@@ -136,11 +136,13 @@ async def test_a_request_that_is_cancelled_leaves_its_note_and_its_bytes_to_upke
 
 async def test_a_receipt_says_what_the_store_would_not_do(files: Files, office: PrivacyService) -> None:
     await files.append(ANN, "s", batch("hello"))
-    files.outcome = CompactionResult(cleared=False, why="a server does not let us renew its files (NOPERM)")
+    files.outcome = CompactionResult(
+        cleared=False, remaining_reason="a server does not let us renew its files (NOPERM)"
+    )
 
     receipt = await office.erase(ANN, by="operator")
 
-    assert (receipt.compacted, receipt.remains) == (CompactionStatus.PARTLY, files.outcome.why)
+    assert (receipt.compaction, receipt.remaining_reason) == (CompactionStatus.PARTLY, files.outcome.remaining_reason)
     assert verify_receipt(receipt, await office.signer.public_key())
 
 
@@ -156,14 +158,14 @@ async def test_a_store_that_was_busy_is_asked_again(
     await compactor.catch_up()
     await compactor.catch_up()
 
-    assert (receipt.compacted, files.compactions) == (CompactionStatus.LATER, 2)
+    assert (receipt.compaction, files.compactions) == (CompactionStatus.LATER, 2)
 
 
 async def test_who_erases_step_by_step_waits_and_has_bytes_cleared(files: Files, office: PrivacyService) -> None:
     """At the terminal: once more is how to make up for a store that was busy."""
     for _ in range(2):
         receipts = [receipt async for receipt in office.erasing(ANN, by="operator")]
-        assert receipts[-1].compacted is CompactionStatus.DONE
+        assert receipts[-1].compaction is CompactionStatus.DONE
 
     assert files.compactions == 2
 
@@ -174,12 +176,12 @@ async def test_what_a_scan_removes_is_cleared_whoever_clears_meanwhile(files: Fi
     cleared = []
 
     async for report in office.scan(ACME, fix=True, by="operator"):
-        if report.compacted is None:
+        if report.compaction is None:
             cleared.append(await office.compactor.due())
             await Compactor(state=files.state, upkeep=files.upkeep, clock=utc_now).catch_up()
 
     assert cleared == [True, True, True, False], "owed with each session that was mended, not with the first alone"
-    assert (report.mended, report.compacted) == (3, CompactionStatus.NOTHING)
+    assert (report.fixed, report.compaction) == (3, CompactionStatus.NOTHING)
 
 
 async def test_what_a_scan_took_out_last_is_cleared_before_it_ends(files: Files, office: PrivacyService) -> None:
@@ -190,7 +192,7 @@ async def test_what_a_scan_took_out_last_is_cleared_before_it_ends(files: Files,
         if report.sessions == 1:
             await Compactor(state=files.state, upkeep=files.upkeep, clock=utc_now).catch_up()
 
-    assert (report.compacted, files.compactions) == (CompactionStatus.DONE, 2)
+    assert (report.compaction, files.compactions) == (CompactionStatus.DONE, 2)
 
 
 async def test_what_was_mended_before_a_key_was_missing_is_noted_and_cleared(
@@ -209,7 +211,7 @@ async def test_what_was_mended_before_a_key_was_missing_is_noted_and_cleared(
 
     (note,) = await office.audit.notes(ACME)
     assert (note.act, note.about) == ("mended", {"sessions": 0, "remembered": 0, "mended": 1})
-    assert (list(survey.closed), survey.mended, survey.compacted) == ([ACME], 1, CompactionStatus.DONE)
+    assert (list(survey.locked_sites), survey.fixed, survey.compaction) == ([ACME], 1, CompactionStatus.DONE)
 
 
 async def test_the_rounds_of_upkeep_do_what_was_put_off(fake_clock: FakeClock) -> None:
@@ -218,7 +220,7 @@ async def test_the_rounds_of_upkeep_do_what_was_put_off(fake_clock: FakeClock) -
         for scope in (ANN, BOB):
             turn = await app.begin(scope, "hello")
             await app.finish(turn, "hi")
-            told.append((await app.privacy.erase(scope, by="operator")).compacted)
+            told.append((await app.privacy.erase(scope, by="operator")).compaction)
         assert told == [CompactionStatus.DONE, CompactionStatus.LATER]
         fake_clock.advance(timedelta(minutes=5))
 
@@ -261,4 +263,4 @@ async def test_a_talk_that_does_not_open_keeps_nobody_from_being_erased_and_is_c
         *_, report = [report async for report in app.privacy.scan(ACME)]
 
         assert (receipt.counts["words"], receipt.counts["unopened"]) == (1, 1)
-        assert (report.sessions, report.unopened) == (1, 1)
+        assert (report.sessions, report.unreadable) == (1, 1)

@@ -70,14 +70,14 @@ async def test_a_scan_counts_by_sink_and_type_and_changes_nothing() -> None:
 
     report = await report_of(Scanner(store=store, screen=screen_over(store)))
 
-    assert {sink: dict(names) for sink, names in report.found.items()} == {
+    assert {sink: dict(names) for sink, names in report.matches.items()} == {
         Sink.TITLE: {"EMAIL": 1},
         Sink.MESSAGE: {"PHONE": 1, "EMAIL": 1},
         Sink.PAST: {"CC": 1, "EMAIL": 1},
         Sink.SUMMARY: {"CC": 1},
         Sink.TRACE: {"EMAIL": 1},
     }
-    assert (report.sessions, report.against, report.mended) == (1, 5, 0)
+    assert (report.sessions, report.violations, report.fixed) == (1, 5, 0)
     assert (await store.sessions.messages(ANN, "s", Page(limit=50))).messages == before
 
 
@@ -89,7 +89,7 @@ async def test_mending_applies_the_policy_and_a_second_look_finds_nothing_agains
     await report_of(scanner, fix=True)
     again = await report_of(scanner)
 
-    assert again.against == 0
+    assert again.violations == 0
     texts = [message.text for message in (await store.sessions.messages(ANN, "s", Page(limit=50))).messages]
     assert texts == ["my card is [REDACTED_CC]", "thanks, [REDACTED_EMAIL]", "", MAIL, "done"]
     session = await store.sessions.get(ANN, "s")
@@ -122,7 +122,7 @@ async def test_mending_twice_is_mending_once_and_no_mark_loses_its_value() -> No
 
         for _ in range(2):
             reports = [report async for report in app.privacy.scan(ACME, fix=True, by="operator")]
-            assert reports[-1].mended == 0
+            assert reports[-1].fixed == 0
         page = await app.sessions.messages(ANN, turn.session.id, Page(limit=2))
         assert page.messages[0].text == "[EMAIL_1]"
         assert page.session.context == {"mail": "[EMAIL_2]"}
@@ -171,7 +171,7 @@ async def test_erasing_takes_what_is_theirs_and_nothing_else() -> None:
         heard.append(event)
 
     async with tenuto.open("memory://", privacy_message="pseudonym", privacy_key=KEY) as app:
-        app.listen(listen)
+        app.add_listener(listen)
         await filled(app)
         await ApiKeys(store=app.store.state, clock=utc_now).create(tenant="acme", user="ann", name="ann's laptop")
 
@@ -182,8 +182,8 @@ async def test_erasing_takes_what_is_theirs_and_nothing_else() -> None:
         assert receipt.counts["states"] == 1
         assert receipt.counts["api_keys"] == 1
         assert receipt.counts["values"] == 1
-        assert receipt.person == user_digest("acme", "ann")
-        unsigned = replace(receipt, person="", public_key="", signature="")
+        assert receipt.user_digest == user_digest("acme", "ann")
+        unsigned = replace(receipt, user_digest="", public_key="", signature="")
         assert "ann" not in str(msgspec.to_builtins(unsigned))
         assert (await app.sessions.stats(ANN)).sessions == 0
         assert await app.store.state.read_state(ANN, "preferences", "tone") is None
@@ -255,7 +255,7 @@ async def test_what_was_noted_of_a_person_in_a_group_goes_with_their_words() -> 
         assert [trace.request for trace in traces] == ["three", "two", "one", "[ERASED]"]
         assert "profile" not in (await app.sessions.get(group, first.session_id)).context
         went = {what: many for what, many in receipt.counts.items() if many}
-        assert (went, receipt.compacted) == ({"traces": 1, "profiles": 1}, "done"), "their bytes, too"
+        assert (went, receipt.compaction) == ({"traces": 1, "profiles": 1}, "done"), "their bytes, too"
         assert sum(again.counts.values()) == 0
 
 
@@ -308,5 +308,5 @@ async def test_nothing_is_removed_that_no_receipt_could_be_given_for(monkeypatch
 async def test_bytes_that_wait_to_be_cleared_are_told_of_again() -> None:
     async with tenuto.open("memory://") as app:
         await filled(app)
-        told = [(await app.privacy.erase(scope, by="operator")).compacted for scope in (ANN, BOB, BOB)]
+        told = [(await app.privacy.erase(scope, by="operator")).compaction for scope in (ANN, BOB, BOB)]
         assert told == ["done", "later", "later"]

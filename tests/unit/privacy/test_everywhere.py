@@ -43,7 +43,7 @@ async def test_every_site_has_its_report_and_the_total_is_their_sum() -> None:
     assert {space: report.sessions for space, report in survey.reports.items()} == {ACME: 2, MUSEUM: 1, EVIL: 1}
     assert {space: report.total for space, report in survey.reports.items()} == {ACME: 1, MUSEUM: 1, EVIL: 1}
     assert survey.matches_by_sink() == {Sink.MESSAGE: {"EMAIL": 3}}
-    assert (survey.sessions, survey.against, survey.mended) == (4, 0, 0)
+    assert (survey.sessions, survey.violations, survey.fixed) == (4, 0, 0)
     assert survey.texts == sum(report.texts for report in survey.reports.values())
 
 
@@ -51,9 +51,9 @@ async def test_each_tenant_is_judged_by_its_own_policy() -> None:
     survey = await surveyed(office_of(await filled(), evil=STRICT))
 
     assert survey.matches_by_sink() == {Sink.MESSAGE: {"EMAIL": 3}}
-    assert survey.matches_by_sink(against=True) == {Sink.MESSAGE: {"EMAIL": 1}}
-    assert {space: report.against for space, report in survey.reports.items()} == {ACME: 0, MUSEUM: 0, EVIL: 1}
-    assert survey.against == 1
+    assert survey.matches_by_sink(violations_only=True) == {Sink.MESSAGE: {"EMAIL": 1}}
+    assert {space: report.violations for space, report in survey.reports.items()} == {ACME: 0, MUSEUM: 0, EVIL: 1}
+    assert survey.violations == 1
 
 
 async def test_mending_everything_leaves_what_a_tenant_allows_and_is_noted_with_each_site() -> None:
@@ -63,8 +63,8 @@ async def test_mending_everything_leaves_what_a_tenant_allows_and_is_noted_with_
     mended = await surveyed(of, fix=True)
     again = await surveyed(of)
 
-    assert mended.mended == 1
-    assert again.against == 0
+    assert mended.fixed == 1
+    assert again.violations == 0
     assert (await store.sessions.messages(EVE, "of ann", Page())).messages[0].text == "write to [REDACTED_EMAIL]"
     assert (await store.sessions.messages(ANN, "of ann", Page())).messages[0].text == MAIL
     for space in (ACME, MUSEUM, EVIL):
@@ -83,7 +83,7 @@ async def test_the_survey_grows_session_by_session() -> None:
 async def test_nothing_stored_is_nothing_found() -> None:
     survey = await surveyed(office_of(MemoryStore()))
 
-    assert (survey.reports, survey.sessions, survey.against) == ({}, 0, 0)
+    assert (survey.reports, survey.sessions, survey.violations) == ({}, 0, 0)
 
 
 async def test_more_sites_than_a_page_are_all_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,9 +102,9 @@ async def test_more_sites_than_a_page_are_all_looked_through(monkeypatch: pytest
 async def test_the_survey_as_json_names_sites_and_counts_but_no_words() -> None:
     told = summary_json(await surveyed(office_of(await filled(), evil=STRICT)))
 
-    assert told["found"] == {"message": {"EMAIL": 3}}
-    assert told["against"] == 1
-    assert [(site["tenant"], site["site"], site["against"]) for site in told["sites"]] == [
+    assert told["matches"] == {"message": {"EMAIL": 3}}
+    assert told["violations"] == 1
+    assert [(site["tenant"], site["site"], site["violations"]) for site in told["sites"]] == [
         ("acme", "", 0),
         ("acme", "museum", 0),
         ("evil", "", 1),

@@ -101,7 +101,7 @@ async def test_the_service_is_asked_as_presidio_is_and_its_places_count_code_poi
         found = await presidio.find(ANN, TEXT, "en")
 
     assert asked == [{"text": TEXT, "language": "en", "entities": ["PERSON", "LOCATION"], "score_threshold": 0.5}]
-    assert [(TEXT[f.start : f.end], f.type, f.mark) for f in found] == [
+    assert [(TEXT[f.start : f.end], f.type, f.placeholder) for f in found] == [
         ("Ann Lee", "PERSON", "[REDACTED_PERSON]"),
         ("Lisbon", "ADDRESS", "[REDACTED_ADDRESS]"),
     ]
@@ -234,7 +234,7 @@ PATIENT = timedelta(seconds=30)
 
 
 def beside(detector: Detector, clock: Ticks | None = None, **policy: object) -> ExternalDetector:
-    chosen = ExternalDetectorPolicy(**{"patience": PATIENT, **policy})  # type: ignore[arg-type]  # the settings of one test
+    chosen = ExternalDetectorPolicy(**{"timeout": PATIENT, **policy})  # type: ignore[arg-type]  # the settings of one test
     return ExternalDetector(detector, policy=chosen, clock=clock or Ticks())
 
 
@@ -248,7 +248,7 @@ async def test_what_is_found_outside_joins_what_is_found_inside() -> None:
     outside = beside(Scripted("Ann Lee"))
 
     assert await redacted(outside, "Ann Lee, 202-555-0143") == "[REDACTED_PERSON], [REDACTED_PHONE]"
-    assert outside.counts == {"answered": 1, "found": 1}
+    assert outside.counts == {"answered": 1, "matches": 1}
     assert not outside.degraded
 
 
@@ -332,7 +332,7 @@ async def test_the_settings_say_which_languages_are_sent() -> None:
             privacy_detector_timeout=timedelta(minutes=1),
         ) as app,
     ):
-        title = await app.screen.for_title(ANN, "😀 我叫诸葛明月")
+        title = await app.redactor.for_title(ANN, "😀 我叫诸葛明月")
 
     assert title == "😀 我叫[REDACTED_PERSON]"
 
@@ -411,7 +411,7 @@ async def test_a_failing_detector_leaves_our_own_matches(failure: Exception, cap
         assert await redacted(outside, "Ann Lee") == "[REDACTED_PERSON]"
 
     assert (degraded, outside.degraded) == (True, False)
-    assert outside.counts == {"failed": 1, "answered": 1, "found": 1}
+    assert outside.counts == {"failed": 1, "answered": 1, "matches": 1}
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
     assert SECRET_WORDS not in caplog.text
 
@@ -419,24 +419,24 @@ async def test_a_failing_detector_leaves_our_own_matches(failure: Exception, cap
 async def test_a_slow_detector_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     detector = Scripted("Ann Lee")
     detector.gate = asyncio.Event()
-    outside = beside(detector, patience=timedelta(milliseconds=30))
+    outside = beside(detector, timeout=timedelta(milliseconds=30))
 
     assert await redacted(outside, "Ann Lee 202-555-0143") == "Ann Lee [REDACTED_PHONE]"
 
     assert caplog.messages[0].endswith("names and places may be missed: it took too long")
     assert outside.degraded
-    assert outside.counts == {"late": 1}
+    assert outside.counts == {"timeout": 1}
     assert detector.inside == 0
 
 
 async def test_after_repeated_failures_it_is_left_alone_for_a_while() -> None:
     clock, detector = Ticks(), Scripted("Ann Lee")
-    outside = beside(detector, clock, failures=3, rest=timedelta(seconds=30))
+    outside = beside(detector, clock, failure_threshold=3, open_duration=timedelta(seconds=30))
     detector.fails = Unavailable("outside detector")
     for _ in range(5):
         await redacted(outside, "Ann Lee")
     assert len(detector.shown) == 3
-    assert outside.counts == {"failed": 3, "left_alone": 2}
+    assert outside.counts == {"failed": 3, "circuit_open": 2}
 
     clock.now += 30
     await redacted(outside, "Ann Lee")
@@ -452,7 +452,7 @@ async def test_after_repeated_failures_it_is_left_alone_for_a_while() -> None:
 
 async def test_one_probe_at_a_time_tries_a_detector_that_failed() -> None:
     clock, detector = Ticks(), Scripted("Ann Lee")
-    outside = beside(detector, clock, failures=1)
+    outside = beside(detector, clock, failure_threshold=1)
     detector.fails = Unavailable("outside detector")
     await redacted(outside, "Ann Lee")
     detector.fails = None
@@ -467,7 +467,7 @@ async def test_one_probe_at_a_time_tries_a_detector_that_failed() -> None:
 async def test_no_more_questions_than_allowed_are_asked_at_once() -> None:
     detector = Scripted("Ann Lee")
 
-    found = await beside(detector, at_once=3).add_matches(ANN, ["Ann Lee"] * 20, [[]] * 20)
+    found = await beside(detector, max_concurrent=3).add_matches(ANN, ["Ann Lee"] * 20, [[]] * 20)
 
     assert [len(finds) for finds in found] == [1] * 20
     assert detector.most_inside == 3
@@ -475,7 +475,7 @@ async def test_no_more_questions_than_allowed_are_asked_at_once() -> None:
 
 async def test_a_caller_who_goes_away_is_no_failure_of_the_detector() -> None:
     clock, detector = Ticks(), Scripted("Ann Lee")
-    outside = beside(detector, clock, failures=1)
+    outside = beside(detector, clock, failure_threshold=1)
     detector.fails = Unavailable("outside detector")
     await redacted(outside, "Ann Lee")
     clock.now += 60

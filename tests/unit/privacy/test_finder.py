@@ -66,8 +66,8 @@ def test_a_policy_without_patterns_finds_what_the_detector_finds() -> None:
     finder = PiiFinder(PrivacyPolicy())
 
     for text in KNOWN:
-        assert [(f.start, f.end, f.type, f.rule, f.mark) for f in finder.find(text)] == [
-            (s.start, s.end, s.type, s.rule, s.mark) for s in detect(text)
+        assert [(f.start, f.end, f.type, f.rule, f.placeholder) for f in finder.find(text)] == [
+            (s.start, s.end, s.type, s.rule, s.placeholder) for s in detect(text)
         ]
         assert finder.redact(text) == redact(text)
 
@@ -207,7 +207,7 @@ def test_finds_are_in_order_apart_and_wanted(finder: PiiFinder, text: str) -> No
 
     assert all(0 <= find.start < find.end <= len(text) for find in found)
     assert all(left.end <= right.start for left, right in pairwise(found))
-    assert all(find.type in finder.names and finder.marks.fullmatch(find.mark) for find in found)
+    assert all(find.type in finder.names and finder.marks.fullmatch(find.placeholder) for find in found)
     assert finder.find(text) == found
 
 

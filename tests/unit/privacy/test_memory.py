@@ -104,7 +104,7 @@ async def test_what_no_store_keeps_is_refused_before_anybody_looks_into_it() -> 
     for value in (deep, "\ud800", float("nan")):
         with pytest.raises(Invalid):
             await store.state.write_state(ANN, "facts", "odd", value)
-    assert await inner.state.state_names(ACME) == ()
+    assert await inner.state.list_state_locations(ACME) == ()
 
 
 async def test_the_tenants_own_state_and_the_houses_goes_through_as_it_is() -> None:
@@ -129,7 +129,7 @@ async def test_a_shops_orders_keep_their_numbers_through_writing_and_mending() -
     report = await scanned(Scanner(store=store, screen=store.screen), fix=True)
 
     assert await Catalogue(store.state).orders(ANN) == (ORDER,)
-    assert (report.remembered, report.mended) == (1, 0)
+    assert (report.memories, report.fixed) == (1, 0)
     assert await value_of(inner, ANN, "facts", "phone") == WITHHELD
 
 
@@ -168,7 +168,7 @@ async def test_what_somebody_writes_meanwhile_is_not_overwritten_and_is_mended_t
 
     entry = await store.read_state(ANN, "facts", "mail")
     assert (entry.value if entry else None) == left
-    assert (report.remembered, report.mended) == (2, tries)
+    assert (report.memories, report.fixed) == (2, tries)
     assert store.met == tries
     assert await value_of(store, BOB, "facts", "mail") == "[REDACTED_EMAIL]"
 
@@ -184,7 +184,7 @@ async def test_a_memory_that_does_not_open_is_counted_and_hides_no_other() -> No
 
     report = await scanned(Scanner(store=store, screen=screen_over(files)), fix=True)
 
-    assert (report.remembered, report.unopened, report.mended) == (1, 1, 1)
+    assert (report.memories, report.unreadable, report.fixed) == (1, 1, 1)
     assert await value_of(store, BOB, "facts", "mail") == "[REDACTED_EMAIL]"
 
 
@@ -200,7 +200,7 @@ async def test_a_value_that_goes_while_others_are_looked_at_is_passed_over() -> 
     rest = [report async for report in scan]
 
     assert rest[-1] is first
-    assert (first.remembered, first.found) == (1, {Sink.MEMORY: {"EMAIL": 1}})
+    assert (first.memories, first.matches) == (1, {Sink.MEMORY: {"EMAIL": 1}})
 
 
 @pytest.mark.parametrize("encryption", [False, True], ids=["plain", "encrypted"])
@@ -218,13 +218,13 @@ async def test_a_program_keeps_finds_mends_and_erases_what_it_knows_of_a_user(tm
         fixed = [report async for report in app.privacy.scan(app.scope(), fix=True, by="otto")][-1]
         mended = [
             (one.key, await value_of(app.store, one.scope, one.namespace, one.key))
-            for one in await app.store.state.state_names(ann)
+            for one in await app.store.state.list_state_locations(ann)
         ]
         receipt = await app.privacy.erase(ann, by="otto")
-        left = await app.store.state.state_names(app.scope())
+        left = await app.store.state.list_state_locations(app.scope())
 
-    assert (told.remembered, told.against, dict(told.found)) == (2, 1, {Sink.MEMORY: {"EMAIL": 1}})
-    assert fixed.mended == 1
+    assert (told.memories, told.violations, dict(told.matches)) == (2, 1, {Sink.MEMORY: {"EMAIL": 1}})
+    assert fixed.fixed == 1
     assert sorted(mended) == [("card", "pays with [REDACTED_CC]"), ("mail", "[REDACTED_EMAIL]")]
     assert receipt.counts["states"] == 2
     assert left == ()
@@ -250,7 +250,7 @@ async def test_a_memory_that_is_damaged_is_counted_and_hides_no_other(caplog: py
 
     report = await scanned(Scanner(store=store, screen=screen_over(store)), fix=True)
 
-    assert (report.remembered, report.unopened, report.mended) == (1, 1, 1)
+    assert (report.memories, report.unreadable, report.fixed) == (1, 1, 1)
     assert "a remembered value was not looked through: the state value cannot be decoded" in caplog.messages
 
 

@@ -70,14 +70,14 @@ async def house(
         model="scripted",
         assistant="helper",
         privacy_key=KEY,
-        **{"small_model": "offline", **settings},
+        **{"summarizer_model": "offline", **settings},
     ) as app:
         yield app, model
 
 
 def prompt(model: ScriptedModel, place: int = -1) -> str:
     """The requests for turns, without those for titles."""
-    turns = [asking for asking in model.askings if asking.turn is not None]
+    turns = [asking for asking in model.requests if asking.tool_context is not None]
     return "\n".join(str(message.parts) for message in turns[place].messages)
 
 
@@ -153,22 +153,22 @@ async def test_a_mark_in_somebodys_profile_brings_them_nobodys_value() -> None:
 
 async def test_an_answer_asked_for_again_comes_with_its_values() -> None:
     async with house(f"It is {MAIL}.", privacy_message="pseudonym") as (app, _):
-        first = await app.ask(ANN, f"My mail is {MAIL}.", key="k")
-        again = await app.ask(ANN, f"My mail is {MAIL}.", key="k")
-        assert again.repeated
+        first = await app.ask(ANN, f"My mail is {MAIL}.", idempotency_key="k")
+        again = await app.ask(ANN, f"My mail is {MAIL}.", idempotency_key="k")
+        assert again.replayed
         assert again.text == first.text
 
 
 async def test_an_answer_that_could_not_be_made_anew_keeps_its_values() -> None:
     other = "bob@example.org"
     async with house(f"Ask {other}.", [Fail()], privacy_message="pseudonym") as (app, _):
-        first = await app.ask(ANN, "Whom do I ask?", key="k")
+        first = await app.ask(ANN, "Whom do I ask?", idempotency_key="k")
         chat = await app.chat()
         with pytest.raises(ModelFailed):
             await chat.take_turn(ANN, ChatRequest(session_id=first.session_id, regenerate=True))
 
         assert await stored(app, first.session_id) == ["Whom do I ask?", "Ask [EMAIL_1]."]
-        assert (await app.ask(ANN, "Whom do I ask?", key="k")).text == f"Ask {other}."
+        assert (await app.ask(ANN, "Whom do I ask?", idempotency_key="k")).text == f"Ask {other}."
 
 
 async def test_tools_read_values_in_what_they_left_behind() -> None:
@@ -209,11 +209,11 @@ async def test_a_mark_that_somebody_writes_where_tools_leave_things_opens_nothin
 @pytest.mark.parametrize("title", ["keep", "pseudonym"])
 async def test_the_model_for_titles_sees_no_more_than_models_may(title: str) -> None:
     async with house(
-        "Certainly.", "A Fine Title", privacy_title=title, privacy_model="redact", small_model="scripted"
+        "Certainly.", "A Fine Title", privacy_title=title, privacy_model="redact", summarizer_model="scripted"
     ) as (app, model):
         await app.ask(ANN, f"Please write to {MAIL} today.")
         await app.upkeep.drain()
-        asked = [str(asking.messages) for asking in model.askings]
+        asked = [str(asking.messages) for asking in model.requests]
         assert len(asked) == 2
         assert not any(MAIL in one for one in asked)
 
@@ -227,7 +227,7 @@ async def test_what_is_blocked_is_refused_before_anything_is_stored_or_asked(sin
 
         assert refused.value.types == ("CARD", "EMAIL")
         assert "example" not in str(refused.value)
-        assert model.askings == []
+        assert model.requests == []
         assert (await app.sessions.stats(ANN)).sessions == 0
         assert (await app.ask(ANN, "Hello.")).text == "Hello."
 

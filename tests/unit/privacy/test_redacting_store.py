@@ -84,7 +84,7 @@ async def test_a_live_turn_gets_its_words_as_they_were_said_while_the_log_is_red
 
     turn = await store.sessions.begin_turn(ANN, opening("s", MAIL))
 
-    assert turn.words[0].text == MAIL
+    assert turn.user_messages[0].text == MAIL
     assert turn.window[-1].text == MAIL
     assert await words(store, ANN, "s") == ["write to [REDACTED_EMAIL]"]
     stored = (await store.sessions.messages(ANN, "s", Page(limit=1))).messages[0]
@@ -94,13 +94,13 @@ async def test_a_live_turn_gets_its_words_as_they_were_said_while_the_log_is_red
 async def test_a_turn_found_again_by_its_key_gets_its_words_as_they_were_said() -> None:
     _, store = screened(REDACTING)
     once = IdempotencyKey(key="k", fingerprint="f")
-    first = await store.sessions.begin_turn(ANN, opening("s", MAIL, once=once))
+    first = await store.sessions.begin_turn(ANN, opening("s", MAIL, idempotency_key=once))
     await store.sessions.finish_turn(first, FinishTurn(abandoned=True))
 
-    again = await store.sessions.begin_turn(ANN, opening("s", MAIL, once=once))
+    again = await store.sessions.begin_turn(ANN, opening("s", MAIL, idempotency_key=once))
 
-    assert again.words[0].text == MAIL
-    assert again.words[0].id == first.words[0].id
+    assert again.user_messages[0].text == MAIL
+    assert again.user_messages[0].id == first.user_messages[0].id
     assert await words(store, ANN, "s") == ["write to [REDACTED_EMAIL]"]
 
 
@@ -205,7 +205,7 @@ async def test_a_mark_that_somebody_typed_is_no_mark() -> None:
 
     turn = await store.sessions.begin_turn(ANN, opening("s", "what is [EMAIL_1]?"))
 
-    assert turn.words[0].text == "what is ［EMAIL_1］?"
+    assert turn.user_messages[0].text == "what is ［EMAIL_1］?"
     assert (await words(store, ANN, "s"))[-1] == "what is ［EMAIL_1］?"
 
 
@@ -271,7 +271,7 @@ async def test_a_session_that_made_room_leaves_no_values_to_the_next_of_its_id(f
     inner = MemoryStore(clock=fake_clock)
     store = RedactingStore(store=inner, screen=screen_over(inner, HIDING))
     keeping = Retention(idle=timedelta(hours=1))
-    await store.sessions.begin_turn(ANN, opening("s", "ann@example.com", create=NewSession(keeping=keeping)))
+    await store.sessions.begin_turn(ANN, opening("s", "ann@example.com", create=NewSession(retention=keeping)))
     fake_clock.advance(timedelta(hours=2))
 
     turn = await store.sessions.begin_turn(ANN, opening("s", "bob@example.com"))
@@ -315,7 +315,7 @@ async def taken_up(store: RedactingStore, session_id: str, said: str, answered: 
     turn = await store.sessions.begin_turn(ANN, opening(session_id, said))
     trace = replace(traced(session_id, said, answer=answered), number=turn.number)
     await store.sessions.finish_turn(turn, FinishTurn(reply=(answers(answered),), trace=trace))
-    return turn.words[0].seq
+    return turn.user_messages[0].seq
 
 
 async def test_words_that_are_taken_back_take_their_values_along() -> None:
@@ -397,7 +397,7 @@ async def test_a_damaged_vault_keeps_nobody_from_being_erased() -> None:
 
     erased = await store.upkeep.erase(ANN)
 
-    assert (len(erased.gone), erased.values) == (1, 0)
+    assert (len(erased.removed_sessions), erased.vault_values) == (1, 0)
     assert await inner.state.read_state(ACME, VAULT, "s") is None
 
 
@@ -463,11 +463,11 @@ class _Unwilling(FlatMemoryStore):
 
     failures = 1
 
-    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
+    async def rewrite(self, scope: Scope, session_id: str, request: Rewrite) -> Session:
         if self.failures:
             self.failures -= 1
             raise Unavailable("session store")
-        return await super().rewrite(scope, session_id, rewriting)
+        return await super().rewrite(scope, session_id, request)
 
 
 async def test_a_turn_whose_marks_could_not_be_stored_gives_its_lease_back() -> None:
@@ -476,9 +476,9 @@ async def test_a_turn_whose_marks_could_not_be_stored_gives_its_lease_back() -> 
     store = RedactingStore(store=backend, screen=screen_over(backend, HIDING))
     key = IdempotencyKey(key="k", fingerprint="body")
     with pytest.raises(Unavailable):
-        await store.sessions.begin_turn(ANN, opening("s", MAIL, once=key))
+        await store.sessions.begin_turn(ANN, opening("s", MAIL, idempotency_key=key))
 
-    turn = await store.sessions.begin_turn(ANN, opening("s", MAIL, once=key))
+    turn = await store.sessions.begin_turn(ANN, opening("s", MAIL, idempotency_key=key))
 
     await store.sessions.finish_turn(turn, FinishTurn(reply=(answers("done"),)))
     assert len(await words(store, ANN, "s")) == 2

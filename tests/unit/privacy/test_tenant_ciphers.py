@@ -45,12 +45,12 @@ def store() -> MemoryStore:
 
 @pytest.fixture
 async def cipher(store: MemoryStore) -> Cipher:
-    return await ciphers(store, ring(OLD)).to_seal(ANN)
+    return await ciphers(store, ring(OLD)).cipher_for_sealing(ANN)
 
 
 def cipher_at_once() -> Cipher:
     """For property tests, which are not async."""
-    return asyncio.run(ciphers(MemoryStore(), ring(OLD)).to_seal(ANN))
+    return asyncio.run(ciphers(MemoryStore(), ring(OLD)).cipher_for_sealing(ANN))
 
 
 CIPHER = cipher_at_once()
@@ -107,7 +107,7 @@ async def test_twice_the_same_is_sealed_to_different_texts(cipher: Cipher) -> No
 async def test_another_tenant_or_site_opens_nothing(store: MemoryStore, scope: Scope) -> None:
     """A7: tenants are isolated for ciphertext and digests, too."""
     keys = ciphers(store, ring(OLD))
-    mine, other = await keys.to_seal(ANN), await keys.to_seal(scope)
+    mine, other = await keys.cipher_for_sealing(ANN), await keys.cipher_for_sealing(scope)
 
     with pytest.raises(DecryptionFailed):
         other.open(mine.seal(b"ann", PLACE), PLACE)
@@ -117,9 +117,9 @@ async def test_another_tenant_or_site_opens_nothing(store: MemoryStore, scope: S
 async def test_users_of_a_site_share_its_keys(store: MemoryStore) -> None:
     keys = ciphers(store, ring(OLD))
 
-    sealed = (await keys.to_seal(ANN)).seal(b"hello", PLACE)
+    sealed = (await keys.cipher_for_sealing(ANN)).seal(b"hello", PLACE)
 
-    assert (await keys.to_open(BOB)).open(sealed, PLACE) == b"hello"
+    assert (await keys.cipher_for_opening(BOB)).open(sealed, PLACE) == b"hello"
 
 
 @pytest.mark.parametrize("text", ["", "plain", "tnt1.", "tnt1.0123456789abcdef.", "tnt1." + "x" * 80])
@@ -130,7 +130,7 @@ async def test_what_is_no_sealed_text_is_not_opened(cipher: Cipher, text: str) -
 
 async def test_what_is_kept_hot_is_bounded(store: MemoryStore) -> None:
     keys = ciphers(store, ring(OLD))
-    cipher = await keys.to_seal(ANN)
+    cipher = await keys.cipher_for_sealing(ANN)
 
     first = cipher.seal(b"first", PLACE)
     for _ in range(300):
@@ -147,7 +147,7 @@ async def test_what_is_kept_hot_is_bounded(store: MemoryStore) -> None:
 
 async def test_the_store_holds_no_key_in_the_clear(store: MemoryStore) -> None:
     keys = ciphers(store, ring(OLD))
-    await keys.to_seal(ANN)
+    await keys.cipher_for_sealing(ANN)
 
     entry = await store.state.read_state(ACME, KEYS_NAMESPACE, "data")
 
@@ -161,9 +161,9 @@ async def test_the_store_holds_no_key_in_the_clear(store: MemoryStore) -> None:
 
 
 async def test_another_process_with_the_same_master_key_opens(store: MemoryStore) -> None:
-    sealed = (await ciphers(store, ring(OLD)).to_seal(ANN)).seal(b"hello", PLACE)
+    sealed = (await ciphers(store, ring(OLD)).cipher_for_sealing(ANN)).seal(b"hello", PLACE)
 
-    assert (await ciphers(store, ring(OLD)).to_open(ANN)).open(sealed, PLACE) == b"hello"
+    assert (await ciphers(store, ring(OLD)).cipher_for_opening(ANN)).open(sealed, PLACE) == b"hello"
 
 
 @pytest.fixture
@@ -175,18 +175,20 @@ async def shared(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 async def test_of_many_that_make_the_first_key_at_once_one_wins(shared: SqliteStore) -> None:
     every = [ciphers(shared, ring(OLD)) for _ in range(8)]
 
-    sealed = [each.seal(b"hello", PLACE) for each in await asyncio.gather(*(keys.to_seal(ANN) for keys in every))]
+    sealed = [
+        each.seal(b"hello", PLACE) for each in await asyncio.gather(*(keys.cipher_for_sealing(ANN) for keys in every))
+    ]
 
     assert len({data_key_id(text) for text in sealed}) == 1
-    assert {(await keys.to_open(ANN)).open(text, PLACE) for keys in every for text in sealed} == {b"hello"}
+    assert {(await keys.cipher_for_opening(ANN)).open(text, PLACE) for keys in every for text in sealed} == {b"hello"}
 
 
 async def test_of_many_that_renew_at_once_no_key_is_lost(shared: SqliteStore) -> None:
     every = [ciphers(shared, ring(OLD)) for _ in range(5)]
-    first = (await every[0].to_seal(ANN)).seal(b"first", PLACE)
+    first = (await every[0].cipher_for_sealing(ANN)).seal(b"first", PLACE)
 
     names = await asyncio.gather(*(keys.renew(ANN) for keys in every))
-    reader = await ciphers(shared, ring(OLD)).to_open(ANN)
+    reader = await ciphers(shared, ring(OLD)).cipher_for_opening(ANN)
 
     assert len(set(names)) == 5
     assert reader.open(first, PLACE) == b"first"
@@ -199,32 +201,34 @@ async def test_reading_makes_no_key(store: MemoryStore) -> None:
     keys = ciphers(store, ring(OLD))
 
     with pytest.raises(DecryptionFailed):
-        (await keys.to_open(ANN)).open((await ciphers(MemoryStore(), ring(OLD)).to_seal(ANN)).seal(b"x", PLACE), PLACE)
+        (await keys.cipher_for_opening(ANN)).open(
+            (await ciphers(MemoryStore(), ring(OLD)).cipher_for_sealing(ANN)).seal(b"x", PLACE), PLACE
+        )
 
     assert await store.state.read_state(ACME, KEYS_NAMESPACE, "data") is None
 
 
 async def test_a_wrong_master_key_is_named_and_nothing_is_replaced(store: MemoryStore) -> None:
-    sealed = (await ciphers(store, ring(OLD)).to_seal(ANN)).seal(b"hello", PLACE)
+    sealed = (await ciphers(store, ring(OLD)).cipher_for_sealing(ANN)).seal(b"hello", PLACE)
     wrong = ciphers(store, ring(NEW))
 
     with pytest.raises(DecryptionFailed, match=f"fingerprint {OLD.fingerprint}"):
-        await wrong.to_seal(ANN)
+        await wrong.cipher_for_sealing(ANN)
     with pytest.raises(DecryptionFailed, match=f"fingerprint {OLD.fingerprint}") as refused:
-        (await wrong.to_open(ANN)).open(sealed, PLACE)
+        (await wrong.cipher_for_opening(ANN)).open(sealed, PLACE)
     with pytest.raises(DecryptionFailed):
         await wrong.rewrap(ANN)
 
     assert isinstance(refused.value, Unavailable)
     assert refused.value.code == "decryption_failed"
-    assert (await ciphers(store, ring(OLD)).to_open(ANN)).open(sealed, PLACE) == b"hello"
+    assert (await ciphers(store, ring(OLD)).cipher_for_opening(ANN)).open(sealed, PLACE) == b"hello"
 
 
 async def test_damaged_data_keys_are_an_error_and_are_not_made_anew(store: MemoryStore) -> None:
     await store.state.write_state(ACME, KEYS_NAMESPACE, "data", {"current": 7})
 
     with pytest.raises(DecryptionFailed, match="data keys were changed in the store"):
-        await ciphers(store, ring(OLD)).to_seal(ANN)
+        await ciphers(store, ring(OLD)).cipher_for_sealing(ANN)
 
     entry = await store.state.read_state(ACME, KEYS_NAMESPACE, "data")
     assert entry is not None
@@ -232,24 +236,24 @@ async def test_damaged_data_keys_are_an_error_and_are_not_made_anew(store: Memor
 
 
 async def test_data_keys_of_another_tenant_do_not_unwrap(store: MemoryStore) -> None:
-    await ciphers(store, ring(OLD)).to_seal(ANN)
+    await ciphers(store, ring(OLD)).cipher_for_sealing(ANN)
     stolen = await store.state.read_state(ACME, KEYS_NAMESPACE, "data")
     assert stolen is not None
     await store.state.write_state(Scope(tenant="evil"), KEYS_NAMESPACE, "data", stolen.value)
 
     with pytest.raises(DecryptionFailed, match="or are another tenant's"):
-        await ciphers(store, ring(OLD)).to_open(EVE)
+        await ciphers(store, ring(OLD)).cipher_for_opening(EVE)
 
 
 # Rotation
 
 
 async def test_after_rewrapping_the_old_master_key_is_not_needed(store: MemoryStore) -> None:
-    before = await ciphers(store, ring(OLD)).to_seal(ANN)
+    before = await ciphers(store, ring(OLD)).cipher_for_sealing(ANN)
     sealed, digest = before.seal(b"hello", PLACE), before.digest(b"hello", PLACE)
 
     count = await ciphers(store, ring(NEW, OLD)).rewrap(ANN)
-    after = await ciphers(store, ring(NEW)).to_seal(ANN)
+    after = await ciphers(store, ring(NEW)).cipher_for_sealing(ANN)
 
     assert count == 2  # the data key, and the one for digests
     assert after.open(sealed, PLACE) == b"hello"
@@ -258,32 +262,32 @@ async def test_after_rewrapping_the_old_master_key_is_not_needed(store: MemorySt
 
 
 async def test_a_tenant_moves_to_a_key_of_its_own(store: MemoryStore) -> None:
-    sealed = (await ciphers(store, ring(OLD)).to_seal(ANN)).seal(b"hello", PLACE)
+    sealed = (await ciphers(store, ring(OLD)).cipher_for_sealing(ANN)).seal(b"hello", PLACE)
     own = ring(OLD, acme=MasterKeys(current=OWN))
 
     await ciphers(store, own).rewrap(ANN)
 
-    assert (await ciphers(store, own).to_open(ANN)).open(sealed, PLACE) == b"hello"
+    assert (await ciphers(store, own).cipher_for_opening(ANN)).open(sealed, PLACE) == b"hello"
     with pytest.raises(DecryptionFailed, match=OWN.fingerprint):
-        await ciphers(store, ring(OLD)).to_seal(ANN)
-    await ciphers(store, ring(OLD)).to_seal(EVE)
+        await ciphers(store, ring(OLD)).cipher_for_sealing(ANN)
+    await ciphers(store, ring(OLD)).cipher_for_sealing(EVE)
 
 
 async def test_rewrapping_meets_every_tenant_that_has_keys(store: MemoryStore) -> None:
     keys = ciphers(store, ring(OLD))
     for scope in (ANN, BOB, EVE, ANN_ELSEWHERE):
-        await keys.to_seal(scope)
+        await keys.cipher_for_sealing(scope)
 
     assert [tenant async for tenant in keys.tenants()] == ["acme", "evil"]
 
 
 async def test_a_renewed_data_key_seals_and_the_old_one_still_opens(store: MemoryStore) -> None:
     keys = ciphers(store, ring(OLD))
-    before = await keys.to_seal(ANN)
+    before = await keys.cipher_for_sealing(ANN)
     sealed, digest = before.seal(b"old", PLACE), before.digest(b"x", PLACE)
 
     name = await keys.renew(ANN)
-    after = await keys.to_seal(ANN)
+    after = await keys.cipher_for_sealing(ANN)
 
     assert data_key_id(after.seal(b"new", PLACE)) == name != data_key_id(sealed)
     assert after.open(sealed, PLACE) == b"old"
@@ -292,39 +296,39 @@ async def test_a_renewed_data_key_seals_and_the_old_one_still_opens(store: Memor
 
 async def test_a_key_that_another_process_made_is_found_by_asking_anew(store: MemoryStore) -> None:
     here, elsewhere = ciphers(store, ring(OLD)), ciphers(store, ring(OLD))
-    await here.to_seal(ANN)
+    await here.cipher_for_sealing(ANN)
     await elsewhere.renew(ANN)
-    sealed = (await elsewhere.to_seal(ANN)).seal(b"hello", PLACE)
+    sealed = (await elsewhere.cipher_for_sealing(ANN)).seal(b"hello", PLACE)
 
     with pytest.raises(DecryptionFailed):
-        (await here.to_open(ANN)).open(sealed, PLACE)
+        (await here.cipher_for_opening(ANN)).open(sealed, PLACE)
 
-    assert (await here.to_open(ANN, anew=True)).open(sealed, PLACE) == b"hello"
+    assert (await here.cipher_for_opening(ANN, refresh=True)).open(sealed, PLACE) == b"hello"
 
 
 async def test_other_processes_follow_a_renewal_within_a_minute(store: MemoryStore, fake_clock: FakeClock) -> None:
     here, elsewhere = ciphers(store, ring(OLD), fake_clock), ciphers(store, ring(OLD), fake_clock)
-    await here.to_seal(ANN)
+    await here.cipher_for_sealing(ANN)
     name = await elsewhere.renew(ANN)
 
     fake_clock.advance(timedelta(minutes=1))
 
-    assert data_key_id((await here.to_seal(ANN)).seal(b"", PLACE)) == name
+    assert data_key_id((await here.cipher_for_sealing(ANN)).seal(b"", PLACE)) == name
 
 
 async def test_destroyed_keys_open_nothing_any_more(store: MemoryStore, fake_clock: FakeClock) -> None:
     """Crypto-shredding: this process at once, others within a minute; new keys open nothing old."""
     here, elsewhere = ciphers(store, ring(OLD), fake_clock), ciphers(store, ring(OLD), fake_clock)
-    sealed = (await here.to_seal(ANN)).seal(b"hello", PLACE)
-    await elsewhere.to_open(ANN)
+    sealed = (await here.cipher_for_sealing(ANN)).seal(b"hello", PLACE)
+    await elsewhere.cipher_for_opening(ANN)
 
     assert await here.destroy(ANN)
-    await here.to_seal(ANN)
+    await here.cipher_for_sealing(ANN)
     fake_clock.advance(timedelta(minutes=1))
 
     for keys in (here, elsewhere):
         with pytest.raises(DecryptionFailed, match="not among the tenant's keys"):
-            (await keys.to_open(ANN)).open(sealed, PLACE)
+            (await keys.cipher_for_opening(ANN)).open(sealed, PLACE)
     assert await here.destroy(ANN)
     assert not await here.destroy(ANN)
     assert [tenant async for tenant in here.tenants()] == []

@@ -109,7 +109,7 @@ async def test_a_prompt_that_is_cut_shows_a_model_no_half_of_a_value(mode: str) 
         assert not shows(prompt(model, 0) + prompt(model, 1))
         for reply in (first, second):
             assert reply.manifest is not None
-            assert any(entry.fate is Disposition.CUT for entry in reply.manifest.entries)
+            assert any(entry.disposition is Disposition.CUT for entry in reply.manifest.entries)
 
 
 async def test_the_budget_holds_for_marks_that_are_longer_than_what_they_stand_for() -> None:
@@ -120,8 +120,12 @@ async def test_the_budget_holds_for_marks_that_are_longer_than_what_they_stand_f
         count, manifest = TokenCounter().count, reply.manifest
 
         assert manifest is not None
-        assert count(said) <= manifest.room < count(said.replace("a@b.co", "[REDACTED_EMAIL]"))
-        assert sum(count(message.text) for message in model.askings[0].messages) <= manifest.total <= manifest.room
+        assert count(said) <= manifest.prompt_limit < count(said.replace("a@b.co", "[REDACTED_EMAIL]"))
+        assert (
+            sum(count(message.text) for message in model.requests[0].messages)
+            <= manifest.total
+            <= manifest.prompt_limit
+        )
 
 
 async def test_marks_in_a_cut_prompt_are_put_back_as_in_any_other() -> None:

@@ -85,7 +85,7 @@ async def test_a_session_cannot_be_made_or_imported_with_too_large_a_head(store:
     with pytest.raises(TooLarge):
         await sessions.create(ANN, new, session_id="s")
     with pytest.raises(TooLarge):
-        await sessions.begin(ANN, TurnRequest(words=(says("hi"),), new=new))
+        await sessions.begin(ANN, TurnRequest(user_messages=(says("hi"),), new_session=new))
     with pytest.raises(TooLarge):
         await sessions.restore(ANN, saved)
 
@@ -94,7 +94,7 @@ async def test_a_session_cannot_be_made_or_imported_with_too_large_a_head(store:
 
 async def test_a_turn_whose_changes_are_too_large_can_still_be_finished_without_them(store: MemoryStore) -> None:
     sessions = desk(store)
-    turn = await sessions.begin(ANN, TurnRequest(words=(says("hi"),)))
+    turn = await sessions.begin(ANN, TurnRequest(user_messages=(says("hi"),)))
     reply = (answers("hello"),)
 
     with pytest.raises(TooLarge):
@@ -113,7 +113,9 @@ def ticket(turn: OpenTurn) -> OpenTurn:
 
 async def test_a_turn_known_by_its_ticket_alone_is_judged_by_the_stored_head(store: MemoryStore) -> None:
     sessions = desk(store)
-    turn = await sessions.begin(ANN, TurnRequest(words=(says("hi"),), new=NewSession(context={"a": HALF})))
+    turn = await sessions.begin(
+        ANN, TurnRequest(user_messages=(says("hi"),), new_session=NewSession(context={"a": HALF}))
+    )
 
     with pytest.raises(TooLarge):
         await sessions.finish(ticket(turn), FinishTurn(changes=Changes(attributes={"b": HALF * 2})))
@@ -126,7 +128,7 @@ async def test_patches_beside_turns_let_a_head_outgrow_its_limit_once(store: Mem
     sessions = desk(store)
     session, _ = await sessions.create(ANN)
     for number in range(3):
-        turn = await sessions.begin(ANN, TurnRequest(words=(says("hi"),), session_id=session.id))
+        turn = await sessions.begin(ANN, TurnRequest(user_messages=(says("hi"),), session_id=session.id))
         with suppress(TooLarge):
             await sessions.patch(ANN, session.id, Changes(context={f"beside{number}": HALF * 2}))
         try:
@@ -144,7 +146,7 @@ async def test_a_turn_of_a_deleted_session_is_lost_as_ever(
     store: MemoryStore, known: Callable[[OpenTurn], OpenTurn]
 ) -> None:
     sessions = desk(store)
-    turn = await sessions.begin(ANN, TurnRequest(words=(says("hi"),)))
+    turn = await sessions.begin(ANN, TurnRequest(user_messages=(says("hi"),)))
     await sessions.delete(ANN, turn.session.id)
 
     with pytest.raises(TurnLost):

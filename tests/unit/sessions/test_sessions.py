@@ -85,7 +85,7 @@ def room() -> Room:
 
 
 def wish(text: str, session_id: str | None = None, **fields: object) -> TurnRequest:
-    return replace(TurnRequest(words=(says(text),), session_id=session_id), **fields)
+    return replace(TurnRequest(user_messages=(says(text),), session_id=session_id), **fields)
 
 
 async def whole_turn(sessions: Sessions, scope: Scope, request: TurnRequest) -> OpenTurn:
@@ -191,9 +191,9 @@ async def test_the_same_id_of_another_tenant_is_no_conflict(room: Room) -> None:
 async def test_a_retried_first_turn_finds_its_session_by_the_key(room: Room) -> None:
     """A turn without an id, sent twice under one key, is one session with one question."""
     sessions = room.sessions()
-    first = await whole_turn(sessions, ANN, wish("hello", key="k"))
+    first = await whole_turn(sessions, ANN, wish("hello", idempotency_key="k"))
 
-    again = await whole_turn(sessions, ANN, wish("hello", key="k"))
+    again = await whole_turn(sessions, ANN, wish("hello", idempotency_key="k"))
 
     assert again.session.id == first.session.id
     assert again.state is TurnState.FINISHED
@@ -204,8 +204,8 @@ async def test_a_retried_first_turn_finds_its_session_by_the_key(room: Room) -> 
 async def test_a_retry_that_must_move_to_a_new_id_moves_to_the_same(room: Room) -> None:
     sessions = room.sessions(on_missing=OnMissing.NEW_ID)
 
-    first = await whole_turn(sessions, ANN, wish("hello", "unknown", key="k"))
-    again = await whole_turn(sessions, ANN, wish("hello", "unknown", key="k"))
+    first = await whole_turn(sessions, ANN, wish("hello", "unknown", idempotency_key="k"))
+    again = await whole_turn(sessions, ANN, wish("hello", "unknown", idempotency_key="k"))
 
     assert again.session.id == first.session.id
     assert again.state is TurnState.FINISHED
@@ -214,17 +214,17 @@ async def test_a_retry_that_must_move_to_a_new_id_moves_to_the_same(room: Room) 
 async def test_keys_of_different_callers_lead_to_different_sessions(room: Room) -> None:
     sessions = room.sessions()
 
-    ids = {(await sessions.begin(scope, wish("hi", key="k"))).session.id for scope in (ANN, BOB, EVE, ACME)}
+    ids = {(await sessions.begin(scope, wish("hi", idempotency_key="k"))).session.id for scope in (ANN, BOB, EVE, ACME)}
 
     assert len(ids) == 4
 
 
 async def test_a_key_with_other_words_is_refused(room: Room) -> None:
     sessions = room.sessions()
-    await whole_turn(sessions, ANN, wish("hello", key="k"))
+    await whole_turn(sessions, ANN, wish("hello", idempotency_key="k"))
 
     with pytest.raises(IdempotencyKeyReused):
-        await sessions.begin(ANN, wish("something else", key="k"))
+        await sessions.begin(ANN, wish("something else", idempotency_key="k"))
 
 
 async def test_a_busy_session_is_waited_for(room: Room) -> None:
@@ -263,7 +263,7 @@ async def test_the_oldest_sessions_make_room(room: Room) -> None:
 class Forgetful(FlatMemoryStore):
     """Goes away whenever it is asked to evict."""
 
-    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
+    async def evict(self, scope: Scope, keep: int, keep_session: str | None = None) -> tuple[RemovedSession, ...]:
         raise Unavailable("session store")
 
 
@@ -282,21 +282,21 @@ async def test_a_caller_who_goes_while_room_is_made_leaves_the_session_free() ->
     making_room = asyncio.Event()
 
     class Slow(FlatMemoryStore):
-        async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
+        async def evict(self, scope: Scope, keep: int, keep_session: str | None = None) -> tuple[RemovedSession, ...]:
             making_room.set()
             await asyncio.Event().wait()
             raise AssertionError("nobody lets it go on")
 
     sessions = Room(Slow()).sessions(max_sessions=1, on_missing=OnMissing.ADOPT)
-    gone = asyncio.create_task(sessions.begin(ANN, wish("Hello", "s", key="k")))
+    gone = asyncio.create_task(sessions.begin(ANN, wish("Hello", "s", idempotency_key="k")))
     await making_room.wait()
     gone.cancel()
     with pytest.raises(asyncio.CancelledError):
         await gone
 
-    again = await sessions.begin(ANN, wish("Hello", "s", key="k"))
+    again = await sessions.begin(ANN, wish("Hello", "s", idempotency_key="k"))
 
-    assert (again.state, [message.text for message in again.words]) == (TurnState.RESUMED, ["Hello"])
+    assert (again.state, [message.text for message in again.user_messages]) == (TurnState.RESUMED, ["Hello"])
 
 
 async def test_expiry_is_announced_once(room: Room, caplog: pytest.LogCaptureFixture) -> None:
@@ -337,8 +337,8 @@ async def test_every_change_and_a_deletion_are_announced(room: Room) -> None:
 async def test_a_rewriting_is_announced_and_may_be_longer_than_words_may() -> None:
     room = Room()
     sessions = room.sessions(max_message_bytes=1024)
-    turn = await sessions.begin(ANN, TurnRequest(words=(says("secret"),)))
-    session_id, message = turn.session.id, turn.words[0]
+    turn = await sessions.begin(ANN, TurnRequest(user_messages=(says("secret"),)))
+    session_id, message = turn.session.id, turn.user_messages[0]
     room.heard.clear()
 
     marks = "[REDACTED_EMAIL] " * 100
@@ -377,9 +377,9 @@ class Damaged(FlatMemoryStore):
         super().__init__(clock=clock)
         self.damaged = {"s"}
 
-    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
-        self._tell(opening.session_id)
-        return await super().begin_turn(scope, opening)
+    async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
+        self._tell(request.session_id)
+        return await super().begin_turn(scope, request)
 
     def _tell(self, session_id: str) -> None:
         if session_id in self.damaged:
@@ -407,9 +407,9 @@ async def test_attributes_of_an_absent_session_are_nothing(room: Room) -> None:
 
     assert await sessions.set_attribute(ANN, "s", "colour", "red")
     assert not await sessions.set_attribute(ANN, "absent", "colour", "red")
-    assert await sessions.attribute(ANN, "s", "colour") == "red"
-    assert await sessions.attribute(ANN, "s", "size") is None
-    assert await sessions.attribute(ANN, "absent", "colour") is None
+    assert await sessions.get_attribute(ANN, "s", "colour") == "red"
+    assert await sessions.get_attribute(ANN, "s", "size") is None
+    assert await sessions.get_attribute(ANN, "absent", "colour") is None
 
 
 async def test_a_fork_onto_somebody_elses_id_gets_another(room: Room) -> None:
@@ -434,7 +434,7 @@ Bad = Callable[[Sessions], Awaitable[object]]
     [
         (TooLarge, lambda sessions: sessions.begin(ANN, wish("x" * 2_000_000))),
         (InvalidText, lambda sessions: sessions.begin(ANN, wish("a\0b"))),
-        (InvalidText, lambda sessions: sessions.begin(ANN, wish("\ud800", key="k"))),
+        (InvalidText, lambda sessions: sessions.begin(ANN, wish("\ud800", idempotency_key="k"))),
         (Invalid, lambda sessions: sessions.begin(ANN, wish("x", session_id=""))),
         (Invalid, lambda sessions: sessions.begin(ANN, wish("x", window=-1))),
         (Invalid, lambda sessions: sessions.create(ANN, None, "x" * 20_000)),
@@ -468,14 +468,14 @@ def nested(depth: int) -> Draft:
 async def test_an_append_is_stored_once_under_its_key(room: Room) -> None:
     sessions = room.sessions()
     await sessions.create(ANN, None, "s")
-    request = AppendRequest(messages=(says("x"),), key="k")
+    request = AppendRequest(messages=(says("x"),), idempotency_key="k")
 
     first = await sessions.append(ANN, "s", request)
-    again = await sessions.append(ANN, "s", AppendRequest(messages=(says("x"),), key="k"))
+    again = await sessions.append(ANN, "s", AppendRequest(messages=(says("x"),), idempotency_key="k"))
 
     assert (first.duplicate, again.duplicate) == (False, True)
     with pytest.raises(IdempotencyKeyReused):
-        await sessions.append(ANN, "s", AppendRequest(messages=(says("y"),), key="k"))
+        await sessions.append(ANN, "s", AppendRequest(messages=(says("y"),), idempotency_key="k"))
 
 
 def test_fresh_ids_sort_by_time_and_are_version_7() -> None:
@@ -502,7 +502,7 @@ async def test_a_preset_brings_its_own_rules_to_a_turn(room: Room) -> None:
 
     assert turn.session.id == "visitor-1"
     assert turn.session.expires_at == room.clock() + timedelta(hours=24)
-    assert turn.session.keeping.max_messages == 10
+    assert turn.session.retention.max_messages == 10
 
 
 async def test_nothing_of_a_batch_is_stored_when_one_message_is_bad(room: Room) -> None:
@@ -517,4 +517,4 @@ async def test_nothing_of_a_batch_is_stored_when_one_message_is_bad(room: Room) 
 
 def test_a_batch_cannot_be_guarded_twice() -> None:
     with pytest.raises(Invalid):
-        AppendBatch(id="b", once=IdempotencyKey(key="k", fingerprint="f"), producer=Producer(id="p", seq=1))
+        AppendBatch(id="b", idempotency_key=IdempotencyKey(key="k", fingerprint="f"), producer=Producer(id="p", seq=1))

@@ -29,15 +29,15 @@ class Feed:
         self.pending: list[bytes] = []
 
     @asynccontextmanager
-    async def watch(self, told: Callable[[Invalidation | None], None]) -> AsyncIterator[None]:
-        self.tell = told
+    async def watch(self, on_invalidate: Callable[[Invalidation | None], None]) -> AsyncIterator[None]:
+        self.tell = on_invalidate
         yield
 
     @property
     def listening(self) -> bool:
         return self.sure
 
-    def catch_up(self) -> bool:
+    def drain_invalidations(self) -> bool:
         self.asked += 1
         keys, self.pending = self.pending, []
         self.tell(Invalidation(keys=tuple(keys)))
@@ -59,9 +59,9 @@ class Counting(FlatMemoryStore):
         await self.gate.wait()
         return session
 
-    async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
+    async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
         self.reads += 1
-        return await super().messages(scope, session_id, page)
+        return await super().messages(scope, session_id, query)
 
 
 @pytest.fixture
@@ -248,7 +248,7 @@ async def test_a_load_overtaken_by_a_change_is_not_kept(cached: CachedStore, sto
 
 async def test_a_hit_touches_where_reads_touch(cached: CachedStore, clock: FakeClock) -> None:
     """T5: a session that is only ever read from L1 stays alive."""
-    kept = NewSession(keeping=Retention(idle=timedelta(minutes=30), touch=Touch.READ))
+    kept = NewSession(retention=Retention(idle=timedelta(minutes=30), touch=Touch.READ))
     await cached.sessions.append(ANN, "s", batch("q", create=kept))
 
     for _ in range(5):

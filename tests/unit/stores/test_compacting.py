@@ -27,7 +27,7 @@ from tests.servers import PostgresDatabase, PostgresServer, RedisServer, start_r
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     """One that soon loses its patience."""
-    async with await SqliteStore.open(tmp_path / "sessions.db", patience=timedelta(milliseconds=50)) as store:
+    async with await SqliteStore.open(tmp_path / "sessions.db", lock_timeout=timedelta(milliseconds=50)) as store:
         yield store
 
 
@@ -85,7 +85,7 @@ async def test_a_server_that_denies_it_is_left_as_it_is(valkey: RedisServer, cap
         await store.close()
         valkey.call("ACL", "DELUSER", "guest")
 
-    assert told == CompactionResult(cleared=False, why="a server does not let us renew its files (NOPERM)")
+    assert told == CompactionResult(cleared=False, remaining_reason="a server does not let us renew its files (NOPERM)")
     assert "does not let us renew its files (NOPERM)" in caplog.text
 
 
@@ -97,7 +97,7 @@ async def test_a_server_that_does_not_tell_of_its_snapshots_is_not_taken_for_one
         told = await store.upkeep.compact()
         await store.close()
 
-    assert told == CompactionResult(cleared=False, why="a server does not tell whether it keeps snapshots")
+    assert told == CompactionResult(cleared=False, remaining_reason="a server does not tell whether it keeps snapshots")
 
 
 async def test_a_server_that_cannot_write_its_files_is_not_said_to_have() -> None:
@@ -109,7 +109,7 @@ async def test_a_server_that_cannot_write_its_files_is_not_said_to_have() -> Non
         told = await store.upkeep.compact()
         await store.close()
 
-    assert told == CompactionResult(cleared=False, why="a server could not renew its files (BGSAVE)")
+    assert told == CompactionResult(cleared=False, remaining_reason="a server could not renew its files (BGSAVE)")
 
 
 async def test_work_that_began_too_early_is_waited_for_and_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +178,7 @@ async def test_tables_of_another_role_are_passed_over_and_said(
         postgres.sql("DROP ROLE guest")
 
     assert told == CompactionResult(
-        cleared=False, why="tables of another role were passed over: their owner has to vacuum them"
+        cleared=False, remaining_reason="tables of another role were passed over: their owner has to vacuum them"
     )
     assert "permission denied to vacuum" in caplog.text
     assert "messages" in caplog.text
@@ -193,4 +193,4 @@ async def test_postgres_does_not_claim_more_than_its_vacuum_does(database: Postg
     await store.close()
 
     assert not told.cleared
-    assert "VACUUM FULL" in told.why
+    assert "VACUUM FULL" in told.remaining_reason

@@ -36,7 +36,7 @@ def examined(url: str) -> tuple[int, Checks]:
 def finding(url: str, name: str) -> tuple[str, str, str]:
     """How a check came out, what it says and what it advises."""
     check = examined(url)[1][name]
-    return check["state"], check["says"], check["advice"] or ""
+    return check["status"], check["message"], check["advice"] or ""
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +65,9 @@ def test_a_server_that_writes_before_it_answers_and_evicts_nothing_is_well(chang
     code, checks = examined(change(maxmemory=ROOMY, maxmemory_policy="noeviction"))
 
     assert code == 0
-    assert (checks["durability"]["state"], checks["eviction"]["state"]) == ("ok", "ok")
-    assert "appendfsync always" in checks["durability"]["says"]
-    assert "writes are refused" in checks["eviction"]["says"]
+    assert (checks["durability"]["status"], checks["eviction"]["status"]) == ("ok", "ok")
+    assert "appendfsync always" in checks["durability"]["message"]
+    assert "writes are refused" in checks["eviction"]["message"]
     assert "replication" not in checks
 
 
@@ -89,7 +89,7 @@ def test_less_safety_is_a_note_that_says_what_may_be_lost(
     code, _ = examined(url)
     state, said, advised = finding(url, "durability")
 
-    assert (code, state) == (0, "note")
+    assert (code, state) == (0, "warning")
     assert says in said
     assert advises in advised
 
@@ -104,7 +104,7 @@ def test_a_server_that_evicts_is_wrong_once_it_has_a_limit(change: Change, polic
     state, says, advice = finding(url, "eviction")
 
     assert harmless[0] == "ok"
-    assert (code, state) == (1, "wrong")
+    assert (code, state) == (1, "error")
     assert policy in says
     assert advice == "set maxmemory-policy noeviction"
 
@@ -123,7 +123,7 @@ def test_what_the_server_does_not_tell_is_said(server: RedisServer, denied: str,
     code, _ = examined(url)
     state, said, advice = finding(url, about)
 
-    assert (code, state) == (0, "note")
+    assert (code, state) == (0, "warning")
     assert says in said
     assert "see to it" in advice
 
@@ -134,7 +134,7 @@ def test_a_server_without_log_that_does_not_tell_of_snapshots(server: RedisServe
 
     state, says, advice = finding(server.url.replace("redis://", "redis://plain:pass@"), "durability")
 
-    assert state == "note"
+    assert state == "warning"
     assert "snapshots cannot be asked" in says
     assert "appendonly yes" in advice
 
@@ -153,15 +153,15 @@ def test_one_server_of_a_cluster_that_evicts_is_named(redis_cluster: RedisCluste
 
     evictions = [check for check in json.loads(result.stdout)["checks"] if check["name"] == "eviction"]
     assert whole[0] == "ok"
-    assert sorted(check["state"] for check in evictions) == ["ok", "wrong"]
-    wrong = next(check for check in evictions if check["state"] == "wrong")
-    assert wrong["says"].startswith(f"127.0.0.1:{odd.port}: ")
+    assert sorted(check["status"] for check in evictions) == ["ok", "error"]
+    wrong = next(check for check in evictions if check["status"] == "error")
+    assert wrong["message"].startswith(f"127.0.0.1:{odd.port}: ")
 
 
 def test_a_primary_that_needs_no_replica_to_write_is_a_note(redis_sentinel: RedisSentinel) -> None:
     state, says, advice = finding(redis_sentinel.url, "replication")
 
-    assert (state, says) == ("note", "connected replicas: 1, min-replicas-to-write 0")
+    assert (state, says) == ("warning", "connected replicas: 1, min-replicas-to-write 0")
     assert "min-replicas-to-write 1" in advice
 
 
@@ -178,8 +178,8 @@ def test_postgres_tells_as_well(postgres: PostgresServer, safe_postgres: Postgre
     unsafe = finding(postgres.app_url, "durability")
 
     assert safe[:2] == ("ok", "fsync on, synchronous_commit on: what was acknowledged has reached the disk")
-    assert (late[0], "synchronous_commit on" in late[2]) == ("note", True)
-    assert (unsafe[0], "set fsync on" in unsafe[2]) == ("note", True)
+    assert (late[0], "synchronous_commit on" in late[2]) == ("warning", True)
+    assert (unsafe[0], "set fsync on" in unsafe[2]) == ("warning", True)
 
 
 async def test_a_server_that_is_away_cannot_be_asked() -> None:
@@ -188,7 +188,7 @@ async def test_a_server_that_is_away_cannot_be_asked() -> None:
         server.kill()
 
         with pytest.raises(Unavailable):
-            await store.assurances()
+            await store.durability_findings()
         await store.close()
 
 

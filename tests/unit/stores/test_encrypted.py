@@ -63,13 +63,13 @@ async def test_ciphers_may_keep_their_keys_in_the_store_they_seal(backend: Memor
 
 async def test_the_fingerprint_of_a_body_cannot_be_guessed_at(store: EncryptedStore, backend: MemoryStore) -> None:
     """A plain digest of "my PIN is 1234" tells the PIN to an attacker who tries ten thousand of them."""
-    first = await store.sessions.append(ANN, "s", batch("hello", once=once("k", "digest of the body")))
-    again = await store.sessions.append(ANN, "s", batch("hello", once=once("k", "digest of the body")))
+    first = await store.sessions.append(ANN, "s", batch("hello", idempotency_key=once("k", "digest of the body")))
+    again = await store.sessions.append(ANN, "s", batch("hello", idempotency_key=once("k", "digest of the body")))
 
     assert again.duplicate
     assert again.messages == first.messages
     with pytest.raises(IdempotencyKeyReused):
-        await store.sessions.append(ANN, "s", batch("other", once=once("k", "digest of another")))
+        await store.sessions.append(ANN, "s", batch("other", idempotency_key=once("k", "digest of another")))
     assert backend.tables.records[key_of("s")].keyed["k"].fingerprint != "digest of the body"
 
 
@@ -148,7 +148,7 @@ async def test_a_tampered_session_takes_no_second_copy_of_words(store: Encrypted
     record.log[0] = whole
 
     assert await texts(store, ANN, "s") == ["hello", "hi", "again"]
-    assert [message.text for message in (await begin(store, ANN, "s", "and again")).words] == ["and again"]
+    assert [message.text for message in (await begin(store, ANN, "s", "and again")).user_messages] == ["and again"]
 
 
 class _Fails(TenantCiphers):
@@ -159,11 +159,11 @@ class _Fails(TenantCiphers):
         self.failure = failure
         self.left = 1_000
 
-    async def to_open(self, scope: Scope, *, anew: bool = False) -> TenantCipher:
+    async def cipher_for_opening(self, scope: Scope, *, refresh: bool = False) -> TenantCipher:
         self.left -= 1
         if self.left < 0:
             raise self.failure
-        return await super().to_open(scope, anew=anew)
+        return await super().cipher_for_opening(scope, refresh=refresh)
 
 
 @pytest.mark.parametrize("failure", [Unavailable("session store"), asyncio.CancelledError(), ValueError("a bug")])
@@ -174,10 +174,10 @@ async def test_a_turn_that_cannot_be_returned_releases_its_lease(backend: Memory
     await talk(store, ANN, "s", "hello", "hi")
     ciphers.left = 1
     with pytest.raises(type(failure)):
-        await begin(store, ANN, "s", "question", once=once("k"))
+        await begin(store, ANN, "s", "question", idempotency_key=once("k"))
     ciphers.left = 1_000
 
-    turn = await begin(store, ANN, "s", "question", once=once("k"))
+    turn = await begin(store, ANN, "s", "question", idempotency_key=once("k"))
     await store.sessions.finish_turn(turn, closing("answer"))
 
     assert await texts(store, ANN, "s") == ["hello", "hi", "question", "answer"]

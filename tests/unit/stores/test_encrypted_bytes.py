@@ -53,7 +53,7 @@ async def say_everything(store: Store) -> None:
     (part, title, context, attribute, head, metadata, extra, state, reply, *rest) = WORDS
     draft = says("", parts=(text_part(part),), metadata={"k": metadata}, extra={"k": extra})
     new = NewSession(context={"k": context}, attributes={"k": [attribute]}, metadata={"k": {"deep": head}})
-    turn = await begin(store, ANN, "s", words=(draft,), create=new)
+    turn = await begin(store, ANN, "s", user_messages=(draft,), create=new)
     await store.sessions.finish_turn(turn, closing(reply, changes=Changes(title=title), trace=traced(turn, rest)))
     await store.state.write_state(ANN, "prefs", "k", {"v": state})
 

@@ -45,9 +45,9 @@ async def test_state_of_an_older_file_is_kept_and_named_when_it_is_written_anew(
 
     async with await SqliteStore.open(path) as store:
         kept = await store.state.read_state(ANN, "prefs", "tone")
-        before = await store.state.state_names(ACME)
+        before = await store.state.list_state_locations(ACME)
         written = await store.state.write_state(ANN, "prefs", "tone", "cool", if_version=1)
-        after = await store.state.state_names(ACME)
+        after = await store.state.list_state_locations(ACME)
 
     assert kept is not None
     assert (kept.value, before, written.version) == ("warm", (), 2)
@@ -59,16 +59,16 @@ async def five_keep(store: Store) -> tuple[StateLocation, ...]:
     for number in range(5):
         await store.state.write_state(Scope(tenant="acme", user=f"u{number}"), "prefs", "tone", "warm")
     await store.state.write_state(EVE, "prefs", "tone", "warm")
-    return await store.state.state_names(ACME)
+    return await store.state.list_state_locations(ACME)
 
 
 async def passed_over(store: Store, names: tuple[StateLocation, ...], caplog: pytest.LogCaptureFixture) -> None:
     """The first two names cannot be read; pages are full all the same, and the log line holds no names."""
-    assert await store.state.state_names(ACME) == names[2:]
+    assert await store.state.list_state_locations(ACME) == names[2:]
     assert [record.getMessage() for record in caplog.records] == [LEFT_OUT] * 2
-    assert await store.state.state_names(ACME, limit=1) == names[2:3]
-    assert await store.state.state_names(ACME, names[2], limit=2) == names[3:]
-    assert set(await store.upkeep.spaces()) == {ACME, Scope(tenant="evil")}
+    assert await store.state.list_state_locations(ACME, limit=1) == names[2:3]
+    assert await store.state.list_state_locations(ACME, names[2], limit=2) == names[3:]
+    assert set(await store.upkeep.list_sites()) == {ACME, Scope(tenant="evil")}
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ async def test_names_that_are_scribbled_over_are_left_out_and_hide_no_others(
 
         with closing(sqlite3.connect(store.path)) as db, db:
             db.execute(f"UPDATE state SET {scribble} WHERE space = ?", (site_key(ACME),))
-        assert await store.state.state_names(ACME) == ()
-        assert await store.upkeep.spaces(limit=1) == (Scope(tenant="evil"),)
+        assert await store.state.list_state_locations(ACME) == ()
+        assert await store.upkeep.list_sites(limit=1) == (Scope(tenant="evil"),)
 
 
 @pytest.mark.parametrize("scribble", ["{", '{"tenant":""}', None, '{"tenant":"evil","user":"eve"}'])
@@ -114,8 +114,8 @@ async def test_names_that_are_scribbled_over_are_left_out_of_tables(
         async with connection.transaction():
             await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", site_key(ACME))
             await connection.execute(scribbling, scribble, owners)
-        assert await store.state.state_names(ACME) == ()
-        assert await store.upkeep.spaces(limit=1) == (Scope(tenant="evil"),)
+        assert await store.state.list_state_locations(ACME) == ()
+        assert await store.upkeep.list_sites(limit=1) == (Scope(tenant="evil"),)
     finally:
         await connection.close()
         await store.close()
@@ -129,14 +129,16 @@ async def test_processes_from_before_there_were_names_go_on_writing(database: Po
     try:
         await connection.execute("SET search_path = tenuto")
         versions = [await connection.fetchval(write, *place, b'"warm"', None) for _ in range(2)]
-        unnamed = await store.state.state_names(ACME)
+        unnamed = await store.state.list_state_locations(ACME)
         await store.state.write_state(ANN, "prefs", "tone", "cool", if_version=2)
-        named = await store.state.state_names(ACME)
+        named = await store.state.list_state_locations(ACME)
         versions.append(await connection.fetchval(write, *place, b'"warm"', None))
 
         assert (versions, unnamed) == ([1, 2, 4], ())
         assert (
-            named == await store.state.state_names(ACME) == (StateLocation(scope=ANN, namespace="prefs", key="tone"),)
+            named
+            == await store.state.list_state_locations(ACME)
+            == (StateLocation(scope=ANN, namespace="prefs", key="tone"),)
         )
     finally:
         await connection.close()

@@ -145,13 +145,13 @@ async def test_upkeep_sweeps_tasks_beside_sessions() -> None:
     clock.advance(2 * DAY)
     store.failing["task-deadlines"] = Unavailable("session store")
     await upkeep_of(store, tasks, clock, rounds=1)
-    before = await store.state_names(ANN)
+    before = await store.list_state_locations(ANN)
     store.failing.clear()
 
     await upkeep_of(store, tasks, clock, rounds=1)
 
     assert len(before) > 1
-    assert await store.state_names(ANN) == ()
+    assert await store.list_state_locations(ANN) == ()
 
 
 async def test_a_task_that_waits_for_its_key_is_put_off_and_keeps_no_other() -> None:
@@ -190,7 +190,7 @@ async def test_a_damaged_deadline_stops_neither_upkeep_nor_erasure(fault: Except
     assert await tasks.drop_user_deadlines(BOB) == 1
     assert (await tasks.sweep()).tasks == 1
     assert await store.state_keys(SYSTEM, "task-deadlines") == ()
-    assert await store.state_names(ANN) == ()
+    assert await store.list_state_locations(ANN) == ()
 
 
 async def test_damaged_deadlines_do_not_end_the_round() -> None:
@@ -237,14 +237,14 @@ async def test_what_is_damaged_is_removed_unopened() -> None:
     for key in ("a", note_key, expired.id):
         store.damaged[key] = StateCorrupt("state value", "cannot be decoded")
 
-    assert (await tasks.finish(ANN, ended.id)).over
+    assert (await tasks.finish(ANN, ended.id)).is_finished
     notes_left = await store.state_keys(ANN, f"task-notes:{ended.id}")
     await tasks.delete(ANN, deleted.id)
     clock.advance(2 * DAY)
 
     assert notes_left == ()
     assert (await tasks.sweep()).tasks == 2
-    assert await store.state_names(ANN) == ()
+    assert await store.list_state_locations(ANN) == ()
 
 
 async def test_who_loses_a_new_key_takes_no_room() -> None:
@@ -375,7 +375,7 @@ async def test_a_store_that_is_away_ends_the_sweep_and_forgets_nothing() -> None
     store.failing.clear()
     await tasks.sweep()
 
-    assert await store.state_names(ANN) == ()
+    assert await store.list_state_locations(ANN) == ()
 
 
 async def test_a_scan_mends_boards_and_notes_and_leaves_them_whole() -> None:
@@ -394,13 +394,13 @@ async def test_a_scan_mends_boards_and_notes_and_leaves_them_whole() -> None:
     *_, report = [report async for report in office.scan(ANN, fix=True, by="otto")]
 
     entry, [note] = await board.read_entry("mail"), await notes.list()
-    assert report.mended == 3
+    assert report.fixed == 3
     assert entry is not None
     assert (entry.value, entry.writer, entry.version) == ("[REDACTED_EMAIL]", "[REDACTED_EMAIL]", 1)
     assert note.value == {"deep": ["[REDACTED_EMAIL]"]}
     assert (await tasks.get(ANN, task.id)).goal == "Write to [REDACTED_EMAIL]"
     written = await board.write("mail", 1, agent="ann.lee@example.com", token=lock.token, if_version=entry.version)
-    assert written.overwrote is None
+    assert written.previous_writer is None
 
 
 async def test_what_was_read_and_altered_is_not_what_is_stored() -> None:

@@ -35,12 +35,12 @@ class Filling(FlatMemoryStore):
         self.tried = asyncio.Event()
         self.given_up = asyncio.Event()
 
-    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> Any:
-        if self.full and not (self.takes_bare and closing.trace is None):
+    async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> Any:
+        if self.full and not (self.takes_bare and request.trace is None):
             self.tried.set()
             raise StoreFull
-        done = await super().finish_turn(turn, closing)
-        if closing.abandoned:
+        done = await super().finish_turn(turn, request)
+        if request.abandoned:
             self.given_up.set()
         return done
 
@@ -61,14 +61,14 @@ async def test_a_session_is_free_again_once_its_full_store_has_room() -> None:
     store = Filling()
     t, [upkeep] = _followed(store, "Lost.", "Here.")
     with pytest.raises(StoreFull):
-        await t.chat.take_turn(ANN, ask("Hello?", "s", key="k"))
+        await t.chat.take_turn(ANN, ask("Hello?", "s", idempotency_key="k"))
     with pytest.raises(SessionBusy):
-        await t.chat.take_turn(ANN, ask("Hello?", "s", key="k"))
+        await t.chat.take_turn(ANN, ask("Hello?", "s", idempotency_key="k"))
 
     store.full = False
     await asyncio.wait_for(store.given_up.wait(), 60)
 
-    assert (await t.chat.take_turn(ANN, ask("Hello?", "s", key="k"))).text == "Here."
+    assert (await t.chat.take_turn(ANN, ask("Hello?", "s", idempotency_key="k"))).text == "Here."
     assert await log_of(t, "s") == [("user", "Hello?"), ("assistant", "Here.")]
     await upkeep.drain()
 

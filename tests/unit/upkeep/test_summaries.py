@@ -283,7 +283,7 @@ async def test_the_store_is_not_asked_when_the_turn_knows_that_nothing_is_due() 
     loaded = await house.log(session)
     await house.sessions.delete(ANN, session.id)
 
-    house.upkeep.after_turn.follow(house.ended(session, loaded=loaded))
+    house.upkeep.after_turn.follow(house.ended(session, log_tail=loaded))
 
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "tenuto summary"]
 
@@ -293,7 +293,7 @@ async def test_near_the_cap_the_turn_itself_secures_what_would_slide_out() -> No
     model = Model(RETOLD)
     house = House(model, cap=20)
     session = await house.talk(9)
-    begun = await house.sessions.begin(ANN, TurnRequest(words=(says("one more"),), session_id=session.id))
+    begun = await house.sessions.begin(ANN, TurnRequest(user_messages=(says("one more"),), session_id=session.id))
     reply = tuple(answers(f"reply {number}") for number in range(6))
 
     await house.upkeep.after_turn.secure(house.ended(begun.session), covered=0, adding=len(reply))
@@ -319,10 +319,10 @@ class Away(FlatMemoryStore):
 
     away = False
 
-    async def messages(self, scope: Scope, session_id: str, page: Page) -> Any:
+    async def messages(self, scope: Scope, session_id: str, query: Page) -> Any:
         if self.away:
             raise Unavailable("session store")
-        return await super().messages(scope, session_id, page)
+        return await super().messages(scope, session_id, query)
 
 
 async def test_a_store_that_is_away_harms_neither_turn_nor_session(caplog: pytest.LogCaptureFixture) -> None:

@@ -19,7 +19,7 @@ from tests.unit.chat.house import ANSWER, QUESTION, Asking, Discreet, House, Mod
 
 async def follow(house: House, session: Session) -> str:
     """Follow a turn that claimed the title, and read the title that came of it."""
-    house.upkeep.after_turn.follow(house.ended(session, QUESTION, ANSWER, titles=True))
+    house.upkeep.after_turn.follow(house.ended(session, QUESTION, ANSWER, claims_title=True))
     await house.upkeep.drain()
     return (await house.title(session))[0]
 
@@ -143,7 +143,7 @@ async def test_a_session_that_is_gone_needs_no_title() -> None:
     assert house.model is not None
     house.model.meanwhile = lambda: house.sessions.delete(ANN, session.id)
 
-    house.upkeep.after_turn.follow(house.ended(session, QUESTION, ANSWER, titles=True))
+    house.upkeep.after_turn.follow(house.ended(session, QUESTION, ANSWER, claims_title=True))
     await house.upkeep.drain()
 
     with pytest.raises(SessionNotFound):

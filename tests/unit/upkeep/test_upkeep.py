@@ -77,7 +77,7 @@ class House:
         self.clock = clock
         self.store = store or MemoryStore(clock=clock)
         self.heard: list[SessionEvent] = []
-        policy = SessionPolicy(keeping=Retention(idle=RETENTION))
+        policy = SessionPolicy(retention=Retention(idle=RETENTION))
         announcer = EventEmitter(clock=clock, listeners=[self._hear])
         self.sessions = Sessions(
             store=self.store.sessions, upkeep=self.store.upkeep, policy=policy, announcer=announcer
@@ -94,7 +94,7 @@ class House:
         return [event.session_id for event in self.heard if event.kind is EventKind.EXPIRED]
 
     async def talk(self) -> str:
-        return (await self.sessions.begin(ANN, TurnRequest(words=(says("hello"),)))).session.id
+        return (await self.sessions.begin(ANN, TurnRequest(user_messages=(says("hello"),)))).session.id
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[None]]:
@@ -224,7 +224,7 @@ async def test_an_open_installation_sweeps_and_leaves_nothing_running(fake_clock
             swept.set()
 
     settings = Settings(store=f"sqlite:///{tmp_path}/sessions.db", retention=RETENTION)
-    async with open_app(settings, clock=fake_clock, sweeping=False) as app:
+    async with open_app(settings, clock=fake_clock, run_upkeep=False) as app:
         await app.begin(app.scope(), "hello")
     fake_clock.advance(RETENTION)
 

@@ -31,37 +31,37 @@ def _settings(server: RedisServer, folder: Path, **given: Any) -> Settings:
 async def test_a_server_stands_behind_breaker_encryption_l1_and_journal(valkey: RedisServer, tmp_path: Path) -> None:
     """A2, A22: in this order, so that the journal sees what has passed the policy, and L1 what is open."""
     settings = _settings(valkey, tmp_path, encryption=True, privacy_key=KEY)
-    async with open_app(settings, sweeping=False) as app:
+    async with open_app(settings, run_upkeep=False) as app:
         stores = app.stores
-        journal, l1 = stores.journal, stores.l1
+        journal, l1 = stores.journal, stores.cache
 
         assert isinstance(journal, JournaledStore)
         assert isinstance(l1, CachedStore)
         assert journal.inner is l1
         assert isinstance(l1.inner, EncryptedStore)
-        assert l1.inner.inner is stores.guard
-        assert isinstance(stores.guard, CircuitBreakerStore)
-        assert stores.guard.inner is stores.backend
-        assert stores.ready_journal is journal
-        assert not stores.away
+        assert l1.inner.inner is stores.breaker
+        assert isinstance(stores.breaker, CircuitBreakerStore)
+        assert stores.breaker.inner is stores.backend
+        assert stores.writable_journal is journal
+        assert not stores.unavailable
 
 
 async def test_a_breaker_can_be_switched_off(valkey: RedisServer, tmp_path: Path) -> None:
-    async with open_app(_settings(valkey, tmp_path, breaker_failures=0), sweeping=False) as app:
-        assert app.stores.guard is None
+    async with open_app(_settings(valkey, tmp_path, breaker_failures=0), run_upkeep=False) as app:
+        assert app.stores.breaker is None
         assert app.stores.journal is not None
 
 
 async def test_who_only_reads_has_no_journal(valkey: RedisServer, tmp_path: Path) -> None:
-    async with open_app(_settings(valkey, tmp_path / "none"), sweeping=False, reading_only=True) as app:
+    async with open_app(_settings(valkey, tmp_path / "none"), run_upkeep=False, read_only=True) as app:
         assert app.stores.journal is None
     assert not (tmp_path / "none").exists()
 
 
 async def test_a_file_has_neither_breaker_nor_journal(tmp_path: Path) -> None:
     settings = read_settings({}, store=f"sqlite:///{tmp_path}/s.db", journal=str(tmp_path / "none"))
-    async with open_app(settings, sweeping=False) as app:
-        assert (app.stores.guard, app.stores.journal, app.stores.away) == (None, None, False)
+    async with open_app(settings, run_upkeep=False) as app:
+        assert (app.stores.breaker, app.stores.journal, app.stores.unavailable) == (None, None, False)
     assert not (tmp_path / "none").exists()
 
 

@@ -41,7 +41,7 @@ def goods_assistant(store: StateStore, policies: Preset | None = None) -> Assist
     return Assistant(
         name="goods",
         titles={Language.ENGLISH: "Shop", Language.CHINESE: "商品问答"},
-        about={
+        description={
             Language.ENGLISH: "Finds and compares goods, answers follow-ups, and knows where your own orders are.",
             Language.CHINESE: "帮您找商品、比较商品、接着追问，并查询您本人的订单。",
         },

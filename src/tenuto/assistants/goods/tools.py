@@ -121,7 +121,7 @@ async def _show_orders(catalogue: Catalogue, intent: QueryIntent, turn: ToolCont
         refusal = msgspec.to_builtins(
             OrdersAnswer(signed_in=turn.scope.user is not None, shared=turn.scope.chat is not None)
         )
-        return ToolOutput(output=refusal, reply=render_orders(refusal, turn))
+        return ToolOutput(output=refusal, final_answer=render_orders(refusal, turn))
     shown = shown_in(turn.state)
     own = await catalogue.orders(turn.scope)
     orders = _select(own, intent, shown)

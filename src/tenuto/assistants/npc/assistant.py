@@ -46,7 +46,7 @@ def npc_assistant(policies: Preset | None = None, *, remembers: bool = True, cor
     return Assistant(
         name="npc",
         titles={Language.ENGLISH: "Heritage guide", Language.CHINESE: "遗址人物"},
-        about={
+        description={
             Language.ENGLISH: "Characters of a salt village and its family rules; every fact comes with its evidence.",
             Language.CHINESE: "盐田村的人物与严氏家训；每个事实都注明依据。",
         },
@@ -54,9 +54,9 @@ def npc_assistant(policies: Preset | None = None, *, remembers: bool = True, cor
         policies=policies or preset("npc"),
         prompt=PromptPolicy(layout=LayoutName.MARKED),
         tools=(evidence_tool(evidence, characters),),
-        first=(NAME,),
+        run_first=(NAME,),
         personas={name: character.persona(name) for name, character in characters.items()},
         isolated=True,
         remembers=remembers,
-        mend=remove_invented_ids,
+        postprocess=remove_invented_ids,
     )

@@ -120,13 +120,13 @@ class _Retriever:
         shown = tuple(_show(piece, turn.language) for piece in pieces)
         return ToolOutput(
             output={"policy_mode": mode.value, "evidence": [msgspec.to_builtins(piece) for piece in shown]},
-            pieces=tuple(Piece(id=piece.id, text=f"{piece.title}: {piece.text}") for piece in shown),
+            snippets=tuple(Piece(id=piece.id, text=f"{piece.title}: {piece.text}") for piece in shown),
             data={
                 "policy_mode": mode.value,
                 "evidence": [{"id": piece.id, "title": piece.title} for piece in shown],
             },
             state={turn.persona or "": [piece.id for piece in pieces[:_MAX_TOPIC]]} if pieces else {},
-            reply=self._refusal(rule, turn) if mode is PolicyMode.REFUSE else None,
+            final_answer=self._refusal(rule, turn) if mode is PolicyMode.REFUSE else None,
         )
 
     def render(self, output: Json, turn: ToolContext) -> str:

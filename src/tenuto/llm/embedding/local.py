@@ -25,7 +25,7 @@ class LocalEmbedder:
     """
 
     name = "local"
-    outside = False
+    remote = False
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tenuto embedder")

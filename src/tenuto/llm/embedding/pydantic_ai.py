@@ -35,7 +35,7 @@ _OFFERED: Final = "openai, google, cohere, voyageai, bedrock, openrouter, ollama
 class PydanticAIEmbedder:
     """Any embedding model that Pydantic AI knows how to talk to."""
 
-    outside = True
+    remote = True
 
     def __init__(self, name: str, model: EmbeddingModel) -> None:
         self._name = name

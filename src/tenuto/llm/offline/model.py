@@ -72,22 +72,24 @@ class OfflineModel:
     def __init__(self, *, stand_in: bool = False) -> None:
         self._stand_in = stand_in
 
-    async def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+    async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """Ask for tools, or answer with text."""
-        calls = _plan_calls(asking, tools)
+        calls = _plan_calls(request, tools)
         for call in calls:
             yield ToolCallRequested(call=call)
         if not calls:
-            for piece in pieces(make_storable(self._text(asking, tools))):
+            for piece in pieces(make_storable(self._text(request, tools))):
                 yield TextDelta(text=piece)
         yield ModelDone(model=self.name, offline=True)
 
     def _text(self, asking: ModelRequest, tools: Sequence[Tool]) -> str:
-        if asking.turn is not None and asking.results:
-            if rendered := [text for result in asking.results if (text := _render(result, asking.turn, tools))]:
+        if asking.tool_context is not None and asking.tool_results:
+            if rendered := [
+                text for result in asking.tool_results if (text := _render(result, asking.tool_context, tools))
+            ]:
                 return "\n\n".join(rendered)
-            if failed := [result.call.name for result in asking.results if result.failed is not None]:
-                return PHRASES[asking.turn.language].tools_failed.format(tools=", ".join(dict.fromkeys(failed)))
+            if failed := [result.call.name for result in asking.tool_results if result.error is not None]:
+                return PHRASES[asking.tool_context.language].tools_failed.format(tools=", ".join(dict.fromkeys(failed)))
         conversation = load_conversation(asking)
         answer = compose_answer(conversation)
         return f"{PHRASES[conversation.language].stand_in}\n{answer}" if self._stand_in else answer
@@ -95,10 +97,10 @@ class OfflineModel:
 
 def _plan_calls(asking: ModelRequest, tools: Sequence[Tool]) -> list[ToolCall]:
     """Calls of the tools that the question needs and that have not run yet; each runs once in a turn."""
-    turn = asking.turn
+    turn = asking.tool_context
     if turn is None:
         return []
-    ran = {result.call.name for result in asking.results}
+    ran = {result.call.name for result in asking.tool_results}
     planned = [(tool.spec.name, _plan(tool, turn)) for tool in tools if tool.spec.name not in ran]
     stamp = f"{int(turn.now.timestamp() * 1000):x}"
     return [
@@ -120,7 +122,7 @@ def _plan(tool: Tool, turn: ToolContext) -> JsonObject | None:
 
 
 def _render(result: ToolResult, turn: ToolContext, tools: Sequence[Tool]) -> str:
-    if result.failed is not None:
+    if result.error is not None:
         return ""
     tool = next((one for one in tools if one.spec.name == result.call.name and isinstance(one, OfflineTool)), None)
     if not isinstance(tool, OfflineTool):
@@ -165,7 +167,7 @@ def load_conversation(asking: ModelRequest) -> Conversation:
     """The conversation behind a request: the turn's own history where there is one, else the prompt's messages."""
     notes = [message for message in asking.messages if message.role is Role.SYSTEM][1:]
     earlier = [Utterance(Speaker.NOTES, message.text) for message in notes]
-    if (turn := asking.turn) is not None:
+    if (turn := asking.tool_context) is not None:
         return Conversation(
             question=turn.question[:_MESSAGE],
             language=turn.language,

@@ -91,4 +91,4 @@ class Compactor:
                 await self._state.write_state(SYSTEM, _NAMESPACE, _KEY, False, if_version=entry.version)
             except VersionConflict:
                 pass  # Another erasure was recorded meanwhile.
-        return (CompactionStatus.DONE, "") if told.cleared else (CompactionStatus.PARTLY, told.why)
+        return (CompactionStatus.DONE, "") if told.cleared else (CompactionStatus.PARTLY, told.remaining_reason)

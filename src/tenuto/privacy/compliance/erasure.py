@@ -82,7 +82,7 @@ class UserEraser:
             id=secrets.token_hex(16),
             tenant=scope.tenant,
             site=scope.site,
-            person=user_digest(scope.tenant, scope.user),
+            user_digest=user_digest(scope.tenant, scope.user),
             erased_at=self._clock(),
             counts={},
         )
@@ -99,10 +99,10 @@ class UserEraser:
             counts.update(await elsewhere(scope))
         counts["orphans"] += await self._spoken.forget_orphans(scope)
         receipt = await self._signer.sign(replace(receipt, erased_at=self._clock(), counts=dict(counts)))
-        about = {"receipt": receipt.id, "person": receipt.person, "counts": receipt.counts}
+        about = {"receipt": receipt.id, "person": receipt.user_digest, "counts": receipt.counts}
         await self._audit.note(scope, Act.ERASED, by=by, about=about)
         compacted, remains = await self._compact(counts, patient)
-        yield await self._signer.sign(replace(receipt, compacted=compacted, remains=remains))
+        yield await self._signer.sign(replace(receipt, compaction=compacted, remaining_reason=remains))
 
     async def _compact(self, counts: Counter[str], patient: bool) -> tuple[CompactionStatus, str]:
         if patient:
@@ -129,11 +129,11 @@ class UserEraser:
 
 def _result_counts(gone: EraseResult) -> dict[str, int]:
     return {
-        "sessions": len(gone.gone),
+        "sessions": len(gone.removed_sessions),
         "messages": gone.messages,
         "traces": gone.traces,
         "states": gone.states,
         "quarantined": gone.quarantined,
-        "values": gone.values,
+        "values": gone.vault_values,
         "journal": gone.journal,
     }

@@ -38,7 +38,7 @@ async def iter_sessions(sessions: SessionStore, scope: Scope) -> AsyncIterator[S
 async def iter_memories(state: StateStore, scope: Scope) -> AsyncIterator[StateLocation]:
     """Where state of users and chats in the scope is stored; internal state is skipped."""
     last: StateLocation | None = None
-    while page := await state.state_names(scope, last, _PAGE):
+    while page := await state.list_state_locations(scope, last, _PAGE):
         for last in page:
             if is_user_memory(last.scope, last.namespace):
                 yield last

@@ -16,8 +16,8 @@ from tenuto.privacy.redactor import WITHHELD
 class Preview:
     """The matches, and the text as each mode would leave it."""
 
-    found: Sequence[PiiMatch]
-    looks: dict[Mode, str]
+    matches: Sequence[PiiMatch]
+    by_mode: dict[Mode, str]
 
 
 def preview(text: str, finder: PiiFinder, unvaulted: Sequence[str]) -> Preview:
@@ -43,6 +43,6 @@ def _pseudonymize(text: str, found: Sequence[PiiMatch], unvaulted: Sequence[str]
         if one.type not in unvaulted and value not in known:
             numbers[one.name] += 1
             known[value] = f"[{one.name}_{numbers[one.name]}]"
-        parts += (text[at : one.start], known.get(value, one.mark))
+        parts += (text[at : one.start], known.get(value, one.placeholder))
         at = one.end
     return "".join((*parts, text[at:]))

@@ -26,21 +26,26 @@ SIGNING: Final = "privacy.signing"
 _KEY: Final = "ed25519"
 
 
-class Receipt(Value, frozen=True, kw_only=True):
+class Receipt(
+    Value,
+    frozen=True,
+    kw_only=True,
+    rename={"user_digest": "person", "compaction": "compacted", "remaining_reason": "remains"},
+):
     """What was removed. The user is named by a digest, since receipts are kept and must not keep the name.
 
-    `compacted` says whether deleted bytes were cleared: `done`, `later`, `partly` (`remains` says where some are left),
-    or `nothing` to clear. Backups are not covered.
+    `compaction` says whether deleted bytes were cleared: `done`, `later`, `partly` (`remaining_reason` says where some
+    are left), or `nothing` to clear. Backups are not covered.
     """
 
     id: str
     tenant: str
     site: str
-    person: str
+    user_digest: str
     erased_at: datetime
     counts: dict[str, int]
-    compacted: CompactionStatus = CompactionStatus.LATER
-    remains: str = ""
+    compaction: CompactionStatus = CompactionStatus.LATER
+    remaining_reason: str = ""
     public_key: str = ""
     signature: str = ""
 
@@ -101,7 +106,7 @@ def parse_receipt(raw: bytes) -> Receipt:
         receipt = msgspec.convert(said, Receipt)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise Invalid("this is no receipt") from None
-    if not said.keys() <= set(Receipt.__struct_fields__):
+    if not said.keys() <= set(Receipt.__struct_encode_fields__):
         raise Invalid("this is no receipt: it has fields that no receipt has")
     return receipt
 

@@ -44,62 +44,62 @@ _HEAD: Final = ("context", "attributes", "metadata")
 class Report:
     """The state of a scan: values of each type in each sink, and how many the policy allows.
 
-    `unopened` counts sessions and state values that do not decrypt or are damaged. `orphans` counts deleted sessions
-    that had left vault values. `compacted` says whether the bytes of redacted values were cleared, and `remains` where
-    some are left; both are unset without `fix`.
+    `unreadable` counts sessions and state values that do not decrypt or are damaged. `orphaned_vaults` counts deleted
+    sessions that had left vault values. `compaction` says whether the bytes of redacted values were cleared, and
+    `remaining_reason` where some are left; both are unset without `fix`.
     """
 
     sessions: int = 0
-    remembered: int = 0
+    memories: int = 0
     texts: int = 0
-    found: dict[Sink, Counter[str]] = field(default_factory=dict)
-    allowed: frozenset[Sink] = frozenset()
-    mended: int = 0
-    orphans: int = 0
-    unopened: int = 0
-    compacted: CompactionStatus | None = None
-    remains: str = ""
+    matches: dict[Sink, Counter[str]] = field(default_factory=dict)
+    allowed_sinks: frozenset[Sink] = frozenset()
+    fixed: int = 0
+    orphaned_vaults: int = 0
+    unreadable: int = 0
+    compaction: CompactionStatus | None = None
+    remaining_reason: str = ""
 
     def add(self, sink: Sink, names: Sequence[str]) -> None:
         """Count matches."""
         self.texts += 1
         if names:
-            self.found.setdefault(sink, Counter()).update(names)
+            self.matches.setdefault(sink, Counter()).update(names)
 
     @property
     def records(self) -> int:
         """Sessions and state values that were scanned."""
-        return self.sessions + self.remembered
+        return self.sessions + self.memories
 
     @property
     def total(self) -> int:
         """Private values found."""
-        return sum(sum(names.values()) for names in self.found.values())
+        return sum(sum(names.values()) for names in self.matches.values())
 
     @property
-    def against(self) -> int:
+    def violations(self) -> int:
         """Values that the policy does not allow where they are."""
-        return sum(sum(names.values()) for sink, names in self.found.items() if sink not in self.allowed)
+        return sum(sum(names.values()) for sink, names in self.matches.items() if sink not in self.allowed_sinks)
 
 
 @dataclass(slots=True)
 class ScanSummary:
     """The state of a scan of everything: a report for each tenant's site.
 
-    Sites in `closed` were not scanned to the end: their keys are missing.
+    Sites in `locked_sites` were not scanned to the end: their keys are missing.
     """
 
     sessions: int = 0
-    remembered: int = 0
+    memories: int = 0
     reports: dict[Scope, Report] = field(default_factory=dict)
-    closed: dict[Scope, DecryptionFailed] = field(default_factory=dict)
-    compacted: CompactionStatus | None = None
-    remains: str = ""
+    locked_sites: dict[Scope, DecryptionFailed] = field(default_factory=dict)
+    compaction: CompactionStatus | None = None
+    remaining_reason: str = ""
 
     @property
     def records(self) -> int:
         """Sessions and state values that were scanned."""
-        return self.sessions + self.remembered
+        return self.sessions + self.memories
 
     @property
     def texts(self) -> int:
@@ -107,26 +107,27 @@ class ScanSummary:
         return sum(report.texts for report in self.reports.values())
 
     @property
-    def mended(self) -> int:
+    def fixed(self) -> int:
         """Records that were changed."""
-        return sum(report.mended for report in self.reports.values())
+        return sum(report.fixed for report in self.reports.values())
 
     @property
-    def unopened(self) -> int:
+    def unreadable(self) -> int:
         """Sessions and state values that could not be scanned."""
-        return sum(report.unopened for report in self.reports.values())
+        return sum(report.unreadable for report in self.reports.values())
 
     @property
-    def against(self) -> int:
+    def violations(self) -> int:
         """Values that the policy of their tenant does not allow where they are."""
-        return sum(report.against for report in self.reports.values())
+        return sum(report.violations for report in self.reports.values())
 
-    def matches_by_sink(self, *, against: bool = False) -> dict[Sink, Counter[str]]:
-        """Values of each type in each sink; with `against`, only those that the tenant's policy does not allow."""
+    def matches_by_sink(self, *, violations_only: bool = False) -> dict[Sink, Counter[str]]:
+        """Values of each type in each sink; with `violations_only`, only those that the tenant's policy does not
+        allow."""
         total: dict[Sink, Counter[str]] = {}
         for report in self.reports.values():
-            for sink, names in report.found.items():
-                if not (against and sink in report.allowed):
+            for sink, names in report.matches.items():
+                if not (violations_only and sink in report.allowed_sinks):
                     total.setdefault(sink, Counter()).update(names)
         return total
 
@@ -141,7 +142,7 @@ class Scanner:
     async def scan(self, scope: Scope, *, fix: bool = False) -> AsyncIterator[Report]:
         """Scan the site record by record and yield the growing report. With `fix`, apply the policy to each record."""
         kept = frozenset(sink for sink in Sink if self._screen.mode(sink, scope) is Mode.KEEP)
-        report = Report(allowed=kept)
+        report = Report(allowed_sinks=kept)
         try:
             async for session in iter_sessions(self._store.sessions, scope):
                 await _scan_readable(self._scan_session(scope, session, report, fix), f"session {session.id}", report)
@@ -150,11 +151,11 @@ class Scanner:
                 await _scan_readable(self._scan_memory(name, report, fix), "a remembered value", report)
                 yield report
         except MasterKeyMissing:
-            if report.mended:
+            if report.fixed:
                 yield report  # It counts what was fixed before the error.
             raise
         if fix and self._screen.vault is not None:
-            report.orphans += await self._screen.vault.forget_orphans(scope)
+            report.orphaned_vaults += await self._screen.vault.forget_orphans(scope)
         yield report
 
     async def extent(self, scope: Scope) -> int:
@@ -178,7 +179,7 @@ class Scanner:
         if entry is None:
             return  # Deleted meanwhile.
         report.add(Sink.MEMORY, await self._screen.names(name.scope, state_slots(name.key, entry.value)))
-        report.remembered += 1
+        report.memories += 1
         while fix and entry is not None and not await self._fix_memory(name, entry, report):
             entry = await self._store.state.read_state(name.scope, name.namespace, name.key)
 
@@ -191,7 +192,7 @@ class Scanner:
             await self._store.state.write_state(name.scope, name.namespace, name.key, mended, if_version=entry.version)
         except VersionConflict:
             return False
-        report.mended += 1
+        report.fixed += 1
         return True
 
     async def _log(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
@@ -208,7 +209,7 @@ class Scanner:
             changed = tuple(message for message in mended if message is not None)
             if changed:
                 await self._store.sessions.rewrite(scope, session.id, Rewrite(messages=changed))
-                report.mended += len(changed)
+                report.fixed += len(changed)
             if not page.more_before or not page.messages:
                 return
             before = page.messages[0].seq
@@ -237,7 +238,7 @@ class Scanner:
                     changed.append(mended)
             if changed:
                 await self._store.sessions.rewrite(scope, session.id, Rewrite(traces=tuple(changed)))
-                report.mended += len(changed)
+                report.fixed += len(changed)
             if len(traces) < _TRACES:
                 return
             before = traces[-1].number
@@ -259,7 +260,7 @@ class Scanner:
             except VersionConflict:
                 session = await self._store.sessions.get(scope, session.id)
                 continue
-            report.mended += 1
+            report.fixed += 1
             return
 
     async def _count_matches(self, report: Report, sink: Sink, scope: Scope, value: Json) -> None:
@@ -276,7 +277,7 @@ async def _scan_readable(looking: Awaitable[None], what: str, report: Report) ->
         raise
     except (DecryptionFailed, StateCorrupt) as closed:
         _log.warning("%s was not looked through: %s", what, closed)
-        report.unopened += 1
+        report.unreadable += 1
 
 
 def _head_changes(session: Session, values: Sequence[JsonObject]) -> Changes:

@@ -50,7 +50,7 @@ class PrivacyService:
             elsewhere=elsewhere,
         )
 
-    async def reveal(self, scope: Scope, session_id: str, marks: Sequence[str], *, by: str) -> dict[str, str]:
+    async def reveal(self, scope: Scope, session_id: str, placeholders: Sequence[str], *, by: str) -> dict[str, str]:
         """The values of placeholders of a session; audited before they are returned.
 
         A placeholder may be written without its brackets. Unknown ones are left out.
@@ -60,12 +60,12 @@ class PrivacyService:
             PlaceholderNotFound: the session has none of them.
             Invalid: no placeholders, or too many.
         """
-        if not 1 <= len(marks) <= MOST_MARKS:
+        if not 1 <= len(placeholders) <= MOST_MARKS:
             raise Invalid(f"name between 1 and {MOST_MARKS} placeholders, such as [EMAIL_1]")
         session = await self._store.sessions.get(scope, session_id)
         vault = self._screen.vault
         known = await vault.values(session) if vault is not None else {}
-        wanted = [mark for mark in dict.fromkeys(map(normalize_placeholder, marks)) if mark in known]
+        wanted = [mark for mark in dict.fromkeys(map(normalize_placeholder, placeholders)) if mark in known]
         if not wanted:
             raise PlaceholderNotFound
         await self.audit.note(scope, Act.REVEALED, by=by, about={"session": session_id, "marks": wanted})
@@ -79,7 +79,7 @@ class PrivacyService:
         async for report in self._scan_site(scope, fix, by):
             yield report
         if fix:
-            report.compacted, report.remains = await self._compact_if_due()
+            report.compaction, report.remaining_reason = await self._compact_if_due()
             yield report
 
     async def extent(self, scope: Scope) -> int:
@@ -93,28 +93,28 @@ class PrivacyService:
         cleared once at the end. A tenant whose keys are missing is skipped.
         """
         survey = ScanSummary()
-        async for space in self.spaces():
-            sessions, remembered = survey.sessions, survey.remembered
+        async for space in self.list_sites():
+            sessions, remembered = survey.sessions, survey.memories
             try:
                 async for report in self._scan_site(space, fix, by):
                     survey.reports[space] = report
                     survey.sessions = sessions + report.sessions
-                    survey.remembered = remembered + report.remembered
+                    survey.memories = remembered + report.memories
                     yield survey
             except DecryptionFailed as closed:
-                survey.closed[space] = closed
+                survey.locked_sites[space] = closed
         if fix:
-            survey.compacted, survey.remains = await self._compact_if_due()
+            survey.compaction, survey.remaining_reason = await self._compact_if_due()
         yield survey
 
     async def _scan_site(self, scope: Scope, fix: bool, by: str) -> AsyncIterator[Report]:
         owed, report = 0, Report()
         try:
             async for report in self._scanner.scan(scope, fix=fix):
-                if report.mended + report.orphans > owed:
+                if report.fixed + report.orphaned_vaults > owed:
                     # Each time: another process may have cleared earlier bytes, but not these.
                     await self.compactor.owe()
-                    owed = report.mended + report.orphans
+                    owed = report.fixed + report.orphaned_vaults
                 yield report
         except DecryptionFailed:
             if owed:
@@ -124,16 +124,16 @@ class PrivacyService:
             await self._record_fixes(scope, report, by)
 
     async def _record_fixes(self, scope: Scope, report: Report, by: str) -> None:
-        about = {"sessions": report.sessions, "remembered": report.remembered, "mended": report.mended}
+        about = {"sessions": report.sessions, "remembered": report.memories, "mended": report.fixed}
         await self.audit.note(scope, Act.MENDED, by=by, about=about)
 
     async def _compact_if_due(self) -> tuple[CompactionStatus, str]:
         return await self.compactor.now() if await self.compactor.due() else (CompactionStatus.NOTHING, "")
 
-    async def spaces(self) -> AsyncIterator[Scope]:
+    async def list_sites(self) -> AsyncIterator[Scope]:
         """Every tenant's site that holds sessions or state of its users."""
         last: Scope | None = None
-        while page := await self._store.upkeep.spaces(last, _SPACES):
+        while page := await self._store.upkeep.list_sites(last, _SPACES):
             for last in page:
                 yield last
 

@@ -44,21 +44,26 @@ class AuditEntryView(View, frozen=True, kw_only=True):
     about: JsonObject
 
 
-class ReceiptView(View, frozen=True, kw_only=True):
-    """What was removed. `person` is a digest of tenant and user; the signature covers every other field.
+class ReceiptView(
+    View,
+    frozen=True,
+    kw_only=True,
+    rename={"user_digest": "person", "compaction": "compacted", "remaining_reason": "remains"},
+):
+    """What was removed. `user_digest` is a digest of tenant and user; the signature covers every other field.
 
-    `compacted` says whether deleted bytes were cleared from the store's files: `done`, `later` (upkeep will clear
-    them), `partly` (`remains` says what is left), or `nothing` if nothing was removed.
+    `compaction` says whether deleted bytes were cleared from the store's files: `done`, `later` (upkeep will clear
+    them), `partly` (`remaining_reason` says what is left), or `nothing` if nothing was removed.
     """
 
     id: str
     tenant: str
     site: str
-    person: str
+    user_digest: str
     erased_at: datetime
     counts: dict[str, int]
-    compacted: CompactionStatus
-    remains: str
+    compaction: CompactionStatus
+    remaining_reason: str
     public_key: str
     signature: str
 
@@ -67,18 +72,18 @@ def summary_json(survey: ScanSummary) -> JsonObject:
     """The result of a scan of everything: in total, and site by site."""
     return {
         "sessions": survey.sessions,
-        "remembered": survey.remembered,
+        "memories": survey.memories,
         "texts": survey.texts,
-        "found": _counts_json(survey.matches_by_sink()),
-        "against": survey.against,
-        "mended": survey.mended,
-        "unopened": survey.unopened,
-        "closed": [
+        "matches": _counts_json(survey.matches_by_sink()),
+        "violations": survey.violations,
+        "fixed": survey.fixed,
+        "unreadable": survey.unreadable,
+        "locked_sites": [
             {"tenant": space.tenant, "site": space.site, "code": why.code, "error": str(why)}
-            for space, why in survey.closed.items()
+            for space, why in survey.locked_sites.items()
         ],
-        "compacted": survey.compacted,
-        "remains": survey.remains,
+        "compaction": survey.compaction,
+        "remaining_reason": survey.remaining_reason,
         "sites": [
             {"tenant": space.tenant, "site": space.site, **_matches_json(report)}
             for space, report in sorted(survey.reports.items(), key=lambda item: (item[0].tenant, item[0].site))
@@ -88,20 +93,20 @@ def summary_json(survey: ScanSummary) -> JsonObject:
 
 def report_json(report: Report) -> JsonObject:
     """The result of a scan: counts by sink and type, and whether deleted bytes were cleared."""
-    return {**_matches_json(report), "compacted": report.compacted, "remains": report.remains}
+    return {**_matches_json(report), "compaction": report.compaction, "remaining_reason": report.remaining_reason}
 
 
 def _matches_json(report: Report) -> JsonObject:
     return {
         "sessions": report.sessions,
-        "remembered": report.remembered,
+        "memories": report.memories,
         "texts": report.texts,
-        "found": _counts_json(report.found),
-        "allowed": sorted(sink.value for sink in report.allowed),
-        "against": report.against,
-        "mended": report.mended,
-        "orphans": report.orphans,
-        "unopened": report.unopened,
+        "matches": _counts_json(report.matches),
+        "allowed_sinks": sorted(sink.value for sink in report.allowed_sinks),
+        "violations": report.violations,
+        "fixed": report.fixed,
+        "orphaned_vaults": report.orphaned_vaults,
+        "unreadable": report.unreadable,
     }
 
 

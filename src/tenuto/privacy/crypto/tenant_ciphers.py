@@ -189,7 +189,7 @@ class TenantCiphers:
         self._known: OrderedDict[str, _TenantKeys] = OrderedDict()
         self._hot = _PlaintextCache()
 
-    async def to_seal(self, scope: Scope) -> TenantCipher:
+    async def cipher_for_sealing(self, scope: Scope) -> TenantCipher:
         keys = await self._cached_keys(scope)
         if not keys.current:
             keys = await self._create_keys(scope)
@@ -215,9 +215,9 @@ class TenantCiphers:
         """
         return tuple(sorted(set((await self._cached_keys(scope)).missing.values())))
 
-    async def to_open(self, scope: Scope, *, anew: bool = False) -> TenantCipher:
-        keys = await (self._load_keys(scope) if anew else self._cached_keys(scope))
-        return TenantCipher(scope, keys, self._hot, fresh=anew)
+    async def cipher_for_opening(self, scope: Scope, *, refresh: bool = False) -> TenantCipher:
+        keys = await (self._load_keys(scope) if refresh else self._cached_keys(scope))
+        return TenantCipher(scope, keys, self._hot, fresh=refresh)
 
     async def tenants(self) -> AsyncIterator[str]:
         """Every tenant that has data keys, by id."""

@@ -62,7 +62,7 @@ class Vault:
         If the session was deleted meanwhile, or its vault is full, values get none and are redacted.
         """
         scope, place = site_scope(session.scope), _associated_data(session)
-        cipher = await self._ciphers.to_seal(scope)
+        cipher = await self._ciphers.cipher_for_sealing(scope)
         digests = {one: _value_digest(cipher, *one, place) for one in values}
         while True:
             entry = await self._state.read_state(scope, VAULT, session.id)
@@ -81,10 +81,12 @@ class Vault:
         if record is None:
             return {}
         try:
-            return _open_values(record.held, await self._ciphers.to_open(scope), _associated_data(session))
+            return _open_values(record.held, await self._ciphers.cipher_for_opening(scope), _associated_data(session))
         except DecryptionFailed:
             # Another process may have just created a new data key.
-            return _open_values(record.held, await self._ciphers.to_open(scope, anew=True), _associated_data(session))
+            return _open_values(
+                record.held, await self._ciphers.cipher_for_opening(scope, refresh=True), _associated_data(session)
+            )
 
     async def copy(self, session: Session, fork: Session) -> None:
         """Give a fork the values of the placeholders it inherited."""
@@ -92,7 +94,7 @@ class Vault:
         if not values:
             return
         scope, place = site_scope(fork.scope), _associated_data(fork)
-        cipher = await self._ciphers.to_seal(scope)
+        cipher = await self._ciphers.cipher_for_sealing(scope)
         held, numbers = dict[str, _SealedValue](), dict[str, int]()
         for mark, value in values.items():
             name, _, number = mark[1:-1].rpartition("_")

@@ -48,17 +48,17 @@ log = logging.getLogger(__name__)
 class ExternalDetectorPolicy(Value, frozen=True, kw_only=True):
     """Timeout, concurrency, circuit breaker and languages of an external detector.
 
-    `patience` is the timeout for all texts of one call. After `failures` in a row the circuit is open for `rest`; then
-    one request probes it. Texts in other `languages` are not sent.
+    `timeout` is the timeout for all texts of one call. After `failure_threshold` in a row the circuit is open for
+    `open_duration`; then one request probes it. Texts in other `languages` are not sent.
 
     Raises:
         InvalidSetting: a language is not in `LANGUAGES`.
     """
 
-    patience: timedelta = timedelta(seconds=2)
-    at_once: int = 8
-    failures: int = 5
-    rest: timedelta = timedelta(seconds=30)
+    timeout: timedelta = timedelta(seconds=2)
+    max_concurrent: int = 8
+    failure_threshold: int = 5
+    open_duration: timedelta = timedelta(seconds=30)
     languages: tuple[str, ...] = ("en",)
 
     def __post_init__(self) -> None:
@@ -113,7 +113,7 @@ class ExternalDetector:
     Values that we have found are not sent: asterisks replace them.
     """
 
-    RESULTS: ClassVar = ("answered", "late", "failed", "left_alone")
+    RESULTS: ClassVar = ("answered", "timeout", "failed", "circuit_open")
     """Outcomes of a request; `left_alone` was not sent, since the circuit was open."""
 
     def __init__(
@@ -125,8 +125,8 @@ class ExternalDetector:
     ) -> None:
         self._detector = detector
         self._policy = policy or ExternalDetectorPolicy()
-        self._breaker = Breaker(self._policy.failures, self._policy.rest, clock)
-        self._places = asyncio.Semaphore(self._policy.at_once)
+        self._breaker = Breaker(self._policy.failure_threshold, self._policy.open_duration, clock)
+        self._places = asyncio.Semaphore(self._policy.max_concurrent)
         self._answers = DetectorCache(clock)
         self._counts: Counter[str] = Counter()
         self._degraded = False
@@ -142,7 +142,7 @@ class ExternalDetector:
         return self._policy.languages
 
     @property
-    def resting(self) -> bool:
+    def circuit_open(self) -> bool:
         """Whether the circuit is open or half-open."""
         return not self._breaker.closed
 
@@ -158,7 +158,7 @@ class ExternalDetector:
 
         With a `finder`, matches that its policy allows or ignores are left out.
         """
-        patience = asyncio.get_running_loop().time() + self._policy.patience.total_seconds()
+        patience = asyncio.get_running_loop().time() + self._policy.timeout.total_seconds()
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(self._match_text(scope, text, found, finder, patience))
@@ -185,7 +185,7 @@ class ExternalDetector:
         if not there:
             return inside
         both = [one for one in merge_matches(text, taken, there) if one.rule != _MARKED]
-        self._counts["found"] += len(both) - len(inside)
+        self._counts["matches"] += len(both) - len(inside)
         return both
 
     async def _ask_cached(self, scope: Scope, text: str, language: str, until: float) -> Sequence[PiiMatch]:
@@ -200,7 +200,7 @@ class ExternalDetector:
     async def _ask_detector(self, scope: Scope, text: str, language: str, until: float) -> Sequence[PiiMatch] | None:
         """The answer of the detector; `None` without one."""
         if not self._breaker.admits():
-            self._record_unanswered("left_alone", None)
+            self._record_unanswered("circuit_open", None)
             return None
         try:
             async with asyncio.timeout_at(until), self._places:
@@ -210,7 +210,7 @@ class ExternalDetector:
             raise
         except TimeoutError as exc:
             self._breaker.record_failure()
-            self._record_unanswered("late", exc)
+            self._record_unanswered("timeout", exc)
             return None
         except Exception as exc:
             # No error of a detector fails the turn; the log has the error's code.

@@ -322,7 +322,7 @@ def _replace_spans(text: str, spans: list[Span], start: int) -> str:
     """`text` from `start` on with placeholders for `spans`."""
     parts: list[str] = []
     for span in spans:
-        parts += (text[start : span.start], span.mark)
+        parts += (text[start : span.start], span.placeholder)
         start = span.end
     parts.append(text[start:])
     return "".join(parts)

@@ -90,7 +90,7 @@ class Span(msgspec.Struct, frozen=True, order=True):
         return (self.rule if self.rule in _MARKED_BY_RULE else self.type).value
 
     @property
-    def mark(self) -> str:
+    def placeholder(self) -> str:
         """The placeholder for the value: `[REDACTED_EMAIL]`."""
         return f"[REDACTED_{self.name}]"
 

@@ -17,10 +17,10 @@ export function used(context) {
 }
 
 function rest(context) {
-  const { total, room, budget, reply } = context;
+  const { total, prompt_limit: limit, budget, reply_tokens: reply } = context;
   return [
-    { kind: "free", tokens: Math.max(0, room - total) },
-    { kind: "margin", tokens: Math.max(0, budget - reply - Math.max(room, total)) },
+    { kind: "free", tokens: Math.max(0, limit - total) },
+    { kind: "margin", tokens: Math.max(0, budget - reply - Math.max(limit, total)) },
     { kind: "reply", tokens: reply },
   ];
 }

@@ -59,7 +59,7 @@ class JournalCounts(Value, frozen=True, kw_only=True):
     """A journal's turns that wait for the store, turns that it can never take, and unreadable files."""
 
     waiting: int = 0
-    aside: int = 0
+    quarantined: int = 0
     unreadable: int = 0
 
 
@@ -271,8 +271,8 @@ def count_journal(folder: Path) -> JournalCounts:
         except (sqlite3.Error, OSError, Unavailable):
             unreadable += 1
             continue
-        waiting, aside = waiting + found.waiting, aside + found.aside
-    return JournalCounts(waiting=waiting, aside=aside, unreadable=unreadable)
+        waiting, aside = waiting + found.waiting, aside + found.quarantined
+    return JournalCounts(waiting=waiting, quarantined=aside, unreadable=unreadable)
 
 
 @contextmanager
@@ -382,4 +382,4 @@ def _to_row(slot: int, row: tuple[Any, ...]) -> JournalRow:
 
 def _count_rows(db: sqlite3.Connection) -> JournalCounts:
     waiting, aside = db.execute("SELECT count(*) - count(aside), count(aside) FROM turn").fetchone()
-    return JournalCounts(waiting=waiting, aside=aside)
+    return JournalCounts(waiting=waiting, quarantined=aside)

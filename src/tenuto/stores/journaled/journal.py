@@ -43,7 +43,7 @@ class JournalState(Value, frozen=True, kw_only=True):
     away: bool = False
     since: datetime | None = None
     waiting: int = 0
-    aside: int = 0
+    quarantined: int = 0
     replayed: int = 0
 
 
@@ -91,7 +91,7 @@ class Journal:
             away=self._away_since is not None,
             since=self._away_since,
             waiting=counts.waiting,
-            aside=counts.aside,
+            quarantined=counts.quarantined,
             replayed=self._replay.replayed,
         )
 
@@ -121,7 +121,7 @@ class Journal:
         if turn.state is TurnState.FINISHED:
             call.changing = False
             return
-        self.known.observe_begin(call, turn, opening.once)
+        self.known.observe_begin(call, turn, opening.idempotency_key)
         if opening.journaled:
             self.running.add(call.key, opening, turn, doubtful=not call.certain)
 

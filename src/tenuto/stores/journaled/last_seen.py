@@ -79,12 +79,12 @@ class LastSeen:
     def reads(self, key: bytes) -> Call:
         """Track a read, which changes the expiry of a session with `Touch.READ`."""
         entry = self._entries.get(key)
-        return self._start_call(key, changing=entry is not None and entry.session.keeping.touch is Touch.READ)
+        return self._start_call(key, changing=entry is not None and entry.session.retention.touch is Touch.READ)
 
     def observe_answer(self, since: int) -> None:
         """The store answered a call sent after `since` losses of the feed: entries seen before are not trusted."""
         # Changes reported before must not be taken for later ones.
-        self._feed.catch_up()
+        self._feed.drain_invalidations()
         self._trusted_since = max(self._trusted_since, since)
 
     # Results of calls
@@ -92,8 +92,8 @@ class LastSeen:
     def observe_begin(self, call: Call, turn: OpenTurn, once: IdempotencyKey | None) -> None:
         """Store the head and the newest messages that a turn began with."""
         entry = self._store(call, turn.session, turn.window)
-        if once is not None and turn.words:
-            span = turn.words[0].seq, turn.words[-1].seq
+        if once is not None and turn.user_messages:
+            span = turn.user_messages[0].seq, turn.user_messages[-1].seq
             entry.keyed[once.key] = KeyedWrite(once.fingerprint, turn.id, turn.number, words=span)
             if len(entry.keyed) > _KEYS_KEPT:
                 entry.keyed.popitem(last=False)
@@ -114,7 +114,7 @@ class LastSeen:
         old = self._entries.get(call.key)
         if old is not None and _version_delta(old, session) == 0 and len(old.tail) > len(newest):
             newest = old.tail
-        if session.keeping.touch is Touch.READ:
+        if session.retention.touch is Touch.READ:
             call.changing = True  # It was not known before whether its expiry would move.
         self._store(call, session, newest)
 
@@ -140,7 +140,7 @@ class LastSeen:
         others = [
             key
             for key in news.keys
-            if news.taken_away or not (self._calls.explain(key) if news.ours is None else news.ours)
+            if news.removed or not (self._calls.explain(key) if news.local is None else news.local)
         ]
         for key in others:
             self.drop_session(key)

@@ -114,7 +114,7 @@ class View:
         """Lease a session to a turn that began in the store."""
         record = self.sessions.record(key)
         assert record is not None
-        once, words, last = opening.once, turn.words, record.session.last_seq
+        once, words, last = opening.idempotency_key, turn.user_messages, record.session.last_seq
         record.lease, record.lease_until = turn.id, turn.lease_until
         record.lease_key = once.key if once is not None else None
         if once is not None and once.key not in record.keyed:
@@ -127,21 +127,21 @@ class View:
         Raises:
             StoreUnavailable: a message of it is missing.
         """
-        record, once = self.sessions.record(key), opening.once
+        record, once = self.sessions.record(key), opening.idempotency_key
         assert record is not None
         assert once is not None
         keyed = record.keyed[once.key]
-        for (first, last), found in ((keyed.words, turn.words), (keyed.reply, turn.reply)):
+        for (first, last), found in ((keyed.words, turn.user_messages), (keyed.reply, turn.reply)):
             if len(found) != last - first + 1:
                 raise StoreUnavailable
 
     def is_key_in_log(self, key: bytes, turn: OpenTurn) -> bool:
         """Whether the log has earlier messages of the same idempotency key: the turn was answered elsewhere."""
         record = self.sessions.record(key)
-        marks = [word.metadata[ONCE] for word in turn.words if ONCE in word.metadata]
+        marks = [word.metadata[ONCE] for word in turn.user_messages if ONCE in word.metadata]
         if record is None or not marks:
             return False
-        return any(said.metadata.get(ONCE) in marks and said.seq < turn.words[0].seq for said in record.log)
+        return any(said.metadata.get(ONCE) in marks and said.seq < turn.user_messages[0].seq for said in record.log)
 
     async def again(self, key: bytes, rows: list[Row], live: Container[str] = ()) -> None:
         """Build a session from its rows, as after a restart; open turns that are not `live` are abandoned."""
@@ -204,7 +204,7 @@ def ticket(beginning: JournaledBegin, session: Session, number: int) -> OpenTurn
         scope=beginning.scope,
         session=session,
         state=TurnState.OPENED,
-        words=(),
+        user_messages=(),
         window=(),
         lease=opening.lease,
     )

@@ -76,7 +76,7 @@ class LocalTurns:
                 self.view.check_answer_complete(key, opening, turn)
                 if not self._outbox.has_rows(key):
                     self.view.drop_session(key)
-            elif is_superseded(turn.session, opening.words):
+            elif is_superseded(turn.session, opening.user_messages):
                 raise Superseded  # Journaling would store the user messages again.
             elif turn.state is TurnState.OPENED and self.view.is_key_in_log(key, turn):
                 raise away
@@ -119,7 +119,7 @@ class LocalTurns:
         saved = self.view.snapshot(key)
         try:
             await self._load_for_finish(begun, call)
-            opening = replace(begun.opening, words=(), create=None)
+            opening = replace(begun.opening, user_messages=(), create=None)
             beginning = self._make_begin(key, turn, opening, turn.session.last_seq, there=True)
             done = await self.view.sessions.finish_turn(turn, closing)
             await self._write_row(key, beginning, closing)
@@ -164,7 +164,7 @@ class LocalTurns:
         if self._outbox.has_rows(key):
             return self.view.has_session(key) or await self.rebuild(key)
         self.view.drop_session(key)
-        if entry is None or not entry.reaches(opening.window - len(opening.words)):
+        if entry is None or not entry.reaches(opening.window - len(opening.user_messages)):
             return False
         self._load_seen(key, entry)
         return True
@@ -201,7 +201,7 @@ class LocalTurns:
             since=since,
             there=there,
             asked=asked,
-            last_word=turn.words[-1].seq if there and turn.words else 0,
+            last_word=turn.user_messages[-1].seq if there and turn.user_messages else 0,
         )
 
     async def _write_row(self, key: bytes, beginning: JournaledBegin, closing: FinishTurn | None = None) -> LocalTurn:

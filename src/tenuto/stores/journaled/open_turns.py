@@ -88,14 +88,14 @@ class Running:
         """Remove the turns that involve an erased user."""
         for begun in list(self._turns.values()):
             scope, owner = begun.turn.scope, begun.turn.session.scope
-            users = {scope.user, owner.user, *(word.speaker for word in begun.opening.words)}
+            users = {scope.user, owner.user, *(word.speaker for word in begun.opening.user_messages)}
             if (scope.tenant, scope.site) == (person.tenant, person.site) and person.user in users:
                 self.drop(begun.turn.id)
 
 
 def session_at_begin(begun: StartedTurn, entry: SeenSession | None) -> SeenSession | None:
     """A turn's session as it was at its begin, if certain: what was seen since may include the turn's end."""
-    session, words = begun.turn.session, begun.turn.words
+    session, words = begun.turn.session, begun.turn.user_messages
     if entry is None or begun.doubtful or entry.session.incarnation != session.incarnation:
         return None
     tail = tuple(message for message in entry.tail if message.seq <= session.last_seq)

@@ -96,7 +96,7 @@ class Outbox:
     def counts(self) -> JournalCounts:
         """The number of rows in the slots of this process."""
         waiting = sum(map(len, self._waiting.values()))
-        return JournalCounts(waiting=waiting, aside=self._aside, unreadable=len(self._unreadable))
+        return JournalCounts(waiting=waiting, quarantined=self._aside, unreadable=len(self._unreadable))
 
     @property
     def sessions(self) -> tuple[bytes, ...]:
@@ -206,7 +206,7 @@ class Outbox:
         """Take over the slots of dead processes."""
         for slot, waiting, counts in await self._run_on_thread(self._adopt_files):
             self._slots[slot.number] = slot
-            self._aside += counts.aside
+            self._aside += counts.quarantined
             for number, session in waiting:
                 self._waiting.setdefault(session, set()).add((slot.number, number))
 
@@ -232,7 +232,7 @@ class Outbox:
             self._waiting.pop(raw.session, None)
 
     async def _count_quarantined(self) -> None:
-        self._aside = sum(counts.aside for counts in await self._on_each_file(Slot.counts))
+        self._aside = sum(counts.quarantined for counts in await self._on_each_file(Slot.counts))
 
     async def _on_each_file(self, step: Callable[[Slot], _Answer]) -> list[_Answer]:
         return await self._run_on_thread(lambda: self._for_each_file(step))

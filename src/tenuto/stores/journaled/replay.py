@@ -158,7 +158,7 @@ class OutboxReplay:
         found = await self._find_session(row)
         if found.first_stored(closing.reply) is not None:
             return None
-        words = found.first_stored(beginning.opening.words)
+        words = found.first_stored(beginning.opening.user_messages)
         if words is None and not beginning.there:
             _check_not_removed(row, found)
         session = await self._ensure_session(raw, row, found)
@@ -168,7 +168,7 @@ class OutboxReplay:
             turn = await self._begin_turn(raw, beginning, found, live)
         else:
             turn = ticket(beginning, session, words.turn if words is not None else beginning.number)
-            turn = replace(turn, words=(words,) if words is not None else ())
+            turn = replace(turn, user_messages=(words,) if words is not None else ())
             if live:
                 try:
                     turn = await self._sessions.renew_turn(turn)
@@ -241,7 +241,7 @@ class OutboxReplay:
             session_id=found.session_id,
             create=None,
             lease=beginning.opening.lease if live else _LEASE,
-            once=_once(beginning),
+            idempotency_key=_once(beginning),
         )
         try:
             return await self._sessions.begin_turn(beginning.scope, opening)
@@ -267,7 +267,12 @@ class OutboxReplay:
     async def _reopen_turn(self, beginning: JournaledBegin, turn: OpenTurn, lease: timedelta) -> OpenTurn:
         """Begin a turn again that lost its lease: by its key, or without user messages."""
         opening = replace(
-            beginning.opening, session_id=turn.session.id, words=(), create=None, lease=lease, once=_once(beginning)
+            beginning.opening,
+            session_id=turn.session.id,
+            user_messages=(),
+            create=None,
+            lease=lease,
+            idempotency_key=_once(beginning),
         )
         again = await self._sessions.begin_turn(beginning.scope, opening)
         return again if again.state is TurnState.FINISHED else replace(again, number=turn.number)
@@ -276,8 +281,8 @@ class OutboxReplay:
         """Whether the messages that a turn answers are still in the log."""
         beginning = row.beginning
         found = await self._find_session(row)
-        if not beginning.there and beginning.opening.words:
-            return found.first_stored(beginning.opening.words) is not None
+        if not beginning.there and beginning.opening.user_messages:
+            return found.first_stored(beginning.opening.user_messages) is not None
         if not beginning.last_word:
             return found.session is not None and found.session.window_start <= beginning.since
         page = Page(limit=1, after=beginning.last_word - 1)
@@ -321,12 +326,12 @@ class OutboxReplay:
     async def _truncate_turn(self, row: Row, found: StoredSession, session: Session) -> Session:
         """Delete a turn's messages from the log, but none of others after them."""
         reply = row.closing.reply if row.closing is not None else ()
-        going = found.stored_messages((*row.beginning.opening.words, *reply))
+        going = found.stored_messages((*row.beginning.opening.user_messages, *reply))
         if not going:
             return session
         after = going[0].seq - 1
         sparing = tuple(message.seq for message in found.said if message.seq > after and message not in going)
-        truncating = Truncation(after=after, sparing=sparing, if_version=session.version)
+        truncating = Truncation(after=after, keep_seqs=sparing, if_version=session.version)
         return await self._sessions.truncate(row.beginning.scope, session.id, truncating)
 
     async def _withdraw_or_quarantine(self, raw: JournalRow, why: TenutoError) -> None:
@@ -362,7 +367,7 @@ def _check_not_removed(row: Row, found: StoredSession) -> None:
         Superseded: the same messages were stored by another process, and replaced.
     """
     beginning = row.beginning
-    if found.session is not None and is_superseded(found.session, beginning.opening.words):
+    if found.session is not None and is_superseded(found.session, beginning.opening.user_messages):
         raise Superseded
     asked = beginning.since if beginning.asked and beginning.origin.head is not None else None
     since = row.tried if row.tried is not None else asked
@@ -373,7 +378,7 @@ def _check_not_removed(row: Row, found: StoredSession) -> None:
 def _once(beginning: JournaledBegin) -> IdempotencyKey:
     """The idempotency key of a turn: its caller's, or its id."""
     turn_id = beginning.opening.turn_id
-    return beginning.opening.once or IdempotencyKey(key=turn_id, fingerprint=turn_id)
+    return beginning.opening.idempotency_key or IdempotencyKey(key=turn_id, fingerprint=turn_id)
 
 
 def _check_not_answered(row: Row, turn: OpenTurn) -> None:

@@ -91,7 +91,7 @@ _Part = TypeVar("_Part", JournaledBegin, FinishTurn)
 def row_user_digests(beginning: JournaledBegin) -> tuple[str, ...]:
     """Digests of the users of a row: the session's owner and the speakers."""
     scope, head = beginning.scope, beginning.origin.head
-    users = {scope.user, *(word.speaker for word in beginning.opening.words)}
+    users = {scope.user, *(word.speaker for word in beginning.opening.user_messages)}
     if head is not None and head.scope.chat is None:
         users.add(head.scope.user)
     return tuple(sorted(user_digest(scope.tenant, user) for user in users if user is not None))
@@ -162,7 +162,7 @@ class RowSealer:
         if self._ciphers is None:
             raise DecryptionFailed("cannot be opened: there is no key")
         try:
-            return (await self._ciphers.to_open(scope)).open(text, ("journal", *place))
+            return (await self._ciphers.cipher_for_opening(scope)).open(text, ("journal", *place))
         except StoreUnavailable:
             held = self._cached.get((scope.tenant, scope.site))
             if held is None:
@@ -172,7 +172,7 @@ class RowSealer:
     async def _sealing_cipher(self, scope: Scope, ciphers: Ciphers) -> Cipher:
         name = (scope.tenant, scope.site)
         try:
-            cipher = await ciphers.to_seal(scope)
+            cipher = await ciphers.cipher_for_sealing(scope)
         except StoreUnavailable:
             if name not in self._cached:
                 raise

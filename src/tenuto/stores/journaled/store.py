@@ -72,15 +72,15 @@ class JournaledStore:
         feed: ChangeFeed,
         ciphers: Ciphers | None = None,
         clock: Clock = utc_now,
-        every: float = 1.0,
-        by_itself: bool = True,
-        ticks: Callable[[], float] = time.monotonic,
+        replay_interval: float = 1.0,
+        auto_replay: bool = True,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.inner = store
         self._feed = feed
-        self._by_itself = by_itself
+        self._by_itself = auto_replay
         self._journal = Journal(
-            store=store, outbox=outbox, feed=feed, ciphers=ciphers, clock=clock, every=every, ticks=ticks
+            store=store, outbox=outbox, feed=feed, ciphers=ciphers, clock=clock, every=replay_interval, ticks=monotonic
         )
         self._work = _ShieldedSteps()
         self._stack = AsyncExitStack()
@@ -153,38 +153,38 @@ class _JournaledSessions:
 
     # Turns
 
-    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
-        journal, key = self._journal, _session_key(scope, opening.session_id)
+    async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
+        journal, key = self._journal, _session_key(scope, request.session_id)
         if journal.has_pending(key):
-            begun = await self._uncut(journal.begin_after_pending(scope, opening, key))
+            begun = await self._uncut(journal.begin_after_pending(scope, request, key))
             if begun is not None:
                 return begun
         with self._known.changes(key) as call:
             try:
-                turn = await self._call_store(call, self._inner.begin_turn(scope, opening))
+                turn = await self._call_store(call, self._inner.begin_turn(scope, request))
             except StoreUnavailable as away:
                 journal.observe_unavailable()
-                if not opening.journaled:
+                if not request.journaled:
                     raise
-                return await self._uncut(journal.begin_locally(scope, opening, call, away))
-            journal.observe_begin(call, opening, turn)
-        if opening.journaled and journal.seals.sealing:
+                return await self._uncut(journal.begin_locally(scope, request, call, away))
+            journal.observe_begin(call, request, turn)
+        if request.journaled and journal.seals.sealing:
             await journal.seals.cache_cipher(scope)
         return turn
 
-    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
+    async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
         journal, key = self._journal, _session_key(turn.scope, turn.session.id)
         if journal.has_pending(key):
-            ended = await self._uncut(journal.finish_after_pending(turn, closing, key))
+            ended = await self._uncut(journal.finish_after_pending(turn, request, key))
             if ended is not None:
                 return ended
-        turn, closing = self._as_in_store(turn, closing)
+        turn, request = self._as_in_store(turn, request)
         with self._known.changes(key) as call:
             try:
-                done = await self._call_store(call, self._inner.finish_turn(turn, closing))
+                done = await self._call_store(call, self._inner.finish_turn(turn, request))
             except StoreUnavailable as away:
                 journal.observe_unavailable()
-                return await self._uncut(journal.finish(turn.id, closing, call, away))
+                return await self._uncut(journal.finish(turn.id, request, call, away))
             except (TurnLost, SessionNotFound):
                 journal.observe_turn_lost(key, turn.id)
                 raise
@@ -224,17 +224,17 @@ class _JournaledSessions:
             return await self._journal.last_seen_replica(key).sessions.get(scope, session_id)
         return session
 
-    async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
+    async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
         key = _session_key(scope, session_id)
         if (view := await self._replica_if_pending(key)) is not None:
-            return await view.page(scope, session_id, page)
-        newest = page.before is None and page.after is None
+            return await view.page(scope, session_id, query)
+        newest = query.before is None and query.after is None
         try:
             with self._known.reads(key) as call:
-                found = await self._call_store(call, self._inner.messages(scope, session_id, page))
+                found = await self._call_store(call, self._inner.messages(scope, session_id, query))
                 self._known.observe_page(call, found.session, found.messages if newest else ())
         except StoreUnavailable:
-            return await self._journal.last_seen_replica(key).page(scope, session_id, page)
+            return await self._journal.last_seen_replica(key).page(scope, session_id, query)
         return found
 
     # Changing
@@ -253,23 +253,23 @@ class _JournaledSessions:
             self._known.observe_patch(call, patched)
         return patched
 
-    async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
+    async def reset(self, scope: Scope, session_id: str, *, keep_metadata: Sequence[str] = ()) -> Session:
         key = _session_key(scope, session_id)
         await self._replay_pending(key)
-        return await self._remove_content(scope, key, self._inner.reset(scope, session_id, sparing=sparing))
+        return await self._remove_content(scope, key, self._inner.reset(scope, session_id, keep_metadata=keep_metadata))
 
-    async def fork(self, scope: Scope, session_id: str, forking: ForkRequest) -> Session:
+    async def fork(self, scope: Scope, session_id: str, request: ForkRequest) -> Session:
         await self._replay_pending(_session_key(scope, session_id))
-        return await self._change_session(scope, forking.new_id, lambda: self._inner.fork(scope, session_id, forking))
+        return await self._change_session(scope, request.new_id, lambda: self._inner.fork(scope, session_id, request))
 
-    async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
-        key, within = _session_key(scope, session_id), truncating.within
+    async def truncate(self, scope: Scope, session_id: str, request: Truncation) -> Session:
+        key, within = _session_key(scope, session_id), request.within_turn
         await self._replay_pending(key)
-        truncate = self._inner.truncate(scope, session_id, truncating)
+        truncate = self._inner.truncate(scope, session_id, request)
         return await self._remove_content(scope, key, truncate, by=within.id if within is not None else None)
 
-    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
-        return await self._change_session(scope, session_id, lambda: self._inner.rewrite(scope, session_id, rewriting))
+    async def rewrite(self, scope: Scope, session_id: str, request: Rewrite) -> Session:
+        return await self._change_session(scope, session_id, lambda: self._inner.rewrite(scope, session_id, request))
 
     async def delete(self, scope: Scope, session_id: str) -> None:
         key = _session_key(scope, session_id)
@@ -374,13 +374,13 @@ class _JournaledUpkeep:
         self._state = store.state
         self._journal = journal
         self._clock = clock
-        self.spaces, self.compact, self.stats = inner.spaces, inner.compact, inner.stats
+        self.list_sites, self.compact, self.stats = inner.list_sites, inner.compact, inner.stats
 
     async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
         return self._forget_removed(await self._inner.sweep(limit))
 
-    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
-        return self._forget_removed(await self._inner.evict(scope, keep, sparing))
+    async def evict(self, scope: Scope, keep: int, keep_session: str | None = None) -> tuple[RemovedSession, ...]:
+        return self._forget_removed(await self._inner.evict(scope, keep, keep_session))
 
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         person = user_scope(scope)

@@ -72,50 +72,50 @@ class MemorySessions:
 
     # Turns
 
-    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
+    async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
         now = self._tables.clock()
-        record, created, expired = self._find_or_create(scope, opening.session_id, opening.create, opening.turn_id, now)
+        record, created, expired = self._find_or_create(scope, request.session_id, request.create, request.turn_id, now)
         last_active = None if created else record.session.updated_at
-        keyed = find_keyed_write(record, opening.once)
+        keyed = find_keyed_write(record, request.idempotency_key)
         if keyed is not None and keyed.finished:
             return to_finished_turn(scope, record, keyed)
         if record.lease is not None and record.lease_until is not None and record.lease_until > now:
             raise SessionBusy(record.session.id, record.lease_until - now)
-        number, words = (keyed.number, record.between(keyed.words)) if keyed else append_turn(record, opening)
-        take_lease(record, opening, now)
-        self._save_change(record, now, opening=opening)
-        resumed = keyed is not None or (bool(opening.words) and not words)
+        number, words = (keyed.number, record.between(keyed.words)) if keyed else append_turn(record, request)
+        take_lease(record, request, now)
+        self._save_change(record, now, opening=request)
+        resumed = keyed is not None or (bool(request.user_messages) and not words)
         return OpenTurn(
-            id=opening.turn_id,
+            id=request.turn_id,
             number=number,
             scope=scope,
             session=record.session,
             state=TurnState.RESUMED if resumed else TurnState.OPENED,
-            words=words,
-            window=load_window(record, opening.window),
-            lease=opening.lease,
+            user_messages=words,
+            window=load_window(record, request.window),
+            lease=request.lease,
             lease_until=record.lease_until,
             created=created,
             expired=expired,
             last_active_at=last_active,
         )
 
-    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
+    async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
         now = self._tables.clock()
         record = self._require_turn_record(turn)
         if record.lease != turn.id:
             if is_turn_finished(record, turn):
                 return AppendResult(session=record.session, duplicate=True)
             raise TurnLost(turn.session.id, turn.id)
-        reply = append_messages(record, closing.reply, turn.number, closing.producer) if closing.reply else ()
-        if not closing.abandoned:
+        reply = append_messages(record, request.reply, turn.number, request.producer) if request.reply else ()
+        if not request.abandoned:
             close_turn(record, turn, reply)
         record.lease = record.lease_until = record.lease_key = None
-        spend(record, closing.usage.tokens, closing.usage.cost_nanos)
-        if closing.changes is not None:
-            apply_changes(record, closing.changes)
-        if closing.trace is not None:
-            store_trace(record, turn.number, closing.trace)
+        spend(record, request.usage.tokens, request.usage.cost_nanos)
+        if request.changes is not None:
+            apply_changes(record, request.changes)
+        if request.trace is not None:
+            store_trace(record, turn.number, request.trace)
         self._save_change(record, now)
         return AppendResult(session=record.session, messages=reply)
 
@@ -130,14 +130,14 @@ class MemorySessions:
     async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
         now = self._tables.clock()
         record, created, expired = self._find_or_create(scope, session_id, batch.create, batch.id, now)
-        keyed = find_keyed_write(record, batch.once)
+        keyed = find_keyed_write(record, batch.idempotency_key)
         if keyed is not None:
             return AppendResult(session=record.session, messages=record.between(keyed.words), duplicate=True)
         if batch.producer is not None and check_producer(record, batch.producer):
             return AppendResult(session=record.session, duplicate=True)
         number = record.session.turns + 1
         stored = append_messages(record, batch.messages, number, batch.producer, spread=True)
-        remember_key(record, batch.once, batch.id, stored, finished=True)
+        remember_key(record, batch.idempotency_key, batch.id, stored, finished=True)
         spend(record, batch.total_usage.tokens, batch.total_usage.cost_nanos)
         self._save_change(record, now)
         return AppendResult(session=record.session, messages=stored, created=created, expired=expired)
@@ -147,15 +147,15 @@ class MemorySessions:
     async def get(self, scope: Scope, session_id: str) -> Session:
         return self._read_record(scope, session_id).session
 
-    async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
+    async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
         record = self._read_record(scope, session_id)
         log = record.log
-        if page.after is not None:
-            first = log_index(log, page.after + 1)
-            last = min(first + page.limit, len(log))
+        if query.after is not None:
+            first = log_index(log, query.after + 1)
+            last = min(first + query.limit, len(log))
         else:
-            last = len(log) if page.before is None else log_index(log, page.before)
-            first = max(0, last - page.limit)
+            last = len(log) if query.before is None else log_index(log, query.before)
+            first = max(0, last - query.limit)
         return MessagePage(
             session=record.session,
             messages=tuple(log[first:last]),
@@ -186,37 +186,37 @@ class MemorySessions:
         self._save_change(record, self._tables.clock())
         return record.session
 
-    async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
+    async def reset(self, scope: Scope, session_id: str, *, keep_metadata: Sequence[str] = ()) -> Session:
         record = self._tables.reach(scope, session_id)
         record.log.clear()
         record.keyed.clear()
         record.traces.clear()
         record.lease = record.lease_until = record.lease_key = record.closed = None
         start = record.session.last_seq + 1
-        kept = {name: value for name, value in record.session.metadata.items() if name in sparing}
+        kept = {name: value for name, value in record.session.metadata.items() if name in keep_metadata}
         record.session = replace(record.session, messages=0, window_start=start, context={}, metadata=kept)
         self._save_change(record, self._tables.clock())
         return record.session
 
-    async def fork(self, scope: Scope, session_id: str, forking: ForkRequest) -> Session:
+    async def fork(self, scope: Scope, session_id: str, request: ForkRequest) -> Session:
         source = self._tables.reach(scope, session_id)
         now = self._tables.clock()
-        target = self._tables.records.get(session_key(scope, forking.new_id))
+        target = self._tables.records.get(session_key(scope, request.new_id))
         if target is not None and not target.session.expired(now):
             if not scope.reaches(target.session.scope):
-                raise SessionForeign(forking.new_id, ":".join(target.session.scope.owner))
-            raise SessionExists(forking.new_id)
-        at = source.session.last_seq if forking.at is None else min(forking.at, source.session.last_seq)
+                raise SessionForeign(request.new_id, ":".join(target.session.scope.owner))
+            raise SessionExists(request.new_id)
+        at = source.session.last_seq if request.at is None else min(request.at, source.session.last_seq)
         log = source.log[: log_index(source.log, at + 1)]
         session = replace(
             source.session,
-            id=forking.new_id,
-            incarnation=forking.new_id,
+            id=request.new_id,
+            incarnation=request.new_id,
             created_at=now,
             updated_at=now,
-            expires_at=source.session.keeping.deadline(now, now),
+            expires_at=source.session.retention.deadline(now, now),
             version=1,
-            title=source.session.title if forking.title is None else forking.title,
+            title=source.session.title if request.title is None else request.title,
             turns=log[-1].turn if log else 0,
             messages=len(log),
             last_seq=at,
@@ -225,13 +225,13 @@ class MemorySessions:
             cost_nanos=0,
             forked_from=ForkPoint(session_id=session_id, seq=at),
         )
-        self._tables.records[session_key(scope, forking.new_id)] = SessionRecord(session=session, log=log)
+        self._tables.records[session_key(scope, request.new_id)] = SessionRecord(session=session, log=log)
         return session
 
-    async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
+    async def truncate(self, scope: Scope, session_id: str, request: Truncation) -> Session:
         record = self._tables.reach(scope, session_id)
-        after, sparing, within = truncating.after, truncating.sparing, truncating.within
-        expected, version = truncating.if_version, record.session.version
+        after, sparing, within = request.after, request.keep_seqs, request.within_turn
+        expected, version = request.if_version, record.session.version
         if expected is not None and expected != version:
             raise VersionConflict(expected, version)
         if within is not None and record.lease != within.id:
@@ -254,10 +254,10 @@ class MemorySessions:
         self._save_change(record, self._tables.clock())
         return record.session
 
-    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
+    async def rewrite(self, scope: Scope, session_id: str, request: Rewrite) -> Session:
         record = self._tables.reach(scope, session_id)
-        replaced = [reword(record, message) for message in rewriting.messages]
-        replaced += [replace_trace(record, trace) for trace in rewriting.traces]
+        replaced = [reword(record, message) for message in request.messages]
+        replaced += [replace_trace(record, trace) for trace in request.traces]
         if any(replaced):
             record.session = replace(record.session, version=record.session.version + 1)
         return record.session
@@ -315,16 +315,16 @@ class MemorySessions:
     def _save_change(self, record: SessionRecord, now: datetime, opening: BeginTurn | None = None) -> None:
         """Finish a change: limits, counters, version, expiry, and the table entry of a new record."""
         session = record.session
-        keeping = session.keeping if opening is None or opening.keeping is None else opening.keeping
+        retention = session.retention if opening is None or opening.retention is None else opening.retention
         now = max(now, session.updated_at)
-        trim(record, keeping.max_messages, keeping.max_turns)
+        trim(record, retention.max_messages, retention.max_turns)
         record.session = replace(
             session,
-            keeping=keeping,
+            retention=retention,
             version=session.version + 1,
             messages=record.before + len(record.log),
             updated_at=now,
-            expires_at=keeping.deadline(session.created_at, now),
+            expires_at=retention.deadline(session.created_at, now),
         )
         self._tables.records[session_key(session.scope, session.id)] = record
 

@@ -53,7 +53,7 @@ class MemoryState:
     async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
         return tuple(entry.key for entry in await self.list_state(scope, namespace, after, limit))
 
-    async def state_names(
+    async def list_state_locations(
         self, scope: Scope, after: StateLocation | None = None, limit: int = 100
     ) -> tuple[StateLocation, ...]:
         *behind, last = stretch(scope, after)

@@ -79,8 +79,8 @@ def new_session(scope: Scope, session_id: str, new: NewSession, token: str, now:
         incarnation=token,
         created_at=now,
         updated_at=now,
-        expires_at=new.keeping.deadline(now, now),
-        keeping=new.keeping,
+        expires_at=new.retention.deadline(now, now),
+        retention=new.retention,
         version=0,
         title=new.title,
         context=drop_nulls(new.context),
@@ -109,7 +109,7 @@ def to_finished_turn(scope: Scope, record: SessionRecord, keyed: KeyedWrite) -> 
         scope=scope,
         session=record.session,
         state=TurnState.FINISHED,
-        words=record.between(keyed.words),
+        user_messages=record.between(keyed.words),
         window=(),
         reply=record.between(keyed.reply),
         last_active_at=record.session.updated_at,
@@ -127,9 +127,9 @@ def check_producer(record: SessionRecord, producer: Producer) -> bool:
 def append_turn(record: SessionRecord, opening: BeginTurn) -> tuple[int, tuple[Message, ...]]:
     """Append the user messages of a turn; returns its number."""
     number = record.session.turns + 1
-    words = append_messages(record, opening.words, number, opening.producer)
+    words = append_messages(record, opening.user_messages, number, opening.producer)
     record.session = replace(record.session, turns=number)
-    remember_key(record, opening.once, opening.turn_id, words, finished=False)
+    remember_key(record, opening.idempotency_key, opening.turn_id, words, finished=False)
     return number, words
 
 
@@ -170,7 +170,7 @@ def take_lease(record: SessionRecord, opening: BeginTurn, now: datetime) -> None
     """Lease the session to this turn."""
     record.lease = opening.turn_id
     record.lease_until = now + opening.lease
-    record.lease_key = opening.once.key if opening.once is not None else None
+    record.lease_key = opening.idempotency_key.key if opening.idempotency_key is not None else None
     if record.lease_key is not None:
         record.keyed[record.lease_key].turn_id = opening.turn_id
 

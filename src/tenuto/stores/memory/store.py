@@ -45,9 +45,9 @@ class MemoryUpkeep:
         over = [key for key, record in self._tables.records.items() if record.session.expired(now)]
         return self._remove(over[:limit])
 
-    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
+    async def evict(self, scope: Scope, keep: int, keep_session: str | None = None) -> tuple[RemovedSession, ...]:
         space = site_key(scope)
-        spared = session_key(scope, sparing) if sparing is not None else None
+        spared = session_key(scope, keep_session) if keep_session is not None else None
         places = sorted(
             (to_micros(record.session.updated_at), key)
             for key, record in self._tables.records.items()
@@ -67,14 +67,14 @@ class MemoryUpkeep:
         records = [tables.records[key] for key in going]
         more = len(places) > len(going)
         return EraseResult(
-            gone=self._remove(going),
+            removed_sessions=self._remove(going),
             messages=sum(len(record.log) for record in records),
             traces=sum(len(record.traces) for record in records),
             states=0 if more else sum(len(tables.state.pop(place)) for place in tables.drawers.pop(owner, ())),
             more=more,
         )
 
-    async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
+    async def list_sites(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
         behind = b"" if after is None else site_key(after)
         held = [record.session.scope for record in self._tables.records.values()]
         held += [

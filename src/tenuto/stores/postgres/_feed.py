@@ -81,7 +81,7 @@ class PostgresFeed:
         """Whether a recent ping was answered."""
         return time.monotonic() - self._heard < DOUBT
 
-    def catch_up(self) -> bool:
+    def drain_invalidations(self) -> bool:
         """Whether a recent ping was answered and no bytes are unread."""
         return self.listening and not self._unread()
 
@@ -143,7 +143,7 @@ class PostgresFeed:
             self._notify(None)
             return
         # Own changes too: a cancelled caller does not know that its write was committed.
-        self._notify(Invalidation(keys=tuple(keys), taken_away=strict is not None, ours=writer == self._writer))
+        self._notify(Invalidation(keys=tuple(keys), removed=strict is not None, local=writer == self._writer))
         if strict is not None:
             self._strict = strict
             self._awake.set()

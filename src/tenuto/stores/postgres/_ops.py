@@ -62,7 +62,7 @@ def place(scope: Scope, session_id: str, now: datetime) -> Place:
 
 def begin_turn_op(scope: Scope, opening: BeginTurn, now: datetime) -> tuple[Op, int]:
     """An `opening`, and its size in bytes."""
-    words = _encode_bodies(opening.words)
+    words = _encode_bodies(opening.user_messages)
     made = None if opening.create is None else new_session_doc(scope, opening.create)
     op = (
         *place(scope, opening.session_id, now),
@@ -72,10 +72,10 @@ def begin_turn_op(scope: Scope, opening: BeginTurn, now: datetime) -> tuple[Op, 
         check_bounds(_micros(opening.lease), "the lease"),
         opening.window,
         made,
-        *_once(opening.once),
+        *_once(opening.idempotency_key),
         *_producer_fields(opening.producer),
-        opening.keeping is not None,
-        *_retention_fields(opening.keeping),
+        opening.retention is not None,
+        *_retention_fields(opening.retention),
         False,
     )
     return op, sum(map(len, words))
@@ -112,7 +112,7 @@ def append_op(scope: Scope, session_id: str, batch: AppendBatch, now: datetime) 
         words,
         turn_offsets(batch.messages),
         None if batch.create is None else new_session_doc(scope, batch.create),
-        *_once(batch.once),
+        *_once(batch.idempotency_key),
         *_producer_fields(batch.producer),
         spent.tokens,
         spent.cost_nanos,
@@ -143,7 +143,7 @@ def rewordings(rewriting: Rewrite) -> tuple[list[Op], list[Op]]:
 
 def new_session_doc(scope: Scope, new: NewSession) -> str:
     """The values of a new head, as JSON."""
-    idle, touch, max_messages, max_turns = _retention_fields(new.keeping)
+    idle, touch, max_messages, max_turns = _retention_fields(new.retention)
     return _encode_json(
         {
             "scope": scope,
@@ -210,11 +210,11 @@ def _producer_fields(producer: Producer | None) -> tuple[bytes | None, int | Non
     return (None, None) if producer is None else (digest(producer.id), producer.seq)
 
 
-def _retention_fields(keeping: Retention | None) -> tuple[int | None, str | None, int | None, int | None]:
-    if keeping is None:
+def _retention_fields(retention: Retention | None) -> tuple[int | None, str | None, int | None, int | None]:
+    if retention is None:
         return None, None, None, None
-    idle = None if keeping.idle is None else check_bounds(_micros(keeping.idle), "retention")
-    return idle, keeping.touch.value, _check_cap(keeping.max_messages), _check_cap(keeping.max_turns)
+    idle = None if retention.idle is None else check_bounds(_micros(retention.idle), "retention")
+    return idle, retention.touch.value, _check_cap(retention.max_messages), _check_cap(retention.max_turns)
 
 
 def _check_cap(bound: int | None) -> int | None:

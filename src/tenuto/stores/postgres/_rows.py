@@ -69,7 +69,7 @@ def session_of(head: Row) -> Session:
             created_at=from_micros(head["created_at"]),
             updated_at=from_micros(head["updated_at"]),
             expires_at=None if expires_at is None else from_micros(expires_at),
-            keeping=_retention(head["idle"], head["touch"], head["max_messages"], head["max_turns"]),
+            retention=_retention(head["idle"], head["touch"], head["max_messages"], head["max_turns"]),
             version=head["version"],
             title=head["title"],
             status=Status(head["status"]),
@@ -165,13 +165,13 @@ def to_open_turn(scope: Scope, opening: BeginTurn, row: Row) -> OpenTurn:
             scope=scope,
             session=session,
             state=TurnState.FINISHED,
-            words=to_messages(row["words"]),
+            user_messages=to_messages(row["words"]),
             window=(),
             reply=to_messages(row["reply"]),
             last_active_at=session.updated_at,
         )
     last_active = row["head"]["last_active"]
-    new = opening.words if row["added"] else ()
+    new = opening.user_messages if row["added"] else ()
     words = number_appended(new, session.last_seq, [row["number"]] * len(new))
     first = max(session.window_start, row["head"]["first_seq"])
     window = (*to_messages(row["past"])[::-1], *(word for word in words if word.seq >= first))
@@ -181,7 +181,7 @@ def to_open_turn(scope: Scope, opening: BeginTurn, row: Row) -> OpenTurn:
         scope=scope,
         session=session,
         state=TurnState(row["code"]),
-        words=words or to_messages(row["words"]),
+        user_messages=words or to_messages(row["words"]),
         window=window[-opening.window :] if opening.window else (),
         lease=opening.lease,
         lease_until=from_micros(row["head"]["lease_until"]),

@@ -81,26 +81,26 @@ class PostgresSessions:
 
     # Turns
 
-    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
-        op, size = begin_turn_op(scope, opening, self._db.clock())
-        again = None if opening.once is None and opening.producer is None else (*op[:-1], True)
+    async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
+        op, size = begin_turn_op(scope, request, self._db.clock())
+        again = None if request.idempotency_key is None and request.producer is None else (*op[:-1], True)
         row = await self._begin.call(op, size=size, again=again)
-        if error := refusal(row, opening.session_id, opening.producer):
+        if error := refusal(row, request.session_id, request.producer):
             raise error
         try:
-            return to_open_turn(scope, opening, row)
+            return to_open_turn(scope, request, row)
         except Undecodable as exc:
             raise await self._db.quarantine(op, row, exc) from exc
 
-    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
-        op, size = finish_turn_op(turn, closing, self._db.clock())
+    async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
+        op, size = finish_turn_op(turn, request, self._db.clock())
         row = await self._finish.call(op, size=size, again=op)
         if row["code"] in ("lost", "corrupt"):
             raise TurnLost(turn.session.id, turn.id)
-        if error := refusal(row, turn.session.id, closing.producer):
+        if error := refusal(row, turn.session.id, request.producer):
             raise error
         try:
-            return to_append_result(row, closing.reply, [0] * len(closing.reply))
+            return to_append_result(row, request.reply, [0] * len(request.reply))
         except Undecodable as exc:
             raise await self._db.quarantine(op, row, exc) from exc
 
@@ -113,7 +113,7 @@ class PostgresSessions:
 
     async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
         op, size = append_op(scope, session_id, batch, self._db.clock())
-        again = None if batch.once is None and batch.producer is None else op
+        again = None if batch.idempotency_key is None and batch.producer is None else op
         row = await self._append.call(op, size=size, again=again)
         if error := refusal(row, session_id, batch.producer):
             raise error
@@ -127,8 +127,8 @@ class PostgresSessions:
     async def get(self, scope: Scope, session_id: str) -> Session:
         return (await self._read_page(scope, session_id, 0, None, None)).session
 
-    async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
-        return await self._read_page(scope, session_id, page.limit, page.before, page.after)
+    async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
+        return await self._read_page(scope, session_id, query.limit, query.before, query.after)
 
     async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
         behind = _END if query.cursor is None else decode_cursor(query.cursor)
@@ -156,44 +156,44 @@ class PostgresSessions:
         _check_version(row, changes.if_version)
         return await self._db.session(asked, row)
 
-    async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
+    async def reset(self, scope: Scope, session_id: str, *, keep_metadata: Sequence[str] = ()) -> Session:
         asked = place(scope, session_id, self._db.clock())
-        row = await self._run_change("reset_session", asked, session_id, list(sparing))
+        row = await self._run_change("reset_session", asked, session_id, list(keep_metadata))
         return await self._db.session(asked, row)
 
-    async def fork(self, scope: Scope, session_id: str, forking: ForkRequest) -> Session:
+    async def fork(self, scope: Scope, session_id: str, request: ForkRequest) -> Session:
         asked = place(scope, session_id, self._db.clock())
-        title = forking.title
+        title = request.title
         row = await self._run_change(
             "fork_session",
             asked,
             session_id,
-            session_key(scope, forking.new_id),
-            forking.new_id,
-            clamp(MAX_NUMBER if forking.at is None else forking.at),
+            session_key(scope, request.new_id),
+            request.new_id,
+            clamp(MAX_NUMBER if request.at is None else request.at),
             title,
             None if title is None else title.casefold(),
         )
         if row["code"] == "taken":
-            raise SessionExists(forking.new_id)
+            raise SessionExists(request.new_id)
         if row["code"] == "taken_foreign":
-            raise missing(forking.new_id, row["code"], head_scope(row)) or SessionExists(forking.new_id)
+            raise missing(request.new_id, row["code"], head_scope(row)) or SessionExists(request.new_id)
         return await self._db.session(asked, row)
 
-    async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
+    async def truncate(self, scope: Scope, session_id: str, request: Truncation) -> Session:
         asked = place(scope, session_id, self._db.clock())
-        after, expected = clamp(truncating.after), truncating.if_version
-        spared = [clamp(seq) for seq in truncating.sparing]
-        turn = None if truncating.within is None else truncating.within.id
+        after, expected = clamp(request.after), request.if_version
+        spared = [clamp(seq) for seq in request.keep_seqs]
+        turn = None if request.within_turn is None else request.within_turn.id
         row = await self._run_change("truncate_session", asked, session_id, after, expected, spared, turn)
         _check_version(row, expected)
         if turn is not None and row["code"] == "lost":
             raise TurnLost(session_id, turn)
         return await self._db.session(asked, row)
 
-    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
+    async def rewrite(self, scope: Scope, session_id: str, request: Rewrite) -> Session:
         asked = place(scope, session_id, self._db.clock())
-        row = await self._run_change("rewrite_session", asked, session_id, *rewordings(rewriting))
+        row = await self._run_change("rewrite_session", asked, session_id, *rewordings(request))
         return await self._db.session(asked, row)
 
     async def delete(self, scope: Scope, session_id: str) -> None:

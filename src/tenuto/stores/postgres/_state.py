@@ -76,7 +76,7 @@ class PostgresState:
         )
         return tuple(row["key"] for row in rows)
 
-    async def state_names(
+    async def list_state_locations(
         self, scope: Scope, after: StateLocation | None = None, limit: int = 100
     ) -> tuple[StateLocation, ...]:
         owner, drawer, key, last = stretch(scope, after)

@@ -34,8 +34,8 @@ class PostgresUpkeep:
         now = to_micros(self._db.clock())
         return await self._remove_sessions("SELECT * FROM sweep_sessions($1, $2, $3)", now, clamp(limit))
 
-    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
-        spared = None if sparing is None else session_key(scope, sparing)
+    async def evict(self, scope: Scope, keep: int, keep_session: str | None = None) -> tuple[RemovedSession, ...]:
+        spared = None if keep_session is None else session_key(scope, keep_session)
         return await self._remove_sessions(
             "SELECT * FROM evict_sessions($1, $2, $3, $4)", site_key(scope), clamp(keep), spared
         )
@@ -44,7 +44,7 @@ class PostgresUpkeep:
         person = user_scope(scope)
         return await erase_in_batches(lambda size: self._erase_batch(person, size), limit, _ERASED_AT_ONCE)
 
-    async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
+    async def list_sites(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
         behind, now = b"" if after is None else site_key(after), to_micros(self._db.clock())
         while True:
             rows = await self._db.link.fetch("SELECT * FROM list_spaces($1, $2)", behind, clamp(limit))
@@ -58,7 +58,7 @@ class PostgresUpkeep:
     async def compact(self) -> CompactionResult:
         """Vacuum the tables. The files hold deleted rows until their space is reused."""
         warned = await self._db.link.work("VACUUM sessions, messages, keyed, marks, state, traces")
-        return CompactionResult(cleared=False, why=_UNVACUUMED if warned else _VACUUMED)
+        return CompactionResult(cleared=False, remaining_reason=_UNVACUUMED if warned else _VACUUMED)
 
     async def stats(self, scope: Scope) -> SessionStats:
         row = await self._db.link.row("SELECT * FROM count_sessions($1, $2, $3, $4)", *shelf(scope, self._db.clock()))
@@ -81,7 +81,7 @@ class PostgresUpkeep:
             await self._db.wait_for_caches(row["news"])
         gone = _to_removed_sessions(row["heads"])
         return EraseResult(
-            gone=gone,
+            removed_sessions=gone,
             messages=row["messages"],
             traces=row["traces"],
             states=row["states"],

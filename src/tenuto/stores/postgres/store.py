@@ -48,7 +48,7 @@ class PostgresStore:
         batches: int = 2,
         timeout: timedelta = timedelta(seconds=5),
         connect_timeout: timedelta = timedelta(seconds=5),
-        prepared: bool = True,
+        prepare: bool = True,
     ) -> Self:
         """Connect and migrate the schema, unless `prepare` is called later.
 
@@ -66,14 +66,14 @@ class PostgresStore:
             connect_timeout=connect_timeout.total_seconds(),
         )
         store = cls(link, clock=clock, batches=batches)
-        if prepared:
+        if prepare:
             await store.prepare()
         return store
 
     async def prepare(self) -> None:
         await self.link.prepare(migrate, warn_if_rls_bypassed)
 
-    async def assurances(self) -> tuple[DurabilityFinding, ...]:
+    async def durability_findings(self) -> tuple[DurabilityFinding, ...]:
         return await assurances(self.link)
 
     async def close(self) -> None:
@@ -95,4 +95,4 @@ async def assurances(link: Link) -> tuple[DurabilityFinding, ...]:
 
 
 def _finding(says: str, advice: str | None = None) -> DurabilityFinding:
-    return DurabilityFinding(about="durability", says=says, advice=advice)
+    return DurabilityFinding(name="durability", message=says, advice=advice)

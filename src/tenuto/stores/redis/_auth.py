@@ -19,7 +19,7 @@ class ConnectionPolicy:
 
     connect_timeout: float = 0.5
     call_timeout: float = 1.0
-    lanes: int = 1
+    connections: int = 1
     """Connections per server. One is fastest: fewer lanes mean fuller batches."""
     client_name: str = "tenuto"
 

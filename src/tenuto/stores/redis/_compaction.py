@@ -46,7 +46,7 @@ async def compact(link: Link) -> CompactionResult:
             )
             log.warning("%s %s: deleted data stays there", server, denied)
             left[f"a server {denied}"] = None
-    return CompactionResult(cleared=not left, why="; ".join(left))
+    return CompactionResult(cleared=not left, remaining_reason="; ".join(left))
 
 
 async def _compact_server(link: Link, server: Endpoint) -> None:

@@ -41,7 +41,10 @@ def _with_servers(
         return assurance
     named = ", ".join(map(str, holding))
     return DurabilityFinding(
-        about=assurance.about, says=f"{named}: {assurance.says}", advice=assurance.advice, loses=assurance.loses
+        name=assurance.name,
+        message=f"{named}: {assurance.message}",
+        advice=assurance.advice,
+        loses_acknowledged=assurance.loses_acknowledged,
     )
 
 
@@ -51,8 +54,8 @@ async def _server_findings(link: Link, server: Endpoint) -> list[DurabilityFindi
     except ResponseError:
         return [
             DurabilityFinding(
-                about="durability",
-                says="the server does not let us ask how it keeps data (INFO is denied)",
+                name="durability",
+                message="the server does not let us ask how it keeps data (INFO is denied)",
                 advice="see to it that it has appendonly yes and maxmemory-policy noeviction",
             )
         ]
@@ -84,20 +87,20 @@ def _persistence(facts: Mapping[str, str], settings: Mapping[str, str | None]) -
         return _snapshot_finding(settings["save"])
     if facts.get("aof_last_write_status", "ok") != "ok":
         return DurabilityFinding(
-            about="durability",
-            says="appendonly yes, but the last write to the file failed",
+            name="durability",
+            message="appendonly yes, but the last write to the file failed",
             advice="look at the server's log and at its disk",
-            loses=True,
+            loses_acknowledged=True,
         )
     policy = settings["appendfsync"]
     if policy is None:
         return DurabilityFinding(
-            about="durability",
-            says="appendonly yes; appendfsync cannot be asked (CONFIG is denied)",
+            name="durability",
+            message="appendonly yes; appendfsync cannot be asked (CONFIG is denied)",
             advice="see to it that appendfsync is everysec or always",
         )
     means, advice = _FSYNCS.get(policy, ("which we do not know", None))
-    return DurabilityFinding(about="durability", says=f"appendonly yes, appendfsync {policy}: {means}", advice=advice)
+    return DurabilityFinding(name="durability", message=f"appendonly yes, appendfsync {policy}: {means}", advice=advice)
 
 
 def _snapshot_finding(snapshots: str | None) -> DurabilityFinding:
@@ -107,22 +110,22 @@ def _snapshot_finding(snapshots: str | None) -> DurabilityFinding:
         says, lost = "appendonly no; snapshots cannot be asked (CONFIG is denied)", "much may be lost when it stops"
     else:
         says, lost = "appendonly no, snapshots only", "what came after the last one is lost when the server dies"
-    return DurabilityFinding(about="durability", says=says, advice=f"{lost}; set appendonly yes")
+    return DurabilityFinding(name="durability", message=says, advice=f"{lost}; set appendonly yes")
 
 
 def _eviction_finding(facts: Mapping[str, str]) -> DurabilityFinding:
     policy, limit = facts.get("maxmemory_policy", "unknown"), int(facts.get("maxmemory", "0"))
     if not limit:
-        return DurabilityFinding(about="eviction", says=f"maxmemory-policy {policy}, and no limit on memory")
+        return DurabilityFinding(name="eviction", message=f"maxmemory-policy {policy}, and no limit on memory")
     if policy == "noeviction":
         return DurabilityFinding(
-            about="eviction", says="maxmemory-policy noeviction: when memory is full, writes are refused"
+            name="eviction", message="maxmemory-policy noeviction: when memory is full, writes are refused"
         )
     return DurabilityFinding(
-        about="eviction",
-        says=f"maxmemory-policy {policy}: when memory is full, parts of sessions vanish",
+        name="eviction",
+        message=f"maxmemory-policy {policy}: when memory is full, parts of sessions vanish",
         advice="set maxmemory-policy noeviction",
-        loses=True,
+        loses_acknowledged=True,
     )
 
 
@@ -130,14 +133,14 @@ def _replication_finding(replicas: str, needed: str | None) -> DurabilityFinding
     says = f"connected replicas: {replicas}"
     if needed is None:
         return DurabilityFinding(
-            about="replication",
-            says=f"{says}; min-replicas-to-write cannot be asked (CONFIG is denied)",
+            name="replication",
+            message=f"{says}; min-replicas-to-write cannot be asked (CONFIG is denied)",
             advice="see to it that it is 1 or more: a primary cut off from its replicas takes writes that are lost",
         )
     if needed == "0":
         return DurabilityFinding(
-            about="replication",
-            says=f"{says}, min-replicas-to-write 0",
+            name="replication",
+            message=f"{says}, min-replicas-to-write 0",
             advice="a primary cut off from its replicas takes writes that are lost; set min-replicas-to-write 1",
         )
-    return DurabilityFinding(about="replication", says=f"{says}, min-replicas-to-write {needed}")
+    return DurabilityFinding(name="replication", message=f"{says}, min-replicas-to-write {needed}")

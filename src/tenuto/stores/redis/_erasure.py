@@ -56,7 +56,7 @@ class UserEraser:
         more = len(places) > limit
         aside = [] if more else await self._erase_quarantined(owner)
         return EraseResult(
-            gone=tuple(one.gone for one in went if one.gone is not None),
+            removed_sessions=tuple(one.gone for one in went if one.gone is not None),
             messages=sum(one.messages for one in (*went, *aside)),
             traces=sum(one.traces for one in (*went, *aside)),
             states=0 if more else await self._state.erase_owner(person),

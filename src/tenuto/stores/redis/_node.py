@@ -68,7 +68,7 @@ class Node:
 
     def __init__(self, endpoint: Endpoint, door: Door) -> None:
         self.endpoint = endpoint
-        self._lanes = [Lane(endpoint, door) for _ in range(max(1, door.policy.lanes))]
+        self._lanes = [Lane(endpoint, door) for _ in range(max(1, door.policy.connections))]
         self._turn = 0
 
     @property

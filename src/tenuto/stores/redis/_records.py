@@ -101,7 +101,7 @@ def read_session(numbers: Reply, facts: Reply, title: Reply, variables: Reply) -
             created_at=instant(created),
             updated_at=instant(updated),
             expires_at=None if expires < 0 else instant(expires),
-            keeping=_retention(idle, touch, max_messages, max_turns),
+            retention=_retention(idle, touch, max_messages, max_turns),
             version=version,
             title=title.decode(),
             status=_STATUSES[status],
@@ -141,7 +141,7 @@ def apply_numbers(session: Session, numbers: bytes, variables: bytes) -> Session
             created_at=session.created_at,
             updated_at=instant(updated),
             expires_at=None if expires < 0 else instant(expires),
-            keeping=_retention(idle, touch, max_messages, max_turns),
+            retention=_retention(idle, touch, max_messages, max_turns),
             version=version,
             title=session.title,
             status=_STATUSES[status],
@@ -184,7 +184,7 @@ def write_numbers(session: Session, owner: str) -> bytes:
         to_micros(session.created_at),
         to_micros(session.updated_at),
         NONE if session.expires_at is None else to_micros(session.expires_at),
-        *retention_numbers(session.keeping),
+        *retention_numbers(session.retention),
         _STATUSES.index(session.status),
         session.turns,
         session.messages,
@@ -202,10 +202,10 @@ def write_numbers(session: Session, owner: str) -> bytes:
     return numbers + owner.encode()
 
 
-def new_session_numbers(now: int, keeping: Retention, owner: str) -> bytes:
+def new_session_numbers(now: int, retention: Retention, owner: str) -> bytes:
     """The numbers of a session that begins now, and its owner."""
     begun = (0, 0, 0, 0, 1, 0, 0, 0, 0, NONE, 0, 0, NONE, NONE, new_epoch())
-    return _numbers.pack(FORMAT, 0, now, now, NONE, *retention_numbers(keeping), *begun) + owner.encode()
+    return _numbers.pack(FORMAT, 0, now, now, NONE, *retention_numbers(retention), *begun) + owner.encode()
 
 
 def new_epoch() -> int:
@@ -224,13 +224,13 @@ def needs_expiry_index(numbers: bytes) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def retention_numbers(keeping: Retention) -> tuple[int, int, int, int]:
+def retention_numbers(retention: Retention) -> tuple[int, int, int, int]:
     """Retention in microseconds, touch and limits; `NONE` for no limit."""
     return (
-        NONE if keeping.idle is None else keeping.idle // MICROSECOND,
-        _TOUCHES.index(keeping.touch),
-        NONE if keeping.max_messages is None else keeping.max_messages,
-        NONE if keeping.max_turns is None else keeping.max_turns,
+        NONE if retention.idle is None else retention.idle // MICROSECOND,
+        _TOUCHES.index(retention.touch),
+        NONE if retention.max_messages is None else retention.max_messages,
+        NONE if retention.max_turns is None else retention.max_turns,
     )
 
 

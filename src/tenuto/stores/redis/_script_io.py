@@ -90,7 +90,7 @@ def reply_numbers(reply: Reply) -> bytes:
 
 def begin_turn_args(scope: Scope, opening: BeginTurn, now: int, lease_until: int, seen: CachedWindow | None) -> Ask:
     """The arguments of `begin_turn.lua`; without those of a new session if it was `seen`."""
-    words = opening.words
+    words = opening.user_messages
     if seen is None:
         known, bodies = (NONE, NONE, NONE), write_drafts(words)
         create, sets, new = _new_session_args(scope, opening.session_id, opening.turn_id, opening.create, now)
@@ -99,11 +99,11 @@ def begin_turn_args(scope: Scope, opening: BeginTurn, now: int, lease_until: int
         known = (seen.epoch, session.version, session.last_seq)
         bodies = write_drafts(words, session.last_seq + 1, session.turns + 1)
         create, sets, new = _new_session_args(scope, opening.session_id, opening.turn_id, None, now)
-    kept = () if opening.keeping is None else (integers(4).pack(*retention_numbers(opening.keeping)),)
+    kept = () if opening.retention is None else (integers(4).pack(*retention_numbers(opening.retention)),)
     producer, number = _producer_args(opening.producer)
     return Ask(
         (lease_until, opening.window, len(words), number, create, sets, len(kept), *known),
-        (opening.turn_id, *_once(opening.once), producer, *bodies, *kept, *new),
+        (opening.turn_id, *_once(opening.idempotency_key), producer, *bodies, *kept, *new),
     )
 
 
@@ -119,7 +119,11 @@ def parse_open_turn(
     place, first, last_active, made, words, window = reply[5:]
     session = parse_session(reply)
     # Resumed user messages are in the log already, and so in the returned window.
-    new = number_drafts(opening.words, first, [place] * len(opening.words)) if reply[0] == b"opened" else ()
+    new = (
+        number_drafts(opening.user_messages, first, [place] * len(opening.user_messages))
+        if reply[0] == b"opened"
+        else ()
+    )
     log = (read_messages(window[::-1]) if window else ()) + new
     fresh = len(log)
     if seen is not None and seen.epoch == numbers_epoch(reply[1]) and fresh < opening.window:
@@ -130,8 +134,8 @@ def parse_open_turn(
         number=place,
         scope=scope,
         session=session,
-        state=TurnState.RESUMED if reply[0] == b"resumed" or (opening.words and not new) else TurnState.OPENED,
-        words=read_messages(words) if words else new,
+        state=TurnState.RESUMED if reply[0] == b"resumed" or (opening.user_messages and not new) else TurnState.OPENED,
+        user_messages=read_messages(words) if words else new,
         window=_slice_window(log, session, opening.window),
         lease=opening.lease,
         lease_until=from_micros(lease_until),
@@ -146,8 +150,8 @@ def _predict_open_turn(
     scope: Scope, opening: BeginTurn, numbers: bytes, lease_until: int, seen: CachedWindow
 ) -> tuple[OpenTurn, tuple[Message, ...], int]:
     """A turn on a session that has not changed since it was seen."""
-    session, count = apply_numbers(seen.session, numbers, seen.variables), len(opening.words)
-    new = number_drafts(opening.words, session.last_seq - count + 1, [session.turns] * count)
+    session, count = apply_numbers(seen.session, numbers, seen.variables), len(opening.user_messages)
+    new = number_drafts(opening.user_messages, session.last_seq - count + 1, [session.turns] * count)
     log = (seen.messages + new)[-session.messages :] if session.messages else ()
     turn = OpenTurn(
         id=opening.turn_id,
@@ -155,7 +159,7 @@ def _predict_open_turn(
         scope=scope,
         session=session,
         state=TurnState.OPENED,
-        words=new,
+        user_messages=new,
         window=_slice_window(log, session, opening.window),
         lease=opening.lease,
         lease_until=instant(lease_until),
@@ -183,7 +187,7 @@ def parse_finished_turn(scope: Scope, reply: Reply) -> OpenTurn:
         scope=scope,
         session=session,
         state=TurnState.FINISHED,
-        words=read_messages(words),
+        user_messages=read_messages(words),
         window=(),
         reply=read_messages(answer),
         last_active_at=session.updated_at,
@@ -242,7 +246,7 @@ def append(scope: Scope, session_id: str, batch: AppendBatch, now: int) -> Ask:
     offsets = integers(len(drafts)).pack(*turn_offsets(drafts))
     return Ask(
         (len(drafts), number, create, sets, *split_total(spent.tokens), *split_total(spent.cost_nanos)),
-        (batch.id, *_once(batch.once), producer, offsets, *write_drafts(drafts), *new),
+        (batch.id, *_once(batch.idempotency_key), producer, offsets, *write_drafts(drafts), *new),
     )
 
 
@@ -292,8 +296,8 @@ def reset(sparing: Sequence[str]) -> Ask:
 
 def truncate(truncating: Truncation) -> Ask:
     """The arguments of `truncate.lua`. Numbers that no store assigns are left out."""
-    spared = [seq for seq in truncating.sparing if 0 < seq < NEWEST]
-    turn = "" if truncating.within is None else truncating.within.id
+    spared = [seq for seq in truncating.keep_seqs if 0 < seq < NEWEST]
+    turn = "" if truncating.within_turn is None else truncating.within_turn.id
     numbers = (truncating.after, _or_absent(truncating.if_version), len(spared))
     return Ask(numbers, (integers(len(spared)).pack(*spared), turn))
 
@@ -344,7 +348,7 @@ def _forked_session(source: Session, forking: ForkRequest, log: tuple[Message, .
         incarnation=forking.new_id,
         created_at=instant,
         updated_at=instant,
-        expires_at=source.keeping.deadline(instant, instant),
+        expires_at=source.retention.deadline(instant, instant),
         version=0,
         title=source.title if forking.title is None else forking.title,
         turns=log[-1].turn if log else 0,
@@ -368,7 +372,7 @@ def _new_session_args(
     if new.context or new.attributes or new.metadata:
         kept = (drop_nulls(part) for part in (new.context, new.attributes, new.metadata))
         sets, _ = write_variables(*kept)
-    numbers = new_session_numbers(now, new.keeping, listing_digests(scope)[1])
+    numbers = new_session_numbers(now, new.retention, listing_digests(scope)[1])
     return 1, len(sets) // 2, (numbers, facts, new.title, *sets)
 
 

@@ -66,46 +66,46 @@ class RedisSessions:
 
     # Turns
 
-    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
+    async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
         now = self._asking.now()
-        lease_until = now + opening.lease // MICROSECOND
-        key = session_key(scope, opening.session_id)
-        seen = self._windows.get(key, opening.window)
+        lease_until = now + request.lease // MICROSECOND
+        key = session_key(scope, request.session_id)
+        seen = self._windows.get(key, request.window)
         try:
-            reply = await self._run_begin_turn(scope, opening, key, now, lease_until, seen)
+            reply = await self._run_begin_turn(scope, request, key, now, lease_until, seen)
             if seen is not None and reply[0] in (b"absent", b"expired"):
                 # It is gone: send the arguments of a new session.
                 self._windows.drop(key)
                 seen = None
-                reply = await self._run_begin_turn(scope, opening, key, now, lease_until, seen)
+                reply = await self._run_begin_turn(scope, request, key, now, lease_until, seen)
             if reply[0] == b"busy":
-                raise SessionBusy(opening.session_id, (int(reply[1]) - now) * MICROSECOND)
+                raise SessionBusy(request.session_id, (int(reply[1]) - now) * MICROSECOND)
             if reply[0] == b"finished":
                 return parse_finished_turn(scope, reply)
             if type(reply) is not bytes and reply[0] not in (b"opened", b"resumed", b"repeated"):
-                raise refusal(reply, opening.session_id, opening.producer)
-            turn, log, fresh = parse_open_turn(scope, opening, reply, lease_until, seen)
+                raise refusal(reply, request.session_id, request.producer)
+            turn, log, fresh = parse_open_turn(scope, request, reply, lease_until, seen)
         except Undecodable as damage:
-            raise await self._sweeping.corrupt(key, opening.session_id, damage) from damage
+            raise await self._sweeping.corrupt(key, request.session_id, damage) from damage
         numbers = reply_numbers(reply)
-        self._windows.keep(key, turn.session, numbers_epoch(numbers), log, fresh, opening.window)
+        self._windows.keep(key, turn.session, numbers_epoch(numbers), log, fresh, request.window)
         if self._asking.sharded:
             await self._shelves.update_after_write(key, turn.session, numbers)
         return turn
 
-    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
+    async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
         # Repeating the call is recognized for a finished turn, not for an abandoned one.
         key = session_key(turn.scope, turn.session.id)
         seen = self._windows.get(key)
         reply = await self._run_for_turn(
-            "finish_turn", turn, key, finish(turn, closing, seen), safe=not closing.abandoned
+            "finish_turn", turn, key, finish(turn, request, seen), safe=not request.abandoned
         )
         if reply[0] == b"gap":
-            raise refusal(reply, turn.session.id, closing.producer)
+            raise refusal(reply, turn.session.id, request.producer)
         if type(reply) is not bytes and reply[0] not in (b"ok", b"duplicate"):
             raise TurnLost(turn.session.id, turn.id)
         try:
-            appended = parse_finish_result(turn, closing, reply, seen)
+            appended = parse_finish_result(turn, request, reply, seen)
         except Undecodable as damage:
             await self._sweeping.corrupt(key, turn.session.id, damage)
             raise TurnLost(turn.session.id, turn.id) from damage
@@ -125,7 +125,7 @@ class RedisSessions:
 
     async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
         key = session_key(scope, session_id)
-        safe = batch.once is not None or batch.producer is not None
+        safe = batch.idempotency_key is not None or batch.producer is not None
         now = self._asking.now()
         ask = append(scope, session_id, batch, now)
         try:
@@ -144,13 +144,13 @@ class RedisSessions:
     async def get(self, scope: Scope, session_id: str) -> Session:
         return await self._run_for_session("get", scope, session_id)
 
-    async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
+    async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
         key = session_key(scope, session_id)
         try:
-            reply = await self._asking.session("messages", key, scope, pages(page))
+            reply = await self._asking.session("messages", key, scope, pages(query))
             if reply[0] != b"ok":
                 raise refusal(reply, session_id)
-            return page_of(page, reply)
+            return page_of(query, reply)
         except Undecodable as damage:
             raise await self._sweeping.corrupt(key, session_id, damage) from damage
 
@@ -163,34 +163,34 @@ class RedisSessions:
         expected = changes.if_version
         return await self._run_for_session("patch", scope, session_id, patch(changes), expected=expected, safe=False)
 
-    async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
+    async def reset(self, scope: Scope, session_id: str, *, keep_metadata: Sequence[str] = ()) -> Session:
         self._windows.clear()
         # A repetition would lose concurrent writes: reset, truncate and patch are sent once.
-        return await self._run_for_session("reset", scope, session_id, reset(sparing), safe=False)
+        return await self._run_for_session("reset", scope, session_id, reset(keep_metadata), safe=False)
 
-    async def fork(self, scope: Scope, session_id: str, forking: ForkRequest) -> Session:
+    async def fork(self, scope: Scope, session_id: str, request: ForkRequest) -> Session:
         key = session_key(scope, session_id)
         now = self._asking.now()
         try:
-            reply = await self._asking.session("snapshot", key, scope, snapshot(forking), now=now)
+            reply = await self._asking.session("snapshot", key, scope, snapshot(request), now=now)
             if reply[0] != b"ok":
                 raise refusal(reply, session_id)
-            ask = plant(forking, reply, now)
+            ask = plant(request, reply, now)
         except Undecodable as damage:
             raise await self._sweeping.corrupt(key, session_id, damage) from damage
-        return await self._run_for_session("plant", scope, forking.new_id, ask, safe=False)
+        return await self._run_for_session("plant", scope, request.new_id, ask, safe=False)
 
-    async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
+    async def truncate(self, scope: Scope, session_id: str, request: Truncation) -> Session:
         self._windows.drop(session_key(scope, session_id))
-        expected, within = truncating.if_version, truncating.within
-        ask = truncate(truncating)
+        expected, within = request.if_version, request.within_turn
+        ask = truncate(request)
         return await self._run_for_session(
             "truncate", scope, session_id, ask, expected=expected, within=within, safe=False
         )
 
-    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
+    async def rewrite(self, scope: Scope, session_id: str, request: Rewrite) -> Session:
         self._windows.drop(session_key(scope, session_id))
-        return await self._run_for_session("rewrite", scope, session_id, rewrite(rewriting), safe=False)
+        return await self._run_for_session("rewrite", scope, session_id, rewrite(request), safe=False)
 
     async def delete(self, scope: Scope, session_id: str) -> None:
         key = session_key(scope, session_id)

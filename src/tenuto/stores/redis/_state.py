@@ -75,7 +75,7 @@ class RedisState:
         found = await self._asking.call("ZRANGE", names, *stretch, key=names)
         return tuple(name[len(drawer) :].decode() for name in found)
 
-    async def state_names(
+    async def list_state_locations(
         self, scope: Scope, after: StateLocation | None = None, limit: int = 100
     ) -> tuple[StateLocation, ...]:
         return await self._owners.names(scope, after, limit)

@@ -157,9 +157,9 @@ class RedisFeed:
             for taken_away, start in ((True, self._keys.gone), (False, self._keys.heads)):
                 keys = tuple(self._keys.parse_session_key(name) for name in names if name.startswith(start))
                 if keys:
-                    on_invalidate(Invalidation(keys=keys, taken_away=taken_away))
+                    on_invalidate(Invalidation(keys=keys, removed=taken_away))
 
         return self._tracking.watch(forward)
 
-    def catch_up(self) -> bool:
+    def drain_invalidations(self) -> bool:
         return self._tracking.catch_up()

@@ -39,9 +39,11 @@ class RedisUpkeep:
         self._windows.clear()
         return await self._sweeping.sweep(limit)
 
-    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
+    async def evict(self, scope: Scope, keep: int, keep_session: str | None = None) -> tuple[RemovedSession, ...]:
         self._windows.clear()
-        return await self._sweeping.evict(scope, keep, None if sparing is None else session_key(scope, sparing))
+        return await self._sweeping.evict(
+            scope, keep, None if keep_session is None else session_key(scope, keep_session)
+        )
 
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         self._windows.clear()
@@ -54,7 +56,7 @@ class RedisUpkeep:
         except CallFailed as exc:
             raise failure(exc) from exc
 
-    async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
+    async def list_sites(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
         return await self._spaces.page(after, limit)
 
     async def stats(self, scope: Scope) -> SessionStats:

@@ -69,7 +69,7 @@ class RedisStore:
         prefix: str | None = None,
         clock: Clock = utc_now,
         policy: ConnectionPolicy | None = None,
-        prepared: bool = True,
+        prepare: bool = True,
     ) -> Self:
         """Open a store and check that it answers, unless `prepare` is called later.
 
@@ -79,7 +79,7 @@ class RedisStore:
         """
         store = cls(url, prefix=prefix, clock=clock, policy=policy)
         try:
-            if prepared:
+            if prepare:
                 await store.prepare()
         except BaseException:
             await store.close()
@@ -90,7 +90,7 @@ class RedisStore:
         await self.upkeep.ping()
         await check_format(self._asking)
 
-    async def assurances(self) -> tuple[DurabilityFinding, ...]:
+    async def durability_findings(self) -> tuple[DurabilityFinding, ...]:
         try:
             return await assurances(self.link)
         except CallFailed as exc:

@@ -55,13 +55,13 @@ def reset(txn: Transaction, ask: Ask, sparing: Sequence[str]) -> Session:
 def truncate(txn: Transaction, ask: Ask, truncating: Truncation) -> Session:
     """Delete the messages after a sequence number, except some; a turn that truncates itself goes on."""
     head = require_head_for_write(txn, ask)
-    expected, within = truncating.if_version, truncating.within
+    expected, within = truncating.if_version, truncating.within_turn
     if expected is not None and expected != head.version:
         raise VersionConflict(expected, head.version)
     if within is not None and head.lease != within.id:
         raise TurnLost(within.session.id, within.id)
     after = min(max(truncating.after, 0), MAX_SEQ)
-    went, cut_turn = _log.truncate_log(txn, head, after, truncating.sparing)
+    went, cut_turn = _log.truncate_log(txn, head, after, truncating.keep_seqs)
     if cut_turn is not None:
         _log.clear_traces(txn, head.id, cut_turn)
     head.messages -= went

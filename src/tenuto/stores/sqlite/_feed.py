@@ -55,7 +55,7 @@ class SqliteFeed:
         """Whether what others commit will be found."""
         return self._db is not None
 
-    def catch_up(self) -> bool:
+    def drain_invalidations(self) -> bool:
         """Report what others have committed so far."""
         db = self._db
         if db is None:
@@ -95,7 +95,7 @@ class SqliteFeed:
         for _, keys in rows:
             changed = tuple(keys[at : at + _KEY_BYTES] for at in range(0, len(keys), _KEY_BYTES))
             # The list does not hold the kind of change, so assume a deletion.
-            self._notify(Invalidation(keys=changed, taken_away=True))
+            self._notify(Invalidation(keys=changed, removed=True))
 
     def _resync(self, db: sqlite3.Connection) -> None:
         """Start from the present state and invalidate everything cached before."""

@@ -46,11 +46,11 @@ def check_path(path: str | Path) -> Path:
 
 
 def open_file(
-    path: Path, synchronous: Synchronous, readers: int, patience: timedelta, reading_only: bool = False
+    path: Path, synchronous: Synchronous, readers: int, patience: timedelta, read_only: bool = False
 ) -> tuple[sqlite3.Connection, ...]:
     """Create the file, for its owner alone, or bring it up to date; returns the writer's connection and the readers'.
 
-    With `reading_only` a file is opened as well that lies where nothing can be written; writing there is refused.
+    With `read_only` a file is opened as well that lies where nothing can be written; writing there is refused.
 
     Raises:
         InvalidSetting: it is no database, another program's, or a newer release's; or there can be no file here.
@@ -65,7 +65,7 @@ def open_file(
             others = [stack.enter_context(closing(open_reader(path, patience))) for _ in range(readers)]
         except sqlite3.Error as exc:
             refusal = _open_error(path, exc)
-            if reading_only and isinstance(refusal, StoreReadOnly):
+            if read_only and isinstance(refusal, StoreReadOnly):
                 return _open_immutable(path, readers, patience)
             raise refusal from exc
         stack.pop_all()

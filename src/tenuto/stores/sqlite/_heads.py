@@ -183,7 +183,7 @@ def session_of(head: Head) -> Session:
             created_at=from_micros(head.created_at),
             updated_at=from_micros(head.updated_at),
             expires_at=None if head.expires_at is None else from_micros(head.expires_at),
-            keeping=_retention(head.idle, head.touch, head.max_messages, head.max_turns),
+            retention=_retention(head.idle, head.touch, head.max_messages, head.max_turns),
             version=head.version,
             title=head.title,
             status=_STATUSES[head.status],
@@ -360,7 +360,7 @@ def plant(txn: Transaction, ask: Ask, scope: Scope, new: NewSession, token: str)
         incarnation=token,
         session_id=ask.session_id,
         scope=msgspec.json.encode(scope),
-        touch=new.keeping.touch.value,
+        touch=new.retention.touch.value,
         title=new.title,
         folded_title=new.title.casefold(),
         status=Status.ACTIVE.value,
@@ -382,7 +382,7 @@ def plant(txn: Transaction, ask: Ask, scope: Scope, new: NewSession, token: str)
         tail=[],
         whole=True,
     )
-    keep(head, new.keeping)
+    keep(head, new.retention)
     insert(txn, head)
     return head
 
@@ -466,11 +466,11 @@ def uproot(txn: Transaction, head_id: int, key: bytes) -> None:
     txn.hot.take(key)
 
 
-def keep(head: Head, keeping: Retention) -> bool:
+def keep(head: Head, retention: Retention) -> bool:
     """Set the retention; returns whether it changed."""
     before = (head.idle, head.touch, head.max_messages, head.max_turns)
-    head.idle = None if keeping.idle is None else keeping.idle // _MICROSECOND
-    head.touch, head.max_messages, head.max_turns = keeping.touch.value, keeping.max_messages, keeping.max_turns
+    head.idle = None if retention.idle is None else retention.idle // _MICROSECOND
+    head.touch, head.max_messages, head.max_turns = retention.touch.value, retention.max_messages, retention.max_turns
     return before != (head.idle, head.touch, head.max_messages, head.max_turns)
 
 

@@ -162,7 +162,7 @@ def erase(txn: Transaction, owner: bytes, limit: int) -> EraseResult:
         txn.execute("DELETE FROM quarantine WHERE owner = ?", (owner,))
     went = [remove(txn, row, key) for row, key in (*going, *aside)]
     return EraseResult(
-        gone=tuple(item for item in gone if item is not None),
+        removed_sessions=tuple(item for item in gone if item is not None),
         messages=sum(messages for messages, _ in went),
         traces=sum(traces for _, traces in went),
         states=0 if more else txn.execute("DELETE FROM state WHERE owner = ?", (owner,)).rowcount,

@@ -70,7 +70,7 @@ _MICROSECOND = timedelta(microseconds=1)
 def begin_turn(txn: Transaction, ask: Ask, scope: Scope, opening: BeginTurn, bodies: Sequence[bytes]) -> OpenTurn:
     """Find or create the session, append the user messages, take the lease, load the window."""
     head, expired = _find_or_none(txn, ask, opening.create)
-    guard = None if opening.once is None else _idempotency.key_digest(opening.once)
+    guard = None if opening.idempotency_key is None else _idempotency.key_digest(opening.idempotency_key)
     keyed = _idempotency.find_keyed(txn, head, guard) if head is not None and guard is not None else None
     if head is not None and keyed is not None and keyed.finished:
         return _finished_turn(txn, scope, head, keyed)
@@ -93,14 +93,14 @@ def begin_turn(txn: Transaction, ask: Ask, scope: Scope, opening: BeginTurn, bod
             _idempotency.advance(txn, head, opening.producer)
         words = ()
         if bodies and not doubled:
-            words = _log.add(txn, head, opening.words, bodies, [number] * len(bodies))
+            words = _log.add(txn, head, opening.user_messages, bodies, [number] * len(bodies))
         if guard is not None:
             _idempotency.note(txn, head, guard, opening.turn_id, _stored_range(head, words), finished=False)
     head.lease, head.lease_until = opening.turn_id, check_instant(ask.now + opening.lease // _MICROSECOND)
     head.lease_key = None if guard is None else guard.key
     if keyed is not None:
         _idempotency.resume(txn, head, keyed.key, opening.turn_id)
-    if opening.keeping is not None and keep(head, opening.keeping):
+    if opening.retention is not None and keep(head, opening.retention):
         save_profile(txn, head)
     _log.trim(txn, head)
     window = _log.window(txn.execute, head, opening.window)
@@ -111,7 +111,7 @@ def begin_turn(txn: Transaction, ask: Ask, scope: Scope, opening: BeginTurn, bod
         scope=scope,
         session=session_of(head),
         state=TurnState.RESUMED if resumed else TurnState.OPENED,
-        words=words,
+        user_messages=words,
         window=window,
         lease=opening.lease,
         lease_until=from_micros(head.lease_until),
@@ -172,7 +172,7 @@ BRIEF: Final[frozenset[Callable[..., Any]]] = frozenset({begin_turn, finish, ren
 def append(txn: Transaction, ask: Ask, scope: Scope, batch: AppendBatch, bodies: Sequence[bytes]) -> AppendResult:
     """Append messages outside a turn."""
     head, expired = _find_or_none(txn, ask, batch.create)
-    guard = None if batch.once is None else _idempotency.key_digest(batch.once)
+    guard = None if batch.idempotency_key is None else _idempotency.key_digest(batch.idempotency_key)
     if head is not None and guard is not None:
         keyed = _idempotency.find_keyed(txn, head, guard)
         if keyed is not None:
@@ -239,7 +239,7 @@ def _finished_turn(txn: Transaction, scope: Scope, head: Head, keyed: KeyedRow) 
         scope=scope,
         session=session_of(head),
         state=TurnState.FINISHED,
-        words=_log.between(txn.execute, head, keyed.words_first, keyed.words_last),
+        user_messages=_log.between(txn.execute, head, keyed.words_first, keyed.words_last),
         window=(),
         reply=_log.between(txn.execute, head, keyed.reply_first, keyed.reply_last),
         last_active_at=from_micros(head.updated_at),
@@ -259,15 +259,15 @@ class SqliteSessions:
 
     # Turns
 
-    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
-        ask = self._db.ask(scope, opening.session_id)
-        return await self._db.write(begin_turn, ask, scope, opening, tuple(map(encode_draft, opening.words)))
+    async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
+        ask = self._db.ask(scope, request.session_id)
+        return await self._db.write(begin_turn, ask, scope, request, tuple(map(encode_draft, request.user_messages)))
 
-    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
+    async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
         ask = self._db.ask(turn.scope, turn.session.id)
-        trace = None if closing.trace is None else encode_trace(closing.trace)
+        trace = None if request.trace is None else encode_trace(request.trace)
         try:
-            return await self._db.write(finish, ask, turn, closing, tuple(map(encode_draft, closing.reply)), trace)
+            return await self._db.write(finish, ask, turn, request, tuple(map(encode_draft, request.reply)), trace)
         except SessionCorrupt:
             raise TurnLost(turn.session.id, turn.id) from None
 
@@ -287,9 +287,9 @@ class SqliteSessions:
         ask = self._db.ask(scope, session_id)
         return await self._touch_if_due(ask, await self._db.read(lambda db: session_of(reach(db.execute, ask))))
 
-    async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
+    async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
         ask = self._db.ask(scope, session_id)
-        found = await self._db.read(lambda db: _log.page_of(db.execute, reach(db.execute, ask), page))
+        found = await self._db.read(lambda db: _log.page_of(db.execute, reach(db.execute, ask), query))
         session = await self._touch_if_due(ask, found.session)
         return found if session is found.session else replace(found, session=session)
 
@@ -305,20 +305,20 @@ class SqliteSessions:
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
         return await self._db.write(_edits.patch, self._db.ask(scope, session_id), changes)
 
-    async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
-        return await self._db.write(_edits.reset, self._db.ask(scope, session_id), sparing)
+    async def reset(self, scope: Scope, session_id: str, *, keep_metadata: Sequence[str] = ()) -> Session:
+        return await self._db.write(_edits.reset, self._db.ask(scope, session_id), keep_metadata)
 
-    async def fork(self, scope: Scope, session_id: str, forking: ForkRequest) -> Session:
-        ask, target = self._db.ask(scope, session_id), self._db.ask(scope, forking.new_id)
-        return await self._db.write(_edits.fork, ask, target, forking)
+    async def fork(self, scope: Scope, session_id: str, request: ForkRequest) -> Session:
+        ask, target = self._db.ask(scope, session_id), self._db.ask(scope, request.new_id)
+        return await self._db.write(_edits.fork, ask, target, request)
 
-    async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
-        return await self._db.write(_edits.truncate, self._db.ask(scope, session_id), truncating)
+    async def truncate(self, scope: Scope, session_id: str, request: Truncation) -> Session:
+        return await self._db.write(_edits.truncate, self._db.ask(scope, session_id), request)
 
-    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
-        bodies = tuple(map(encode_draft, rewriting.messages))
-        traces = tuple(map(encode_trace, rewriting.traces))
-        return await self._db.write(_edits.rewrite, self._db.ask(scope, session_id), rewriting, bodies, traces)
+    async def rewrite(self, scope: Scope, session_id: str, request: Rewrite) -> Session:
+        bodies = tuple(map(encode_draft, request.messages))
+        traces = tuple(map(encode_trace, request.traces))
+        return await self._db.write(_edits.rewrite, self._db.ask(scope, session_id), request, bodies, traces)
 
     async def delete(self, scope: Scope, session_id: str) -> None:
         await self._db.write(_edits.delete, self._db.ask(scope, session_id))

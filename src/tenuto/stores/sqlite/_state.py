@@ -143,7 +143,7 @@ class SqliteState:
     async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
         return await self._db.readers.run(list_keys, state_key(scope, namespace), after, limit)
 
-    async def state_names(
+    async def list_state_locations(
         self, scope: Scope, after: StateLocation | None = None, limit: int = 100
     ) -> tuple[StateLocation, ...]:
         return await self._db.readers.run(names, scope, after, limit)

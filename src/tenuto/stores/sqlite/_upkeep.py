@@ -33,8 +33,8 @@ class SqliteUpkeep:
                 break
         return gone
 
-    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
-        spared = None if sparing is None else session_key(scope, sparing)
+    async def evict(self, scope: Scope, keep: int, keep_session: str | None = None) -> tuple[RemovedSession, ...]:
+        spared = None if keep_session is None else session_key(scope, keep_session)
         gone: tuple[RemovedSession, ...] = ()
         count = await self._db.readers.run(lambda db: _listing.count_site_sessions(db.execute, scope))
         for _ in range(0, count - keep, _UPKEEP_STRIDE):
@@ -48,7 +48,7 @@ class SqliteUpkeep:
             lambda size: self._db.writer.run(_listing.erase, owner, size), limit, _UPKEEP_STRIDE
         )
 
-    async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
+    async def list_sites(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
         while True:
             try:
                 return await self._db.readers.run(_listing.spaces, after, limit)

@@ -44,13 +44,13 @@ class SqliteStore:
         clock: Clock = utc_now,
         synchronous: Synchronous = "full",
         readers: int = 2,
-        patience: timedelta = timedelta(seconds=5),
-        reading_only: bool = False,
+        lock_timeout: timedelta = timedelta(seconds=5),
+        read_only: bool = False,
     ) -> SqliteStore:
         """Open the file, and create it, for its owner alone, where there is none.
 
-        `patience` is how long a call waits for other processes' locks before it raises `Unavailable`. With
-        `reading_only` a file in a read-only folder can be opened, too.
+        `lock_timeout` is how long a call waits for other processes' locks before it raises `Unavailable`. With
+        `read_only` a file in a read-only folder can be opened, too.
 
         Raises:
             InvalidSetting: the path or another setting cannot be right, or the file is not ours to read.
@@ -61,8 +61,8 @@ class SqliteStore:
         if readers < 1:
             raise InvalidSetting("readers", "it is below 1")
         file = check_path(path)
-        writing, *reading = await asyncio.to_thread(open_file, file, synchronous, readers, patience, reading_only)
-        writer = WriterThread(writing, patience, brief=BRIEF)
+        writing, *reading = await asyncio.to_thread(open_file, file, synchronous, readers, lock_timeout, read_only)
+        writer = WriterThread(writing, lock_timeout, brief=BRIEF)
         return cls(path=file, clock=clock, writer=writer, readers=ReaderThreads(reading), feed=SqliteFeed(file))
 
     async def __aenter__(self) -> SqliteStore:

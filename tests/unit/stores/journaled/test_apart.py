@@ -38,13 +38,13 @@ class Parts(FlatMemoryStore):
         if session_id == self.away:
             raise StoreUnavailable
 
-    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
-        self._asked_for(opening.session_id)
-        return await super().begin_turn(scope, opening)
+    async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
+        self._asked_for(request.session_id)
+        return await super().begin_turn(scope, request)
 
-    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
+    async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
         self._asked_for(turn.session.id)
-        return await super().finish_turn(turn, closing)
+        return await super().finish_turn(turn, request)
 
     async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
         self._asked_for(session_id)
@@ -54,9 +54,9 @@ class Parts(FlatMemoryStore):
         self._asked_for(session_id)
         return await super().get(scope, session_id)
 
-    async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
+    async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
         self._asked_for(session_id)
-        return await super().messages(scope, session_id, page)
+        return await super().messages(scope, session_id, query)
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ async def test_a_damaged_row_is_set_aside_and_stops_nobody(here: Process, folder
 
     assert await here.log(ANN, "s") == ["one", "1", "three", "3"]
     assert await here.log(ANN, "t") == ["other", "4"]
-    assert (here.store.status.waiting, here.store.status.aside) == (0, 1)
+    assert (here.store.status.waiting, here.store.status.quarantined) == (0, 1)
 
 
 async def test_a_row_without_an_owner_goes_with_any_erasure_of_its_tenant(here: Process, folder: Path) -> None:

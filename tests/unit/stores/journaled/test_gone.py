@@ -150,7 +150,7 @@ async def test_what_was_never_sent_does_not_cost_a_talk(
 async def test_a_call_that_fails_in_an_outage_does_not_cost_the_talk_later_on(here: Process, deed: str) -> None:
     """T7: however long the outage lasts by then."""
     keeping = Retention(idle=timedelta(hours=1), touch=Touch.READ)
-    await here.turn(ANN, "s", "one", "1", create=NewSession(keeping=keeping))
+    await here.turn(ANN, "s", "one", "1", create=NewSession(retention=keeping))
     turn = await here.begin(ANN, "s", "two")
     here.goes_away()
     here.feed.lose_track()
@@ -171,7 +171,7 @@ async def test_a_call_that_fails_in_an_outage_does_not_cost_the_talk_later_on(he
 async def test_a_turn_that_makes_room_for_its_own_answer_may_end_here(here: Process) -> None:
     await here.turn(ANN, "s", "one", "1")
     turn = await here.begin(ANN, "s", "two")
-    await here.store.sessions.truncate(ANN, "s", Truncation(after=3, within=turn))
+    await here.store.sessions.truncate(ANN, "s", Truncation(after=3, within_turn=turn))
     here.goes_away()
 
     assert (await here.store.sessions.finish_turn(turn, closing("2"))).journaled
@@ -270,17 +270,17 @@ async def test_looking_at_the_head_does_not_cost_the_talk(here: Process) -> None
 
 async def test_a_key_is_not_answered_with_less_than_it_was(here: Process) -> None:
     """The answer has left what is known here."""
-    await here.turn(ANN, "s", "q0", "the answer", once=once("k0"), window=2)
+    await here.turn(ANN, "s", "q0", "the answer", idempotency_key=once("k0"), window=2)
     for number in range(1, 4):
         await here.turn(ANN, "s", f"q{number}", f"a{number}", window=2)
     here.goes_away()
 
     with pytest.raises(StoreUnavailable):
-        await here.begin(ANN, "s", "q0", once=once("k0"), window=2)
+        await here.begin(ANN, "s", "q0", idempotency_key=once("k0"), window=2)
 
 
 async def test_an_end_that_was_not_written_is_no_answer(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    turn = await here.begin(ANN, "s", "one", once=once("k"))
+    turn = await here.begin(ANN, "s", "one", idempotency_key=once("k"))
     here.goes_away()
 
     async def full(*_: object) -> None:
@@ -291,9 +291,9 @@ async def test_an_end_that_was_not_written_is_no_answer(here: Process, monkeypat
         with pytest.raises(Unavailable):
             await here.finish(turn, "1")
     with pytest.raises(SessionBusy):
-        await here.begin(ANN, "s", "one", once=once("k"))
+        await here.begin(ANN, "s", "one", idempotency_key=once("k"))
     await here.finish(turn, "1")
-    again = await here.begin(ANN, "s", "one", once=once("k"))
+    again = await here.begin(ANN, "s", "one", idempotency_key=once("k"))
 
     assert (again.state, [message.text for message in again.reply]) == (TurnState.FINISHED, ["1"])
 

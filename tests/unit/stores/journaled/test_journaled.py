@@ -76,12 +76,12 @@ async def test_what_cannot_be_written_is_not_acknowledged(here: Process, monkeyp
 
 
 async def test_a_turn_that_began_in_the_store_ends_in_the_journal(here: Process) -> None:
-    turn = await here.begin(ANN, "s", "one", once=once("k"))
+    turn = await here.begin(ANN, "s", "one", idempotency_key=once("k"))
 
     here.goes_away()
     done = await here.store.sessions.finish_turn(turn, closing("1", tokens=7, trace=trace_of(turn)))
     again = await here.store.sessions.finish_turn(turn, closing("another"))
-    answered = await here.begin(ANN, "s", "one", once=once("k"))
+    answered = await here.begin(ANN, "s", "one", idempotency_key=once("k"))
     traced = await here.store.traces.trace(ANN, "s", 1)
     await here.catch_up()
 
@@ -90,7 +90,7 @@ async def test_a_turn_that_began_in_the_store_ends_in_the_journal(here: Process)
     assert traced == trace_of(turn) == await here.memory.traces.trace(ANN, "s", 1)
     assert await here.log(ANN, "s") == ["one", "1"]
     assert (await here.memory.sessions.get(ANN, "s")).tokens == 7
-    assert (await begin(here.memory, ANN, "s", "one", once=once("k"))).reply[0].text == "1"
+    assert (await begin(here.memory, ANN, "s", "one", idempotency_key=once("k"))).reply[0].text == "1"
 
 
 async def test_who_may_not_be_journaled_is_refused_as_ever(here: Process) -> None:
@@ -127,7 +127,7 @@ async def test_a_session_nobody_here_has_seen_is_not_made_up(here: Process) -> N
 
 async def test_outside_its_scope_a_known_session_does_not_exist(here: Process) -> None:
     """Promise 2, S6: also while the store cannot be asked."""
-    await here.turn(ANN, "s", "one", "1", create=NewSession(keeping=Retention(idle=timedelta(hours=1))))
+    await here.turn(ANN, "s", "one", "1", create=NewSession(retention=Retention(idle=timedelta(hours=1))))
     here.goes_away()
 
     for journaled in (False, True):
@@ -146,7 +146,7 @@ async def test_outside_its_scope_a_known_session_does_not_exist(here: Process) -
 
 async def test_a_running_turn_keeps_others_out_and_its_key_resumes_it(here: Process) -> None:
     here.goes_away()
-    turn = await here.begin(ANN, "s", "one", once=once("k"))
+    turn = await here.begin(ANN, "s", "one", idempotency_key=once("k"))
 
     with pytest.raises(SessionBusy):
         await here.begin(ANN, "s", "two")
@@ -156,13 +156,13 @@ async def test_a_running_turn_keeps_others_out_and_its_key_resumes_it(here: Proc
     with pytest.raises(SessionBusy):
         await here.begin(ANN, "s", "two")
     await here.store.sessions.finish_turn(turn, FinishTurn(abandoned=True))
-    resumed = await here.begin(ANN, "s", "one", once=once("k"))
+    resumed = await here.begin(ANN, "s", "one", idempotency_key=once("k"))
     await here.finish(resumed, "1")
     await here.catch_up()
 
     assert (resumed.state, resumed.number) == (TurnState.RESUMED, 1)
     assert await here.log(ANN, "s") == ["one", "1"]
-    assert (await begin(here.memory, ANN, "s", "one", once=once("k"))).state is TurnState.FINISHED
+    assert (await begin(here.memory, ANN, "s", "one", idempotency_key=once("k"))).state is TurnState.FINISHED
 
 
 async def test_a_turn_that_is_open_when_the_store_comes_back_goes_on_there(here: Process) -> None:
@@ -267,12 +267,12 @@ async def test_while_somebody_elses_turn_runs_in_the_store_what_waits_can_be_rea
 async def test_after_a_restart_in_the_middle_the_talk_goes_on(here: Process) -> None:
     await here.turn(ANN, "s", "one", "1")
     here.goes_away()
-    await here.turn(ANN, "s", "two", "2", once=once("k2"))
-    lost = await here.begin(ANN, "s", "three", once=once("k3"))
+    await here.turn(ANN, "s", "two", "2", idempotency_key=once("k2"))
+    lost = await here.begin(ANN, "s", "three", idempotency_key=once("k3"))
 
     await here.restart()
-    answered = await here.begin(ANN, "s", "two", once=once("k2"), create=None)
-    resumed = await here.begin(ANN, "s", "three", once=once("k3"), create=None)
+    answered = await here.begin(ANN, "s", "two", idempotency_key=once("k2"), create=None)
+    resumed = await here.begin(ANN, "s", "three", idempotency_key=once("k3"), create=None)
     with pytest.raises(StoreUnavailable):
         await here.finish(lost, "too late")
     await here.finish(resumed, "3")
@@ -286,11 +286,11 @@ async def test_after_a_restart_in_the_middle_the_talk_goes_on(here: Process) -> 
 
 async def test_a_turn_nobody_ended_leaves_its_words_and_can_be_resumed(here: Process) -> None:
     here.goes_away()
-    await here.begin(ANN, "s", "one", once=once("k"))
+    await here.begin(ANN, "s", "one", idempotency_key=once("k"))
 
     await here.restart()
     await here.catch_up()
-    resumed = await here.begin(ANN, "s", "one", once=once("k"), create=None)
+    resumed = await here.begin(ANN, "s", "one", idempotency_key=once("k"), create=None)
 
     assert (resumed.state, resumed.number) == (TurnState.RESUMED, 1)
     assert await here.log(ANN, "s") == ["one"]

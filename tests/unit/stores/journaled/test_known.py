@@ -52,9 +52,9 @@ class Telling(FlatMemoryStore):
         self.tell: Callable[[list[bytes]], None] = lambda _: None
         self.meanwhile: Callable[[], Awaitable[object]] | None = None
 
-    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
+    async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
         await self._happens()
-        done = await super().finish_turn(turn, closing)
+        done = await super().finish_turn(turn, request)
         self.tell([session_key(turn.scope, turn.session.id)])
         return done
 
@@ -168,7 +168,7 @@ async def test_reading_a_session_that_reads_touch_costs_nothing(tmp_path: Path) 
     """Its deadline moves, and the feed tells of it."""
     async with _told_early(tmp_path) as (here, _):
         keeping = Retention(idle=timedelta(hours=1), touch=Touch.READ)
-        turn = await here.begin(ANN, "s", "one", create=NewSession(keeping=keeping))
+        turn = await here.begin(ANN, "s", "one", create=NewSession(retention=keeping))
         await here.finish(turn, "1")
         here.now += 60
         here.clock.advance(timedelta(minutes=20))

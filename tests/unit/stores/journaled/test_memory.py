@@ -127,7 +127,7 @@ async def test_a_turn_that_was_not_even_sent_is_brought_whatever_was_taken_away(
     await here.replay()
 
     assert await here.log(ANN, "s") == ["one", "1", "elsewhere", "anew", "two", "2"]
-    assert here.store.status.aside == 0
+    assert here.store.status.quarantined == 0
 
 
 @pytest.mark.parametrize("resting", [False, True])
@@ -149,7 +149,7 @@ async def test_a_replay_that_was_plainly_refused_puts_nothing_in_doubt(here: Pro
     await here.replay()
 
     assert await here.log(ANN, "s") == ["one", "1", "elsewhere", "anew", "two", "2"]
-    assert here.store.status.aside == 0
+    assert here.store.status.quarantined == 0
 
 
 async def test_a_replay_that_was_not_answered_stays_in_doubt_after_a_refusal(here: Process) -> None:
@@ -168,7 +168,7 @@ async def test_a_replay_that_was_not_answered_stays_in_doubt_after_a_refusal(her
 
     await here.replay()
 
-    assert (here.store.status.waiting, here.store.status.aside) == (0, 1)
+    assert (here.store.status.waiting, here.store.status.quarantined) == (0, 1)
 
 
 async def test_who_was_erased_and_is_back_may_date_words_as_they_like(here: Process) -> None:
@@ -176,7 +176,7 @@ async def test_who_was_erased_and_is_back_may_date_words_as_they_like(here: Proc
     await here.store.upkeep.erase(ANN)
     here.clock.advance(timedelta(days=2))
     words = (says("hello", sent_at=SENT_AT - timedelta(days=1)),)
-    turn = await begin(here.store, ANN, "s", journaled=True, words=words)
+    turn = await begin(here.store, ANN, "s", journaled=True, user_messages=words)
     here.goes_away()
     await here.finish(turn, "acknowledged")
 
@@ -186,20 +186,20 @@ async def test_who_was_erased_and_is_back_may_date_words_as_they_like(here: Proc
 
 
 async def _answered_elsewhere(here: Process) -> None:
-    turn = await begin(here.memory, ANN, "s", words=_MARKED, once=once("k"))
+    turn = await begin(here.memory, ANN, "s", user_messages=_MARKED, idempotency_key=once("k"))
     await here.memory.sessions.finish_turn(turn, closing("1"))
     await texts(here.store, ANN, "s")
 
 
 async def _answered_before_an_append(here: Process) -> None:
-    turn = await here.begin(ANN, "s", words=_MARKED, once=once("k"))
+    turn = await here.begin(ANN, "s", user_messages=_MARKED, idempotency_key=once("k"))
     await here.finish(turn, "1")
     await here.store.sessions.append(ANN, "s", batch("note"))
     await texts(here.store, ANN, "s")
 
 
 async def _answered_before_a_restart(here: Process) -> None:
-    turn = await here.begin(ANN, "s", words=_MARKED, once=once("k"))
+    turn = await here.begin(ANN, "s", user_messages=_MARKED, idempotency_key=once("k"))
     await here.finish(turn, "1")
     here.goes_away()
     await here.turn(ANN, "s", "two", "2")
@@ -215,18 +215,20 @@ async def test_a_retry_whose_answer_is_not_known_here_is_refused(
     here.goes_away()
 
     with pytest.raises(StoreUnavailable):
-        await here.begin(ANN, "s", words=_MARKED, once=once("k"))
-    another = await here.begin(ANN, "s", words=(says("next", metadata={ONCE: "another"}),), once=once("l"))
+        await here.begin(ANN, "s", user_messages=_MARKED, idempotency_key=once("k"))
+    another = await here.begin(
+        ANN, "s", user_messages=(says("next", metadata={ONCE: "another"}),), idempotency_key=once("l")
+    )
 
     assert another.state is TurnState.OPENED
 
 
 async def test_a_retry_of_a_turn_that_waits_here_goes_on_with_it(here: Process) -> None:
     here.goes_away()
-    turn = await here.begin(ANN, "s", words=_MARKED, once=once("k"))
+    turn = await here.begin(ANN, "s", user_messages=_MARKED, idempotency_key=once("k"))
     await here.finish(turn, "1")
 
-    again = await here.begin(ANN, "s", words=_MARKED, once=once("k"))
+    again = await here.begin(ANN, "s", user_messages=_MARKED, idempotency_key=once("k"))
 
     assert (again.state, [message.text for message in again.reply]) == (TurnState.FINISHED, ["1"])
 
@@ -235,10 +237,10 @@ async def test_a_retry_of_a_turn_that_waits_here_goes_on_with_it(here: Process) 
 
 
 async def test_a_retry_that_was_answered_here_leaves_nothing(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1", once=once("k"))
+    await here.turn(ANN, "s", "one", "1", idempotency_key=once("k"))
     here.goes_away()
 
-    again = await here.begin(ANN, "s", "one", once=once("k"))
+    again = await here.begin(ANN, "s", "one", idempotency_key=once("k"))
 
     assert again.state is TurnState.FINISHED
     assert held_rows(here.store) == 0
@@ -296,5 +298,5 @@ def _begins_once(here: Process, times: int = 1) -> None:
 async def _answered_anew_elsewhere(here: Process, session_id: str, after: int) -> None:
     await talk(here.memory, ANN, session_id, "elsewhere", "there")
     turn = await begin(here.memory, ANN, session_id)
-    await here.memory.sessions.truncate(ANN, session_id, Truncation(after=after, within=turn))
+    await here.memory.sessions.truncate(ANN, session_id, Truncation(after=after, within_turn=turn))
     await here.memory.sessions.finish_turn(turn, closing("anew"))

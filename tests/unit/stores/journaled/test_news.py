@@ -190,7 +190,7 @@ async def _forgotten_while_read(here: Process) -> None:
 async def test_no_call_of_ours_hides_a_deletion(here: Process, deed: _Deed) -> None:
     """Also one that was never carried out, or was never told."""
     keeping = Retention(idle=timedelta(hours=1), touch=Touch.READ)
-    await here.turn(ANN, "s", "secret", "1", create=NewSession(keeping=keeping))
+    await here.turn(ANN, "s", "secret", "1", create=NewSession(retention=keeping))
     await deed(here)
     await _deleted_elsewhere(here)
 
@@ -208,9 +208,9 @@ async def test_a_turn_that_was_refused_hides_nothing(here: Process) -> None:
 
 
 async def test_an_answered_retry_hides_nothing(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1", once=once("k"))
+    await here.turn(ANN, "s", "one", "1", idempotency_key=once("k"))
     here.now += MOMENT
-    await here.begin(ANN, "s", "one", once=once("k"))
+    await here.begin(ANN, "s", "one", idempotency_key=once("k"))
     here.feed.tell([KEY])
 
     assert await here.is_unknown(ANN, "s")
@@ -219,7 +219,7 @@ async def test_an_answered_retry_hides_nothing(here: Process) -> None:
 async def test_a_first_look_at_a_session_that_reading_touches_costs_nothing(here: Process) -> None:
     """Its deadline moves, and the feed tells of it behind the answer."""
     keeping = Retention(idle=timedelta(hours=1), touch=Touch.READ)
-    await here.memory.sessions.append(ANN, "s", batch("one", create=NewSession(keeping=keeping)))
+    await here.memory.sessions.append(ANN, "s", batch("one", create=NewSession(retention=keeping)))
     await texts(here.store, ANN, "s")
     here.feed.tell([KEY])
 
@@ -243,7 +243,7 @@ async def test_a_turn_that_makes_room_for_its_own_answer_outlives_the_news_of_it
     """T7: an edit or an answer made anew, and the store goes away before its end."""
     await here.turn(ANN, "s", "one", "1")
     turn = await here.begin(ANN, "s", "two")
-    await here.store.sessions.truncate(ANN, "s", Truncation(after=3, within=turn))
+    await here.store.sessions.truncate(ANN, "s", Truncation(after=3, within_turn=turn))
     here.feed.tell([KEY], taken_away=True)
     here.goes_away()
 

@@ -219,7 +219,7 @@ async def test_an_erased_person_is_in_no_slot_any_more(tmp_path: Path) -> None:
             each.goes_away()
         await one.turn(ANN, "s", f"{SECRET} 1", f"{SECRET} 2")
         await two.turn(ANN, "t", f"{SECRET} 3", f"{SECRET} 4")
-        turn = await two.begin(CHAT, "g", words=(says(f"{SECRET} 5", speaker="ann"),))
+        turn = await two.begin(CHAT, "g", user_messages=(says(f"{SECRET} 5", speaker="ann"),))
         await two.finish(turn, f"{SECRET} 6")
         await two.turn(BOB, "bob False", "bob's", "own")
         before = everything(tmp_path)
@@ -259,7 +259,7 @@ async def test_a_journal_on_another_machine_drops_an_erased_persons_turns(tmp_pa
         assert await two.log(BOB, "b") == ["bob's", "own"]
         with pytest.raises(SessionNotFound):
             await store.sessions.get(ANN, "s")
-        assert (two.store.status.waiting, two.store.status.aside) == (0, 0)
+        assert (two.store.status.waiting, two.store.status.quarantined) == (0, 0)
         remembered = await store.state.list_state(Scope(tenant="acme"), "erasures")
         assert [entry.key for entry in remembered] == [user_digest("acme", "ann")]
 
@@ -323,5 +323,5 @@ async def test_a_row_whose_key_was_destroyed_is_set_aside(tmp_path: Path) -> Non
         await here.restart()
         await here.catch_up()
 
-        assert (here.store.status.waiting, here.store.status.aside) == (0, 1)
+        assert (here.store.status.waiting, here.store.status.quarantined) == (0, 1)
         assert await here.log(ANN, "s") == ["one", "1"]

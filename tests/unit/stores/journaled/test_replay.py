@@ -41,7 +41,7 @@ async def _several_turns(here: Process) -> list[str]:
     here.goes_away()
     await here.turn(ANN, "s", "two", "2")
     await talk(here.memory, ANN, "s", "elsewhere", "there")
-    await here.turn(ANN, "s", "three", "3", once=once("k"))
+    await here.turn(ANN, "s", "three", "3", idempotency_key=once("k"))
     return ["one", "1", "elsewhere", "there", "two", "2", "three", "3"]
 
 
@@ -70,7 +70,7 @@ async def _ended_here_after_others(here: Process) -> list[str]:
 
 
 async def _keyed_and_ended_here_after_others(here: Process) -> list[str]:
-    turn = await here.begin(ANN, "s", "one", lease=timedelta(seconds=1), once=once("k"))
+    turn = await here.begin(ANN, "s", "one", lease=timedelta(seconds=1), idempotency_key=once("k"))
     here.goes_away()
     here.clock.advance(timedelta(seconds=2))
     await talk(here.memory, ANN, "s", "elsewhere", "there")
@@ -80,9 +80,9 @@ async def _keyed_and_ended_here_after_others(here: Process) -> list[str]:
 
 async def _given_up(here: Process) -> list[str]:
     here.goes_away()
-    turn = await here.begin(ANN, "s", "one", once=once("k"))
+    turn = await here.begin(ANN, "s", "one", idempotency_key=once("k"))
     await here.store.sessions.finish_turn(turn, FinishTurn(abandoned=True))
-    resumed = await here.begin(ANN, "s", "one", once=once("k"))
+    resumed = await here.begin(ANN, "s", "one", idempotency_key=once("k"))
     await here.finish(resumed, "1")
     return ["one", "1"]
 
@@ -106,7 +106,7 @@ async def _unanswered_beginning(here: Process) -> list[str]:
 
 async def _unanswered_end(here: Process) -> list[str]:
     here.wire.strike(1, Fate.UNANSWERED)
-    await here.turn(ANN, "s", "one", "1", once=once("k"))
+    await here.turn(ANN, "s", "one", "1", idempotency_key=once("k"))
     here.goes_away()
     await here.turn(ANN, "s", "two", "2")
     return ["one", "1", "two", "2"]
@@ -154,7 +154,7 @@ async def test_an_interrupted_replay_stores_each_message_once(story: Story, fate
 
             assert await here.log(ANN, "s") == expected, f"call {at}: {here.wire.calls[before:]}"
             assert (await here.memory.sessions.get(ANN, "s")).last_seq == len(expected)
-            assert count_journal(here.folder).waiting == here.store.status.aside == 0
+            assert count_journal(here.folder).waiting == here.store.status.quarantined == 0
             if not struck:
                 assert at > 2
                 return
@@ -203,15 +203,15 @@ async def test_a_session_that_is_gone_is_not_revived(here: Process, caplog: pyte
     assert await here.log(ANN, "t") == ["another", "session"]
     with pytest.raises(SessionNotFound):
         await here.memory.sessions.get(ANN, "s")
-    assert (here.store.status.aside, here.store.status.waiting) == (2, 0)
-    assert (count_journal(here.folder).aside, "secret" in caplog.text) == (2, False)
+    assert (here.store.status.quarantined, here.store.status.waiting) == (2, 0)
+    assert (count_journal(here.folder).quarantined, "secret" in caplog.text) == (2, False)
     assert sum("set aside: session_not_found" in line for line in caplog.messages) == 2
 
     here.clock.advance(timedelta(days=31))
     here.goes_away()
     await here.turn(ANN, "u", "one", "1")
     await here.catch_up()
-    assert (here.store.status.aside, count_journal(here.folder).aside) == (0, 0)
+    assert (here.store.status.quarantined, count_journal(here.folder).quarantined) == (0, 0)
 
 
 async def test_a_reset_by_others_does_not_lose_what_was_said_here(here: Process) -> None:
@@ -226,7 +226,7 @@ async def test_a_reset_by_others_does_not_lose_what_was_said_here(here: Process)
 
 
 async def test_a_session_that_expired_meanwhile_is_not_revived(here: Process) -> None:
-    hour = NewSession(keeping=Retention(idle=timedelta(hours=1)))
+    hour = NewSession(retention=Retention(idle=timedelta(hours=1)))
     await here.turn(ANN, "s", "one", "1", create=hour)
     here.goes_away()
     await here.turn(ANN, "s", "two", "2", create=None)
@@ -236,7 +236,7 @@ async def test_a_session_that_expired_meanwhile_is_not_revived(here: Process) ->
 
     with pytest.raises(SessionExpired):
         await here.memory.sessions.get(ANN, "s")
-    assert here.store.status.aside == 1
+    assert here.store.status.quarantined == 1
 
 
 async def test_an_id_that_is_somebody_elses_is_left_alone(here: Process, caplog: pytest.LogCaptureFixture) -> None:
@@ -251,7 +251,7 @@ async def test_an_id_that_is_somebody_elses_is_left_alone(here: Process, caplog:
     assert await here.log(BOB, "s") == ["bob's", "own"]
     assert await here.log(ANN, first.id) == ["one", "1", "two", "2"]
     assert any("session s " in line and first.id in line for line in caplog.messages)
-    assert here.store.status.aside == 0
+    assert here.store.status.quarantined == 0
 
 
 async def test_an_id_that_is_the_callers_own_is_gone_on_with(here: Process) -> None:
@@ -269,7 +269,7 @@ async def test_a_message_id_that_somebody_used_again_is_no_proof(here: Process) 
     """Clients choose ids of messages."""
     await here.turn(ANN, "s", "one", "1")
     here.goes_away()
-    turn = await here.begin(ANN, "s", words=(says("two", id="mine"),))
+    turn = await here.begin(ANN, "s", user_messages=(says("two", id="mine"),))
     await here.finish(turn, "2")
     other = says("elsewhere", id="mine")
     await here.memory.sessions.append(
@@ -284,15 +284,15 @@ async def test_a_message_id_that_somebody_used_again_is_no_proof(here: Process) 
 async def test_a_turn_that_was_answered_elsewhere_is_set_aside(here: Process) -> None:
     await here.turn(ANN, "s", "one", "1")
     here.goes_away()
-    await here.turn(ANN, "s", "two", "from here", once=once("k"))
+    await here.turn(ANN, "s", "two", "from here", idempotency_key=once("k"))
     await here.turn(ANN, "s", "three", "3")
-    there = await begin(here.memory, ANN, "s", "two", once=once("k"))
+    there = await begin(here.memory, ANN, "s", "two", idempotency_key=once("k"))
     await here.memory.sessions.finish_turn(there, closing("from there"))
 
     await here.catch_up()
 
     assert await here.log(ANN, "s") == ["one", "1", "two", "from there", "three", "3"]
-    assert here.store.status.aside == 1
+    assert here.store.status.quarantined == 1
 
 
 async def test_a_turn_refused_for_good_does_not_stop_the_next(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,7 +311,7 @@ async def test_a_turn_refused_for_good_does_not_stop_the_next(here: Process, mon
     await here.catch_up()
 
     assert await here.log(ANN, "s") == ["one", "1", "two", "2"]
-    assert here.store.status.aside == 1
+    assert here.store.status.quarantined == 1
 
 
 async def test_what_stops_one_session_does_not_stop_the_others(here: Process) -> None:
@@ -354,10 +354,10 @@ async def _messages(here: Process) -> tuple[Message, ...]:
 
 async def test_after_the_replay_a_key_is_answered_as_it_was(here: Process) -> None:
     here.goes_away()
-    await here.turn(ANN, "s", "one", "1", once=once("k"))
+    await here.turn(ANN, "s", "one", "1", idempotency_key=once("k"))
     await here.catch_up()
 
-    again = await here.begin(ANN, "s", "one", once=once("k"))
+    again = await here.begin(ANN, "s", "one", idempotency_key=once("k"))
 
     assert (again.state, again.journaled) == (TurnState.FINISHED, False)
     assert [message.text for message in again.reply] == ["1"]

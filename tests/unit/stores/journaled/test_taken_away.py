@@ -103,7 +103,7 @@ async def test_a_session_that_was_replayed_and_then_deleted_is_not_opened_again(
     await here.replay()
 
     assert await gone(here, ANN, "s")
-    assert (here.store.status.waiting, here.store.status.aside) == (0, 2)
+    assert (here.store.status.waiting, here.store.status.quarantined) == (0, 2)
 
 
 async def test_words_of_a_deleted_session_reach_no_namesake(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ async def test_words_of_a_deleted_session_reach_no_namesake(here: Process, monke
     await here.replay()
 
     assert await here.log(ANN, "s") == ["another", "session"]
-    assert here.store.status.aside == 1
+    assert here.store.status.quarantined == 1
 
 
 async def test_later_rows_know_that_their_session_was_stored(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ async def test_later_rows_know_that_their_session_was_stored(here: Process, monk
     await here.catch_up()
 
     assert await gone(here, ANN, "s")
-    assert here.store.status.aside == 2
+    assert here.store.status.quarantined == 2
 
 
 @pytest.mark.parametrize("call", ["begin_turn", "finish_turn"])
@@ -143,11 +143,11 @@ async def test_words_that_were_replayed_and_then_reset_are_not_said_again(
     await here.replay()
 
     assert await here.log(ANN, "s") == []
-    assert (here.store.status.waiting, here.store.status.aside) == (0, 1)
+    assert (here.store.status.waiting, here.store.status.quarantined) == (0, 1)
 
 
 async def test_stored_and_trimmed_words_are_not_stored_again(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    await here.turn(ANN, "s", "one", "1", create=NewSession(keeping=Retention(max_messages=4)))
+    await here.turn(ANN, "s", "one", "1", create=NewSession(retention=Retention(max_messages=4)))
     here.goes_away()
     await here.turn(ANN, "s", "two", "2")
     await _interrupted(here, "finish_turn", monkeypatch)
@@ -169,7 +169,7 @@ async def test_an_unanswered_beginning_that_was_reset_is_not_said_again(here: Pr
     await here.catch_up()
 
     assert await here.log(ANN, "s") == []
-    assert here.store.status.aside == 1
+    assert here.store.status.quarantined == 1
 
 
 async def test_a_call_that_arrives_late_says_nothing_twice(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ async def test_an_answer_whose_words_were_taken_away_elsewhere_is_set_aside(here
     await here.catch_up()
 
     assert "late" not in await here.log(ANN, "s")
-    assert (here.store.status.waiting, here.store.status.aside) == (0, 1)
+    assert (here.store.status.waiting, here.store.status.quarantined) == (0, 1)
 
 
 async def test_words_reset_during_their_replay_get_no_answer(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +221,7 @@ async def test_words_reset_during_their_replay_get_no_answer(here: Process, monk
     await here.replay()
 
     assert await here.log(ANN, "s") == []
-    assert here.store.status.aside == 1
+    assert here.store.status.quarantined == 1
 
 
 # Erased while it is on its way
@@ -258,7 +258,7 @@ async def test_who_is_erased_elsewhere_while_a_turn_is_brought_does_not_return(
     await here.replay()
 
     assert await gone(here, ANN, "s")
-    assert (here.store.status.waiting, here.store.status.aside) == (0, 0)
+    assert (here.store.status.waiting, here.store.status.quarantined) == (0, 0)
 
 
 async def test_in_a_group_only_the_erased_users_words_go(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +296,7 @@ async def test_erased_words_go_though_their_answer_is_refused(here: Process, mon
     await here.replay()
 
     assert await here.log(ROOM_BOB, "g") == ["hello", "h"]
-    assert (here.store.status.waiting, here.store.status.aside) == (0, 0)
+    assert (here.store.status.waiting, here.store.status.quarantined) == (0, 0)
 
 
 async def test_an_erasure_that_overtook_a_killed_replay_holds(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,7 +332,7 @@ async def test_a_row_erased_while_it_is_read_is_not_replayed(here: Process, monk
     await here.replay()
 
     assert await here.log(ANN, "s") == ["one", "1"]
-    assert (here.store.status.waiting, here.store.status.aside) == (0, 0)
+    assert (here.store.status.waiting, here.store.status.quarantined) == (0, 0)
 
 
 async def test_an_open_turn_of_an_erased_person_is_lost(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,7 +370,7 @@ async def test_a_turn_that_began_before_the_erasure_is_of_before_it(here: Proces
     await here.catch_up()
 
     assert await here.log(ROOM_BOB, "g") == ["question"]
-    assert (here.store.status.waiting, here.store.status.aside, SECRET.encode() in disk(here)) == (0, 0, False)
+    assert (here.store.status.waiting, here.store.status.quarantined, SECRET.encode() in disk(here)) == (0, 0, False)
 
 
 async def test_a_note_of_an_erasure_that_cannot_be_read_counts_and_stops_nobody_else(here: Process) -> None:
@@ -395,7 +395,7 @@ async def test_what_others_said_in_a_session_opened_by_the_erased_is_kept(here: 
     await here.catch_up()
 
     assert await here.log(ROOM_BOB, "g") == ["bob's", "2"]
-    assert (here.store.status.waiting, here.store.status.aside) == (0, 0)
+    assert (here.store.status.waiting, here.store.status.quarantined) == (0, 0)
 
 
 # What was set aside
@@ -407,7 +407,7 @@ async def _set_aside(here: Process) -> None:
     await here.turn(ANN, "s", SECRET, "2")
     await here.memory.sessions.delete(ANN, "s")
     await here.catch_up()
-    assert here.store.status.aside == 1
+    assert here.store.status.quarantined == 1
 
 
 async def test_what_was_set_aside_goes_in_time_although_nothing_waits(here: Process) -> None:
@@ -416,7 +416,7 @@ async def test_what_was_set_aside_goes_in_time_although_nothing_waits(here: Proc
     here.goes_away()
     await here.replay()
 
-    assert (here.store.status.aside, count_journal(here.folder).aside) == (0, 0)
+    assert (here.store.status.quarantined, count_journal(here.folder).quarantined) == (0, 0)
     assert SECRET.encode() not in disk(here)
 
 
@@ -432,5 +432,5 @@ async def test_what_was_set_aside_goes_with_its_person(here: Process, monkeypatc
     for _ in range(3):
         await here.replay()
 
-    assert here.store.status.aside == count_journal(here.folder).aside == 1
+    assert here.store.status.quarantined == count_journal(here.folder).quarantined == 1
     assert SECRET.encode() not in disk(here)

@@ -40,7 +40,7 @@ from tests.peek import postgres_rows
 from tests.samples import ANN, BOB, EVE, batch, begin, closing, fresh, once, talk, texts
 from tests.servers import PostgresDatabase
 
-UNCAPPED = NewSession(keeping=Retention(max_messages=None))
+UNCAPPED = NewSession(retention=Retention(max_messages=None))
 
 
 async def test_turns_of_many_tenants_share_batches_and_nothing_else(store: PostgresStore) -> None:
@@ -58,13 +58,13 @@ async def test_each_call_of_a_batch_gets_its_own_answer(store: PostgresStore) ->
     await talk(store, ANN, "free", "q", "a")
     await talk(store, BOB, "his", "q", "a")
     await begin(store, ANN, "busy", "q")
-    await store.sessions.append(ANN, "keyed", batch("q", once=once("k", "one body")))
+    await store.sessions.append(ANN, "keyed", batch("q", idempotency_key=once("k", "one body")))
 
     answers = await asyncio.gather(
         begin(store, ANN, "free", "q2"),
         begin(store, ANN, "his", "q"),
         begin(store, ANN, "busy", "q"),
-        begin(store, ANN, "keyed", "q", once=once("k", "another body")),
+        begin(store, ANN, "keyed", "q", idempotency_key=once("k", "another body")),
         begin(store, ANN, "absent", "q", create=None),
         begin(store, ANN, "gap", "q", producer=Producer(id="p", seq=7)),
         begin(store, ANN, "new", "q"),
@@ -119,7 +119,7 @@ async def test_two_processes_that_meet_on_the_same_sessions_lose_nothing(databas
     async def work(store: PostgresStore, name: str) -> None:
         for n in range(10):
             for session in range(5):
-                guard = {"once": once(f"{name}.{n}")} if (n + session) % 3 == 0 else {}
+                guard = {"idempotency_key": once(f"{name}.{n}")} if (n + session) % 3 == 0 else {}
                 await store.sessions.append(ANN, f"s{session}", batch(f"{name}.{n}", usage=Usage(tokens=1), **guard))
 
     await asyncio.gather(*(work(store, f"{place}.{w}") for place, store in enumerate(stores) for w in range(6)))
@@ -135,13 +135,13 @@ async def test_two_processes_that_meet_on_the_same_sessions_lose_nothing(databas
 async def test_a_key_taken_while_a_turn_waits_is_known(store: PostgresStore, database: PostgresDatabase) -> None:
     """The turn's statement began before the other writer was done, and must not trust what it saw then."""
     await talk(store, ANN, "s", "q", "a")
-    await store.sessions.append(ANN, "s", batch("keyed", once=once("older")))
-    op, _ = append_op(ANN, "s", batch("first", once=once("k")), utc_now())
+    await store.sessions.append(ANN, "s", batch("keyed", idempotency_key=once("older")))
+    op, _ = append_op(ANN, "s", batch("first", idempotency_key=once("k")), utc_now())
     other = await store.link.connect()
 
     async with other.transaction():
         await other.fetch("SELECT * FROM append_batches('other000', $1, $2::batch[])", [op[1]], [op])
-        waiting = asyncio.create_task(begin(store, ANN, "s", "first", once=once("k")))
+        waiting = asyncio.create_task(begin(store, ANN, "s", "first", idempotency_key=once("k")))
         await _until_blocked(database)
     turn = await waiting
     await other.close()
@@ -160,18 +160,18 @@ async def _until_blocked(database: PostgresDatabase) -> None:
 async def test_keyed_turns_of_one_batch_are_new_known_resumed_or_finished(store: PostgresStore) -> None:
     """T3 for keys: what is decided for all at once is decided for each by its own session."""
     for session in ("finished", "unfinished", "reused"):
-        turn = await begin(store, ANN, session, "q", once=once("k"))
+        turn = await begin(store, ANN, session, "q", idempotency_key=once("k"))
         if session != "unfinished":
             await store.sessions.finish_turn(turn, closing("a"))
         else:
             await store.sessions.finish_turn(turn, FinishTurn(abandoned=True))
 
     answers = await asyncio.gather(
-        *(begin(store, ANN, f"new {n}", "q", once=once("k")) for n in range(3)),
-        begin(store, ANN, "finished", "q", once=once("k")),
-        begin(store, ANN, "unfinished", "q", once=once("k")),
-        begin(store, ANN, "finished", "q2", once=once("another")),
-        begin(store, ANN, "reused", "q", once=once("k", "another body")),
+        *(begin(store, ANN, f"new {n}", "q", idempotency_key=once("k")) for n in range(3)),
+        begin(store, ANN, "finished", "q", idempotency_key=once("k")),
+        begin(store, ANN, "unfinished", "q", idempotency_key=once("k")),
+        begin(store, ANN, "finished", "q2", idempotency_key=once("another")),
+        begin(store, ANN, "reused", "q", idempotency_key=once("k", "another body")),
         return_exceptions=True,
     )
 
@@ -184,19 +184,19 @@ async def test_a_finished_keyed_turn_is_told_again_with_its_answer(store: Postgr
     for replies in (("a", "b"), ()):
         session = f"with {len(replies)}"
         await store.sessions.append(ANN, session, batch("before"))
-        turn = await begin(store, ANN, session, "q", once=once("k"))
+        turn = await begin(store, ANN, session, "q", idempotency_key=once("k"))
         await store.sessions.finish_turn(turn, closing(*replies))
 
-        again = await begin(store, ANN, session, "q", once=once("k"))
+        again = await begin(store, ANN, session, "q", idempotency_key=once("k"))
 
         assert (again.state, again.id) == (TurnState.FINISHED, turn.id)
-        assert [message.text for message in again.words] == ["q"]
+        assert [message.text for message in again.user_messages] == ["q"]
         assert [message.text for message in again.reply] == list(replies)
 
 
 async def test_logs_at_their_cap_slide_together(store: PostgresStore, database: PostgresDatabase) -> None:
     """Below, at and beyond the cap, with a gap that a truncation left, and with more words than the cap takes."""
-    capped = NewSession(keeping=Retention(max_messages=4))
+    capped = NewSession(retention=Retention(max_messages=4))
     sessions = [f"s{n}" for n in range(7)]
     kept = MemoryStore()
 
@@ -205,7 +205,9 @@ async def test_logs_at_their_cap_slide_together(store: PostgresStore, database: 
             await store.sessions.append(ANN, session, batch(*(f"m{place}" for place in range(n)), create=capped))
         await store.sessions.truncate(ANN, "s4", Truncation(after=3))
         for _ in range(3):
-            turns = await asyncio.gather(*(begin(store, ANN, name, "q", once=once(fresh("k"))) for name in sessions))
+            turns = await asyncio.gather(
+                *(begin(store, ANN, name, "q", idempotency_key=once(fresh("k"))) for name in sessions)
+            )
             await asyncio.gather(*(store.sessions.finish_turn(turn, closing("a", "b")) for turn in turns))
             await asyncio.gather(*(store.sessions.append(ANN, name, batch("more")) for name in sessions))
         await asyncio.gather(
@@ -264,16 +266,18 @@ async def test_a_turn_reads_its_window_and_not_the_history(database: PostgresDat
 async def test_a_turn_looks_its_session_up_among_any_number_of_them(database: PostgresDatabase) -> None:
     """Also where the server knows nothing of a table yet, or remembers it as small."""
     store = await PostgresStore.open(database.app_url)
-    await begin(store, ANN, "first", "q", once=once("k"))
+    await begin(store, ANN, "first", "q", idempotency_key=once("k"))
     await postgres_rows(database.admin_url, "VACUUM ANALYZE")
-    await asyncio.gather(*(store.sessions.append(ANN, f"s{n}", batch("hello", once=once("k"))) for n in range(300)))
+    await asyncio.gather(
+        *(store.sessions.append(ANN, f"s{n}", batch("hello", idempotency_key=once("k"))) for n in range(300))
+    )
     await store.close()
 
     store = await PostgresStore.open(database.app_url, connections=1)
     before = await _rows_read(store)
     for n in range(20):
         guard = once("turn") if n % 2 else None
-        turn = await begin(store, ANN, f"s{n}", "q", once=guard)
+        turn = await begin(store, ANN, f"s{n}", "q", idempotency_key=guard)
         await store.sessions.finish_turn(turn, closing("a"))
         await store.sessions.append(ANN, f"s{n}", batch("more"))
         await store.sessions.get(ANN, f"s{n}")
@@ -336,8 +340,8 @@ async def test_a_damaged_head_does_not_hide_others_in_lists(store: PostgresStore
 async def test_keys_that_no_index_could_hold_are_kept_apart(store: PostgresStore) -> None:
     """T18: ids of 16 KB as idempotency key, producer, state key."""
     long = "x" * 16_000
-    await store.sessions.append(ANN, long, batch("one", once=once(long, long)))
-    again = await store.sessions.append(ANN, long, batch("one", once=once(long, long)))
+    await store.sessions.append(ANN, long, batch("one", idempotency_key=once(long, long)))
+    again = await store.sessions.append(ANN, long, batch("one", idempotency_key=once(long, long)))
     await store.sessions.append(ANN, long, batch("two", producer=Producer(id=long, seq=1)))
     for key in (long + "b", long + "a", long):
         await store.state.write_state(ANN, long, key, key[-1])
@@ -365,10 +369,10 @@ class _Forgetful:
 async def test_a_keyed_turn_with_a_lost_answer_goes_on(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store.link, "fetch", _Forgetful(store).fetch)
 
-    turn = await begin(store, ANN, "s", "q", once=once("k"))
+    turn = await begin(store, ANN, "s", "q", idempotency_key=once("k"))
     done = await store.sessions.finish_turn(turn, closing("a"))
 
-    assert (turn.state, [message.text for message in turn.words]) == (TurnState.RESUMED, ["q"])
+    assert (turn.state, [message.text for message in turn.user_messages]) == (TurnState.RESUMED, ["q"])
     assert not done.duplicate
     assert await texts(store, ANN, "s") == ["q", "a"]
 

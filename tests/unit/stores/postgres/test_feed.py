@@ -75,7 +75,7 @@ async def _stores(database: PostgresDatabase, count: int = 2) -> AsyncIterator[l
 async def _vouching(store: PostgresStore) -> None:
     """Wait until the feed vouches again; it sends no event when it does."""
     async with asyncio.timeout(LONG):
-        while not store.feed.catch_up():  # noqa: ASYNC110
+        while not store.feed.drain_invalidations():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
@@ -84,7 +84,7 @@ async def test_anothers_changes_and_ones_own_are_told(database: PostgresDatabase
     async with _stores(database) as (mine, other):
         told = Told()
         async with mine.feed.watch(told):
-            assert mine.feed.catch_up()
+            assert mine.feed.drain_invalidations()
             await mine.sessions.append(ANN, "mine", batch("hello"))
             turn = await begin(other, ANN, "his", "hello")
             await other.sessions.finish_turn(turn, closing("hi"))
@@ -92,16 +92,16 @@ async def test_anothers_changes_and_ones_own_are_told(database: PostgresDatabase
             await told.until(4)
 
         assert told.keys == [session_key(ANN, "mine"), *[session_key(ANN, "his")] * 3]
-        assert [news.ours for news in told.news] == [True, False, False, False]
-        assert [news.taken_away for news in told.news] == [False, False, False, True]
+        assert [news.local for news in told.news] == [True, False, False, False]
+        assert [news.removed for news in told.news] == [False, False, False, True]
 
 
 async def test_without_a_watch_nothing_is_vouched_for(database: PostgresDatabase) -> None:
     async with _stores(database, 1) as (store,):
-        assert not store.feed.catch_up()
+        assert not store.feed.drain_invalidations()
         async with store.feed.watch(Told()):
-            assert store.feed.catch_up()
-        assert not store.feed.catch_up()
+            assert store.feed.drain_invalidations()
+        assert not store.feed.drain_invalidations()
 
 
 async def test_several_may_watch_and_the_last_one_ends_it(database: PostgresDatabase) -> None:
@@ -113,10 +113,10 @@ async def test_several_may_watch_and_the_last_one_ends_it(database: PostgresData
                 await other.sessions.append(ANN, "both", batch("hello"))
                 await told.until(1)
                 await also.until(1)
-            assert mine.feed.catch_up()
+            assert mine.feed.drain_invalidations()
             await other.sessions.append(ANN, "one", batch("hello"))
             await told.until(2)
-        assert not mine.feed.catch_up()
+        assert not mine.feed.drain_invalidations()
 
         assert told.keys == [session_key(ANN, "both"), session_key(ANN, "one")]
         assert also.keys == [session_key(ANN, "both")]
@@ -139,7 +139,7 @@ async def test_more_keys_than_a_notification_holds_are_all_told(database: Postgr
     clock = FakeClock()
     mine = await PostgresStore.open(database.app_url, clock=clock)
     other = await PostgresStore.open(database.app_url, clock=clock)
-    day = NewSession(keeping=Retention(idle=timedelta(days=1)))
+    day = NewSession(retention=Retention(idle=timedelta(days=1)))
     await asyncio.gather(*(other.sessions.append(ANN, f"s{n}", batch("hello", create=day)) for n in range(600)))
     clock.advance(timedelta(days=2))
     told = Told()
@@ -164,7 +164,7 @@ async def test_a_cut_connection_drops_everything_and_is_made_again(database: Pos
             )
             async with asyncio.timeout(LONG):
                 await told.dropped_all.wait()
-            doubted = not mine.feed.catch_up()
+            doubted = not mine.feed.drain_invalidations()
             await _vouching(mine)
             await other.sessions.append(ANN, "s", batch("hello"))
             await told.until(1)
@@ -223,7 +223,7 @@ async def test_a_sign_of_life_counts_from_when_it_was_asked_for(monkeypatch: pyt
 
     await feed._ping_or_acknowledge(cast("Connection", ReadLate()), 0)
 
-    assert not feed.catch_up()
+    assert not feed.drain_invalidations()
 
 
 def test_a_notification_names_whole_keys() -> None:

@@ -19,7 +19,8 @@ async def test_endings_of_one_batch_keep_each_its_own_trace(store: PostgresStore
     """Plain, keyed, changing and abandoned ones, and those that have nothing to tell."""
     sessions = [f"s{n}" for n in range(12)]
     turns = [
-        await begin(store, ANN, session, "q", once=once("k") if n % 2 else None) for n, session in enumerate(sessions)
+        await begin(store, ANN, session, "q", idempotency_key=once("k") if n % 2 else None)
+        for n, session in enumerate(sessions)
     ]
 
     def ending(n: int, turn: OpenTurn) -> FinishTurn:
@@ -78,7 +79,7 @@ async def test_no_row_outlives_its_session(store: PostgresStore, database: Postg
 async def test_a_turn_without_a_trace_does_not_touch_the_traces(database: PostgresDatabase) -> None:
     store = await PostgresStore.open(database.app_url, connections=1)
     for guard in (None, once("k")):
-        turn = await begin(store, ANN, "s", "q", once=guard)
+        turn = await begin(store, ANN, "s", "q", idempotency_key=guard)
         await store.sessions.finish_turn(turn, closing("a"))
 
     # The one connection hands in what it has counted.

@@ -22,7 +22,7 @@ async def filled(database: PostgresDatabase) -> AsyncIterator[PostgresStore]:
     """A store with a row of each of two tenants in every table."""
     store = await PostgresStore.open(database.app_url)
     for scope in (ANN, EVE):
-        await store.sessions.append(scope, "s", batch("secret", once=once("k")))
+        await store.sessions.append(scope, "s", batch("secret", idempotency_key=once("k")))
         await store.sessions.append(scope, "s", batch("secret", producer=Producer(id="p", seq=1)))
         await store.state.write_state(scope, "prefs", "k", "secret")
         turn = await begin(store, scope, "s")

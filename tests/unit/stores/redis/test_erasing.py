@@ -20,7 +20,7 @@ async def test_an_answer_that_is_lost_leaves_nothing_of_the_person(
 ) -> None:
     """The expiry index names the owner, and would for as long as the session was to be kept."""
     store = await RedisStore.open(redis_server.url, prefix=fresh("erasing"))
-    new = NewSession(keeping=Retention(idle=timedelta(days=30)))
+    new = NewSession(retention=Retention(idle=timedelta(days=30)))
     await store.sessions.append(ANN, "s", batch("hello", "hi", create=new))
     ask = redis_runner(store).session
 
@@ -32,7 +32,7 @@ async def test_an_answer_that_is_lost_leaves_nothing_of_the_person(
 
     erased = await store.upkeep.erase(ANN)
 
-    assert ([gone.session_id for gone in erased.gone], erased.messages) == (["s"], 2)
+    assert ([gone.session_id for gone in erased.removed_sessions], erased.messages) == (["s"], 2)
     left = [await store.link.call("ZRANGE", part, 0, -1, key=part) for part in store.keys.expiries]
     assert not any(left)
     await store.close()

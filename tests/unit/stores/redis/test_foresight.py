@@ -49,7 +49,7 @@ async def test_what_another_process_appends_between_turns_moves_the_words(pair: 
     turn = await begin(here, ANN, "s", "four")
 
     assert shown(turn) == ["one", "two", "three", "four"]
-    assert [(message.seq, message.turn) for message in turn.words] == [(4, 3)]
+    assert [(message.seq, message.turn) for message in turn.user_messages] == [(4, 3)]
     assert await numbered(there, "s") == [(1, 1, "one"), (2, 1, "two"), (3, 2, "three"), (4, 3, "four")]
 
 
@@ -81,7 +81,7 @@ async def test_an_unchanged_session_is_told_as_it_is_stored(pair: Pair) -> None:
     await here.sessions.patch(ANN, "s", Changes(title="Named"))
     await here.sessions.append(ANN, "s", batch("aside"))
 
-    turn = await begin(here, ANN, "s", "three", keeping=Retention(idle=timedelta(days=2), max_messages=4))
+    turn = await begin(here, ANN, "s", "three", retention=Retention(idle=timedelta(days=2), max_messages=4))
     assert turn.session == await there.sessions.get(ANN, "s")
     assert (shown(turn), turn.number, turn.created) == (["one", "two", "aside", "three"], 3, False)
     done = await here.sessions.finish_turn(turn, closing("four", "five", tokens=2**50, cost_nanos=7))
@@ -117,7 +117,7 @@ async def test_a_session_that_is_gone_is_made_anew_or_not_found(pair: Pair) -> N
 
 async def test_a_session_that_expired_since_it_was_seen_is_made_anew(pair: Pair, fake_clock: FakeClock) -> None:
     here, _ = pair
-    day = NewSession(keeping=Retention(idle=timedelta(days=1)))
+    day = NewSession(retention=Retention(idle=timedelta(days=1)))
     await here.sessions.finish_turn(await begin(here, ANN, "s", "one", create=day), closing("two"))
     fake_clock.advance(timedelta(days=2))
 
@@ -146,7 +146,7 @@ async def test_numbers_of_a_producer_count_on_a_seen_session_too(pair: Pair) -> 
     done = await here.sessions.finish_turn(turn, closing("two", producer=Producer(id="p", seq=1)))
     assert done.messages == ()
     again = await begin(here, ANN, "s", "one", producer=Producer(id="p", seq=1))
-    assert (again.words, shown(again)) == ((), ["one"])
+    assert (again.user_messages, shown(again)) == ((), ["one"])
     done = await here.sessions.finish_turn(again, closing("two", producer=Producer(id="p", seq=2)))
 
     assert [message.seq for message in done.messages] == [2]
@@ -159,7 +159,7 @@ async def test_a_turn_that_nobody_disturbs_takes_ten_commands(pair: Pair, redis_
     await talk(here, ANN, "s", "one", "two")
     before = commands(redis_server)
 
-    turn = await begin(here, ANN, "s", "three", once=once("k"))
+    turn = await begin(here, ANN, "s", "three", idempotency_key=once("k"))
     await here.sessions.finish_turn(turn, closing("four", tokens=5))
 
     after = commands(redis_server)

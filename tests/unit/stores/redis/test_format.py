@@ -27,7 +27,9 @@ async def _aged(store: RedisStore, session_id: str) -> tuple[bytes, bytes]:
 async def test_a_store_from_before_the_first_release_is_not_opened(redis_server: RedisServer) -> None:
     prefix = fresh("format")
     store = await RedisStore.open(redis_server.url, prefix=prefix)
-    await store.sessions.append(ANN, "s", batch("hello", create=NewSession(keeping=Retention(idle=timedelta(days=1)))))
+    await store.sessions.append(
+        ANN, "s", batch("hello", create=NewSession(retention=Retention(idle=timedelta(days=1))))
+    )
     await (await RedisStore.open(redis_server.url, prefix=prefix)).close()
     await _aged(store, "s")
 

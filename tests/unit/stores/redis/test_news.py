@@ -49,7 +49,7 @@ class Told:
 
     @property
     def taken_away(self) -> bool:
-        return any(news.taken_away for news in self.news)
+        return any(news.removed for news in self.news)
 
 
 async def _rewrite(store: RedisStore, _: FakeClock) -> None:
@@ -88,14 +88,14 @@ async def _told_of(url: str, step: _Step) -> Told:
     clock, told = FakeClock(), Told()
     given = {"policy": PATIENT, "clock": clock}
     async with redis_store(url, **given) as mine, redis_store(url, **given) as other, mine.feed.watch(told):
-        day = NewSession(keeping=Retention(idle=timedelta(days=1)))
-        await until(mine.feed.catch_up)
+        day = NewSession(retention=Retention(idle=timedelta(days=1)))
+        await until(mine.feed.drain_invalidations)
         await other.sessions.append(ANN, "s", batch("one", "two", create=day))
-        await until(lambda: mine.feed.catch_up() and bool(told.news))
+        await until(lambda: mine.feed.drain_invalidations() and bool(told.news))
         told.news.clear()
         await step(other, clock)
         await other.sessions.append(ANN, "last", batch("x"))
-        await until(lambda: mine.feed.catch_up() and told.all and bool(told.news))
+        await until(lambda: mine.feed.drain_invalidations() and told.all and bool(told.news))
     return told
 
 
@@ -123,11 +123,11 @@ async def test_in_a_cluster_it_is_told_as_well(redis_cluster: RedisCluster) -> N
     given = {"policy": PATIENT, "clock": FakeClock()}
     url = redis_cluster.url
     async with redis_store(url, **given) as mine, redis_store(url, **given) as other, mine.feed.watch(told):
-        await until(mine.feed.catch_up)
+        await until(mine.feed.drain_invalidations)
         await other.sessions.append(ANN, "s", batch("one"))
         await other.sessions.delete(ANN, "s")
 
-        await until(lambda: mine.feed.catch_up() and told.taken_away)
+        await until(lambda: mine.feed.drain_invalidations() and told.taken_away)
 
 
 @pytest.fixture
@@ -157,16 +157,16 @@ async def test_a_removal_in_one_round_with_our_change_is_not_taken_for_ours(
         outbox = await Outbox.open(tmp_path / "journal")
         stack.push_async_callback(outbox.close)
         journal = await stack.enter_async_context(
-            JournaledStore(store=store, outbox=outbox, feed=store.feed, by_itself=False)
+            JournaledStore(store=store, outbox=outbox, feed=store.feed, auto_replay=False)
         )
         await stack.enter_async_context(store.feed.watch(told))
-        await until(store.feed.catch_up)
+        await until(store.feed.drain_invalidations)
         await talk(journal, ANN, "s", "secret", "1")
         # The server knows the scripts from here on: each call is one message.
         await talk(journal, ANN, "last", "x", "y")
         await journal.sessions.patch(ANN, "last", Changes(title="t"))
         await other.sessions.reset(ANN, "last")
-        await until(lambda: store.feed.catch_up() and told.all)
+        await until(lambda: store.feed.drain_invalidations() and told.all)
         own_alone = last_seen(journal).get(KEY)
         told.news.clear()
 
@@ -177,10 +177,10 @@ async def test_a_removal_in_one_round_with_our_change_is_not_taken_for_ours(
         server.thaw()
         await ours
         await theirs
-        await until(lambda: store.feed.catch_up() and told.taken_away)
+        await until(lambda: store.feed.drain_invalidations() and told.taken_away)
 
         assert own_alone is not None
-        assert [news.taken_away for news in told.news].count(False) == 1
+        assert [news.removed for news in told.news].count(False) == 1
         assert last_seen(journal).get(KEY) is None
 
 

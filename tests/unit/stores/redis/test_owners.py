@@ -58,10 +58,10 @@ async def test_an_owner_is_listed_before_the_value_is_written(
         await store.state.write_state(ANN, "prefs", "tone", "warm")
     before = await listed(store)
 
-    assert await store.state.state_names(ACME) == ()
+    assert await store.state.list_state_locations(ACME) == ()
     assert before == {owner_key(ANN).hex().encode()}
     assert await listed(store) == set()
-    assert await store.upkeep.spaces() == ()
+    assert await store.upkeep.list_sites() == ()
 
 
 async def test_an_owner_removed_while_writing_is_listed_again(
@@ -82,8 +82,8 @@ async def test_an_owner_removed_while_writing_is_listed_again(
     await store.state.write_state(ANN, "prefs", "tone", "cool")
 
     assert calls == 2, "before the first value and after it, and no more for the second"
-    assert await store.state.state_names(ACME) == (TONE,)
-    assert await store.upkeep.spaces() == (ACME,)
+    assert await store.state.list_state_locations(ACME) == (TONE,)
+    assert await store.upkeep.list_sites() == (ACME,)
 
 
 async def test_a_value_in_a_known_drawer_needs_one_call(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ async def test_a_value_in_a_known_drawer_needs_one_call(store: RedisStore, monke
 
     assert known == ["run", "run", "run"]
     assert calls == ["run", "add", "run", "run"]
-    assert len(await store.state.state_names(ACME)) == 3
+    assert len(await store.state.list_state_locations(ACME)) == 3
 
 
 async def test_a_site_that_loses_its_name_while_an_owner_goes_back_has_it_again(
@@ -125,7 +125,7 @@ async def test_a_site_that_loses_its_name_while_an_owner_goes_back_has_it_again(
 
     await redis_owners(store).leave(site_key(ANN).hex(), owner_key(ANN).hex())
 
-    assert await store.upkeep.spaces() == (ACME,)
+    assert await store.upkeep.list_sites() == (ACME,)
 
 
 async def test_who_writes_while_being_taken_off_goes_back(store: RedisStore) -> None:
@@ -133,7 +133,7 @@ async def test_who_writes_while_being_taken_off_goes_back(store: RedisStore) -> 
 
     await redis_owners(store).leave(site_key(ANN).hex(), owner_key(ANN).hex())
 
-    assert await store.state.state_names(ACME) == (TONE,)
+    assert await store.state.list_state_locations(ACME) == (TONE,)
 
 
 async def test_nobodys_name_stays_with_the_last_value_of_a_drawer(store: RedisStore) -> None:
@@ -157,12 +157,12 @@ async def test_a_drawer_without_a_note_hides_no_other_and_has_one_with_its_next_
     notes = store.keys.state(ANN, "one")[2]
     await store.link.call("HDEL", notes, state_key(ANN, "one"), key=notes)
 
-    first = await store.state.state_names(ACME, limit=2)
-    without = (*first, *await store.state.state_names(ACME, first[-1], limit=2))
+    first = await store.state.list_state_locations(ACME, limit=2)
+    without = (*first, *await store.state.list_state_locations(ACME, first[-1], limit=2))
     await store.state.write_state(ANN, "one", "b", 2)
 
     assert [(one.namespace, one.key) for one in without] == [("two", "a"), ("two", "b"), ("two", "c")]
-    assert len(await store.state.state_names(ACME)) == 6
+    assert len(await store.state.list_state_locations(ACME)) == 6
 
 
 async def test_a_note_that_is_scribbled_over_names_nobody_and_hides_no_other(
@@ -177,12 +177,14 @@ async def test_a_note_that_is_scribbled_over_names_nobody_and_hides_no_other(
     for scribble in (b"{", b'[{"tenant":"acme","user":"bob"},"prefs"]', b'[{"tenant":""},"prefs"]'):
         await store.link.call("HSET", notes, drawer, scribble, key=notes)
         caplog.clear()
-        told = await store.state.state_names(ACME)
+        told = await store.state.list_state_locations(ACME)
 
         assert set(told) == {StateLocation(scope=ANN, namespace="facts", key="home"), replace(TONE, scope=BOB)}
         assert [record.getMessage() for record in caplog.records] == [LEFT_OUT]
-        assert [one for size in (1, 1) for one in await store.state.state_names(ACME, told[0], size)] == [told[1]] * 2
-        assert set(await store.upkeep.spaces()) == {ACME, Scope(tenant="evil")}
+        assert [one for size in (1, 1) for one in await store.state.list_state_locations(ACME, told[0], size)] == [
+            told[1]
+        ] * 2
+        assert set(await store.upkeep.list_sites()) == {ACME, Scope(tenant="evil")}
 
 
 async def test_a_site_all_of_whose_names_are_scribbled_over_hides_no_other(store: RedisStore) -> None:
@@ -191,10 +193,10 @@ async def test_a_site_all_of_whose_names_are_scribbled_over_hides_no_other(store
     notes = store.keys.state(ANN, "prefs")[2]
     await store.link.call("HSET", notes, state_key(ANN, "prefs"), b"{", key=notes)
 
-    assert await store.state.state_names(ACME) == ()
-    assert await store.upkeep.spaces(limit=1) == (Scope(tenant="evil"),)
+    assert await store.state.list_state_locations(ACME) == ()
+    assert await store.upkeep.list_sites(limit=1) == (Scope(tenant="evil"),)
     await store.state.write_state(ANN, "prefs", "size", 4)
-    assert len(await store.state.state_names(ACME)) == 2, "the next value writes the note anew"
+    assert len(await store.state.list_state_locations(ACME)) == 2, "the next value writes the note anew"
 
 
 async def test_a_value_that_is_scribbled_over_is_told_as_such(store: RedisStore) -> None:

@@ -59,20 +59,20 @@ async def test_only_a_new_session_touches_the_list(store: RedisStore) -> None:
     await store.sessions.append(ANN, "b", batch("hello"))
 
     assert untouched == set()
-    assert await store.upkeep.spaces() == (ACME,)
+    assert await store.upkeep.list_sites() == (ACME,)
 
 
 async def test_the_sweep_lists_again_what_a_crash_left_out(store: RedisStore) -> None:
     await store.sessions.append(ANN, "a", batch("hello"))
     await store.sessions.append(EVE, "e", batch("hello"))
     await lose_the_list(store)
-    assert await store.upkeep.spaces() == ()
+    assert await store.upkeep.list_sites() == ()
 
     # A server hands out its keys in pieces; the shared ones hold other tests' too.
-    while len(await store.upkeep.spaces()) < 2:
+    while len(await store.upkeep.list_sites()) < 2:
         await store.upkeep.sweep()
 
-    assert set(await store.upkeep.spaces()) == {ACME, EVIL}
+    assert set(await store.upkeep.list_sites()) == {ACME, EVIL}
 
 
 async def test_sessions_that_went_by_themselves_hold_no_space(store: RedisStore) -> None:
@@ -82,7 +82,7 @@ async def test_sessions_that_went_by_themselves_hold_no_space(store: RedisStore)
     for number in range(25):
         await vanish(store, ANN, f"a{number}")
 
-    assert await store.upkeep.spaces() == (EVIL,)
+    assert await store.upkeep.list_sites() == (EVIL,)
     assert await listed(store) == {site_key(EVE).hex().encode()}
 
 
@@ -93,7 +93,7 @@ async def test_a_session_behind_many_that_went_still_tells_whose_space_it_is(sto
     for number in range(24):
         await vanish(store, ANN, f"a{number}")
 
-    assert await store.upkeep.spaces() == (ACME,)
+    assert await store.upkeep.list_sites() == (ACME,)
 
 
 async def test_the_sweep_takes_empty_spaces_off_the_list(store: RedisStore) -> None:

@@ -89,7 +89,7 @@ async def test_a_window_of_any_size_is_whole(pair: tuple[RedisStore, RedisStore]
 
 async def test_a_window_respects_caps_and_its_start_whoever_set_them(pair: tuple[RedisStore, RedisStore]) -> None:
     here, there = pair
-    capped = NewSession(keeping=Retention(max_messages=5))
+    capped = NewSession(retention=Retention(max_messages=5))
     for number in range(4):
         turn = await begin(here, ANN, "s", f"q{number}", create=capped)
         await here.sessions.finish_turn(turn, closing(f"a{number}"))
@@ -129,35 +129,35 @@ async def test_totals_are_exact_beyond_what_lua_counts(store: RedisStore) -> Non
 
 async def test_a_thousand_keys_are_remembered_and_no_more(store: RedisStore) -> None:
     for number in range(1001):
-        await store.sessions.append(ANN, "s", batch("hi", once=once(f"key-{number}"), usage=Usage()))
+        await store.sessions.append(ANN, "s", batch("hi", idempotency_key=once(f"key-{number}"), usage=Usage()))
 
-    assert (await store.sessions.append(ANN, "s", batch("hi", once=once("key-1")))).duplicate
+    assert (await store.sessions.append(ANN, "s", batch("hi", idempotency_key=once("key-1")))).duplicate
     with pytest.raises(IdempotencyKeyReused):
-        await store.sessions.append(ANN, "s", batch("hi", once=once("key-1000", "another")))
-    assert not (await store.sessions.append(ANN, "s", batch("hi", once=once("key-0")))).duplicate
-    assert not (await store.sessions.append(ANN, "s", batch("hi", once=once("key-1")))).duplicate
+        await store.sessions.append(ANN, "s", batch("hi", idempotency_key=once("key-1000", "another")))
+    assert not (await store.sessions.append(ANN, "s", batch("hi", idempotency_key=once("key-0")))).duplicate
+    assert not (await store.sessions.append(ANN, "s", batch("hi", idempotency_key=once("key-1")))).duplicate
 
 
 async def test_a_key_that_was_taken_back_counts_from_when_it_came_again(store: RedisStore) -> None:
     await store.sessions.append(ANN, "s", batch("kept"))
-    await store.sessions.append(ANN, "s", batch("gone", once=once("again")))
+    await store.sessions.append(ANN, "s", batch("gone", idempotency_key=once("again")))
     await store.sessions.truncate(ANN, "s", Truncation(after=1))
     for number in range(500):
-        await store.sessions.append(ANN, "s", batch("hi", once=once(f"key-{number}")))
-    await store.sessions.append(ANN, "s", batch("back", once=once("again")))
+        await store.sessions.append(ANN, "s", batch("hi", idempotency_key=once(f"key-{number}")))
+    await store.sessions.append(ANN, "s", batch("back", idempotency_key=once("again")))
     for number in range(500, 1000):
-        await store.sessions.append(ANN, "s", batch("hi", once=once(f"key-{number}")))
+        await store.sessions.append(ANN, "s", batch("hi", idempotency_key=once(f"key-{number}")))
 
-    assert (await store.sessions.append(ANN, "s", batch("back", once=once("again")))).duplicate
+    assert (await store.sessions.append(ANN, "s", batch("back", idempotency_key=once("again")))).duplicate
 
 
 async def test_a_finished_turn_is_found_after_others_came(store: RedisStore) -> None:
-    first = await begin(store, ANN, "s", "one", once=once("k1"))
+    first = await begin(store, ANN, "s", "one", idempotency_key=once("k1"))
     await store.sessions.finish_turn(first, closing("two"))
     await talk(store, ANN, "s", "three", "four")
 
     again = await store.sessions.finish_turn(first, closing("two"))
-    resumed = await begin(store, ANN, "s", "one", once=once("k1"))
+    resumed = await begin(store, ANN, "s", "one", idempotency_key=once("k1"))
 
     assert again.duplicate
     assert resumed.state is TurnState.FINISHED
@@ -183,7 +183,7 @@ async def test_each_method_is_one_script_and_no_request_searches_keys(redis_serv
 
 
 async def each_method(store: RedisStore, session_id: str) -> None:
-    first = opening(session_id, "one", once=once("k"), producer=Producer(id="p", seq=1))
+    first = opening(session_id, "one", idempotency_key=once("k"), producer=Producer(id="p", seq=1))
     turn = await store.sessions.begin_turn(ANN, first)
     await store.sessions.renew_turn(turn)
     await store.sessions.finish_turn(turn, closing("two", changes=Changes(title="T", context={"a": 1})))
@@ -225,8 +225,8 @@ async def test_two_prefixes_are_two_installations(redis_server: RedisServer) -> 
 
 async def test_every_key_goes_by_itself_some_time_after_the_deadline(store: RedisStore) -> None:
     """A5: the store drops idle sessions even without a sweep."""
-    kept = NewSession(keeping=Retention(idle=timedelta(minutes=30)), context={"a": 1})
-    turn = await begin(store, ANN, "s", "one", create=kept, once=once("k"))
+    kept = NewSession(retention=Retention(idle=timedelta(minutes=30)), context={"a": 1})
+    turn = await begin(store, ANN, "s", "one", create=kept, idempotency_key=once("k"))
     await store.sessions.finish_turn(turn, closing("two", changes=Changes(attributes={"b": 2})))
     await store.sessions.reset(ANN, "s")
     await store.sessions.append(ANN, "s", batch("three"))
@@ -235,7 +235,7 @@ async def test_every_key_goes_by_itself_some_time_after_the_deadline(store: Redi
         ttl = await store.link.call("PTTL", key, key=key)
         assert timedelta(hours=1) < timedelta(milliseconds=ttl) <= timedelta(hours=2, minutes=30)
 
-    await begin(store, ANN, "s", "four", keeping=Retention(idle=None))
+    await begin(store, ANN, "s", "four", retention=Retention(idle=None))
     for key in store.keys.session(session_key(ANN, "s")):
         assert await store.link.call("PTTL", key, key=key) == -1
 
@@ -336,7 +336,7 @@ async def test_sessions_that_a_crash_left_unlisted_are_put_back(redis_cluster: R
 
 async def test_a_sweep_finds_sessions_whose_deadline_moved(store: RedisStore, fake_clock: FakeClock) -> None:
     """The index is told of a deadline once; the sweep moves the entry on until it is really over."""
-    kept = NewSession(keeping=Retention(idle=timedelta(minutes=30)))
+    kept = NewSession(retention=Retention(idle=timedelta(minutes=30)))
     await store.sessions.append(ANN, "s", batch("one", create=kept))
     for _ in range(3):
         fake_clock.advance(timedelta(minutes=20))

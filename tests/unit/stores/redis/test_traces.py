@@ -85,10 +85,10 @@ async def test_two_turns_may_be_told_with_the_same_words(store: RedisStore) -> N
 
 async def test_a_truncation_looks_at_every_message_it_takes(store: RedisStore) -> None:
     """A resumed turn's reply stands after later turns: its number is the lowest, though its message is the last."""
-    early = await begin(store, ANN, "s", "hello", once=once("k"))
+    early = await begin(store, ANN, "s", "hello", idempotency_key=once("k"))
     await store.sessions.finish_turn(early, closing(abandoned=True))
     later = await told(store, "s")
-    again = await begin(store, ANN, "s", "hello", once=once("k"))
+    again = await begin(store, ANN, "s", "hello", idempotency_key=once("k"))
     done = await store.sessions.finish_turn(again, closing("late", trace=trace_of(again)))
 
     await store.sessions.truncate(ANN, "s", Truncation(after=done.messages[-1].seq - 1))

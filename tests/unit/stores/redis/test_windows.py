@@ -24,7 +24,7 @@ def _session(number: int, **values: Any) -> Session:
         updated_at=SENT_AT,
         expires_at=None,
         version=1,
-        keeping=Retention(),
+        retention=Retention(),
         messages=1,
         last_seq=1,
         **values,

@@ -115,7 +115,7 @@ async def test_the_list_of_spaces_shows_the_others(store: SqliteStore, scribble:
     await talk(store, EVE, "s", "q", "a")
     await talk(store, ANN, "later", "q", "a")
 
-    assert set(await store.upkeep.spaces()) == {ACME, Scope(tenant="evil")}
+    assert set(await store.upkeep.list_sites()) == {ACME, Scope(tenant="evil")}
 
 
 async def test_a_listing_shows_the_others(store: SqliteStore) -> None:

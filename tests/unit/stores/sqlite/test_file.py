@@ -165,4 +165,4 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
 
     with pytest.raises(Exception, match="closed"):
         await store.sessions.messages(ANN, "s", Page())
-    assert not store.feed.catch_up()
+    assert not store.feed.drain_invalidations()

@@ -57,9 +57,9 @@ async def test_a_window_the_writer_knows_is_the_window_in_the_file(tmp_path: Pat
                 seen = []
                 for n, window in enumerate([3, 3, 20, 1, 0, 5, 5, 2, 9, 9, 4]):
                     new = NewSession(
-                        keeping=Retention(max_messages=7 if n % 2 else None, max_turns=4 if n > 6 else None)
+                        retention=Retention(max_messages=7 if n % 2 else None, max_turns=4 if n > 6 else None)
                     )
-                    turn = await begin(store, ANN, "s", f"q{n}", window=window, create=new, keeping=new.keeping)
+                    turn = await begin(store, ANN, "s", f"q{n}", window=window, create=new, retention=new.retention)
                     done = await store.sessions.finish_turn(turn, closed(f"a{n}", f"b{n}"))
                     if n == 4:
                         await store.sessions.patch(ANN, "s", Changes(window_start=done.session.last_seq - 1))
@@ -141,20 +141,20 @@ async def test_a_cache_is_told_what_others_changed(pair: tuple[SqliteStore, Sqli
     first, second = pair
     told = Told()
     async with first.feed.watch(told):
-        assert first.feed.catch_up()
+        assert first.feed.drain_invalidations()
         await talk(second, ANN, "theirs", "q", "a")
         await talk(first, ANN, "mine", "q", "a")
-        assert first.feed.catch_up()
+        assert first.feed.drain_invalidations()
 
         # Its own too: a write whose caller gave up goes through all the same.
         assert set(told.keys) == {session_key(ANN, "theirs"), session_key(ANN, "mine")}
         assert told.flushes == 0
         told.keys.clear()
-        assert first.feed.catch_up()
+        assert first.feed.drain_invalidations()
         assert told.keys == []
         for act in (second.sessions.reset, second.sessions.delete):
             await act(ANN, "theirs")
-            assert first.feed.catch_up()
+            assert first.feed.drain_invalidations()
             assert told.keys == [session_key(ANN, "theirs")]
             told.keys.clear()
 
@@ -169,11 +169,11 @@ async def test_a_cache_that_fell_too_far_behind_is_flushed(
     async with first.feed.watch(told):
         for n in range(12):
             await second.sessions.append(ANN, f"s{n}", batch("hello"))
-        assert first.feed.catch_up()
+        assert first.feed.drain_invalidations()
 
         assert told.flushes == 1
         await second.sessions.append(ANN, "again", batch("hello"))
-        assert first.feed.catch_up()
+        assert first.feed.drain_invalidations()
         assert told.keys == [session_key(ANN, "again")]
 
 
@@ -182,18 +182,18 @@ async def test_a_feed_that_cannot_read_vouches_for_nothing(
 ) -> None:
     first, second = pair
     told = Told()
-    assert not first.feed.catch_up()
+    assert not first.feed.drain_invalidations()
     async with first.feed.watch(told):
         await second.sessions.append(ANN, "s", batch("hello"))
         with monkeypatch.context() as patch:
             patch.setattr(_feed.SqliteFeed, "_report_changes", _out_of_order)
-            assert not first.feed.catch_up()
+            assert not first.feed.drain_invalidations()
         flushed = told.flushes
-        assert first.feed.catch_up()
+        assert first.feed.drain_invalidations()
 
         assert flushed == 1
         assert told.flushes == 2, "what came while it was blind cannot be told one by one"
-    assert not first.feed.catch_up()
+    assert not first.feed.drain_invalidations()
 
 
 def _out_of_order(*_: object) -> None:
@@ -216,7 +216,7 @@ async def test_reads_do_not_wait_for_a_writer(pair: tuple[SqliteStore, SqliteSto
 async def test_keys_far_back_are_forgotten_in_the_file_too(tmp_path: Path) -> None:
     async with await SqliteStore.open(tmp_path / "sessions.db", synchronous="normal") as store:
         for n in range(1100):
-            await store.sessions.append(ANN, "s", batch(once=once(f"k{n}")))
+            await store.sessions.append(ANN, "s", batch(idempotency_key=once(f"k{n}")))
 
         with closing(sqlite3.connect(store.path)) as db:
             kept = db.execute("SELECT count(*) FROM keyed").fetchone()[0]

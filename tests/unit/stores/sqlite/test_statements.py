@@ -16,7 +16,7 @@ def listen(store: SqliteStore) -> list[str]:
 
 
 async def keyed_turn(store: SqliteStore, key: str) -> TurnState:
-    turn = await begin(store, ANN, "s", "hello", once=IdempotencyKey(key=key, fingerprint="f"))
+    turn = await begin(store, ANN, "s", "hello", idempotency_key=IdempotencyKey(key=key, fingerprint="f"))
     if turn.state is not TurnState.FINISHED:
         await store.sessions.finish_turn(turn, closing("hi"))
     return turn.state

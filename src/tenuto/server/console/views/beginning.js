@@ -53,7 +53,7 @@ function choice(assistant, actions) {
       on: { change: () => actions.house.choose(assistant.name) },
     }),
     h("span", { class: "name" }, called(assistant.titles, assistant.name)),
-    h("span", { class: "about" }, told(assistant.about)),
+    h("span", { class: "about" }, told(assistant.description)),
   );
 }
 

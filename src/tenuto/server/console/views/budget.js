@@ -53,7 +53,7 @@ function spoken({ kind, tokens }) {
 }
 
 export function entriesView({ entries }) {
-  const head = ["part", "fate", "why", "tokens"].map((name) => h("th", { scope: "col" }, t(`insight.${name}`)));
+  const head = ["part", "disposition", "why", "tokens"].map((name) => h("th", { scope: "col" }, t(`insight.${name}`)));
   return h(
     "section",
     {},
@@ -63,14 +63,14 @@ export function entriesView({ entries }) {
 }
 
 function row(entry) {
-  const { kind, fate, reason, tokens, whole, id, count } = entry;
+  const { kind, disposition, reason, tokens, uncut_tokens: uncut, id, count } = entry;
   const several = count > 1 && t("insight.messages", { count: number(count) });
   // Messages are known by their numbers; the ids of evidence and memories are what people quote.
   const which = [kind !== "message" && id, range(entry), several].filter(Boolean).join(" · ");
-  const size = whole > tokens ? t("insight.whole", { tokens: number(tokens), whole: number(whole) }) : number(tokens);
+  const size = uncut > tokens ? t("insight.uncut", { tokens: number(tokens), uncut: number(uncut) }) : number(tokens);
   return h(
     "tr",
-    { data: { kind, fate, tokens } },
+    { data: { kind, disposition, tokens } },
     h(
       "th",
       { scope: "row" },
@@ -81,7 +81,7 @@ function row(entry) {
     h(
       "td",
       {},
-      h("span", { class: "fate" }, t(`fate.${fate}`)),
+      h("span", { class: "disposition" }, t(`disposition.${disposition}`)),
       // Where there is no room for a column of its own, the reason stands here.
       h("span", { class: "reason" }, t(`reason.${reason}`)),
     ),
