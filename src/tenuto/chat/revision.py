@@ -13,7 +13,9 @@ within the same turn: a failed model or a cancelled request loses no answer.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
@@ -23,7 +25,7 @@ from msgspec.structs import replace
 from tenuto.chat.request import ChatRequest
 from tenuto.context import last_words
 from tenuto.context.compression import conversation_in, outliving
-from tenuto.errors import MessageNotFound, Superseded, TooLarge, VersionConflict
+from tenuto.errors import MessageNotFound, SessionBusy, Superseded, TooLarge, VersionConflict
 from tenuto.model import Changes, Message, MessagePage, OpenTurn, Page, Role, Scope, Session, Truncation, TurnState
 from tenuto.model.message import is_summary
 from tenuto.model.turn import ONCE, TAKEN_BACK, superseded_digests
@@ -124,20 +126,44 @@ class Revision:
                 return session
         raise VersionConflict(turn.session.version, newest)
 
-    async def rewind_for_edit(self, scope: Scope, request: ChatRequest, wish: TurnRequest) -> None:
-        """Remove what an edit replaces, and leave the session without a lease.
+    async def rewind_for_edit(
+        self, scope: Scope, request: ChatRequest, wish: TurnRequest, check: Callable[[Session], Awaitable[None]]
+    ) -> None:
+        """Remove what an edit replaces, if its turn will be admitted, and leave the session without a lease.
 
         The lease is taken first, so that a running turn is waited for and not cut off; the truncation releases it.
+
+        Raises:
+            IdempotencyKeyReused: the key belongs to another request; nothing was removed.
+            TenutoError: what `check` raises for the session; nothing was removed.
         """
         held = await self._sessions.begin(
             scope, replace(wish, user_messages=(), new_session=None, idempotency_key=None)
         )
-        if not await release_on_error(
-            self._sessions.finish, held, self._truncate_for_edit(scope, request, held.session)
-        ):
+        rewinding = self._rewind_held(scope, request, wish, held.session, check)
+        if not await release_on_error(self._sessions.finish, held, rewinding):
             await release_lease(self._sessions.finish, held)
 
-    async def _truncate_for_edit(self, scope: Scope, request: ChatRequest, session: Session) -> bool:
+    async def _rewind_held(
+        self,
+        scope: Scope,
+        request: ChatRequest,
+        wish: TurnRequest,
+        session: Session,
+        check: Callable[[Session], Awaitable[None]],
+    ) -> bool:
+        if request.idempotency_key is not None:
+            check_not_superseded(session, request.idempotency_key)
+            assert wish.policy is not None
+            at_once = replace(wish, new_session=None, policy=replace(wish.policy, busy_wait=timedelta(0)))
+            with suppress(SessionBusy):  # The lease is ours, so only a known key gets another answer.
+                await self._sessions.begin(scope, at_once)
+                return False  # Its answer is stored.
+        return await self._truncate_for_edit(scope, request, session, check)
+
+    async def _truncate_for_edit(
+        self, scope: Scope, request: ChatRequest, session: Session, check: Callable[[Session], Awaitable[None]]
+    ) -> bool:
         """Returns whether anything was removed: an earlier request with this key may have done so.
 
         Raises:
@@ -145,8 +171,6 @@ class Revision:
                 is removed.
         """
         assert request.session_id is not None
-        if request.idempotency_key is not None:
-            check_not_superseded(session, request.idempotency_key)
         newest = session
         for _ in range(_LOOKS):
             page = await self._sessions.messages(scope, request.session_id, Page(limit=_MOST))
@@ -154,6 +178,7 @@ class Revision:
             cut = await self._cut_position(scope, request, page)
             if cut is None:
                 return False
+            await check(newest)
             if _has_messages_after(page, session.last_seq):
                 break
             version = await self._record_superseded(scope, newest, [one for one in page.messages if one.seq > cut])

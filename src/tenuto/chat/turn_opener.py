@@ -316,7 +316,8 @@ class TurnOpener:
             policy=_without_journal(policy) if request.regenerate else policy,
         )
         if request.edit is not None:
-            await self._back.rewind_for_edit(scope, request, replace(wish, policy=_without_journal(policy)))
+            wish_to_edit = replace(wish, policy=_without_journal(policy))
+            await self._back.rewind_for_edit(scope, request, wish_to_edit, self._check_budgets)
         turn = await self._sessions.begin(scope, wish)
         if turn.state is TurnState.FINISHED:
             return turn, ()
@@ -342,15 +343,18 @@ class TurnOpener:
             except Superseded:
                 await undo_user_message(self._sessions, turn)
                 raise
-        if self._spending.active:
-            self._spending.budgets.check_session(turn.session)
-            await self._spending.check_tenant(turn.scope)
+        await self._check_budgets(turn.session)
         if not turn.user_messages:
             # Another turn may have answered the last message while the old answer was undone.
             talk = conversation_in(turn.window)
             if not talk or talk[-1].role is not Role.USER:
                 raise NothingToAnswer
         return turn, replaced
+
+    async def _check_budgets(self, session: Session) -> None:
+        if self._spending.active:
+            self._spending.budgets.check_session(session)
+            await self._spending.check_tenant(session.scope)
 
     def _user_messages(self, scope: Scope, request: ChatRequest) -> tuple[Draft, ...]:
         if request.regenerate:

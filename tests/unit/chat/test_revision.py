@@ -9,10 +9,20 @@ import pytest
 from msgspec.structs import replace
 
 from tenuto.chat import ChatRequest
-from tenuto.errors import MessageNotFound, ModelFailed, NothingToAnswer, SessionBusy, Superseded, TooLarge
+from tenuto.errors import (
+    BudgetExhausted,
+    IdempotencyKeyReused,
+    MessageNotFound,
+    ModelFailed,
+    NothingToAnswer,
+    SessionBusy,
+    Superseded,
+    TooLarge,
+)
 from tenuto.llm import Fail, Hang, Say
-from tenuto.model import Changes, NewSession, Scope, Session, Truncation
-from tenuto.sessions import AppendRequest
+from tenuto.model import Changes, FinishTurn, NewSession, Role, Scope, Session, Truncation
+from tenuto.model.session import Budgets
+from tenuto.sessions import AppendRequest, TurnRequest
 from tests.samples import ANN, says
 from tests.talking import ask, helper, hurried, patient, talk
 from tests.unit.logbook import log_of
@@ -68,6 +78,34 @@ async def test_an_edit_that_is_refused_takes_nothing_back() -> None:
         await t.chat.take_turn(ANN, ask("x" * 2000, "s", edit=1))
 
     assert await log_of(t, "s") == [("user", "Q1"), ("assistant", "A1.")]
+
+
+async def test_an_edit_beyond_the_budget_takes_nothing_back() -> None:
+    t = talk("A1.", "A2.", budgets=Budgets(session_tokens=1))
+    await t.chat.take_turn(ANN, ask("Q1", "s", idempotency_key="k"))
+    stored = await log_of(t, "s")
+
+    for key in (None, "e"):
+        with pytest.raises(BudgetExhausted):
+            await t.chat.take_turn(ANN, ask("Q1 edited", "s", edit=1, idempotency_key=key))
+
+    assert await log_of(t, "s") == stored
+
+
+async def test_an_edit_under_another_requests_key_takes_nothing_back() -> None:
+    t = talk("A1.", "A2.")
+    await t.chat.take_turn(ANN, ask("Q1", "s"))
+    turn = await t.sessions.begin(
+        ANN, TurnRequest(user_messages=(says("Q2"),), session_id="s", idempotency_key="k", fingerprint="other")
+    )
+    await t.sessions.finish(turn, FinishTurn(reply=(says("A2", role=Role.ASSISTANT),)))
+    stored = await log_of(t, "s")
+
+    with pytest.raises(IdempotencyKeyReused):
+        await t.chat.take_turn(ANN, ask("Q1 edited", "s", edit=1, idempotency_key="k"))
+
+    assert await log_of(t, "s") == stored
+    assert (await t.chat.take_turn(ANN, ask("Q3", "s"))).text == "A2.", "the session is free"
 
 
 @pytest.mark.parametrize("how", [{"regenerate": True}, {"text": "Other", "edit": 1}])
