@@ -134,7 +134,10 @@ class _RedactingSessions:
             request = replace(request, title=await self._entry.title(scope, None, request.title))
         fork = await self._inner.fork(scope, session_id, request)
         if known is not None and self._screen.vault is not None:
-            await self._screen.vault.copy(known, fork)
+            vault = self._screen.vault
+            await vault.copy(known, fork)
+            if request.at is not None:
+                await drop_unused_values(self._inner, self._traces, vault, fork, await vault.marks(fork))
         return fork
 
     # Removing messages removes the values behind their placeholders: messages first; left-over values are found later.

@@ -236,6 +236,17 @@ async def test_values_go_with_the_session(way: str) -> None:
     assert await inner.state.read_state(ACME, VAULT, "s") is None
 
 
+async def test_a_fork_of_a_part_holds_the_values_of_that_part_alone() -> None:
+    _, store = screened(HIDING)
+    turn = await store.sessions.begin_turn(ANN, opening("s", MAIL))
+    await store.sessions.finish_turn(turn, FinishTurn(reply=(answers("ok"),)))
+    await store.sessions.begin_turn(ANN, opening("s", "and to bob@example.com"))
+
+    await store.sessions.fork(ANN, "s", ForkRequest(new_id="branch", at=2))
+
+    assert await values(store, ANN, "branch") == {"[EMAIL_1]": "ann@example.com"}
+
+
 async def test_a_fork_reads_its_marks_and_loses_nothing_with_the_original() -> None:
     _, store = screened(HIDING)
     turn = await store.sessions.begin_turn(ANN, opening("s", MAIL))
