@@ -28,14 +28,14 @@ from tenuto.model.turn import Trace
 from tenuto.stores.sqlite import SqliteStore
 from tests.samples import ANN, SENT_AT, says, answers
 
-NEW = NewSession(keeping=Retention(max_messages=None))
+NEW = NewSession(retention=Retention(max_messages=None))
 
 async def talk(store, name, start):
     # Few enough that one page holds what all rounds said, however late we are killed.
     for n in range(start, start + 1000):
         turn = await store.sessions.begin_turn(ANN, BeginTurn(
-            session_id=name, turn_id=f"{name}.{n}.{start}", words=(says(f"q{n}"),), create=NEW,
-            once=IdempotencyKey(key=f"k{n}", fingerprint=f"q{n}"), lease=timedelta(microseconds=1),
+            session_id=name, turn_id=f"{name}.{n}.{start}", user_messages=(says(f"q{n}"),), create=NEW,
+            idempotency_key=IdempotencyKey(key=f"k{n}", fingerprint=f"q{n}"), lease=timedelta(microseconds=1),
         ))
         if turn.state == "finished":
             continue

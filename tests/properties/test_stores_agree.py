@@ -155,7 +155,7 @@ class Machine(RuleBasedStateMachine):
         words: int,
     ) -> None:
         drafts = tuple(draft(fresh("m")) for draft in (says, answers, says, answers)[:words])
-        guard = {"once": once} if once else {"producer": producer}
+        guard = {"idempotency_key": once} if once else {"producer": producer}
         batch = AppendBatch(id=fresh("batch"), messages=drafts, create=new, usage=Usage(cost_nanos=words), **guard)
         done = self.both(lambda store: store.sessions.append(scope, name, batch))
         if done is not None:

@@ -101,7 +101,7 @@ def usd(nanos: int) -> str:
     return f"{Decimal(nanos) / NANOS_PER_USD:f}"
 
 
-class Session(Value, frozen=True, kw_only=True):
+class Session(Value, frozen=True, kw_only=True, rename={"retention": "keeping"}):
     """The head of a stored conversation.
 
     `version` grows with every change; `incarnation` distinguishes a session from an earlier one of the same id.

@@ -55,7 +55,7 @@ async def test_interleaved_calls_get_their_own_replies(link: Link) -> None:
 
 @pytest.mark.parametrize("lanes", [1, 2])
 async def test_all_tasks_share_as_many_connections_as_there_are_lanes(redis_server: RedisServer, lanes: int) -> None:
-    given = {"lanes": lanes} if lanes > 1 else {}
+    given = {"connections": lanes} if lanes > 1 else {}
     async with linked(redis_server.url, ConnectionPolicy(client_name=f"lanes-{lanes}", **given)) as link:
         await asyncio.gather(*(link.call("PING") for _ in range(50)))
 
