@@ -69,12 +69,12 @@ class SessionStore(Protocol):
     async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
         """Find or create the session, append the user messages, take the lease, load the window.
 
-        With `once`, a repeated key returns its finished turn, or resumes the unfinished one without storing the
+        A repeated `idempotency_key` returns its finished turn, or resumes the unfinished one without storing the
         messages again.
 
         Raises:
             SessionBusy: another turn holds the lease; nothing was stored.
-            KeyReused: the key was used with another fingerprint.
+            IdempotencyKeyReused: the key was used with another fingerprint.
             SequenceGap: the producer skipped numbers.
         """
         ...
@@ -141,13 +141,13 @@ class SessionStore(Protocol):
     async def truncate(self, scope: Scope, session_id: str, request: Truncation) -> Session:
         """Remove the messages after a sequence number, for an edit or a regeneration; a running turn is lost.
 
-        Messages numbered in `sparing` stay; their idempotency keys are removed all the same. Every append makes a new
+        Messages numbered in `keep_seqs` stay; their idempotency keys are removed all the same. Every append makes a new
         version, so `if_version` protects messages that other clients appended. A turn that truncates before its own
-        reply names itself: `within` it the turn and its key stay.
+        reply names itself as `within_turn`: the turn and its key stay.
 
         Raises:
             VersionConflict: `if_version` is not the stored version; nothing was removed.
-            TurnLost: the turn in `within` has lost the session; nothing was removed.
+            TurnLost: the turn in `within_turn` has lost the session; nothing was removed.
         """
         ...
 
@@ -374,7 +374,7 @@ class Cipher(Protocol):
         """The bytes as text that reveals only their length; equal bytes become different texts.
 
         Raises:
-            Sealed: this cipher has no key to write with.
+            DecryptionFailed: this cipher has no key to write with.
         """
         ...
 
@@ -383,7 +383,7 @@ class Cipher(Protocol):
 
         Raises:
             MasterKeyMissing: the master key of its data key is missing.
-            Sealed: its key is gone or unknown, or the text was changed or moved.
+            DecryptionFailed: its key is gone or unknown, or the text was changed or moved.
         """
         ...
 
@@ -391,7 +391,7 @@ class Cipher(Protocol):
         """A digest to find the value without storing it: equal for equal values at one place.
 
         Raises:
-            Sealed: this cipher has no key to look up with.
+            DecryptionFailed: this cipher has no key to look up with.
         """
         ...
 
@@ -403,7 +403,7 @@ class Ciphers(Protocol):
         """The cipher to write and to look up with; creates the tenant's first data key.
 
         Raises:
-            Sealed: the tenant has data keys, but not the master key that opens them.
+            DecryptionFailed: the tenant has data keys, but not the master key that opens them.
         """
         ...
 

@@ -77,12 +77,12 @@ def test_a_scan_tells_what_is_remembered_and_a_fix_takes_it_out() -> None:
 
     assert first.exit_code == 1
     assert ["memory", "EMAIL", "1", "against", "the", "policy"] in [line.split() for line in first.stdout.splitlines()]
-    assert "0 sessions, 2 remembered values, 2 texts looked through." in first.stdout
+    assert "0 sessions, 2 memories, 2 texts looked through." in first.stdout
     assert (told["sessions"], told["memories"], told["violations"]) == (0, 4, 2)
     assert told["matches"] == {"memory": {"EMAIL": 2}}
     assert [(one["tenant"], one["memories"]) for one in told["sites"]] == [("acme", 2), ("local", 2)]
     assert (fixed["memories"], fixed["fixed"]) == (2, 1)
-    assert (note["act"], note["about"]) == ("mended", {"sessions": 0, "remembered": 2, "mended": 1})
+    assert (note["act"], note["about"]) == ("fixed", {"sessions": 0, "memories": 2, "fixed": 1})
     assert ["acme", "0", "2", "1", "1"] in [line.split() for line in again.stdout.splitlines()]
     assert ["local", "0", "2", "0", "0"] in [line.split() for line in again.stdout.splitlines()]
 
@@ -139,7 +139,7 @@ def test_a_scan_of_everything_tells_each_site_and_the_total() -> None:
     assert against["matches"] == allowed["matches"]
     lines = [line.split() for line in table.stdout.splitlines()]
     assert ["local", "1", "0", str(allowed["sites"][2]["matches"]["message"]["EMAIL"] * 2), "0"] in lines
-    assert ["TENANT", "SITE", "SESSIONS", "REMEMBERED", "FOUND", "AGAINST"] in lines
+    assert ["TENANT", "SITE", "SESSIONS", "MEMORIES", "MATCHES", "VIOLATIONS"] in lines
     assert "3 sites, 3 sessions" in table.stdout
     assert (table.exit_code, MAIL in table.output) == (1, False)
     assert fixed["fixed"] >= 2
@@ -210,7 +210,7 @@ def test_a_scan_of_everything_in_an_empty_store_finds_nothing() -> None:
 
     assert empty.exit_code == 0
     assert empty.stdout.splitlines() == [
-        "0 sites, 0 sessions, 0 remembered values, 0 texts looked through.",
+        "0 sites, 0 sessions, 0 memories, 0 texts looked through.",
         "Nothing stands against the policy.",
     ]
 
@@ -256,7 +256,7 @@ def test_a_receipt_that_was_changed_does_not_hold(tmp_path: Path) -> None:
     changes: list[dict[str, Any]] = [
         {},
         {"counts": {**receipt["counts"], "messages": 99}},
-        {"person": "0" * 64},
+        {"user_digest": "0" * 64},
         {"signature": "AAAA" + receipt["signature"][4:]},
         {"public_key": "AAAA" + receipt["public_key"][4:]},
         {"signature": "no signature"},

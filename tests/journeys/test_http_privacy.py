@@ -254,7 +254,7 @@ async def test_a_mark_is_opened_by_the_role_alone_and_every_look_is_noted(store_
     assert opened.json() == {"values": {"[EMAIL_1]": MAIL}, "unknown": ["[EMAIL_9]"]}
     assert opened.headers["cache-control"] == "no-store"
     assert [(note["act"], note["by"]) for note in audit.json()["entries"]] == [("revealed", f"key {opener.id}")]
-    assert audit.json()["entries"][0]["about"] == {"session": session, "marks": ["[EMAIL_1]"]}
+    assert audit.json()["entries"][0]["about"] == {"session": session, "placeholders": ["[EMAIL_1]"]}
     assert MAIL not in audit.text
 
 
@@ -289,7 +289,7 @@ async def test_a_mark_is_known_with_and_without_its_brackets_and_an_unknown_one_
     assert spelled == {"values": {"[EMAIL_1]": MAIL, "[CC_1]": CARD}, "unknown": []}
     assert [code(response) for response in unknown] == [(404, "placeholder_not_found")] * 4
     assert MAIL not in unknown[-1].text
-    assert [note.about["marks"] for note in notes] == [["[EMAIL_1]", "[CC_1]"]]
+    assert [note.about["placeholders"] for note in notes] == [["[EMAIL_1]", "[CC_1]"]]
 
 
 async def test_a_server_without_a_vault_knows_no_mark() -> None:
@@ -392,7 +392,7 @@ async def test_a_user_who_is_erased_is_gone_from_everywhere(store_url: str) -> N
 
     assert done.status_code == 200
     assert done.json()["counts"]["sessions"] == 1
-    assert done.json()["counts"]["words"] == 1
+    assert done.json()["counts"]["shared_messages"] == 1
     assert done.json()["counts"]["api_keys"] == 1
     assert "ann" not in done.text.replace(done.json()["signature"], "").replace(done.json()["public_key"], "")
     assert verify_receipt(parse_receipt(done.content), key)
@@ -454,7 +454,7 @@ async def test_asking_to_be_erased_again_and_again_sets_off_nothing_more() -> No
         for who, name in ((ann, "ann"), (ann, "ann"), (bob, "bob")):
             if len(told) != 1:
                 await ask(door, who, "Hello!")
-            told.append((await door.http.delete(f"/v1/users/{name}", headers=who)).json()["compacted"])
+            told.append((await door.http.delete(f"/v1/users/{name}", headers=who)).json()["compaction"])
 
     assert told == ["done", "nothing", "later"]
 

@@ -318,7 +318,7 @@ def outages(settings: Settings) -> list[Finding]:
 
 def _check_breaker(settings: Settings) -> Finding:
     if not settings.breaker_failures:
-        says = "off: while the store is away, every request waits for it"
+        says = "off: while the store does not answer, every request waits for it"
         return _warning("breaker", says, "unset TENUTO_BREAKER_FAILURES, which is 5 by default")
     after, rest = pluralize(settings.breaker_failures, "call"), duration(settings.breaker_reset)
     return _ok("breaker", f"after {after} in a row without an answer the store is left alone for {rest}")
@@ -328,7 +328,7 @@ def _check_journal(settings: Settings, folder: Path) -> Finding:
     """The journal that this store has on this machine, or will have once it is needed."""
     place = next(each for each in (folder, *folder.parents) if each.exists())
     if not writable(place):
-        says = f"{place} cannot be written: while the store is away, turns are refused"
+        says = f"{place} cannot be written: while the store does not answer, turns are refused"
         wanted = settings.policies().sessions.on_store_down is OnStoreDown.JOURNAL
         advice = "let this user write there, or point TENUTO_JOURNAL at another folder"
         return (_error if wanted else _warning)("journal", says, advice)

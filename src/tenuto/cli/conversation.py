@@ -386,5 +386,5 @@ def remarks(degraded: Sequence[str]) -> list[str]:
     missing = [what for what in degraded if what != "journal"]
     lines = [f"(degraded: without {', '.join(missing)})"] if missing else []
     if "journal" in degraded:
-        lines.append("(degraded: the store is away; the journal keeps this until it is back)")
+        lines.append("(degraded: the store does not answer; the journal keeps this until it is back)")
     return lines

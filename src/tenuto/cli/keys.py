@@ -28,7 +28,7 @@ def create_key(
     site: Annotated[str | None, typer.Option("--site", metavar="ID", help="Only for this site.")] = None,
     user: Annotated[str | None, typer.Option("--user", metavar="ID", help="Only for this user.")] = None,
     role: Annotated[
-        KeyRole, typer.Option("--role", help="admin acts for any user; privacy.reveal sees values behind marks.")
+        KeyRole, typer.Option("--role", help="admin acts for any user; privacy.reveal sees values behind placeholders.")
     ] = (KeyRole.MEMBER),
     name: Annotated[str, typer.Option("--name", metavar="TEXT", help="What it is for.")] = "",
     store: StoreUrl = None,

@@ -1,4 +1,4 @@
-"""`tenuto privacy`: look through what is stored, erase people, look behind marks, and see who did."""
+"""`tenuto privacy`: look through what is stored, erase people, look behind placeholders, and see who did."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 privacy = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Find private data in what is stored, erase people, look behind marks.",
+    help="Find private data in what is stored, erase people, look behind placeholders.",
 )
 
 
@@ -110,7 +110,7 @@ def _print_survey(survey: ScanSummary, fix: bool) -> None:
         for space, report in survey.reports.items()
     )
     if sites:
-        numbers = ("SESSIONS", "REMEMBERED", "FOUND", "AGAINST")
+        numbers = ("SESSIONS", "MEMORIES", "MATCHES", "VIOLATIONS")
         show_table(("TENANT", "SITE", *numbers), sites, flexible="SITE", numbers=numbers)
         typer.echo()
     against = survey.matches_by_sink(violations_only=True)
@@ -120,7 +120,7 @@ def _print_survey(survey: ScanSummary, fix: bool) -> None:
         for name, many in sorted(names.items())
     ]
     if rows:
-        show_table(("SINK", "TYPE", "FOUND", "AGAINST"), rows, flexible="TYPE", numbers=("FOUND", "AGAINST"))
+        show_table(("SINK", "TYPE", "MATCHES", "VIOLATIONS"), rows, flexible="TYPE", numbers=("MATCHES", "VIOLATIONS"))
         typer.echo()
     typer.echo(f"{pluralize(len(sites), 'site')}, ", nl=False)
     _print_scan_summary(survey, fix)
@@ -143,7 +143,7 @@ def _print_report(report: Report, fix: bool) -> None:
         for name, many in sorted(names.items())
     ]
     if rows:
-        show_table(("SINK", "TYPE", "FOUND", "STANDS"), rows, flexible="STANDS", numbers=("FOUND",))
+        show_table(("SINK", "TYPE", "MATCHES", "STATUS"), rows, flexible="STATUS", numbers=("MATCHES",))
         typer.echo()
     _print_scan_summary(report, fix)
 
@@ -152,13 +152,13 @@ def _print_scan_summary(report: Report | ScanSummary, fix: bool) -> None:
     looked = ", ".join(
         (
             pluralize(report.sessions, "session"),
-            pluralize(report.memories, "remembered value"),
+            pluralize(report.memories, "memory"),
             pluralize(report.texts, "text"),
         )
     )
     typer.echo(f"{looked} looked through.")
     if fix:
-        typer.echo(f"{pluralize(report.fixed, 'record')} mended.")
+        typer.echo(f"{pluralize(report.fixed, 'record')} fixed.")
         compaction = _compaction_text(report.compaction or CompactionStatus.NOTHING, report.remaining_reason)
         typer.echo(f"Deleted bytes, in the whole store: {compaction}.")
     elif report.violations:
@@ -298,7 +298,7 @@ def reveal(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the values behind marks of a session; the look is noted in the audit."""
+    """Show the values behind placeholders of a session; the look is noted in the audit."""
     scope = caller(tenant, site, user)
 
     async def look(app: Tenuto) -> dict[str, str]:
@@ -327,7 +327,7 @@ def audit(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List who looked behind marks, mended or erased, oldest first."""
+    """List who revealed placeholders, fixed or erased, oldest first."""
     scope = caller(tenant, site, None)
     notes = run_command(
         lambda app: app.privacy.audit.notes(scope, after=after, limit=limit), store=store, read_only=True

@@ -137,8 +137,9 @@ def age(at: datetime, now: datetime) -> str:
 
 
 def pluralize(number: int, word: str) -> str:
-    """`1 message`, `2 messages`, `12,000 messages`."""
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
+    """`1 message`, `2 messages`, `12,000 messages`, `2 memories`."""
+    many = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+    return f"{number:,} {word if number == 1 else many}"
 
 
 def tally(counts: Mapping[str, int]) -> str:

@@ -142,7 +142,7 @@ class BeginTurn(
     With `create` an absent session is made; without, it is `SessionNotFound`. `retention` replaces the session's own.
     `window` is how many of the newest messages come back, the words included. `user_messages` may be empty, as when an
     answer is made anew. A `producer` number that came before leaves the words out, since they are stored. Where it is
-    `journaled`, a local journal may acknowledge the turn while the store is away.
+    `journaled`, a local journal may acknowledge the turn while the store does not answer.
     """
 
     session_id: str

@@ -71,8 +71,8 @@ async def get_privacy(request: Request) -> Response:
 
 @routes.post("/sessions/{session_id}/reveal", describe(RevealView, body=RevealBody))
 async def reveal_placeholders(request: Request) -> Response:
-    """The values behind marks of a session, for a credential with the role privacy.reveal; each look is noted. Marks
-    may be written without their brackets; where the session knows none of them, that is 404 `placeholder_not_found`."""
+    """The values behind placeholders of a session, for a credential with the role privacy.reveal; reveals are audited.
+    Brackets are optional; if the session has none of the placeholders, the answer is 404 `placeholder_not_found`."""
     admission = await authenticate_request(request)
     _check_can_reveal(admission)
     scope = admission.scope()
@@ -86,7 +86,7 @@ async def reveal_placeholders(request: Request) -> Response:
 
 @routes.get("/privacy/audit", describe(AuditList, query=AuditQuery))
 async def get_audit(request: Request) -> Response:
-    """Who looked behind marks, mended or erased on this site; for the tenant's own backend and for admins."""
+    """Reveals, fixes and erasures on this site; for the tenant's own backend and for admins."""
     admission = await authenticate_request(request)
     if admission.caller is not None and not admission.caller.can_act_for_users:
         raise Forbidden("the audit is for the tenant's own credential, or one with the role admin")

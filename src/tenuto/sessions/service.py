@@ -198,7 +198,7 @@ class Sessions:
         `idempotency_key` creates one session.
 
         Raises:
-            KeyReused: the key came before with other values.
+            IdempotencyKeyReused: the key came before with other values.
         """
         check_type(scope, Scope, "scope")
         if new is not None:
@@ -291,13 +291,13 @@ class Sessions:
         return await self._change(scope, session_id, self._store.reset(scope, session_id, keep_metadata=PARTNER))
 
     async def truncate(self, scope: Scope, session_id: str, request: Truncation) -> Session:
-        """Remove what follows a message, except for the messages numbered in `sparing`.
+        """Remove what follows a message, except for the messages numbered in `keep_seqs`.
 
-        A running turn is lost, unless it happens `within` it.
+        A running turn is lost, unless it is `within_turn`.
 
         Raises:
             VersionConflict: the session has changed since `if_version`; nothing was removed.
-            TurnLost: the turn it happens `within` has lost its lease; nothing was removed.
+            TurnLost: `within_turn` has lost its lease; nothing was removed.
         """
         check_type(scope, Scope, "scope")
         check_type(request, Truncation, "the truncation")

@@ -141,7 +141,7 @@ async def _backend(
     except StoreUnavailable:
         if read_only or not settings.breaker_failures or not _may_begin_away(settings, folder):
             raise
-    log.warning("the store is away: beginning with the turns that wait for it in the journal")
+    log.warning("the store does not answer: beginning with the turns that wait for it in the journal")
     backend = await open_now(prepare=False)
     return backend, partial(_prepare, backend)
 

@@ -210,7 +210,7 @@ async def test_what_was_mended_before_a_key_was_missing_is_noted_and_cleared(
     monkeypatch.setattr(files, "messages", messages)
 
     (note,) = await office.audit.notes(ACME)
-    assert (note.act, note.about) == ("mended", {"sessions": 0, "remembered": 0, "mended": 1})
+    assert (note.act, note.about) == ("fixed", {"sessions": 0, "memories": 0, "fixed": 1})
     assert (list(survey.locked_sites), survey.fixed, survey.compaction) == ([ACME], 1, CompactionStatus.DONE)
 
 
@@ -262,5 +262,5 @@ async def test_a_talk_that_does_not_open_keeps_nobody_from_being_erased_and_is_c
         receipt = await app.privacy.erase(ANN, by="operator")
         *_, report = [report async for report in app.privacy.scan(ACME)]
 
-        assert (receipt.counts["words"], receipt.counts["unopened"]) == (1, 1)
+        assert (receipt.counts["shared_messages"], receipt.counts["unreadable"]) == (1, 1)
         assert (report.sessions, report.unreadable) == (1, 1)

@@ -181,7 +181,7 @@ async def test_erasing_takes_what_is_theirs_and_nothing_else() -> None:
         assert receipt.counts["messages"] == 2
         assert receipt.counts["states"] == 1
         assert receipt.counts["api_keys"] == 1
-        assert receipt.counts["values"] == 1
+        assert receipt.counts["vault_values"] == 1
         assert receipt.user_digest == user_digest("acme", "ann")
         unsigned = replace(receipt, user_digest="", public_key="", signature="")
         assert "ann" not in str(msgspec.to_builtins(unsigned))
@@ -209,7 +209,7 @@ async def test_in_talks_of_others_the_persons_words_go_and_the_talk_stays() -> N
             ("me too", "bob"),
             ("fine", None),
         ]
-        assert receipt.counts["words"] == 1
+        assert receipt.counts["shared_messages"] == 1
 
 
 async def test_values_that_went_with_a_persons_words_are_counted() -> None:
@@ -220,7 +220,7 @@ async def test_values_that_went_with_a_persons_words_are_counted() -> None:
 
         receipt = await app.privacy.erase(ANN, by="operator")
 
-        assert (receipt.counts["words"], receipt.counts["values"]) == (1, 1)
+        assert (receipt.counts["shared_messages"], receipt.counts["vault_values"]) == (1, 1)
 
 
 async def test_what_tools_left_in_a_group_goes_with_any_of_its_speakers() -> None:

@@ -68,7 +68,7 @@ async def test_mending_everything_leaves_what_a_tenant_allows_and_is_noted_with_
     assert (await store.sessions.messages(EVE, "of ann", Page())).messages[0].text == "write to [REDACTED_EMAIL]"
     assert (await store.sessions.messages(ANN, "of ann", Page())).messages[0].text == MAIL
     for space in (ACME, MUSEUM, EVIL):
-        assert [(note.act, note.by) for note in await of.audit.notes(space)] == [(Act.MENDED, "otto")]
+        assert [(note.act, note.by) for note in await of.audit.notes(space)] == [(Act.FIXED, "otto")]
 
 
 async def test_the_survey_grows_session_by_session() -> None:

@@ -254,7 +254,9 @@ async def test_a_reveal_is_noted_before_it_is_handed_out() -> None:
         notes = await app.privacy.audit.notes(ANN)
 
         assert values == {"[EMAIL_1]": MAIL}
-        assert [(note.act, note.by, note.about["marks"]) for note in notes] == [("revealed", "key:7", ["[EMAIL_1]"])]
+        assert [(note.act, note.by, note.about["placeholders"]) for note in notes] == [
+            ("revealed", "key:7", ["[EMAIL_1]"])
+        ]
         with pytest.raises(tenuto.errors.SessionNotFound):
             await app.privacy.reveal(BOB, reply.session_id, ["[EMAIL_1]"], by="key:8")
 

@@ -25,7 +25,7 @@ class Act(StrEnum):
 
     REVEALED = "revealed"
     ERASED = "erased"
-    MENDED = "mended"
+    FIXED = "fixed"
 
 
 class Note(Value, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ from tenuto.privacy.compliance.receipts import Receipt, ReceiptSigner
 
 _log = logging.getLogger(__name__)
 _STEP: Final = 100
-_UNOPENED: Final = "unopened"
+_UNREADABLE: Final = "unreadable"
 
 # Removes a user's data elsewhere; returns counts of what was removed.
 Elsewhere: TypeAlias = Callable[[Scope], Awaitable[dict[str, int]]]
@@ -97,9 +97,9 @@ class UserEraser:
             yield replace(receipt, counts=dict(counts))
         for elsewhere in self._elsewhere:
             counts.update(await elsewhere(scope))
-        counts["orphans"] += await self._spoken.forget_orphans(scope)
+        counts["orphaned_vaults"] += await self._spoken.forget_orphans(scope)
         receipt = await self._signer.sign(replace(receipt, erased_at=self._clock(), counts=dict(counts)))
-        about = {"receipt": receipt.id, "person": receipt.user_digest, "counts": receipt.counts}
+        about = {"receipt": receipt.id, "user_digest": receipt.user_digest, "counts": receipt.counts}
         await self._audit.note(scope, Act.ERASED, by=by, about=about)
         compacted, remains = await self._compact(counts, patient)
         yield await self._signer.sign(replace(receipt, compaction=compacted, remaining_reason=remains))
@@ -107,7 +107,7 @@ class UserEraser:
     async def _compact(self, counts: Counter[str], patient: bool) -> tuple[CompactionStatus, str]:
         if patient:
             return await self._compactor.now()
-        went = any(many for what, many in counts.items() if what != _UNOPENED)
+        went = any(many for what, many in counts.items() if what != _UNREADABLE)
         if went:
             return await self._compactor.soon()
         # Bytes of an earlier erasure may still be pending.
@@ -124,7 +124,7 @@ class UserEraser:
                     raise
                 except DecryptionFailed as closed:
                     _log.warning("session %s was skipped: %s", session.id, closed)
-                    yield {_UNOPENED: 1}
+                    yield {_UNREADABLE: 1}
 
 
 def _result_counts(gone: EraseResult) -> dict[str, int]:
@@ -134,6 +134,6 @@ def _result_counts(gone: EraseResult) -> dict[str, int]:
         "traces": gone.traces,
         "states": gone.states,
         "quarantined": gone.quarantined,
-        "values": gone.vault_values,
+        "vault_values": gone.vault_values,
         "journal": gone.journal,
     }

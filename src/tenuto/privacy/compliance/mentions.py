@@ -69,7 +69,7 @@ class Mentions:
             if messages:
                 await self._sessions.rewrite(scope, session.id, Rewrite(messages=messages))
         forgotten = sum(trace.number in turns for trace in traces)
-        return {"words": said, "values": values, "traces": forgotten, "profiles": profiles}
+        return {"shared_messages": said, "vault_values": values, "traces": forgotten, "profiles": profiles}
 
     async def forget_orphans(self, scope: Scope) -> int:
         """Remove vault values of deleted sessions; returns the number of sessions."""

@@ -26,12 +26,7 @@ SIGNING: Final = "privacy.signing"
 _KEY: Final = "ed25519"
 
 
-class Receipt(
-    Value,
-    frozen=True,
-    kw_only=True,
-    rename={"user_digest": "person", "compaction": "compacted", "remaining_reason": "remains"},
-):
+class Receipt(Value, frozen=True, kw_only=True):
     """What was removed. The user is named by a digest, since receipts are kept and must not keep the name.
 
     `compaction` says whether deleted bytes were cleared: `done`, `later`, `partly` (`remaining_reason` says where some

@@ -68,7 +68,7 @@ class PrivacyService:
         wanted = [mark for mark in dict.fromkeys(map(normalize_placeholder, placeholders)) if mark in known]
         if not wanted:
             raise PlaceholderNotFound
-        await self.audit.note(scope, Act.REVEALED, by=by, about={"session": session_id, "marks": wanted})
+        await self.audit.note(scope, Act.REVEALED, by=by, about={"session": session_id, "placeholders": wanted})
         return {mark: known[mark] for mark in wanted}
 
     async def scan(self, scope: Scope, *, fix: bool = False, by: str = "") -> AsyncIterator[Report]:
@@ -124,8 +124,8 @@ class PrivacyService:
             await self._record_fixes(scope, report, by)
 
     async def _record_fixes(self, scope: Scope, report: Report, by: str) -> None:
-        about = {"sessions": report.sessions, "remembered": report.memories, "mended": report.fixed}
-        await self.audit.note(scope, Act.MENDED, by=by, about=about)
+        about = {"sessions": report.sessions, "memories": report.memories, "fixed": report.fixed}
+        await self.audit.note(scope, Act.FIXED, by=by, about=about)
 
     async def _compact_if_due(self) -> tuple[CompactionStatus, str]:
         return await self.compactor.now() if await self.compactor.due() else (CompactionStatus.NOTHING, "")

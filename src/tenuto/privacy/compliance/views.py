@@ -44,12 +44,7 @@ class AuditEntryView(View, frozen=True, kw_only=True):
     about: JsonObject
 
 
-class ReceiptView(
-    View,
-    frozen=True,
-    kw_only=True,
-    rename={"user_digest": "person", "compaction": "compacted", "remaining_reason": "remains"},
-):
+class ReceiptView(View, frozen=True, kw_only=True):
     """What was removed. `user_digest` is a digest of tenant and user; the signature covers every other field.
 
     `compaction` says whether deleted bytes were cleared from the store's files: `done`, `later` (upkeep will clear

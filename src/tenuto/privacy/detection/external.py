@@ -114,7 +114,7 @@ class ExternalDetector:
     """
 
     RESULTS: ClassVar = ("answered", "timeout", "failed", "circuit_open")
-    """Outcomes of a request; `left_alone` was not sent, since the circuit was open."""
+    """Outcomes of a request; `circuit_open` was not sent, since the circuit was open."""
 
     def __init__(
         self,

@@ -102,7 +102,7 @@ class Journal:
         self._shaky_until = self._ticks() + self._every
         if self._away_since is None:
             self._away_since = self._clock()
-            self._log_status("the store is away: turns that may be are journaled")
+            self._log_status("the store does not answer: turns that may be are journaled")
 
     def observe_answer(self, since: int) -> None:
         """The store answered a call sent after `since` losses of the feed.

@@ -80,7 +80,7 @@ class Outbox:
             await outbox._run_on_thread(lambda: make_folder(outbox.folder))
             await outbox.adopt()
         except Unavailable:
-            _log.warning("the journal's folder cannot be used: while the store is away, turns are refused")
+            _log.warning("the journal's folder cannot be used: while the store does not answer, turns are refused")
         return outbox
 
     async def close(self) -> None:

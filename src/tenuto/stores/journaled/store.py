@@ -61,7 +61,7 @@ class JournaledStore:
     """A store over one that may be down.
 
     During an outage, turns whose opening is `journaled` begin and end here, and cached sessions can be read; every
-    other call raises `StoreUnavailable`. The outbox is replayed `by_itself`, about once in `every` seconds.
+    other call raises `StoreUnavailable`. With `auto_replay` the outbox is replayed about once per `replay_interval`.
     """
 
     def __init__(
