@@ -282,11 +282,25 @@ REDIS_SENTINEL = Backend("redis sentinel", lambda place: _redis(place, "redis_se
 MEMORY = Backend("memory", _memory)
 
 BACKENDS = [
-    *(Backend("cached memory", _cached_memory), MEMORY, encrypted(MEMORY), screened(MEMORY)),
-    *(SQLITE, cached(SQLITE), encrypted(SQLITE), cached(encrypted(SQLITE))),
-    *(POSTGRES, cached(POSTGRES), encrypted(POSTGRES)),
-    *(REDIS, cached(REDIS), encrypted(REDIS), guarded(REDIS), journaled(REDIS)),
-    *(REDIS_CLUSTER, cached(REDIS_CLUSTER), REDIS_SENTINEL),
+    Backend("cached memory", _cached_memory),
+    MEMORY,
+    encrypted(MEMORY),
+    screened(MEMORY),
+    SQLITE,
+    cached(SQLITE),
+    encrypted(SQLITE),
+    cached(encrypted(SQLITE)),
+    POSTGRES,
+    cached(POSTGRES),
+    encrypted(POSTGRES),
+    REDIS,
+    cached(REDIS),
+    encrypted(REDIS),
+    guarded(REDIS),
+    journaled(REDIS),
+    REDIS_CLUSTER,
+    cached(REDIS_CLUSTER),
+    REDIS_SENTINEL,
 ]
 # Where state is kept or looked at in ways of their own; every other wrapper passes it straight through.
 KEEPING_STATE = [MEMORY, screened(MEMORY), SQLITE, encrypted(SQLITE), POSTGRES, REDIS, REDIS_CLUSTER]

@@ -18,6 +18,21 @@ from tenuto.privacy import Span
 
 FOLDER: Final = Path(__file__).parent / "data" / "pii"
 CORE: Final = ("EMAIL", "PHONE", "CARD", "SSN", "CN_ID", "PASSPORT", "IP", "API_KEY", "SECRET")
+COMMON_SETS: Final = (
+    "english",
+    "chinese",
+    "other_languages",
+    "no_private_data",
+    "more_english",
+    "after_first_rules",
+    "secrets_and_keys",
+    "false_positive_classes",
+    "boundary_cases",
+    "chat_messages",
+    "export_formats",
+    "blind_author",
+    "camel_case_labels",
+)
 _MARKED: Final = re.compile("«([A-Z_]+)\\|([^»]*)»")
 _EDGES: Final = frozenset(" \t\n\"'`()[]{}<>“”‘’「」『』（）【】.,;:!?。，；：！？、")
 _SAME: Final = {"API_KEY": "SECRET"}

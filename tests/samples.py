@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from tenuto.model import (
@@ -54,6 +56,17 @@ _TWO_GROUPS = re.compile(r"4242\W{0,2}4242")
 def shows_card(text: str) -> bool:
     """Whether `CARD` can be read in a text that also holds ids and instants: whole, or two groups of it."""
     return _TWO_GROUPS.search(text) is not None
+
+
+def odd_texts(name: str) -> list[str]:
+    """A list of `tests/data/odd_texts.json`."""
+    texts: dict[str, list[str]] = json.loads((Path(__file__).parent / "data" / "odd_texts.json").read_text())
+    return texts[name]
+
+
+def one_field_each(**values: list[Any]) -> list[dict[str, Any]]:
+    """A dictionary of one field for each value."""
+    return [{name: value} for name, of_name in values.items() for value in of_name]
 
 
 def fresh(prefix: str) -> str:

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from tenuto.access import KeyRole
 from tenuto.errors import InvalidSetting
 from tests.journeys.door import Door, at, bearer, code, served
+from tests.samples import one_field_each
 
 SECRET = "a shared secret of more than sixty-four bytes, which is what HS512 asks for"
 
@@ -34,10 +35,18 @@ async def test_without_a_credential_that_holds_nobody_gets_in() -> None:
     async with served(locked=True) as door:
         key, secret = await door.keys.create(tenant="acme")
         tries = [
-            *({}, {"Authorization": secret}, {"Authorization": f"Basic {secret}"}, bearer(""), bearer("tnt")),
-            *(bearer(f"tnt_{key.id}_"), bearer(secret[:-1]), bearer(f"{secret}x")),
-            *(bearer("tnt_" + "0" * 16 + "_" + secret.rsplit("_", 1)[1]), bearer("x" * 5000)),
-            *(bearer("eyJhbGciOiJub25lIn0.eyJ0ZW5hbnRfaWQiOiJhY21lIn0."), {"X-API-Key": "nonsense"}),
+            {},
+            {"Authorization": secret},
+            {"Authorization": f"Basic {secret}"},
+            {"X-API-Key": "nonsense"},
+            bearer(""),
+            bearer("tnt"),
+            bearer(f"tnt_{key.id}_"),
+            bearer(secret[:-1]),
+            bearer(f"{secret}x"),
+            bearer("tnt_" + "0" * 16 + "_" + secret.rsplit("_", 1)[1]),
+            bearer("x" * 5000),
+            bearer("eyJhbGciOiJub25lIn0.eyJ0ZW5hbnRfaWQiOiJhY21lIn0."),
         ]
 
         answers = [await door.http.get("/v1/sessions", headers=headers) for headers in tries]
@@ -217,11 +226,10 @@ async def test_the_installations_own_tenant_cannot_be_named(tenant: str) -> None
 
 @pytest.mark.parametrize(
     "headers",
-    [
-        *({"Host": "evil.example"}, {"Host": "evil.example:8765"}, {"Host": "127.0.0.1.evil.example"}, {"Host": ""}),
-        *({"Host": "192.168.1.5:8765"}, {"Origin": "https://evil.example"}, {"Origin": "null"}),
-        {"Origin": "http://localhost.evil.example:8765"},
-    ],
+    one_field_each(
+        Host=["evil.example", "evil.example:8765", "127.0.0.1.evil.example", "", "192.168.1.5:8765"],
+        Origin=["https://evil.example", "null", "http://localhost.evil.example:8765"],
+    ),
     ids=lambda headers: "-".join(*headers.items()),
 )
 async def test_a_web_page_from_elsewhere_cannot_reach_the_open_door(headers: dict[str, str]) -> None:
@@ -291,11 +299,14 @@ async def test_a_token_says_tenant_and_user() -> None:
 
 @pytest.mark.parametrize(
     "changed",
-    [
-        *({"exp": 1}, {"exp": None}, {"tenant_id": None}, {"tenant_id": 7}, {"tenant_id": ""}),
-        *({"tenant_id": "~tenuto"}, {"tenant_id": ["acme"]}, {"sub": None}, {"sub": ""}, {"site_id": 7}),
-        *({"nbf": 9_999_999_999}, {"aud": "somebody else"}),
-    ],
+    one_field_each(
+        exp=[1, None],
+        tenant_id=[None, 7, "", "~tenuto", ["acme"]],
+        sub=[None, ""],
+        site_id=[7],
+        nbf=[9_999_999_999],
+        aud=["somebody else"],
+    ),
     ids=lambda changed: "-".join(f"{name} {value}" for name, value in changed.items()),
 )
 async def test_a_token_that_does_not_hold_is_refused(changed: dict[str, Any]) -> None:

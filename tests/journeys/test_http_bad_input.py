@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from tests.journeys.door import ANN, Door, at, code, says, served
+from tests.samples import one_field_each
 
 WORDS = "what the user said"
 
@@ -142,11 +143,16 @@ MESSAGES: list[object] = [
 
 @pytest.mark.parametrize(
     "body",
-    [
-        *({"id": ""}, {"id": 7}, {"id": "x" * 16_385}, {"id": "😀" * 5000}, {"id": "a\0b"}, {"title": "x" * 513}),
-        *({"title": "two\nlines"}, {"title": None}, {"context": [1]}, {"attributes": "x"}, {"metadata": {"a": 2**70}}),
-        *({"titel": WORDS}, {WORDS: 1}, {"site_id": "a\0"}),
-    ],
+    one_field_each(
+        id=["", 7, "x" * 16_385, "😀" * 5000, "a\0b"],
+        title=["x" * 513, "two\nlines", None],
+        context=[[1]],
+        attributes=["x"],
+        metadata=[{"a": 2**70}],
+        titel=[WORDS],
+        site_id=["a\0"],
+        **{WORDS: [1]},
+    ),
     ids=lambda body: str(body)[:40],
 )
 async def test_a_session_of_the_wrong_shape_is_not_made(door: Door, body: object) -> None:
@@ -157,18 +163,22 @@ async def test_a_session_of_the_wrong_shape_is_not_made(door: Door, body: object
     assert len((await door.http.get("/v1/sessions", headers=ANN)).json()["sessions"]) == 1
 
 
+BAD_QUERIES = {
+    "/v1/sessions?limit=": ["0", "-1", "1001", "9" * 26, WORDS, "1.5", ""],
+    "/v1/sessions?cursor=": [WORDS, "%00"],
+    "/v1/sessions?status=": [WORDS],
+    "/v1/sessions?q=": ["%00"],
+    "/v1/sessions/s/messages?limit=": ["0", "1000000"],
+    "/v1/sessions/s/messages?before=": ["-1"],
+    "/v1/sessions/s/messages?after=": ["9007199254740993"],
+    "/v1/sessions/s/export?format=": [WORDS],
+    "/v1/traces?before=": ["1"],
+    "/v1/sessions/": ["%00", "%ff%fe", "x" * 16_385],
+}
+
+
 @pytest.mark.parametrize(
-    "query",
-    [
-        *("/v1/sessions?limit=0", "/v1/sessions?limit=-1", "/v1/sessions?limit=1001"),
-        *("/v1/sessions?limit=99999999999999999999999999", f"/v1/sessions?limit={WORDS}", "/v1/sessions?limit=1.5"),
-        *("/v1/sessions?limit=", f"/v1/sessions?cursor={WORDS}", "/v1/sessions?cursor=%00"),
-        *(f"/v1/sessions?status={WORDS}", "/v1/sessions?q=%00", "/v1/sessions/s/messages?limit=0"),
-        *("/v1/sessions/s/messages?limit=1000000", "/v1/sessions/s/messages?before=-1"),
-        *("/v1/sessions/s/messages?after=9007199254740993", f"/v1/sessions/s/export?format={WORDS}"),
-        *("/v1/traces?before=1", "/v1/sessions/%00", "/v1/sessions/%ff%fe", f"/v1/sessions/{'x' * 16_385}"),
-    ],
-    ids=lambda query: query[:60],
+    "query", [path + end for path, ends in BAD_QUERIES.items() for end in ends], ids=lambda q: q[:60]
 )
 async def test_negative_absurd_and_meaningless_parameters_are_refused(door: Door, query: str) -> None:
     refused = await door.http.get(query, headers=ANN)
@@ -198,10 +208,10 @@ async def test_negative_absurd_and_meaningless_parameters_are_refused(door: Door
         ("/v1/sessions/import", {"format": WORDS}),
         *(
             ("/v1/sessions/import", {"format": "tenuto.session", "version": 1, "session": {}, "messages": [], **wrong})
-            for wrong in (
-                *({"version": WORDS}, {"messages": WORDS}, {"messages": [WORDS]}, {"session": {"title": 7}}),
-                *({"session": {"cost_usd": "1e999999"}}, {"session": {"cost_usd": "1e500000"}}),
-                {"session": {"tokens": "many"}},
+            for wrong in one_field_each(
+                version=[WORDS],
+                messages=[WORDS, [WORDS]],
+                session=[{"title": 7}, {"cost_usd": "1e999999"}, {"cost_usd": "1e500000"}, {"tokens": "many"}],
             )
         ),
     ],

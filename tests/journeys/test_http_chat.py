@@ -186,9 +186,16 @@ async def test_a_failed_turn_can_be_looked_at() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        *({}, {"message": ""}, {"message": "  \n"}, {"message": 5}, {"message": "a", "unknown": 1}),
-        *({"message": "a", "edit": 0, "session_id": "s"}, {"message": "a", "regenerate": True, "session_id": "s"}),
-        *({"regenerate": True}, {"message": "a\x00b"}, {"message": "a", "language": "fr"}),
+        {},
+        {"message": ""},
+        {"message": "  \n"},
+        {"message": 5},
+        {"message": "a", "unknown": 1},
+        {"message": "a", "edit": 0, "session_id": "s"},
+        {"message": "a", "regenerate": True, "session_id": "s"},
+        {"regenerate": True},
+        {"message": "a\x00b"},
+        {"message": "a", "language": "fr"},
         {"message": "a", "profile": []},
     ],
 )

@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 from tenuto.context import TokenCounter, boundary_after, boundary_before, truncate_text
 from tenuto.context.tokens import estimate, level, truncate_parts
 from tenuto.model import text_part, tool_call, tool_result
+from tests.samples import odd_texts
 
 COUNTER = TokenCounter()
-CLUSTERS = (
-    *("👨‍👩‍👧", "🇨🇳", "e\u0301\u0323", "각", "क्षि", "ก็", "\r\n", "👍🏽", "a", "好", " ", "\u0600x", "1️⃣", "🏴‍☠️"),
-    *("\u200d", "\u0301"),
-)
+CLUSTERS = odd_texts("grapheme clusters")
 
 odd = st.lists(st.sampled_from(CLUSTERS), max_size=60).map("".join)
 texts = st.one_of(odd, st.builds(lambda text, times: text * times, odd, st.integers(1, 30)), st.text(max_size=80))

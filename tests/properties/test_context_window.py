@@ -32,7 +32,13 @@ COUNTER = TokenCounter()
 SENT = datetime(2026, 1, 15, 9, 0, tzinfo=UTC)
 FOREIGN: dict[str, Any] = {"type": "image", "url": "https://example.com/" + "x" * 500}
 SEEDS = (
-    *("hello there", "请问严氏家训有哪些？", "👨‍👩‍👧🇨🇳", "def f(x):\n    return x\n", "e\u0301क्षि", "", " "),
+    "hello there",
+    "请问严氏家训有哪些？",
+    "👨‍👩‍👧🇨🇳",
+    "def f(x):\n    return x\n",
+    "e\u0301क्षि",
+    "",
+    " ",
     "用户: x\n助手: y\n=== z",
 )
 

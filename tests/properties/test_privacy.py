@@ -13,27 +13,15 @@ from tenuto.privacy.rules.api_keys import LONGEST_BLOCK
 from tenuto.privacy.rules.chunking import LIMIT, Chunker
 from tenuto.privacy.rules.detector import CALM_FAMILIES, FAMILIES, SILENT_FAMILIES, select_families
 from tenuto.privacy.rules.folding import FoldedText
-from tests.labelled import sentences
+from tests.labelled import COMMON_SETS, sentences
+from tests.samples import odd_texts
 
-SETS = (
-    *("english", "chinese", "other_languages", "no_private_data", "more_english", "after_first_rules"),
-    *("secrets_and_keys", "false_positive_classes", "boundary_cases", "spelled_out", "chat_messages", "export_formats"),
-    *("blind_author", "camel_case_labels"),
-)
-KNOWN = [sentence.text for sentence in sentences(*SETS)]
+KNOWN = [sentence.text for sentence in sentences(*COMMON_SETS, "spelled_out")]
 PROSE = (
     "The committee talked about the garden and nobody could agree on anything before lunch. ",
     "今天的会议改到下午请大家准时参加如果有问题可以随时联系我们会尽快处理这个需求。",
 )
-ODD = (
-    *("password is ", "密码是", "tel ", "order ", "[REDACTED_EMAIL]", "[EMAIL_1]", "[REDACTED_", "]", "@", "::", "+"),
-    *("00", "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----", "://", ":", "=", "/", "\u200b"),
-    *("\u202e", "\ud800", "4111 1111 1111 1111", "13800138000", "1", "12", "１", " ", "\n", "x", "sk-", "eyJ"),
-    *("passport ", "E12345678", "dot ", "root/Passw0rd!", "登录", "@例子.公司", 'password" { default = "'),
-    *("1 3 8 0 0 ", "$(", ";pwd=a b;", "-rc1", "1.2.3.4", "\\n", "\\t", '\\"', "\\", "%40example.com"),
-    *("user,password\nbob,", "| 密码 |\n| Ab1! |\n", "wifi: a / ", ",", "|", "key: ", "abc123", '"', "“", "admin/"),
-    *("-u bob:", "postgres://a:", "@h", "\0", "é", "😀", "٤", "护照", "--"),
-)
+ODD = odd_texts("pieces for the detector")
 pieces = st.one_of(st.sampled_from(ODD), st.sampled_from(KNOWN), st.sampled_from(PROSE), st.text(max_size=12))
 texts = st.lists(pieces, max_size=14).map("".join)
 long_texts = st.lists(st.tuples(pieces, st.integers(1, 40)), min_size=3, max_size=12).map(
@@ -156,13 +144,7 @@ def test_every_visa_number_is_found_in_every_grouping(number: int, gap: str) -> 
     assert redact(f"my card is {written}, thanks") == "my card is [REDACTED_CC], thanks"
 
 
-HOSTILE = (
-    *("7", "1 ", "1.", "4111 ", "a", "a@", "a@a.", "password is ", "password=", "1:", "[REDACTED_", "1\u200b", "密码"),
-    *("00 ", "a/!", 'password" { ', "给用@例.", "1 3 8 0 0 1 3 8 0 0 0\n", "a%40", "password,a\nx,y\n"),
-)
-
-
-@pytest.mark.parametrize("unit", [*HOSTILE, "-----BEGIN RSA PRIVATE KEY-----"])
+@pytest.mark.parametrize("unit", odd_texts("repeated for the detector"))
 def test_hostile_text_is_looked_at_in_small_parts_and_about_once(unit: str) -> None:
     """Work inside a part is bounded by its size, so the cost of the whole grows as its length (`bench.privacy`)."""
     text = (unit * (200_000 // len(unit) + 1))[:200_000]
@@ -181,14 +163,7 @@ def test_five_megabytes_of_digits_pass() -> None:
     assert redact(text) == text
 
 
-_SCRAPS = st.sampled_from(
-    [
-        *"0123456789Xx:/.-@*#=+()[]_%~^&\\ \n：，。",
-        *("11010519491231002X", "13800138000", "+86", "4242 4242 4242 4242", "123-45-6789", "ann@example.com"),
-        *("10.0.0.7", "2001:db8::1", "password", "密码", "token=", "sk-", "://", "身份证", "[EMAIL_1]", "eyJ"),
-        "-----BEGIN PRIVATE KEY-----",
-    ]
-)
+_SCRAPS = st.sampled_from([*"0123456789Xx:/.-@*#=+()[]_%~^&\\ \n：，。", *odd_texts("pieces around numbers and keys")])
 
 
 @given(st.lists(_SCRAPS, max_size=14).map("".join))

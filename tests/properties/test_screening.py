@@ -12,13 +12,10 @@ from tenuto.privacy import detect
 from tenuto.privacy.record_redaction import redact_draft
 from tenuto.privacy.redactor import fill_slots, part_slots, slots
 from tenuto.stores.memory import MemoryStore
-from tests.samples import ANN, opening, says
+from tests.samples import ANN, odd_texts, opening, says
 from tests.screens import screen_over, screened
 
-PRIVATE = (
-    *("ann@example.com", "+86 138 0013 8000", "4242 4242 4242 4242", "11010519491231002X", "192.168.10.7"),
-    *("password=Maple77!x", "[EMAIL_1]", "[REDACTED_PHONE]"),
-)
+PRIVATE = odd_texts("private values")
 plain = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 pieces = st.one_of(plain, st.sampled_from(PRIVATE), st.sampled_from(["mail ", "电话", " and ", "\n", "卡号 "]))
 texts = st.lists(pieces, max_size=6).map("".join)

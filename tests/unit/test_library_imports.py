@@ -9,18 +9,16 @@ from pathlib import Path
 import pytest
 
 # What other doors, backends and stories need. Each costs a new process tens to hundreds of milliseconds.
-HEAVY = {
-    *("aiohttp", "anyio", "asyncpg", "cachetools", "click", "cryptography", "httpx", "importlib.metadata", "jwt"),
-    *("mcp", "numpy", "openai", "opentelemetry", "phonenumbers", "prometheus_client", "pydantic", "redis", "regex"),
-    *("rich", "rs_bpe", "starlette", "stdnum", "tiktoken", "typer", "uvicorn", "yaml"),
-}
+HEAVY = """
+aiohttp anyio asyncpg cachetools click cryptography httpx importlib.metadata jwt mcp numpy openai opentelemetry
+phonenumbers prometheus_client pydantic redis regex rich rs_bpe starlette stdnum tiktoken typer uvicorn yaml
+"""
 # Our own rooms that keeping sessions does without, whatever they import.
-OTHER_ROOMS = {
-    *("tenuto.access", "tenuto.assistants", "tenuto.chat", "tenuto.cli", "tenuto.context", "tenuto.llm"),
-    *("tenuto.privacy.rules.detector", "tenuto.privacy.detection.finder", "tenuto.privacy.compliance.service"),
-    *("tenuto.privacy.crypto.tenant_ciphers", "tenuto.recall", "tenuto.server", "tenuto.stores.memory"),
-    *("tenuto.stores.postgres", "tenuto.stores.redis", "tenuto.wiring.chat"),
-}
+OTHER_ROOMS = """
+tenuto.access tenuto.assistants tenuto.chat tenuto.cli tenuto.context tenuto.llm tenuto.privacy.rules.detector
+tenuto.privacy.detection.finder tenuto.privacy.compliance.service tenuto.privacy.crypto.tenant_ciphers
+tenuto.recall tenuto.server tenuto.stores.memory tenuto.stores.postgres tenuto.stores.redis tenuto.wiring.chat
+"""
 
 IMPORT = "import tenuto"
 OPEN = """
@@ -41,7 +39,7 @@ def loaded(folder: Path, program: str) -> set[str]:
     done = subprocess.run(
         [sys.executable, "-c", program + PROBE], cwd=folder, capture_output=True, text=True, timeout=120, check=True
     )
-    return (HEAVY | OTHER_ROOMS) & set(done.stdout.splitlines()[-1].split())
+    return set((HEAVY + OTHER_ROOMS).split()) & set(done.stdout.splitlines()[-1].split())
 
 
 @pytest.mark.parametrize("program", [IMPORT, OPEN], ids=["import", "one turn on SQLite"])

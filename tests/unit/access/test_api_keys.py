@@ -30,11 +30,9 @@ async def test_a_secret_leads_to_its_key_and_no_other_does(keys: ApiKeys) -> Non
     assert await keys.verify(secret) == key
     assert secret.startswith(f"tnt_{key.id}_")
     assert Caller.from_key(key) == Caller(tenant="acme", site="museum", user="ann", role=KeyRole.ADMIN, key_id=key.id)
-    wrong = [
-        *("", "tnt", "tnt__", f"tnt_{key.id}", f"tnt_{key.id}_", secret[:-1], secret + "x", secret.upper()),
-        *(f" {secret}", secret.replace(key.id, other.id), f"tnt_{'../' * 5}_x", "tnt_你_x", "x" * 100_000, "\ud800"),
-    ]
-    assert [await keys.verify(text) for text in wrong] == [None] * len(wrong)
+    near = [secret[:-1], secret + "x", secret.upper(), f" {secret}", secret.replace(key.id, other.id), f"tnt_{key.id}_"]
+    odd = ["", "tnt", "tnt__", f"tnt_{key.id}", f"tnt_{'../' * 5}_x", "tnt_你_x", "x" * 100_000, "\ud800"]
+    assert [await keys.verify(text) for text in near + odd] == [None] * 14
 
 
 async def test_the_secret_is_nowhere_in_the_store(keys: ApiKeys, store: Store) -> None:

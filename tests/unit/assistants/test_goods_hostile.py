@@ -17,6 +17,7 @@ from tenuto.errors import Invalid
 from tenuto.model.prompt import Language, LayoutName
 from tenuto.ports import OfflineTool
 from tenuto.stores.memory import MemoryStore
+from tests.samples import one_field_each
 from tests.unit.assistants.shop import SOMEBODY, Shop
 
 HOSTILE = [
@@ -44,10 +45,13 @@ async def test_hostile_text_is_only_text(question: str) -> None:
 @pytest.mark.parametrize(
     "question",
     [
-        *("cheap phones " * 80_000, "9-" * 1_000, "1,000" * 400, "一百" * 1_000, "a thousand and " * 130),
-        "\u202e手机\u200d" * 400,
+        pytest.param("cheap phones " * 80_000, id="megabyte"),
+        pytest.param("9-" * 1_000, id="ranges"),
+        pytest.param("1,000" * 400, id="figures"),
+        pytest.param("一百" * 1_000, id="numerals"),
+        pytest.param("a thousand and " * 130, id="number words"),
+        pytest.param("\u202e手机\u200d" * 400, id="odd unicode"),
     ],
-    ids=["megabyte", "ranges", "figures", "numerals", "number words", "odd unicode"],
 )
 def test_any_question_is_read_quickly(question: str) -> None:
     """A text longer than a question is not read at all."""
@@ -61,10 +65,14 @@ def test_any_question_is_read_quickly(question: str) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        *({"limit": "many"}, {"sort": "the user's secret"}, {"text": ["phone"]}, {"attributes": ["red"]}),
-        *({"max_price": {"$gt": 0}}, {"among_previous": [1, 2]}),
-    ],
+    one_field_each(
+        limit=["many"],
+        sort=["the user's secret"],
+        text=[["phone"]],
+        attributes=[["red"]],
+        max_price=[{"$gt": 0}],
+        among_previous=[[1, 2]],
+    ),
 )
 async def test_arguments_that_do_not_fit_are_refused_without_repeating_them(arguments: dict[str, Any]) -> None:
     shop = Shop()

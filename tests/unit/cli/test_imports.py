@@ -59,10 +59,8 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
     assert loaded(tmp_path, "--help") == set()
 
 
-HELPS = (
-    *("sessions --help", "sessions list --help", "chat --help", "traces --help", "privacy --help"),
-    *("privacy erase --help", "--version"),
-)
+COMMANDS = ("sessions", "sessions list", "chat", "traces", "privacy", "privacy erase")
+HELPS = (*(f"{command} --help" for command in COMMANDS), "--version")
 
 
 def test_help_on_a_command_loads_nothing_heavy(tmp_path: Path, subtests: pytest.Subtests) -> None:

@@ -184,10 +184,14 @@ async def test_a_providers_vectors_come_in_order(server: ModelServer, monkeypatc
 @pytest.mark.parametrize(
     "reply",
     [
-        *(refusal(400, SECRET), refusal(401, SECRET), A_PAGE, vectors([[1.0, 2.0]]), vectors([[1.0, 2.0], [1.0]])),
-        *(vectors([[], []]), vectors([[1.0, float("nan")], [1.0, 2.0]])),
+        pytest.param(refusal(400, SECRET), id="refused"),
+        pytest.param(refusal(401, SECRET), id="no key"),
+        pytest.param(A_PAGE, id="a page"),
+        pytest.param(vectors([[1.0, 2.0]]), id="too few"),
+        pytest.param(vectors([[1.0, 2.0], [1.0]]), id="of two lengths"),
+        pytest.param(vectors([[], []]), id="empty"),
+        pytest.param(vectors([[1.0, float("nan")], [1.0, 2.0]]), id="no numbers"),
     ],
-    ids=["refused", "no key", "a page", "too few", "of two lengths", "empty", "no numbers"],
 )
 async def test_what_cannot_be_used_is_a_failure_that_quotes_nothing(
     server: ModelServer, reply: Reply, caplog: pytest.LogCaptureFixture

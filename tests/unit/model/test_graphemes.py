@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 
 from tenuto.model import graphemes as room
 from tenuto.model.graphemes import boundary_after, boundary_before, graphemes
+from tests.samples import odd_texts
 
-PIECES = [
-    *("a", " ", "\n", "\r", "\r\n", "é", "e\u0301", "\u0301", "中", "。", "か", "я"),
-    *("👩", "\u200d", "👩\u200d👩", "👍🏽", "🏽", "🇩", "🇪", "한", "ᄒ", "ᅡ", "ᆫ", "क", "\u094d", "ष", "\u0600", "\u200b"),
-]
+PIECES = odd_texts("pieces of characters")
 LONG = {
     "flags": "🇩🇪" * 5000,
     "lines": "a\n" * 5000,

@@ -215,7 +215,11 @@ def test_every_match_begins_in_a_stretch_of_candidates(expression: str, text: st
 @pytest.mark.parametrize(
     "pattern",
     [
-        *("(?:a{1,9}){1,9}b", r"(?:\d{1,8}){3}x", "(?:a|aa){1,20}b", "(?:a|a|a|a){8}b", r"\d?" * 10 + "x"),
+        "(?:a{1,9}){1,9}b",
+        r"(?:\d{1,8}){3}x",
+        "(?:a|aa){1,20}b",
+        "(?:a|a|a|a){8}b",
+        r"\d?" * 10 + "x",
         "(?:a|b)a(?:a|b){100}c",
     ],
 )

@@ -15,6 +15,7 @@ from tenuto.privacy.detection.custom_patterns import LONGEST_MATCH
 from tenuto.privacy.detection.finder import PiiFinder, merge_matches
 from tenuto.privacy.rules.chunking import LIMIT
 from tests.labelled import sentences
+from tests.samples import odd_texts
 
 KNOWN = [sentence.text for sentence in sentences("english", "chinese", "other_languages", "no_private_data")]
 PROSE = "The committee talked about the garden and nobody could agree on anything before lunch. "
@@ -32,14 +33,7 @@ FINDERS = [
     PiiFinder(PrivacyPolicy(patterns=OWN, allow=ALLOW, also=("PERSON", "ADDRESS", "ORDER_ID"))),
     PiiFinder(PrivacyPolicy(allow=ALLOW, never=("IP",))),
 ]
-BITS = (
-    *("EMP-1234", "emp12345", "EMP", "ＥＭＰ１２３４", "案号：AB1234", "123", "12x", "1", "<", ">", "[x", "]", " "),
-    *("\n", "-", "[REDACTED_STAFF_NO]", "[STAFF_NO_1]", "[REDACTED_EMAIL]", "[EMAIL_1]", "[REDACTED_"),
-    *("[STAFF_NO_12345]", "ann@example.com", "eve@evil.com", "bob@a.corp.example", "13800138000", "138-0013-8001"),
-    *("4111 1111 1111 1111", "password is ", "密码是", "key: ", "tel ", "order ", "my name is Ann ", "@", "::"),
-    *("\u200b", "\ud800", "\uffff", "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----", "sk-"),
-    "1.2.3.4",
-)
+BITS = odd_texts("pieces for custom patterns")
 pieces = st.one_of(st.sampled_from(BITS), st.sampled_from(BITS), st.sampled_from([*KNOWN, PROSE]), st.text(max_size=8))
 texts = st.lists(pieces, max_size=16).map("".join)
 long_texts = st.lists(st.tuples(pieces, st.integers(1, 60)), min_size=3, max_size=12).map(
@@ -150,14 +144,7 @@ def test_what_sticks_out_of_a_shorter_find_is_hidden_as_well() -> None:
 # The allow-list.
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        *("13800138000", "138-0013-8000", "138 0013 8000", "１３８００１３８０００", "+86 13800138000"),
-        *("ann@example.com", "Ann.Lee@EXAMPLE.com", "bob@corp.example", "bob@mail.corp.example"),
-        *("EMP-1234", "emp1234", "ＥＭＰ－１２３４", "4111-1111-1111-1111", "4111111111111111"),
-    ],
-)
+@pytest.mark.parametrize("value", odd_texts("allowed values"))
 def test_an_allowed_value_stays_in_every_spelling(value: str) -> None:
     finder = PiiFinder(PrivacyPolicy(patterns=OWN[:1], allow=ALLOW))
 
@@ -165,13 +152,7 @@ def test_an_allowed_value_stays_in_every_spelling(value: str) -> None:
     assert PiiFinder(PrivacyPolicy(patterns=OWN[:1])).redact(f"tel {value} , ok") != f"tel {value} , ok"
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        *("13800138001", "ann@example.com.evil.org", "ann@sub.example.com", "ann@notexample.com", "EMP-12345"),
-        *("bob@evilcorp.example", "https://ann:Maple77secret@db.corp.example/x", "4242 4242 4242 4242"),
-    ],
-)
+@pytest.mark.parametrize("value", odd_texts("not quite allowed values"))
 def test_what_only_looks_like_an_allowed_value_goes(value: str) -> None:
     finder = PiiFinder(PrivacyPolicy(patterns=OWN[:1], allow=ALLOW))
 
@@ -259,13 +240,7 @@ def test_a_flushed_stream_can_take_another_text() -> None:
     assert stream.feed("5678") + stream.flush() == "[REDACTED_TICKET]8"
 
 
-@pytest.mark.parametrize(
-    "unit",
-    [
-        *("7", "1 ", "EMP1", "EMP1234", "EMP-1234 ", "12x", "<", "[x", "a@b.co ", "13800138000 ", "案号：A", "1\u200b"),
-        "\uffff",
-    ],
-)
+@pytest.mark.parametrize("unit", odd_texts("repeated for custom patterns"))
 def test_hostile_text_is_looked_at_in_small_parts_and_a_few_times(unit: str) -> None:
     """Work inside a part is bounded by its size, so the total cost is linear in the length."""
     text = (unit * (120_000 // len(unit) + 1))[:120_000]

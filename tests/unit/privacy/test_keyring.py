@@ -37,7 +37,11 @@ def ring_of(file: Path) -> KeyRing:
 @pytest.mark.parametrize(
     "text",
     [
-        *(TEXT, TEXT.rstrip("="), base64.urlsafe_b64encode(SECRET).decode(), SECRET.hex(), SECRET.hex().upper()),
+        TEXT,
+        TEXT.rstrip("="),
+        base64.urlsafe_b64encode(SECRET).decode(),
+        SECRET.hex(),
+        SECRET.hex().upper(),
         f"  {TEXT}\n",
     ],
 )

@@ -8,14 +8,10 @@ from typing import Final
 import pytest
 
 from tenuto.privacy import PiiRule, PiiType, Span, detect
-from tests.labelled import CORE, Sentence, Truth, fits, parsed, score, sentences
+from tests.labelled import COMMON_SETS, CORE, Sentence, Truth, fits, parsed, score, sentences
 from tests.open_data import open_data
 
-SETS: Final = (
-    *("english", "chinese", "other_languages", "no_private_data", "more_english", "after_first_rules"),
-    *("secrets_and_keys", "false_positive_classes", "boundary_cases", "blind_paraphrases", "lists_and_tables"),
-    *("chat_messages", "export_formats", "blind_author", "camel_case_labels"),
-)
+SETS: Final = (*COMMON_SETS, "blind_paraphrases", "lists_and_tables")
 SHARED: Final = {
     "EMAIL_ADDRESS": "EMAIL",
     "PHONE_NUMBER": "PHONE",

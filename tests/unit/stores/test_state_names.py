@@ -74,8 +74,12 @@ async def passed_over(store: Store, names: tuple[StateLocation, ...], caplog: py
 @pytest.mark.parametrize(
     "scribble",
     [
-        *("scope = x'7b'", "scope = x'ff'", "scope = NULL", """scope = '{"tenant":""}'"""),
-        *("""scope = '{"tenant":"evil","user":"eve"}'""", "namespace = CAST(x'ff' AS TEXT)"),
+        "scope = x'7b'",
+        "scope = x'ff'",
+        "scope = NULL",
+        """scope = '{"tenant":""}'""",
+        """scope = '{"tenant":"evil","user":"eve"}'""",
+        "namespace = CAST(x'ff' AS TEXT)",
     ],
 )
 async def test_names_that_are_scribbled_over_are_left_out_and_hide_no_others(

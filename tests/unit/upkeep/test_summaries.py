@@ -69,10 +69,13 @@ async def test_the_next_summary_builds_on_the_one_before_and_reads_no_old_talk_a
 @pytest.mark.parametrize(
     "said",
     [
-        *(ModelFailed("small"), TimeoutError(), "", "I'm sorry, but I cannot assist with that request."),
-        *("旅行计划的摘要。" * 9, "a" * 5000),
+        pytest.param(ModelFailed("small"), id="fails"),
+        pytest.param(TimeoutError(), id="times out"),
+        pytest.param("", id="says nothing"),
+        pytest.param("I'm sorry, but I cannot assist with that request.", id="refuses"),
+        pytest.param("旅行计划的摘要。" * 9, id="wrong language"),
+        pytest.param("a" * 5000, id="noise"),
     ],
-    ids=["fails", "times out", "says nothing", "refuses", "wrong language", "noise"],
 )
 async def test_extraction_stands_in_for_a_model_that_is_of_no_use(said: str | Exception) -> None:
     """T12: a failing summariser loses nothing."""

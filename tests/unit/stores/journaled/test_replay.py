@@ -120,8 +120,16 @@ async def _unanswered_opening(here: Process) -> list[str]:
 
 
 STORIES = [
-    *(_several_turns, _opened_here, _ended_here, _ended_here_after_others, _keyed_and_ended_here_after_others),
-    *(_given_up, _never_ended, _unanswered_beginning, _unanswered_end, _unanswered_opening),
+    _several_turns,
+    _opened_here,
+    _ended_here,
+    _ended_here_after_others,
+    _keyed_and_ended_here_after_others,
+    _given_up,
+    _never_ended,
+    _unanswered_beginning,
+    _unanswered_end,
+    _unanswered_opening,
 ]
 
 
