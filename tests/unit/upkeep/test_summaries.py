@@ -309,23 +309,29 @@ async def test_near_the_cap_the_turn_itself_secures_what_would_slide_out() -> No
     assert log[0].seq <= summary.through + 1
 
 
-async def test_far_from_the_cap_securing_asks_nothing_of_the_store() -> None:
-    house = House()
-    session = await house.talk(3)
-    await house.sessions.delete(ANN, session.id)
-
-    await house.upkeep.after_turn.secure(house.ended(session), covered=0, adding=6)
-
-
 class Away(FlatMemoryStore):
     """A store that stops answering."""
 
     away = False
+    refused = 0
 
     async def messages(self, scope: Scope, session_id: str, query: Page) -> Any:
         if self.away:
+            self.refused += 1
             raise Unavailable("session store")
         return await super().messages(scope, session_id, query)
+
+
+async def test_far_from_the_cap_securing_asks_nothing_of_the_store(caplog: pytest.LogCaptureFixture) -> None:
+    store = Away()
+    house = House(store=store, cap=40)
+    session = await house.talk(3)
+    store.away = True
+
+    with caplog.at_level(logging.DEBUG, logger="tenuto"):
+        await house.upkeep.after_turn.secure(house.ended(session), covered=0, adding=6)
+
+    assert (store.refused, caplog.text) == (0, "")
 
 
 async def test_a_store_that_is_away_harms_neither_turn_nor_session(caplog: pytest.LogCaptureFixture) -> None:
