@@ -54,6 +54,16 @@ def test_counts_are_those_of_the_vocabulary(text: str, o200k: int, cl100k: int) 
     assert TokenCounter("cl100k_base").count(text) == cl100k
 
 
+def test_a_preloaded_counter_loads_nothing_when_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    clear_token_caches()
+    counter = TokenCounter()
+
+    counter.preload()
+
+    monkeypatch.setattr("tenuto.context.tokens.importlib.import_module", None)
+    assert counter.count("hello world") == 2
+
+
 def test_half_a_surrogate_pair_is_counted_and_not_an_error() -> None:
     assert TokenCounter().count("a\ud800b") > 0
 
