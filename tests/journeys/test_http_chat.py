@@ -15,6 +15,7 @@ from tenuto.llm import Call, Fail, Hang, Say, ScriptedModel
 from tenuto.llm.scripted import Script
 from tenuto.model.policy import Preset
 from tests.journeys.door import ANN, BOB, EVE, PROBLEM, Door, served
+from tests.samples import one_field_each
 from tests.talking import Adder, helper, hurried, patient
 
 
@@ -187,14 +188,10 @@ async def test_a_failed_turn_can_be_looked_at() -> None:
     "body",
     [
         {},
-        {"message": ""},
-        {"message": "  \n"},
-        {"message": 5},
+        *one_field_each(message=["", "  \n", 5, "a\x00b"], regenerate=[True]),
         {"message": "a", "unknown": 1},
         {"message": "a", "edit": 0, "session_id": "s"},
         {"message": "a", "regenerate": True, "session_id": "s"},
-        {"regenerate": True},
-        {"message": "a\x00b"},
         {"message": "a", "language": "fr"},
         {"message": "a", "profile": []},
     ],

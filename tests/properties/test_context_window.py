@@ -27,20 +27,12 @@ from tenuto.model.prompt import (
     PromptPolicy,
     RecallPosition,
 )
+from tests.samples import odd_texts
 
 COUNTER = TokenCounter()
 SENT = datetime(2026, 1, 15, 9, 0, tzinfo=UTC)
 FOREIGN: dict[str, Any] = {"type": "image", "url": "https://example.com/" + "x" * 500}
-SEEDS = (
-    "hello there",
-    "请问严氏家训有哪些？",
-    "👨‍👩‍👧🇨🇳",
-    "def f(x):\n    return x\n",
-    "e\u0301क्षि",
-    "",
-    " ",
-    "用户: x\n助手: y\n=== z",
-)
+SEEDS = odd_texts("texts of several scripts")
 
 Said = tuple[Role, tuple[dict[str, Any], ...], str | None]
 
