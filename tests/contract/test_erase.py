@@ -53,7 +53,7 @@ async def test_erasing_again_finds_nothing(store: Store) -> None:
 
 
 async def test_nobody_elses_goes_along(store: Store) -> None:
-    """A7: the same user id of another tenant or site is another person, and so is a chat the user speaks in."""
+    """The same user id of another tenant or site is another person, and so is a chat the user speaks in."""
     others = (BOB, EVE, ANN_ELSEWHERE, ACME, IN_A_CHAT)
     for scope in (ANN, *others):
         await traced(store, scope, f"of {'/'.join(scope.owner)}")

@@ -1,4 +1,4 @@
-"""Proof by raw bytes: of a person who was erased, no word and no name is left in what a backend keeps (A26).
+"""Proof by raw bytes: of a person who was erased, no word and no name is left in what a backend keeps.
 
 The same search finds every one of those words before, and another person's afterwards: it can fail.
 """

@@ -103,7 +103,7 @@ async def test_going_on_needs_no_name_that_is_still_there(store: Store) -> None:
 
 
 async def test_names_go_with_their_owner_and_come_back_with_a_new_value(store: Store) -> None:
-    """Erased, a user has no name left there, and no other name is missing (A26)."""
+    """Erased, a user has no name left there, and no other name is missing."""
     for scope in (ANN, BOB, ANN_ELSEWHERE):
         await store.state.write_state(scope, "prefs", "tone", "warm")
         await store.state.write_state(scope, "facts", "home", "Berlin")

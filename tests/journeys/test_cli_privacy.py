@@ -150,7 +150,7 @@ def test_a_scan_of_everything_tells_each_site_and_the_total() -> None:
 
 
 def test_a_fix_of_everything_clears_the_bytes_of_every_site_and_says_so(tmp_path: Path) -> None:
-    """A26: what one site took out goes from the file as surely as what the first one did."""
+    """What one site took out goes from the file as surely as what the first one did."""
     for tenant in ("acme", "bravo"):
         asked("chat", SAID, "--user", "ann", "--tenant", tenant, env=KEPT)
     strict = {"TENUTO_PRIVACY_MESSAGE": "redact"}

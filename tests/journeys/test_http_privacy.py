@@ -139,7 +139,7 @@ async def test_what_became_of_questions_to_an_outside_detector_is_metered() -> N
 
 
 async def test_a_title_that_is_cut_in_a_name_shows_no_half_of_it() -> None:
-    """A26: what only the outside detector knows is looked for before the cut as well; places count code points."""
+    """A14: what only the outside detector knows is looked for before the cut as well; places count code points."""
     name = "Wilhelmina Quibble"
 
     async def answers(body: bytes) -> bytes:
@@ -153,7 +153,7 @@ async def test_a_title_that_is_cut_in_a_name_shows_no_half_of_it() -> None:
 
 
 async def test_what_only_an_outside_detector_finds_is_taken_out_of_stored_words_and_counted() -> None:
-    """A26: messages, their note of what was taken out, and traces."""
+    """A14: messages, their note of what was taken out, and traces."""
 
     async def answers(body: bytes) -> bytes:
         at = json.loads(body)["text"].find("Wilhelmina")

@@ -207,7 +207,7 @@ async def test_only_so_many_vectors_are_known(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_a_vector_that_nobody_needs_is_forgotten_after_ten_minutes() -> None:
-    """A14: nothing of a user erased in another process is used after that; it goes with the next question."""
+    """Nothing of a user erased in another process is used after that; it goes with the next question."""
     clock, embedder = FakeClock(), Subjects()
     t = chat(embedder, clock=clock)
     await after_the_cat(t, KITTEN)
@@ -228,7 +228,7 @@ async def test_a_vector_that_nobody_needs_is_forgotten_after_ten_minutes() -> No
 
 
 async def test_no_vector_outlives_the_erasure_of_anybody() -> None:
-    """A14: whose text a vector was made of cannot be told any more, so all of them go."""
+    """Whose text a vector was made of cannot be told any more, so all of them go."""
     async with served() as (app, asked):
         first = await app.ask(ANN, CAT)
         await app.ask(ANN, KITTEN, session_id=first.session_id)
@@ -240,7 +240,7 @@ async def test_no_vector_outlives_the_erasure_of_anybody() -> None:
 
 
 async def test_vectors_that_are_on_their_way_during_an_erasure_are_not_kept() -> None:
-    """A14: what is asked for before comes back after it."""
+    """What is asked for before comes back after it."""
     embedder = Subjects()
     t = chat(embedder)
     embedder.meanwhile = t.chat.clear_caches

@@ -205,7 +205,7 @@ async def test_a_value_that_goes_while_others_are_looked_at_is_passed_over() -> 
 
 @pytest.mark.parametrize("encryption", [False, True], ids=["plain", "encrypted"])
 async def test_a_program_keeps_finds_mends_and_erases_what_it_knows_of_a_user(tmp_path: Path, encryption: bool) -> None:
-    """A26: through the library, over a file, with all store wrappers in between."""
+    """Through the library, over a file, with all store wrappers in between."""
     where = f"sqlite:///{tmp_path}/chat.db"
     sealing: dict[str, Any] = {"encryption": encryption, "privacy_key": KEY}
     async with tenuto.open(where, privacy_memory="keep", **sealing) as app:

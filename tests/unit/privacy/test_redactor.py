@@ -117,7 +117,7 @@ def parts(value: str) -> set[str]:
 @pytest.mark.parametrize("border", BORDERS)
 @pytest.mark.parametrize("at_the_end", [False, True], ids=["beginning", "end"])
 async def test_a_value_across_a_border_is_never_left_in_part(value: str, border: int, at_the_end: bool) -> None:
-    """A26: a value across the border is replaced as a whole or not shown at all."""
+    """A value across the border is replaced as a whole or not shown at all."""
     in_turn = screen()
     across = {1, 2, len(value) // 3, len(value) // 2, len(value) - 2, len(value) - 1}
 

@@ -127,7 +127,7 @@ async def test_a_session_whose_server_failed_a_moment_ago_is_not_asked_for_with_
 async def test_a_damaged_file_does_not_stop_erasures(
     here: Process, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A26: what can be read is erased, what cannot is told once, and counted."""
+    """What can be read is erased, what cannot is told once, and counted."""
     here.goes_away()
     await here.turn(ANN, "s", "one", "1")
     (folder / "7.db").write_bytes(RUBBISH)
@@ -144,7 +144,7 @@ async def test_a_damaged_file_does_not_stop_erasures(
 async def test_an_erasure_that_cannot_get_at_a_file_goes_on_with_the_others_and_is_refused(
     here: Process, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A26: a file that another process keeps locked holds rows that may be read later."""
+    """A file that another process keeps locked holds rows that may be read later."""
     monkeypatch.setattr("tenuto.stores.journaled.files._PATIENCE", 0.01)
     async with process(folder, store=here.memory) as other:
         for each in (here, other):
@@ -180,7 +180,7 @@ async def test_a_damaged_row_is_set_aside_and_stops_nobody(here: Process, folder
 
 
 async def test_a_row_without_an_owner_goes_with_any_erasure_of_its_tenant(here: Process, folder: Path) -> None:
-    """A26: it cannot be read anyway."""
+    """It cannot be read anyway."""
     here.goes_away()
     await here.turn(ANN, "s", "one", "1")
     await here.turn(EVE, "e", "one", "1")
@@ -296,7 +296,7 @@ async def test_a_slot_taken_while_files_are_tidied_stays_ours(folder: Path, monk
 
 
 async def test_an_erasure_costs_no_other_tenant_its_talk(here: Process) -> None:
-    """A26: what is known, what waits and what runs there stays as it is."""
+    """What is known, what waits and what runs there stays as it is."""
     await here.turn(EVE, "e", "one", "1")
     await here.turn(EVE, "waits", "one", "1")
     turn = await here.begin(EVE, "e", "two")
@@ -313,7 +313,7 @@ async def test_an_erasure_costs_no_other_tenant_its_talk(here: Process) -> None:
 
 
 async def test_what_another_process_of_the_machine_erased_is_shown_no_more(here: Process, folder: Path) -> None:
-    """A26: also not to a model, while this process is cut off from the store."""
+    """Also not to a model, while this process is cut off from the store."""
     await here.turn(ANN, "s", "earlier", "1")
     here.goes_away()
     await here.turn(ANN, "s", "secret", "2")
@@ -327,7 +327,7 @@ async def test_what_another_process_of_the_machine_erased_is_shown_no_more(here:
 
 
 async def test_a_turn_behind_words_that_another_process_erased_does_not_see_them(here: Process, folder: Path) -> None:
-    """A26: the first to ask is the one who goes on."""
+    """The first to ask is the one who goes on."""
     here.goes_away()
     await here.turn(ANN, "s", "secret", "2")
     async with process(folder, store=here.memory) as other:

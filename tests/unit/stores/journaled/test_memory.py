@@ -172,7 +172,7 @@ async def test_a_replay_that_was_not_answered_stays_in_doubt_after_a_refusal(her
 
 
 async def test_who_was_erased_and_is_back_may_date_words_as_they_like(here: Process) -> None:
-    """A26: when a turn began, the store tells, not its caller."""
+    """When a turn began, the store tells, not its caller."""
     await here.store.upkeep.erase(ANN)
     here.clock.advance(timedelta(days=2))
     words = (says("hello", sent_at=SENT_AT - timedelta(days=1)),)

@@ -211,7 +211,7 @@ async def test_a_live_process_keeps_its_slot(tmp_path: Path) -> None:
 
 
 async def test_an_erased_person_is_in_no_slot_any_more(tmp_path: Path) -> None:
-    """Issue 4, A26: the rows of other processes go too, what others said stays, and the receipt counts them."""
+    """The rows of other processes go too, what others said stays, and the receipt counts them."""
     clock, store = FakeClock(), MemoryStore(clock=FakeClock())
     async with process(tmp_path, store=store, clock=clock) as one, process(tmp_path, store=store, clock=clock) as two:
         for each in (one, two):

@@ -228,7 +228,7 @@ async def test_words_reset_during_their_replay_get_no_answer(here: Process, monk
 
 
 async def test_who_is_erased_here_is_on_no_way_to_the_store(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 4, A26: the erasure waits for the turn that is being brought, and then finds it in the store."""
+    """The erasure waits for the turn that is being brought, and then finds it in the store."""
     here.goes_away()
     await here.turn(ANN, "s", SECRET, "1")
     here.comes_back()
