@@ -23,6 +23,7 @@ from tenuto.upkeep.jobs import Small
 
 _TIMEOUT_SECONDS: Final = 30.0
 _TITLE_TOKENS: Final = 64
+_PAUSE_SECONDS: Final = 0.1
 
 
 class Titler:
@@ -69,7 +70,9 @@ class Titler:
                 if changes is not None:
                     await self._sessions.patch(ended.scope, session.id, changes)
             except VersionConflict:
-                # The session changed since it was read: check again whether the title may still be set.
+                # The session changed since it was read: check again whether the title may still be set. Not at once:
+                # turns that follow each other without a pause change it each time.
+                await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             except SessionNotFound:
                 return
