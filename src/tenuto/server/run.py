@@ -18,6 +18,7 @@ from tenuto.ports import utc_now
 from tenuto.privacy.log_redaction import LogRedactor
 from tenuto.server.app import create_app
 from tenuto.server.auth import is_loopback
+from tenuto.server.http_protocol import LimitedHttpProtocol
 from tenuto.server.logs import configure_logging
 from tenuto.settings import Settings
 from tenuto.wiring.privacy import open_policies
@@ -48,7 +49,7 @@ async def _serve(settings: Settings) -> None:
             await tenuto.chat()
             config = uvicorn.Config(
                 create_app(settings, opened=tenuto),
-                http="httptools",
+                http=LimitedHttpProtocol,
                 ws="none",
                 log_config=None,
                 access_log=False,
