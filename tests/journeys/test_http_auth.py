@@ -226,14 +226,19 @@ async def test_the_installations_own_tenant_cannot_be_named(tenant: str) -> None
 
 @pytest.mark.parametrize(
     "headers",
-    one_field_each(
-        Host=["evil.example", "evil.example:8765", "127.0.0.1.evil.example", "", "192.168.1.5:8765"],
-        Origin=["https://evil.example", "null", "http://localhost.evil.example:8765"],
-    ),
+    [
+        *one_field_each(
+            Host=["evil.example", "evil.example:8765", "127.0.0.1.evil.example", "", "192.168.1.5:8765"],
+            Origin=["https://evil.example", "null", "http://localhost.evil.example:8765", "http://127.0.0.1:3000"],
+        ),
+        {"Origin": "http://localhost:8765"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "cross-site"},
+    ],
     ids=lambda headers: "-".join(*headers.items()),
 )
 async def test_a_web_page_from_elsewhere_cannot_reach_the_open_door(headers: dict[str, str]) -> None:
-    """DNS rebinding shows in Host, a cross-site post in Origin."""
+    """DNS rebinding shows in Host, a post from another origin, of this machine too, in Origin or Sec-Fetch-Site."""
     async with served() as door:
         assert code(await door.http.post("/v1/sessions", headers=headers)) == (403, "host_not_allowed")
 
@@ -242,7 +247,8 @@ async def test_a_web_page_from_elsewhere_cannot_reach_the_open_door(headers: dic
 async def test_this_machine_may_call_itself_by_its_names(host: str) -> None:
     async with served() as door:
         assert (await door.http.get("/v1/sessions", headers={"Host": host})).status_code == 200
-        assert (await door.http.get("/v1/sessions", headers={"Origin": f"http://{host}"})).status_code == 200
+        own_page = {"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
+        assert (await door.http.post("/v1/sessions", headers=own_page)).status_code == 201
 
 
 async def test_another_machine_cannot_use_the_open_door() -> None:
@@ -416,3 +422,12 @@ async def test_a_key_file_without_a_fitting_key_stops_the_start(tmp_path: Path, 
     with pytest.raises(InvalidSetting, match=setting):
         async with served(**given):
             pass
+
+
+async def test_metrics_of_a_closed_server_are_for_admins() -> None:
+    """They count every tenant's requests, so a tenant's own key does not open them."""
+    async with served(locked=True) as door:
+        assert code(await door.http.get("/metrics")) == (401, "invalid_credential")
+        assert code(await door.http.get("/metrics", headers=await door.key())) == (403, "forbidden")
+        admin = await door.key(role=KeyRole.ADMIN)
+        assert "tenuto_http_requests_total" in (await door.http.get("/metrics", headers=admin)).text

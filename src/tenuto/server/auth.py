@@ -42,6 +42,8 @@ _TRUSTED_FOR: Final = 2.0
 # key revoked meanwhile is soon refused.
 _HELD_FOR: Final = 900.0
 _REMEMBERED: Final = 10_000
+_SAFE_METHODS: Final = ("GET", "HEAD")
+_OWN_PAGES: Final = ("none", "same-origin")
 _NAMING: Final = {
     b"x-tenant-id": "tenant",
     b"x-site-id": "site",
@@ -282,14 +284,17 @@ def _client_network(address: str) -> str:
 def _check_local_request(request: Request) -> None:
     """Refuse other machines, and web pages that send requests through the user's browser.
 
-    A page can resolve its own name to 127.0.0.1 (visible in `Host`), or post across origins (visible in `Origin`).
+    A page can resolve its own name to 127.0.0.1 (visible in `Host`), or post across origins, also from another port of
+    this machine (visible in `Origin` and `Sec-Fetch-Site`).
     """
     client = request.client.host if request.client else "127.0.0.1"
+    host = request.headers.get("host", "")
+    if not is_loopback(client) or not is_loopback(_host_name(host)):
+        raise HostNotAllowed
     origin = request.headers.get("origin")
-    hosts = [client, _host_name(request.headers.get("host", ""))]
-    if origin is not None:
-        hosts.append(_host_name(urlsplit(origin).netloc))
-    if not all(is_loopback(host) for host in hosts):
+    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        raise HostNotAllowed
+    if request.method not in _SAFE_METHODS and request.headers.get("sec-fetch-site", "none") not in _OWN_PAGES:
         raise HostNotAllowed
 
 

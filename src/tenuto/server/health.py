@@ -9,12 +9,14 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tenuto.access import KeyRole
 from tenuto.errors import StoreUnavailable, Unavailable
 from tenuto.model.values import View
-from tenuto.server.auth import service
+from tenuto.server.auth import authenticate_request, service
 from tenuto.server.json_io import answer
 from tenuto.server.metrics import Metrics
 from tenuto.server.openapi import Router, describe
+from tenuto.server.problems import Forbidden
 
 routes = Router("health")
 
@@ -77,8 +79,11 @@ async def get_readiness(request: Request) -> Response:
     return answer(ReadinessView(status="ready"))
 
 
-@routes.get("/metrics", describe(None, content={"text/plain": {"schema": {"type": "string"}}}, public=True))
+@routes.get("/metrics", describe(None, content={"text/plain": {"schema": {"type": "string"}}}))
 async def get_metrics(request: Request) -> Response:
-    """Meters, as Prometheus reads them."""
+    """Metrics in Prometheus' text format. They cover every tenant, so a closed server asks for an admin's key."""
+    caller = (await authenticate_request(request)).caller
+    if caller is not None and caller.role is not KeyRole.ADMIN:
+        raise Forbidden("metrics are for a credential with the role admin")
     meters: Metrics = request.app.state.meters
     return Response(meters.text(), media_type=_METRICS)

@@ -74,9 +74,9 @@ class EventEmitter:
 
 
 def _log_event(event: SessionEvent, level: int) -> None:
-    caller = ":".join(event.scope.owner) or "the tenant itself"
+    # Routine lines name no user: logs outlive an erasure. Only an attempt at another user's session does.
     if event.owner is None:
-        _log.log(level, "session %s %s (tenant %s, %s)", event.session_id, event.kind, event.scope.tenant, caller)
+        _log.log(level, "session %s %s (tenant %s)", event.session_id, event.kind, event.scope.tenant)
     else:
         _log.log(
             level,
@@ -84,6 +84,6 @@ def _log_event(event: SessionEvent, level: int) -> None:
             event.session_id,
             event.kind,
             event.owner,
-            caller,
+            ":".join(event.scope.owner) or "the tenant itself",
             event.scope.tenant,
         )
