@@ -63,11 +63,11 @@ async def open_connection(
 async def _authenticate(connection: Connection, door: Door) -> None:
     deadline = asyncio.get_running_loop().time() + door.policy.connect_timeout
     needed = [connection.send(pack(call), deadline) for call in sign_in(door)]
-    for call in introduction(door):
-        # Cancelled at once: its reply does not matter.
-        connection.send(pack(call), deadline).cancel()
+    courtesies = [connection.send(pack(call), deadline) for call in introduction(door)]
     for waiting in needed:
         check(await waiting)
+    # Refused or not, the reply shows that a server is there: a peer that accepts and closes is no open connection.
+    await asyncio.gather(*courtesies)
 
 
 def sign_in(door: Door) -> list[tuple[str, ...]]:

@@ -126,6 +126,24 @@ async def test_nobody_listening_is_told_soon() -> None:
             await link.call("PING")
 
 
+async def test_a_peer_that_accepts_and_closes_is_asked_no_more_often_than_a_refused_port() -> None:
+    accepted = 0
+
+    async def close_at_once(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal accepted
+        accepted += 1
+        writer.close()
+
+    async with await asyncio.start_server(close_at_once, "127.0.0.1", 0) as peer:
+        address = f"redis://127.0.0.1:{peer.sockets[0].getsockname()[1]}"
+        async with linked(address, ConnectionPolicy(connect_timeout=LONG, call_timeout=0.2)) as link:
+            for _ in range(20):
+                with pytest.raises(CallFailed):
+                    await link.call("PING")
+
+    assert accepted < 20, "each attempt doubles the pause before the next"
+
+
 async def test_password_user_and_database_are_used(redis_server: RedisServer) -> None:
     with start_redis(redis_server.flavour) as server:
         server.call("CONFIG", "SET", "requirepass", "p@ss word")
