@@ -361,3 +361,14 @@ async def test_no_log_line_carries_what_people_say(door: Door, silent_log: pytes
     assert refused.status_code == 400
     assert silent_log.records
     await door.http.delete(made.headers["location"], headers=ANN)
+
+
+@pytest.mark.parametrize(
+    ("field", "named"), [("mesage", "the field mesage is unknown"), (WORDS, "a field is unknown"), ("我", "a field is")]
+)
+async def test_an_unknown_field_is_named_where_it_looks_like_a_name(door: Door, field: str, named: str) -> None:
+    refused = await door.http.post("/v1/chat", headers=ANN, json={"message": "hello", field: 1})
+
+    assert code(refused) == (400, "invalid")
+    assert refused.json()["detail"].startswith(f"the body: {named}")
+    assert WORDS not in refused.text

@@ -43,6 +43,7 @@ _counter: Final = TokenCounter()
 _SHAPES: Final = {"producer": '; a producer is {"id": "laptop", "seq": 1}, and its next batch has the seq 2'}
 _decoders: Final[dict[type[Any], msgspec.json.Decoder[Any]]] = {}
 _VERSION: Final = re.compile(r'(?:W/)?"([0-9]{1,16})"')
+_FIELD_NAME: Final = re.compile(r"unknown field `([A-Za-z_][A-Za-z_.-]{0,39})`")
 _AT: Final = re.compile(r" - at `(\$[^`]*)`$")
 
 
@@ -110,7 +111,10 @@ def _raise_invalid(unfit: msgspec.ValidationError, kind: type[Any], whole: str =
         reason = _AT.sub("", text).replace("`", "").replace("Expected", "expected").replace("Object", "it is")
         reason = reason.replace("Number", "a number is").replace("Integer value", "an integer is")
     elif "unknown field" in text and not where:
-        reason = f"a field is unknown; known are {', '.join(kind.__struct_fields__)}"
+        # A name is repeated only where it looks like one; anything else may be what a user wrote.
+        unknown = _FIELD_NAME.search(text)
+        reason = f"the field {unknown[1]} is unknown" if unknown else "a field is unknown"
+        reason += f"; known are {', '.join(kind.__struct_fields__)}"
     else:
         choices = " or ".join(_allowed_values(get_type_hints(kind).get(where)))
         reason = "the value does not fit" + (f"; it may be {choices}" if choices else "")
