@@ -17,7 +17,8 @@ py := $(venv)/bin/python
 place := $(shell printf %s '$(CURDIR)' | cksum | cut -d' ' -f1)
 run_ready := $(venv)/.run-$(place)
 dev_ready := $(venv)/.dev-$(place)
-install := $(py) -m pip --disable-pip-version-check --quiet install
+pip := $(py) -m pip --disable-pip-version-check
+uv := $(py) -m uv
 
 .PHONY: help serve test lint check bench peers format pins clean
 
@@ -53,10 +54,12 @@ format: $(dev_ready) ## let ruff order imports and lines
 	$(py) -m ruff format .
 
 pins: $(dev_ready) ## resolve the dependencies anew and write requirements/*.txt
-	$(install) --upgrade uv
+	$(pip) --quiet install --upgrade uv
 	$(call compile,run,--extra redis --extra postgres --extra models)
 	$(call compile,dev,--extra dev --constraint requirements/run.txt)
-	$(py) -m uv pip compile requirements/peers.in --upgrade --quiet --universal --python-version 3.11 \
+	echo uv | $(uv) pip compile - --upgrade --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-header --no-annotate --output-file requirements/uv.txt
+	$(uv) pip compile requirements/peers.in --upgrade --quiet --universal --python-version 3.11 \
 		--no-emit-index-url --no-header --no-annotate --output-file requirements/peers.txt
 
 clean: ## remove the environment and every cache, but not data/
@@ -65,18 +68,22 @@ clean: ## remove the environment and every cache, but not data/
 
 # Without index addresses: the pins hold wherever packages come from.
 define compile
-$(py) -m uv pip compile pyproject.toml requirements/build.in $(2) --upgrade --quiet \
+$(uv) pip compile pyproject.toml requirements/build.in $(2) --upgrade --quiet \
 	--universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	--output-file requirements/$(1).txt
 endef
 
-# The pins are complete, so pip only has to fetch and compare hashes (--no-deps); the build backend is
-# among them, so building ourselves fetches nothing more.
+# The pins are complete, so packages only have to be fetched and compared with their hashes (--no-deps); the build backend
+# is among them, so building ourselves fetches nothing more. uv takes seconds where pip takes a minute or two, and it
+# leaves again. Where it cannot get at the packages (it does not read pip's configuration), pip installs them.
 define set_up
 @echo 'Installing requirements/$(1).txt into $(venv) ...'
-@$(install) --no-deps --require-hashes -r requirements/$(1).txt
-@$(install) --no-deps --no-build-isolation -e .
-@$(py) -m pip --disable-pip-version-check check >/dev/null || \
+@$(pip) --quiet install --no-compile --require-hashes -r requirements/uv.txt \
+	&& $(uv) pip install --python $(py) --no-deps --require-hashes -r requirements/$(1).txt \
+	|| $(pip) install --no-compile --no-deps --require-hashes -r requirements/$(1).txt
+@$(pip) --quiet uninstall --yes uv
+@$(pip) --quiet install --no-deps --no-build-isolation -e .
+@$(pip) check >/dev/null || \
 	{ echo 'The pins do not fit pyproject.toml; run "make pins".' >&2; exit 1; }
 @touch $@
 endef
