@@ -39,10 +39,10 @@ def test_a_server_killed_between_turns_goes_on_where_it_was(tmp_path: Path) -> N
 
 
 def test_a_server_killed_while_the_model_speaks_keeps_the_words_and_the_retry_answers(tmp_path: Path) -> None:
-    """The lease of the dead process runs out by itself; the same key resumes the turn and stores no words again."""
+    """The dead process's lease ends within `busy_wait`; the same key then resumes the turn and stores nothing twice."""
     body = {"message": "Tell me everything", "session_id": "s", "stream": True}
     headers = {**WHO, "Idempotency-Key": "k"}
-    settings = {"TENUTO_LEASE": "1s", "TENUTO_ON_MISSING": "adopt", "TENUTO_BUSY_WAIT": "10s"}
+    settings = {"TENUTO_ON_MISSING": "adopt"}
     with start_model_server() as provider:
         provider.answers(stalling("Half of"))
         model = {"TENUTO_MODEL": "openai:gpt-test", "TENUTO_MODEL_BASE_URL": provider.url, "TENUTO_MODEL_API_KEY": "x"}

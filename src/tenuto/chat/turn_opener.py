@@ -314,6 +314,7 @@ class TurnOpener:
             if may_be_new and not request.regenerate
             else None,
             policy=_without_journal(policy) if request.regenerate else policy,
+            renews=True,
         )
         if request.edit is not None:
             wish_to_edit = replace(wish, policy=_without_journal(policy))

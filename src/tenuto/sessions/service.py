@@ -9,6 +9,7 @@ import os
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from datetime import timedelta
 from hashlib import blake2b, sha256
 from typing import Any, Final, TypeVar
 
@@ -64,6 +65,8 @@ _Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)
 # Longer than any store takes to find that a session does not exist or belongs to another user.
 _EVEN_SECONDS = 0.005
+# Below `busy_wait`, so that a retry after a crash waits it out instead of being refused.
+_RENEWED_LEASE: Final = timedelta(seconds=9)
 _MOST = 2**31
 # The digit of a UUID that holds its variant: two bits are fixed, two are free.
 _VARIANTS: Final = "89ab" * 4
@@ -71,7 +74,10 @@ _HEAD = "session's head (context, attributes and metadata together)"
 
 
 class TurnRequest(Value, frozen=True, kw_only=True):
-    """A request for a turn. Without a session id a session is created, the same one for the same `idempotency_key`."""
+    """A request for a turn. Without a session id a session is created, the same one for the same `idempotency_key`.
+
+    A caller that `renews` its lease while it works gets a short one, so that its crash blocks the session briefly.
+    """
 
     user_messages: tuple[Draft, ...] = ()
     session_id: str | None = None
@@ -80,6 +86,7 @@ class TurnRequest(Value, frozen=True, kw_only=True):
     window: int = 20
     new_session: NewSession | None = None
     policy: SessionPolicy | None = None
+    renews: bool = False
 
     def __post_init__(self) -> None:
         if self.idempotency_key is not None:
@@ -387,7 +394,7 @@ class Sessions:
             turn_id=fresh_id(),
             user_messages=request.user_messages,
             create=_new_session(request.new_session, policy) if create else None,
-            lease=policy.lease,
+            lease=min(policy.lease, _RENEWED_LEASE) if request.renews else policy.lease,
             window=request.window,
             idempotency_key=_once(request.idempotency_key, request.user_messages, request.fingerprint)
             if request.idempotency_key is not None

@@ -73,7 +73,7 @@ async def test_a_model_that_fails_leaves_the_words_stored_once_and_the_session_u
     turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Well?", "s", idempotency_key="k")))
     if isinstance(script[-1], Hang):
         await script[-1].reached.wait()
-        later(31)
+        later(2.1)
 
     with pytest.raises(error):
         await turn
@@ -220,7 +220,7 @@ async def test_a_reset_during_a_turn_wins() -> None:
 async def test_a_long_answer_keeps_its_lease(later: Callable[[float], None]) -> None:
     """The lease is renewed while the model works, each time a third of it has passed."""
     hang = Hang()
-    t = talk([hang, Say("At last.")], assistants=[helper(policies=patient(lease=timedelta(seconds=90)))])
+    t = talk([hang, Say("At last.")], assistants=[helper(policies=patient(lease=timedelta(seconds=6)))])
     renewed = asyncio.Event()
     renew = t.sessions.renew
 
