@@ -55,6 +55,9 @@ class Unavailable(TenutoError):
 class StateCorrupt(Unavailable):
     """A stored value cannot be decoded; others beside it can."""
 
+    code: ClassVar[str] = "state_corrupt"
+    retry_after: ClassVar[None] = None
+
 
 class InvalidText(Invalid):
     """A text contains what no store accepts: a NUL character or half of a surrogate pair."""
@@ -401,6 +404,26 @@ class StoreReadOnly(Unavailable):
 
     def __init__(self) -> None:
         super().__init__("session store", "is read-only")
+
+
+class StoreDamaged(Unavailable):
+    """The store's files are damaged; `tenuto doctor` says where, and a backup is needed."""
+
+    code: ClassVar[str] = "store_damaged"
+    retry_after: ClassVar[None] = None
+
+    def __init__(self) -> None:
+        super().__init__("session store", "is damaged; tenuto doctor says more")
+
+
+class StoreReplaced(Unavailable):
+    """The store's file was deleted, moved or replaced while it was open: what is written would be lost."""
+
+    code: ClassVar[str] = "store_replaced"
+    retry_after: ClassVar[None] = None
+
+    def __init__(self) -> None:
+        super().__init__("session store", "was deleted or replaced while it was open; put its file back or restart")
 
 
 class DecryptionFailed(Unavailable):

@@ -11,7 +11,7 @@ import pytest
 
 from tenuto.server.logs import KeyValueFormatter, request_id
 from tenuto.server.openapi import document
-from tests.journeys.door import ANN, at, says, served
+from tests.journeys.door import ANN, at, code, says, served
 
 
 async def test_health_tells_store_and_mode_and_needs_no_key() -> None:
@@ -155,3 +155,15 @@ def test_a_log_line_cannot_be_forged_or_broken() -> None:
     assert "ValueError at test_http_house.py" in line
     assert "KeyError" in line
     assert "hacked" not in line.split("raised=")[1]
+
+
+async def test_a_store_that_was_deleted_under_the_server_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    async with served(store=f"sqlite:///{path}") as door:
+        assert (await door.http.post("/v1/chat", headers=ANN, json={"message": "Hello"})).status_code == 200
+        path.unlink()
+        refused = await door.http.post("/v1/chat", headers=ANN, json={"message": "Hello again"})
+
+        assert code(refused) == (503, "store_replaced")
+        assert "Retry-After" not in refused.headers
+        assert code(await door.http.get("/readyz")) == (503, "store_replaced")

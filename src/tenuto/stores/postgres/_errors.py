@@ -7,7 +7,7 @@ from typing import Final
 
 import asyncpg
 
-from tenuto.errors import StoreFull, StoreReadOnly, StoreUnavailable, Unavailable
+from tenuto.errors import StoreDamaged, StoreFull, StoreReadOnly, StoreUnavailable, Unavailable
 
 STORE: Final = "session store"
 
@@ -44,6 +44,10 @@ class ServerDiskFull(StoreFull, RequestRejected):
     """The server's disk is full."""
 
 
+class ServerDamaged(StoreDamaged, RequestRejected):
+    """The server found a damaged page or index."""
+
+
 def fault(exc: BaseException, *, sent: bool) -> Unavailable:
     """The error to raise for a driver's error."""
     if isinstance(exc, asyncpg.DiskFullError):
@@ -55,6 +59,8 @@ def fault(exc: BaseException, *, sent: bool) -> Unavailable:
     match exc:
         case asyncpg.ReadOnlySQLTransactionError():
             return ServerReadOnly()
+        case asyncpg.DataCorruptedError() | asyncpg.IndexCorruptedError():
+            return ServerDamaged()
         case asyncpg.QueryCanceledError() | asyncpg.LockNotAvailableError():
             return RequestRejected(STORE, "took too long")
         # A server that shuts down or crashes reports that before the connection ends.

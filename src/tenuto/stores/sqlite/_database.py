@@ -113,9 +113,17 @@ class WriterThread:
     `brief` steps take well below a millisecond: finished callers may wait behind them.
     """
 
-    def __init__(self, db: sqlite3.Connection, patience: timedelta, brief: Container[Callable[..., Any]] = ()) -> None:
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        patience: timedelta,
+        brief: Container[Callable[..., Any]] = (),
+        *,
+        check_file: Callable[[], None] = lambda: None,
+    ) -> None:
         self.id: Final = secrets.randbits(62)
         self._db = db
+        self._check_file = check_file
         self._patience = patience.total_seconds()
         self._brief = brief
         self._hot = HeadCache()
@@ -233,6 +241,7 @@ class WriterThread:
         """Set the outcome of each job: a result that is on disk, or a failure that stored nothing."""
         left = [job for job in jobs if not job.future.cancelled()]
         try:
+            self._check_file()
             while (left := self._begin_transaction(left)) and (broken := self._run_and_commit(left)) is not None:
                 self._acknowledge()
                 left.remove(broken)
@@ -316,7 +325,10 @@ class WriterThread:
 class ReaderThreads:
     """A few threads, each with its own connection, so that a read never waits for an fsync."""
 
-    def __init__(self, connections: Sequence[sqlite3.Connection]) -> None:
+    def __init__(
+        self, connections: Sequence[sqlite3.Connection], *, check_file: Callable[[], None] = lambda: None
+    ) -> None:
+        self._check_file = check_file
         self._loop = asyncio.get_running_loop()
         self._closing = False
         self._queue: SimpleQueue[Job[Any] | None] = SimpleQueue()
@@ -348,6 +360,7 @@ class ReaderThreads:
     def _run_jobs(self, db: sqlite3.Connection) -> None:
         while (job := self._queue.get()) is not None:
             try:
+                self._check_file()
                 db.execute("BEGIN")
                 job.result = job.step(db, *job.args)
             except Exception as exc:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from tenuto.errors import SessionCorrupt, StoreFull, StoreReadOnly, TenutoError, Unavailable
+from tenuto.errors import SessionCorrupt, StoreDamaged, StoreFull, StoreReadOnly, TenutoError, Unavailable
 
 _PRIMARY_CODE = 0xFF
 
@@ -25,6 +25,8 @@ def store_error(exc: sqlite3.Error) -> TenutoError:
             fault: TenutoError = StoreFull()
         case sqlite3.SQLITE_READONLY:
             fault = StoreReadOnly()
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            fault = StoreDamaged()
         case _:
             fault = Unavailable("session store")
     fault.__cause__ = exc

@@ -7,12 +7,13 @@ import os
 import random
 import sqlite3
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, Literal
 
-from tenuto.errors import InvalidSetting, StoreFull, StoreReadOnly, TenutoError, Unavailable
+from tenuto.errors import InvalidSetting, StoreFull, StoreReadOnly, StoreReplaced, TenutoError, Unavailable
 from tenuto.stores.sqlite._database import insist
 from tenuto.stores.sqlite._errors import is_not_sqlite, store_error
 from tenuto.stores.sqlite._schema import is_current, migrate
@@ -43,6 +44,25 @@ def check_path(path: str | Path) -> Path:
     if found.is_dir():
         raise InvalidSetting("store", f"{found} is a folder")
     return found
+
+
+def file_check(path: Path) -> Callable[[], None]:
+    """A check that `path` still leads to the file that is there now; it costs a microsecond.
+
+    SQLite goes on writing to a file that has no name any more, and all of it is lost with the process.
+    """
+    path = path.absolute()  # The working folder may change.
+    opened = path.stat()
+
+    def check() -> None:
+        try:
+            found = path.stat()
+        except OSError:
+            raise StoreReplaced from None
+        if (found.st_ino, found.st_dev) != (opened.st_ino, opened.st_dev):
+            raise StoreReplaced
+
+    return check
 
 
 def open_file(

@@ -12,7 +12,7 @@ from tenuto.errors import InvalidSetting
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.sqlite._database import Database, ReaderThreads, WriterThread
 from tenuto.stores.sqlite._feed import SqliteFeed
-from tenuto.stores.sqlite._file import Synchronous, check_path, open_file
+from tenuto.stores.sqlite._file import Synchronous, check_path, file_check, open_file
 from tenuto.stores.sqlite._sessions import BRIEF, SqliteSessions, SqliteTraces
 from tenuto.stores.sqlite._state import SqliteState
 from tenuto.stores.sqlite._upkeep import SqliteUpkeep
@@ -62,8 +62,10 @@ class SqliteStore:
             raise InvalidSetting("readers", "it is below 1")
         file = check_path(path)
         writing, *reading = await asyncio.to_thread(open_file, file, synchronous, readers, lock_timeout, read_only)
-        writer = WriterThread(writing, lock_timeout, brief=BRIEF)
-        return cls(path=file, clock=clock, writer=writer, readers=ReaderThreads(reading), feed=SqliteFeed(file))
+        check = file_check(file)
+        writer = WriterThread(writing, lock_timeout, brief=BRIEF, check_file=check)
+        reading_threads = ReaderThreads(reading, check_file=check)
+        return cls(path=file, clock=clock, writer=writer, readers=reading_threads, feed=SqliteFeed(file))
 
     async def __aenter__(self) -> SqliteStore:
         return self

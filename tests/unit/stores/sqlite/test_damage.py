@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
-from tenuto.errors import Invalid, SessionCorrupt, SessionNotFound, TurnLost, Unavailable
+from tenuto.errors import Invalid, SessionCorrupt, SessionNotFound, StoreDamaged, TurnLost, Unavailable
 from tenuto.model import Page, Scope, SessionQuery
 from tenuto.stores.sqlite import SqliteStore
 from tests.clock import FakeClock
@@ -187,3 +188,18 @@ async def test_a_lease_beyond_reason_is_refused_and_damages_nothing(store: Sqlit
     assert (turn.number, turn.session.messages, turn.session.last_seq) == (2, 2, 2)
     assert turn.session == await store.sessions.get(ANN, "s")
     assert await texts(store, ANN, "s") == ["hello", "hi"]
+
+
+async def test_damaged_pages_have_a_code_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    async with await SqliteStore.open(path) as store:
+        for number in range(50):
+            await talk(store, ANN, f"s{number}", "x" * 2000, "y" * 2000)
+    half = path.stat().st_size // 2
+    with path.open("r+b") as file:
+        file.seek(half)
+        file.write(b"\xff" * half)
+
+    async with await SqliteStore.open(path) as store:
+        with pytest.raises(StoreDamaged, match="is damaged"):
+            await texts(store, ANN, "s49")

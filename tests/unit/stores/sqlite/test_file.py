@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tenuto.errors import InvalidSetting
+from tenuto.errors import InvalidSetting, StoreReplaced
 from tenuto.model import Page
 from tenuto.stores.sqlite import SqliteStore
 from tenuto.stores.sqlite._schema import APPLICATION_ID, FORMAT, UNRELEASED
@@ -166,3 +166,22 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="closed"):
         await store.sessions.messages(ANN, "s", Page())
     assert not store.feed.drain_invalidations()
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["deleted", "replaced"])
+async def test_a_file_that_is_gone_is_noticed_until_it_is_back(tmp_path: Path, replaced: bool) -> None:
+    """What is written to a file without a name is lost with the process, so nothing is acknowledged."""
+    path, aside = tmp_path / "sessions.db", tmp_path / "aside.db"
+    async with await SqliteStore.open(path) as store:
+        await store.sessions.append(ANN, "s", batch("hello"))
+        path.rename(aside)
+        if replaced:
+            path.touch()
+
+        for call in (store.sessions.append(ANN, "s", batch("lost")), store.sessions.get(ANN, "s"), store.upkeep.ping()):
+            with pytest.raises(StoreReplaced):
+                await call
+
+        aside.rename(path)
+        await store.sessions.append(ANN, "s", batch("again"))
+        assert await texts(store, ANN, "s") == ["hello", "again"]
