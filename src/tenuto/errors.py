@@ -362,6 +362,31 @@ class ModelFailed(Unavailable):
         self.model = model
 
 
+class ModelRefused(ModelFailed):
+    """The provider refused the request as it is, so the same request fails again."""
+
+    code: ClassVar[str] = "model_refused"
+    retry_after: ClassVar[None] = None
+
+
+class ModelKeyRefused(ModelRefused):
+    """The provider does not accept our key."""
+
+    code: ClassVar[str] = "model_key_refused"
+
+
+class ModelNotFound(ModelRefused):
+    """The provider has no model of that name."""
+
+    code: ClassVar[str] = "model_not_found"
+
+
+class PromptTooLong(ModelRefused):
+    """The prompt is longer than the model takes: its budget is set too high."""
+
+    code: ClassVar[str] = "prompt_too_long"
+
+
 class ModelTimeout(ModelFailed):
     """The model took longer than its time limit."""
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from pydantic_ai import exceptions as failures
 from pydantic_ai.direct import model_request_stream
@@ -19,7 +20,15 @@ from pydantic_ai.providers import Provider, infer_provider_class
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 from pydantic_ai.settings import ModelSettings
 
-from tenuto.errors import InvalidSetting, ModelFailed, ModelTimeout
+from tenuto.errors import (
+    InvalidSetting,
+    ModelFailed,
+    ModelKeyRefused,
+    ModelNotFound,
+    ModelRefused,
+    ModelTimeout,
+    PromptTooLong,
+)
 from tenuto.llm.factory import ModelConnection
 from tenuto.llm.pydantic_ai_messages import to_call, to_messages, to_tools
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCallRequested
@@ -32,18 +41,28 @@ _log = logging.getLogger(__name__)
 _THINKING_TOKENS: Final = 8_192
 # Where a provider listens when nothing says otherwise.
 _LOCAL: Final = {"ollama": "http://localhost:11434/v1", "vllm": "http://localhost:8000/v1"}
-# Why a request failed, most special first. What the provider wrote may quote the prompt, so it is left out.
-_WHY: Final[tuple[tuple[type[Exception], str], ...]] = (
-    (failures.ModelRateLimitError, "is asked more often than its provider allows"),
-    (failures.ModelQuotaExceededError, "has no quota left"),
-    (failures.ModelAuthenticationError, "refuses our key"),
-    (failures.ModelNotFoundError, "is not known to its provider"),
-    (failures.ModelContextWindowExceededError, "cannot take a prompt this long"),
-    (failures.ModelRequestRejectedError, "refused the request"),
-    (failures.ModelConnectionError, "cannot be reached, or broke off"),
-    (failures.ModelAPIError, "failed at its provider"),
-    (failures.ContentFilterError, "declined to answer"),
+# Why a request failed, most special first, and the error it is.
+_WHY: Final[tuple[tuple[type[Exception], str, type[ModelFailed]], ...]] = (
+    (failures.ModelRateLimitError, "is asked more often than its provider allows", ModelFailed),
+    (failures.ModelQuotaExceededError, "has no quota left", ModelFailed),
+    (failures.ModelAuthenticationError, "refuses our key", ModelKeyRefused),
+    (failures.ModelNotFoundError, "is not known to its provider", ModelNotFound),
+    (failures.ModelContextWindowExceededError, "cannot take a prompt this long", PromptTooLong),
+    (failures.ModelRequestRejectedError, "refused the request", ModelRefused),
+    (failures.ModelConnectionError, "cannot be reached, or broke off", ModelFailed),
+    (failures.ModelAPIError, "failed at its provider", ModelFailed),
+    (failures.ContentFilterError, "declined to answer", ModelFailed),
 )
+_UNKNOWN: Final = (Exception, "answered with something that cannot be used", ModelFailed)
+# Of these the operator reads the provider's own message in the log; messages about other failures may quote the prompt.
+_ABOUT_ACCESS: Final = (
+    failures.ModelRateLimitError,
+    failures.ModelQuotaExceededError,
+    failures.ModelAuthenticationError,
+    failures.ModelNotFoundError,
+    failures.ModelContextWindowExceededError,
+)
+_MESSAGE_CHARACTERS: Final = 300
 
 
 class PydanticAIModel:
@@ -130,11 +149,25 @@ class PydanticAIModel:
 
     def _failure(self, exc: Exception) -> ModelFailed:
         status = getattr(exc, "status_code", None)
-        _log.warning("model %s failed: %s %s", self._name, type(exc).__name__.lstrip("_"), status or "")
+        _log.warning(
+            "model %s at %s failed: %s %s %s %s",
+            self._name,
+            _host(self._model.base_url),
+            type(exc).__name__.lstrip("_"),
+            status or "",
+            getattr(exc, "provider_error_code", None) or "",
+            str(exc)[:_MESSAGE_CHARACTERS] if isinstance(exc, _ABOUT_ACCESS) else "",
+        )
         if isinstance(exc, failures.ModelRequestTimeout | failures.ModelTimeoutError | TimeoutError):
             return ModelTimeout(self._name)
-        why = next((why for kind, why in _WHY if isinstance(exc, kind)), "answered with something that cannot be used")
-        return ModelFailed(self._name, f"{why} ({status})" if status else why)
+        _, why, kind = next((row for row in _WHY if isinstance(exc, row[0])), _UNKNOWN)
+        return kind(self._name, f"{why} ({status})" if status else why)
+
+
+def _host(url: str | None) -> str:
+    """Where a provider listens, without credentials and path."""
+    parts = urlsplit(url or "")
+    return f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname or "its provider"
 
 
 def _event_text(event: object) -> str:

@@ -22,6 +22,7 @@ from tenuto.errors import (
     Conflict,
     Invalid,
     LimitReached,
+    ModelRefused,
     NotFound,
     SessionBusy,
     TenutoError,
@@ -40,6 +41,7 @@ _STATUS: Final[tuple[tuple[type[TenutoError], int], ...]] = (
     (NotFound, 404),
     (Conflict, 409),
     (LimitReached, 429),
+    (ModelRefused, 502),
     (Unavailable, 503),
 )
 _FACTS: Final = ("expected", "actual", "limit_bytes", "types")

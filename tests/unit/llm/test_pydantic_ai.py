@@ -197,8 +197,16 @@ async def test_a_failure_is_told_without_the_users_words(
 
     assert why in str(failed.value)
     assert SECRET not in "".join(traceback.format_exception(failed.value))
-    assert SECRET not in caplog.text
+    # What a provider says about key, model, quota and length is for the operator; the rest may quote the prompt.
+    assert (SECRET in caplog.text) == any(told in why for told in ("(429)", "our key", "not known", "this long"))
     assert len(server.asked) == 1
+    refused = {
+        "refused the request": "model_refused",
+        "our key": "model_key_refused",
+        "not known": "model_not_found",
+        "this long": "prompt_too_long",
+    }
+    assert failed.value.code == next((code for told, code in refused.items() if told in why), "model_failed")
 
 
 @pytest.mark.parametrize("cut", [True, False], ids=["connection lost", "no end mark"])
