@@ -244,7 +244,7 @@ def test_somebody_at_the_terminal_is_asked_before_anyone_is_erased(tmp_path: Pat
     say()
     for answer, code, left in (("n", 1, 1), ("y", 0, 0)):
         with Screen(tmp_path, "privacy", "erase", "--user", "ann", env=os.environ) as screen:
-            screen.see("Erase everything of user ann in tenant local for good? [y/N]: ")
+            screen.see("Erase everything of user ann in all sites of tenant local for good? [y/N]: ")
             screen.press(answer + ENTER)
             assert screen.end() == code
         assert asked("stats")["sessions"] == left

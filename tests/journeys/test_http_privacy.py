@@ -467,6 +467,26 @@ async def test_an_unknown_user_gets_a_receipt_with_nothing_on_it() -> None:
     assert done["tenant"] == "acme"
 
 
+async def test_erasing_covers_every_site_unless_one_is_named() -> None:
+    """The receipt says which; others' data and other tenants' stay."""
+    async with served(locked=True) as door:
+        backend, other = await door.key(), await door.key("globex")
+        for key in (backend, other):
+            for site in ("", "museum", "park"):
+                await ask(door, {**key, "X-User-ID": "ann", "X-Site-ID": site}, "Hello!")
+        await ask(door, {**backend, "X-User-ID": "bob", "X-Site-ID": "park"}, "Hello!")
+
+        done = (await door.http.delete("/v1/users/ann", headers=backend)).json()
+        left = [
+            len((await door.http.get("/v1/sessions", headers={**key, "X-Site-ID": site})).json()["sessions"])
+            for key in (backend, other)
+            for site in ("", "museum", "park")
+        ]
+
+    assert (done["sites"], done["counts"]["sessions"]) == (["", "museum", "park"], 3)
+    assert left == [0, 0, 1, 1, 1, 1]
+
+
 async def test_erasing_ends_at_the_site_of_the_credential_or_the_one_it_names() -> None:
     async with served(locked=True) as door:
         backend, museum = await door.key(), await door.key(site="museum")
@@ -482,9 +502,9 @@ async def test_erasing_ends_at_the_site_of_the_credential_or_the_one_it_names() 
         named = (await door.http.delete("/v1/users/ann", headers=backend, params={"site_id": "park"})).json()
 
     assert code(refused) == (403, "scope_mismatch")
-    assert (done["site"], done["counts"]["sessions"]) == ("museum", 1)
+    assert (done["sites"], done["counts"]["sessions"]) == (["museum"], 1)
     assert statuses == [404, 200]
-    assert (named["site"], named["counts"]["sessions"]) == ("park", 1)
+    assert (named["sites"], named["counts"]["sessions"]) == (["park"], 1)
 
 
 # Blocking

@@ -175,19 +175,21 @@ def erase(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the receipt there as well.")] = None,
     tenant: Tenant = LOCAL,
-    site: Site = "",
+    site: Annotated[
+        str | None, typer.Option("--site", metavar="NAME", help="Only on this site; otherwise on all of the tenant's.")
+    ] = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove a person from everywhere on a site, for good, and print the signed receipt."""
+    """Remove a person from everywhere, for good, and print the signed receipt."""
     from tenuto.privacy.compliance.views import ReceiptView
 
-    scope = caller(tenant, site, check_id(user, "the user id"))
+    scope, only_site = caller(tenant, site or "", check_id(user, "the user id")), site is not None
     if not yes:
-        _confirm_erase(scope, as_json)
+        _confirm_erase(scope, as_json, only_site=only_site)
     # The file is opened first: a receipt that cannot be written should be known before there is nothing left to erase.
     with write_atomically(out) if out is not None else nullcontext() as file:
-        receipt = run_command(lambda app: _run_erase(app, scope, quiet=as_json), store=store)
+        receipt = run_command(lambda app: _run_erase(app, scope, only_site=only_site, quiet=as_json), store=store)
         if file is not None:
             file.write(msgspec.json.format(msgspec.json.encode(ReceiptView.of(receipt))) + b"\n")
     if as_json:
@@ -196,10 +198,11 @@ def erase(
         show_facts(_receipt_facts(receipt))
 
 
-def _confirm_erase(scope: Scope, as_json: bool) -> None:
+def _confirm_erase(scope: Scope, as_json: bool, *, only_site: bool) -> None:
     if as_json or not sys.stdin.isatty():
         raise typer.BadParameter("no terminal to ask on: say --yes to erase for good", param_hint="--yes")
-    question = f"Erase everything of user {scope.user} in {_describe_site(scope)} for good?"
+    where = _describe_site(scope) if only_site else f"all sites of tenant {scope.tenant}"
+    question = f"Erase everything of user {scope.user} in {where} for good?"
     typer.confirm(visible(question), abort=True, err=True)
 
 
@@ -207,9 +210,9 @@ def _describe_site(scope: Scope) -> str:
     return f"tenant {scope.tenant}" + (f", site {scope.site}" if scope.site else "")
 
 
-async def _run_erase(app: Tenuto, scope: Scope, *, quiet: bool) -> Receipt:
+async def _run_erase(app: Tenuto, scope: Scope, *, only_site: bool, quiet: bool) -> Receipt:
     with advancing(None, "Erasing", quiet=quiet) as reached:
-        async for receipt in app.privacy.erasing(scope, by=_operator()):
+        async for receipt in app.privacy.erasing(scope, by=_operator(), only_site=only_site):
             reached(sum(receipt.counts.values()))
     return receipt
 
@@ -229,7 +232,8 @@ def _compaction_text(compacted: CompactionStatus, remains: str) -> str:
 def _receipt_facts(receipt: Receipt) -> list[tuple[str, str]]:
     return [
         ("receipt", receipt.id),
-        ("tenant", f"{receipt.tenant} / {receipt.site}" if receipt.site else receipt.tenant),
+        ("tenant", receipt.tenant),
+        ("sites", ", ".join(site or "(no site)" for site in receipt.sites)),
         ("user digest", receipt.user_digest),
         ("erased", moment(receipt.erased_at)),
         ("removed", tally({name: many for name, many in receipt.counts.items() if many}) or "nothing was there"),

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from tenuto.server.problems import problem_response
 
@@ -115,7 +115,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         """Answer, unless another answer is under way, and close."""
         self._refused = True
         self._stop_timer()
-        if self.cycle is None or self.cycle.response_complete:
+        under_way: RequestResponseCycle | None = self.cycle
+        if under_way is None or under_way.response_complete:
             problem = problem_response(status, code, detail, headers={"connection": "close"})
             head = b"".join(name + b": " + value + b"\r\n" for name, value in problem.raw_headers)
             self.transport.write(STATUS_LINE[status] + head + b"\r\n" + bytes(problem.body))

@@ -101,15 +101,18 @@ async def get_audit(request: Request) -> Response:
 
 @routes.delete("/users/{user_id}", describe(ReceiptView))
 async def erase_user(request: Request) -> Response:
-    """Remove everything of a user on this site, and answer with a signed receipt; for that user, for the tenant's own
-    backend and for admins. An unknown user gets one as well, with nothing counted."""
+    """Remove everything of a user, on all sites unless one is named, and answer with a signed receipt; for that
+    user, for the tenant's own backend and for admins. An unknown user gets one as well, with nothing counted."""
     user = path_parameter(request, "user_id")
     admission = with_user(await authenticate_request(request), user)
     scope = admission.scope()
     themselves = admission.caller is not None and admission.caller.user == user
     # The audit stays, and must not keep the name of a person who was just erased.
     by = "themselves" if themselves else _actor_name(admission)
-    return answer(ReceiptView.of(await service(request).tenuto.privacy.erase(scope, by=by)))
+    # A credential that is bound to a site reaches no other.
+    only_site = admission.site is not None or (admission.caller is not None and admission.caller.site is not None)
+    receipt = await service(request).tenuto.privacy.erase(scope, by=by, only_site=only_site)
+    return answer(ReceiptView.of(receipt))
 
 
 def _check_can_reveal(admission: AuthContext) -> None:

@@ -47,6 +47,7 @@ class UserEraser:
         clock: Clock,
         spoken: Mentions,
         compactor: Compactor,
+        sites: Callable[[], AsyncIterator[Scope]],
         elsewhere: tuple[Elsewhere, ...] = (),
     ) -> None:
         self._erase = erase
@@ -56,19 +57,24 @@ class UserEraser:
         self._clock = clock
         self._spoken = spoken
         self._compactor = compactor
+        self._sites = sites
         self._elsewhere = elsewhere
 
-    async def erase(self, scope: Scope, *, by: str) -> Receipt:
-        """Remove everything of the scope's user on that site; a second call removes what was added since.
+    async def erase(self, scope: Scope, *, by: str, only_site: bool = False) -> Receipt:
+        """Remove everything of the scope's user on the tenant's sites; a second call removes what was added since.
+
+        With `only_site` the other sites are left alone; the receipt names the sites that it covers.
 
         If something was removed, deleted bytes are cleared now or by a later upkeep round, as the receipt says.
 
         Raises:
             Invalid: the scope has no user, or also a chat.
         """
-        return [receipt async for receipt in self.steps(scope, by=by, patient=False)][-1]
+        return [receipt async for receipt in self.steps(scope, by=by, only_site=only_site, patient=False)][-1]
 
-    async def steps(self, scope: Scope, *, by: str, patient: bool = True) -> AsyncIterator[Receipt]:
+    async def steps(
+        self, scope: Scope, *, by: str, only_site: bool = False, patient: bool = True
+    ) -> AsyncIterator[Receipt]:
         """As `erase`, with a receipt of what was removed so far after each step; the last one is signed.
 
         A `patient` caller waits until deleted bytes are cleared.
@@ -81,28 +87,39 @@ class UserEraser:
         receipt = Receipt(
             id=secrets.token_hex(16),
             tenant=scope.tenant,
-            site=scope.site,
+            sites=(),
             user_digest=user_digest(scope.tenant, scope.user),
             erased_at=self._clock(),
             counts={},
         )
+        sites = {scope.site: scope}
+        if not only_site:
+            sites |= {
+                one.site: replace(scope, site=one.site) async for one in self._sites() if one.tenant == scope.tenant
+            }
+        for site in sites.values():
+            async for went in self._erase_on_site(site):
+                counts.update(went)
+                yield replace(receipt, counts=dict(counts))
+        receipt = replace(receipt, sites=tuple(sorted(sites)), erased_at=self._clock(), counts=dict(counts))
+        receipt = await self._signer.sign(receipt)
+        about = {"receipt": receipt.id, "user_digest": receipt.user_digest, "counts": receipt.counts}
+        for site in sites.values():
+            await self._audit.note(site, Act.ERASED, by=by, about=about)
+        compacted, remains = await self._compact(counts, patient)
+        yield await self._signer.sign(replace(receipt, compaction=compacted, remaining_reason=remains))
+
+    async def _erase_on_site(self, scope: Scope) -> AsyncIterator[dict[str, int]]:
         more = True
         while more:
             gone = await self._erase(scope, _STEP)
-            counts.update(_result_counts(gone))
             more = gone.more
-            yield replace(receipt, counts=dict(counts))
+            yield _result_counts(gone)
         async for went in self._erase_shared_messages(scope):
-            counts.update(went)
-            yield replace(receipt, counts=dict(counts))
+            yield went
         for elsewhere in self._elsewhere:
-            counts.update(await elsewhere(scope))
-        counts["orphaned_vaults"] += await self._spoken.forget_orphans(scope)
-        receipt = await self._signer.sign(replace(receipt, erased_at=self._clock(), counts=dict(counts)))
-        about = {"receipt": receipt.id, "user_digest": receipt.user_digest, "counts": receipt.counts}
-        await self._audit.note(scope, Act.ERASED, by=by, about=about)
-        compacted, remains = await self._compact(counts, patient)
-        yield await self._signer.sign(replace(receipt, compaction=compacted, remaining_reason=remains))
+            yield await elsewhere(scope)
+        yield {"orphaned_vaults": await self._spoken.forget_orphans(scope)}
 
     async def _compact(self, counts: Counter[str], patient: bool) -> tuple[CompactionStatus, str]:
         if patient:

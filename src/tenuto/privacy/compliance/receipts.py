@@ -35,7 +35,7 @@ class Receipt(Value, frozen=True, kw_only=True):
 
     id: str
     tenant: str
-    site: str
+    sites: tuple[str, ...]
     user_digest: str
     erased_at: datetime
     counts: dict[str, int]

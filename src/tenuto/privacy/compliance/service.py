@@ -47,6 +47,7 @@ class PrivacyService:
             clock=clock,
             spoken=Mentions(store=store, screen=screen),
             compactor=self.compactor,
+            sites=self.list_sites,
             elsewhere=elsewhere,
         )
 
@@ -137,10 +138,10 @@ class PrivacyService:
             for last in page:
                 yield last
 
-    async def erase(self, scope: Scope, *, by: str) -> Receipt:
-        """Remove everything of the scope's user on that site."""
-        return await self._eraser.erase(scope, by=by)
+    async def erase(self, scope: Scope, *, by: str, only_site: bool = False) -> Receipt:
+        """Remove everything of the scope's user on every site of the tenant, or on the scope's alone."""
+        return await self._eraser.erase(scope, by=by, only_site=only_site)
 
-    def erasing(self, scope: Scope, *, by: str) -> AsyncIterator[Receipt]:
+    def erasing(self, scope: Scope, *, by: str, only_site: bool = False) -> AsyncIterator[Receipt]:
         """As `erase`, step by step, until deleted bytes are cleared; the last receipt is signed."""
-        return self._eraser.steps(scope, by=by)
+        return self._eraser.steps(scope, by=by, only_site=only_site)

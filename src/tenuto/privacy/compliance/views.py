@@ -53,7 +53,7 @@ class ReceiptView(View, frozen=True, kw_only=True):
 
     id: str
     tenant: str
-    site: str
+    sites: tuple[str, ...]
     user_digest: str
     erased_at: datetime
     counts: dict[str, int]
