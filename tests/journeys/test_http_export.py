@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from tests.journeys.door import ANN, BOB, Door, at, says, served
+from tests.journeys.door import ANN, BOB, Door, at, code, says, served
 
 TRICKY = "a --> b <!-- tenuto {} --> \u2028 end\n\n# not a heading"
 
@@ -75,3 +75,19 @@ async def test_an_empty_session_is_exported_too(door: Door) -> None:
         paper = await door.http.get(at("s", "export"), params={"format": written}, headers=ANN)
         made = await door.http.post("/v1/sessions/import", headers=ANN, content=paper.content)
         assert (made.status_code, made.json()["message_count"]) == (201, 0)
+
+
+async def test_a_groups_session_does_not_become_one_members_own(door: Door) -> None:
+    room = {"X-Tenant-ID": "acme", "X-Channel": "lark", "X-Chat-ID": "c1"}
+    await door.http.post("/v1/sessions", headers={**room, **ANN}, json={"id": "room"})
+    saved = (await door.http.get(at("room", "export"), headers={**room, **ANN})).content
+
+    refused = await door.http.post("/v1/sessions/import", headers=ANN, content=saved)
+    by_chat = await door.http.post("/v1/sessions/import", headers={**room, **BOB}, content=saved)
+    by_tenant = await door.http.post("/v1/sessions/import", headers={"X-Tenant-ID": "acme"}, content=saved)
+
+    assert code(refused) == (400, "invalid")
+    for imported in (by_chat, by_tenant):
+        assert (imported.status_code, imported.json()["chat"]) == (201, "c1")
+        assert (await door.http.get(at(imported.json()["id"]), headers={**room, **BOB})).status_code == 200
+        assert (await door.http.get(at(imported.json()["id"]), headers=ANN)).status_code == 404

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.errors import (
+    Invalid,
     SessionBusy,
     SessionCorrupt,
     SessionForeign,
@@ -348,12 +349,18 @@ class Sessions:
     async def restore(self, scope: Scope, saved: ExportedSession) -> Session:
         """Import an exported session under a fresh id, with all its messages or not at all.
 
-        It belongs to the caller; if the tenant itself imports it, to the user of the export.
+        It belongs to the caller; if the tenant itself imports it, to the user or the chat of the export.
+
+        Raises:
+            Invalid: it is the session of a chat and the scope a user's: its messages are not one member's alone.
         """
         check_type(scope, Scope, "scope")
         check_type(saved, ExportedSession, "what was saved")
         check_messages(saved.messages, self.policy)
-        scope = scope if scope.owner else replace(scope, user=saved.user)
+        if not scope.owner:
+            scope = replace(scope, user=saved.user, channel=saved.channel, chat=saved.chat, thread=saved.thread)
+        elif saved.chat is not None and scope.chat is None:
+            raise Invalid("this is the session of a chat: import it for a chat, or as the tenant itself")
         create = _new_session(saved.new, self.policy)
         batch = AppendBatch(id=fresh_id(), messages=saved.messages, usage=saved.usage, create=create)
         session = (await self._store.append(scope, fresh_id(), batch)).session

@@ -36,13 +36,16 @@ class ExportFormat(StrEnum):
 
 
 class ExportedSession(Value, frozen=True, kw_only=True):
-    """The content of an export; `user` is the owner of the session."""
+    """The content of an export; `user`, or a chat, is the owner of the session."""
 
     new: NewSession
     messages: tuple[Draft, ...]
     usage: Usage = Usage()
     status: Status = Status.ACTIVE
     user: str | None = None
+    channel: str | None = None
+    chat: str | None = None
+    thread: str | None = None
 
 
 MEDIA_TYPES: Final = {
@@ -122,7 +125,9 @@ def parse_export(raw: bytes, *, now: datetime, new_id: Callable[[], str]) -> Exp
         messages=drafts,
         usage=_usage(session),
         status=_status(session),
-        user=session["user"] if isinstance(session.get("user"), str) else None,
+        **{
+            name: value for name in ("user", "channel", "chat", "thread") if isinstance(value := session.get(name), str)
+        },
     )
 
 

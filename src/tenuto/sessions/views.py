@@ -27,6 +27,9 @@ class SessionView(View, frozen=True, kw_only=True, rename={"messages": "message_
     tenant: str
     site: str
     user: str | None
+    channel: str | None
+    chat: str | None
+    thread: str | None
     title: str
     status: Status
     context: JsonObject
@@ -53,6 +56,9 @@ class SessionView(View, frozen=True, kw_only=True, rename={"messages": "message_
             tenant=scope.tenant,
             site=scope.site,
             user=scope.user,
+            channel=scope.channel,
+            chat=scope.chat,
+            thread=scope.thread,
             title=session.title,
             status=session.status,
             context=session.context,
