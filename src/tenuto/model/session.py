@@ -189,6 +189,16 @@ class Changes(Value, frozen=True, kw_only=True):
             check_json(getattr(self, what), f"the session's {what}")
 
     @property
+    def fields(self) -> tuple[str, ...]:
+        """What it changes."""
+        named = {"title": self.title, "status": self.status, "window_start": self.window_start}
+        parts = {"context": self.context, "attributes": self.attributes, "metadata": self.metadata}
+        return (
+            *[name for name, value in named.items() if value is not UNSET],
+            *[name for name in parts if parts[name]],
+        )
+
+    @property
     def sets_values(self) -> bool:
         """Whether it may enlarge context, attributes or metadata."""
         parts = (self.context, self.attributes, self.metadata)

@@ -28,13 +28,18 @@ class EventKind(StrEnum):
 
 
 class SessionEvent(Value, frozen=True, kw_only=True):
-    """One event of one session; `owner` is set if another user requested the session."""
+    """One event of one session; `owner` is set if another user requested the session.
+
+    `changed` names what an `updated` event changed: `messages`, `title`, `status`, `window_start`, `context`,
+    `attributes` or `metadata`.
+    """
 
     kind: EventKind
     scope: Scope
     session_id: str
     at: datetime
     owner: str | None = None
+    changed: tuple[str, ...] = ()
 
 
 Listener: TypeAlias = Callable[[SessionEvent], Awaitable[None]]
@@ -57,13 +62,21 @@ class EventEmitter:
         """Add a listener."""
         self._listeners.append(listener)
 
-    async def emit_event(self, kind: EventKind, scope: Scope, session_id: str, owner: str | None = None) -> None:
+    async def emit_event(
+        self,
+        kind: EventKind,
+        scope: Scope,
+        session_id: str,
+        owner: str | None = None,
+        changed: tuple[str, ...] = (),
+    ) -> None:
         """Log the event and call the listeners."""
         level = _LEVELS.get(kind, logging.INFO)
         logs = _log.isEnabledFor(level)
         if not self._listeners and not logs:
             return
-        event = SessionEvent(kind=kind, scope=scope, session_id=session_id, at=self._clock(), owner=owner)
+        now = self._clock()
+        event = SessionEvent(kind=kind, scope=scope, session_id=session_id, at=now, owner=owner, changed=changed)
         if logs:
             _log_event(event, level)
         for listener in self._listeners:

@@ -69,6 +69,7 @@ _EVEN_SECONDS = 0.005
 # Below `busy_wait`, so that a retry after a crash waits it out instead of being refused.
 _RENEWED_LEASE: Final = timedelta(seconds=9)
 _MOST = 2**31
+_MESSAGES: Final = ("messages",)
 # The digit of a UUID that holds its variant: two bits are fixed, two are free.
 _VARIANTS: Final = "89ab" * 4
 _HEAD = "session's head (context, attributes and metadata together)"
@@ -163,7 +164,8 @@ class Sessions:
             await self._check_growth(turn, request.changes, policy)
         done = await self._store.finish_turn(turn, request)
         if not done.duplicate:
-            await self._announce.emit_event(EventKind.UPDATED, done.session.scope, done.session.id)
+            changed = (*_MESSAGES, *(request.changes.fields if request.changes is not None else ()))
+            await self._announce.emit_event(EventKind.UPDATED, done.session.scope, done.session.id, changed=changed)
         return done
 
     async def renew(self, turn: OpenTurn) -> OpenTurn:
@@ -187,7 +189,7 @@ class Sessions:
         )
         done = await self._with_even_timing(scope, session_id, self._store.append(scope, session_id, batch))
         if not done.duplicate:
-            await self._announce.emit_event(EventKind.UPDATED, scope, session_id)
+            await self._announce.emit_event(EventKind.UPDATED, scope, session_id, changed=_MESSAGES)
         return done
 
     # Heads
@@ -275,7 +277,8 @@ class Sessions:
         """
         check_type(scope, Scope, "scope")
         check_type(changes, Changes, "the changes")
-        return await self._change(scope, session_id, self._patch_within_limit(scope, session_id, changes))
+        patching = self._patch_within_limit(scope, session_id, changes)
+        return await self._change(scope, session_id, patching, changes.fields)
 
     async def set_attribute(self, scope: Scope, session_id: str, name: str, value: Json) -> bool:
         """Set one attribute; returns False if there is no such session (B14)."""
@@ -463,10 +466,12 @@ class Sessions:
         with contextlib.suppress(TenutoError):
             await release_lease(self._store.finish_turn, await beginning)
 
-    async def _change(self, scope: Scope, session_id: str, change: Awaitable[Session]) -> Session:
+    async def _change(
+        self, scope: Scope, session_id: str, change: Awaitable[Session], changed: tuple[str, ...] = _MESSAGES
+    ) -> Session:
         """Wait for a change of one session and announce it."""
         session = await self._with_even_timing(scope, session_id, change)
-        await self._announce.emit_event(EventKind.UPDATED, scope, session_id)
+        await self._announce.emit_event(EventKind.UPDATED, scope, session_id, changed=changed)
         return session
 
     async def _with_even_timing(self, scope: Scope, session_id: str, asked: Awaitable[_Result]) -> _Result:
@@ -494,7 +499,8 @@ class Sessions:
     ) -> None:
         if expired:
             await self._announce.emit_event(EventKind.EXPIRED, scope, session.id)
-        await self._announce.emit_event(EventKind.CREATED if created else EventKind.UPDATED, scope, session.id)
+        kind = EventKind.CREATED if created else EventKind.UPDATED
+        await self._announce.emit_event(kind, scope, session.id, changed=() if created else _MESSAGES)
         if created and policy.max_sessions is not None:
             await self._evict_oldest(scope, session.id, policy.max_sessions)
 

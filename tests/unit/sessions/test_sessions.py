@@ -333,6 +333,7 @@ async def test_every_change_and_a_deletion_are_announced(room: Room) -> None:
 
     assert room.kinds() == [EventKind.CREATED, *[EventKind.UPDATED] * 3, EventKind.DELETED]
     assert {(event.scope, event.session_id) for event in room.heard} == {(ANN, "s")}
+    assert [event.changed for event in room.heard] == [(), ("title",), ("messages",), ("messages",), ()]
 
 
 async def test_a_rewriting_is_announced_and_may_be_longer_than_words_may() -> None:
