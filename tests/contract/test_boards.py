@@ -56,7 +56,7 @@ async def test_writing_over_another_agent_is_recorded_and_logged(
         again = await board.write("a", "more words", agent="y")
 
     assert (own.previous_writer, over.previous_writer, again.previous_writer) == (None, "x", "x")
-    assert caplog.messages == [f"task {task.id}: agent y took the place of agent x"]
+    assert caplog.messages == [f"task {task.id}: the value of a by agent x was overwritten by agent y"]
 
 
 async def test_deleting_hides_nobody_who_was_written_over(tasks: Tasks) -> None:

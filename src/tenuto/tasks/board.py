@@ -112,8 +112,8 @@ class Board:
         entry = after.entry(key)
         assert entry is not None
         if before.by is not None and not before.by.same(writer):
-            names = (_printable_name(entry.writer), _printable_name(before.by.name))
-            _log.info("task %s: agent %s took the place of agent %s", self._room.task_id, *names)
+            names = [_printable_name(name) for name in (key, before.by.name, entry.writer)]
+            _log.warning("task %s: the value of %s by agent %s was overwritten by agent %s", self._room.task_id, *names)
         return entry
 
     async def delete(self, key: str, *, agent: str, if_version: int | None = None, token: int | None = None) -> bool:
@@ -132,11 +132,8 @@ class Board:
 
         await self._change(key, empty_record)
         if before.value and before.by is not None and not before.by.same(writer):
-            _log.info(
-                "task %s: another agent deleted what agent %s wrote",
-                self._room.task_id,
-                _printable_name(before.by.name),
-            )
+            names = [_printable_name(name) for name in (key, before.by.name, writer.name)]
+            _log.warning("task %s: the value of %s by agent %s was deleted by agent %s", self._room.task_id, *names)
         return bool(before.value)
 
     async def lock(
