@@ -8,7 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from tenuto.model import AppendBatch, Draft, Role, Scope
+from tenuto.model.message import SUMMARY
 from tests.journeys.door import ANN, Door, at, code, says, served
+from tests.samples import SENT_AT
+from tests.samples import says as draft
 
 
 @pytest.fixture
@@ -117,3 +121,16 @@ async def test_appending_to_no_session_is_not_found_and_makes_none(door: Door) -
 
     assert code(refused) == (404, "session_not_found")
     assert code(await door.http.get(at("none"), headers=ANN)) == (404, "session_not_found")
+
+
+async def test_summaries_come_only_where_they_are_asked_for(door: Door) -> None:
+    """They lie in the log between a question and its answer, and have no text of their own."""
+    summary = Draft(id="sum", role=Role.ITEM, sent_at=SENT_AT, parts=({"type": SUMMARY, "text": "talk"},))
+    batch = AppendBatch(id="b", messages=(draft("Where?"), summary, draft("There.")))
+    await door.tenuto.store.sessions.append(Scope(tenant="acme", user="ann"), "s", batch)
+
+    plain = (await door.http.get(at("s", "messages"), headers=ANN)).json()["messages"]
+    whole = (await door.http.get(at("s", "messages"), headers=ANN, params={"summaries": "true"})).json()["messages"]
+
+    assert [message["text"] for message in plain] == ["Where?", "There."]
+    assert [message["seq"] for message in whole] == [1, 2, 3]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Self
 
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.model import AppendResult, Page, Usage
+from tenuto.model.message import is_summary
 from tenuto.model.values import JsonObject, View
 from tenuto.server.auth import asking, sessions
 from tenuto.server.json_io import (
@@ -53,7 +55,10 @@ async def get_messages(request: Request) -> Response:
     scope = await asking(request)
     asked = parse_query(request, MessageListQuery)
     page = Page(limit=asked.limit, before=asked.before, after=asked.after)
-    return answer(MessageList.of(await sessions(request).messages(scope, path_parameter(request), page)))
+    found = await sessions(request).messages(scope, path_parameter(request), page)
+    if not asked.summaries:
+        found = replace(found, messages=tuple(message for message in found.messages if not is_summary(message)))
+    return answer(MessageList.of(found))
 
 
 @routes.post("/sessions/{session_id}/messages", _APPEND)

@@ -72,11 +72,15 @@ class SessionListQuery(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class MessageListQuery(msgspec.Struct, kw_only=True, frozen=True):
-    """Which messages to bring: the newest, or those next before or after a sequence number."""
+    """Which messages to bring: the newest, or those next before or after a sequence number.
+
+    Summaries lie in the log as well; they come only where they are asked for.
+    """
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
     before: Count | None = None
     after: Count | None = None
+    summaries: bool = False
 
 
 class ExportQuery(msgspec.Struct, kw_only=True, frozen=True):

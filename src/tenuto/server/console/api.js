@@ -22,7 +22,7 @@ export const api = {
     json("GET", `v1/sessions?${asked({ limit: PAGE, q: query, cursor })}`),
   session: (id) => json("GET", at(id)),
   messages: (id, { before = null, after = null } = {}) =>
-    json("GET", `${at(id)}/messages?${asked({ limit: PAGE, before, after })}`),
+    json("GET", `${at(id)}/messages?${asked({ limit: PAGE, before, after, summaries: true })}`),
   rename: (id, title) => json("PATCH", at(id), { title }),
   remove: (id) => request("DELETE", at(id)),
   privacy: () => json("GET", "v1/privacy"),
