@@ -15,7 +15,13 @@ from tenuto.model import Scope, Session, SessionPage, SessionQuery, SessionStats
 from tenuto.stores.codec import Undecodable, decode_cursor, encode_cursor, from_micros, to_micros
 from tenuto.stores.paging import matches_query
 from tenuto.stores.redis._keys import listing_digests
-from tenuto.stores.redis._records import decode_identity, encode_identity, needs_expiry_index, session_identity
+from tenuto.stores.redis._records import (
+    SessionTotals,
+    decode_identity,
+    encode_identity,
+    needs_expiry_index,
+    session_identity,
+)
 from tenuto.stores.redis._resp import Part, Reply
 from tenuto.stores.redis._runner import ScriptRunner
 from tenuto.stores.redis._script_io import parse_session
@@ -27,6 +33,7 @@ Place = tuple[int, bytes]
 """An entry: the last change in microseconds, and the session key."""
 
 _CHUNK = 100
+_FIELDS_AT_ONCE = 500
 
 
 class SessionListing:
@@ -77,8 +84,9 @@ class SessionListing:
         """A page of the scope's sessions, latest change first."""
         behind = None if query.cursor is None else decode_cursor(query.cursor)
         chosen: list[tuple[Place, Session]] = []
-        chunk = _CHUNK if query.title is not None or query.status is not None else query.limit + 1
-        async for place, session in self._iter_sessions(scope, behind, now, chunk):
+        title = None if query.title is None else query.title.casefold()
+        chunk = _FIELDS_AT_ONCE if title is not None else _CHUNK if query.status is not None else query.limit + 1
+        async for place, session in self._iter_sessions(scope, behind, now, chunk, title):
             if matches_query(session, query):
                 chosen.append((place, session))
                 if len(chosen) > query.limit:
@@ -91,13 +99,12 @@ class SessionListing:
 
     async def stats(self, scope: Scope, now: int) -> SessionStats:
         """Sums over everything the scope reaches."""
-        sessions = messages = tokens = cost = 0
-        async for _, session in self._iter_sessions(scope, None, now, _CHUNK):
-            sessions += 1
-            messages += session.messages
-            tokens += session.tokens
-            cost += session.cost_nanos
-        return SessionStats(sessions=sessions, messages=messages, tokens=tokens, cost_nanos=cost)
+        space, owner = listing_digests(scope)
+        totals = SessionTotals()
+        async for places in self.walk(self._keys.shelf(owner or space), None, _FIELDS_AT_ONCE):
+            for numbers in await self._fields("s", places):
+                totals.add(numbers, owner.encode(), now)
+        return totals.stats()
 
     async def oldest(self, scope: Scope, keep: int, spared: bytes | None) -> list[Place]:
         """The oldest entries of a site beyond `keep`; a spared one is replaced by the next."""
@@ -126,15 +133,33 @@ class SessionListing:
                 await self._asking.run_script(script("unshelve"), [self._keys.shelf(shelf)], [place[1], place[0]])
 
     async def _iter_sessions(
-        self, scope: Scope, behind: Place | None, now: int, chunk: int
+        self, scope: Scope, behind: Place | None, now: int, chunk: int, title: str | None = None
     ) -> AsyncIterator[tuple[Place, Session]]:
-        """The scope's sessions in order, after an entry."""
+        """The scope's sessions in order, after an entry; with a `title`, those that may have it in theirs."""
         space, owner = listing_digests(scope)
         instant = from_micros(now)
-        async for places in self.walk(self._keys.shelf(owner or space), behind, chunk):
+        async for found in self.walk(self._keys.shelf(owner or space), behind, chunk):
+            places = found if title is None else await self._with_title(title, found)
             for place, session in zip(places, await self.heads(scope, places), strict=True):
                 if session is not None and not session.expired(instant) and scope.reaches(session.scope):
                     yield place, session
+
+    async def _with_title(self, title: str, places: Sequence[Place]) -> list[Place]:
+        """The entries whose titles contain `title`, and those without one: they are missing, and removed when read."""
+        titles = await self._fields("t", places)
+        return [
+            place
+            for place, raw in zip(places, titles, strict=True)
+            if raw is None or title in raw.decode(errors="replace").casefold()
+        ]
+
+    async def _fields(self, name: str, places: Sequence[Place]) -> list[bytes | None]:
+        """One field of many heads."""
+        heads = [self._keys.session(key)[0] for _, key in places]
+        if self._asking.sharded:  # A script reaches the keys of one slot only.
+            return list(await asyncio.gather(*(self._call("HGET", head, name) for head in heads)))
+        found: list[bytes | None] = await self._asking.run_script(script("fields"), heads, [name])
+        return found
 
     async def walk(self, shelf: bytes, behind: Place | None, chunk: int) -> AsyncIterator[list[Place]]:
         """The entries of a listing, latest change first, after an entry."""

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from tenuto.errors import Invalid
-from tenuto.model import Draft, ForkPoint, Message, Retention, Scope, Session, Status, Touch
+from tenuto.model import Draft, ForkPoint, Message, Retention, Scope, Session, SessionStats, Status, Touch
 from tenuto.model.turn import Trace
 from tenuto.model.values import JsonObject, Value
 from tenuto.stores.codec import Undecodable, decode_trace, encode_draft, encode_trace, from_micros, to_micros
@@ -40,6 +40,8 @@ NUMBERS_SIZE: Final = _numbers.size
 """The owner follows after this many bytes of numbers."""
 # Those of them that change: all but the format and the time of creation.
 _changing: Final = struct.Struct(">8xq8x15q")
+# Format, expiry, messages and the totals.
+_totals: Final = struct.Struct(">q24xq48xq16x4q")
 _encoder: Final = msgspec.json.Encoder()
 _three: Final = msgspec.json.Decoder(tuple[JsonObject, JsonObject, JsonObject])
 _page: Final = msgspec.json.Decoder(tuple[Message, ...])
@@ -118,6 +120,30 @@ def read_session(numbers: Reply, facts: Reply, title: Reply, variables: Reply) -
         )
     except (*_BROKEN, AttributeError) as exc:
         raise Undecodable("a session's head") from exc
+
+
+class SessionTotals:
+    """Sums over sessions, from the numbers of their heads alone."""
+
+    def __init__(self) -> None:
+        self._sessions = self._messages = self._tokens = self._cost = 0
+
+    def add(self, numbers: bytes | None, owner: bytes, now: int) -> None:
+        """Add a session, unless it is missing, another owner's or expired; without an `owner` anyone's counts."""
+        if numbers is None or len(numbers) < NUMBERS_SIZE or (owner and owner != numbers[NUMBERS_SIZE:]):
+            return
+        form, expires, messages, tokens_high, tokens_low, cost_high, cost_low = _totals.unpack_from(numbers)
+        if form == FORMAT and (expires < 0 or expires > now):
+            self._sessions += 1
+            self._messages += messages
+            self._tokens += tokens_high * _PART + tokens_low
+            self._cost += cost_high * _PART + cost_low
+
+    def stats(self) -> SessionStats:
+        """The sums."""
+        return SessionStats(
+            sessions=self._sessions, messages=self._messages, tokens=self._tokens, cost_nanos=self._cost
+        )
 
 
 def encode_variables(session: Session) -> bytes:
