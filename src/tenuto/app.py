@@ -16,7 +16,7 @@ from tenuto.model import Draft, FinishTurn, OpenTurn, Role, Scope, Session, Usag
 from tenuto.model.policy import Preset
 from tenuto.model.prompt import Language
 from tenuto.model.values import Value, check_text
-from tenuto.ports import Clock, utc_now
+from tenuto.ports import Clock, Detector, utc_now
 from tenuto.privacy.compliance.compaction import Compactor
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import EventEmitter, Listener, Sessions, TurnRequest, fresh_id
@@ -199,16 +199,18 @@ async def open_app(
     listeners: Sequence[Listener] = (),
     models: Mapping[str, GivenModel] = _NO_MODELS,
     assistants: Sequence[Assistant] = (),
+    detector: Detector | None = None,
     run_upkeep: bool = True,
     read_only: bool = False,
 ) -> AsyncIterator[Tenuto]:
     """Open everything that the settings name, and close it in reverse order.
 
     `models` take precedence over providers' models of the same name; `assistants` are added to the built-in ones.
-    With `read_only`, a file in a read-only folder can be opened too.
+    A `detector` finds private data beside the rules, instead of the one that the settings name. With `read_only`, a
+    file in a read-only folder can be opened too.
     """
     async with AsyncExitStack() as stack:
-        stores = await open_stores(stack, settings, clock, read_only)
+        stores = await open_stores(stack, settings, clock, read_only, detector)
         store, policies = stores.front, settings.policies()
         announcer = EventEmitter(clock=clock, listeners=listeners)
         sessions = Sessions(store=store.sessions, upkeep=store.upkeep, policy=policies.sessions, announcer=announcer)
@@ -247,6 +249,7 @@ async def open(  # noqa: A001 - the name people type: tenuto.open(...)
     listeners: Sequence[Listener] = (),
     models: Mapping[str, GivenModel] = _NO_MODELS,
     assistants: Sequence[Assistant] = (),
+    detector: Detector | None = None,
     model: ModelChoice | None = None,
     summarizer_model: ModelChoice | None = None,
     **settings: Any,
@@ -254,7 +257,8 @@ async def open(  # noqa: A001 - the name people type: tenuto.open(...)
     """Open tenuto on a store: `sqlite:///chat.db`, `redis://…`, `postgresql://…`, `memory://`.
 
     `model` answers, and `summarizer_model` makes titles and summaries: a name, a model of Pydantic AI or your own, or
-    several of them, each used when the one before it fails. Further settings go by name (`preset="goods_qa"`,
+    several of them, each used when the one before it fails. A `detector` finds private data that the rules do not, such
+    as names. Further settings go by name (`preset="goods_qa"`,
     `retention=timedelta(days=7)`); the environment supplies the rest.
     """
     shelf = dict(models)
@@ -263,7 +267,9 @@ async def open(  # noqa: A001 - the name people type: tenuto.open(...)
         setting: _register_model(setting, choice, shelf) for setting, choice in given.items() if choice is not None
     }
     chosen = read_settings(None, store=store, **named, **settings)
-    async with open_app(chosen, clock=clock, listeners=listeners, models=shelf, assistants=assistants) as app:
+    async with open_app(
+        chosen, clock=clock, listeners=listeners, models=shelf, assistants=assistants, detector=detector
+    ) as app:
         yield app
 
 

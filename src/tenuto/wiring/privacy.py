@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenuto.errors import InvalidSetting, MasterKeyMissing
 from tenuto.model.scope import SYSTEM
-from tenuto.ports import Clock, StateStore, Store
+from tenuto.ports import Clock, Detector, StateStore, Store
 from tenuto.privacy.crypto.vault import Vault
 from tenuto.privacy.redactor import Redactor, TenantPolicies
 from tenuto.settings import Settings
@@ -19,17 +20,20 @@ if TYPE_CHECKING:
     from tenuto.privacy.detection.external import ExternalDetector
 
 
-def open_screen(stack: AsyncExitStack, settings: Settings, store: Store, clock: Clock) -> Redactor:
-    """The redactor of the settings; the stack closes what it opens.
+def open_screen(
+    stack: AsyncExitStack, settings: Settings, store: Store, clock: Clock, detector: Detector | None = None
+) -> Redactor:
+    """The redactor of the settings, with the `detector` given instead of theirs; the stack closes what it opens.
 
     Raises:
-        InvalidSetting: a policy is not valid, or uses pseudonyms without a key to seal their values.
+        InvalidSetting: a policy is not valid, or uses pseudonyms without a key to seal their values; or no package
+            offers the detector that the settings name.
     """
     policies = open_policies(settings)
     refuse_keyless(settings, policies)
     ciphers = open_ciphers(settings, store.state, clock)
     vault = None if ciphers is None else Vault(state=store.state, sessions=store.sessions, ciphers=ciphers)
-    return Redactor(policies=policies, vault=vault, outside=_open_detector(stack, settings))
+    return Redactor(policies=policies, vault=vault, outside=_open_detector(stack, settings, detector))
 
 
 def refuse_keyless(settings: Settings, policies: TenantPolicies) -> None:
@@ -99,17 +103,33 @@ def open_ciphers(settings: Settings, state: StateStore, clock: Clock) -> TenantC
     return TenantCiphers(store=state, ring=ring, clock=clock)
 
 
-def _open_detector(stack: AsyncExitStack, settings: Settings) -> ExternalDetector | None:
-    if settings.privacy_detector is None:
+def _open_detector(stack: AsyncExitStack, settings: Settings, given: Detector | None) -> ExternalDetector | None:
+    detector = given
+    if detector is None and settings.privacy_detector is not None:
+        detector = _find_detector(settings.privacy_detector) or _open_presidio(stack, settings)
+    if detector is None:
         return None
+    from tenuto.privacy.detection.external import ExternalDetector, ExternalDetectorPolicy
+
+    languages = tuple(name.strip() for name in settings.privacy_detector_languages.split(","))
+    policy = ExternalDetectorPolicy(timeout=settings.privacy_detector_timeout, languages=languages)
+    return ExternalDetector(detector, policy=policy)
+
+
+def _find_detector(name: str) -> Detector | None:
+    """The detector that an installed package offers under this name."""
+    for offered in entry_points(group="tenuto.detectors", name=name):
+        detector: Detector = offered.load()()
+        return detector
+    return None
+
+
+def _open_presidio(stack: AsyncExitStack, settings: Settings) -> Detector:
     try:
         from tenuto.privacy.detection.presidio import PresidioDetector
     except ImportError:
         raise InvalidSetting("privacy_detector", "needs the package httpx: install tenuto[presidio]") from None
-    from tenuto.privacy.detection.external import ExternalDetector, ExternalDetectorPolicy
-
-    patience = settings.privacy_detector_timeout
-    service = PresidioDetector(settings.privacy_detector, timeout=patience)
+    assert settings.privacy_detector is not None
+    service = PresidioDetector(settings.privacy_detector, timeout=settings.privacy_detector_timeout)
     stack.push_async_callback(service.close)
-    languages = tuple(name.strip() for name in settings.privacy_detector_languages.split(","))
-    return ExternalDetector(service, policy=ExternalDetectorPolicy(timeout=patience, languages=languages))
+    return service

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenuto.errors import StoreUnavailable, Unavailable
-from tenuto.ports import Backend, Clock, Preparable, Store
+from tenuto.ports import Backend, Clock, Detector, Preparable, Store
 from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.privacy.redactor import Redactor
 from tenuto.settings import Settings
@@ -68,7 +68,9 @@ class Stores:
         return self.journal if writable(self.journal_folder) else None
 
 
-async def open_stores(stack: AsyncExitStack, settings: Settings, clock: Clock, read_only: bool) -> Stores:
+async def open_stores(
+    stack: AsyncExitStack, settings: Settings, clock: Clock, read_only: bool, detector: Detector | None = None
+) -> Stores:
     """Open the backend of the settings and put the wrappers in front of it, in the order drawn above."""
     folder = journal_folder(settings)
     backend, first = await _backend(settings, folder, clock, read_only)
@@ -99,7 +101,7 @@ async def open_stores(stack: AsyncExitStack, settings: Settings, clock: Clock, r
         sealers = ciphers if settings.encryption else None
         journal = JournaledStore(store=store, outbox=outbox, feed=feed, ciphers=sealers, clock=clock)
         store = await stack.enter_async_context(journal)
-    screen = open_screen(stack, settings, known, clock)
+    screen = open_screen(stack, settings, known, clock, detector)
     return Stores(
         backend=backend,
         breaker=guard,

@@ -8,7 +8,9 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from importlib.metadata import EntryPoint
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -27,6 +29,7 @@ from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.privacy.redactor import Redactor, TenantPolicies
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.stores.memory import MemoryStore
+from tenuto.wiring import privacy
 from tests.samples import says
 
 ANN = Scope(tenant="acme", user="ann")
@@ -335,6 +338,27 @@ async def test_the_settings_say_which_languages_are_sent() -> None:
         title = await app.redactor.for_title(ANN, "😀 我叫诸葛明月")
 
     assert title == "😀 我叫[REDACTED_PERSON]"
+
+
+class Zhuge:
+    """A detector of one's own, which knows one name."""
+
+    async def find(self, scope: Scope, text: str, language: str) -> list[PiiMatch]:
+        at = text.find("Zhuge")
+        return [PiiMatch(start=at, end=at + 5, type="PERSON", rule="OWN", name="PERSON")] if at >= 0 else []
+
+
+@pytest.mark.parametrize("way", ["given", "entry point"])
+async def test_a_program_brings_its_own_detector(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A14: handed over, or offered by an installed package under a name."""
+    offered = EntryPoint(name="zhuge", value=f"{__name__}:Zhuge", group="tenuto.detectors")
+    monkeypatch.setattr(privacy, "entry_points", lambda group, name: [offered] if name == offered.name else [])
+    chosen: dict[str, Any] = {"detector": Zhuge()} if way == "given" else {"privacy_detector": "zhuge"}
+
+    async with tenuto.open("memory://", privacy_detector_timeout=timedelta(minutes=1), **chosen) as app:
+        title = await app.redactor.for_title(ANN, "I am Zhuge, 202-555-0143")
+
+    assert title == "I am [REDACTED_PERSON], [REDACTED_PHONE]"
 
 
 async def test_what_the_house_notes_for_itself_is_no_question_for_a_detector() -> None:
