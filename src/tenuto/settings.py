@@ -72,6 +72,8 @@ class Settings(Value, frozen=True, kw_only=True):
     max_head_bytes: int = 256 * 1024
     # None: 6,000 for each credential, and no limit where none is needed.
     requests_per_minute: int | None = None
+    # Opens /metrics without the store, which may be what is to be looked at.
+    metrics_token: str | None = None
     wrong_credentials_per_minute: int = 60
 
     jwt_secret: str | None = None

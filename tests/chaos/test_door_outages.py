@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.journeys.door import Door, code, served
+from tests.journeys.door import Door, bearer, code, served
 from tests.patience import LONG
 from tests.servers import PostgresServer, RedisServer
 
@@ -23,13 +23,14 @@ TALK = {"assistant": "npc", "persona": "ancestor_yan", "message": "严氏家训�
 # More than the seconds that a door trusts what it saw, so that each call would look again.
 APART = 3.0
 CALLS = 12
+METRICS = "a token of the monitoring"
 HEADER = "tenuto-degraded"
 
 
 @asynccontextmanager
 async def _door(server: RedisServer | PostgresServer, *, locked: bool = False, **given: Any) -> AsyncIterator[Door]:
     url = server.url if isinstance(server, RedisServer) else server.app_url
-    async with served(store=url, locked=locked, **given) as door:
+    async with served(store=url, locked=locked, metrics_token=METRICS, **given) as door:
         yield door
 
 
@@ -88,7 +89,7 @@ async def test_an_outage_shows_at_every_door_till_its_end(server: RedisServer | 
         said = {"message": "What is my favourite colour?", "session_id": begun.json()["session_id"]}
         answers = [await door.http.post("/v1/chat", json=said) for _ in range(6)]
         lists = [await door.http.get("/v1/sessions") for _ in range(6)]
-        ready, metrics = await door.http.get("/readyz"), (await door.http.get("/metrics")).text
+        ready, metrics = await door.http.get("/readyz"), (await door.http.get("/metrics", headers=bearer(METRICS))).text
         server.start()
         await _until_ready(door)
         after = await door.http.get("/v1/sessions")
@@ -153,7 +154,7 @@ async def _until_ready(door: Door) -> None:
             ready = await door.http.get("/readyz")
             if (
                 ready.json().get("status") == "ready"
-                and "journal_waiting 0.0" in (await door.http.get("/metrics")).text
+                and "journal_waiting 0.0" in (await door.http.get("/metrics", headers=bearer(METRICS))).text
             ):
                 return
             await asyncio.sleep(0.05)

@@ -61,7 +61,10 @@ def _until_ready(door: Running) -> None:
     until = time.monotonic() + WAIT
     while time.monotonic() < until:
         ready = door.http.get("/readyz")
-        if ready.json()["status"] == "ready" and "tenuto_journal_waiting 0.0" in door.http.get("/metrics").text:
+        if (
+            ready.json()["status"] == "ready"
+            and "tenuto_journal_waiting 0.0" in door.http.get("/metrics", headers=bearer(SECRET)).text
+        ):
             return
         time.sleep(0.05)
     raise AssertionError("the journal was not replayed: " + "".join(door.log[-20:]))
@@ -77,7 +80,12 @@ async def _elsewhere(server: RedisServer | PostgresServer, session: str, questio
 async def test_a_talk_survives_its_store_and_its_server(server: RedisServer | PostgresServer, tmp_path: Path) -> None:
     """Promise 1, T7, S6: in order, once, after what others wrote, with the older talk in sight all the time."""
     journal = tmp_path / "journal"
-    settings = {"TENUTO_JOURNAL": str(journal), "TENUTO_BREAKER_RESET": "1s", "TENUTO_JWT_SECRET": SECRET}
+    settings = {
+        "TENUTO_JOURNAL": str(journal),
+        "TENUTO_BREAKER_RESET": "1s",
+        "TENUTO_JWT_SECRET": SECRET,
+        "TENUTO_METRICS_TOKEN": SECRET,
+    }
     door = ("--store", _url(server))
     said: list[tuple[str, str]] = []
 

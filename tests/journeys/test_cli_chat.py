@@ -223,7 +223,7 @@ def test_a_model_that_fails_ends_no_talk(desk: Desk, provider: ModelServer) -> N
     provider.answers(refusal(400, "no"), words("Now then."))
 
     with desk.sit_down() as screen:
-        screen.say("Hello", "model_failed: the model openai:served refused the request")
+        screen.say("Hello", "model_refused: the model openai:served refused the request")
         screen.say("/retry", "Now then.")
         screen.say("/quit")
         assert screen.end() == 0
@@ -316,7 +316,7 @@ def test_a_model_that_fails_ends_one_question_with_one(desk: Desk, provider: Mod
     done = desk.run("chat", "Hello")
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert "model_failed: the model openai:served refused the request" in done.stderr
+    assert "model_refused: the model openai:served refused the request" in done.stderr
     assert desk.texts() == ["Hello"]
 
 

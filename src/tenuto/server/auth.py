@@ -181,7 +181,7 @@ class Gate:
             _check_local_request(request)
             self._open_rates.acquire(address)
             return _read_auth_context(None, request)
-        credential = _credential(request)
+        credential = credential_of(request)
         caller = await self._find_caller(credential)
         if caller is None:
             # Counted after the lookup, and only for wrong credentials: clients behind a proxy share an address, and one
@@ -305,7 +305,8 @@ def _host_name(netloc: str) -> str:
     return netloc.rsplit(":", 1)[0] if netloc.count(":") == 1 else netloc
 
 
-def _credential(request: Request) -> str | None:
+def credential_of(request: Request) -> str | None:
+    """The key or token that a request carries."""
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and value.strip():
         return value.strip()
