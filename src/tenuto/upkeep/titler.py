@@ -49,14 +49,14 @@ class Titler:
             self._redaction.for_model(ended.scope, await self._redaction.for_title(ended.scope, text))
             for text in (ended.question, ended.answer)
         ]
-        system, text = title_request(question, answer, ended.language)
+        system, text = title_request(question, answer)
         prompt = await self._redaction.to_model(ended.scope, text)
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 completion = await small(ended.scope, system, prompt, _TITLE_TOKENS)
         except TimeoutError:
             raise ModelFailed("for titles", "took too long") from None
-        title = clean_title(completion, ended.language)
+        title = clean_title(completion, question)
         return clip_title(await self._redaction.for_title(ended.scope, title)) if title is not None else None
 
     async def _store(self, ended: TurnEnded, text: str | None) -> None:

@@ -76,49 +76,65 @@ def test_any_question_gives_a_title_that_every_store_accepts(question: str) -> N
     assert len(graphemes(title)) <= 43
 
 
+ENGLISH, CHINESE, RUSSIAN = "How do I cook rice?", "怎么煮米饭？", "Как сварить рис?"
+JAPANESE, KOREAN, THAI = "東京での旅行計画を手伝ってください", "밥은 어떻게 짓나요?", "หุงข้าวอย่างไร"
+
+
 @pytest.mark.parametrize(
-    ("completion", "title", "language"),
+    ("completion", "title", "question"),
     [
-        ('"Planning a Trip to Japan."', "Planning a Trip to Japan", EN),
-        ("Title: **python async basics** 🚀", "Python Async Basics", EN),
-        ("<think>Let me see.</think>\n\nDebugging SQLite WAL Mode", "Debugging SQLite WAL Mode", EN),
-        ('Here is a title: "iPhone vs Android Phones"', "iPhone vs Android Phones", EN),
-        ("# John's New API Key\n\nHope you like it!", "John's New API Key", EN),
-        ("HOW TO COOK RICE", "How to Cook Rice", EN),
-        ("planning a two week trip to japan in spring", "Planning a Two Week Trip to Japan in Spring", EN),
-        ("fix foo_bar in main.py", "Fix foo_bar in main.py", EN),
-        ("[REDACTED_EMAIL] Writes to [PHONE_1].", "[REDACTED_EMAIL] Writes to [PHONE_1]", EN),
-        ("<script>alert('x')</script>Cooking <i>Rice</i> at<br/> Home", "Cooking Rice at Home", EN),
-        ("<script>alert(1)</script>", None, EN),
-        ("Trip Planning", None, EN),
-        ("word " * 20, None, EN),
-        ("严氏家训孝悌之道", None, EN),
-        ("I’m sorry, but I can't.", None, EN),
-        ("As an AI Language Model", None, EN),
-        ("", None, EN),
-        ("🚀🚀🚀", None, EN),
-        ("Title:", None, EN),
-        ("《严氏家训孝悌之道》", "严氏家训孝悌之道", ZH),
-        ("标题：“推荐性价比手机”。", "推荐性价比手机", ZH),
-        ("Python异步编程入门😀", "Python异步编程入门", ZH),
-        ("春季两周日本旅行的行程安排以及预算", "春季两周日本旅行的行程安排以及预算", ZH),
-        ("抱歉，我无法为您提供帮助", None, ZH),
-        ("天气", None, ZH),
-        ("Planning a Trip to Japan", None, ZH),
+        ('"Planning a Trip to Japan."', "Planning a Trip to Japan", ENGLISH),
+        ("Title: **python async basics** 🚀", "Python Async Basics", ENGLISH),
+        ("<think>Let me see.</think>\n\nDebugging SQLite WAL Mode", "Debugging SQLite WAL Mode", ENGLISH),
+        ('Here is a title: "iPhone vs Android Phones"', "iPhone vs Android Phones", ENGLISH),
+        ("# John's New API Key\n\nHope you like it!", "John's New API Key", ENGLISH),
+        ("HOW TO COOK RICE", "How to Cook Rice", ENGLISH),
+        ("planning a two week trip to japan in spring", "Planning a Two Week Trip to Japan in Spring", ENGLISH),
+        ("fix foo_bar in main.py", "Fix foo_bar in main.py", ENGLISH),
+        ("[REDACTED_EMAIL] Writes to [PHONE_1].", "[REDACTED_EMAIL] Writes to [PHONE_1]", ENGLISH),
+        ("<script>alert('x')</script>Cooking <i>Rice</i> at<br/> Home", "Cooking Rice at Home", ENGLISH),
+        ("<script>alert(1)</script>", None, ENGLISH),
+        ("Trip Planning", None, ENGLISH),
+        ("word " * 20, None, ENGLISH),
+        ("严氏家训孝悌之道", None, ENGLISH),
+        ("I’m sorry, but I can't.", None, ENGLISH),
+        ("As an AI Language Model", None, ENGLISH),
+        ("", None, ENGLISH),
+        ("🚀🚀🚀", None, ENGLISH),
+        ("Title:", None, ENGLISH),
+        ("《严氏家训孝悌之道》", "严氏家训孝悌之道", CHINESE),
+        ("标题：“推荐性价比手机”。", "推荐性价比手机", CHINESE),
+        ("Python异步编程入门😀", "Python异步编程入门", CHINESE),
+        ("春季两周日本旅行的行程安排以及预算", "春季两周日本旅行的行程安排以及预算", CHINESE),
+        ("抱歉，我无法为您提供帮助", None, CHINESE),
+        ("天气", None, CHINESE),
+        ("Planning a Trip to Japan", None, CHINESE),
+        ("タイトル：「美味しいご飯の炊き方」", "美味しいご飯の炊き方", JAPANESE),
+        ("Cooking Rice at Home", None, JAPANESE),
+        ("美味しいご飯の炊き方についてのコツ", None, CHINESE),
+        ('제목: "맛있는 밥 짓기"', "맛있는 밥 짓기", KOREAN),
+        ("美味米饭的煮法", None, KOREAN),
+        ("Как сварить вкусный рис.", "Как сварить вкусный рис", RUSSIAN),
+        ("How to Cook Rice", None, RUSSIAN),
+        ("วิธีหุงข้าวให้อร่อย", "วิธีหุงข้าวให้อร่อย", THAI),
     ],
 )
-def test_a_models_title_keeps_the_rules_or_is_refused(completion: str, title: str | None, language: Language) -> None:
-    """A15: the language of the talk, Title Case, 3 words or 5 characters at least, nothing around them."""
-    assert clean_title(completion, language) == title
+def test_a_models_title_keeps_the_rules_or_is_refused(completion: str, title: str | None, question: str) -> None:
+    """A15: the script of the question, Title Case, 3 words or 5 characters at least, nothing around them."""
+    assert clean_title(completion, question) == title
 
 
 WORDS = ["plan", "Trip", "to", "JAPAN", "家训", "孝悌", "的", "Title:", "标题：", "iPhone", "3", " ", "\n", "\u200d"]
 SIGNS = ["“", "”", '"', "`", "**", "🚀", "。", "!", "?", ":", "-", "'", "《", "》", "…"]
 
 
-@given(st.lists(st.sampled_from([*WORDS, *SIGNS]), max_size=14), st.sampled_from(["", " "]), st.sampled_from(Language))
-def test_whatever_a_model_says_the_title_keeps_the_rules(parts: list[str], glue: str, language: Language) -> None:
-    title = clean_title(glue.join(parts), language)
+@given(
+    st.lists(st.sampled_from([*WORDS, *SIGNS]), max_size=14),
+    st.sampled_from(["", " "]),
+    st.sampled_from([ENGLISH, CHINESE]),
+)
+def test_whatever_a_model_says_the_title_keeps_the_rules(parts: list[str], glue: str, question: str) -> None:
+    title = clean_title(glue.join(parts), question)
 
     if title is None:
         return
@@ -126,7 +142,7 @@ def test_whatever_a_model_says_the_title_keeps_the_rules(parts: list[str], glue:
     assert len(graphemes(title)) <= 60
     assert not set(title) & set('"“”`*🚀\u200d')
     assert title[-1] not in "。.!?！？,，;；:：…-"
-    if language is ZH:
+    if question == CHINESE:
         assert title_length(title) >= 5
     else:
         words = title.split()
@@ -135,10 +151,13 @@ def test_whatever_a_model_says_the_title_keeps_the_rules(parts: list[str], glue:
         assert all(not word[0].islower() or word in SMALL_WORDS or word != word.lower() for word in words)
 
 
-def test_the_model_is_asked_in_the_language_of_the_talk() -> None:
-    assert "3 to 5 words" in title_request("Hi", "Hello", EN)[0]
-    assert "5到15个汉字" in title_request("你好", "您好", ZH)[0]
-    assert len(title_request("x" * 10**6, "y" * 10**6, EN)[1]) < 2000
+def test_the_model_is_asked_for_the_shape_of_the_questions_script() -> None:
+    """A15: no question is asked for a title in another language."""
+    assert all("3 to 5 words" in title_request(question, "Hello")[0] for question in (ENGLISH, RUSSIAN))
+    assert all("5 to 15 characters" in title_request(question, "Hello")[0] for question in (JAPANESE, KOREAN, THAI))
+    assert "5到15个字" in title_request(CHINESE, "您好")[0]
+    assert "中文" not in title_request(JAPANESE, "はい")[0]
+    assert len(title_request("x" * 10**6, "y" * 10**6)[1]) < 2000
 
 
 @pytest.mark.usefixtures("brief")
@@ -147,9 +166,9 @@ def test_cleaning_takes_linear_time(words: str) -> None:
     """At this length, trying every start with every end takes half a minute."""
     text = (words * 2000)[:1999] + "x"
 
-    for language in Language:
+    for question in (ENGLISH, CHINESE):
         for _ in range(10):
-            assert len(clean_title(text, language) or "") <= 60
+            assert len(clean_title(text, question) or "") <= 60
 
 
 # Who may change which title
