@@ -233,8 +233,9 @@ class Settings(Value, frozen=True, kw_only=True):
     def npc_policies(self) -> Preset:
         """The `npc` preset with the MEMORY_ settings on top of it (C12)."""
         base = preset("npc")
-        messages = _resolve_cap(self.memory_max_messages, base.sessions.retention.max_messages)
-        retention = replace(base.sessions.retention, max_messages=messages)
+        messages = _resolve_cap(self.memory_max_messages, base.context.window_messages)
+        # A stored turn has four messages or more, two of which a person would count.
+        retention = replace(base.sessions.retention, max_messages=messages and messages * 5)
         if self.memory_ttl_seconds is not None:
             retention = replace(retention, idle=timedelta(seconds=self.memory_ttl_seconds))
         return replace(

@@ -57,6 +57,25 @@ async def test_only_the_last_ten_messages_are_kept(door: Door, fake_clock: FakeC
     assert told["first_message_at"] == "2026-01-15T09:00:02Z"
 
 
+async def test_a_tool_call_does_not_count_as_a_message(door: Door) -> None:
+    """C3: a model's own lookup adds a call and its result to the log."""
+    for number in range(6):
+        call = {"type": "tool_call", "id": "c", "name": "retrieve_evidence", "arguments": {}}
+        turn = [
+            {"role": "user", "content": f"question {number}"},
+            {"role": "assistant", "parts": [call]},
+            {"role": "tool", "parts": [{"type": "tool_result", "call_id": "c", "output": {}}]},
+            {"role": "assistant", "content": f"answer {number}"},
+        ]
+        said = await door.http.post("/v1/sessions/session-def456/messages", headers=MUSEUM, json={"messages": turn})
+        assert said.status_code == 201, said.text
+
+    told = (await door.http.get(PATH, headers=MUSEUM)).json()
+
+    assert told["message_count"] == 10
+    assert [one["content"] for one in told["recent_messages"]][::2] == [f"question {n}" for n in range(1, 6)]
+
+
 async def test_recent_means_at_most_four_thousand_characters(door: Door, fake_clock: FakeClock) -> None:
     """C4: the oldest go first, and the newest stays however long it is."""
     await _say(door, fake_clock, "a" * 3000, "b" * 3000, "c" * 500)

@@ -501,14 +501,15 @@ def _window_size(context: ContextPolicy) -> int:
     if context.window_turns is not None:
         return min(_MOST, max(_WINDOW, context.window_turns * 4 + 4))
     if context.compress_at is None and context.window_messages is not None:
-        return min(_MOST, max(_WINDOW, context.window_messages + 8))
+        return min(_MOST, max(_WINDOW, context.window_messages * 2 + 8))
     return _WINDOW
 
 
 def _needs_older(window: tuple[Message, ...], assistant: Assistant) -> bool:
     """Whether the prompt has room for older messages."""
     context = assistant.policies.context
-    if context.window_messages is not None and context.window_messages <= len(window):
+    spoken = sum(bool(message.text) for message in window)
+    if context.window_messages is not None and context.window_messages <= spoken:
         return False
     if context.window_turns is not None and context.window_turns < len({message.turn for message in window}):
         return False

@@ -41,7 +41,7 @@ def _preset_values(settings: Settings) -> dict[str, object]:
         "task_retention": tasks.task_retention,
         "agent_retention": tasks.agent_retention,
         "requests_per_minute": "6000 for each credential",
-        "memory_max_messages": npc.sessions.retention.max_messages,
+        "memory_max_messages": npc.context.window_messages,
         "memory_max_chars": npc.context.window_characters,
         "memory_ttl_seconds": int(npc.sessions.retention.idle.total_seconds()) if npc.sessions.retention.idle else None,
     }

@@ -100,6 +100,11 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
         """The length of its text."""
         return sum(shown.characters for shown in self.shown)
 
+    @property
+    def spoken(self) -> int:
+        """How many of its messages a person would count: those with text, not tool calls and their results."""
+        return sum(any(part["type"] == "text" for part in shown.parts) for shown in self.shown)
+
 
 class VerbatimHistory(NamedTuple):
     """A history that is shown unchanged, with the same overhead `around` each message; `cost` is the total."""
@@ -423,7 +428,7 @@ class WindowFiller:
 
     def _limit_messages(self, turn: Turn) -> Turn:
         most = self._policy.window_messages
-        if most is None or len(turn.shown) <= most:
+        if most is None or turn.spoken <= most:
             return turn
         return _without_tools(turn, most, Reason.WINDOW_MESSAGES, self._reader)
 
@@ -462,7 +467,7 @@ class _WindowUsage:
     def add(self, turn: Turn) -> None:
         if turn.shown:
             self._turns += 1
-            self._messages += len(turn.shown)
+            self._messages += turn.spoken
             self._tokens += turn.cost
             if self._most[2] is not None:
                 self._characters += turn.characters

@@ -74,6 +74,8 @@ class SessionPolicy(Value, frozen=True, kw_only=True):
 class ContextPolicy(Value, frozen=True, kw_only=True):
     """How many messages, turns and characters of a session a prompt contains, and when to compress.
 
+    Tool calls and their results do not count as messages of the window.
+
     Compression starts when the prompt passes `compress_at` of its token budget or the log passes `compress_over`
     messages, whichever comes first, and leaves `keep_verbatim` messages as they are. The summary takes at most
     `summary_tokens`, and `summary_characters` where they are set.
@@ -192,7 +194,7 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
         ),
         "npc": Preset(
             sessions=SessionPolicy(
-                retention=Retention(idle=timedelta(hours=24), touch=Touch.WRITE, max_messages=10),
+                retention=Retention(idle=timedelta(hours=24), touch=Touch.WRITE, max_messages=50),
                 on_missing=OnMissing.ADOPT,
                 on_store_down=OnStoreDown.STATELESS,
             ),

@@ -25,6 +25,7 @@ from tenuto.server.streams import cancel_on_disconnect
 routes = Router("npc", prefix="/v1/npc")
 
 _UNKNOWN: Final = "normal"
+_LOADED: Final = 1000
 
 
 class NpcAnswer(View, frozen=True, kw_only=True):
@@ -151,21 +152,19 @@ async def get_npc_session(request: Request) -> Response:
 
 async def _load_npc_session(request: Request, scope: Scope, session_id: str) -> NpcSession:
     context = service(request).settings.npc_policies().context
-    page = await sessions(request).messages(scope, session_id, Page(limit=context.window_messages or 10))
-    recent = _newest_within(page.messages, context.window_characters)
-    first = page.messages[:1]
-    if page.more_before:
-        first = (await sessions(request).messages(scope, session_id, Page(limit=1, after=0))).messages
+    page = await sessions(request).messages(scope, session_id, Page(limit=_LOADED))
+    # Tool calls, their results and summaries are no messages of the talk.
+    talk = tuple(message for message in page.messages if message.text and message.role is not Role.ITEM)
+    talk = talk[-(context.window_messages or 10) :]
     return NpcSession(
         session_id=session_id,
-        message_count=page.session.messages,
+        message_count=len(talk),
         recent_messages=[
             NpcMessage(role=message.role, content=message.text, timestamp=message.sent_at)
-            for message in recent
-            if message.text and message.role is not Role.ITEM
+            for message in _newest_within(talk, context.window_characters)
         ],
-        first_message_at=first[0].sent_at if first else None,
-        last_message_at=page.messages[-1].sent_at if page.messages else None,
+        first_message_at=talk[0].sent_at if talk else None,
+        last_message_at=talk[-1].sent_at if talk else None,
     )
 
 

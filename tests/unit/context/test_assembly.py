@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from tenuto.context import TokenCounter, assemble, check_budget, inputs_from_turn
 from tenuto.errors import InvalidSetting
 from tenuto.model import Message, OpenTurn, Role, Scope, TurnState, text_part
+from tenuto.model.message import tool_call, tool_result
 from tenuto.model.policy import PRESETS, ContextPolicy
 from tenuto.model.prompt import (
     Disposition,
@@ -220,6 +221,25 @@ def test_the_npc_preset_shows_ten_messages_and_four_thousand_characters() -> Non
     assert short[0].reason is Reason.WINDOW_MESSAGES
     assert [entry.first for entry in long if entry.disposition is Disposition.KEPT] == list(range(27, 31))
     assert long[0].reason is Reason.WINDOW_CHARACTERS
+
+
+def test_a_window_of_messages_does_not_count_tool_calls() -> None:
+    """C3: four stored messages a turn, two of them spoken."""
+    history: list[Message] = []
+    for turn in range(1, 5):
+        call, result = tool_call("c", "look", {}), tool_result("c", "found")
+        seq = len(history) + 1
+        history += [
+            said(seq, "question", turn=turn, role=Role.USER),
+            said(seq + 1, "", turn=turn, role=Role.ASSISTANT, parts=(call,)),
+            said(seq + 2, "", turn=turn, role=Role.TOOL, parts=(result,)),
+            said(seq + 3, "answer", turn=turn, role=Role.ASSISTANT),
+        ]
+
+    context = ContextPolicy(window_messages=4)
+    found = of(Kind.MESSAGE, entries(PromptInputs(question="?", history=tuple(history)), PromptPolicy(), context))
+
+    assert [entry.first for entry in found if entry.disposition is Disposition.KEPT] == list(range(9, 17))
 
 
 def test_one_npc_message_above_four_thousand_characters_is_cut() -> None:

@@ -35,7 +35,7 @@ def test_the_presets_carry_the_numbers_of_the_documents() -> None:
     journal, stateless, refuse = OnStoreDown.JOURNAL, OnStoreDown.STATELESS, OnStoreDown.RAISE
     assert row("platform") == (30 * days, Touch.WRITE, None, 500, None, None, 0.75, OnMissing.ERROR, journal)
     assert row("goods_qa") == (30 * minutes, Touch.READ, None, None, 10, 1000, None, OnMissing.NEW_ID, journal)
-    assert row("npc") == (24 * hours, Touch.WRITE, None, 10, None, None, None, OnMissing.ADOPT, stateless)
+    assert row("npc") == (24 * hours, Touch.WRITE, None, 50, None, None, None, OnMissing.ADOPT, stateless)
     assert row("channel") == (
         30 * days, Touch.WRITE, 48 * hours, 500, None, None, 0.70, OnMissing.ADOPT, stateless
     )  # fmt: skip
@@ -147,7 +147,7 @@ def test_the_variables_of_the_npc_document_are_honoured() -> None:
 
     assert settings.memory_enabled is False
     assert settings.store == "redis://localhost:6379/0"
-    assert (npc.sessions.retention.max_messages, npc.sessions.retention.idle) == (6, timedelta(hours=1))
+    assert (npc.sessions.retention.max_messages, npc.sessions.retention.idle) == (30, timedelta(hours=1))
     assert (npc.context.window_messages, npc.context.window_characters) == (6, 900)
     assert read_settings({"REDIS_URL": "redis://a", "TENUTO_STORE": "sqlite:///x.db"}).store == "sqlite:///x.db"
 
