@@ -7,7 +7,7 @@ async with tenuto.open("sqlite:///chat.db") as t:
 """
 
 from tenuto.app import Tenuto, open  # noqa: A004 - tenuto.open(...) is the name people type
-from tenuto.errors import Conflict, Invalid, LimitReached, NotFound, TenutoError, Unavailable
+from tenuto.errors import Conflict, Invalid, LimitReached, NotFound, TenutoError, ToolError, Unavailable
 from tenuto.model import Draft, Message, OpenTurn, Page, Role, Scope, Session, SessionQuery, TurnState
 from tenuto.model.task import NewTask, TaskQuery, TaskStatus
 
@@ -29,6 +29,7 @@ __all__ = [
     "TaskStatus",
     "Tenuto",
     "TenutoError",
+    "ToolError",
     "TurnState",
     "Unavailable",
     "open",

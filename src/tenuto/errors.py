@@ -71,6 +71,12 @@ class InvalidJson(Invalid):
     code: ClassVar[str] = "invalid_json"
 
 
+class ToolError(Invalid):
+    """Raised by a tool: its message is for the model, which can call again or explain; it is not logged."""
+
+    code: ClassVar[str] = "tool_error"
+
+
 class InvalidSetting(Invalid):
     """A setting is unknown, out of range or contradicts another one."""
 

@@ -429,8 +429,8 @@ class Detector(Protocol):
 class Tool(Protocol):
     """A tool of an assistant. It receives the turn and acts only in the turn's scope.
 
-    The model sees the message of a `TenutoError`, and of other exceptions only that the tool failed; either way the
-    turn goes on, and the failure is in the trace.
+    The model sees the message of a `ToolError` (and of any `TenutoError`), and of other exceptions only that the tool
+    failed; either way the turn goes on, and the failure is in the trace.
     """
 
     @property

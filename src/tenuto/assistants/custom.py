@@ -11,6 +11,7 @@ import difflib
 import importlib.util
 import sys
 import tomllib
+import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -166,7 +167,7 @@ def _resolve_tool(path: Path, name: str, beside: ModuleType | None) -> Tool:
     try:
         module = importlib.import_module(where) if where else beside
     except Exception as broken:
-        raise _invalid_file(path, f"tools: {where} cannot be imported ({type(broken).__name__})") from None
+        raise _invalid_file(path, f"tools: {where} cannot be imported ({_describe(broken)})") from None
     found = getattr(module, function, None)
     if not callable(found):
         raise _invalid_file(path, f"tools: there is no function {function} in {where or path.with_suffix('.py').name}")
@@ -182,7 +183,7 @@ def _from_python(path: Path) -> Assistant:
     except InvalidSetting:
         raise
     except Exception as broken:
-        raise _invalid_file(path, f"assistant() raises {type(broken).__name__}") from None
+        raise _invalid_file(path, f"assistant() raises {_describe(broken, path)}") from None
     if not isinstance(made, Assistant):
         raise _invalid_file(path, "assistant() returns no Assistant")
     return made
@@ -200,8 +201,17 @@ def _import_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as broken:
         del sys.modules[name]
-        raise _invalid_file(path, f"raises {type(broken).__name__} when it is read") from None
+        raise _invalid_file(path, f"raises {_describe(broken, path)} when it is read") from None
     return module
+
+
+def _describe(broken: Exception, path: Path | None = None) -> str:
+    """The kind of an exception, and its line in the assistant's file; the place of a syntax error in any file."""
+    if isinstance(broken, SyntaxError):
+        where = Path(broken.filename or "")
+        return f"SyntaxError at {'' if where == path else where.name + ' '}line {broken.lineno}"
+    lines = [frame.lineno for frame in traceback.extract_tb(broken.__traceback__) if frame.filename == str(path)]
+    return type(broken).__name__ + (f" at line {lines[-1]}" if lines else "")
 
 
 def _invalid_file(path: Path, why: str) -> InvalidSetting:

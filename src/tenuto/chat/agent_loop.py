@@ -22,7 +22,8 @@ from msgspec.structs import replace
 from tenuto.chat.request import ChatEvent, ToolFinished, ToolStarted
 from tenuto.context import TokenCounter, truncate_text
 from tenuto.context.tokens import TOOL_TOKENS, to_text
-from tenuto.errors import Invalid, ModelFailed, ModelTimeout, TenutoError
+from tenuto.errors import Invalid, ModelFailed, ModelTimeout, TenutoError, ToolError
+from tenuto.logs import describe_exception
 from tenuto.model import Draft, Message, Role, Usage, text_part, tool_call, tool_result
 from tenuto.model.generation import (
     UNREADABLE,
@@ -115,6 +116,8 @@ class Toolbox:
             _check_output(outcome)
         except TimeoutError:
             return "The tool took too long.", "tool_timeout"
+        except ToolError as told:
+            return str(told), told.code
         except Invalid as unfit:
             return f"The arguments do not fit: {unfit}", unfit.code
         except _InvalidOutput as unsound:
@@ -123,8 +126,7 @@ class Toolbox:
         except TenutoError as refused:
             return f"The tool could not answer: {refused}", refused.code
         except Exception as fault:
-            # Only its type: the message of a foreign exception may quote user text.
-            _log.error("tool %s failed: %s", call.name, type(fault).__name__)
+            _log.error("tool %s failed: %s", call.name, describe_exception(fault))
             return "The tool failed.", "tool_failed"
         self._collect(outcome)
         return outcome.output, None
@@ -157,7 +159,7 @@ def plan_arguments(tool: OfflineTool, turn: ToolContext) -> JsonObject | None:
     try:
         return tool.plan(turn)
     except Exception as fault:
-        _log.error("a tool could not plan its arguments: %s", type(fault).__name__)
+        _log.error("a tool could not plan its arguments: %s", describe_exception(fault))
         return None
 
 

@@ -10,22 +10,19 @@ from __future__ import annotations
 import logging
 import re
 import sys
-import traceback
 from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from pathlib import Path
 from types import TracebackType
 from typing import Final, TypeAlias
 
 import msgspec
 
-from tenuto.logs import about
+from tenuto.logs import about, describe_exception
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 _Raised: TypeAlias = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
-_FRAMES: Final = 12
 _OURS: Final = "tenuto"
 # Where others begin to show values: asyncio writes "Executing <Task finished result='…'>", and more on further lines.
 _QUOTING: Final = re.compile(r"[<\n{(\['\"]")
@@ -64,17 +61,6 @@ class KeyValueFormatter(logging.Formatter):
 
     def formatException(self, ei: _Raised) -> str:  # noqa: N802 - the name logging calls
         return describe_exception(ei[1])
-
-
-def describe_exception(error: BaseException | None) -> str:
-    """The kinds of an exception and its causes, each with the places it went through, innermost first."""
-    parts: list[str] = []
-    while error is not None and len(parts) < 5:
-        frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
-        places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(frames))
-        parts.append(f"{type(error).__name__} at {places or 'unknown'}")
-        error = error.__cause__
-    return "; from ".join(parts)
 
 
 def _format_value(value: object) -> str:

@@ -116,9 +116,11 @@ def test_a_python_file_is_an_assistant(tmp_path: Path) -> None:
         ({"a_toml": "system.en = 'x'\nrelevance = 7"}, "a.toml: assistant a: relevance is from 0 to 1, not 7"),
         ({"a_toml": "system.en = 'x'\nrelevance = -3"}, "a.toml: assistant a: relevance is from 0 to 1, not -3"),
         ({"a_toml": "system.en = 'x'\nrelevance = nan"}, "a.toml: assistant a: relevance"),
+        ({"a_py": "x = 1\ndef f(:\n"}, "a.py: raises SyntaxError at line 2"),
+        ({"a_py": "x = 1\n1/0"}, "a.py: raises ZeroDivisionError at line 2"),
         ({"a_py": "x = 1"}, "a.py: defines no function assistant"),
         ({"a_py": "def assistant(): return 1"}, "a.py: assistant.. returns no Assistant"),
-        ({"a_py": "def assistant(): 1/0"}, "a.py: assistant.. raises ZeroDivisionError"),
+        ({"a_py": "def assistant(): 1/0"}, "a.py: assistant.. raises ZeroDivisionError at line 1"),
     ],
 )
 def test_what_does_not_fit_is_said_with_file_and_field(tmp_path: Path, files: dict[str, str], said: str) -> None:

@@ -72,6 +72,7 @@ def test_any_question_is_read_quickly(question: str) -> None:
         attributes=[["red"]],
         max_price=[{"$gt": 0}],
         among_previous=[[1, 2]],
+        bad=[1],
     ),
 )
 async def test_arguments_that_do_not_fit_are_refused_without_repeating_them(arguments: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tenuto.chat import ChatLimits, ReplyFinished, ToolFinished
 from tenuto.context import TokenCounter
 from tenuto.context.tokens import to_text
-from tenuto.errors import BudgetExhausted, Invalid, ModelFailed, Unavailable
+from tenuto.errors import BudgetExhausted, Invalid, ModelFailed, ToolError, Unavailable
 from tenuto.llm import UNREADABLE, Call, Fail, Hang, Say
 from tenuto.model import Role, Scope
 from tenuto.model.generation import ModelDone, ToolOutput
@@ -69,6 +69,26 @@ async def test_a_tool_that_fails_is_told_to_the_model_and_the_turn_goes_on(
     assert reply.degraded == ("tools",)
     assert [run.error for run in (await trace_of(t, reply)).tools] == [code]
     assert t.model.requests[-1].tool_results[0].error == code
+
+
+async def test_the_message_of_a_tool_error_reaches_the_model_and_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    t = talk([Call("add")], "Sorry.", assistants=[helper(tools=(Adder(fault=ToolError("unknown unit")),))])
+
+    reply = await t.chat.take_turn(ANN, ask("1+2?", "s"))
+
+    assert t.model.requests[-1].messages[-1].parts[0]["output"] == "unknown unit"
+    assert [run.error for run in (await trace_of(t, reply)).tools] == ["tool_error"]
+    assert "unknown unit" not in caplog.text
+
+
+async def test_a_failed_tool_is_logged_with_its_places_and_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
+    t = talk([Call("add")], "Sorry.", assistants=[helper(tools=(Adder(fault=ValueError("the user's words")),))])
+
+    await t.chat.take_turn(ANN, ask("1+2?", "s"))
+
+    [line] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert "ValueError at talking.py:" in line
+    assert "words" not in caplog.text
 
 
 async def test_a_model_that_calls_for_tools_for_ever_is_stopped() -> None:
