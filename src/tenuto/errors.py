@@ -7,15 +7,17 @@ text.
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from types import MappingProxyType
 from typing import ClassVar
 
 
 class TenutoError(Exception):
-    """Anything tenuto refuses or fails to do."""
+    """Anything tenuto refuses or fails to do. `ids` names the session and the trace of the turn that it ended."""
 
     code: ClassVar[str] = "error"
+    ids: Mapping[str, str] = MappingProxyType({})
 
 
 class Invalid(TenutoError):

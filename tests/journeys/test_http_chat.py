@@ -103,6 +103,8 @@ async def test_what_fails_in_the_middle_is_an_event_and_a_retry_resumes() -> Non
         events = events_of(broken.text)
         assert [name for name, _ in events] == ["start", "delta", "error"]
         assert events[-1][1]["code"] == "model_failed"
+        assert {name: events[-1][1][name] for name in ("session_id", "trace_id")}.items() <= events[0][1].items()
+        assert events[-1][1]["request_id"]
         assert again.json()["answer"] == "Whole."
         assert again.json()["session_id"] == events[0][1]["session_id"]
         messages = await door.http.get(f"/v1/sessions/{again.json()['session_id']}/messages", headers=ANN)
@@ -178,10 +180,15 @@ async def test_a_trace_tells_everything_to_its_owner_alone() -> None:
 async def test_a_failed_turn_can_be_looked_at() -> None:
     async with talking([Fail()]) as (door, _):
         failed = await say(door, "Go", session_id="s")
+        first = (await say(door, "First words")).json()
+        opened = await door.http.get(f"/v1/sessions/{first['session_id']}", headers=ANN)
         traces = (await door.http.get("/v1/traces?session_id=s", headers=ANN)).json()["traces"]
 
         assert (failed.status_code, failed.json()["code"]) == (503, "model_failed")
         assert [(trace["error"], trace["request"]) for trace in traces] == [("model_failed", "Go")]
+        assert (failed.json()["session_id"], failed.json()["trace_id"]) == ("s", traces[0]["trace_id"])
+        assert failed.json()["request_id"] == failed.headers["x-request-id"]
+        assert opened.status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from tenuto.chat.request import (
 )
 from tenuto.chat.turn_opener import TurnContext, TurnOpener
 from tenuto.chat.turn_runner import Turn, reply_from_trace
+from tenuto.errors import TenutoError
 from tenuto.logs import bind_log_context
 from tenuto.model import Scope, TurnState
 from tenuto.model.values import check_type
@@ -120,7 +121,12 @@ class Chat:
                         await audience.emit_event(
                             TurnStarted(session_id=session_id, trace_id=trace_id, turn=number, created=begun.created)
                         )
-                    reply = await Turn(means, begun, steps, audience).run()
+                    try:
+                        reply = await Turn(means, begun, steps, audience).run()
+                    except TenutoError as error:
+                        if begun.turn is not None:
+                            error.ids = {"session_id": session_id, "trace_id": trace_id}
+                        raise
             if span is not None:
                 span.set_attributes(
                     model=reply.model, input_tokens=reply.input_tokens, output_tokens=reply.output_tokens

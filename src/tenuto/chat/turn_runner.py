@@ -32,6 +32,7 @@ from tenuto.chat.request import EventSink, Reply
 from tenuto.chat.revision import Revision, mark_of, superseding_metadata
 from tenuto.chat.turn_opener import TurnContext
 from tenuto.context import assemble, counter_for, truncate_text
+from tenuto.context.layout import join_unanswered
 from tenuto.context.tokens import to_text
 from tenuto.errors import DecryptionFailed, StoreFull, TenutoError, TooLarge, TurnLost, Unavailable, reply_error_code
 from tenuto.model import AppendResult, Changes, Draft, FinishTurn, OpenTurn, Role, Scope, Session, Usage, text_part
@@ -137,12 +138,13 @@ class Turn:
             self._prompt = self._assemble_prompt(materials if shown is None else shown)
         self._answering.prompt = self._prompt.manifest.total
         self._answering.room = self._prompt.manifest.prompt_limit - self._prompt.manifest.total
+        messages, cacheable = join_unanswered(self._prompt)
         asking = ModelRequest(
-            messages=self._prompt.messages,
+            messages=messages,
             tools=tuple([tool.spec for tool in begun.assistant.tools]),
             reply_tokens=begun.assistant.prompt.reply_tokens,
-            cacheable_messages=self._prompt.cacheable_messages,
-            redacted_messages=0 if shown is None else len(self._prompt.messages),
+            cacheable_messages=cacheable,
+            redacted_messages=0 if shown is None else len(messages),
             tool_results=tuple(self._toolbox.results),
             tool_context=begun.tool_context,
         )

@@ -16,13 +16,15 @@ from tenuto.context.tokens import MESSAGE_TOKENS, REPLY_TOKENS, TokenCounter, to
 from tenuto.context.window import Shown, VerbatimHistory
 from tenuto.context.wording import WORDING, Wording
 from tenuto.model.message import Message, Role, text_part
-from tenuto.model.prompt import Language, LayoutName, Piece, PromptMessage, RecallPosition
+from tenuto.model.prompt import Language, LayoutName, Piece, Prompt, PromptMessage, RecallPosition
 from tenuto.model.values import Json, JsonObject, Value
 
 _QUOTE: Final = "> "
 # Shared values have their writer and time beside them under such names, which do not belong into a prompt.
 _META: Final = ".__"
 STYLE_KEY: Final = "response_style"
+_USER: Final = Role.USER
+_GAP: Final = text_part("\n\n")
 
 
 class PromptParts(Value, frozen=True, kw_only=True):
@@ -312,6 +314,27 @@ def _headings_for(name: LayoutName, language: Language) -> TextHeadings | None:
             return TextHeadings(history=words.plain_history, history_end="", question=words.plain_question)
         case LayoutName.MARKED:
             return TextHeadings(history=words.marked_history, history_end=words.marked_end, question=words.user)
+
+
+def join_unanswered(prompt: Prompt) -> tuple[tuple[PromptMessage, ...], int]:
+    """The messages as a model takes them, and how many of them are cacheable.
+
+    Words without an answer are joined with those that follow, since strict chat templates want roles to alternate. The
+    gap takes fewer tokens than the message that it saves, so the budget holds.
+    """
+    joined: list[PromptMessage] = []
+    shared = 0
+    for place, one in enumerate(prompt.messages):
+        if joined and one.role is joined[-1].role is _USER:
+            joined[-1] = PromptMessage(role=_USER, parts=(*joined[-1].parts, _GAP, *one.parts))
+        else:
+            joined.append(one)
+        if place < prompt.cacheable_messages:
+            shared = len(joined)
+        elif place == prompt.cacheable_messages:
+            # What the question was joined with ends with it, and is not shared.
+            shared = min(shared, len(joined) - 1)
+    return tuple(joined), shared
 
 
 # The system prompt of one agent among several

@@ -30,6 +30,7 @@ from tenuto.errors import (
     Unavailable,
 )
 from tenuto.model.values import JsonObject, View
+from tenuto.server.logs import request_id
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -128,6 +129,8 @@ def error_response(error: TenutoError) -> Response:
     """One of the five families."""
     status = next((status for family, status in _STATUS if isinstance(error, family)), 500)
     facts: JsonObject = {name: getattr(error, name) for name in _FACTS if hasattr(error, name)}
+    if error.ids:
+        facts |= {**error.ids, "request_id": request_id.get()}
     headers: dict[str, str] = {}
     retry_after = _retry_after_seconds(error)
     if retry_after is not None:

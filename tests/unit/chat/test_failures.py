@@ -40,6 +40,18 @@ async def test_a_listener_that_goes_cancels_the_model_and_keeps_the_words() -> N
     assert await log_of(t, "s") == [("user", "Tell me"), ("assistant", "Whole.")]
 
 
+async def test_words_of_failed_turns_are_joined_with_the_next_question() -> None:
+    t = talk([Fail()], [Fail()], "Yes.", [Fail()], "Bye.")
+
+    for words in ("One?", "Two?", "Three?", "Four?", "Five?"):
+        with contextlib.suppress(ModelFailed):
+            await t.chat.take_turn(ANN, ask(words, "s"))
+
+    asked = t.model.requests[-1]
+    assert [message.text for message in asked.messages[1:]] == ["One?\n\nTwo?\n\nThree?", "Yes.", "Four?\n\nFive?"]
+    assert [request.cacheable_messages for request in t.model.requests] == [1, 1, 1, 3, 3]
+
+
 async def test_a_second_request_on_a_busy_session_waits_and_then_gives_up() -> None:
     hang = Hang()
     t = talk([hang, Say("Done.")], assistants=[helper(policies=hurried())])
