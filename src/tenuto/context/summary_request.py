@@ -22,6 +22,11 @@ _MESSAGE: Final = 600
 _SHARED: Final = 0.15
 _LEAST_WORDS: Final = 3
 _THOUGHTS: Final = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
+_NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
+_ITEM_NUMBER: Final = re.compile(r"^\s*\d+[.)、]", re.MULTILINE)
+_WORD: Final = re.compile(r"[^\W\d_]+")
+# Behind a word or a comma: not at the beginning of a sentence or of a quotation.
+_NAME: Final = re.compile(r"(?<=[^\W_A-Z][ ]|[,;][ ])[A-Z][^\W\d_]+")
 _SYSTEM: Final = {
     Language.ENGLISH: (
         "You summarise a conversation between a user and an assistant, for the assistant to go on from. Write two or "
@@ -97,7 +102,23 @@ def usable(said: str, asked: SummaryRequest, counter: TokenCounter) -> str | Non
     source = {term for line in asked.text.splitlines() for term in terms(line)}
     if len(about & source) < _SHARED * len(about):
         return None
+    if _invents(text, asked.text):
+        return None
     return _cut_to_limits(text, asked.limits, counter)
+
+
+def _invents(text: str, source: str) -> bool:
+    """Whether the text has a number or a capitalised word that the source lacks, or none of the source's numbers.
+
+    The first word of a sentence has its capital from its place, and a number at the beginning of a line counts items.
+    """
+    given, told = _numbers(source), _numbers(_ITEM_NUMBER.sub("", text))
+    names = {word.casefold() for word in _NAME.findall(text)}
+    return not told <= given or bool(given and not told) or not names <= set(_WORD.findall(source.casefold()))
+
+
+def _numbers(text: str) -> set[str]:
+    return {re.sub("[.,]", "", number) for number in _NUMBER.findall(text)}
 
 
 def _cut_to_limits(text: str, limits: SummaryLimits, counter: TokenCounter) -> str | None:

@@ -27,7 +27,7 @@ from tests.samples import ANN, answers, says
 
 QUESTION = "Can you help me plan a two-week trip to Japan in spring?"
 ANSWER = "A two-week trip to Japan in spring could start in Tokyo."
-RETOLD = "The user plans a trip to Japan. They decided on Tokyo first. The rail pass is open."
+RETOLD = "The user plans a trip to Japan. They decided on Tokyo first. Hotel 1 is open."
 
 
 class Model:

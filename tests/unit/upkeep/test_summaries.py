@@ -75,6 +75,9 @@ async def test_the_next_summary_builds_on_the_one_before_and_reads_no_old_talk_a
         pytest.param("I'm sorry, but I cannot assist with that request.", id="refuses"),
         pytest.param("旅行计划的摘要。" * 9, id="wrong language"),
         pytest.param("a" * 5000, id="noise"),
+        pytest.param("The user plans a trip to Japan with Lisa and hotel 1.", id="invents a name"),
+        pytest.param("The user plans a trip to Japan for 800 euros, hotel 1.", id="invents a number"),
+        pytest.param("The user plans a trip to Japan, with a rail pass.", id="drops the numbers"),
     ],
 )
 async def test_extraction_stands_in_for_a_model_that_is_of_no_use(said: str | Exception) -> None:
