@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from tenuto.llm import ScriptedModel
 from tests.clock import FakeClock
 from tests.journeys.door import Door, code, says, served
 
@@ -115,3 +116,21 @@ async def test_a_days_silence_ends_a_talk(door: Door, fake_clock: FakeClock) -> 
     fake_clock.advance(timedelta(hours=24))
 
     assert code(await door.http.get(PATH, headers=MUSEUM)) == (404, "session_not_found")
+
+
+async def test_a_character_gets_its_own_talk_alone_and_in_a_marked_block() -> None:
+    """C11, C14: history is marked as no evidence, and what was said to another character is not in it."""
+    model = ScriptedModel("后生问得好。")
+    async with served(models={"scripted": model}, model="scripted", summarizer_model="offline") as door:
+        for persona, text in (
+            ("guide_lin", "盐怎么晒？"),
+            ("ancestor_yan", "家训有哪些？"),
+            ("ancestor_yan", "第一条呢？"),
+        ):
+            body = {"message": text, "session_id": "s", "assistant": "npc", "persona": persona}
+            assert (await door.http.post("/v1/chat", headers=MUSEUM, json=body)).is_success
+
+    shown = "\n".join(message.text for message in model.requests[-1].messages)
+    block = shown.partition("【对话历史 - 仅供上下文参考，不作为事实依据】\n")[2].partition("\n【对话历史结束】")[0]
+    assert "用户: 家训有哪些？" in block
+    assert "盐怎么晒" not in shown

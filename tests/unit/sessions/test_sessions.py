@@ -116,6 +116,18 @@ async def test_on_missing_error_refuses_absent_and_foreign_alike(room: Room) -> 
     assert str(foreign.value) == str(absent.value)
 
 
+async def test_not_found_takes_an_even_time(room: Room) -> None:
+    """A7: it is longer than any store needs, so that it does not tell whether the session exists."""
+    sessions, now = room.sessions(), asyncio.get_running_loop().time
+    await sessions.create(ANN, None, "s")
+    for session_id in ("s", "never was"):
+        for call in (sessions.get, sessions.messages, sessions.delete):
+            began = now()
+            with pytest.raises(SessionNotFound):
+                await call(BOB, session_id)
+            assert now() - began >= 0.004
+
+
 async def test_on_missing_new_id_starts_elsewhere(room: Room) -> None:
     """B6: an unknown or expired id gives a new session, new id, no history, never an error."""
     sessions = room.sessions(on_missing=OnMissing.NEW_ID)
@@ -390,7 +402,9 @@ class Damaged(FlatMemoryStore):
 
 
 @pytest.mark.parametrize("rule", [OnMissing.NEW_ID, OnMissing.ADOPT])
-async def test_a_damaged_session_is_announced_and_starts_afresh(rule: OnMissing) -> None:
+async def test_a_damaged_session_is_announced_and_starts_afresh(
+    rule: OnMissing, caplog: pytest.LogCaptureFixture
+) -> None:
     """X6, E8, B12: the words are stored once, in a fresh session."""
     clock = FakeClock()
     room = Room(Damaged(clock))
@@ -399,6 +413,7 @@ async def test_a_damaged_session_is_announced_and_starts_afresh(rule: OnMissing)
 
     assert turn.created
     assert room.kinds() == [EventKind.QUARANTINED, EventKind.CREATED, EventKind.UPDATED]
+    assert [(record.levelname, record.args) for record in caplog.records] == [("ERROR", ("s", "quarantined", "acme"))]
     assert await texts(room.store, ANN, turn.session.id) == ["hello", "answer"]
 
 

@@ -67,6 +67,26 @@ async def test_the_next_summary_builds_on_the_one_before_and_reads_no_old_talk_a
 
 
 @pytest.mark.parametrize(
+    ("turn", "wanted"),
+    [
+        (("Which hotel?", "The Grand."), ("two or three short paragraphs", "agreed or decided", "still open")),
+        (("哪家酒店比较好？", "我们推荐大饭店。"), ("两到三个短段落", "达成的约定或决定", "尚未解决的问题")),
+    ],
+)
+async def test_a_model_is_asked_for_agreements_and_open_issues(turn: tuple[str, str], wanted: tuple[str, ...]) -> None:
+    """D15, E13."""
+    house = House(model := Model(RETOLD))
+    session = await house.turn(None, *turn, follow=False)
+    for _ in range(15):
+        session = await house.turn(session.id, *turn, follow=False)
+
+    await follow(house, session)
+
+    [(system, *_)] = model.asked
+    assert [words for words in wanted if words not in system] == []
+
+
+@pytest.mark.parametrize(
     "said",
     [
         pytest.param(ModelFailed("small"), id="fails"),

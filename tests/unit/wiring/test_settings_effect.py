@@ -1,0 +1,102 @@
+"""Every setting has an effect: the server reads each of them after the check at the start, and limits hold."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+from tenuto.app import open_app
+from tenuto.errors import StoreUnavailable
+from tenuto.server import run
+from tenuto.sessions import EventKind, SessionEvent
+from tenuto.settings import Settings
+from tests.clock import FakeClock
+from tests.journeys.door import BASE
+from tests.samples import fresh
+from tests.servers import RedisServer
+
+_READ: set[str] = set()
+
+
+class _Watched(Settings, frozen=True, kw_only=True):
+    """Settings that note which of them are read."""
+
+    def __getattribute__(self, name: str) -> Any:
+        _READ.add(name)
+        return super().__getattribute__(name)
+
+
+def test_the_server_reads_every_setting(valkey: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """T20: a setting that is checked and passed on to nothing would be missing."""
+
+    async def answer_once(config: uvicorn.Config) -> None:
+        app: Any = config.app
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE) as http,
+        ):
+            assert (await http.post("/v1/sessions", json={"id": "s"})).is_success
+
+    monkeypatch.setattr(run._Server, "serve", lambda self, sockets: answer_once(self.config))
+    monkeypatch.setattr(run, "configure_logging", lambda *_: None)
+    store = f"{valkey.url}?prefix={fresh('effect')}"
+    detector = "http://127.0.0.1:9"
+    settings = _Watched(store=store, journal=str(tmp_path), port=0, privacy_detector=detector, embedder="none")
+    _READ.clear()
+
+    run.serve(settings)
+
+    assert set(Settings.__struct_fields__) - _READ == set()
+
+
+@pytest.mark.parametrize("bound", [{"l1_sessions": 2}, {"l1_bytes": 5000}], ids=str)
+async def test_l1_keeps_no_more_than_its_settings_allow(bound: dict[str, int], tmp_path: Path) -> None:
+    async with open_app(Settings(store=f"sqlite:///{tmp_path}/s.db", **bound), run_upkeep=False) as app:
+        assert app.stores.cache is not None
+        for _ in range(4):
+            session = (await app.begin(app.scope(), "")).session
+            await app.sessions.get(app.scope(), session.id)
+
+        assert len(app.stores.cache.sessions) == 2
+
+
+async def test_the_breaker_opens_after_the_failures_of_its_setting(valkey: RedisServer, tmp_path: Path) -> None:
+    async def fail() -> None:
+        raise StoreUnavailable("session store")
+
+    store = f"{valkey.url}?prefix={fresh('effect')}"
+    settings = Settings(store=store, journal=str(tmp_path), breaker_failures=2)
+    async with open_app(settings, run_upkeep=False) as app:
+        assert app.stores.breaker is not None
+        circuit, closed = app.stores.breaker.circuit, []
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                await circuit.ask(circuit.whole, fail)
+            closed.append(circuit.closed)
+
+    assert closed == [True, False]
+
+
+async def test_upkeep_sweeps_at_the_interval_of_its_setting(fake_clock: FakeClock, tmp_path: Path) -> None:
+    """The second session expires after the sweep at the start."""
+    expired = asyncio.Event()
+
+    async def hear(event: SessionEvent) -> None:
+        if event.kind is EventKind.EXPIRED:
+            expired.set()
+
+    settings = Settings(
+        store=f"sqlite:///{tmp_path}/s.db", retention=timedelta(minutes=1), sweep_every=timedelta(seconds=1)
+    )
+    async with open_app(settings, clock=fake_clock, listeners=[hear]) as app, asyncio.timeout(20):
+        for _ in range(2):
+            expired.clear()
+            await app.sessions.create(app.scope(), None, None)
+            fake_clock.advance(timedelta(minutes=1))
+            await expired.wait()
