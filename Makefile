@@ -3,7 +3,7 @@
 # Both set themselves up: they need Python 3.11 or newer, git and make, nothing else.
 
 PORT ?= 8765
-TENUTO_STORE ?= sqlite:///data/tenuto.db
+TENUTO_STORE ?= $(or $(REDIS_URL),sqlite:///data/tenuto.db)
 WORKERS ?= 3
 ARGS ?=
 
@@ -25,7 +25,7 @@ uv := $(py) -m uv
 help: ## show what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
 
-serve: $(run_ready) ## run the server; PORT and TENUTO_STORE choose where
+serve: $(run_ready) ## run the server; PORT and TENUTO_STORE or REDIS_URL choose where
 	@mkdir -p data
 	@TENUTO_PORT='$(PORT)' TENUTO_STORE='$(TENUTO_STORE)' exec $(venv)/bin/tenuto serve $(ARGS)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -100,3 +102,20 @@ async def test_upkeep_sweeps_at_the_interval_of_its_setting(fake_clock: FakeCloc
             await app.sessions.create(app.scope(), None, None)
             fake_clock.advance(timedelta(minutes=1))
             await expired.wait()
+
+
+@pytest.mark.parametrize(
+    ("given", "store"),
+    [
+        ({}, "sqlite:///data/tenuto.db"),
+        ({"REDIS_URL": "redis://h:1"}, "redis://h:1"),
+        ({"REDIS_URL": "redis://h:1", "TENUTO_STORE": "memory://"}, "memory://"),
+    ],
+)
+def test_make_serve_takes_the_store_of_redis_url(given: dict[str, str], store: str) -> None:
+    """C12: as the settings do, where TENUTO_STORE is not set."""
+    command = ["make", "--dry-run", "serve"]
+    env = {"PATH": os.environ["PATH"], **given}
+    done = subprocess.run(command, cwd=Path(__file__).parents[3], env=env, capture_output=True, text=True, check=True)
+
+    assert f"TENUTO_STORE='{store}'" in done.stdout
