@@ -115,7 +115,6 @@ class TaskPolicy(Value, frozen=True, kw_only=True):
 
     task_retention: timedelta = timedelta(hours=24)
     agent_retention: timedelta = timedelta(hours=1)
-    deadline: timedelta = timedelta(minutes=10)
     lock_lease: timedelta = timedelta(minutes=1)
     protected: tuple[str, ...] = ("protected.*", "final_decision")
     owners: Mapping[str, str] = MappingProxyType({})

@@ -49,7 +49,7 @@ def test_windows_and_compression_carry_theirs() -> None:
     assert (npc.window_messages, npc.window_characters) == (10, 4000)
     assert (agents.compress_over, agents.keep_verbatim, agents.summary_characters) == (30, 20, 200)
     assert PRESETS["multi_agent"].tasks == TaskPolicy(
-        task_retention=timedelta(hours=24), agent_retention=timedelta(hours=1), deadline=timedelta(minutes=10)
+        task_retention=timedelta(hours=24), agent_retention=timedelta(hours=1)
     )
 
 
