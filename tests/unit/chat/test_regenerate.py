@@ -261,7 +261,7 @@ async def test_only_the_last_words_are_answered_where_several_have_no_answer() -
 
     reply = await t.chat.take_turn(ANN, ANEW)
 
-    assert [message.text for message in t.model.requests[-1].messages][-2:] == ["What is 2 + 2?", "And 4 + 4?"]
+    assert t.model.requests[-1].messages[-1].text == "What is 2 + 2?\n\nAnd 4 + 4?"
     trace = await t.store.traces.trace(ANN, "s", reply.turn)
     assert trace is not None
     assert trace.request == "And 4 + 4?"

@@ -519,7 +519,7 @@ async def test_a_preset_brings_its_own_rules_to_a_turn(room: Room) -> None:
 
     assert turn.session.id == "visitor-1"
     assert turn.session.expires_at == room.clock() + timedelta(hours=24)
-    assert turn.session.retention.max_messages == 10
+    assert turn.session.retention.max_messages == 50
 
 
 async def test_nothing_of_a_batch_is_stored_when_one_message_is_bad(room: Room) -> None:

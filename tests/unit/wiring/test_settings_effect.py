@@ -44,6 +44,7 @@ def test_the_server_reads_every_setting(valkey: RedisServer, tmp_path: Path, mon
             httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE) as http,
         ):
             assert (await http.post("/v1/sessions", json={"id": "s"})).is_success
+            assert (await http.get("/metrics")).is_success
 
     monkeypatch.setattr(run._Server, "serve", lambda self, sockets: answer_once(self.config))
     monkeypatch.setattr(run, "configure_logging", lambda *_: None)
