@@ -3,7 +3,6 @@
 # Both set themselves up: they need Python 3.11 or newer, git and make, nothing else.
 
 PORT ?= 8765
-TENUTO_STORE ?= $(or $(REDIS_URL),sqlite:///data/tenuto.db)
 WORKERS ?= 3
 ARGS ?=
 
@@ -26,8 +25,7 @@ help: ## show what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
 
 serve: $(run_ready) ## run the server; PORT and TENUTO_STORE or REDIS_URL choose where
-	@mkdir -p data
-	@TENUTO_PORT='$(PORT)' TENUTO_STORE='$(TENUTO_STORE)' exec $(venv)/bin/tenuto serve $(ARGS)
+	@TENUTO_PORT='$(PORT)' exec $(venv)/bin/tenuto serve $(ARGS)
 
 test: lint check ## lint, types, import rules, and every test
 

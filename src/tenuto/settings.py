@@ -31,10 +31,14 @@ _PROVIDED: Final = re.compile(r"[^:\s]+:\S+")
 _OFF: Final = frozenset({"0", "off", "never", "none"})
 
 
+# Its folder, below the working folder, is made where it is missing.
+DEFAULT_STORE: Final = "sqlite:///data/tenuto.db"
+
+
 class Settings(Value, frozen=True, kw_only=True):
     """An installation. What is `None` follows the preset."""
 
-    store: str = "sqlite:///tenuto.db"
+    store: str = DEFAULT_STORE
     sqlite_synchronous: str = "full"
     preset: str = "platform"
 

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -80,12 +81,54 @@ def test_a_key_lives_from_create_to_revoke(machine: Machine) -> None:
     )
 
 
+def test_a_key_made_beside_a_running_server_closes_it(machine: Machine) -> None:
+    """Server, command line and library share one default store."""
+    with machine.start("serve", "--port", "0") as process:
+        try:
+            assert process.stderr is not None
+            found = next(filter(None, (re.search(r"http://127\.0\.0\.1:\d+", line) for line in process.stderr)))
+            assert httpx.get(f"{found[0]}/v1/sessions", timeout=20).status_code == 200
+
+            code, out, err = machine.run("keys", "create", "--tenant", "acme")
+
+            deadline = time.monotonic() + 20
+            while (status := httpx.get(f"{found[0]}/v1/sessions", timeout=20).status_code) == 200:
+                assert time.monotonic() < deadline
+        finally:
+            process.kill()
+
+    assert (code, err, status) == (0, "", 401)
+    assert re.search(rf"^store +{machine.folder}/data/tenuto.db$", out, re.MULTILINE)
+    assert [path.name for path in machine.folder.iterdir()] == ["data"]
+
+
+def test_a_command_tells_at_a_terminal_which_store_it_opened(machine: Machine) -> None:
+    machine.run("keys", "create", "--tenant", "acme")
+    command = [sys.executable, "-m", "tenuto", "stats", "--json"]
+    outer, inner = os.openpty()
+    try:
+        for options in ((), ("--store", "sqlite:///data/tenuto.db")):
+            called = [*command, *options]
+            subprocess.run(called, cwd=machine.folder, env=machine.env, stderr=inner, check=True, timeout=120)
+        told = os.read(outer, 4096).decode()
+    finally:
+        os.close(inner)
+        os.close(outer)
+
+    assert told == f"store: {machine.folder}/data/tenuto.db\r\n"
+
+
+def test_make_serve_names_no_store_of_its_own() -> None:
+    root = Path(__file__).parents[2]
+    assert "TENUTO_STORE=" not in (root / "Makefile").read_text()
+
+
 def test_the_doctor_finds_a_new_installation_well(machine: Machine) -> None:
     code, out, err = machine.run("doctor")
 
     assert (code, err) == (0, "")
     assert re.search(r"^ok +round trip +written, read and deleted in [\d.]+ ms$", out, re.MULTILINE)
-    assert re.search(r"^store +sqlite:///tenuto.db$", out, re.MULTILINE)
+    assert re.search(r"^store +sqlite:///data/tenuto.db$", out, re.MULTILINE)
     assert out.endswith("\nAll is well.\n")
 
 

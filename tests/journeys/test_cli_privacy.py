@@ -167,7 +167,7 @@ def test_a_fix_of_everything_clears_the_bytes_of_every_site_and_says_so(tmp_path
 
 
 def _in_files(folder: Path) -> bool:
-    return any(MAIL.encode() in file.read_bytes() for file in folder.iterdir() if file.is_file())
+    return any(MAIL.encode() in file.read_bytes() for file in folder.rglob("*") if file.is_file())
 
 
 def test_a_fix_of_one_site_tells_what_became_of_the_bytes(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_a_person_is_erased_from_the_file_and_the_receipt_can_be_verified(tmp_pa
 
     nobody_asked = machine.run("privacy", "erase", "--user", "ann")
     code, out, err = machine.run("privacy", "erase", "--user", "ann", "--yes", "--out", "receipt.json")
-    left = b"".join(path.read_bytes() for path in tmp_path.glob("tenuto.db*"))
+    left = b"".join(path.read_bytes() for path in tmp_path.glob("data/tenuto.db*"))
 
     assert nobody_asked[0] == 2
     assert "--yes" in nobody_asked[2]
@@ -404,7 +404,7 @@ def test_an_export_of_everything_goes_on_past_a_session_that_does_not_open(tmp_p
 async def _mixed_up(folder: Path, source: str, target: str) -> None:
     """An attacker who can write to the file puts a message of one session into another."""
     where: dict[str, Any] = {"encryption": True, "privacy_key_file": str(folder / "key.toml")}
-    async with tenuto.open(f"sqlite:///{folder}/tenuto.db", **where) as app:
+    async with tenuto.open(**where) as app:
         local, backend = app.scope(), app.stores.backend
         [foreign, own] = [(await backend.sessions.messages(local, one, Page())).messages[0] for one in (source, target)]
         await backend.sessions.rewrite(local, target, Rewrite(messages=(replace(own, parts=foreign.parts),)))
@@ -427,17 +427,17 @@ def test_a_key_with_the_role_is_made_at_the_terminal(tmp_path: Path) -> None:
 
 
 def test_nothing_of_a_blocked_question_is_stored(tmp_path: Path) -> None:
-    asyncio.run(_made(tmp_path))
+    asyncio.run(_made())
 
     refused = typed("chat", SAID, env={"TENUTO_PRIVACY_MESSAGE": "block"})
 
     assert refused.exit_code == 1
     assert refused.stderr.startswith("private_data: ")
-    with sqlite3.connect(tmp_path / "tenuto.db") as db:
+    with sqlite3.connect(tmp_path / "data" / "tenuto.db") as db:
         assert db.execute("SELECT count(*) FROM message").fetchone() == (0,)
     db.close()
 
 
-async def _made(folder: Path) -> None:
-    async with tenuto.open(f"sqlite:///{folder}/tenuto.db"):
+async def _made() -> None:
+    async with tenuto.open():
         pass

@@ -69,7 +69,7 @@ def test_keys_that_were_changed_in_the_store_are_told_from_a_missing_master_key(
 
 async def _damage(scope: Scope) -> None:
     """Change one letter of a tenant's wrapped data key."""
-    async with tenuto.open("sqlite:///tenuto.db", privacy_key_file="key.toml") as app:
+    async with tenuto.open(privacy_key_file="key.toml") as app:
         entry = await app.stores.backend.state.read_state(scope, KEYS_NAMESPACE, "data")
         assert entry is not None
         (key,) = entry.value["data"].values()

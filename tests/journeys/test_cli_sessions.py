@@ -56,9 +56,10 @@ def terminal(tmp_path: Path) -> Terminal:
 
 
 @pytest.fixture
-async def talk(tmp_path: Path) -> str:
+async def talk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A session of Ann's with a tool call, a hostile text, and a title that would like to own the terminal."""
-    async with tenuto.open(f"sqlite:///{tmp_path}/tenuto.db") as app:
+    monkeypatch.chdir(tmp_path)
+    async with tenuto.open() as app:
         ann = app.scope(user="ann")
         turn = await app.begin(ann, f"Where is the <!-- tenuto --> museum? {EVIL}")
         parts = (text_part("Let me see.\nOne moment, 你好"), tool_call("c1", "map", {"q": "museum", "n": 1.0}))

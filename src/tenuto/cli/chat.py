@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tenuto.cli.options import LOCAL, Site, StoreUrl, Tenant, User, caller
-from tenuto.cli.running import make_folder
+from tenuto.cli.running import make_folder, tell_store
 from tenuto.errors import Invalid
 from tenuto.model.values import check_id
 from tenuto.settings import read_settings
@@ -48,6 +48,8 @@ def chat(
     settings = read_settings(store=store, model=model)
     words = message if message is not None else _read_stdin()
     make_folder(settings)
+    if store is None:
+        tell_store(settings)
     # Only this command pays for assistants, tokenizer and models.
     from tenuto.cli.conversation import ChatOptions, Conversation, converse
 

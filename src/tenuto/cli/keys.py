@@ -11,11 +11,12 @@ from msgspec.structs import asdict
 from tenuto.access import ApiKey, ApiKeys, KeyRole
 from tenuto.app import Tenuto
 from tenuto.cli.options import AsJson, StoreUrl
-from tenuto.cli.running import run_command
+from tenuto.cli.running import run_command, shown_store
 from tenuto.cli.terminal import moment, show_facts, show_json, show_table
 from tenuto.model.scope import check_tenant_id
 from tenuto.model.values import check_id
 from tenuto.ports import utc_now
+from tenuto.settings import read_settings
 
 _Answer = TypeVar("_Answer")
 
@@ -41,7 +42,8 @@ def create_key(
     if as_json:
         show_json({"key": asdict(key), "secret": secret})
         return
-    show_facts(_key_facts(key))
+    # A server on another store stays open, so the report tells which one has the key.
+    show_facts([*_key_facts(key), ("store", shown_store(read_settings(store=store)))])
     typer.echo(f"\n{secret}\n\nKeep this secret now: only its hash is stored, and it is never shown again.")
 
 

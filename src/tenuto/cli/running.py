@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from typer.core import TyperGroup
 
 from tenuto.app import Tenuto, open_app
+from tenuto.cli.effective_settings import mask_password
 from tenuto.cli.terminal import visible
 from tenuto.errors import Invalid, InvalidSetting, TenutoError
 from tenuto.privacy.log_redaction import LogRedactor
@@ -66,6 +68,8 @@ def run_command(
         file = sqlite_file(settings.store)
         if file is not None and not file.exists():
             raise InvalidSetting("store", f"there is no file {file.absolute()}; name the right one by --store")
+    if store is None:
+        tell_store(settings)
 
     async def run() -> _Answer:
         # A command reads everything once, so a cache in front of the store would only cost connections.
@@ -78,6 +82,18 @@ def run_command(
 def sqlite_file(url: str) -> Path | None:
     """The file of a SQLite store, `None` for any other."""
     return sqlite_path(url) if url.startswith("sqlite:") else None
+
+
+def shown_store(settings: Settings) -> str:
+    """The store in a form that may be shown: a file's whole path, or an address without its password."""
+    file = sqlite_file(settings.store)
+    return mask_password(settings.store) if file is None else str(file.absolute())
+
+
+def tell_store(settings: Settings) -> None:
+    """Name the store that was not named by an option, at a terminal only: what scripts read stays as it was."""
+    if sys.stderr.isatty():
+        typer.echo(f"store: {visible(shown_store(settings))}", err=True)
 
 
 def make_folder(settings: Settings) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -29,12 +29,12 @@ from tenuto.errors import StoreUnavailable, Unavailable
 from tenuto.ports import Backend, Clock, Detector, Preparable, Store
 from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.privacy.redactor import Redactor
-from tenuto.settings import Settings
+from tenuto.settings import DEFAULT_STORE, Settings
 from tenuto.stores.breaker import BreakerPolicy
 from tenuto.stores.cached import CachedStore
 from tenuto.stores.circuit_breaker import CircuitBreakerStore
 from tenuto.stores.encrypted import EncryptedStore, has_sealed_records
-from tenuto.stores.factory import is_network_store, open_store, place_of
+from tenuto.stores.factory import is_network_store, open_store, place_of, sqlite_path
 from tenuto.wiring.privacy import open_encryption, open_screen
 
 if TYPE_CHECKING:
@@ -73,6 +73,10 @@ async def open_stores(
 ) -> Stores:
     """Open the backend of the settings and put the wrappers in front of it, in the order drawn above."""
     folder = journal_folder(settings)
+    if settings.store == DEFAULT_STORE and not read_only:
+        # Where it cannot be made, opening the file below it says so.
+        with suppress(OSError):
+            sqlite_path(settings.store).parent.mkdir(exist_ok=True)
     backend, first = await _backend(settings, folder, clock, read_only)
     stack.push_async_callback(backend.close)
     feed, on_server = backend.feed, is_network_store(settings.store)

@@ -43,7 +43,7 @@ def test_a_new_installation_is_well() -> None:
 def test_the_round_trip_leaves_nothing_behind(tmp_path: Path) -> None:
     examined()
 
-    with sqlite3.connect(tmp_path / "tenuto.db") as db:
+    with sqlite3.connect(tmp_path / "data" / "tenuto.db") as db:
         assert db.execute("SELECT count(*) FROM session").fetchone() == (0,)
         assert db.execute("SELECT count(*) FROM message").fetchone() == (0,)
     db.close()

@@ -43,9 +43,10 @@ def loaded(folder: Path, command: str) -> set[str]:
 
 
 @pytest.fixture
-async def folder(tmp_path: Path) -> Path:
+async def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a store that holds one session."""
-    async with tenuto.open(f"sqlite:///{tmp_path}/tenuto.db") as app:
+    monkeypatch.chdir(tmp_path)
+    async with tenuto.open() as app:
         await app.finish(await app.begin(app.scope(user="ann"), "Hello!"), "Hello Ann.")
     return tmp_path
 

@@ -210,6 +210,6 @@ def test_durations_are_written_as_people_do(text: str, duration: timedelta) -> N
 def test_defaults_need_nothing() -> None:
     settings = Settings()
 
-    assert settings.store == "sqlite:///tenuto.db"
+    assert settings.store == "sqlite:///data/tenuto.db"
     assert settings.sweep_every == timedelta(minutes=5)
     assert settings.l1_sessions == 10_000
