@@ -167,3 +167,11 @@ async def test_a_store_that_was_deleted_under_the_server_is_told(tmp_path: Path)
         assert code(refused) == (503, "store_replaced")
         assert "Retry-After" not in refused.headers
         assert code(await door.http.get("/readyz")) == (503, "store_replaced")
+
+
+async def test_the_start_names_store_and_model(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    with caplog.at_level(logging.INFO, logger="tenuto.server.app"):
+        async with served(store=f"sqlite:///{tmp_path}/a.db", model="offline"):
+            pass
+
+    assert f"store sqlite:///{tmp_path}/a.db, model offline, open: loopback only, tenant local" in caplog.messages

@@ -19,6 +19,7 @@ from tenuto.server.auth import Gate, RateLimiter, ServerContext, is_loopback
 from tenuto.server.metrics import Metrics
 from tenuto.server.middleware import RequestMiddleware
 from tenuto.settings import Settings
+from tenuto.stores.factory import place_of
 
 _log = logging.getLogger(__name__)
 # Where nothing is set: enough for a busy backend, too little to search or flood.
@@ -54,7 +55,7 @@ def create_app(
             mode = await gate.mode()
         except StoreUnavailable:
             mode = "not known who may ask until the store answers"
-        _log.info("store %s, %s", settings.store.split(":", 1)[0], mode)
+        _log.info("store %s, model %s, %s", place_of(settings.store).rstrip("?"), settings.model, mode)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
