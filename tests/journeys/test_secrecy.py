@@ -147,7 +147,7 @@ def test_what_users_say_is_in_no_log_no_metric_and_no_error(tmp_path: Path, prov
         meters = server.http.get("/metrics").text
         assert server.end(signal.SIGTERM) == 0
 
-    assert any('msg="tool look failed: LookupError"' in line for line in server.log)
+    assert any('msg="tool look failed: LookupError' in line for line in server.log)
     assert 'tenuto_turns_total{assistant="teller",outcome="model_failed"}' in meters
     nowhere(server, meters, *told)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,6 +117,9 @@ def _open_detector(stack: AsyncExitStack, settings: Settings, given: Detector | 
 
 def _find_detector(name: str) -> Detector | None:
     """The detector that an installed package offers under this name."""
+    # Slow to import, and needed only for this.
+    from importlib.metadata import entry_points
+
     for offered in entry_points(group="tenuto.detectors", name=name):
         detector: Detector = offered.load()()
         return detector

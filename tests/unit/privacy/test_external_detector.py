@@ -29,7 +29,6 @@ from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.privacy.redactor import Redactor, TenantPolicies
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.stores.memory import MemoryStore
-from tenuto.wiring import privacy
 from tests.samples import says
 
 ANN = Scope(tenant="acme", user="ann")
@@ -352,7 +351,9 @@ class Zhuge:
 async def test_a_program_brings_its_own_detector(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A14: handed over, or offered by an installed package under a name."""
     offered = EntryPoint(name="zhuge", value=f"{__name__}:Zhuge", group="tenuto.detectors")
-    monkeypatch.setattr(privacy, "entry_points", lambda group, name: [offered] if name == offered.name else [])
+    monkeypatch.setattr(
+        "importlib.metadata.entry_points", lambda group, name: [offered] if name == offered.name else []
+    )
     chosen: dict[str, Any] = {"detector": Zhuge()} if way == "given" else {"privacy_detector": "zhuge"}
 
     async with tenuto.open("memory://", privacy_detector_timeout=timedelta(minutes=1), **chosen) as app:
