@@ -45,7 +45,8 @@ from tenuto.model.turn import ONCE, trace_id
 from tenuto.model.values import JsonObject, Value
 from tenuto.ports import release_lease
 from tenuto.sessions import TurnRequest, fresh_id
-from tenuto.sessions.service import check_messages, check_text_size, complete_despite_cancel, release_on_error
+from tenuto.sessions.limits import check_messages, check_text_size
+from tenuto.sessions.service import complete_despite_cancel, release_on_error
 from tenuto.sessions.titles import with_fallback_title
 
 # Messages loaded with the turn: enough for a compressed session. Older ones are fetched where they are needed.

@@ -33,7 +33,7 @@ from tenuto.ports import utc_now
 from tenuto.privacy.compliance.iteration import iter_sessions
 from tenuto.privacy.record_redaction import redact_export_pages, redact_export_session
 from tenuto.sessions import fresh_id
-from tenuto.sessions.service import check_messages
+from tenuto.sessions.limits import check_messages
 from tenuto.sessions.transfer import ENDINGS, ExportFormat, iter_export, parse_export
 from tenuto.sessions.views import SessionView
 

@@ -23,7 +23,7 @@ from tenuto.model.message import content_bytes
 from tenuto.model.values import Json, JsonObject, View, check_id
 from tenuto.server.auth import service, sessions
 from tenuto.sessions import fresh_id
-from tenuto.sessions.service import check_messages
+from tenuto.sessions.limits import check_messages
 from tenuto.sessions.views import SessionView, draft_from_json
 from tenuto.tasks.views import AgentNoteView, BoardEntryView, TaskView
 

@@ -23,7 +23,6 @@ from tenuto.errors import (
     SessionForeign,
     SessionNotFound,
     TenutoError,
-    TooLarge,
     Unavailable,
     VersionConflict,
 )
@@ -53,13 +52,14 @@ from tenuto.model import (
     Truncation,
     Usage,
 )
-from tenuto.model.message import check_drafts, content_bytes, metadata_bytes
+from tenuto.model.message import check_drafts
 from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
-from tenuto.model.session import PARTNER, check_attribute_name, head_bytes
+from tenuto.model.session import PARTNER, check_attribute_name
 from tenuto.model.turn import TurnState
 from tenuto.model.values import Json, Value, check_int, check_text, check_type
 from tenuto.ports import SessionStore, StoreUpkeep, release_lease
 from tenuto.sessions.events import EventEmitter, EventKind
+from tenuto.sessions.limits import check_head_size, check_message_sizes, check_messages, with_retention
 from tenuto.sessions.transfer import ExportedSession
 
 _Result = TypeVar("_Result")
@@ -72,7 +72,6 @@ _MOST = 2**31
 _MESSAGES: Final = ("messages",)
 # The digit of a UUID that holds its variant: two bits are fixed, two are free.
 _VARIANTS: Final = "89ab" * 4
-_HEAD = "session's head (context, attributes and metadata together)"
 
 
 class TurnRequest(Value, frozen=True, kw_only=True):
@@ -131,7 +130,7 @@ class Sessions:
         policy = request.policy or self.policy
         # `BeginTurn` itself checks everything but the size.
         opening = self._begin_request(scope, request, policy)
-        _check_message_sizes(request.user_messages, policy)
+        check_message_sizes(request.user_messages, policy)
         try:
             turn = await self._begin_when_free(scope, opening, policy)
         except SessionNotFound as absent:
@@ -142,7 +141,7 @@ class Sessions:
                 # A corrupt session is quarantined by now, so its id is free. Any other id is derived from the key.
                 other_id = session_id_for_key(scope, request.idempotency_key) if request.idempotency_key else fresh_id()
                 opening = replace(opening, session_id=other_id)
-            opening = replace(opening, create=_new_session(request.new_session, policy))
+            opening = replace(opening, create=with_retention(request.new_session, policy))
             turn = await self._begin_when_free(scope, opening, policy)
         if turn.state is not TurnState.FINISHED:
             announcing = self._announce_written(scope, turn.session, policy, created=turn.created, expired=turn.expired)
@@ -159,7 +158,7 @@ class Sessions:
         check_type(turn, OpenTurn, "the turn")
         policy = policy or self.policy
         # `FinishTurn` itself has checked everything but the size.
-        _check_message_sizes(request.reply, policy)
+        check_message_sizes(request.reply, policy)
         if request.changes is not None and request.changes.sets_values:
             await self._check_growth(turn, request.changes, policy)
         done = await self._store.finish_turn(turn, request)
@@ -225,7 +224,7 @@ class Sessions:
                 if isinstance(absent, SessionForeign):
                     asked = unnamed
         once = IdempotencyKey(key=idempotency_key, fingerprint=fingerprint or _digest(new)) if idempotency_key else None
-        batch = AppendBatch(id=fresh_id(), create=_new_session(new, self.policy), idempotency_key=once)
+        batch = AppendBatch(id=fresh_id(), create=with_retention(new, self.policy), idempotency_key=once)
         made = await self._create_in_store(scope, asked, batch)
         if not made.duplicate:
             await self._announce_written(scope, made.session, self.policy, created=made.created, expired=made.expired)
@@ -364,7 +363,7 @@ class Sessions:
             scope = replace(scope, user=saved.user, channel=saved.channel, chat=saved.chat, thread=saved.thread)
         elif saved.chat is not None and scope.chat is None:
             raise Invalid("this is the session of a chat: import it for a chat, or as the tenant itself")
-        create = _new_session(saved.new, self.policy)
+        create = with_retention(saved.new, self.policy)
         batch = AppendBatch(id=fresh_id(), messages=saved.messages, usage=saved.usage, create=create)
         session = (await self._store.append(scope, fresh_id(), batch)).session
         if saved.status is not session.status:
@@ -403,7 +402,7 @@ class Sessions:
             session_id=session_id,
             turn_id=fresh_id(),
             user_messages=request.user_messages,
-            create=_new_session(request.new_session, policy) if create else None,
+            create=with_retention(request.new_session, policy) if create else None,
             lease=min(policy.lease, _RENEWED_LEASE) if request.renews else policy.lease,
             window=request.window,
             idempotency_key=_once(request.idempotency_key, request.user_messages, request.fingerprint)
@@ -441,7 +440,7 @@ class Sessions:
             return await self._store.patch(scope, session_id, changes)
         while True:
             head = await self._store.get(scope, session_id)
-            _check_head_size(head, changes, self.policy)
+            check_head_size(head, changes, self.policy)
             expected = head.version if changes.if_version is None else changes.if_version
             try:
                 return await self._store.patch(scope, session_id, replace(changes, if_version=expected))
@@ -460,7 +459,7 @@ class Sessions:
                 head = await self._store.get(turn.scope, turn.session.id)
             except SessionNotFound:
                 return  # `finish_turn` raises the fitting error.
-        _check_head_size(head, changes, policy)
+        check_head_size(head, changes, policy)
 
     async def _release_begun(self, beginning: asyncio.Future[OpenTurn]) -> None:
         with contextlib.suppress(TenutoError):
@@ -516,46 +515,6 @@ class Sessions:
     async def _announce_removed(self, kind: EventKind, gone: Sequence[RemovedSession]) -> None:
         for item in gone:
             await self._announce.emit_event(kind, item.scope, item.session_id)
-
-
-def check_messages(drafts: Sequence[Draft], policy: SessionPolicy) -> None:
-    """Refuse messages that cannot be stored, before anything is done for them.
-
-    Raises:
-        TooLarge: the content of a message, or its metadata, is above the size limit.
-    """
-    check_drafts(drafts)
-    _check_message_sizes(drafts, policy)
-
-
-def check_text_size(text: str, policy: SessionPolicy) -> None:
-    """Raise `TooLarge` for a text above the size limit of messages, before it becomes one."""
-    most = policy.max_message_bytes
-    # A character takes four bytes at most.
-    if len(text) * 4 > most and (len(text) > most or len(text.encode()) > most):
-        raise TooLarge("message", most)
-
-
-def _check_message_sizes(drafts: Sequence[Draft], policy: SessionPolicy) -> None:
-    for draft in drafts:
-        if content_bytes(draft) > policy.max_message_bytes:
-            raise TooLarge("message", policy.max_message_bytes)
-        if metadata_bytes(draft) > policy.max_message_bytes:
-            raise TooLarge("message's metadata and further fields together", policy.max_message_bytes)
-
-
-def _check_head_size(head: Session, changes: Changes, policy: SessionPolicy) -> None:
-    """Refuse changes that make a head larger than the limit. A head above the limit may shrink."""
-    size = head_bytes(head, changes)
-    if size > policy.max_head_bytes and size > head_bytes(head):
-        raise TooLarge(_HEAD, policy.max_head_bytes)
-
-
-def _new_session(new: NewSession | None, policy: SessionPolicy) -> NewSession:
-    """The initial values of a session, with the retention of the policy."""
-    if new is not None and head_bytes(new) > policy.max_head_bytes:
-        raise TooLarge(_HEAD, policy.max_head_bytes)
-    return replace(new or NewSession(), retention=policy.retention)
 
 
 def _once(key: str, drafts: Sequence[Draft], given: str | None) -> IdempotencyKey:
