@@ -9,12 +9,13 @@ import base64
 import binascii
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from tenuto.errors import Invalid, InvalidCursor
-from tenuto.model import Draft, Message
+from tenuto.model import Draft, Message, Retention, Touch
 from tenuto.model.turn import Trace
 from tenuto.model.values import JsonObject, deep_copy
 
@@ -125,3 +126,14 @@ def decode_cursor(cursor: str) -> tuple[int, bytes]:
     if len(raw) != 24:
         raise InvalidCursor
     return int.from_bytes(raw[:8], "big", signed=True), raw[8:]
+
+
+@lru_cache(maxsize=1024)
+def decode_retention(idle: int | None, touch: str, max_messages: int | None, max_turns: int | None) -> Retention:
+    """The retention of a row. Few differ, and each construction validates all fields, so they are shared."""
+    return Retention(
+        idle=None if idle is None else timedelta(microseconds=idle),
+        touch=Touch(touch),
+        max_messages=max_messages,
+        max_turns=max_turns,
+    )

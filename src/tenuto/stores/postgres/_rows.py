@@ -32,18 +32,16 @@ from tenuto.model import (
     OpenTurn,
     Producer,
     RemovedSession,
-    Retention,
     Scope,
     Session,
     StateEntry,
     StateLocation,
     Status,
-    Touch,
     TurnState,
 )
 from tenuto.model.turn import Trace
 from tenuto.model.values import JsonObject
-from tenuto.stores.codec import Undecodable, decode_object, decode_trace, from_micros, number_drafts
+from tenuto.stores.codec import Undecodable, decode_object, decode_retention, decode_trace, from_micros, number_drafts
 from tenuto.stores.paging import read_location
 from tenuto.stores.postgres._client import Row
 
@@ -69,7 +67,7 @@ def session_of(head: Row) -> Session:
             created_at=from_micros(head["created_at"]),
             updated_at=from_micros(head["updated_at"]),
             expires_at=None if expires_at is None else from_micros(expires_at),
-            retention=_retention(head["idle"], head["touch"], head["max_messages"], head["max_turns"]),
+            retention=decode_retention(head["idle"], head["touch"], head["max_messages"], head["max_turns"]),
             version=head["version"],
             title=head["title"],
             status=Status(head["status"]),
@@ -256,20 +254,10 @@ def _owner_name(scope: str | None) -> str:
         return ""  # The owner of a damaged record is unknown, but not this scope.
 
 
-# Scopes and retentions repeat from session to session; both are frozen, so they can be shared.
+# Scopes repeat from session to session; they are frozen, so they can be shared.
 @lru_cache(maxsize=1024)
 def _decode_scope(text: str) -> Scope:
     return _scope.decode(text)
-
-
-@lru_cache(maxsize=256)
-def _retention(idle: int | None, touch: str, max_messages: int | None, max_turns: int | None) -> Retention:
-    return Retention(
-        idle=None if idle is None else timedelta(microseconds=idle),
-        touch=Touch(touch),
-        max_messages=max_messages,
-        max_turns=max_turns,
-    )
 
 
 def _decode_object(text: str) -> JsonObject:

@@ -14,11 +14,11 @@ import msgspec
 from msgspec import UNSET
 
 from tenuto.errors import Invalid, SessionExpired, SessionForeign, SessionNotFound, StoreFull
-from tenuto.model import Changes, ForkPoint, Message, NewSession, Retention, Scope, Session, Status, Touch
+from tenuto.model import Changes, ForkPoint, Message, NewSession, Retention, Scope, Session, Status
 from tenuto.model.scope import owner_key, site_key
 from tenuto.model.session import drop_nulls, merge_patch
 from tenuto.model.values import JsonObject
-from tenuto.stores.codec import Undecodable, encode_object, from_micros, to_micros
+from tenuto.stores.codec import Undecodable, decode_retention, encode_object, from_micros, to_micros
 from tenuto.stores.sqlite._errors import CorruptRow, is_bad_text
 from tenuto.stores.sqlite._schema import MAX_ROW
 
@@ -183,7 +183,7 @@ def session_of(head: Head) -> Session:
             created_at=from_micros(head.created_at),
             updated_at=from_micros(head.updated_at),
             expires_at=None if head.expires_at is None else from_micros(head.expires_at),
-            retention=_retention(head.idle, head.touch, head.max_messages, head.max_turns),
+            retention=decode_retention(head.idle, head.touch, head.max_messages, head.max_turns),
             version=head.version,
             title=head.title,
             status=_STATUSES[head.status],
@@ -212,22 +212,10 @@ def scope_of(head: Head) -> Scope:
         raise head.corrupt_error("the scope cannot be decoded") from None
 
 
-# Scopes and retentions repeat from session to session, and each construction validates all fields.
-
-
+# Scopes repeat from session to session, and each construction validates all fields.
 @lru_cache(maxsize=4096)
 def _decode_scope(raw: bytes) -> Scope:
     return _scopes.decode(raw)
-
-
-@lru_cache(maxsize=1024)
-def _retention(idle: int | None, touch: str, max_messages: int | None, max_turns: int | None) -> Retention:
-    return Retention(
-        idle=None if idle is None else timedelta(microseconds=idle),
-        touch=Touch(touch),
-        max_messages=max_messages,
-        max_turns=max_turns,
-    )
 
 
 def decode_head_object(head: Head, raw: bytes) -> JsonObject:
