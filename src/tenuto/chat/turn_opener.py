@@ -25,18 +25,7 @@ from tenuto.errors import (
     TurnLost,
     Unavailable,
 )
-from tenuto.model import (
-    Draft,
-    Message,
-    NewSession,
-    OpenTurn,
-    Page,
-    Role,
-    Scope,
-    Session,
-    TurnState,
-    text_part,
-)
+from tenuto.model import Draft, Message, NewSession, OpenTurn, Page, Role, Scope, Session, TurnState, text_part
 from tenuto.model.generation import Persona, Summary, ToolContext, TurnEnded
 from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, SessionPolicy
 from tenuto.model.prompt import Language, PromptInputs

@@ -65,10 +65,7 @@ async def _store_findings(settings: Settings, scope: Scope) -> list[Finding]:
     """What only an open store can tell; the first failure ends the list."""
     findings: list[Finding] = []
     try:
-        async with (
-            asyncio.timeout(_PATIENCE_SECONDS),
-            open_app(replace(settings, l1=False), run_upkeep=False) as app,
-        ):
+        async with asyncio.timeout(_PATIENCE_SECONDS), open_app(replace(settings, l1=False), run_upkeep=False) as app:
             findings.append(await checks.answers(app))
             findings.append(await checks.check_round_trip(app.store.sessions))
             findings += await checks.check_durability(app.stores.backend)

@@ -26,15 +26,13 @@ def _session_ids(values: list[str]) -> list[str]:
 
 
 StoreUrl: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--store", metavar="URL", help="Where sessions are kept, instead of TENUTO_STORE."),
+    str | None, typer.Option("--store", metavar="URL", help="Where sessions are kept, instead of TENUTO_STORE.")
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 Tenant: TypeAlias = Annotated[str, typer.Option("--tenant", metavar="ID", help="The tenant to act for.")]
 Site: TypeAlias = Annotated[str, typer.Option("--site", metavar="ID", help="The tenant's site.")]
 User: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--user", metavar="ID", help="Act for this user; without it, for the tenant itself."),
+    str | None, typer.Option("--user", metavar="ID", help="Act for this user; without it, for the tenant itself.")
 ]
 SessionId: TypeAlias = Annotated[str, typer.Argument(metavar="ID", callback=_session_id, help="The session's id.")]
 MaybeSessionId: TypeAlias = Annotated[

@@ -150,11 +150,7 @@ def _print_report(report: Report, fix: bool) -> None:
 
 def _print_scan_summary(report: Report | ScanSummary, fix: bool) -> None:
     looked = ", ".join(
-        (
-            pluralize(report.sessions, "session"),
-            pluralize(report.memories, "memory"),
-            pluralize(report.texts, "text"),
-        )
+        (pluralize(report.sessions, "session"), pluralize(report.memories, "memory"), pluralize(report.texts, "text"))
     )
     typer.echo(f"{looked} looked through.")
     if fix:

@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 
 # With more tenants than this, only the first ones are checked.
 _MOST_TENANTS: Final = 1000
-_HELLO: Final = {
-    "en": "Is anybody there?",
-    "zh": "请问有人在吗？",
-    "ja": "だれかいますか。",
-    "ko": "누구 계세요?",
-}
+_HELLO: Final = {"en": "Is anybody there?", "zh": "请问有人在吗？", "ja": "だれかいますか。", "ko": "누구 계세요?"}
 """A text in each language that the outside detector may be sent."""
 
 

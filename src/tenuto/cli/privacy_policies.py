@@ -137,8 +137,7 @@ def try_text(
 
 
 def new_key(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The file to make.")],
-    as_json: AsJson = False,
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The file to make.")], as_json: AsJson = False
 ) -> None:
     """Make a key file, for its owner alone."""
     from tenuto.privacy.crypto.keyring import create_key_file

@@ -50,11 +50,7 @@ def exit_with_error(error: TenutoError) -> typer.Exit:
 
 
 def run_command(
-    story: Callable[[Tenuto], Awaitable[_Answer]],
-    *,
-    store: str | None,
-    making: bool = False,
-    read_only: bool = False,
+    story: Callable[[Tenuto], Awaitable[_Answer]], *, store: str | None, making: bool = False, read_only: bool = False
 ) -> _Answer:
     """Open what the settings name, let the story use it, close it.
 

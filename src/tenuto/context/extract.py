@@ -260,11 +260,7 @@ class _Writer:
         return sorted(ranked, key=lambda line: firsts[line.part] != line.order)
 
     def _choose(
-        self,
-        ranked: Sequence[_Line],
-        chosen: list[_Line],
-        share: float,
-        repeats: Callable[[_Line, _Line], bool],
+        self, ranked: Sequence[_Line], chosen: list[_Line], share: float, repeats: Callable[[_Line, _Line], bool]
     ) -> None:
         """Add lines that repeat no chosen one, best first, while this share of the summary lasts."""
         tokens = share * self._tokens - self._counter.count_fixed(self._headings) - sum(map(self._cost, chosen))

@@ -10,16 +10,7 @@ from sys import getsizeof
 import msgspec
 
 from tenuto.errors import Invalid
-from tenuto.model.values import (
-    Json,
-    JsonObject,
-    Value,
-    check_id,
-    check_instant,
-    check_json,
-    check_text,
-    check_type,
-)
+from tenuto.model.values import Json, JsonObject, Value, check_id, check_instant, check_json, check_text, check_type
 
 
 class Role(StrEnum):

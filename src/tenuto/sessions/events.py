@@ -63,12 +63,7 @@ class EventEmitter:
         self._listeners.append(listener)
 
     async def emit_event(
-        self,
-        kind: EventKind,
-        scope: Scope,
-        session_id: str,
-        owner: str | None = None,
-        changed: tuple[str, ...] = (),
+        self, kind: EventKind, scope: Scope, session_id: str, owner: str | None = None, changed: tuple[str, ...] = ()
     ) -> None:
         """Log the event and call the listeners."""
         level = _LEVELS.get(kind, logging.INFO)

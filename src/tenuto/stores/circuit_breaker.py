@@ -13,14 +13,7 @@ from datetime import timedelta
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from tenuto.errors import CircuitOpen, Invalid, LimitReached, StoreUnavailable, TenutoError
-from tenuto.model import (
-    AppendResult,
-    BeginTurn,
-    CompactionResult,
-    FinishTurn,
-    OpenTurn,
-    Scope,
-)
+from tenuto.model import AppendResult, BeginTurn, CompactionResult, FinishTurn, OpenTurn, Scope
 from tenuto.ports import SessionStore, Sharded, StateStore, Store, StoreUpkeep, TraceStore
 from tenuto.stores.breaker import Breaker, BreakerPolicy, BreakerState
 

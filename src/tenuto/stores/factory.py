@@ -49,12 +49,7 @@ def place_of(url: str) -> str:
 
 
 async def open_store(
-    url: str,
-    *,
-    clock: Clock = utc_now,
-    sqlite_synchronous: str = "full",
-    read_only: bool = False,
-    prepare: bool = True,
+    url: str, *, clock: Clock = utc_now, sqlite_synchronous: str = "full", read_only: bool = False, prepare: bool = True
 ) -> Backend:
     """Open a backend: `memory://`, `sqlite:///file.db`, `redis://…` (also `redis+cluster://`, `redis+sentinel://`),
     `postgresql://…`. `read_only` is for a SQLite file in a read-only folder. A server need not answer yet if it is
@@ -74,10 +69,7 @@ async def open_store(
         return cast(Backend, backend(clock=clock))
     if driver is _SQLITE:
         path = sqlite_path(url)
-        return cast(
-            Backend,
-            await backend.open(path, clock=clock, synchronous=sqlite_synchronous, read_only=read_only),
-        )
+        return cast(Backend, await backend.open(path, clock=clock, synchronous=sqlite_synchronous, read_only=read_only))
     return cast(Backend, await backend.open(url, clock=clock, prepare=prepare))
 
 

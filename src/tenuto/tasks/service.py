@@ -152,13 +152,7 @@ class Tasks:
         return await self._change(scope, task_id, if_version, lambda head: replace(head, status=TaskStatus.RUNNING))
 
     async def finish(
-        self,
-        scope: Scope,
-        task_id: str,
-        *,
-        failed: bool = False,
-        result: Json = None,
-        if_version: int | None = None,
+        self, scope: Scope, task_id: str, *, failed: bool = False, result: Json = None, if_version: int | None = None
     ) -> Task:
         """Finish a task. Its board can be read until it expires; the notes of agents are removed.
 

@@ -17,14 +17,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenuto.context import TokenCounter
-from tenuto.context.compression import (
-    Due,
-    SummaryLimits,
-    due,
-    find_summary,
-    summary_draft,
-    summary_limits,
-)
+from tenuto.context.compression import Due, SummaryLimits, due, find_summary, summary_draft, summary_limits
 from tenuto.context.extract import summarise
 from tenuto.context.summary_request import SummaryRequest, build_summary_request, portions, usable
 from tenuto.context.wording import majority_language

@@ -95,11 +95,7 @@ async def open_chat(
 
 
 async def _open_models(
-    stack: AsyncExitStack,
-    settings: Settings,
-    assistants: AssistantRegistry,
-    given: Mapping[str, GivenModel],
-    home: str,
+    stack: AsyncExitStack, settings: Settings, assistants: AssistantRegistry, given: Mapping[str, GivenModel], home: str
 ) -> dict[str, ChatModel]:
     """The models of the settings and of the assistants, by name."""
     users: dict[str, Assistant | None] = {

@@ -136,11 +136,7 @@ async def _backend(
         Unavailable: it does not answer, and no turns wait for it in the journal.
     """
     open_now = partial(
-        open_store,
-        settings.store,
-        clock=clock,
-        sqlite_synchronous=settings.sqlite_synchronous,
-        read_only=read_only,
+        open_store, settings.store, clock=clock, sqlite_synchronous=settings.sqlite_synchronous, read_only=read_only
     )
     try:
         return await open_now(), None

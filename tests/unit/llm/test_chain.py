@@ -15,14 +15,7 @@ import pytest
 from tenuto.errors import ModelFailed, ModelTimeout
 from tenuto.llm import Call, Echo, Fail, FallbackChain, Hang, OfflineModel, Say, ScriptedModel, Stop, complete
 from tenuto.model import Role, text_part
-from tenuto.model.generation import (
-    ModelDone,
-    ModelRequest,
-    TextDelta,
-    ToolCall,
-    ToolCallRequested,
-    ToolResult,
-)
+from tenuto.model.generation import ModelDone, ModelRequest, TextDelta, ToolCall, ToolCallRequested, ToolResult
 from tenuto.model.prompt import PromptMessage
 from tests.talking import events_of, events_until_failure
 

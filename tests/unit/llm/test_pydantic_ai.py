@@ -16,14 +16,7 @@ from tenuto.errors import InvalidSetting, ModelFailed, ModelTimeout
 from tenuto.llm import UNREADABLE, ModelConnection, OfflineModel, complete, open_model
 from tenuto.llm.pydantic_ai import open_pydantic_ai_model
 from tenuto.model import Role, text_part, tool_call, tool_result
-from tenuto.model.generation import (
-    ModelDone,
-    ModelRequest,
-    TextDelta,
-    ToolCall,
-    ToolCallRequested,
-    ToolSpec,
-)
+from tenuto.model.generation import ModelDone, ModelRequest, TextDelta, ToolCall, ToolCallRequested, ToolSpec
 from tenuto.model.prompt import PromptMessage
 from tenuto.model.values import JsonObject
 from tenuto.ports import ChatModel

@@ -121,10 +121,7 @@ class _Retriever:
         return ToolOutput(
             output={"policy_mode": mode.value, "evidence": [msgspec.to_builtins(piece) for piece in shown]},
             snippets=tuple(Piece(id=piece.id, text=f"{piece.title}: {piece.text}") for piece in shown),
-            data={
-                "policy_mode": mode.value,
-                "evidence": [{"id": piece.id, "title": piece.title} for piece in shown],
-            },
+            data={"policy_mode": mode.value, "evidence": [{"id": piece.id, "title": piece.title} for piece in shown]},
             state={turn.persona or "": [piece.id for piece in pieces[:_MAX_TOPIC]]} if pieces else {},
             final_answer=self._refusal(rule, turn) if mode is PolicyMode.REFUSE else None,
         )

@@ -134,11 +134,7 @@ def append_turn(record: SessionRecord, opening: BeginTurn) -> tuple[int, tuple[M
 
 
 def append_messages(
-    record: SessionRecord,
-    drafts: tuple[Draft, ...],
-    number: int,
-    producer: Producer | None,
-    spread: bool = False,
+    record: SessionRecord, drafts: tuple[Draft, ...], number: int, producer: Producer | None, spread: bool = False
 ) -> tuple[Message, ...]:
     """Append messages to the log, and number them."""
     if producer is not None:

@@ -57,11 +57,7 @@ class Lane:
     """
 
     def __init__(
-        self,
-        send: Callable[[Sequence[Op]], Awaitable[Sequence[Row]]],
-        *,
-        width: int,
-        patience: float | None = None,
+        self, send: Callable[[Sequence[Op]], Awaitable[Sequence[Row]]], *, width: int, patience: float | None = None
     ) -> None:
         self._send = send
         self._width = width

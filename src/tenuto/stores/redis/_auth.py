@@ -83,10 +83,7 @@ def sign_in(door: Door) -> list[tuple[str, ...]]:
 
 def introduction(door: Door) -> list[tuple[str, ...]]:
     """Calls that name the client for operators. Proxies and older servers may refuse them."""
-    return [
-        ("CLIENT", "SETNAME", door.policy.client_name),
-        ("CLIENT", "SETINFO", "LIB-NAME", "tenuto"),
-    ]
+    return [("CLIENT", "SETNAME", door.policy.client_name), ("CLIENT", "SETINFO", "LIB-NAME", "tenuto")]
 
 
 def enable_keepalive(sock: socket.socket) -> None:

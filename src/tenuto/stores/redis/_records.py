@@ -80,10 +80,7 @@ def decode_identity(raw: bytes) -> Facts:
 def session_identity(session: Session) -> Facts:
     """The facts of a session that was read before."""
     return Facts(
-        scope=session.scope,
-        session_id=session.id,
-        incarnation=session.incarnation,
-        forked_from=session.forked_from,
+        scope=session.scope, session_id=session.id, incarnation=session.incarnation, forked_from=session.forked_from
     )
 
 
