@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Final, Protocol, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from tenuto.errors import Invalid
 from tenuto.model.generation import TextDelta
@@ -120,35 +120,22 @@ ChatEvent: TypeAlias = TurnStarted | TextDelta | ToolStarted | ToolFinished | Re
 _QUEUED: Final = 64
 
 
-class EventSink(Protocol):
-    """Receives the events of a turn."""
+class EventSink:
+    """Receives the events of a turn; this one ignores them, for callers that want the whole answer."""
 
-    @property
-    def listens(self) -> bool:
-        """Whether text deltas are wanted."""
-        ...
+    listens: ClassVar[bool] = False
+    """Whether events are wanted."""
 
     @property
     def delivered_text(self) -> str | None:
         """The text of the answer delivered so far; `None` if only the whole answer is wanted."""
-        ...
+        return None
 
     async def emit_event(self, event: ChatEvent) -> None:
         """Deliver an event, and wait for a slow reader."""
-        ...
 
 
-class NullSink:
-    """For callers that want the whole answer."""
-
-    listens = False
-    delivered_text: str | None = None
-
-    async def emit_event(self, event: ChatEvent) -> None:
-        """Ignore the event."""
-
-
-class StreamSink:
+class StreamSink(EventSink):
     """For callers that read events one by one."""
 
     listens = True

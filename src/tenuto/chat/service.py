@@ -11,16 +11,7 @@ from msgspec.structs import replace
 from tenuto.assistants import Assistant, AssistantRegistry
 from tenuto.chat.agent_loop import StepTimer
 from tenuto.chat.deps import ChatDeps, Observer
-from tenuto.chat.request import (
-    ChatEvent,
-    ChatRequest,
-    EventSink,
-    NullSink,
-    Reply,
-    ReplyFinished,
-    StreamSink,
-    TurnStarted,
-)
+from tenuto.chat.request import ChatEvent, ChatRequest, EventSink, Reply, ReplyFinished, StreamSink, TurnStarted
 from tenuto.chat.turn_opener import TurnContext, TurnOpener
 from tenuto.chat.turn_runner import Turn, reply_from_trace
 from tenuto.errors import TenutoError
@@ -72,7 +63,7 @@ class Chat:
             VersionConflict: another message arrived before the undo; nothing was removed.
             TurnLost: the session was reset, truncated or deleted meanwhile, or another turn took over.
         """
-        return await self._run_turn(scope, request, NullSink())
+        return await self._run_turn(scope, request, EventSink())
 
     async def stream(self, scope: Scope, request: ChatRequest) -> AsyncIterator[ChatEvent]:
         """Answer, event by event; the last is `ReplyFinished`. Closing the iterator cancels the turn.

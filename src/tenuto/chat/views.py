@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Literal, Self
 
-from msgspec.structs import asdict
+from msgspec import UNSET, UnsetType
 
 from tenuto.assistants import Assistant
 from tenuto.chat.request import ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
@@ -160,17 +160,40 @@ def assistant_view(assistant: Assistant, model: str, default: bool) -> Assistant
     )
 
 
-def event_view(event: ChatEvent) -> tuple[str, ReplyView | JsonObject]:
+class TurnStartedView(View, frozen=True, kw_only=True):
+    """The `start` event; `trace_id` is null where nothing is kept of the turn."""
+
+    session_id: str
+    trace_id: str | None
+    turn: int
+    created: bool
+
+
+class TextDeltaView(View, frozen=True, kw_only=True):
+    """The `delta` event: the next characters of the answer."""
+
+    text: str
+
+
+class ToolEventView(View, frozen=True, kw_only=True):
+    """The `tool` event, at the start and at the end of each call."""
+
+    name: str
+    state: Literal["started", "done", "failed"]
+    milliseconds: float | UnsetType = UNSET
+    error: str | UnsetType | None = UNSET
+
+
+def event_view(event: ChatEvent) -> tuple[str, View]:
     """An event's name and its data."""
     match event:
         case TurnStarted():
-            return "start", {**asdict(event), "trace_id": event.trace_id or None}
-        case TextDelta(text=text):
-            return "delta", {"text": text}
+            return "start", TurnStartedView.derive(event, trace_id=event.trace_id or None)
+        case TextDelta():
+            return "delta", TextDeltaView(text=event.text)
         case ToolStarted(name=name):
-            return "tool", {"name": name, "state": "started"}
-        case ToolFinished(name=name, milliseconds=taken, error=error):
-            state = "failed" if error else "done"
-            return "tool", {"name": name, "state": state, "milliseconds": taken, "error": error}
+            return "tool", ToolEventView(name=name, state="started")
+        case ToolFinished(error=error):
+            return "tool", ToolEventView.derive(event, state="failed" if error else "done")
         case ReplyFinished(reply=reply):
             return "done", ReplyView.of(reply)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -24,31 +24,12 @@ from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import Disposition, Reason
 from tenuto.model.values import JsonObject
 
+if TYPE_CHECKING:
+    from tenuto.context.layout import Layout
+
 _TOOLS: Final = ("tool_call", "tool_result")
 # Looked up once: in a loop over a history, finding an enumeration's member takes longer than the rest.
 _ITEM: Final = Role.ITEM
-
-
-class LayoutMetrics(Protocol):
-    """The properties of a layout that decide how a history is read."""
-
-    @property
-    def shows_tools(self) -> bool:
-        """Whether messages have roles, so that tools appear and no text can imitate another speaker."""
-        ...
-
-    @property
-    def around_all(self) -> int | None:
-        """The overhead of every message in tokens, `None` if it depends on the speaker."""
-        ...
-
-    def around(self, message: Message) -> int:
-        """The overhead of a message in tokens: label, line end, role."""
-        ...
-
-    def escape_lines(self, text: str) -> str:
-        """The text, escaped so that no line imitates the layout's own lines."""
-        ...
 
 
 class Shown(msgspec.Struct, frozen=True, gc=False):
@@ -138,7 +119,7 @@ def spans(history: Sequence[Message]) -> Iterator[tuple[int, int]]:
 class TurnReader:
     """Reads turns for one layout, with a cap on each message's tokens."""
 
-    _layout: LayoutMetrics
+    _layout: Layout
     _counter: TokenCounter
     _cap: int
 

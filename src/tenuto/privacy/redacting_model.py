@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -18,7 +19,10 @@ from tenuto.model.privacy import Mode, Sink
 from tenuto.model.prompt import PromptMessage
 from tenuto.ports import ChatModel, ModelChain, Tool
 from tenuto.privacy.crypto.vault import RestoringStream, neutralize_text, restore_text
-from tenuto.privacy.redactor import Redactor, TextStream, fill_part_slots, fill_slots, part_slots, slots
+from tenuto.privacy.redactor import Redactor, fill_part_slots, fill_slots, part_slots, slots
+
+if TYPE_CHECKING:
+    from tenuto.privacy.detection.finder import PolicyRedactionStream
 
 
 class RedactingModel:
@@ -75,7 +79,7 @@ def _neutralize_message(message: PromptMessage) -> PromptMessage:
 class _AnswerStream:
     """The text of an answer: placeholders become values, and the result is redacted if the policy says so."""
 
-    def __init__(self, values: Mapping[str, str], redacting: TextStream | None) -> None:
+    def __init__(self, values: Mapping[str, str], redacting: PolicyRedactionStream | None) -> None:
         self.values = values
         self._restoring = RestoringStream(values)
         self._redacting = redacting

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -22,7 +22,7 @@ from tenuto.privacy.crypto.vault import Vault
 
 if TYPE_CHECKING:
     from tenuto.privacy.detection.external import ExternalDetector
-    from tenuto.privacy.detection.finder import PiiFinder
+    from tenuto.privacy.detection.finder import PiiFinder, PolicyRedactionStream
 
 # Encoded data such as a picture or a signature, which a placeholder would break. Only a whole text counts.
 _OPAQUE: Final = re.compile(r"(?:data:[\w.+-]{1,60}/[\w.+-]{1,60};base64,)?[A-Za-z0-9+/_=-]{512,}", re.ASCII)
@@ -175,23 +175,6 @@ _TITLED = 4_000
 _REACH = 300
 
 
-class TextStream(Protocol):
-    """A text that is redacted chunk by chunk."""
-
-    @property
-    def redacted(self) -> Mapping[str, int]:
-        """Redacted values so far, by name."""
-        ...
-
-    def feed(self, chunk: str) -> str:
-        """Take a chunk; return the text that is decided by now."""
-        ...
-
-    def flush(self) -> str:
-        """Return the held text, at the end."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Redaction:
     """Texts redacted for a sink, and how many values of each name were redacted."""
@@ -309,7 +292,7 @@ class Redactor:
             return {}
         return await self.vault.values(session)
 
-    def stream(self, scope: Scope) -> TextStream:
+    def stream(self, scope: Scope) -> PolicyRedactionStream:
         """A stream that redacts a text chunk by chunk."""
         return self.policies.finder(scope).stream()
 

@@ -15,7 +15,6 @@ from starlette.responses import Response, StreamingResponse
 from tenuto.chat import ChatEvent
 from tenuto.chat.views import event_view
 from tenuto.errors import TenutoError, Unavailable
-from tenuto.model.values import JsonObject, View
 from tenuto.server.problems import error_response, internal
 
 _Answer = TypeVar("_Answer")
@@ -59,7 +58,7 @@ async def _sse_stream(request: Request, first: ChatEvent, events: AsyncIterator[
     gone = asyncio.create_task(_wait_for_disconnect(request))
     step: asyncio.Task[ChatEvent] | None = None
     try:
-        yield _sse_event(*event_view(first))
+        yield _chat_event(first)
         while True:
             step = step or asyncio.create_task(_next_event(events))
             await asyncio.wait((step, gone), timeout=_PING_EVERY, return_when=asyncio.FIRST_COMPLETED)
@@ -69,15 +68,15 @@ async def _sse_stream(request: Request, first: ChatEvent, events: AsyncIterator[
                 yield _PING
                 continue
             event, step = step.result(), None
-            yield _sse_event(*event_view(event))
+            yield _chat_event(event)
     except StopAsyncIteration:
         return
     except TenutoError as error:
         if isinstance(error, Unavailable):
             _log.warning("%s: %s", error.code, error)
-        yield _sse_event("error", msgspec.json.decode(error_response(error).body))
+        yield _sse_event("error", bytes(error_response(error).body))
     except Exception:
-        yield _sse_event("error", msgspec.json.decode(internal().body))
+        yield _sse_event("error", bytes(internal().body))
         raise
     finally:
         await _cancel_task(gone)
@@ -88,8 +87,13 @@ async def _sse_stream(request: Request, first: ChatEvent, events: AsyncIterator[
             await close()
 
 
-def _sse_event(name: str, data: View | JsonObject) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(data))
+def _chat_event(event: ChatEvent) -> bytes:
+    name, view = event_view(event)
+    return _sse_event(name, msgspec.json.encode(view))
+
+
+def _sse_event(name: str, data: bytes) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
 
 
 async def _wait_for_disconnect(request: Request) -> None:

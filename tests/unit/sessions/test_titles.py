@@ -23,7 +23,6 @@ from tenuto.sessions.titles import (
     fallback_title,
     generated_title,
     title_changes,
-    title_length,
     title_request,
     with_fallback_title,
 )
@@ -143,7 +142,7 @@ def test_whatever_a_model_says_the_title_keeps_the_rules(parts: list[str], glue:
     assert not set(title) & set('"“”`*🚀\u200d')
     assert title[-1] not in "。.!?！？,，;；:：…-"
     if question == CHINESE:
-        assert title_length(title) >= 5
+        assert len(graphemes("".join(title.split()))) >= 5
     else:
         words = title.split()
         assert len(words) >= 3
@@ -154,9 +153,8 @@ def test_whatever_a_model_says_the_title_keeps_the_rules(parts: list[str], glue:
 def test_the_model_is_asked_for_the_shape_of_the_questions_script() -> None:
     """A15: no question is asked for a title in another language."""
     assert all("3 to 5 words" in title_request(question, "Hello")[0] for question in (ENGLISH, RUSSIAN))
-    assert all("5 to 15 characters" in title_request(question, "Hello")[0] for question in (JAPANESE, KOREAN, THAI))
-    assert "5到15个字" in title_request(CHINESE, "您好")[0]
-    assert "中文" not in title_request(JAPANESE, "はい")[0]
+    counted = (CHINESE, JAPANESE, KOREAN, THAI)
+    assert all("5 to 15 characters" in title_request(question, "Hello")[0] for question in counted)
     assert len(title_request("x" * 10**6, "y" * 10**6)[1]) < 2000
 
 
@@ -211,14 +209,13 @@ def test_a_session_is_created_with_its_fallback_unless_it_has_a_name() -> None:
         (session(""), True, True),
         (session("Rice", "fallback"), True, True),
         (session("Rice", "fallback", timedelta(minutes=-2)), False, True),
-        (session("Rice at Home", "extract", timedelta(minutes=-2)), False, True),
         (session("Rice at Home", "model", timedelta(minutes=-2)), False, False),
         (session("My own name"), False, False),
         (session("My own name", "fallback", text="Rice"), False, False),
         (session("", "model", text="Rice at Home"), True, True),
         (replace(HEAD, metadata={"title": "theirs"}), False, False),
     ],
-    ids=["none", "new", "fallback", "extract", "model", "user", "renamed", "cleared", "foreign"],
+    ids=["none", "new", "fallback", "model", "user", "renamed", "cleared", "foreign"],
 )
 def test_a_title_is_claimed_while_a_fallback_never_after_a_rename(
     head: Session, without: bool, with_model: bool
@@ -242,7 +239,7 @@ def test_a_better_title_is_given_to_that_very_version() -> None:
     assert title_changes(replace(HEAD, metadata={"title": "theirs"}), "Cooking Rice at Home", MODEL) is None
 
 
-@pytest.mark.parametrize("by", ["fallback", "extract", "model"])
+@pytest.mark.parametrize("by", ["fallback", "model"])
 def test_where_the_first_messages_were_removed_the_title_is_made_again(by: str) -> None:
     had = session("Rice at Home", by, timedelta(0))
     edited, going_on = replace(had, messages=1), replace(had, messages=3)

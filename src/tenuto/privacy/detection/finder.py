@@ -67,7 +67,8 @@ class PiiFinder:
         return PolicyRedactionStream(self._look, self._pieces)
 
     def _pieces(self) -> Chunker:
-        return Chunker(asked=not ON_REQUEST.isdisjoint(self.types), more=self._own)
+        asked, own = not ON_REQUEST.isdisjoint(self.types), self._own
+        return Chunker(asked=asked, more=own.candidates, reach=own.reach) if own else Chunker(asked=asked)
 
     def _look(self, text: str) -> list[PiiMatch]:
         """The matches of a short text. The cost grows faster than the length."""

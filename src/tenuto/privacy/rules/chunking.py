@@ -13,9 +13,9 @@ the same places.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import merge
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from tenuto.privacy.rules.api_keys import BLOCK, LONGEST_BLOCK, parse_key_block
 from tenuto.privacy.rules.folding import INVISIBLE, blank_escapes, fold
@@ -61,25 +61,17 @@ class Piece(NamedTuple):
     end: int
 
 
-class AnchorSource(Protocol):
-    """Anchors beyond those of the built-in rules."""
-
-    @property
-    def reach(self) -> int:
-        """How many characters after and before the start of a match can affect it."""
-        ...
-
-    def candidates(self, text: str) -> Iterator[tuple[int, int]]:
-        """Ranges that cover every place where a match may begin, sorted and without overlaps."""
-        ...
-
-
 class Chunker:
-    """Cuts a text that comes in parts. All offsets are relative to the start of the text."""
+    """Cuts a text that comes in parts. All offsets are relative to the start of the text.
 
-    def __init__(self, *, asked: bool = False, more: AnchorSource | None = None) -> None:
+    `more` adds anchors to those of the built-in rules: sorted ranges without overlaps that cover every place where a
+    match may begin; `reach` is how many characters before and after its start can affect a match.
+    """
+
+    def __init__(
+        self, *, asked: bool = False, more: Callable[[str], Iterator[tuple[int, int]]] | None = None, reach: int = 0
+    ) -> None:
         self._more = more
-        reach = more.reach if more else 0
         self._before, self._after = max(_BEFORE, reach), max(_AFTER, reach)
         self._margin, self._sight = max(_MARGIN, reach), max(_SIGHT, reach)
         self._anchor = _ASKED if asked else _ANCHOR
@@ -144,9 +136,9 @@ class Chunker:
         spans = ((since + match.start(), since + match.end()) for match in self._anchor.finditer(view))
         yield from merge(spans, self._candidates(self._more, since)) if self._more else spans
 
-    def _candidates(self, more: AnchorSource, since: int) -> Iterator[tuple[int, int]]:
+    def _candidates(self, more: Callable[[str], Iterator[tuple[int, int]]], since: int) -> Iterator[tuple[int, int]]:
         at = max(since, self._candidate)
-        for start, end in more.candidates(self._text[at - self._base :]):
+        for start, end in more(self._text[at - self._base :]):
             yield at + start, at + end
             # Resumed after the range was handled: do not search it again.
             self._candidate = at + end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TypeAlias
 
 from tenuto.stores.redis._auth import Door
 from tenuto.stores.redis._cluster import ClusterTopology
@@ -12,42 +12,47 @@ from tenuto.stores.redis._sentinel import SentinelTopology
 from tenuto.stores.redis._url import DeploymentMode, Endpoint, RedisAddress
 
 
-class Topology(Protocol):
-    """The servers behind an address."""
+class StandaloneTopology:
+    """One server for everything; its methods say what every topology does."""
+
+    def __init__(self, endpoint: Endpoint, door: Door) -> None:
+        self._door = door
+        self._node = Node(endpoint, door)
 
     def slot(self, key: bytes | None) -> int | None:
         """The part of the deployment that holds `key`."""
-        ...
+        return None
 
     def node(self, slot: int | None) -> Node | None:
         """The server that takes calls for `slot`, or None if unknown."""
-        ...
+        return self._node
 
     def node_at(self, endpoint: Endpoint) -> Node:
         """The server at an endpoint, a new one if needed."""
-        ...
+        return self._node
 
     def follow_redirect(self, slot: int, endpoint: Endpoint) -> Node:
         """Record that `slot` is at `endpoint` now."""
-        ...
+        return self._node
 
     def primaries(self) -> tuple[Endpoint, ...]:
         """Every server that takes writes; empty when nothing is known yet."""
-        ...
+        return (self._node.endpoint,)
 
     async def renew(self, deadline: float) -> None:
         """Refresh; concurrent callers share one refresh. Raises `CallFailed`."""
-        ...
 
     def look(self) -> None:
         """Start a refresh without waiting for it."""
-        ...
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever the primaries may have changed."""
-        ...
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        self._node.close()
+
+
+Topology: TypeAlias = StandaloneTopology | SentinelTopology | ClusterTopology
 
 
 def make_topology(address: RedisAddress, door: Door) -> Topology:
@@ -59,38 +64,3 @@ def make_topology(address: RedisAddress, door: Door) -> Topology:
             return SentinelTopology(address, door)
         case DeploymentMode.STANDALONE:
             return StandaloneTopology(address.endpoints[0], door)
-
-
-class StandaloneTopology:
-    """One server for everything."""
-
-    def __init__(self, endpoint: Endpoint, door: Door) -> None:
-        self._door = door
-        self._node = Node(endpoint, door)
-
-    def slot(self, key: bytes | None) -> int | None:
-        return None
-
-    def node(self, slot: int | None) -> Node | None:
-        return self._node
-
-    def node_at(self, endpoint: Endpoint) -> Node:
-        return self._node
-
-    def follow_redirect(self, slot: int, endpoint: Endpoint) -> Node:
-        return self._node
-
-    def primaries(self) -> tuple[Endpoint, ...]:
-        return (self._node.endpoint,)
-
-    async def renew(self, deadline: float) -> None:
-        """There is only one server."""
-
-    def look(self) -> None:
-        """There is only one server."""
-
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """One server does not change."""
-
-    async def aclose(self) -> None:
-        self._node.close()
