@@ -288,21 +288,16 @@ def _check_local_request(request: Request) -> None:
     this machine (visible in `Origin` and `Sec-Fetch-Site`).
     """
     client = request.client.host if request.client else "127.0.0.1"
-    host = request.headers.get("host", "")
-    if not is_loopback(client) or not is_loopback(_host_name(host)):
-        raise HostNotAllowed
-    origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+    host, origin = request.headers.get("host", ""), request.headers.get("origin")
+    try:
+        local = is_loopback(client) and is_loopback(urlsplit(f"//{host}").hostname or "")
+        own = origin is None or urlsplit(origin).netloc.lower() == host.lower()
+    except ValueError:  # An unfinished IPv6 address.
+        raise HostNotAllowed from None
+    if not local or not own:
         raise HostNotAllowed
     if request.method not in _SAFE_METHODS and request.headers.get("sec-fetch-site", "none") not in _OWN_PAGES:
         raise HostNotAllowed
-
-
-def _host_name(netloc: str) -> str:
-    """`127.0.0.1:8765`, `[::1]:8765` or `localhost` without the port."""
-    if netloc.startswith("["):
-        return netloc[1:].split("]", 1)[0]
-    return netloc.rsplit(":", 1)[0] if netloc.count(":") == 1 else netloc
 
 
 def credential_of(request: Request) -> str | None:
