@@ -95,15 +95,17 @@ class AfterTurn:
         bare = replace(ended, log_tail=())
         if ended.claims_title:
             self._jobs.start("title", subject, lambda: self._titler.title(bare))
-        context = ended.policies.context
-        # Judged by the messages that the turn has loaded, before the stored session is read.
-        if (
-            due(ended.session, ended.log_tail, self._counter, ended.prompt, context, taken=ended.reserved_tokens)
-            is not None
-            if ended.log_tail
-            else compresses(context)
-        ):
+        # A running job will have covered what this turn saw; what came since is found due after the next turn.
+        if not self._jobs.is_running("summary", subject) and self._may_be_due(ended):
             self._jobs.start("summary", subject, lambda: self._compressor.compress(bare))
+
+    def _may_be_due(self, ended: TurnEnded) -> bool:
+        """Judged by the messages that the turn has loaded, before the stored session is read."""
+        tail, context = ended.log_tail, ended.policies.context
+        if not tail:
+            return compresses(context)
+        taken = ended.reserved_tokens
+        return due(ended.session, tail, self._counter, ended.prompt, context, taken=taken) is not None
 
     async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
         """Wait until that many messages can be stored without evicting any that no summary covers.

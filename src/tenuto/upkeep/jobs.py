@@ -45,6 +45,10 @@ class Jobs:
             # Not in the job itself: one that is cancelled before its first step never gets to its end.
             task.add_done_callback(lambda ended: self._on_done(kind, subject, ended))
 
+    def is_running(self, kind: str, subject: Hashable) -> bool:
+        """Whether such a job is running or waiting."""
+        return (kind, subject) in self._tasks
+
     async def drain(self, within: timedelta | None = None) -> None:
         """Wait until no job is left; those that take longer than `within` are cancelled."""
         try:

@@ -12,12 +12,13 @@ from msgspec.structs import replace
 
 from tenuto.errors import ModelFailed, SessionNotFound, Unavailable
 from tenuto.model import AppendBatch, AppendResult, FinishTurn, Page, Scope, Session, Truncation
-from tenuto.model.generation import Summary
+from tenuto.model.generation import Summary, TurnEnded
 from tenuto.model.message import is_summary
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.prompt import Language
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.sessions import EventEmitter, Sessions, TurnRequest
+from tenuto.upkeep.compressor import Compressor
 from tests.doubles import FlatMemoryStore
 from tests.samples import ANN, answers, says
 from tests.unit.chat.house import RETOLD, Asking, Discreet, House, Model
@@ -64,6 +65,30 @@ async def test_the_next_summary_builds_on_the_one_before_and_reads_no_old_talk_a
     assert "Question 7 " in text
     assert (summary.through, summary.made_by) == (28, "model")
     assert len(await house.entries(session)) == 2
+
+
+async def test_no_second_job_waits_while_one_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came meanwhile is found due after the next turn."""
+    runs: list[TurnEnded] = []
+    gate = asyncio.Event()
+
+    async def compress(_: Compressor, ended: TurnEnded) -> None:
+        runs.append(ended)
+        await gate.wait()
+
+    monkeypatch.setattr(Compressor, "compress", compress)
+    house = House()
+    session = await house.talk(16)
+    for _ in range(3):
+        house.upkeep.after_turn.follow(house.ended(session))
+        await asyncio.sleep(0)
+
+    gate.set()
+    await house.upkeep.drain()
+    assert len(runs) == 1
+
+    await follow(house, session)
+    assert len(runs) == 2
 
 
 @pytest.mark.parametrize(
