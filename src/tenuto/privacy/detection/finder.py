@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from tenuto.privacy.rules.folding import INVISIBLE, fold
 from tenuto.privacy.rules.span import ALWAYS, MARK, ON_REQUEST, PiiType, Span
 
 _PORTION: Final = 4 * LIMIT
+_MOST_KNOWN: Final = 4096
 _TYPES: Final = frozenset(map(str, PiiType))
 
 
@@ -36,6 +38,7 @@ class PiiFinder:
         self._own = CustomPatterns(policy.patterns) if policy.patterns else None
         self._allowed = Allowlist(policy.allow) if policy.allow else None
         self._never = frozenset(policy.never)
+        self._known: dict[bytes, Sequence[PiiMatch]] = {}
         own = self._own.names if self._own else ()
         self.names = frozenset((*self.types, *own))
         """Every type and custom pattern that is searched."""
@@ -45,8 +48,22 @@ class PiiFinder:
             if name not in _TYPES and name not in own:
                 raise InvalidSetting("unvaulted", f"{name[:32]!a} is neither a type nor an own pattern")
 
-    def find(self, text: str) -> list[PiiMatch]:
-        """Every match, in order, none overlapping. The cost is linear in the length of the text."""
+    def find(self, text: str) -> Sequence[PiiMatch]:
+        """Every match, in order, none overlapping. The cost is linear in the length of the text.
+
+        Results are remembered by a digest of the text: the words of a turn pass several sinks.
+        """
+        if len(text) > _PORTION:
+            return self._search(text)
+        key = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            found = self._known[key] = self._search(text)
+        return found
+
+    def _search(self, text: str) -> Sequence[PiiMatch]:
         if self._own is None and self._allowed is None:
             return list(map(_to_match, detect(text, types=self.types)))
         if len(text) <= LIMIT:
