@@ -44,10 +44,9 @@ def has_relevant_history(question: str, history: Sequence[Message], threshold: f
 
     A threshold of 0 is the simple gate: any message opens it. Tool messages are not compared; the best match decides.
     """
-    texts = spoken(history)
     if threshold <= 0 or points_back(question):
-        return bool(texts)
-    return term_coverage(question, texts) >= threshold
+        return any(map(_is_spoken, history))
+    return term_coverage(question, spoken(history)) >= threshold
 
 
 def near_enough(
@@ -67,7 +66,11 @@ def near_enough(
 
 def spoken(history: Sequence[Message]) -> list[str]:
     """The texts of users and assistants, without tools and empty messages."""
-    return [message.text for message in history if message.role in (Role.USER, Role.ASSISTANT) and message.text]
+    return [message.text for message in history if _is_spoken(message)]
+
+
+def _is_spoken(message: Message) -> bool:
+    return message.role in (Role.USER, Role.ASSISTANT) and bool(message.text)
 
 
 def points_back(question: str) -> bool:

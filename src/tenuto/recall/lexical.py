@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import chain
 from operator import add
 from typing import Final, NamedTuple
@@ -140,6 +141,7 @@ def _count_terms(document: str | Sequence[tuple[str, int]]) -> Counter[str]:
     return counts
 
 
+@lru_cache(maxsize=16_384)
 def _stem(word: str) -> str:
     """The word without its inflection, so that "pays", "paying" and "pay" are one; not always a word itself."""
     word = word.removesuffix("'s")
