@@ -73,10 +73,10 @@ async def talk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def substance(terminal: Terminal, session_id: str) -> Any:
-    """What an export must bring back: everything but ids, owner and bookkeeping of the head."""
+    """What an export must bring back: everything but ids, owner, bookkeeping of the head, and missing counts."""
     shown = terminal.ask("sessions", "show", session_id)
     head = {name: shown["session"][name] for name in ("title", "attributes", "context", "tokens", "cost_usd", "turns")}
-    return head, shown["messages"]
+    return head, [{**message, "tokens": 0} for message in shown["messages"]]
 
 
 def test_looking_around(terminal: Terminal, talk: str) -> None:

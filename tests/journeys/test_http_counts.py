@@ -79,12 +79,12 @@ async def test_a_count_that_is_too_low_is_stored_as_we_count_it(door: Door, way:
 
 @WAYS
 @pytest.mark.parametrize("named", [0, 7, 9])
-async def test_counts_that_are_high_enough_or_missing_stay_as_they_were_sent(door: Door, way: str, named: int) -> None:
+async def test_counts_that_are_high_enough_stay_and_a_missing_one_is_ours(door: Door, way: str, named: int) -> None:
     """Other tokenizers count more, and an export comes back as it was."""
     session = await sent(door, way, says("Where do we start today?", tokens=named))
 
     assert COUNTER.count("Where do we start today?") == 6
-    assert await stored(door, session) == [named]
+    assert await stored(door, session) == [named or 6]
 
 
 async def test_what_a_client_names_is_still_what_was_spent(door: Door) -> None:

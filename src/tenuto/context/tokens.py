@@ -1,8 +1,9 @@
 """Token counts of texts and messages, exact and offline, and truncation to a number of tokens.
 
 A message is counted once, when it is written (`TokenCounter.with_count`), and its count is stored with it. A reader
-uses the stored count unless it is impossible for the text; only then, or without a count, the text is counted again.
-Entry points for messages from outside therefore raise counts that are too low (`TokenCounter.correct_counts`).
+uses the stored count unless it is impossible for the text; only then, or without a count, the text is counted again,
+and the count remembered. Entry points for messages from outside therefore add missing counts and raise those that are
+too low (`TokenCounter.correct_counts`).
 
 A truncated text keeps its beginning and its end, with a mark between them that says how much is missing. No cut splits
 a grapheme cluster (a family emoji, a flag, a letter with its accents).
@@ -38,7 +39,7 @@ TOOL_TOKENS: Final = 8
 MOST_CHARACTERS_A_TOKEN: Final = 7
 MOST_TOKENS_A_CHARACTER: Final = 4
 # How many texts that come again turn after turn are remembered.
-_MOST_RECURRING: Final = 4096
+_MOST_RECURRING: Final = 16_384
 
 _O200K: Final = ("gpt-4o", "gpt-4.1", "gpt-4.5", "gpt-5", "gpt-6", "gpt-oss", "chatgpt-4o", "o1", "o3", "o4")
 _CL100K: Final = ("gpt-4", "gpt-3.5", "gpt-35", "text-embedding")
@@ -141,10 +142,7 @@ class TokenCounter:
         return _count_fixed(self._asked, text)
 
     def count_recurring(self, text: str) -> int:
-        """The tokens of a text that comes again turn after turn, such as a summary; cached by a digest.
-
-        A stored count is not trusted: a count that is too low breaks the budget.
-        """
+        """The tokens of a text that comes again turn after turn, such as a summary; cached by a digest."""
         known, words = _recurring_counts(self._asked), blake2b(text.encode(errors="replace"), digest_size=16).digest()
         tokens = known.get(words)
         if tokens is None:
@@ -182,6 +180,8 @@ class TokenCounter:
             most = characters * MOST_TOKENS_A_CHARACTER + TOOL_TOKENS * len(parts)
             if characters <= stored * MOST_CHARACTERS_A_TOKEN and stored <= most:
                 return stored
+        if len(parts) == 1 and parts[0]["type"] == "text":
+            return self.count_recurring(parts[0]["text"])
         return self.count_parts(parts)
 
     def with_count(self, draft: D) -> D:
@@ -189,15 +189,15 @@ class TokenCounter:
         return msgspec.structs.replace(draft, tokens=self.count_message(draft))
 
     def correct_counts(self, drafts: Sequence[D]) -> tuple[D, ...]:
-        """Messages from clients, with counts that are too low raised to our own: the prompt budget relies on them.
+        """Messages from clients, with counts that are missing or too low raised to our own: the budget relies on them.
 
-        A higher count harms no other session, and a missing one is computed when it is needed.
+        A higher count harms no other session.
         """
-        return tuple(self._raise_count(draft) if draft.tokens else draft for draft in drafts)
-
-    def _raise_count(self, draft: D) -> D:
-        ours = self.count_parts(draft.parts)
-        return draft if draft.tokens >= ours else msgspec.structs.replace(draft, tokens=ours)
+        ours = [self.count_parts(draft.parts) for draft in drafts]
+        return tuple(
+            draft if draft.tokens >= tokens else msgspec.structs.replace(draft, tokens=tokens)
+            for draft, tokens in zip(drafts, ours, strict=True)
+        )
 
 
 @lru_cache(maxsize=256)

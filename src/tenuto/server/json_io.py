@@ -205,13 +205,13 @@ async def drafts_of(request: Request, messages: list[JsonObject]) -> tuple[Draft
 
 
 async def correct_token_counts(request: Request, drafts: tuple[Draft, ...]) -> tuple[Draft, ...]:
-    """Messages with token counts no lower than our own: a client must not decide what fits into a prompt.
+    """Messages with token counts, no lower than our own: a client must not decide what fits into a prompt.
 
     Raises:
         TooLarge: a message is above the size limit.
     """
     check_messages(drafts, sessions(request).policy)
-    if sum([content_bytes(draft) for draft in drafts if draft.tokens]) < _COUNTED_AT_ONCE:
+    if sum([content_bytes(draft) for draft in drafts]) < _COUNTED_AT_ONCE:
         return _counter.correct_counts(drafts)
     return await asyncio.to_thread(_counter.correct_counts, drafts)
 
