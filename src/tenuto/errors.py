@@ -216,14 +216,19 @@ class SessionExists(Conflict):
 
 
 class SessionBusy(Conflict):
-    """Another turn holds the session's lease; `retry_after` is the lease's rest, unless the turn renews or ends it."""
+    """Another turn holds the session's lease; `retry_after` is the lease's rest, unless the turn renews or ends it.
+
+    `turn_id` and `incarnation` name that turn; they are for the server alone, since they are all it takes to end it.
+    """
 
     code: ClassVar[str] = "session_busy"
 
-    def __init__(self, session_id: str, retry_after: timedelta) -> None:
+    def __init__(self, session_id: str, retry_after: timedelta, turn_id: str = "", incarnation: str = "") -> None:
         super().__init__("another turn is running on this session")
         self.session_id = session_id
         self.retry_after = retry_after
+        self.turn_id = turn_id
+        self.incarnation = incarnation
 
 
 class TurnLost(Conflict):

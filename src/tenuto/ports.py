@@ -73,7 +73,7 @@ class SessionStore(Protocol):
         messages again.
 
         Raises:
-            SessionBusy: another turn holds the lease; nothing was stored.
+            SessionBusy: another turn, which it names, holds the lease; nothing was stored.
             IdempotencyKeyReused: the key was used with another fingerprint.
             SequenceGap: the producer skipped numbers.
         """

@@ -5,8 +5,11 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.journeys.test_http_process import Running, running
 from tests.servers.openai_server import stalling, start_model_server
+from tests.shared_stores import SHARED, SharedStore
 
 WHO = {"X-Tenant-ID": "acme", "X-User-ID": "ann"}
 
@@ -38,24 +41,31 @@ def test_a_server_killed_between_turns_goes_on_where_it_was(tmp_path: Path) -> N
     assert [message["text"] for message in log if message["role"] == "user"] == list(words)
 
 
-def test_a_server_killed_while_the_model_speaks_keeps_the_words_and_the_retry_answers(tmp_path: Path) -> None:
-    """The dead process's lease ends within `busy_wait`; the same key then resumes the turn and stores nothing twice."""
-    body = {"message": "Tell me everything", "session_id": "s", "stream": True}
-    headers = {**WHO, "Idempotency-Key": "k"}
-    settings = {"TENUTO_ON_MISSING": "adopt"}
+@pytest.mark.parametrize("shared", SHARED, ids=lambda shared: shared.name)
+def test_a_session_is_free_at_once_when_the_server_that_holds_it_is_killed(
+    shared: SharedStore, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """A frozen holder keeps its lease; a killed one does not, and the same key resumes its turn, nothing said twice."""
+    store = ("--store", shared.url(request.getfixturevalue, tmp_path))
+    settings = {"TENUTO_ON_MISSING": "adopt", "TENUTO_BUSY_WAIT": "0s"}
+    body, headers = {"message": "Tell me everything", "session_id": "s"}, {**WHO, "Idempotency-Key": "k"}
     with start_model_server() as provider:
         provider.answers(stalling("Half of"))
         model = {"TENUTO_MODEL": "openai:gpt-test", "TENUTO_MODEL_BASE_URL": provider.url, "TENUTO_MODEL_API_KEY": "x"}
         with (
-            running(tmp_path / "t.db", **settings, **model) as server,
-            server.http.stream("POST", "/v1/chat", json=body, headers=headers) as answer,
+            running(tmp_path / "a", *store, TENUTO_JOURNAL=str(tmp_path / "ja"), **settings, **model) as first,
+            running(tmp_path / "b", *store, TENUTO_JOURNAL=str(tmp_path / "jb"), **settings) as second,
+            first.http.stream("POST", "/v1/chat", json={**body, "stream": True}, headers=headers) as streamed,
         ):
-            assert "event: delta" in answer.iter_lines()
-            server.process.kill()
-    with running(tmp_path / "t.db", **settings) as server:
-        told = server.http.post("/v1/chat", json={**body, "stream": False}, headers=headers).json()
-        log = server.http.get("/v1/sessions/s/messages", headers=WHO).json()["messages"]
+            assert "event: delta" in streamed.iter_lines()
+            first.process.send_signal(signal.SIGSTOP)
+            frozen = second.http.post("/v1/chat", json=body, headers=headers)
+            first.end(signal.SIGKILL)
+            told = second.http.post("/v1/chat", json=body, headers=headers)
+            log = second.http.get("/v1/sessions/s/messages", headers=WHO).json()["messages"]
 
-    assert told["offline"]
+    assert (frozen.status_code, frozen.json()["code"]) == (409, "session_busy")
+    assert told.status_code == 200, told.text
+    assert told.json()["offline"]
+    assert [(message["role"], message["text"]) for message in log][:1] == [("user", "Tell me everything")]
     assert [message["role"] for message in log] == ["user", "assistant"]
-    assert log[0]["text"] == "Tell me everything"

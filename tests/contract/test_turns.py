@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tenuto.errors import SessionBusy, SessionNotFound, TurnLost
-from tenuto.model import Changes, FinishTurn, NewSession, Page, Retention, Role, Truncation, TurnState, Usage
+from tenuto.model import Changes, FinishTurn, NewSession, OpenTurn, Page, Retention, Role, Truncation, TurnState, Usage
 from tenuto.ports import Store
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.postgres import PostgresStore
@@ -71,6 +71,22 @@ async def test_a_second_turn_on_a_busy_session_stores_nothing(store: Store, cloc
     assert busy.value.retry_after == timedelta(seconds=40)
     await store.sessions.finish_turn(first, closing("answer"))
     assert await texts(store, ANN, "s") == ["one", "answer"]
+
+
+async def test_a_refusal_names_the_turn_to_abandon(store: Store) -> None:
+    first = await begin(store, ANN, "s", "one")
+    with pytest.raises(SessionBusy) as busy:
+        await begin(store, ANN, "s", "two")
+    named = OpenTurn.named(ANN, "s", busy.value.incarnation, busy.value.turn_id)
+
+    await store.sessions.finish_turn(named, FinishTurn(abandoned=True))
+    second = await begin(store, ANN, "s", "two")
+
+    assert (named.id, named.session.incarnation) == (first.id, first.session.incarnation)
+    with pytest.raises(TurnLost):
+        await store.sessions.finish_turn(named, FinishTurn(abandoned=True))
+    await store.sessions.finish_turn(second, closing("answer"))
+    assert await texts(store, ANN, "s") == ["one", "two", "answer"]
 
 
 async def test_a_lease_passes_on_when_it_has_run_out(store: Store, clock: FakeClock) -> None:

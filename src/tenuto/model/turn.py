@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -100,6 +100,7 @@ def place_of(asked: str) -> tuple[str, int]:
 
 MAX_WINDOW = 10_000
 MAX_LEASE = timedelta(days=7)
+_NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Producer(Value, frozen=True, kw_only=True):
@@ -197,6 +198,38 @@ class OpenTurn(Value, frozen=True, kw_only=True):
     expired: bool = False
     last_active_at: datetime | None = None
     journaled: bool = False
+
+    @classmethod
+    def named(
+        cls,
+        scope: Scope,
+        session_id: str,
+        incarnation: str,
+        turn_id: str,
+        number: int = 1,
+        lease: timedelta = timedelta(minutes=2),
+    ) -> Self:
+        """An open turn of which only the ids are known; to renew and finish it, no store asks for more."""
+        session = Session(
+            id=session_id,
+            scope=scope,
+            incarnation=incarnation,
+            created_at=_NEVER,
+            updated_at=_NEVER,
+            expires_at=None,
+            retention=Retention(),
+            version=0,
+        )
+        return cls(
+            id=turn_id,
+            number=number,
+            scope=scope,
+            session=session,
+            state=TurnState.OPENED,
+            user_messages=(),
+            window=(),
+            lease=lease,
+        )
 
 
 class FinishTurn(Value, frozen=True, kw_only=True):

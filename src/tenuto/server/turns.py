@@ -7,7 +7,7 @@ and the store checks the lease's id and the session's incarnation, so a forged t
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import ClassVar, Final, Self
 
 import msgspec
@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.errors import Invalid, NotFound
-from tenuto.model import FinishTurn, OpenTurn, Retention, Scope, Session, TurnState
+from tenuto.model import FinishTurn, OpenTurn, Scope, TurnState
 from tenuto.model.values import Value, View, check_id
 from tenuto.server.auth import asking, authenticate_request, sessions
 from tenuto.server.json_io import answer, body_of, drafts_of, fingerprint, idempotency_key, path_parameter
@@ -28,7 +28,6 @@ from tenuto.sessions.views import MessageView, SessionView
 routes = Router("turns", prefix="/v1")
 
 _KEYED: Final = ("Idempotency-Key",)
-_NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class TurnNotFound(NotFound):
@@ -140,28 +139,10 @@ def _encode_turn_token(turn: OpenTurn) -> str:
 
 
 def _turn_from_path(request: Request, scope: Scope) -> OpenTurn:
-    """The turn that the path names, in the caller's own scope; what the token does not hold, no store asks for."""
+    """The turn that the path names, in the caller's own scope."""
     ticket = _decode_turn_token(path_parameter(request, "turn_id"))
-    session = Session(
-        id=ticket.session_id,
-        scope=scope,
-        incarnation=ticket.incarnation,
-        created_at=_NEVER,
-        updated_at=_NEVER,
-        expires_at=None,
-        retention=Retention(),
-        version=0,
-    )
-    return OpenTurn(
-        id=ticket.turn_id,
-        number=ticket.number,
-        scope=scope,
-        session=session,
-        state=TurnState.OPENED,
-        user_messages=(),
-        window=(),
-        lease=sessions(request).policy.lease,
-    )
+    lease = sessions(request).policy.lease
+    return OpenTurn.named(scope, ticket.session_id, ticket.incarnation, ticket.turn_id, ticket.number, lease)
 
 
 def _decode_turn_token(token: str) -> _TurnToken:

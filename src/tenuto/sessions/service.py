@@ -59,6 +59,7 @@ from tenuto.model.turn import TurnState
 from tenuto.model.values import Json, Value, check_int, check_text, check_type
 from tenuto.ports import SessionStore, StoreUpkeep, release_lease
 from tenuto.sessions.events import EventEmitter, EventKind
+from tenuto.sessions.holder import is_holder_gone, with_holder
 from tenuto.sessions.limits import check_head_size, check_message_sizes, check_messages, with_retention
 from tenuto.sessions.transfer import ExportedSession
 
@@ -77,7 +78,8 @@ _VARIANTS: Final = "89ab" * 4
 class TurnRequest(Value, frozen=True, kw_only=True):
     """A request for a turn. Without a session id a session is created, the same one for the same `idempotency_key`.
 
-    A caller that `renews` its lease while it works gets a short one, so that its crash blocks the session briefly.
+    A caller that `renews` its lease while it works in this process gets a short one, which names the process, so that
+    its crash blocks the session briefly or not at all.
     """
 
     user_messages: tuple[Draft, ...] = ()
@@ -400,7 +402,7 @@ class Sessions:
         create = request.session_id is None or policy.on_missing is OnMissing.ADOPT
         return BeginTurn(
             session_id=session_id,
-            turn_id=fresh_id(),
+            turn_id=with_holder(fresh_id()) if request.renews else fresh_id(),
             user_messages=request.user_messages,
             create=with_retention(request.new_session, policy) if create else None,
             lease=min(policy.lease, _RENEWED_LEASE) if request.renews else policy.lease,
@@ -414,8 +416,10 @@ class Sessions:
     async def _begin_when_free(self, scope: Scope, opening: BeginTurn, policy: SessionPolicy) -> OpenTurn:
         """Begin, trying again while another turn runs, until the wait is over.
 
-        If the caller is cancelled after the store began the turn, its lease is released.
+        A lease whose process is gone is released first. If the caller is cancelled after the store began the turn, its
+        lease is released.
         """
+        released = ""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + policy.busy_wait.total_seconds()
         pause = 0.01
@@ -427,6 +431,10 @@ class Sessions:
                 await complete_despite_cancel(self._release_begun(beginning))
                 raise
             except SessionBusy as busy:
+                if busy.turn_id != released and is_holder_gone(busy.turn_id):
+                    released = busy.turn_id
+                    await self._release_gone(scope, busy)
+                    continue
                 left = give_up - loop.time()
                 if left <= 0:
                     raise
@@ -460,6 +468,12 @@ class Sessions:
             except SessionNotFound:
                 return  # `finish_turn` raises the fitting error.
         check_head_size(head, changes, policy)
+
+    async def _release_gone(self, scope: Scope, busy: SessionBusy) -> None:
+        """Release the lease that refused a turn, unless it is another one by now."""
+        gone = OpenTurn.named(scope, busy.session_id, busy.incarnation, busy.turn_id)
+        _log.info("a lease is released, since its process is gone")
+        await release_lease(self._store.finish_turn, gone)
 
     async def _release_begun(self, beginning: asyncio.Future[OpenTurn]) -> None:
         with contextlib.suppress(TenutoError):

@@ -80,7 +80,8 @@ class MemorySessions:
         if keyed is not None and keyed.finished:
             return to_finished_turn(scope, record, keyed)
         if record.lease is not None and record.lease_until is not None and record.lease_until > now:
-            raise SessionBusy(record.session.id, record.lease_until - now)
+            session = record.session
+            raise SessionBusy(session.id, record.lease_until - now, record.lease, session.incarnation)
         number, words = (keyed.number, record.between(keyed.words)) if keyed else append_turn(record, request)
         take_lease(record, request, now)
         self._save_change(record, now, opening=request)

@@ -141,7 +141,8 @@ def refusal(row: Row, session_id: str, producer: Producer | None) -> TenutoError
         case "reused":
             return IdempotencyKeyReused()
         case "busy":
-            return SessionBusy(session_id, timedelta(microseconds=row["detail"]))
+            head, rest = row["head"], timedelta(microseconds=row["detail"])
+            return SessionBusy(session_id, rest, head["lease"], head["incarnation"])
         case "gap":
             assert producer is not None
             return SequenceGap(producer.id, row["detail"])

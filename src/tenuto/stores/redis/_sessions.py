@@ -79,7 +79,10 @@ class RedisSessions:
                 seen = None
                 reply = await self._run_begin_turn(scope, request, key, now, lease_until, seen)
             if reply[0] == b"busy":
-                raise SessionBusy(request.session_id, (int(reply[1]) - now) * MICROSECOND)
+                held, incarnation = (
+                    bytes(field or b"").partition(b"\0")[0].decode(errors="replace") for field in reply[2:]
+                )
+                raise SessionBusy(request.session_id, (int(reply[1]) - now) * MICROSECOND, held, incarnation)
             if reply[0] == b"finished":
                 return parse_finished_turn(scope, reply)
             if type(reply) is not bytes and reply[0] not in (b"opened", b"resumed", b"repeated"):

@@ -75,7 +75,8 @@ def begin_turn(txn: Transaction, ask: Ask, scope: Scope, opening: BeginTurn, bod
     if head is not None and keyed is not None and keyed.finished:
         return _finished_turn(txn, scope, head, keyed)
     if head is not None and head.lease is not None and head.lease_until is not None and head.lease_until > ask.now:
-        raise SessionBusy(head.session_id, timedelta(microseconds=head.lease_until - ask.now))
+        rest = timedelta(microseconds=head.lease_until - ask.now)
+        raise SessionBusy(head.session_id, rest, head.lease, head.incarnation)
     doubled = (
         keyed is None and opening.producer is not None and _idempotency.check_producer(txn, head, opening.producer)
     )

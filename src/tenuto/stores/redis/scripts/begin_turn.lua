@@ -25,7 +25,7 @@ if keyed and keyed[DONE] == 1 then
     call('ZRANGEBYSCORE', LOG, keyed[FIRST], keyed[LAST]),
     call('ZRANGEBYSCORE', LOG, keyed[REPLY_FIRST], keyed[REPLY_LAST]) }
 end
-if n[LEASE_UNTIL] > now then return { 'busy', n[LEASE_UNTIL] } end
+if n[LEASE_UNTIL] > now then return { 'busy', n[LEASE_UNTIL], unpack(call('HMGET', HEAD, 'l', 'i')) } end
 local how, words, place, first, last = 'resumed', 0, n[TURNS] + 1, n[SEQ] + 1, n[SEQ]
 local more, record, offsets = { 'l', '' }, ''
 if keyed then
