@@ -163,7 +163,7 @@ async def test_each_quote_says_whose_words_it_is() -> None:
     prompt = tuple(PromptMessage(role=Role.SYSTEM, parts=(text_part(text),)) for text in ("The boat is mine.", notes))
     history = [
         message(1, Role.USER, "The boat is white.", speaker="ann"),
-        message(3, Role.USER, "The boat is mine, says Bob.", speaker="bob"),
+        message(3, Role.USER, "The boat is mine, says Bob.", speaker="bob", extra={"name": "Bob"}),
     ]
 
     answer = await answer_to(ModelRequest(messages=prompt, tool_context=turn_of("What about the boat?", history)))
@@ -171,8 +171,11 @@ async def test_each_quote_says_whose_words_it_is() -> None:
     assert answer.splitlines() == [
         "The notes on this conversation say: “User: The boat leaves at noon.”",
         "You said: “The boat is white.”",
-        "Another user said: “The boat is mine, says Bob.”",
+        "Bob said: “The boat is mine, says Bob.”",
     ]
+    unnamed = turn_of("What about the boat?", [message(1, Role.USER, "The boat is old.", speaker="cal")])
+    answer = await answer_to(ModelRequest(messages=(), tool_context=unnamed))
+    assert answer == "Another user said: “The boat is old.”"
 
 
 async def test_without_a_turn_the_prompt_is_the_conversation() -> None:

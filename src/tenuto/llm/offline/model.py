@@ -37,7 +37,7 @@ from tenuto.model.generation import (
     ToolResult,
 )
 from tenuto.model.graphemes import boundary_before
-from tenuto.model.message import Message, Role, offline_only_turns
+from tenuto.model.message import Message, Role, display_name, offline_only_turns
 from tenuto.model.prompt import Language
 from tenuto.model.values import JsonObject, Value, make_storable
 from tenuto.ports import OfflineTool, Tool
@@ -148,10 +148,11 @@ def pieces(text: str) -> Iterator[str]:
 
 
 class Utterance(NamedTuple):
-    """A text and its speaker."""
+    """A text, its speaker, and another user's display name."""
 
     speaker: Speaker
     text: str
+    name: str = ""
 
 
 class Conversation(Value, frozen=True, kw_only=True, gc=True):
@@ -200,7 +201,7 @@ def compose_answer(conversation: Conversation) -> str:
 
 
 def _answer_intent(intent: Intent, conversation: Conversation, phrases: Phrases) -> str:
-    own = [text for speaker, text in conversation.utterances if speaker is Speaker.USER]
+    own = [one.text for one in conversation.utterances if one.speaker is Speaker.USER]
     match intent:
         case Intent.GREETING if conversation.persona_name:
             return phrases.persona_greeting.format(name=conversation.persona_name)
@@ -249,12 +250,12 @@ def _key_sentences(conversation: Conversation) -> list[Utterance]:
 def _sentences(conversation: Conversation) -> list[Utterance]:
     """All that can be quoted, each sentence once and where it was said last; no question, heading or greeting."""
     sentences: dict[str, Utterance] = {}
-    for speaker, text in conversation.utterances:
-        for sentence in split_sentences(text):
+    for one in conversation.utterances:
+        for sentence in split_sentences(one.text):
             if not (is_question(sentence) or sentence.endswith((":", "：")) or match_intent(sentence)):
-                plain = _LABEL.sub("", sentence) if speaker is Speaker.NOTES else sentence
+                plain = _LABEL.sub("", sentence) if one.speaker is Speaker.NOTES else sentence
                 sentences.pop(plain, None)
-                sentences[plain] = Utterance(speaker, sentence)
+                sentences[plain] = one._replace(text=sentence)
     return list(sentences.values())
 
 
@@ -263,24 +264,24 @@ def _history(history: Sequence[Message], asker: str | None) -> Iterator[Utteranc
     for message in history:
         if message.role is Role.USER:
             own = message.speaker is None or message.speaker == asker
-            yield Utterance(Speaker.USER if own else Speaker.OTHER, message.text)
+            yield Utterance(Speaker.USER if own else Speaker.OTHER, message.text, display_name(message.extra))
         elif message.role is Role.ASSISTANT and message.turn not in chatter:
             yield Utterance(Speaker.MODEL, message.text)
 
 
 def _newest(utterances: Sequence[Utterance]) -> tuple[Utterance, ...]:
     room, kept = _CONVERSATION, list[Utterance]()
-    for speaker, text in reversed(utterances):
+    for one in reversed(utterances):
         if room <= 0:
             break
-        if text.strip():
-            kept.append(Utterance(speaker, text[: min(_MESSAGE, room)]))
+        if one.text.strip():
+            kept.append(one._replace(text=one.text[: min(_MESSAGE, room)]))
             room -= len(kept[-1].text)
     return tuple(reversed(kept))
 
 
 def _quote(one: Utterance, phrases: Phrases) -> str:
-    return phrases.quotes[one.speaker].format(text=_cut(one.text))
+    return phrases.quotes[one.speaker].format(text=_cut(one.text), name=one.name or phrases.another_user)
 
 
 def _cut(text: str) -> str:

@@ -49,6 +49,7 @@ class Phrases(Value, frozen=True, kw_only=True):
     first: str
     last: str
     summary: str
+    another_user: str
     quotes: dict[Speaker, str]
 
 
@@ -75,9 +76,10 @@ PHRASES: Final = {
         first="The first message of yours that I see is: “{text}”",
         last="Your last message was: “{text}”",
         summary="Sentences from this conversation:",
+        another_user="Another user",
         quotes={
             Speaker.USER: "You said: “{text}”",
-            Speaker.OTHER: "Another user said: “{text}”",
+            Speaker.OTHER: "{name} said: “{text}”",
             Speaker.MODEL: "I said: “{text}”",
             Speaker.NOTES: "The notes on this conversation say: “{text}”",
         },
@@ -104,9 +106,10 @@ PHRASES: Final = {
         first="我能看到的你的第一条消息是：“{text}”",
         last="你的上一条消息是：“{text}”",
         summary="这段对话里的句子：",
+        another_user="另一位用户",
         quotes={
             Speaker.USER: "你说过：“{text}”",
-            Speaker.OTHER: "另一位用户说过：“{text}”",
+            Speaker.OTHER: "{name}说过：“{text}”",
             Speaker.MODEL: "我说过：“{text}”",
             Speaker.NOTES: "对话摘要里写着：“{text}”",
         },
