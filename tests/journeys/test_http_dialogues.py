@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tenuto.llm import Call, ScriptedModel
 from tenuto.model.privacy import Mode
 from tests.journeys.door import Door, code, served
 
@@ -331,3 +332,14 @@ async def test_the_shop_tells_what_an_answer_had_to_do_without() -> None:
 
     assert (without["degraded"], whole["degraded"]) == (["detector"], [])
     assert without["answer"] == whole["answer"]
+
+
+async def test_an_answer_that_no_tool_of_the_shop_supports_says_so() -> None:
+    """A language model may invent goods instead of looking for them; the offline model invents nothing."""
+    model = ScriptedModel("We have the Zorbo 9 for 12 euros.", [Call("search_goods", {"category": "phones"})], "These.")
+    async with served(models={"scripted": model}, model="scripted", summarizer_model="offline") as door:
+        invented, found = [await ask_shop(door, "cheap phones?") for _ in range(2)]
+    async with served() as door:
+        greeted = await ask_shop(door, "hello")
+
+    assert (invented["degraded"], found["degraded"], greeted["degraded"]) == (["lookup"], [], [])

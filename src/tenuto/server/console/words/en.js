@@ -84,6 +84,7 @@ export const en = {
   "badge.journal": "written to the journal: the store was unavailable",
   "badge.fallback_model": "answered by the fallback model",
   "badge.tools": "a tool failed",
+  "badge.lookup": "not looked up: the model called no tool",
   "badge.detector": "privacy detector did not answer",
   "badge.embedder": "messages compared by words: the embedder did not answer",
   "badge.other": "without {what}",

@@ -82,6 +82,7 @@ export const zh = {
   "badge.journal": "已记入日志：存储不可用",
   "badge.fallback_model": "由备用模型回答",
   "badge.tools": "有工具失败",
+  "badge.lookup": "未经查询：模型没有调用工具",
   "badge.detector": "隐私检测服务未响应",
   "badge.embedder": "嵌入模型未响应，按词语比较对话",
   "badge.other": "缺少 {what}",
