@@ -1,6 +1,7 @@
 """The model without a language model: the assistant's offline tools, and quotes from the conversation.
 
-It states nothing of its own. Where no sentence covers enough of the question, it says that it is no language model.
+It states nothing of its own. Where no sentence covers enough of the question, it says that it is no language model, and
+quotes the nearest.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _LONGEST: Final = 24
 _CONVERSATION: Final = 40_000
 _MESSAGE: Final = 8_000
 _QUOTE: Final = 600
-# How much of a question's weight a sentence must hold to be quoted.
+# How much of a question's weight a sentence must hold to be quoted as its answer, and not as the nearest there is.
 _COVERAGE: Final = 0.5
 _QUOTES: Final = 3
 _SUMMARY_SENTENCES: Final = 5
@@ -196,8 +197,10 @@ def compose_answer(conversation: Conversation) -> str:
     asked = [sentence for sentence in split_sentences(question) if is_question(sentence) or is_request(sentence)]
     if not asked:
         return phrases.noted
-    found = _find_sentences(conversation, strip_asking(" ".join(asked)))
-    return "\n".join([_quote(one, phrases) for one in found]) or phrases.nothing_found
+    found, coverage = _find_sentences(conversation, strip_asking(" ".join(asked)))
+    if not found:
+        return phrases.nothing_found
+    return "\n".join([*([phrases.nearest] if coverage < _COVERAGE else []), *(_quote(one, phrases) for one in found)])
 
 
 def _answer_intent(intent: Intent, conversation: Conversation, phrases: Phrases) -> str:
@@ -220,20 +223,18 @@ def _answer_intent(intent: Intent, conversation: Conversation, phrases: Phrases)
             return phrases.nothing_said
 
 
-def _find_sentences(conversation: Conversation, query: str) -> list[Utterance]:
-    """The sentences that cover the query best, in the order they were said.
+def _find_sentences(conversation: Conversation, query: str) -> tuple[list[Utterance], float]:
+    """The sentences that cover the query best, in the order they were said, and how much of its weight they hold.
 
     The newest of them is always among them: a later sentence may correct an earlier one.
     """
-    if not terms(query):
-        return []
     sentences = _sentences(conversation)
     hits = LexicalIndex(one.text for one in sentences).search(query)
-    covered = max((hit.coverage for hit in hits), default=0.0)
-    if covered < _COVERAGE:
-        return []
+    if not hits:
+        return [], 0.0
+    covered = max(hit.coverage for hit in hits)
     best = [hit.position for hit in hits if hit.coverage > covered - 1e-9]
-    return [sentences[position] for position in sorted(list(dict.fromkeys([max(best), *best]))[:_QUOTES])]
+    return [sentences[position] for position in sorted(list(dict.fromkeys([max(best), *best]))[:_QUOTES])], covered
 
 
 def _key_sentences(conversation: Conversation) -> list[Utterance]:

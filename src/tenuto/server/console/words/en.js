@@ -42,8 +42,8 @@ export const en = {
   "assistant.persona": "Character",
   "assistant.persona.any": "the assistant itself",
   "assistant.try": "For example",
-  "try.general": "My favourite colour is green. | What did I say my favourite colour was?",
-  "try.goods": "Which phones are cheap? | A quiet keyboard under 300",
+  "try.general": "My favourite colour is green. | What can you do?",
+  "try.goods": "Which phones are cheap? | A keyboard under 300",
   "try.npc": "What are the family rules? | How is salt made here?",
   "model.offline": "offline model",
   "model.offline.why":
