@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tenuto.llm import Call, ScriptedModel
+from tenuto.llm.offline.phrases import PHRASES
 from tenuto.model.privacy import Mode
+from tenuto.model.prompt import Language
 from tests.journeys.door import Door, code, served
 
 NPC = {"tenant_id": "yantian", "site_id": "yantian-main", "npc_id": "ancestor_yan"}
@@ -323,6 +327,30 @@ async def test_a_general_talk_remembers_after_a_restart_and_gets_a_title(tmp_pat
     assert session["title"]
 
 
+async def test_each_example_of_the_page_works_in_an_empty_conversation(subtests: pytest.Subtests) -> None:
+    """The examples are read from the page's own words; each character is asked."""
+    empty = {phrase for words in PHRASES.values() for phrase in (words.nothing_found, words.nothing_said)}
+    async with served() as door:
+        personas = {
+            one["name"]: [None, *(persona["id"] for persona in one["personas"])]
+            for one in (await door.http.get("/v1/assistants")).json()["assistants"]
+        }
+        for language in Language:
+            book = (await door.http.get(f"/console/words/{language}.js")).text
+            examples = dict(re.findall(r'"try\.(\w+)": "(.+)"', book))
+            assert set(examples) == {"general", "goods", "npc"}
+            clicks = [
+                (name, text, who) for name in examples for text in examples[name].split(" | ") for who in personas[name]
+            ]
+            for name, text, who in clicks:
+                with subtests.test(text, persona=who):
+                    asked = {"message": text, "assistant": name, "persona": who}
+                    told = (await door.http.post("/v1/chat", json=asked)).json()
+                    assert told["answer"] not in empty
+                    assert name != "goods" or told["data"]["goods"]
+                    assert name != "npc" or told["data"]["policy_mode"] != "refuse"
+
+
 async def test_the_shop_tells_what_an_answer_had_to_do_without() -> None:
     async with served(privacy_detector="http://127.0.0.1:9/analyze", privacy_message=Mode.REDACT) as door:
         without = await ask_shop(door, "cheap phones?")
@@ -331,3 +359,14 @@ async def test_the_shop_tells_what_an_answer_had_to_do_without() -> None:
 
     assert (without["degraded"], whole["degraded"]) == (["detector"], [])
     assert without["answer"] == whole["answer"]
+
+
+async def test_an_answer_that_no_tool_of_the_shop_supports_says_so() -> None:
+    """A language model may invent goods instead of looking for them; the offline model invents nothing."""
+    model = ScriptedModel("We have the Zorbo 9 for 12 euros.", [Call("search_goods", {"category": "phones"})], "These.")
+    async with served(models={"scripted": model}, model="scripted", summarizer_model="offline") as door:
+        invented, found = [await ask_shop(door, "cheap phones?") for _ in range(2)]
+    async with served() as door:
+        greeted = await ask_shop(door, "hello")
+
+    assert (invented["degraded"], found["degraded"], greeted["degraded"]) == (["lookup"], [], [])

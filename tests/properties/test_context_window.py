@@ -98,7 +98,9 @@ materials = st.builds(
     evidence=pieces,
     persona=st.sampled_from([None, "elder"]),
     isolated=st.booleans(),
+    speaker=st.sampled_from([None, "bob"]),
     display_names=st.sampled_from([{}, {"elder": "严氏先祖"}]),
+    speaker_names=st.sampled_from([{}, {"ann": "Ann", "bob": "Bob"}]),
     history_relevant=st.sampled_from([True] * 9 + [False]),
     language=st.sampled_from(Language),
 )

@@ -14,7 +14,14 @@ from tenuto.chat.deps import ChatDeps
 from tenuto.chat.relevance_gate import DEGRADED, Gate
 from tenuto.chat.request import ChatRequest
 from tenuto.chat.revision import Revision, check_not_superseded, mark_of, undo_user_message
-from tenuto.context import TokenCounter, has_relevant_history, inputs_from_turn, language_of, profile_text
+from tenuto.context import (
+    TokenCounter,
+    has_relevant_history,
+    inputs_from_turn,
+    language_of,
+    profile_text,
+    speaker_names,
+)
 from tenuto.context.compression import LogTail, conversation_in
 from tenuto.errors import (
     AssistantNotFound,
@@ -27,6 +34,7 @@ from tenuto.errors import (
 )
 from tenuto.model import Draft, Message, NewSession, OpenTurn, Page, Role, Scope, Session, TurnState, text_part
 from tenuto.model.generation import Persona, Summary, ToolContext, TurnEnded
+from tenuto.model.message import NAME, display_name
 from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, SessionPolicy
 from tenuto.model.prompt import Language, PromptInputs
 from tenuto.model.session import ASSISTANT, PERSONA, PROFILE
@@ -350,6 +358,8 @@ class TurnOpener:
     def _user_messages(self, scope: Scope, request: ChatRequest) -> tuple[Draft, ...]:
         if request.regenerate:
             return ()
+        # In a chat the prompts of later turns need it.
+        name = display_name(request.profile) if scope.chat is not None else ""
         draft = Draft(
             id=fresh_id(),
             role=Role.USER,
@@ -358,6 +368,7 @@ class TurnOpener:
             speaker=scope.user,
             persona=scope.persona,
             tokens=self._counter.count(request.text),
+            extra={NAME: name} if name else {},
             metadata={ONCE: mark_of(request.idempotency_key)} if request.idempotency_key is not None else {},
         )
         return (draft,)
@@ -468,6 +479,7 @@ def _prompt_inputs(
         isolated=assistant.isolated,
         language=language,
         display_names={name: shown for name, shown in names.items() if shown},
+        speaker_names=speaker_names(past.talk, turn.scope.tenant, language),
     )
 
 

@@ -185,6 +185,8 @@ class Turn:
             self._degraded["fallback_model"] = None
         if any(result.error for result in self._toolbox.results):
             self._degraded["tools"] = None
+        if begun.assistant.looks_up and not answer.offline and all(result.error for result in self._toolbox.results):
+            self._degraded["lookup"] = None
         if self._means.redaction.degraded:
             self._degraded["detector"] = None
         trace = self._build_trace(answer, texts)

@@ -8,7 +8,7 @@ from tenuto.context.assembly import (
     last_words,
     prompt_token_limit,
 )
-from tenuto.context.layout import agent_system, profile_text
+from tenuto.context.layout import agent_system, profile_text, speaker_names
 from tenuto.context.relevance import cosine, has_relevant_history, near_enough, points_back, spoken, term_coverage
 from tenuto.context.tokens import DEFAULT_ENCODING, ENCODINGS, TokenCounter, counter_for, encoding_for, truncate_text
 from tenuto.context.wording import language_of
@@ -35,6 +35,7 @@ __all__ = [
     "points_back",
     "profile_text",
     "prompt_token_limit",
+    "speaker_names",
     "spoken",
     "term_coverage",
     "truncate_text",

@@ -241,7 +241,8 @@ def assemble(inputs: PromptInputs, policy: PromptPolicy, context: ContextPolicy,
     Raises:
         InvalidSetting: the system prompt alone does not leave room for a question.
     """
-    layout = layout_for(policy.layout, inputs.language, counter, inputs.display_names, policy.recall_position)
+    names, speakers = inputs.display_names, inputs.speaker_names
+    layout = layout_for(policy.layout, inputs.language, counter, names, policy.recall_position, speakers)
     return _PromptAssembly(inputs, policy, context, counter, layout).prompt()
 
 
@@ -310,9 +311,11 @@ class _PromptAssembly:
         return text
 
     def _add_question(self, account: ManifestBuilder) -> str:
-        whole = self.counter.count_text(self.materials.question, self.materials.question_tokens)
-        text = truncate_text(self.materials.question, self.left, self.counter.count, whole)
-        tokens = whole if text is self.materials.question else self.counter.count(text)
+        asked = self.layout.escape_user_lines(self.materials.question)
+        counted = self.materials.question_tokens if asked == self.materials.question else 0
+        whole = self.counter.count_text(asked, counted)
+        text = truncate_text(asked, self.left, self.counter.count, whole)
+        tokens = whole if text is asked else self.counter.count(text)
         account.add(Kind.QUESTION, *(_ALWAYS if tokens == whole else _CUT), tokens, whole)
         self.left -= tokens
         return text
@@ -379,8 +382,12 @@ class _PromptAssembly:
 
 
 def last_words(talk: Sequence[Message]) -> tuple[Message, ...]:
-    """The user messages of the last turn, which wait for an answer."""
+    """The last speaker's user messages of the last turn, which wait for an answer."""
     first = len(talk)
-    while first and talk[first - 1].role is Role.USER and talk[first - 1].turn == talk[-1].turn:
+    while first and _is_said_with(talk[-1], talk[first - 1]):
         first -= 1
     return tuple(talk[first:])
+
+
+def _is_said_with(last: Message, one: Message) -> bool:
+    return one.role is Role.USER and one.turn == last.turn and one.speaker == last.speaker

@@ -5,9 +5,12 @@ Layouts do not count messages. They write a `Page`, which counts the tokens of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -15,11 +18,14 @@ import msgspec
 from tenuto.context.tokens import MESSAGE_TOKENS, REPLY_TOKENS, TokenCounter, to_text, truncate_text
 from tenuto.context.window import Shown, VerbatimHistory
 from tenuto.context.wording import WORDING, Wording
-from tenuto.model.message import Message, Role, text_part
+from tenuto.model.message import Message, Role, display_name, text_part
 from tenuto.model.prompt import Language, LayoutName, Piece, Prompt, PromptMessage, RecallPosition
+from tenuto.model.scope import user_digest
 from tenuto.model.values import Json, JsonObject, Value
 
 _QUOTE: Final = "> "
+# What a model may take for the end of a line.
+_LINE_END: Final = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 # Shared values have their writer and time beside them under such names, which do not belong into a prompt.
 _META: Final = ".__"
 STYLE_KEY: Final = "response_style"
@@ -110,7 +116,10 @@ class TextHeadings(Value, frozen=True, kw_only=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """A prompt format for one language and one set of names. Without a `sheet` messages have roles."""
+    """A prompt format for one language and one set of names. Without a `sheet` messages have roles.
+
+    `names` are of personas. `speakers` are of users, where several of them speak.
+    """
 
     name: LayoutName
     language: Language
@@ -119,6 +128,7 @@ class Layout(msgspec.Struct, frozen=True):
     sheet: TextHeadings | None
     names: Mapping[str, str] = {}
     recall_position: RecallPosition = RecallPosition.BEFORE_QUESTION
+    speakers: Mapping[str, str] = {}
 
     @property
     def shows_tools(self) -> bool:
@@ -128,7 +138,7 @@ class Layout(msgspec.Struct, frozen=True):
     @property
     def around_all(self) -> int | None:
         """With roles and without names the overhead of every message is the same."""
-        return MESSAGE_TOKENS if self.sheet is None and not self.names else None
+        return MESSAGE_TOKENS if self.sheet is None and not self.speakers else None
 
     def around(self, message: Message) -> int:
         """A message's label, line end and role."""
@@ -143,23 +153,30 @@ class Layout(msgspec.Struct, frozen=True):
 
     def label(self, message: Message) -> str:
         """The speaker's label at the beginning of the line."""
-        if self.sheet is None:
-            return self.name_label(message.speaker, "") if self.names and message.role is Role.USER else ""
         match message.role:
             case Role.USER:
-                return self.name_label(message.speaker, self.words.user)
+                return self.speaker_label(message.speaker) or (self.words.user if self.sheet is not None else "")
+            case _ if self.sheet is None:
+                return ""
             case Role.ASSISTANT:
-                return self.name_label(message.persona, self.words.assistant)
+                name = self.names.get(message.persona) if message.persona is not None else None
+                return f"{name}: " if name else self.words.assistant
             case _:
                 return self.words.system
 
-    def name_label(self, who: str | None, otherwise: str) -> str:
-        """The label with the speaker's name, if it is known."""
-        name = self.names.get(who) if who is not None else None
-        return f"{name}: " if name else otherwise
+    def speaker_label(self, who: str | None) -> str:
+        """The label with the speaker's name; empty where only one user speaks."""
+        name = self.speakers.get(who) if who is not None else None
+        return f"{name}: " if name else self.words.user if self.speakers else ""
 
-    def escape_lines(self, text: str) -> str:
+    def escape_user_lines(self, text: str) -> str:
+        """A user's text; where several speak each further line is quoted, so that none begins with another's label."""
+        return _LINE_END.sub(rf"\g<0>{_QUOTE}", text) if self.speakers else text
+
+    def escape_lines(self, text: str, role: Role | None = None) -> str:
         """The text, escaped so that no line can imitate a heading or another speaker."""
+        if role is Role.USER and self.speakers:
+            return self.escape_user_lines(text)
         if self.sheet is None or "\n" not in text:
             return text
         first, *lines = text.split("\n")
@@ -168,7 +185,7 @@ class Layout(msgspec.Struct, frozen=True):
         )
 
     def _reserved_prefixes(self) -> tuple[str, ...]:
-        words, names = self.words, tuple(f"{name}:" for name in self.names.values())
+        words, names = self.words, tuple(f"{name}:" for name in (*self.names.values(), *self.speakers.values()))
         return (
             "===",
             "【",
@@ -183,7 +200,7 @@ class Layout(msgspec.Struct, frozen=True):
 
     def reserve(self, speaker: str | None = None) -> int:
         """The maximum of tokens that the layout itself takes."""
-        label = self.name_label(speaker, "") if self.sheet is None else ""
+        label = self.speaker_label(speaker)
         reserved = _reserved_tokens(self.name, self.language, self.counter.encoding, self.recall_position)
         return reserved + self.counter.count_fixed(label) if label else reserved
 
@@ -208,12 +225,12 @@ class Layout(msgspec.Struct, frozen=True):
         if isinstance(chosen.window, VerbatimHistory):
             page.as_is(chosen.window.messages)
         else:
-            page.add_shown(chosen.window, self.label if self.names else None)
+            page.add_shown(chosen.window, self.label if self.speakers else None)
         stable = stable if early else len(page)
         page.message(Role.USER)
         if recalls and not early:
             self._render_snippets(page, chosen)
-        page.add_frame(self.name_label(chosen.speaker, ""))
+        page.add_frame(self.speaker_label(chosen.speaker))
         page.words(chosen.question)
         return stable
 
@@ -237,6 +254,7 @@ class Layout(msgspec.Struct, frozen=True):
         if self.recall_position is RecallPosition.BEFORE_QUESTION:
             self._render_snippets(page, chosen)
         page.add_frame(sheet.question)
+        page.add_frame(self.speaker_label(chosen.speaker))
         page.words(chosen.question)
         page.add_frame(sheet.closing)
         return stable
@@ -278,9 +296,11 @@ def layout_for(
     counter: TokenCounter,
     names: Mapping[str, str],
     recall_position: RecallPosition,
+    speakers: Mapping[str, str] = MappingProxyType({}),
 ) -> Layout:
     """The layout of that name in that language."""
-    return Layout(name, language, WORDING[language], counter, _headings_for(name, language), names, recall_position)
+    headings = _headings_for(name, language)
+    return Layout(name, language, WORDING[language], counter, headings, names, recall_position, speakers)
 
 
 @cache
@@ -369,3 +389,23 @@ def profile_text(profile: Mapping[str, Json], language: Language) -> str:
     style = known.pop(STYLE_KEY, None)
     lines = [f"- {key}: {known[key]}" for key in sorted(known)]
     return "\n".join([*lines, f"{words.style}{style}"] if style else lines)
+
+
+def speaker_names(talk: Iterable[Message], tenant: str, language: Language) -> dict[str, str]:
+    """Names for the users of a conversation, none where only one speaks.
+
+    A user without a display name, or with one that another speaker has, gets a tag derived from the id.
+    """
+    given: dict[str, str] = {}
+    for message in talk:
+        if message.role is Role.USER and message.speaker is not None:
+            given[message.speaker] = display_name(message.extra) or given.get(message.speaker, "")
+    if len(given) < 2:
+        return {}
+    words = WORDING[language]
+    labels = [label.rstrip(": ") for label in (words.user, words.assistant, words.system)]
+    taken = Counter(name.casefold() for name in (*given.values(), *labels))
+    return {
+        user: name if name and taken[name.casefold()] == 1 else f"{name or labels[0]} {user_digest(tenant, user)[:6]}"
+        for user, name in given.items()
+    }

@@ -162,7 +162,7 @@ class TurnReader:
         return VerbatimHistory(history, around, sum([message.tokens for message in history]) + around * len(history))
 
     def _are_plain(self, messages: Sequence[Message]) -> bool:
-        layout, shows_tools, cap = self._layout, self._layout.shows_tools, self._cap
+        layout, labelled, cap = self._layout, self._layout.around_all is None, self._cap
         longest, densest = MOST_CHARACTERS_A_TOKEN, MOST_TOKENS_A_CHARACTER
         for message in messages:
             parts, tokens = message.parts, message.tokens
@@ -173,7 +173,7 @@ class TurnReader:
             # As in `TokenCounter.message`, written out: every message of every turn passes here.
             if not length or length > tokens * longest or tokens > length * densest + TOOL_TOKENS:
                 return False
-            if not shows_tools and layout.escape_lines(text) != text:
+            if labelled and layout.escape_lines(text, message.role) != text:
                 return False
         return True
 
@@ -182,7 +182,7 @@ class TurnReader:
         if message.role is Role.ITEM or not visible:
             return _hidden_reason(message, parts)
         around = self._layout.around(message)
-        quoted = self._escape_parts(visible)
+        quoted = self._escape_parts(visible, message.role)
         if len(visible) == len(message.parts) and quoted is visible:
             tokens = self._counter.count_message(message)
             shown = Shown(message, visible, visible, tokens, around, tokens + around)
@@ -214,14 +214,14 @@ class TurnReader:
         kind = part["type"]
         return bool(part["text"]) if kind == "text" else kind in _TOOLS and self._layout.shows_tools
 
-    def _escape_parts(self, parts: tuple[JsonObject, ...]) -> tuple[JsonObject, ...]:
-        if self._layout.shows_tools:
+    def _escape_parts(self, parts: tuple[JsonObject, ...], role: Role) -> tuple[JsonObject, ...]:
+        if self._layout.around_all is not None:
             return parts
         changed = False
         quoted: list[JsonObject] = []
         for part in parts:
             text = part["text"] if part["type"] == "text" else ""
-            safe = self._layout.escape_lines(text)
+            safe = self._layout.escape_lines(text, role)
             changed = changed or safe != text
             quoted.append(part if safe == text else {**part, "text": safe})
         return tuple(quoted) if changed else parts

@@ -87,9 +87,9 @@ class PromptInputs(Value, frozen=True, kw_only=True):
     beginning with `summarized_from` and `summarized_messages` in all (0: unknown), most of which need not be in the
     history; and `window_start` is the first message that belongs to the context at all. `memories` or `evidence` set to
     `None` say that this assistant has none; an empty tuple, that this time nothing was found. An `isolated` persona
-    sees only its own turns. `display_names` gives personas and speakers the names they are shown under. With
-    `history_relevant` false the history has nothing to do with the question and is left out. `question_tokens` is its
-    count, 0 if it is not counted yet.
+    sees only its own turns. `display_names` gives personas the names they are shown under; `speaker_names` gives users
+    theirs, and is empty where only one speaks. With `history_relevant` false the history has nothing to do with the
+    question and is left out. `question_tokens` is its count, 0 if it is not counted yet.
     """
 
     question: str
@@ -108,6 +108,7 @@ class PromptInputs(Value, frozen=True, kw_only=True):
     isolated: bool = False
     speaker: str | None = None
     display_names: Mapping[str, str] = MappingProxyType({})
+    speaker_names: Mapping[str, str] = MappingProxyType({})
     history_relevant: bool = True
     language: Language = Language.ENGLISH
 

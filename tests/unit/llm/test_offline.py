@@ -32,8 +32,8 @@ from tenuto.ports import Tool
 from tests.samples import ANN, SENT_AT
 
 GRAPHEME = regex.compile(r"\X")
-NOTHING = "I am the offline model, not a language model, and I find nothing"
-NOTHING_ZH = "我是离线模型，不是大语言模型，在这段对话里没有找到"
+NOTHING = "I am the offline model, not a language model. I match words only, and no sentence"
+NOTHING_ZH = "我是离线模型，不是大语言模型，只按词语查找，这段对话里没有"
 
 
 def message(number: int, role: Role, text: str, **fields: Any) -> Message:
@@ -84,7 +84,11 @@ ENGLISH = {
         "“My car, after all, is blue.”",
     ),
     "said twice, quoted once": (["My car is red.", "My car is red.", "My car?"], "You said: “My car is red.”"),
-    "not told": (["My name is Ann.", "What is my sister's name?"], NOTHING),
+    "not told": (["My name is Ann.", "What is my dog called?"], NOTHING),
+    "nearest": (
+        ["The dentist moved to Friday.", "When is my appointment with the new dentist?"],
+        "match words only. The nearest that I find:\nYou said: “The dentist moved to Friday.”",
+    ),
     "a question answers nothing": (["Is my name Ann?", "What is my name?"], NOTHING),
     "own quotes are no source": (["Where is the train?", "The train is red.", "train?", "the train?"], "“The train is"),
     "no knowledge": (["What is the capital of France?"], "TENUTO_MODEL"),
@@ -115,6 +119,10 @@ CHINESE = {
     "先后": (
         ["我的车是红色的。", "我的车现在是蓝色的。", "我的车呢？"],
         "你说过：“我的车是红色的。”\n你说过：“我的车现在是蓝色的。”",
+    ),
+    "最接近": (
+        ["牙医改到星期五了。", "我和新牙医约了星期几下午见面？"],
+        "只按词语查找，最接近的是：\n你说过：“牙医改到星期五了。”",
     ),
     "没说过": (["我叫小明", "我妹妹多大了？"], NOTHING_ZH),
     "不知道": (["量子力学是什么？"], "TENUTO_MODEL"),
@@ -163,7 +171,7 @@ async def test_each_quote_says_whose_words_it_is() -> None:
     prompt = tuple(PromptMessage(role=Role.SYSTEM, parts=(text_part(text),)) for text in ("The boat is mine.", notes))
     history = [
         message(1, Role.USER, "The boat is white.", speaker="ann"),
-        message(3, Role.USER, "The boat is mine, says Bob.", speaker="bob"),
+        message(3, Role.USER, "The boat is mine, says Bob.", speaker="bob", extra={"name": "Bob"}),
     ]
 
     answer = await answer_to(ModelRequest(messages=prompt, tool_context=turn_of("What about the boat?", history)))
@@ -171,8 +179,11 @@ async def test_each_quote_says_whose_words_it_is() -> None:
     assert answer.splitlines() == [
         "The notes on this conversation say: “User: The boat leaves at noon.”",
         "You said: “The boat is white.”",
-        "Another user said: “The boat is mine, says Bob.”",
+        "Bob said: “The boat is mine, says Bob.”",
     ]
+    unnamed = turn_of("What about the boat?", [message(1, Role.USER, "The boat is old.", speaker="cal")])
+    answer = await answer_to(ModelRequest(messages=(), tool_context=unnamed))
+    assert answer == "Another user said: “The boat is old.”"
 
 
 async def test_without_a_turn_the_prompt_is_the_conversation() -> None:

@@ -50,4 +50,5 @@ def goods_assistant(store: StateStore, policies: Preset | None = None) -> Assist
         prompt=PromptPolicy(layout=LayoutName.GOODS),
         tools=goods_tools(Catalogue(store)),
         relevance=RELEVANCE,
+        looks_up=True,
     )

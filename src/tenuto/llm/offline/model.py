@@ -1,6 +1,7 @@
 """The model without a language model: the assistant's offline tools, and quotes from the conversation.
 
-It states nothing of its own. Where no sentence covers enough of the question, it says that it is no language model.
+It states nothing of its own. Where no sentence covers enough of the question, it says that it is no language model, and
+quotes the nearest.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from tenuto.model.generation import (
     ToolResult,
 )
 from tenuto.model.graphemes import boundary_before
-from tenuto.model.message import Message, Role, offline_only_turns
+from tenuto.model.message import Message, Role, display_name, offline_only_turns
 from tenuto.model.prompt import Language
 from tenuto.model.values import JsonObject, Value, make_storable
 from tenuto.ports import OfflineTool, Tool
@@ -53,7 +54,7 @@ _LONGEST: Final = 24
 _CONVERSATION: Final = 40_000
 _MESSAGE: Final = 8_000
 _QUOTE: Final = 600
-# How much of a question's weight a sentence must hold to be quoted.
+# How much of a question's weight a sentence must hold to be quoted as its answer, and not as the nearest there is.
 _COVERAGE: Final = 0.5
 _QUOTES: Final = 3
 _SUMMARY_SENTENCES: Final = 5
@@ -148,10 +149,11 @@ def pieces(text: str) -> Iterator[str]:
 
 
 class Utterance(NamedTuple):
-    """A text and its speaker."""
+    """A text, its speaker, and another user's display name."""
 
     speaker: Speaker
     text: str
+    name: str = ""
 
 
 class Conversation(Value, frozen=True, kw_only=True, gc=True):
@@ -195,12 +197,14 @@ def compose_answer(conversation: Conversation) -> str:
     asked = [sentence for sentence in split_sentences(question) if is_question(sentence) or is_request(sentence)]
     if not asked:
         return phrases.noted
-    found = _find_sentences(conversation, strip_asking(" ".join(asked)))
-    return "\n".join([_quote(one, phrases) for one in found]) or phrases.nothing_found
+    found, coverage = _find_sentences(conversation, strip_asking(" ".join(asked)))
+    if not found:
+        return phrases.nothing_found
+    return "\n".join([*([phrases.nearest] if coverage < _COVERAGE else []), *(_quote(one, phrases) for one in found)])
 
 
 def _answer_intent(intent: Intent, conversation: Conversation, phrases: Phrases) -> str:
-    own = [text for speaker, text in conversation.utterances if speaker is Speaker.USER]
+    own = [one.text for one in conversation.utterances if one.speaker is Speaker.USER]
     match intent:
         case Intent.GREETING if conversation.persona_name:
             return phrases.persona_greeting.format(name=conversation.persona_name)
@@ -219,20 +223,18 @@ def _answer_intent(intent: Intent, conversation: Conversation, phrases: Phrases)
             return phrases.nothing_said
 
 
-def _find_sentences(conversation: Conversation, query: str) -> list[Utterance]:
-    """The sentences that cover the query best, in the order they were said.
+def _find_sentences(conversation: Conversation, query: str) -> tuple[list[Utterance], float]:
+    """The sentences that cover the query best, in the order they were said, and how much of its weight they hold.
 
     The newest of them is always among them: a later sentence may correct an earlier one.
     """
-    if not terms(query):
-        return []
     sentences = _sentences(conversation)
     hits = LexicalIndex(one.text for one in sentences).search(query)
-    covered = max((hit.coverage for hit in hits), default=0.0)
-    if covered < _COVERAGE:
-        return []
+    if not hits:
+        return [], 0.0
+    covered = max(hit.coverage for hit in hits)
     best = [hit.position for hit in hits if hit.coverage > covered - 1e-9]
-    return [sentences[position] for position in sorted(list(dict.fromkeys([max(best), *best]))[:_QUOTES])]
+    return [sentences[position] for position in sorted(list(dict.fromkeys([max(best), *best]))[:_QUOTES])], covered
 
 
 def _key_sentences(conversation: Conversation) -> list[Utterance]:
@@ -249,12 +251,12 @@ def _key_sentences(conversation: Conversation) -> list[Utterance]:
 def _sentences(conversation: Conversation) -> list[Utterance]:
     """All that can be quoted, each sentence once and where it was said last; no question, heading or greeting."""
     sentences: dict[str, Utterance] = {}
-    for speaker, text in conversation.utterances:
-        for sentence in split_sentences(text):
+    for one in conversation.utterances:
+        for sentence in split_sentences(one.text):
             if not (is_question(sentence) or sentence.endswith((":", "：")) or match_intent(sentence)):
-                plain = _LABEL.sub("", sentence) if speaker is Speaker.NOTES else sentence
+                plain = _LABEL.sub("", sentence) if one.speaker is Speaker.NOTES else sentence
                 sentences.pop(plain, None)
-                sentences[plain] = Utterance(speaker, sentence)
+                sentences[plain] = one._replace(text=sentence)
     return list(sentences.values())
 
 
@@ -263,24 +265,24 @@ def _history(history: Sequence[Message], asker: str | None) -> Iterator[Utteranc
     for message in history:
         if message.role is Role.USER:
             own = message.speaker is None or message.speaker == asker
-            yield Utterance(Speaker.USER if own else Speaker.OTHER, message.text)
+            yield Utterance(Speaker.USER if own else Speaker.OTHER, message.text, display_name(message.extra))
         elif message.role is Role.ASSISTANT and message.turn not in chatter:
             yield Utterance(Speaker.MODEL, message.text)
 
 
 def _newest(utterances: Sequence[Utterance]) -> tuple[Utterance, ...]:
     room, kept = _CONVERSATION, list[Utterance]()
-    for speaker, text in reversed(utterances):
+    for one in reversed(utterances):
         if room <= 0:
             break
-        if text.strip():
-            kept.append(Utterance(speaker, text[: min(_MESSAGE, room)]))
+        if one.text.strip():
+            kept.append(one._replace(text=one.text[: min(_MESSAGE, room)]))
             room -= len(kept[-1].text)
     return tuple(reversed(kept))
 
 
 def _quote(one: Utterance, phrases: Phrases) -> str:
-    return phrases.quotes[one.speaker].format(text=_cut(one.text))
+    return phrases.quotes[one.speaker].format(text=_cut(one.text), name=one.name or phrases.another_user)
 
 
 def _cut(text: str) -> str:

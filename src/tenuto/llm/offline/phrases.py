@@ -41,6 +41,7 @@ class Phrases(Value, frozen=True, kw_only=True):
     farewell: str
     help: str
     noted: str
+    nearest: str
     nothing_found: str
     nothing_said: str
     no_words: str
@@ -49,6 +50,7 @@ class Phrases(Value, frozen=True, kw_only=True):
     first: str
     last: str
     summary: str
+    another_user: str
     quotes: dict[Speaker, str]
 
 
@@ -64,9 +66,11 @@ PHRASES: Final = {
             "later, or say “summarise”. For free answers connect a language model with the setting TENUTO_MODEL."
         ),
         noted="Noted.",
+        nearest="I am the offline model, not a language model, and match words only. The nearest that I find:",
         nothing_found=(
-            "I am the offline model, not a language model, and I find nothing in this conversation that answers that. "
-            "For free answers connect a language model with the setting TENUTO_MODEL, such as openai:… or ollama:…."
+            "I am the offline model, not a language model. I match words only, and no sentence here has a word of your "
+            "question. For free answers connect a language model with the setting TENUTO_MODEL, such as openai:… or "
+            "ollama:…."
         ),
         nothing_said="I see nothing here yet that I could quote.",
         no_words="I need a few words to go on. What would you like to know?",
@@ -75,9 +79,10 @@ PHRASES: Final = {
         first="The first message of yours that I see is: “{text}”",
         last="Your last message was: “{text}”",
         summary="Sentences from this conversation:",
+        another_user="Another user",
         quotes={
             Speaker.USER: "You said: “{text}”",
-            Speaker.OTHER: "Another user said: “{text}”",
+            Speaker.OTHER: "{name} said: “{text}”",
             Speaker.MODEL: "I said: “{text}”",
             Speaker.NOTES: "The notes on this conversation say: “{text}”",
         },
@@ -93,8 +98,9 @@ PHRASES: Final = {
             "想要自由问答，请用设置项 TENUTO_MODEL 接入一个语言模型。"
         ),
         noted="记下了。",
+        nearest="我是离线模型，不是大语言模型，只按词语查找，最接近的是：",
         nothing_found=(
-            "我是离线模型，不是大语言模型，在这段对话里没有找到这个问题的答案。"
+            "我是离线模型，不是大语言模型，只按词语查找，这段对话里没有一句用到问题里的词。"
             "想要自由问答，请用设置项 TENUTO_MODEL 接入一个语言模型，例如 openai:… 或 ollama:…。"
         ),
         nothing_said="这里还没有可以引用的内容。",
@@ -104,9 +110,10 @@ PHRASES: Final = {
         first="我能看到的你的第一条消息是：“{text}”",
         last="你的上一条消息是：“{text}”",
         summary="这段对话里的句子：",
+        another_user="另一位用户",
         quotes={
             Speaker.USER: "你说过：“{text}”",
-            Speaker.OTHER: "另一位用户说过：“{text}”",
+            Speaker.OTHER: "{name}说过：“{text}”",
             Speaker.MODEL: "我说过：“{text}”",
             Speaker.NOTES: "对话摘要里写着：“{text}”",
         },

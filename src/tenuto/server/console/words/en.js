@@ -42,8 +42,8 @@ export const en = {
   "assistant.persona": "Character",
   "assistant.persona.any": "the assistant itself",
   "assistant.try": "For example",
-  "try.general": "My favourite colour is green. | What did I say my favourite colour was?",
-  "try.goods": "Which phones are cheap? | A quiet keyboard under 300",
+  "try.general": "My favourite colour is green. | What can you do?",
+  "try.goods": "Which phones are cheap? | A keyboard under 300",
   "try.npc": "What are the family rules? | How is salt made here?",
   "model.offline": "offline model",
   "model.offline.why":
@@ -84,6 +84,7 @@ export const en = {
   "badge.journal": "written to the journal: the store was unavailable",
   "badge.fallback_model": "answered by the fallback model",
   "badge.tools": "a tool failed",
+  "badge.lookup": "not looked up: the model called no tool",
   "badge.detector": "privacy detector did not answer",
   "badge.embedder": "messages compared by words: the embedder did not answer",
   "badge.other": "without {what}",
