@@ -15,7 +15,7 @@ from tenuto.chat.relevance_gate import DEGRADED, Gate
 from tenuto.chat.request import ChatRequest
 from tenuto.chat.revision import Revision, check_not_superseded, mark_of, undo_user_message
 from tenuto.context import TokenCounter, has_relevant_history, inputs_from_turn, language_of, profile_text
-from tenuto.context.compression import LogTail, conversation_in
+from tenuto.context.compression import LogTail, conversation_in, of_persona
 from tenuto.errors import (
     AssistantNotFound,
     DecryptionFailed,
@@ -74,22 +74,19 @@ class TurnContext(Value, frozen=True, kw_only=True):
         self, session: Session, answer: str = "", titles: bool = False, loaded: tuple[Message, ...] = (), taken: int = 0
     ) -> TurnEnded:
         """The event for upkeep after the turn is stored."""
-        policies = self.assistant.policies
-        if self.assistant.isolated:
-            # A summary would mix the turns of personas that are kept apart.
-            policies = replace(policies, context=replace(policies.context, compress_at=None, compress_over=None))
         return TurnEnded(
             scope=self.scope,
             session=session,
             assistant=self.assistant.name,
             language=self.tool_context.language,
-            policies=policies,
+            policies=self.assistant.policies,
             prompt=self.assistant.prompt,
             question=self.tool_context.question,
             answer=answer,
             claims_title=titles,
             log_tail=loaded,
             reserved_tokens=taken,
+            persona=self.scope.persona if self.assistant.isolated else None,
         )
 
 
@@ -177,14 +174,15 @@ class TurnOpener:
     ) -> TurnContext:
         """Load the messages the prompt may use: those of the turn's window, and older ones that no summary covers."""
         start, window = turn.context_start, turn.window
-        log = LogTail(window)
+        alone = turn.scope.persona if assistant.isolated else None
+        log = LogTail(window, alone)
         summary = log.summary(start)
         begins = max(summary.through + 1 if summary is not None else 1, start)
         more = bool(window) and turn.session.messages > len(window) and not turn.journaled
-        if more and window[0].seq > begins and _needs_older(window, assistant):
+        if more and window[0].seq > begins and _needs_older(of_persona(window, alone), assistant):
             page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=_OLDER, before=window[0].seq))
             turn = replace(turn, window=(*page.messages, *window))
-            log = LogTail(turn.window)
+            log = LogTail(turn.window, alone)
             summary = log.summary(start)
         begun = self._build_context(request, assistant, persona, turn, log, summary)
         if self._gate is not None and assistant.relevance > 0:
@@ -360,8 +358,6 @@ class TurnOpener:
         # Digits and punctuation alone have no language.
         has_letters = any(map(str.isalpha, question))
         spoken = request.language or (language_of(question) if has_letters else materials.language)
-        if assistant.isolated and scope.persona is not None:
-            history = tuple(message for message in history if message.persona in (None, scope.persona))
         asked = ToolContext(
             scope=scope,
             session=session,
@@ -369,7 +365,7 @@ class TurnOpener:
             language=spoken,
             now=self._clock(),
             state=load_tool_state(turn.window, assistant.name) if assistant.tools else {},
-            history=history,
+            history=of_persona(history, scope.persona if assistant.isolated else None),
             persona=scope.persona,
             persona_name=in_language(persona.names, spoken) if persona is not None else None,
         )
@@ -436,8 +432,6 @@ def _prompt_inputs(
     context = turn.session.context
     # A count is trusted if this very turn has made it.
     counted = turn.state is TurnState.OPENED and bool(turn.user_messages) and turn.user_messages[0].text == request.text
-    # A summary covers the turns of all personas, and isolated personas must not see each other's.
-    summary = summary if not assistant.isolated else None
     materials = inputs_from_turn(
         turn, "", talk=log.talk, question_tokens=turn.user_messages[0].tokens if counted else 0, summary=summary
     )

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Final
 
@@ -372,11 +372,17 @@ class _PromptAssembly:
             # Without a count the sequence numbers are an upper bound.
             account.covering(first, last, self.materials.summarized_messages or max(1, last - first + 1))
         if summarised:
-            account.stretch(covered, Disposition.SUMMARISED, Reason.COVERED)
+            what = Disposition.SUMMARISED, Reason.COVERED
         elif self.materials.history_relevant:
-            account.stretch(covered, Disposition.DROPPED, Reason.OVER_BUDGET if self.materials.summary else Reason.PAST)
+            what = Disposition.DROPPED, Reason.OVER_BUDGET if self.materials.summary else Reason.PAST
         else:
-            account.stretch(covered, Disposition.DROPPED, Reason.IRRELEVANT)
+            what = Disposition.DROPPED, Reason.IRRELEVANT
+        alone = self.materials.persona if self.materials.isolated else None
+        if alone is None:
+            account.stretch(covered, *what)
+        else:
+            for own, run in groupby(covered, lambda message: message.persona in (None, alone)):
+                account.stretch([*run], *(what if own else (Disposition.DROPPED, Reason.OTHER_PERSONA)))
         open_talk = self.materials.history[len(covered) :]
         if self.materials.history_relevant:
             account.window(open_talk, window)

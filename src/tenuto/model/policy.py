@@ -211,7 +211,9 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
                 on_missing=OnMissing.ADOPT,
                 on_store_down=OnStoreDown.STATELESS,
             ),
-            context=ContextPolicy(window_messages=10, window_characters=4000, compress_at=None),
+            context=ContextPolicy(
+                window_messages=10, window_characters=4000, compress_at=None, compress_over=_COMPRESS_OVER
+            ),
         ),
         "channel": Preset(
             sessions=SessionPolicy(

@@ -95,15 +95,21 @@ class AfterTurn:
         bare = replace(ended, log_tail=())
         if ended.claims_title:
             self._jobs.start("title", subject, lambda: self._titler.title(bare))
-        context = ended.policies.context
         # Judged by the messages that the turn has loaded, before the stored session is read.
-        if (
-            due(ended.session, ended.log_tail, self._counter, ended.prompt, context, taken=ended.reserved_tokens)
-            is not None
-            if ended.log_tail
-            else compresses(context)
-        ):
+        if self._may_be_due(ended) if ended.log_tail else compresses(ended.policies.context):
             self._jobs.start("summary", subject, lambda: self._compressor.compress(bare))
+
+    def _may_be_due(self, ended: TurnEnded) -> bool:
+        found = due(
+            ended.session,
+            ended.log_tail,
+            self._counter,
+            ended.prompt,
+            ended.policies.context,
+            persona=ended.persona,
+            taken=ended.reserved_tokens,
+        )
+        return found is not None
 
     async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
         """Wait until that many messages can be stored without evicting any that no summary covers.
