@@ -11,8 +11,10 @@ from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from msgspec.structs import replace
+
 from tenuto.errors import Invalid, InvalidSetting
-from tenuto.model import Draft, FinishTurn, OpenTurn, Role, Scope, Session, Usage, text_part
+from tenuto.model import Draft, FinishTurn, OpenTurn, Role, Scope, Session, TurnState, Usage, text_part
 from tenuto.model.policy import Preset
 from tenuto.model.prompt import Language
 from tenuto.model.values import Value, check_text
@@ -20,6 +22,7 @@ from tenuto.ports import Clock, Detector, utc_now
 from tenuto.privacy.compliance.compaction import Compactor
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import EventEmitter, Listener, Sessions, TurnRequest, fresh_id
+from tenuto.sessions.service import release_on_error
 from tenuto.settings import Settings, read_settings
 from tenuto.tasks import Tasks
 from tenuto.upkeep import Upkeep
@@ -32,6 +35,10 @@ if TYPE_CHECKING:
     from tenuto.privacy.compliance.service import PrivacyService
 
 ModelChoice: TypeAlias = "str | GivenModel | Sequence[str | GivenModel]"
+# The tokens of a character at most.
+_MOST_TOKENS: Final = 4
+# A conversation of more characters is counted in a thread.
+_FITTED_AT_ONCE: Final = 64 * 1024
 _NO_MODELS: Final[Mapping[str, GivenModel]] = MappingProxyType({})
 
 
@@ -125,7 +132,7 @@ class Tenuto:
             compactor=self._compactor,
         )
 
-    @property
+    @cached_property
     def policies(self) -> Preset:
         """The policies of the settings."""
         return self.settings.policies()
@@ -148,15 +155,39 @@ class Tenuto:
         *,
         session_id: str | None = None,
         idempotency_key: str | None = None,
-        window: int = 20,
+        window: int | None = None,
     ) -> OpenTurn:
-        """Store the user message, take the lease, and load the window for the model."""
+        """Store the user message, take the lease, and load the conversation for the model: `summary` and `window`.
+
+        Both are what an assistant's prompt would show, within the token budget of the settings. `window` limits the
+        messages further.
+        """
         _check_scope(scope)
         words = self.draft(text, role=Role.USER, speaker=scope.user)
-        return await self.sessions.begin(
-            scope,
-            TurnRequest(user_messages=(words,), session_id=session_id, idempotency_key=idempotency_key, window=window),
-        )
+        request = TurnRequest(user_messages=(words,), session_id=session_id, idempotency_key=idempotency_key)
+        return await self.begin_turn(scope, request, window)
+
+    async def begin_turn(self, scope: Scope, request: TurnRequest, window: int | None = None) -> OpenTurn:
+        """As `begin`, with messages of any kind. The window is the argument, not the request's."""
+        most = self.policies.context.loaded_messages if window is None else window
+        turn = await self.sessions.begin(scope, replace(request, window=most))
+        if turn.state is TurnState.FINISHED or not turn.window:
+            return turn
+        return await release_on_error(self.sessions.finish, turn, self._fit_window(turn, most))
+
+    async def _fit_window(self, turn: OpenTurn, most: int) -> OpenTurn:
+        prompt = self.settings.prompt()
+        size = sum([len(message.text) for message in turn.window])
+        if len(turn.window) == len(turn.user_messages) and size * _MOST_TOKENS < prompt.budget - prompt.reply_tokens:
+            # The first turn of a program that only stores sessions: context and tokenizer take long to import.
+            return turn
+        from tenuto.context import counter_for
+        from tenuto.context.conversation import fit_window
+
+        counter, context = counter_for(self.settings.model), self.policies.context
+        if size < _FITTED_AT_ONCE:
+            return fit_window(turn, prompt, context, counter, most)
+        return await asyncio.to_thread(fit_window, turn, prompt, context, counter, most)
 
     async def finish(
         self, turn: OpenTurn, reply: str | Sequence[Draft] = (), *, tokens: int = 0, cost_nanos: int = 0

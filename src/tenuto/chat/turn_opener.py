@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -22,7 +22,7 @@ from tenuto.context import (
     profile_text,
     speaker_names,
 )
-from tenuto.context.compression import LogTail, conversation_in
+from tenuto.context.compression import LogTail, conversation_in, of_persona
 from tenuto.errors import (
     AssistantNotFound,
     DecryptionFailed,
@@ -35,7 +35,7 @@ from tenuto.errors import (
 from tenuto.model import Draft, Message, NewSession, OpenTurn, Page, Role, Scope, Session, TurnState, text_part
 from tenuto.model.generation import Persona, Summary, ToolContext, TurnEnded
 from tenuto.model.message import NAME, display_name
-from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, SessionPolicy
+from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
 from tenuto.model.prompt import Language, PromptInputs
 from tenuto.model.session import ASSISTANT, PERSONA, PROFILE
 from tenuto.model.turn import ONCE, trace_id
@@ -46,9 +46,8 @@ from tenuto.sessions.limits import check_messages, check_text_size
 from tenuto.sessions.service import complete_despite_cancel, release_on_error
 from tenuto.sessions.titles import with_fallback_title
 
-# Messages loaded with the turn: enough for a compressed session. Older ones are fetched where they are needed.
-_WINDOW: Final = 40
-_MOST: Final = 500
+# Older messages that are fetched where they are needed.
+_OLDER: Final = 500
 _LANGUAGES: Final = {language.value: language for language in Language}
 _log = logging.getLogger(__name__)
 
@@ -83,31 +82,20 @@ class TurnContext(Value, frozen=True, kw_only=True):
         self, session: Session, answer: str = "", titles: bool = False, loaded: tuple[Message, ...] = (), taken: int = 0
     ) -> TurnEnded:
         """The event for upkeep after the turn is stored."""
-        policies = self.assistant.policies
-        if self.assistant.isolated:
-            # A summary would mix the turns of personas that are kept apart.
-            policies = replace(policies, context=replace(policies.context, compress_at=None, compress_over=None))
         return TurnEnded(
             scope=self.scope,
             session=session,
             assistant=self.assistant.name,
             language=self.tool_context.language,
-            policies=policies,
+            policies=self.assistant.policies,
             prompt=self.assistant.prompt,
             question=self.tool_context.question,
             answer=answer,
             claims_title=titles,
             log_tail=loaded,
             reserved_tokens=taken,
+            persona=self.scope.persona if self.assistant.isolated else None,
         )
-
-
-class _LoadedHistory(NamedTuple):
-    """The history before a turn, where context begins in it, and the summary that covers the rest."""
-
-    talk: tuple[Message, ...]
-    start: int
-    summary: Summary | None = None
 
 
 class TurnOpener:
@@ -183,8 +171,7 @@ class TurnOpener:
     ) -> TurnContext:
         """The context of a stored turn; if it cannot be loaded, the lease is released."""
         if turn.state is TurnState.FINISHED:
-            past = _LoadedHistory(conversation_in(turn.window), turn.session.window_start)
-            return self._build_context(request, assistant, persona, turn, past)
+            return self._build_context(request, assistant, persona, turn, LogTail(turn.window), None)
         if turn.state is TurnState.RESUMED:
             turn, persona = _restore_persona(turn, assistant, persona)
         loading = self._load_context(request, assistant, persona, turn)
@@ -194,26 +181,18 @@ class TurnOpener:
         self, request: ChatRequest, assistant: Assistant, persona: Persona | None, turn: OpenTurn
     ) -> TurnContext:
         """Load the messages the prompt may use: those of the turn's window, and older ones that no summary covers."""
-        start, window = turn.session.window_start, turn.window
-        stale_after, last = assistant.policies.sessions.stale_after, turn.last_active_at
-        if (
-            stale_after is not None
-            and last
-            and turn.user_messages
-            and turn.user_messages[0].sent_at - last >= stale_after
-        ):
-            # The conversation before this message is stale (D9).
-            start = max(start, turn.user_messages[0].seq)
-        log = LogTail(window)
+        start, window = turn.context_start, turn.window
+        alone = turn.scope.persona if assistant.isolated else None
+        log = LogTail(window, alone)
         summary = log.summary(start)
         begins = max(summary.through + 1 if summary is not None else 1, start)
         more = bool(window) and turn.session.messages > len(window) and not turn.journaled
-        if more and window[0].seq > begins and _needs_older(window, assistant):
-            page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST, before=window[0].seq))
+        if more and window[0].seq > begins and _needs_older(of_persona(window, alone), assistant):
+            page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=_OLDER, before=window[0].seq))
             turn = replace(turn, window=(*page.messages, *window))
-            log = LogTail(turn.window)
+            log = LogTail(turn.window, alone)
             summary = log.summary(start)
-        begun = self._build_context(request, assistant, persona, turn, _LoadedHistory(log.talk, start, summary))
+        begun = self._build_context(request, assistant, persona, turn, log, summary)
         if self._gate is not None and assistant.relevance > 0:
             begun = await self._apply_relevance_gate(begun, self._gate)
         if begun.tool_context.state or begun.prompt_inputs.preferences:
@@ -261,6 +240,8 @@ class TurnOpener:
     async def _undo_wrong_guess(self, turn: OpenTurn) -> None:
         """Remove a message that was addressed to the wrong assistant: another process has changed the session."""
         self._partners.drop(turn.scope, turn.session.id)
+        # Judged by the policy of the wrong assistant.
+        turn = replace(turn, stale_before=0)
         if turn.state is TurnState.FINISHED or await release_on_error(
             self._sessions.finish, turn, undo_user_message(self._sessions, turn)
         ):
@@ -307,7 +288,7 @@ class TurnOpener:
             session_id=request.session_id,
             idempotency_key=request.idempotency_key,
             fingerprint=request.fingerprint,
-            window=_window_size(assistant.policies.context),
+            window=assistant.policies.context.loaded_messages,
             new_session=await self._new_session(scope, request, assistant)
             if may_be_new and not request.regenerate
             else None,
@@ -374,16 +355,20 @@ class TurnOpener:
         return (draft,)
 
     def _build_context(
-        self, request: ChatRequest, assistant: Assistant, persona: Persona | None, turn: OpenTurn, past: _LoadedHistory
+        self,
+        request: ChatRequest,
+        assistant: Assistant,
+        persona: Persona | None,
+        turn: OpenTurn,
+        log: LogTail,
+        summary: Summary | None,
     ) -> TurnContext:
         session, scope = turn.session, turn.scope
-        materials = _prompt_inputs(request, assistant, persona, turn, past)
+        materials = _prompt_inputs(request, assistant, persona, turn, log, summary)
         question, history = materials.question, materials.history
         # Digits and punctuation alone have no language.
         has_letters = any(map(str.isalpha, question))
         spoken = request.language or (language_of(question) if has_letters else materials.language)
-        if assistant.isolated and scope.persona is not None:
-            history = tuple(message for message in history if message.persona in (None, scope.persona))
         asked = ToolContext(
             scope=scope,
             session=session,
@@ -391,7 +376,7 @@ class TurnOpener:
             language=spoken,
             now=self._clock(),
             state=load_tool_state(turn.window, assistant.name) if assistant.tools else {},
-            history=history,
+            history=of_persona(history, scope.persona if assistant.isolated else None),
             persona=scope.persona,
             persona_name=in_language(persona.names, spoken) if persona is not None else None,
         )
@@ -447,39 +432,37 @@ class TurnOpener:
 
 
 def _prompt_inputs(
-    request: ChatRequest, assistant: Assistant, persona: Persona | None, turn: OpenTurn, past: _LoadedHistory
+    request: ChatRequest,
+    assistant: Assistant,
+    persona: Persona | None,
+    turn: OpenTurn,
+    log: LogTail,
+    summary: Summary | None,
 ) -> PromptInputs:
     """The inputs of the turn, completed from assistant and session."""
     context = turn.session.context
     # A count is trusted if this very turn has made it.
     counted = turn.state is TurnState.OPENED and bool(turn.user_messages) and turn.user_messages[0].text == request.text
     materials = inputs_from_turn(
-        turn, "", talk=past.talk, question_tokens=turn.user_messages[0].tokens if counted else 0
+        turn, "", talk=log.talk, question_tokens=turn.user_messages[0].tokens if counted else 0, summary=summary
     )
     # Headings and labels are in the session's first language, so that the prompt prefix is stable.
     first = context.get("language")
     language = _LANGUAGES.get(first) if isinstance(first, str) else None
     language = language or request.language or language_of(materials.question)
-    # A summary covers the turns of all personas, and isolated personas must not see each other's.
-    summary = past.summary if not assistant.isolated else None
     stored = context.get(PROFILE)
     known = {**(stored if isinstance(stored, dict) else {}), **request.profile}
     names = {each.id: in_language(each.names, language) for each in assistant.personas.values()}
     return replace(
         materials,
         system=assistant.system_prompt(persona, language),
-        window_start=past.start,
-        summary=summary.text if summary is not None else "",
-        summarized_through=summary.through if summary is not None else 0,
-        summarized_from=summary.since if summary is not None else 1,
-        summarized_messages=summary.messages if summary is not None else 0,
         preferences=profile_text(known, language) if known else "",
         history_relevant=has_relevant_history(materials.question, materials.history, threshold=assistant.relevance)
         or (summary is not None and assistant.relevance <= 0),
         isolated=assistant.isolated,
         language=language,
         display_names={name: shown for name, shown in names.items() if shown},
-        speaker_names=speaker_names(past.talk, turn.scope.tenant, language),
+        speaker_names=speaker_names(log.talk, turn.scope.tenant, language),
     )
 
 
@@ -496,15 +479,6 @@ def _without_journal(policy: SessionPolicy) -> SessionPolicy:
     if policy.on_store_down is not OnStoreDown.JOURNAL:
         return policy
     return replace(policy, on_store_down=OnStoreDown.RAISE)
-
-
-def _window_size(context: ContextPolicy) -> int:
-    """How many messages are loaded with the turn, its own included; a turn with a tool has four."""
-    if context.window_turns is not None:
-        return min(_MOST, max(_WINDOW, context.window_turns * 4 + 4))
-    if context.compress_at is None and context.window_messages is not None:
-        return min(_MOST, max(_WINDOW, context.window_messages * 2 + 8))
-    return _WINDOW
 
 
 def _needs_older(window: tuple[Message, ...], assistant: Assistant) -> bool:

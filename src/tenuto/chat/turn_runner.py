@@ -15,7 +15,6 @@ from itertools import takewhile
 from typing import Final, NamedTuple
 
 import msgspec
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from tenuto.chat.agent_loop import (
@@ -319,11 +318,7 @@ class Turn:
         metadata = {**claimed, **begun.active_assistant.metadata_changes(session)}
         if not begun.turn.user_messages:
             metadata |= superseding_metadata(begun.turn, begun.replaced_answer)
-        start = begun.prompt_inputs.window_start
-        moved = start if start > session.window_start else UNSET
-        if not context and not metadata and moved is UNSET:
-            return None
-        return Changes(context=context, metadata=metadata, window_start=moved)
+        return Changes(context=context, metadata=metadata) if context or metadata else None
 
     async def _claim_title(self) -> Changes | None:
         """The changes of a turn that claims the title."""
@@ -395,11 +390,9 @@ class Turn:
         with self._steps.step("trace"):
             texts = await self._shorten_for_trace(answer, said)
         trace = self._build_trace(answer, texts, reply_error_code(ended))
-        start = self._begun.prompt_inputs.window_start
-        moved = start if start > turn.session.window_start else UNSET
         # The user message stays, so a later retry must find the assistant it was addressed to.
         partner = self._begun.active_assistant.metadata_changes(turn.session)
-        changes = Changes(metadata=partner, window_start=moved) if partner or moved is not UNSET else None
+        changes = Changes(metadata=partner) if partner else None
         closing = self._owed or FinishTurn(abandoned=True, usage=answer.usage, changes=changes, trace=trace)
         try:
             await self._finish_turn(turn, closing)

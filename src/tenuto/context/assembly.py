@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Final
 
@@ -21,6 +21,7 @@ from tenuto.context.layout import Layout, Page, PromptParts, layout_for
 from tenuto.context.tokens import TokenCounter, truncate_text
 from tenuto.context.window import Shown, Turn, TurnReader, Window, WindowFiller
 from tenuto.errors import InvalidSetting
+from tenuto.model.generation import Summary
 from tenuto.model.message import Message, Role
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import (
@@ -209,12 +210,13 @@ def inputs_from_turn(
     question: str | None = None,
     question_tokens: int = 0,
     talk: Sequence[Message] | None = None,
+    summary: Summary | None = None,
 ) -> PromptInputs:
     """Question, history and speaker of a begun turn. The rest is added with `msgspec.structs.replace`.
 
     The question is the turn's message, or the live text if the stored one differs; a regeneration repeats the last user
     message. `question_tokens` is its token count if the caller has counted it: stored counts are not trusted. `talk` is
-    the turn's window without summaries.
+    the turn's window without summaries, and `summary` covers what precedes it.
     """
     window = turn.window if talk is None else talk
     words = turn.user_messages or last_words(window)
@@ -228,7 +230,11 @@ def inputs_from_turn(
         question="\n".join([message.text for message in words]) if question is None else question,
         question_tokens=question_tokens,
         system=system,
-        window_start=turn.session.window_start,
+        summary=summary.text if summary is not None else "",
+        summarized_through=summary.through if summary is not None else 0,
+        summarized_from=summary.since if summary is not None else 1,
+        summarized_messages=summary.messages if summary is not None else 0,
+        window_start=turn.context_start,
         history=tuple(history),
         persona=turn.scope.persona,
         speaker=words[-1].speaker if words else None,
@@ -369,11 +375,17 @@ class _PromptAssembly:
             # Without a count the sequence numbers are an upper bound.
             account.covering(first, last, self.materials.summarized_messages or max(1, last - first + 1))
         if summarised:
-            account.stretch(covered, Disposition.SUMMARISED, Reason.COVERED)
+            what = Disposition.SUMMARISED, Reason.COVERED
         elif self.materials.history_relevant:
-            account.stretch(covered, Disposition.DROPPED, Reason.OVER_BUDGET if self.materials.summary else Reason.PAST)
+            what = Disposition.DROPPED, Reason.OVER_BUDGET if self.materials.summary else Reason.PAST
         else:
-            account.stretch(covered, Disposition.DROPPED, Reason.IRRELEVANT)
+            what = Disposition.DROPPED, Reason.IRRELEVANT
+        alone = self.materials.persona if self.materials.isolated else None
+        if alone is None:
+            account.stretch(covered, *what)
+        else:
+            for own, run in groupby(covered, lambda message: message.persona in (None, alone)):
+                account.stretch([*run], *(what if own else (Disposition.DROPPED, Reason.OTHER_PERSONA)))
         open_talk = self.materials.history[len(covered) :]
         if self.materials.history_relevant:
             account.window(open_talk, window)

@@ -9,6 +9,8 @@ log was read for the summary. Sequence numbers are never reused, and a truncatio
 message removes everything after it; so a witness that still exists proves that nothing was removed while the summary
 was made. Other summaries are no witnesses: a truncation spares those that cover nothing behind it (`outliving`). An
 entry with neither is ignored, and the raw messages are used.
+
+The entry of an isolated persona covers its own turns only and is read for that persona only.
 """
 
 from __future__ import annotations
@@ -50,10 +52,14 @@ class _SummaryPart(msgspec.Struct, frozen=True):
 
 
 class LogTail:
-    """The end of a session's log, read once: its messages, and the summary of what precedes them."""
+    """The end of a session's log, read once: its messages, and the summary of what precedes them.
 
-    def __init__(self, messages: Sequence[Message]) -> None:
+    With a `persona`, which is isolated, the summary is the persona's own.
+    """
+
+    def __init__(self, messages: Sequence[Message], persona: str | None = None) -> None:
         self._messages = messages
+        self._persona = persona
         # Few entries are no messages; the role excludes most of them.
         self._items = [(place, message) for place, message in enumerate(messages) if message.role is _ITEM]
 
@@ -74,7 +80,12 @@ class LogTail:
         Its `through` reaches up to the message that follows the covered ones, so that nothing lies between the two.
         Messages before `window_start`, and summaries of them, are no context.
         """
-        found = [(reach, place, part) for place, message in self._items for reach, part in _summary_parts(message)]
+        found = [
+            (reach, place, part)
+            for place, message in self._items
+            if message.persona == self._persona
+            for reach, part in _summary_parts(message)
+        ]
         for _, place, part in sorted(found, key=itemgetter(0, 1), reverse=True):
             entry = _parse_summary(part)
             if entry is None:
@@ -98,9 +109,16 @@ def conversation_in(messages: Sequence[Message]) -> tuple[Message, ...]:
     return LogTail(messages).talk
 
 
-def find_summary(messages: Sequence[Message], window_start: int = 1) -> Summary | None:
+def of_persona(messages: Sequence[Message], persona: str | None) -> tuple[Message, ...]:
+    """The messages that an isolated persona may see; without one, all."""
+    if persona is None:
+        return tuple(messages)
+    return tuple(message for message in messages if message.persona in (None, persona))
+
+
+def find_summary(messages: Sequence[Message], window_start: int = 1, persona: str | None = None) -> Summary | None:
     """The summary in this end of a log that covers most."""
-    return LogTail(messages).summary(window_start)
+    return LogTail(messages, persona).summary(window_start)
 
 
 def outliving(messages: Sequence[Message], after: int) -> tuple[int, ...]:
@@ -113,7 +131,9 @@ def outliving(messages: Sequence[Message], after: int) -> tuple[int, ...]:
     return tuple(message.seq for message in messages[stays:] if _would_be_trusted(kept, message))
 
 
-def summary_draft(summary: Summary, *, message_id: str, sent_at: datetime, seen: int, since: int) -> Draft:
+def summary_draft(
+    summary: Summary, *, message_id: str, sent_at: datetime, seen: int, since: int, persona: str | None = None
+) -> Draft:
     """The summary on its way into the log; `seen` is the newest number when that was read, `since` context's first."""
     part = {
         "type": SUMMARY,
@@ -126,7 +146,7 @@ def summary_draft(summary: Summary, *, message_id: str, sent_at: datetime, seen:
         "made_by": summary.made_by,
         "messages": summary.messages,
     }
-    return Draft(id=message_id, role=Role.ITEM, sent_at=sent_at, parts=(part,))
+    return Draft(id=message_id, role=Role.ITEM, sent_at=sent_at, parts=(part,), persona=persona)
 
 
 def _would_be_trusted(kept: Sequence[Message], message: Message) -> bool:
@@ -225,6 +245,7 @@ def due(
     prompt: PromptPolicy,
     context: ContextPolicy,
     *,
+    persona: str | None = None,
     previous: Summary | None = None,
     taken: int = 0,
     adding: int = 0,
@@ -235,16 +256,19 @@ def due(
     `messages` are the end of the session's log, from the first uncovered message on or from further back; `more`
     tells that newer ones were not loaded, and `previous` is the summary where it may not be among them. `taken` are the
     prompt's tokens that talk cannot have (system prompt, preferences, the share of recall), `adding` the entries about
-    to be stored. Tool calls and results count like words.
+    to be stored. Tool calls and results count like words. For an isolated `persona`, only its own turns are covered.
     """
     if not compresses(context):
         return None
-    previous = previous or LogTail(messages).summary(session.window_start)
+    previous = previous or LogTail(messages, persona).summary(session.window_start)
     begins = max(previous.through + 1 if previous is not None else 1, session.window_start)
     log = [message for message in messages if message.seq >= begins]
-    talk = LogTail(log).talk
+    whole = LogTail(log).talk
+    talk = of_persona(whole, persona)
     if not talk:
         return None
+    if persona is not None:
+        log = [message for message in log if message.seq >= talk[0].seq]
     measured = _measure_conversation(talk, counter, prompt, context, taken, previous)
     retention = session.retention
     held = ((len(log) + adding, retention.max_messages), (session.turns - talk[0].turn + 1, retention.max_turns))
@@ -257,7 +281,8 @@ def due(
     else:
         cap = retention.max_messages if pressed else None
         # Under the stored cap at most half of it stays uncovered, or what the new entries leave.
-        least = len(talk) - max(1, min(cap // 2, cap - adding)) if cap is not None else 0
+        stays = len(whole) if cap is None else max(1, min(cap // 2, cap - adding))
+        least = bisect_left(talk, whole[-stays].seq, key=lambda message: message.seq) if stays < len(whole) else 0
         cut = _choose_cut(between, measured, least)
     if not cut:
         return None

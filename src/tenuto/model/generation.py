@@ -154,7 +154,7 @@ class TurnEnded(Value, frozen=True, kw_only=True):
     `session` is its head as the turn left it. `claims_title` says that this turn claimed the title and so is the one to
     have a better one made. `log_tail` is the end of the log as the turn knows it, its own messages included: with it a
     look at the store is spared where nothing is due. `reserved_tokens` are the tokens of the prompt that talk cannot
-    have: system prompt, preferences, and the share of recall.
+    have: system prompt, preferences, and the share of recall. `persona` is set if it is isolated.
     """
 
     scope: Scope
@@ -168,3 +168,4 @@ class TurnEnded(Value, frozen=True, kw_only=True):
     claims_title: bool = False
     log_tail: tuple[Message, ...] = ()
     reserved_tokens: int = 0
+    persona: str | None = None

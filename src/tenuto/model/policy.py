@@ -71,6 +71,11 @@ class SessionPolicy(Value, frozen=True, kw_only=True):
             raise InvalidSetting("busy_wait", "must not be negative")
 
 
+# Messages loaded with a turn: enough for a compressed session.
+_LOADED: Final = 40
+_MOST_LOADED: Final = 500
+
+
 class ContextPolicy(Value, frozen=True, kw_only=True):
     """How many messages, turns and characters of a session a prompt contains, and when to compress.
 
@@ -89,6 +94,15 @@ class ContextPolicy(Value, frozen=True, kw_only=True):
     keep_verbatim: int = 20
     summary_characters: int | None = None
     summary_tokens: int = 500
+
+    @property
+    def loaded_messages(self) -> int:
+        """How many messages are loaded with a turn, its own included; a turn with a tool has four."""
+        if self.window_turns is not None:
+            return min(_MOST_LOADED, max(_LOADED, self.window_turns * 4 + 4))
+        if self.compress_at is None and self.window_messages is not None:
+            return min(_MOST_LOADED, max(_LOADED, self.window_messages * 2 + 8))
+        return _LOADED
 
     def __post_init__(self) -> None:
         for what in ("window_messages", "window_turns", "window_characters", "compress_over", "summary_characters"):
@@ -197,7 +211,9 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
                 on_missing=OnMissing.ADOPT,
                 on_store_down=OnStoreDown.STATELESS,
             ),
-            context=ContextPolicy(window_messages=10, window_characters=4000, compress_at=None),
+            context=ContextPolicy(
+                window_messages=10, window_characters=4000, compress_at=None, compress_over=_COMPRESS_OVER
+            ),
         ),
         "channel": Preset(
             sessions=SessionPolicy(

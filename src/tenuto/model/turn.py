@@ -181,7 +181,8 @@ class OpenTurn(Value, frozen=True, kw_only=True):
     effects. If `state` is `finished`, this idempotency key was answered before: `reply` is the answer and there is
     nothing to finish. `last_active_at` is the last change of the session before this turn, `None` for a new one.
     `expired` says that an expired session of this id was replaced, `journaled` that the store is unavailable and a
-    journal holds the turn.
+    journal holds the turn. `stale_before` is the first message that is context if what precedes it is stale, else 0;
+    `finish` stores it. `summary` stands in for messages before the window that a summary covers.
     """
 
     id: str
@@ -198,6 +199,13 @@ class OpenTurn(Value, frozen=True, kw_only=True):
     expired: bool = False
     last_active_at: datetime | None = None
     journaled: bool = False
+    stale_before: int = 0
+    summary: str = ""
+
+    @property
+    def context_start(self) -> int:
+        """The first message that is context."""
+        return max(self.session.window_start, self.stale_before)
 
     @classmethod
     def named(

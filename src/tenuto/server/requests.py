@@ -204,11 +204,11 @@ class _MessagesBody(RequestBody, frozen=True, kw_only=True):
 
 
 class BeginTurnBody(_MessagesBody, frozen=True, kw_only=True):
-    """A turn's beginning: the words (none, to answer anew) and how many of the newest messages to bring."""
+    """A turn's beginning: the words (none, to answer anew) and how many messages to bring at most."""
 
     EXAMPLE = {"message": {"role": "user", "text": "Which museums are open on Monday?"}, "window": 20}
 
-    window: Annotated[int, Meta(ge=0, le=MAX_WINDOW)] = 20
+    window: Annotated[int, Meta(ge=0, le=MAX_WINDOW)] | None = None
 
 
 class BeginAnyTurnBody(BeginTurnBody, frozen=True, kw_only=True):

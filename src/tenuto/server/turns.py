@@ -11,13 +11,14 @@ from datetime import datetime
 from typing import ClassVar, Final, Self
 
 import msgspec
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.errors import Invalid, NotFound
 from tenuto.model import FinishTurn, OpenTurn, Scope, TurnState
 from tenuto.model.values import Value, View, check_id
-from tenuto.server.auth import asking, authenticate_request, sessions
+from tenuto.server.auth import asking, authenticate_request, service, sessions
 from tenuto.server.json_io import answer, body_of, drafts_of, fingerprint, idempotency_key, path_parameter
 from tenuto.server.messages import AppendResultView
 from tenuto.server.openapi import Router, describe
@@ -54,6 +55,7 @@ class TurnView(LeaseView, frozen=True, kw_only=True):
     created: bool
     session: SessionView
     user_messages: list[MessageView]
+    summary: str
     window: list[MessageView]
     reply: list[MessageView]
 
@@ -73,6 +75,7 @@ class _TurnToken(Value, frozen=True, kw_only=True, array_like=True):
     incarnation: str
     turn_id: str
     number: int
+    stale_before: int = 0
 
 
 @routes.post("/sessions/{session_id}/turns", describe(TurnView, 201, 200, body=BeginTurnBody, headers=_KEYED))
@@ -118,22 +121,23 @@ async def abandon_turn(request: Request) -> Response:
 
 
 async def _begin_turn(request: Request, scope: Scope, session_id: str | None, body: BeginTurnBody) -> Response:
-    turn = await sessions(request).begin(
-        scope,
-        TurnRequest(
-            user_messages=await drafts_of(request, body.all()),
-            session_id=session_id,
-            idempotency_key=idempotency_key(request),
-            fingerprint=fingerprint(body.all()),
-            window=body.window,
-        ),
+    wish = TurnRequest(
+        user_messages=await drafts_of(request, body.all()),
+        session_id=session_id,
+        idempotency_key=idempotency_key(request),
+        fingerprint=fingerprint(body.all()),
     )
+    turn = await service(request).tenuto.begin_turn(scope, wish, body.window)
     return answer(TurnView.of(turn), 201 if turn.state is TurnState.OPENED else 200)
 
 
 def _encode_turn_token(turn: OpenTurn) -> str:
     ticket = _TurnToken(
-        session_id=turn.session.id, incarnation=turn.session.incarnation, turn_id=turn.id, number=turn.number
+        session_id=turn.session.id,
+        incarnation=turn.session.incarnation,
+        turn_id=turn.id,
+        number=turn.number,
+        stale_before=turn.stale_before,
     )
     return urlsafe_b64encode(msgspec.json.encode(ticket)).rstrip(b"=").decode()
 
@@ -142,7 +146,8 @@ def _turn_from_path(request: Request, scope: Scope) -> OpenTurn:
     """The turn that the path names, in the caller's own scope."""
     ticket = _decode_turn_token(path_parameter(request, "turn_id"))
     lease = sessions(request).policy.lease
-    return OpenTurn.named(scope, ticket.session_id, ticket.incarnation, ticket.turn_id, ticket.number, lease)
+    turn = OpenTurn.named(scope, ticket.session_id, ticket.incarnation, ticket.turn_id, ticket.number, lease)
+    return replace(turn, stale_before=ticket.stale_before)
 
 
 def _decode_turn_token(token: str) -> _TurnToken:
@@ -153,6 +158,6 @@ def _decode_turn_token(token: str) -> _TurnToken:
             check_id(part, "a part of the turn_id")
     except (ValueError, RecursionError, Invalid):
         raise TurnNotFound from None
-    if not 1 <= ticket.number < 2**53:
+    if not 1 <= ticket.number < 2**53 or not 0 <= ticket.stale_before < 2**53:
         raise TurnNotFound
     return ticket

@@ -148,6 +148,7 @@ class Sessions:
         if turn.state is not TurnState.FINISHED:
             announcing = self._announce_written(scope, turn.session, policy, created=turn.created, expired=turn.expired)
             await release_on_error(self._store.finish_turn, turn, announcing)
+            turn = _mark_stale(turn, policy.stale_after)
         return turn
 
     async def finish(self, turn: OpenTurn, request: FinishTurn, policy: SessionPolicy | None = None) -> AppendResult:
@@ -159,6 +160,10 @@ class Sessions:
         """
         check_type(turn, OpenTurn, "the turn")
         policy = policy or self.policy
+        if turn.stale_before:
+            changes = request.changes or Changes()
+            if changes.window_start is msgspec.UNSET:
+                request = replace(request, changes=replace(changes, window_start=turn.stale_before))
         # `FinishTurn` itself has checked everything but the size.
         check_message_sizes(request.reply, policy)
         if request.changes is not None and request.changes.sets_values:
@@ -529,6 +534,14 @@ class Sessions:
     async def _announce_removed(self, kind: EventKind, gone: Sequence[RemovedSession]) -> None:
         for item in gone:
             await self._announce.emit_event(kind, item.scope, item.session_id)
+
+
+def _mark_stale(turn: OpenTurn, stale_after: timedelta | None) -> OpenTurn:
+    """The turn, with the conversation before its messages marked as stale if the session was idle that long (D9)."""
+    last, words = turn.last_active_at, turn.user_messages
+    if stale_after is None or last is None or not words or words[0].sent_at - last < stale_after:
+        return turn
+    return replace(turn, stale_before=words[0].seq)
 
 
 def _once(key: str, drafts: Sequence[Draft], given: str | None) -> IdempotencyKey:

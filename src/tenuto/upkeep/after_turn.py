@@ -101,11 +101,18 @@ class AfterTurn:
 
     def _may_be_due(self, ended: TurnEnded) -> bool:
         """Judged by the messages that the turn has loaded, before the stored session is read."""
-        tail, context = ended.log_tail, ended.policies.context
-        if not tail:
-            return compresses(context)
-        taken = ended.reserved_tokens
-        return due(ended.session, tail, self._counter, ended.prompt, context, taken=taken) is not None
+        if not ended.log_tail:
+            return compresses(ended.policies.context)
+        found = due(
+            ended.session,
+            ended.log_tail,
+            self._counter,
+            ended.prompt,
+            ended.policies.context,
+            persona=ended.persona,
+            taken=ended.reserved_tokens,
+        )
+        return found is not None
 
     async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
         """Wait until that many messages can be stored without evicting any that no summary covers.

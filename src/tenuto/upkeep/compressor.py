@@ -88,6 +88,7 @@ class Compressor:
                 self._counter,
                 ended.prompt,
                 ended.policies.context,
+                persona=ended.persona,
                 previous=talk.previous,
                 taken=ended.reserved_tokens,
                 adding=adding + SPARE if adding else 0,
@@ -101,7 +102,7 @@ class Compressor:
         page = await self._sessions.messages(ended.scope, ended.session.id, Page(limit=_LOOK))
         session, messages = page.session, page.messages
         while True:
-            previous = find_summary(messages, session.window_start)
+            previous = find_summary(messages, session.window_start, ended.persona)
             begins = max(previous.through + 1 if previous is not None else 1, session.window_start)
             if not page.more_before or messages[0].seq <= begins:
                 return _UncoveredLog(session, messages, previous, more=False)
@@ -130,8 +131,15 @@ class Compressor:
             _log.info("session %s: summarised messages were removed", session.id)
             return False
         base = found.previous.through if found.previous is not None else 0
-        draft = summary_draft(summary, message_id=fresh_id(), sent_at=self._clock(), seen=found.seen, since=found.since)
-        key = derived_id("summary:", str(base), last.id)
+        draft = summary_draft(
+            summary,
+            message_id=fresh_id(),
+            sent_at=self._clock(),
+            seen=found.seen,
+            since=found.since,
+            persona=ended.persona,
+        )
+        key = derived_id("summary:", str(base), last.id, *filter(None, (ended.persona,)))
         request = AppendRequest(messages=(draft,), usage=Usage(), idempotency_key=key, fingerprint="summary")
         try:
             await self._sessions.append(ended.scope, session.id, request)

@@ -104,20 +104,27 @@ async def test_a_head_that_others_filled_costs_the_tools_state_and_not_the_answe
 
 
 async def test_characters_that_are_kept_apart_are_not_told_of_each_other_by_a_summary() -> None:
-    """C13: neither is one made of their talk, nor is one shown that a client wrote into the log."""
+    """C13: each has its own, and is shown neither another's nor one that a client wrote into the log."""
     personas = {name: Persona(id=name, names={Language.ENGLISH: name}) for name in ("ada", "bea")}
     t = talk("Hi.", assistants=[helper(personas=personas, isolated=True)])
     await t.chat.take_turn(ANN, ask("A secret", "s", persona="ada"))
     said = (await t.sessions.messages(ANN, "s")).messages
     summary = Summary(text="ada knows a secret", through=said[-1].seq, through_id=said[-1].id)
-    draft = summary_draft(summary, message_id="sum", sent_at=SENT_AT, seen=said[-1].seq, since=1)
-    await t.sessions.append(ANN, "s", AppendRequest(messages=(draft,)))
+    for persona in (None, "ada"):
+        draft = summary_draft(
+            summary, message_id=f"sum {persona}", sent_at=SENT_AT, seen=said[-1].seq, since=1, persona=persona
+        )
+        await t.sessions.append(ANN, "s", AppendRequest(messages=(draft,)))
 
-    await t.chat.take_turn(ANN, ask("What do you know?", "s", persona="bea"))
+    reply = await t.chat.take_turn(ANN, ask("What do you know?", "s", persona="bea"))
+    await t.chat.take_turn(ANN, ask("What do you know?", "s", persona="ada"))
 
-    shown = [message.text for message in t.model.requests[-1].messages]
-    assert not any("secret" in text for text in shown)
-    assert t.ended[-1].policies.context.compress_over is None
+    bea, ada = ([message.text for message in request.messages] for request in t.model.requests[-2:])
+    assert not any("secret" in text for text in bea)
+    assert any("ada knows a secret" in text for text in ada)
+    assert reply.manifest is not None
+    assert not any(entry.disposition is Disposition.SUMMARISED for entry in reply.manifest.entries)
+    assert [ended.persona for ended in t.ended] == ["ada", "bea", "ada"]
 
 
 async def test_the_manifest_tells_all_that_a_summary_speaks_for_loaded_or_not() -> None:

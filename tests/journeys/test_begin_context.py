@@ -1,0 +1,131 @@
+"""`begin` and `POST /v1/turns` hand over what an assistant's prompt would show: A34, D9."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import tenuto
+from tenuto.app import Tenuto
+from tenuto.context import TokenCounter
+from tenuto.context.compression import summary_draft
+from tenuto.llm import ScriptedModel
+from tenuto.model import OpenTurn, Page, Scope
+from tenuto.model.generation import Summary
+from tenuto.sessions import AppendRequest
+from tests.clock import FakeClock
+from tests.journeys.door import ANN, at, says, served
+from tests.samples import SENT_AT
+
+
+def texts(turn: OpenTurn) -> list[str]:
+    return [message.text for message in turn.window]
+
+
+async def exchange(t: Tenuto, ann: Scope, session_id: str, said: str, answer: str = "A.") -> OpenTurn:
+    turn = await t.begin(ann, said, session_id=session_id)
+    await t.finish(turn, answer)
+    return turn
+
+
+async def summarised(t: Tenuto, ann: Scope, session_id: str, text: str, covered: int) -> None:
+    """Append a summary of the first messages."""
+    log = (await t.sessions.messages(ann, session_id, Page(limit=100))).messages
+    last = log[covered - 1]
+    summary = Summary(text=text, through=last.seq, through_id=last.id, messages=covered)
+    draft = summary_draft(summary, message_id="sum", sent_at=SENT_AT, seen=log[-1].seq, since=1)
+    await t.sessions.append(ann, session_id, AppendRequest(messages=(draft,)))
+
+
+async def test_stale_words_do_not_come_back_with_a_turn() -> None:
+    clock = FakeClock()
+    async with tenuto.open("memory://", preset="channel", clock=clock) as t:
+        ann = t.scope(user="ann")
+        await exchange(t, ann, "s", "Old")
+        clock.advance(timedelta(hours=49))
+
+        new = await t.begin(ann, "New", session_id="s")
+        await t.abandon(new)
+        newer = await t.begin(ann, "Newer", session_id="s")
+
+        assert (texts(new), texts(newer)) == (["New"], ["New", "Newer"])
+        assert newer.session.messages == 4
+
+
+async def test_stale_words_do_not_come_back_over_http() -> None:
+    clock = FakeClock()
+    async with served(clock=clock, preset="channel") as door:
+
+        async def turn(text: str) -> list[str]:
+            begun = (await door.http.post(at("s", "turns"), headers=ANN, json={"message": says(text)})).json()
+            renewed = (await door.http.post(f"/v1/turns/{begun['turn_id']}/renew", headers=ANN)).json()
+            body: Any = {"message": says("A.", "assistant"), "changes": {"title": text}}
+            await door.http.post(f"/v1/turns/{renewed['turn_id']}/finish", headers=ANN, json=body)
+            return [message["text"] for message in begun["window"]]
+
+        assert await turn("Old") == ["Old"]
+        clock.advance(timedelta(hours=49))
+
+        assert await turn("New") == ["New"]
+        assert await turn("Newer") == ["New", "A.", "Newer"]
+
+
+async def test_a_summary_stands_in_for_what_it_covers_as_in_an_assistants_prompt() -> None:
+    model = ScriptedModel("Yes.")
+    async with tenuto.open("memory://", on_missing="adopt", model=model) as t:
+        ann = t.scope(user="ann")
+        for number in range(5):
+            await exchange(t, ann, "s", f"Question {number}")
+        await summarised(t, ann, "s", "Ann asked thrice.", covered=6)
+
+        turn = await t.begin(ann, "And now?", session_id="s")
+        await t.abandon(turn)
+        await t.sessions.fork(ann, "s", at=turn.user_messages[0].seq - 1, new_id="f")
+        await t.ask(ann, "And now?", session_id="f")
+
+        prompt = [message.text for message in model.requests[-1].messages]
+        assert turn.summary == "Ann asked thrice."
+        assert texts(turn) == ["Question 3", "A.", "Question 4", "A.", "And now?"] == prompt[-5:]
+        assert turn.summary in prompt[-6]
+
+
+async def test_the_window_of_a_turn_keeps_to_the_token_budget() -> None:
+    counter = TokenCounter()
+    async with tenuto.open("memory://", on_missing="adopt", prompt_tokens=600, reply_tokens=100) as t:
+        ann = t.scope(user="ann")
+        for number in range(12):
+            await exchange(t, ann, "s", f"{number} is what I say" + " and more" * 40)
+
+        turn = await t.begin(ann, "word " * 300, session_id="s")
+        await t.abandon(turn)
+        long = await t.begin(ann, "word " * 3000, session_id="s")
+
+        assert 3 <= len(turn.window) < 20
+        assert turn.window[0].text.endswith("is what I say" + " and more" * 40)
+        assert sum(counter.count(text) for text in texts(turn)) <= 500
+        assert sum(counter.count(text) for text in texts(long)) <= 500
+        assert long.user_messages[0].text == "word " * 3000
+
+
+async def test_a_caller_may_ask_for_fewer_messages() -> None:
+    async with tenuto.open("memory://", on_missing="adopt") as t:
+        ann = t.scope(user="ann")
+        for number in range(30):
+            await exchange(t, ann, "s", f"Question {number}")
+
+        turn = await t.begin(ann, "And now?", session_id="s", window=4)
+
+        assert texts(turn) == ["A.", "Question 29", "A.", "And now?"]
+
+
+async def test_what_only_the_callers_model_can_read_stays_in_the_window() -> None:
+    picture = {"type": "image", "url": "https://example.org/a.png"}
+    async with served(preset="channel") as door:
+        parts = [{"type": "text", "text": "Look."}, picture]
+        for message in ({"role": "user", "parts": parts}, {"role": "item", "parts": [picture]}):
+            begun = await door.http.post(at("s", "turns"), headers=ANN, json={"message": message})
+            await door.http.post(f"/v1/turns/{begun.json()['turn_id']}/finish", headers=ANN, json={})
+
+        turn = (await door.http.post(at("s", "turns"), headers=ANN, json={"message": says("Well?")})).json()
+
+        assert [message["parts"] for message in turn["window"][:2]] == [parts, [picture]]
