@@ -149,11 +149,16 @@ def _matches_pattern(protected: str, key: str) -> bool:
 
 
 class Preset(Value, frozen=True, kw_only=True):
-    """The policies of one kind of assistant."""
+    """The policies of one kind of assistant.
+
+    `privacy_also` are types of private data (ADDRESS, ORDER_ID, PERSON) that its titles, traces and exports do not
+    show, besides those of the tenant's policy. The conversation itself needs them.
+    """
 
     sessions: SessionPolicy
     context: ContextPolicy
     tasks: TaskPolicy = TaskPolicy()
+    privacy_also: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check_window_within("window_messages", self.context.window_messages, self.sessions.retention.max_messages)
@@ -190,6 +195,7 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
                 max_sessions=1000,
             ),
             context=ContextPolicy(window_turns=10, compress_at=None),
+            privacy_also=("ADDRESS", "ORDER_ID"),
         ),
         "npc": Preset(
             sessions=SessionPolicy(

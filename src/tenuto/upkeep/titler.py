@@ -46,7 +46,7 @@ class Titler:
 
     async def _generate(self, ended: TurnEnded, small: Small) -> str | None:
         question, answer = [
-            self._redaction.for_model(ended.scope, await self._redaction.for_title(ended.scope, text))
+            self._redaction.for_model(ended.scope, await self._redaction.for_title(ended.session, text))
             for text in (ended.question, ended.answer)
         ]
         system, text = title_request(question, answer)
@@ -57,10 +57,10 @@ class Titler:
         except TimeoutError:
             raise ModelFailed("for titles", "took too long") from None
         title = clean_title(completion, question)
-        return clip_title(await self._redaction.for_title(ended.scope, title)) if title is not None else None
+        return clip_title(await self._redaction.for_title(ended.session, title)) if title is not None else None
 
     async def _store(self, ended: TurnEnded, text: str | None) -> None:
-        replacement = fallback_title(await self._redaction.for_title(ended.scope, ended.question), ended.language)
+        replacement = fallback_title(await self._redaction.for_title(ended.session, ended.question), ended.language)
         while True:
             try:
                 session = await self._sessions.get(ended.scope, ended.session.id)

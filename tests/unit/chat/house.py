@@ -62,8 +62,8 @@ class Discreet(UpkeepRedaction):
 
     for_model = for_summary
 
-    async def for_title(self, scope: Scope, text: str) -> str:
-        return self.for_summary(scope, text)
+    async def for_title(self, session: Session, text: str) -> str:
+        return self.for_summary(session.scope, text)
 
     async def to_model(self, scope: Scope, text: str) -> str:
         return self.for_summary(scope, text)
