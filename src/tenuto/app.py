@@ -117,7 +117,7 @@ class Tenuto:
             return {}
 
         return PrivacyService(
-            store=self.store,
+            store=self.stores.trusted,
             screen=self.redactor,
             erase=self.sessions.erase,
             clock=self._clock,
@@ -214,7 +214,9 @@ async def open_app(
         store, policies = stores.front, settings.policies()
         announcer = EventEmitter(clock=clock, listeners=listeners)
         sessions = Sessions(store=store.sessions, upkeep=store.upkeep, policy=policies.sessions, announcer=announcer)
-        tasks = Tasks(state=store.state, sessions=store.sessions, policy=policies.tasks, clock=clock, new_id=fresh_id)
+        # The service checks each agent itself.
+        state = stores.trusted.state
+        tasks = Tasks(state=state, sessions=store.sessions, policy=policies.tasks, clock=clock, new_id=fresh_id)
         compactor = Compactor(state=store.state, upkeep=store.upkeep, clock=clock)
         upkeep = Upkeep(
             sessions=sessions,
