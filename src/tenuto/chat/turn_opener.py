@@ -320,7 +320,8 @@ class TurnOpener:
         also = assistant.policies.privacy_also
         new = NewSession(metadata={**metadata, PRIVACY_ALSO: list(also)} if also else metadata, context=context)
         said = await self._redaction.for_records(also).for_title(scope, request.text)
-        return with_fallback_title(new, said, request.language or language_of(request.text))
+        language, limit = request.language, assistant.policies.sessions.fallback_title_characters
+        return with_fallback_title(new, said, language or language_of(request.text), limit)
 
     async def _check_open_turn(
         self, turn: OpenTurn, request: ChatRequest, window: int

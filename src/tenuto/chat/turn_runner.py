@@ -340,7 +340,14 @@ class Turn:
         asked, session = self._begun.tool_context, self._begun.turn.session
         # The question is a title only for a session that has none.
         question = "" if session.title else await self._records.for_title(self._begun.scope, asked.question)
-        return claim_title(session, question, asked.language, self._means.clock(), model=self._means.titles_by_model)
+        return claim_title(
+            session,
+            question,
+            asked.language,
+            self._means.clock(),
+            limit=self._begun.assistant.policies.sessions.fallback_title_characters,
+            model=self._means.titles_by_model,
+        )
 
     async def _shorten_for_trace(self, answer: Completion, said: str) -> _TraceTexts:
         """The texts of the turn, shortened for its trace."""

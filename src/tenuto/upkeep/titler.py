@@ -56,11 +56,13 @@ class Titler:
                 completion = await small(ended.scope, system, prompt, _TITLE_TOKENS)
         except TimeoutError:
             raise ModelFailed("for titles", "took too long") from None
-        title = clean_title(completion, question)
-        return clip_title(await self._redaction.for_title(ended.session, title)) if title is not None else None
+        limit = ended.policies.sessions.title_characters
+        title = clean_title(completion, question, limit)
+        return clip_title(await self._redaction.for_title(ended.session, title), limit) if title is not None else None
 
     async def _store(self, ended: TurnEnded, text: str | None) -> None:
-        replacement = fallback_title(await self._redaction.for_title(ended.session, ended.question), ended.language)
+        question, limit = ended.question, ended.policies.sessions.fallback_title_characters
+        replacement = fallback_title(await self._redaction.for_title(ended.session, question), ended.language, limit)
         while True:
             try:
                 session = await self._sessions.get(ended.scope, ended.session.id)
