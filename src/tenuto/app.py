@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from functools import cached_property
 from itertools import count
 from types import MappingProxyType
@@ -22,7 +23,7 @@ from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import EventEmitter, Listener, Sessions, TurnRequest, fresh_id
 from tenuto.settings import Settings, read_settings
 from tenuto.tasks import Tasks
-from tenuto.upkeep import Upkeep
+from tenuto.upkeep import ScheduledScan, Upkeep
 from tenuto.wiring.stores import Stores, open_stores
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Tenuto:
         self._assistants = assistants
         self._opening = asyncio.Lock()
         self._chat: Chat | None = None
+        self.scheduled_scan = self._schedule_scan(settings.privacy_scan_every)
 
     async def chat(self) -> Chat:
         """Turns with assistants. Loaded on first use: programs that only store sessions do not need it.
@@ -124,6 +126,12 @@ class Tenuto:
             elsewhere=(keys, deadlines, vectors),
             compactor=self._compactor,
         )
+
+    def _schedule_scan(self, every: timedelta | None) -> ScheduledScan | None:
+        if not every:
+            return None
+        scan, look = (lambda: self.privacy.scan_all()), min(every, self.settings.sweep_every)
+        return ScheduledScan(scan=scan, state=self.store.state, clock=self._clock, every=every, look_every=look)
 
     @property
     def policies(self) -> Preset:
@@ -226,9 +234,7 @@ async def open_app(
             redaction=UpkeepRedaction(stores.redactor),
             catch_up=compactor.catch_up,
         )
-        if run_upkeep:
-            await stack.enter_async_context(_running(upkeep))
-        yield Tenuto(
+        app = Tenuto(
             settings=settings,
             stores=stores,
             sessions=sessions,
@@ -241,6 +247,11 @@ async def open_app(
             models=models,
             assistants=assistants,
         )
+        if run_upkeep:
+            await stack.enter_async_context(_running(upkeep.run()))
+            if app.scheduled_scan is not None:
+                await stack.enter_async_context(_running(app.scheduled_scan.run()))
+        yield app
 
 
 @asynccontextmanager
@@ -307,8 +318,8 @@ def _check_fields(given: Mapping[str, object], kind: type[Value]) -> None:
 
 
 @asynccontextmanager
-async def _running(upkeep: Upkeep) -> AsyncIterator[None]:
-    task = asyncio.create_task(upkeep.run(), name="tenuto upkeep")
+async def _running(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    task = asyncio.create_task(work, name="tenuto upkeep")
     try:
         yield
     finally:

@@ -114,6 +114,8 @@ class Settings(Value, frozen=True, kw_only=True):
     privacy_model: Mode = Mode.KEEP
     privacy_answer: Mode = Mode.KEEP
     privacy_file: str | None = None
+    # None: only when it is asked for.
+    privacy_scan_every: timedelta | None = None
     privacy_detector: str | None = None
     privacy_detector_timeout: timedelta = timedelta(seconds=1)
     privacy_detector_languages: str = "en"
@@ -160,6 +162,8 @@ class Settings(Value, frozen=True, kw_only=True):
             raise InvalidSetting("max_body_bytes", "is smaller than max_message_bytes: no such message could arrive")
         if self.sweep_every < timedelta(seconds=1):
             raise InvalidSetting("sweep_every", "must be at least one second")
+        if self.privacy_scan_every and self.privacy_scan_every < timedelta(minutes=1):
+            raise InvalidSetting("privacy_scan_every", "must be at least one minute, or off")
         _check_range("breaker_failures", self.breaker_failures, 0, 2**31)
         for what in ("model_timeout", "tool_timeout", "privacy_detector_timeout", "breaker_reset"):
             if getattr(self, what) < timedelta(milliseconds=1):
