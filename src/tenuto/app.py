@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from functools import cached_property
 from itertools import count
 from types import MappingProxyType
@@ -25,7 +26,7 @@ from tenuto.sessions import EventEmitter, Listener, Sessions, TurnRequest, fresh
 from tenuto.sessions.service import release_on_error
 from tenuto.settings import Settings, read_settings
 from tenuto.tasks import Tasks
-from tenuto.upkeep import Upkeep
+from tenuto.upkeep import ScheduledScan, Upkeep
 from tenuto.wiring.stores import Stores, open_stores
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Tenuto:
         self._assistants = assistants
         self._opening = asyncio.Lock()
         self._chat: Chat | None = None
+        self.scheduled_scan = self._schedule_scan(settings.privacy_scan_every)
 
     async def chat(self) -> Chat:
         """Turns with assistants. Loaded on first use: programs that only store sessions do not need it.
@@ -124,13 +126,19 @@ class Tenuto:
             return {}
 
         return PrivacyService(
-            store=self.store,
+            store=self.stores.trusted,
             screen=self.redactor,
             erase=self.sessions.erase,
             clock=self._clock,
             elsewhere=(keys, deadlines, vectors),
             compactor=self._compactor,
         )
+
+    def _schedule_scan(self, every: timedelta | None) -> ScheduledScan | None:
+        if not every:
+            return None
+        scan, look = (lambda: self.privacy.scan_all()), min(every, self.settings.sweep_every)
+        return ScheduledScan(scan=scan, state=self.store.state, clock=self._clock, every=every, look_every=look)
 
     @cached_property
     def policies(self) -> Preset:
@@ -245,7 +253,9 @@ async def open_app(
         store, policies = stores.front, settings.policies()
         announcer = EventEmitter(clock=clock, listeners=listeners)
         sessions = Sessions(store=store.sessions, upkeep=store.upkeep, policy=policies.sessions, announcer=announcer)
-        tasks = Tasks(state=store.state, sessions=store.sessions, policy=policies.tasks, clock=clock, new_id=fresh_id)
+        # The service checks each agent itself.
+        state = stores.trusted.state
+        tasks = Tasks(state=state, sessions=store.sessions, policy=policies.tasks, clock=clock, new_id=fresh_id)
         compactor = Compactor(state=store.state, upkeep=store.upkeep, clock=clock)
         upkeep = Upkeep(
             sessions=sessions,
@@ -255,9 +265,7 @@ async def open_app(
             redaction=UpkeepRedaction(stores.redactor),
             catch_up=compactor.catch_up,
         )
-        if run_upkeep:
-            await stack.enter_async_context(_running(upkeep))
-        yield Tenuto(
+        app = Tenuto(
             settings=settings,
             stores=stores,
             sessions=sessions,
@@ -270,6 +278,11 @@ async def open_app(
             models=models,
             assistants=assistants,
         )
+        if run_upkeep:
+            await stack.enter_async_context(_running(upkeep.run()))
+            if app.scheduled_scan is not None:
+                await stack.enter_async_context(_running(app.scheduled_scan.run()))
+        yield app
 
 
 @asynccontextmanager
@@ -336,8 +349,8 @@ def _check_fields(given: Mapping[str, object], kind: type[Value]) -> None:
 
 
 @asynccontextmanager
-async def _running(upkeep: Upkeep) -> AsyncIterator[None]:
-    task = asyncio.create_task(upkeep.run(), name="tenuto upkeep")
+async def _running(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    task = asyncio.create_task(work, name="tenuto upkeep")
     try:
         yield
     finally:

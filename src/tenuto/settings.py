@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.errors import InvalidSetting
-from tenuto.model.policy import OnMissing, OnStoreDown, Preset, SessionPolicy, TaskPolicy, preset
+from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, Preset, SessionPolicy, TaskPolicy, preset
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
 from tenuto.model.prompt import PromptPolicy
 from tenuto.model.session import NANOS_PER_USD, Budgets, Touch
@@ -29,6 +29,11 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", re.ASCII)
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
 _PROVIDED: Final = re.compile(r"[^:\s]+:\S+")
 _OFF: Final = frozenset({"0", "off", "never", "none"})
+# Settings that hold for the sessions of every assistant.
+_SESSION_LIMITS: Final = (
+    *("max_message_bytes", "max_head_bytes", "lease", "busy_wait"),
+    *("title_characters", "fallback_title_characters"),
+)
 
 
 # Its folder, below the working folder, is made where it is missing.
@@ -53,6 +58,13 @@ class Settings(Value, frozen=True, kw_only=True):
     lease: timedelta = timedelta(minutes=2)
     busy_wait: timedelta = timedelta(seconds=10)
     sweep_every: timedelta = timedelta(minutes=5)
+    compress_at: float | None = None
+    compress_over: int | None = None
+    keep_verbatim: int | None = None
+    summary_tokens: int | None = None
+    summary_characters: int | None = None
+    title_characters: int = 60
+    fallback_title_characters: int = 40
     # How many calls in a row a server leaves unanswered before it is left alone; 0: it is always asked.
     breaker_failures: int = 5
     breaker_reset: timedelta = timedelta(seconds=30)
@@ -102,6 +114,8 @@ class Settings(Value, frozen=True, kw_only=True):
     privacy_model: Mode = Mode.KEEP
     privacy_answer: Mode = Mode.KEEP
     privacy_file: str | None = None
+    # None: only when it is asked for.
+    privacy_scan_every: timedelta | None = None
     privacy_detector: str | None = None
     privacy_detector_timeout: timedelta = timedelta(seconds=1)
     privacy_detector_languages: str = "en"
@@ -148,6 +162,8 @@ class Settings(Value, frozen=True, kw_only=True):
             raise InvalidSetting("max_body_bytes", "is smaller than max_message_bytes: no such message could arrive")
         if self.sweep_every < timedelta(seconds=1):
             raise InvalidSetting("sweep_every", "must be at least one second")
+        if self.privacy_scan_every and self.privacy_scan_every < timedelta(minutes=1):
+            raise InvalidSetting("privacy_scan_every", "must be at least one minute, or off")
         _check_range("breaker_failures", self.breaker_failures, 0, 2**31)
         for what in ("model_timeout", "tool_timeout", "privacy_detector_timeout", "breaker_reset"):
             if getattr(self, what) < timedelta(milliseconds=1):
@@ -229,10 +245,9 @@ class Settings(Value, frozen=True, kw_only=True):
 
     def apply_limits(self, base: Preset) -> Preset:
         """Policies under the limits that hold for every session here, but for those that an assistant set itself."""
-        names = ("max_message_bytes", "max_head_bytes", "lease", "busy_wait")
-        unset = SessionPolicy()
-        limits = {name: getattr(self, name) for name in names if getattr(base.sessions, name) == getattr(unset, name)}
-        return replace(base, sessions=replace(base.sessions, **limits))
+        own, unset = base.sessions, SessionPolicy()
+        limits = {name: getattr(self, name) for name in _SESSION_LIMITS if getattr(own, name) == getattr(unset, name)}
+        return replace(base, sessions=replace(own, **limits))
 
     def npc_policies(self) -> Preset:
         """The `npc` preset with the MEMORY_ settings on top of it (C12)."""
@@ -270,12 +285,22 @@ def _apply_session_settings(base: Preset, settings: Settings) -> Preset:
         on_missing=settings.on_missing or base.sessions.on_missing,
         on_store_down=settings.on_store_down or base.sessions.on_store_down,
         max_sessions=_resolve_cap(settings.max_sessions, base.sessions.max_sessions),
-        max_message_bytes=settings.max_message_bytes,
-        max_head_bytes=settings.max_head_bytes,
-        lease=settings.lease,
-        busy_wait=settings.busy_wait,
+        **{name: getattr(settings, name) for name in _SESSION_LIMITS},
     )
-    return replace(base, sessions=sessions, tasks=_apply_task_settings(base.tasks, settings))
+    context = _apply_context_settings(base.context, settings)
+    return replace(base, sessions=sessions, context=context, tasks=_apply_task_settings(base.tasks, settings))
+
+
+def _apply_context_settings(base: ContextPolicy, settings: Settings) -> ContextPolicy:
+    at, verbatim, tokens = settings.compress_at, settings.keep_verbatim, settings.summary_tokens
+    return replace(
+        base,
+        compress_at=base.compress_at if at is None else at or None,
+        compress_over=_resolve_cap(settings.compress_over, base.compress_over),
+        keep_verbatim=base.keep_verbatim if verbatim is None else verbatim,
+        summary_tokens=base.summary_tokens if tokens is None else tokens,
+        summary_characters=_resolve_cap(settings.summary_characters, base.summary_characters),
+    )
 
 
 def _apply_task_settings(base: TaskPolicy, settings: Settings) -> TaskPolicy:

@@ -9,9 +9,10 @@ import pytest
 
 from tenuto.errors import BoardFull, KeyLocked, KeyProtected, LockLost, TaskNotFound, TooLarge, VersionConflict
 from tenuto.model import Scope
+from tenuto.model.policy import TaskPolicy
 from tenuto.model.task import NewTask
 from tenuto.ports import Store
-from tenuto.tasks import Tasks
+from tenuto.tasks import ProtectedStore, Tasks
 from tests.backends import KEEPING_STATE
 from tests.clock import FakeClock
 from tests.samples import ANN
@@ -154,6 +155,32 @@ async def test_a_protected_key_is_its_owners_alone(store: Store, clock: FakeCloc
                     await refused
             assert await board.read_entry(key) == mine
         assert (await board.write("protectedness", 1, agent=other)).writer == other
+
+
+async def test_a_protected_key_is_refused_at_the_state_port(store: Store, clock: FakeClock) -> None:
+    """T17: other ways to the state than a board change no protected key; reads and other keys pass."""
+    front = ProtectedStore(store=store, policy=TaskPolicy())
+    tasks = tasks_over(front.inner, clock)
+    task = await opened(tasks, ANN)
+    board = tasks.board(ANN, task.id)
+    decided = await board.write("final_decision", "yes", agent="decision-agent")
+    place = next(name for name in await front.state.list_state_locations(ANN) if name.key == "final_decision")
+    entry = await front.state.read_state(ANN, place.namespace, place.key)
+    assert entry is not None
+
+    for refused in (
+        front.state.write_state(ANN, place.namespace, place.key, entry.value, entry.version),
+        front.state.write_state(ANN, place.namespace, "protected.new", {}),
+        front.state.delete_state(ANN, place.namespace, place.key),
+    ):
+        with pytest.raises(KeyProtected):
+            await refused
+
+    assert await board.read_entry("final_decision") == decided
+    assert await board.read_entry("protected.new") is None
+    assert (await front.state.write_state(ANN, place.namespace, "other", {})).version == 1
+    assert (await front.state.write_state(ANN, "facts", "final_decision", 1)).version == 1
+    assert await front.state.delete_state(ANN, "facts", "final_decision")
 
 
 # Locks

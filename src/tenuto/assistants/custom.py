@@ -62,6 +62,7 @@ class _AssistantFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     personas: dict[str, _PersonaFile] = {}
     isolated: bool = False
     relevance: float = 0.0
+    privacy_also: tuple[str, ...] | None = None
 
 
 def load_folder(folder: Path) -> tuple[Assistant, ...]:
@@ -128,7 +129,9 @@ def _policies(path: Path, given: _AssistantFile) -> Preset:
     """The preset, with what the file says on top of it."""
     base = preset(given.preset)
     sessions = _override_policy(path, base.sessions, given.sessions)
-    return replace(base, sessions=sessions, context=_override_policy(path, base.context, given.context))
+    also = base.privacy_also if given.privacy_also is None else given.privacy_also
+    context = _override_policy(path, base.context, given.context)
+    return replace(base, sessions=sessions, context=context, privacy_also=also)
 
 
 def _prompt(path: Path, section: _PromptFile) -> PromptPolicy:

@@ -37,7 +37,7 @@ from tenuto.model.generation import Persona, Summary, ToolContext, TurnEnded
 from tenuto.model.message import NAME, display_name
 from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
 from tenuto.model.prompt import Language, PromptInputs
-from tenuto.model.session import ASSISTANT, PERSONA, PROFILE
+from tenuto.model.session import ASSISTANT, PERSONA, PRIVACY_ALSO, PROFILE
 from tenuto.model.turn import ONCE, trace_id
 from tenuto.model.values import JsonObject, Value
 from tenuto.ports import release_lease
@@ -306,9 +306,11 @@ class TurnOpener:
     async def _new_session(self, scope: Scope, request: ChatRequest, assistant: Assistant) -> NewSession:
         context: JsonObject = {PROFILE: request.profile} if request.profile else {}
         metadata = {ASSISTANT: assistant.name, **({PERSONA: scope.persona} if scope.persona is not None else {})}
-        new = NewSession(metadata=metadata, context=context)
-        said = await self._redaction.for_title(scope, request.text)
-        return with_fallback_title(new, said, request.language or language_of(request.text))
+        also = assistant.policies.privacy_also
+        new = NewSession(metadata={**metadata, PRIVACY_ALSO: list(also)} if also else metadata, context=context)
+        said = await self._redaction.for_records(also).for_title(scope, request.text)
+        language, limit = request.language, assistant.policies.sessions.fallback_title_characters
+        return with_fallback_title(new, said, language or language_of(request.text), limit)
 
     async def _check_open_turn(
         self, turn: OpenTurn, request: ChatRequest, window: int

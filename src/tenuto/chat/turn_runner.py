@@ -39,6 +39,7 @@ from tenuto.model.generation import ModelRequest, ToolCall
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.privacy import Sink
 from tenuto.model.prompt import Disposition, Kind, ManifestEntry, Prompt, PromptInputs, Reason
+from tenuto.model.session import PRIVACY_ALSO, record_types
 from tenuto.model.turn import ONCE, ToolRun, Trace
 from tenuto.model.values import JsonObject
 from tenuto.ports import OfflineTool
@@ -75,6 +76,9 @@ class Turn:
         self._degraded: dict[str, None] = dict.fromkeys(
             [*(["store"] if missed else []), *begun.degraded, *(["journal"] if journaled else [])]
         )
+        noted = record_types(begun.turn.session.metadata) if begun.turn is not None else ()
+        self._record_types = {*noted, *begun.assistant.policies.privacy_also}
+        self._records = means.redaction.for_records(self._record_types)
         self._model = means.models(begun.assistant.model)
         self._counter = counter_for(self._model.name)
         self._toolbox = Toolbox(
@@ -315,22 +319,36 @@ class Turn:
         if session.context.get("language") is None:
             context["language"] = begun.prompt_inputs.language.value
         claimed = claim.metadata if claim is not None else {}
-        metadata = {**claimed, **begun.active_assistant.metadata_changes(session)}
+        metadata = {**claimed, **self._assistant_changes(session)}
         if not begun.turn.user_messages:
             metadata |= superseding_metadata(begun.turn, begun.replaced_answer)
         return Changes(context=context, metadata=metadata) if context or metadata else None
+
+    def _assistant_changes(self, session: Session) -> JsonObject:
+        """What the session's metadata notes of the assistant. Types that were private once stay so."""
+        changes = self._begun.active_assistant.metadata_changes(session)
+        if self._record_types.difference(record_types(session.metadata)):
+            changes[PRIVACY_ALSO] = sorted(self._record_types)
+        return changes
 
     async def _claim_title(self) -> Changes | None:
         """The changes of a turn that claims the title."""
         assert self._begun.turn is not None
         asked, session = self._begun.tool_context, self._begun.turn.session
         # The question is a title only for a session that has none.
-        question = "" if session.title else await self._means.redaction.for_title(self._begun.scope, asked.question)
-        return claim_title(session, question, asked.language, self._means.clock(), model=self._means.titles_by_model)
+        question = "" if session.title else await self._records.for_title(self._begun.scope, asked.question)
+        return claim_title(
+            session,
+            question,
+            asked.language,
+            self._means.clock(),
+            limit=self._begun.assistant.policies.sessions.fallback_title_characters,
+            model=self._means.titles_by_model,
+        )
 
     async def _shorten_for_trace(self, answer: Completion, said: str) -> _TraceTexts:
         """The texts of the turn, shortened for its trace."""
-        short = _TraceShortener(self._means.redaction, self._begun.scope, dict(answer.redacted))
+        short = _TraceShortener(self._records, self._begun.scope, dict(answer.redacted))
         return _TraceTexts(
             request=await short.text(self._begun.tool_context.question),
             answer=await short.text(said),
@@ -371,7 +389,7 @@ class Turn:
             kept = self._kept
             if kept is None:
                 with self._steps.step("trace"):
-                    kept = await self._means.redaction.redact_trace(self._begun.scope, trace)
+                    kept = await self._records.redact_trace(self._begun.scope, trace)
             kept = replace(kept, steps=self._steps.taken, degraded=tuple(self._degraded))
             for observer in self._means.observers:
                 observer(kept)
@@ -391,7 +409,7 @@ class Turn:
             texts = await self._shorten_for_trace(answer, said)
         trace = self._build_trace(answer, texts, reply_error_code(ended))
         # The user message stays, so a later retry must find the assistant it was addressed to.
-        partner = self._begun.active_assistant.metadata_changes(turn.session)
+        partner = self._assistant_changes(turn.session)
         changes = Changes(metadata=partner) if partner else None
         closing = self._owed or FinishTurn(abandoned=True, usage=answer.usage, changes=changes, trace=trace)
         try:

@@ -152,8 +152,8 @@ async def _open_export(
 ) -> tuple[Session, AsyncIterator[tuple[Message, ...]]]:
     """Head and pages, without what the policy keeps out of exports."""
     session = await app.sessions.get(scope, session_id)
-    pages = redact_export_pages(app.redactor, scope, app.sessions.iter_pages(scope, session))
-    return await redact_export_session(app.redactor, scope, session), pages
+    pages = redact_export_pages(app.redactor, session, app.sessions.iter_pages(scope, session))
+    return await redact_export_session(app.redactor, session), pages
 
 
 def _terminal_text(piece: bytes, written_as: ExportFormat) -> str:

@@ -19,6 +19,8 @@ from tenuto.model.values import Value
 
 # A shorter summary is useless.
 _LEAST_SUMMARY: Final = 16
+_LEAST_TITLE: Final = 10
+_MOST_TITLE: Final = 400
 
 
 class OnMissing(StrEnum):
@@ -41,7 +43,11 @@ class OnStoreDown(StrEnum):
 
 
 class SessionPolicy(Value, frozen=True, kw_only=True):
-    """Retention and limits of sessions."""
+    """Retention and limits of sessions.
+
+    A model's title has at most `title_characters`, the first line of a question that stands in for one
+    `fallback_title_characters`.
+    """
 
     retention: Retention = Retention()
     stale_after: timedelta | None = None
@@ -52,6 +58,8 @@ class SessionPolicy(Value, frozen=True, kw_only=True):
     max_head_bytes: int = 256 * 1024
     lease: timedelta = timedelta(minutes=2)
     busy_wait: timedelta = timedelta(seconds=10)
+    title_characters: int = 60
+    fallback_title_characters: int = 40
 
     def __post_init__(self) -> None:
         idle = self.retention.idle
@@ -69,6 +77,9 @@ class SessionPolicy(Value, frozen=True, kw_only=True):
             raise InvalidSetting("lease", f"must be between one second and {MAX_LEASE.days} days")
         if self.busy_wait < timedelta(0):
             raise InvalidSetting("busy_wait", "must not be negative")
+        for what in ("title_characters", "fallback_title_characters"):
+            if not _LEAST_TITLE <= getattr(self, what) <= _MOST_TITLE:
+                raise InvalidSetting(what, f"must be between {_LEAST_TITLE} and {_MOST_TITLE}")
 
 
 # Messages loaded with a turn: enough for a compressed session.
@@ -105,9 +116,9 @@ class ContextPolicy(Value, frozen=True, kw_only=True):
         return _LOADED
 
     def __post_init__(self) -> None:
-        for what in ("window_messages", "window_turns", "window_characters", "compress_over", "summary_characters"):
-            value = getattr(self, what)
-            least = _LEAST_SUMMARY if what == "summary_characters" else 1
+        least_of = {"summary_characters": _LEAST_SUMMARY, "keep_verbatim": 0}
+        for what in ("window_messages", "window_turns", "window_characters", "compress_over", *least_of):
+            value, least = getattr(self, what), least_of.get(what, 1)
             if value is not None and value < least:
                 raise InvalidSetting(what, f"must be at least {least}")
         if self.summary_tokens < 16:
@@ -163,11 +174,16 @@ def _matches_pattern(protected: str, key: str) -> bool:
 
 
 class Preset(Value, frozen=True, kw_only=True):
-    """The policies of one kind of assistant."""
+    """The policies of one kind of assistant.
+
+    `privacy_also` are types of private data (ADDRESS, ORDER_ID, PERSON) that its titles, traces and exports do not
+    show, besides those of the tenant's policy. The conversation itself needs them.
+    """
 
     sessions: SessionPolicy
     context: ContextPolicy
     tasks: TaskPolicy = TaskPolicy()
+    privacy_also: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check_window_within("window_messages", self.context.window_messages, self.sessions.retention.max_messages)
@@ -204,6 +220,7 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
                 max_sessions=1000,
             ),
             context=ContextPolicy(window_turns=10, compress_at=None),
+            privacy_also=("ADDRESS", "ORDER_ID"),
         ),
         "npc": Preset(
             sessions=SessionPolicy(

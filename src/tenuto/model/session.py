@@ -19,6 +19,8 @@ MAX_TITLE_CHARACTERS = 512
 PROFILE = "profile"
 # The keys of a session's metadata for its active assistant, its persona, and the last persona of each other assistant.
 ASSISTANT, PERSONA, PERSONAS = PARTNER = ("assistant", "persona", "personas")
+# The key for the types of private data that some assistant of the session keeps out of its records.
+PRIVACY_ALSO = "privacy_also"
 MAX_RETENTION = timedelta(days=36_500)
 MAX_CAP = 10**9
 MAX_SEQ = 2**53 - 1
@@ -220,6 +222,12 @@ def head_bytes(head: Session | NewSession, changes: Changes | None = None) -> in
         for what in ("context", "attributes", "metadata")
     ]
     return len(msgspec.json.encode(values))
+
+
+def record_types(metadata: JsonObject) -> list[str]:
+    """The types of private data that this metadata keeps out of records; clients may write it."""
+    noted = metadata.get(PRIVACY_ALSO)
+    return [name for name in noted if isinstance(name, str)] if isinstance(noted, list | tuple) else []
 
 
 def drop_nulls(values: JsonObject) -> JsonObject:

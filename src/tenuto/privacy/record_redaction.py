@@ -112,8 +112,9 @@ async def redact_trace(redactor: Redactor, scope: Scope, session: Session | None
     return replace(trace, request=request, answer=answer, tools=tools, data=data, redacted=redacted)
 
 
-async def redact_export_session(redactor: Redactor, scope: Scope, session: Session) -> Session:
+async def redact_export_session(redactor: Redactor, session: Session) -> Session:
     """A session's head redacted for an export; the same object where exports keep private data."""
+    scope, redactor = session.scope, redactor.for_records(session.metadata)
     if redactor.mode(Sink.EXPORT, scope) is Mode.KEEP:
         return session
     values = (session.context, session.attributes, session.metadata)
@@ -123,9 +124,10 @@ async def redact_export_session(redactor: Redactor, scope: Scope, session: Sessi
 
 
 async def redact_export_pages(
-    redactor: Redactor, scope: Scope, pages: AsyncIterator[tuple[Message, ...]]
+    redactor: Redactor, session: Session, pages: AsyncIterator[tuple[Message, ...]]
 ) -> AsyncIterator[tuple[Message, ...]]:
     """The pages of a session's log, redacted for an export one at a time."""
+    scope, redactor = session.scope, redactor.for_records(session.metadata)
     kept = redactor.mode(Sink.EXPORT, scope) is Mode.KEEP
     async for page in pages:
         if kept:

@@ -97,7 +97,8 @@ class _RedactingSessions:
         changes = await entry.head(scope, session, request.changes) if request.changes is not None else None
         trace = request.trace
         if trace is not None:
-            trace = await redact_trace(self._screen, scope, session, trace)
+            noted = changes.metadata if changes is not None else {}
+            trace = await redact_trace(self._screen.for_records(session.metadata, noted), scope, session, trace)
             if self._screen.degraded and _DETECTOR not in trace.degraded:
                 trace = replace(trace, degraded=(*trace.degraded, _DETECTOR))
         reply = await entry.messages(scope, session, said)
@@ -126,6 +127,10 @@ class _RedactingSessions:
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
         known = await self._vault_session(scope, session_id)
+        if isinstance(changes.title, str) and changes.title:
+            session = known or await self._inner.get(scope, session_id)
+            titles = MessageRedaction(self._screen.for_records(session.metadata))
+            changes = replace(changes, title=await titles.title(scope, known, changes.title))
         return await self._inner.patch(scope, session_id, await self._entry.head(scope, known, changes))
 
     async def fork(self, scope: Scope, session_id: str, request: ForkRequest) -> Session:

@@ -17,8 +17,10 @@ from msgspec.structs import replace
 from tenuto.errors import PrivateData
 from tenuto.model import Scope, Session
 from tenuto.model.privacy import Mode, PiiMatch, PrivacyPolicy, Sink, replace_matches
+from tenuto.model.session import record_types
 from tenuto.model.values import Json, JsonObject
 from tenuto.privacy.crypto.vault import Vault
+from tenuto.privacy.rules.span import ON_REQUEST, PiiType
 
 if TYPE_CHECKING:
     from tenuto.privacy.detection.external import ExternalDetector
@@ -66,7 +68,7 @@ def slots(value: Json, name: str = "", house: Places | None = None) -> Iterator[
             if key == _WORDS and isinstance(inner, str):
                 yield Slot(inner)
             else:
-                yield from slots(inner, _slot_name(key), house.get(key, house.get(ANY)) if house else None)
+                yield from slots(inner, _slot_name(key, name), house.get(key, house.get(ANY)) if house else None)
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from slots(inner, name)
@@ -83,7 +85,7 @@ def fill_slots(value: Json, texts: Iterator[str], name: str = "") -> Json:
         for key, inner in value.items():
             shown = key if _is_plain_key(key) else next(texts)
             words = key == _WORDS and isinstance(inner, str)
-            told = next(texts) if words else fill_slots(inner, texts, _slot_name(key))
+            told = next(texts) if words else fill_slots(inner, texts, _slot_name(key, name))
             # Two keys may become the same placeholder: number the second.
             filled[shown if shown not in filled else f"{shown} ({len(filled) + 1})"] = told
         return filled
@@ -118,7 +120,10 @@ def _is_plain_key(key: str) -> bool:
     return len(key) <= _PLAIN_NAME and key.isidentifier()
 
 
-def _slot_name(key: str) -> str:
+def _slot_name(key: str, outer: str) -> str:
+    """The name of a value. An `id` says nothing without the name of its object: `orders id`."""
+    if key == "id" and outer:
+        return f"{outer} id"
     return "" if key in _NEUTRAL else key
 
 
@@ -215,6 +220,14 @@ class TenantPolicies:
             finder = self._finders[name] = PiiFinder(self.of(scope))
         return finder
 
+    def widened(self, types: frozenset[PiiType]) -> TenantPolicies:
+        """These policies with more types to look for, except those that a policy never looks for."""
+
+        def widen(policy: PrivacyPolicy) -> PrivacyPolicy:
+            return replace(policy, also=tuple({*policy.also, *types.difference(policy.never)}))
+
+        return TenantPolicies(widen(self._general), {name: widen(one) for name, one in self._tenants.items()})
+
     @property
     def any_uses_vault(self) -> bool:
         """Whether any policy needs a vault."""
@@ -233,6 +246,21 @@ class Redactor:
         self.policies = policies
         self.vault = vault
         self.outside = outside
+        self._widened: dict[frozenset[PiiType], Redactor] = {}
+
+    def looking_for(self, types: Iterable[str]) -> Redactor:
+        """The redactor that finds these types on request as well; made once for each set of them."""
+        wanted = ON_REQUEST.intersection(types)
+        if not wanted:
+            return self
+        if wanted not in self._widened:
+            policies = self.policies.widened(wanted)
+            self._widened[wanted] = Redactor(policies=policies, vault=self.vault, outside=self.outside)
+        return self._widened[wanted]
+
+    def for_records(self, *metadata: JsonObject) -> Redactor:
+        """The redactor for titles, traces and exports of the session that has this metadata."""
+        return self.looking_for({name for one in metadata for name in record_types(one)})
 
     @property
     def degraded(self) -> bool:
@@ -344,8 +372,8 @@ class Redactor:
         """Matches of our own rules. Long texts are searched in a thread, so that they do not block the event loop."""
         finder = self.policies.finder(scope)
         if sum(len(slot.text) for slot in slots) <= _AT_ONCE:
-            return [_find_in_slot(finder, slot) for slot in slots]
-        return await asyncio.to_thread(lambda: [_find_in_slot(finder, slot) for slot in slots])
+            return _find_in_slots(finder, slots)
+        return await asyncio.to_thread(_find_in_slots, finder, slots)
 
     async def _assign_placeholders(
         self, scope: Scope, session: Session | None, slots: Sequence[Slot], found: Sequence[Sequence[PiiMatch]]
@@ -374,6 +402,28 @@ _KEEP_ALL: Final = PrivacyPolicy(
 )
 NO_REDACTION: Final = Redactor(policies=TenantPolicies(_KEEP_ALL))
 """Keeps every text unchanged: for programs and tests without a privacy policy."""
+
+
+def _find_in_slots(finder: PiiFinder, slots: Sequence[Slot]) -> list[Sequence[PiiMatch]]:
+    """The matches of each text. An order number that its label shows in one text is found in the others without one."""
+    found = [_find_in_slot(finder, slot) for slot in slots]
+    orders = {
+        slot.text[one.start : one.end]: one
+        for slot, finds in zip(slots, found, strict=True)
+        for one in finds
+        if one.type == PiiType.ORDER_ID
+    }
+    if not orders:
+        return found
+    from tenuto.privacy.detection.finder import merge_matches  # Imported with the finder at the latest.
+
+    number = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, orders))})(?!\w)", re.IGNORECASE | re.ASCII)
+    like = next(iter(orders.values()))
+    again = [[replace(like, start=at.start(), end=at.end()) for at in number.finditer(slot.text)] for slot in slots]
+    return [
+        merge_matches(slot.text, finds, more) if more else finds
+        for slot, finds, more in zip(slots, found, again, strict=True)
+    ]
 
 
 def _find_in_slot(finder: PiiFinder, slot: Slot) -> Sequence[PiiMatch]:

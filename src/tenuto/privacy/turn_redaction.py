@@ -41,6 +41,11 @@ class TurnRedaction:
         if Mode.BLOCK in (policy.message, policy.model):
             await self._redactor.refuse(scope, [Slot(text)])
 
+    def for_records(self, types: Iterable[str]) -> TurnRedaction:
+        """The same for titles and traces of an assistant to which these types are private as well."""
+        redactor = self._redactor.looking_for(types)
+        return self if redactor is self._redactor else TurnRedaction(redactor)
+
     async def for_title(self, scope: Scope, text: str) -> str:
         """A text that a title may be made of."""
         return await self._redactor.for_title(scope, text)
@@ -125,9 +130,9 @@ class UpkeepRedaction:
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
 
-    async def for_title(self, scope: Scope, text: str) -> str:
-        """A text that a title may be made of."""
-        return await self._redactor.for_title(scope, text)
+    async def for_title(self, session: Session, text: str) -> str:
+        """A text that a title of this session may be made of."""
+        return await self._redactor.for_records(session.metadata).for_title(session.scope, text)
 
     def for_summary(self, scope: Scope, text: str) -> str:
         """A text that a summary may be made of."""

@@ -50,7 +50,7 @@ def create_app(
         app.state.service = ServerContext(settings=settings, tenuto=tenuto, chat=chat, gate=gate, clock=clock)
         tenuto.add_listener(meters.count_session_event)
         chat.observe(meters.count_turn)
-        meters.watch(tenuto.stores, tenuto.redactor.outside)
+        meters.watch(tenuto.stores, tenuto.redactor.outside, tenuto.scheduled_scan)
         try:
             mode = await gate.mode()
         except StoreUnavailable:

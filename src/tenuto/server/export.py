@@ -70,8 +70,8 @@ async def export_session(request: Request) -> Response:
     written = parse_query(request, ExportQuery).format
     screen = service(request).tenuto.redactor
     session = await sessions(request).get(scope, path_parameter(request))
-    pages = redact_export_pages(screen, scope, sessions(request).iter_pages(scope, session))
-    session = await redact_export_session(screen, scope, session)
+    pages = redact_export_pages(screen, session, sessions(request).iter_pages(scope, session))
+    session = await redact_export_session(screen, session)
     return StreamingResponse(
         iter_export(session, pages, written),
         media_type=MEDIA_TYPES[written],

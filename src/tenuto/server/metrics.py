@@ -9,11 +9,13 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from tenuto.model.privacy import Sink
 from tenuto.model.turn import Trace
 from tenuto.sessions import SessionEvent
 from tenuto.stores.breaker import BreakerState
 from tenuto.stores.cached import CachedSessions
 from tenuto.stores.circuit_breaker import Circuit
+from tenuto.upkeep import ScheduledScan
 from tenuto.wiring.stores import Stores
 
 # They come with tables and stores of their own.
@@ -83,8 +85,10 @@ class Metrics:
         for step, milliseconds in trace.steps.items():
             self._steps.labels(step).observe(milliseconds / 1000)
 
-    def watch(self, stores: Stores, detector: ExternalDetector | None = None) -> None:
-        """Register the circuit breaker, the L1 cache, the journal and the detector of this process, if present."""
+    def watch(
+        self, stores: Stores, detector: ExternalDetector | None = None, scan: ScheduledScan | None = None
+    ) -> None:
+        """Register breaker, L1 cache, journal, detector and scheduled scan of this process, if present."""
         if stores.breaker is not None:
             self._registry.register(_BreakerCollector(stores.breaker.circuit))
         if stores.cache is not None:
@@ -93,6 +97,8 @@ class Metrics:
             self._registry.register(_JournalCollector(stores.journal))
         if detector is not None:
             self._registry.register(_DetectorCollector(detector))
+        if scan is not None:
+            self._registry.register(_ScanCollector(scan))
 
     def text(self) -> bytes:
         """All meters, as Prometheus reads them."""
@@ -121,6 +127,22 @@ class _DetectorCollector(Collector):
             "Whether it failed too often and is left alone",
             value=self._outside.circuit_open,
         )
+
+
+class _ScanCollector(Collector):
+    """What the last scheduled privacy scan of this process found."""
+
+    def __init__(self, scan: ScheduledScan) -> None:
+        self._scan = scan
+
+    def collect(self) -> Iterator[Metric]:
+        yield CounterMetricFamily("tenuto_privacy_scans", "Scheduled privacy scans", value=self._scan.scans)
+        found = GaugeMetricFamily(
+            "tenuto_privacy_violations", "Values against the policy in the last scheduled scan", labels=["sink"]
+        )
+        for sink in Sink:
+            found.add_metric([sink.value], self._scan.violations[sink])
+        yield found
 
 
 class _BreakerCollector(Collector):

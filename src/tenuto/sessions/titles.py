@@ -24,8 +24,6 @@ from tenuto.model.session import Changes, NewSession, Session
 from tenuto.model.values import Value
 
 RETRY_AFTER: Final = timedelta(minutes=1)
-FALLBACK_CHARACTERS: Final = 40
-TITLE_CHARACTERS: Final = 60
 LEAST_WORDS: Final = 3
 LEAST_CHARACTERS: Final = 5
 _KEY: Final = "title"
@@ -79,15 +77,15 @@ SMALL_WORDS: Final = frozenset(_SMALL_WORDS.split())
 _IDENTIFIER: Final = regex.compile(r"\p{L}\d|\d\p{L}|[_@=<>]|\w\.\p{L}")
 
 
-def clean_title(text: str, question: str) -> str | None:
+def clean_title(text: str, question: str, limit: int) -> str | None:
     """A model's answer as a title; `None` if it is a refusal, in another script, or too short or long for a title.
 
     Removed are quotes, emoji, markup, labels and final punctuation. Where the question is in a script counted by
     characters, a title has at least 5 of them, else 3 words, in Title Case if they are Latin. The model is asked for 15
-    characters or 5 words at most, and more are accepted up to 60 characters.
+    characters or 5 words at most, and more are accepted up to `limit` characters.
     """
     line = _first_line(text)
-    if not line or len(graphemes(line)) > TITLE_CHARACTERS or _REFUSAL.match(line.replace("’", "'")):
+    if not line or len(graphemes(line)) > limit or _REFUSAL.match(line.replace("’", "'")):
         return None
     scripts, letters = _question_scripts(question), _letters_by_script(line)
     own = sum(letters[script] for script in scripts)
@@ -119,8 +117,9 @@ def _letters_by_script(text: str) -> Counter[str]:
     return Counter(re.split("[ -]", unicodedata.name(letter, ""))[0] for letter in letters)
 
 
-def clip_title(title: str, limit: int = TITLE_CHARACTERS) -> str:
-    """A title of at most 60 characters: a longer one keeps 57 and gets "..." (A18); never through a character (A24)."""
+def clip_title(title: str, limit: int) -> str:
+    """A title of at most `limit` characters: of 60 a longer one keeps 57 and gets "..." (A18); never through a
+    character (A24)."""
     visible = graphemes(title)
     kept = visible if len(visible) <= limit else [*visible[: limit - len(_ELLIPSIS)], _ELLIPSIS]
     while sum(map(len, kept)) > _CODE_POINTS:
@@ -128,18 +127,18 @@ def clip_title(title: str, limit: int = TITLE_CHARACTERS) -> str:
     return "".join(kept)
 
 
-def fallback_title(text: str, language: Language = Language.ENGLISH, limit: int = FALLBACK_CHARACTERS) -> str:
-    """The first line, cut at 40 characters, at the last blank if that lies past half, with "..." (A17)."""
+def fallback_title(text: str, language: Language, limit: int) -> str:
+    """The first line, cut at `limit` characters, at the last blank if that lies past half, with "..." (A17)."""
     lines = (" ".join(_CONTROL.sub(" ", line).split()) for line in text[:_SCANNED].splitlines())
     line = next((line for line in lines if line), "")
     visible = graphemes(line)
     if len(visible) <= limit:
-        return clip_title(line) or ("新对话" if language is Language.CHINESE else "New conversation")
+        return clip_title(line, limit) or ("新对话" if language is Language.CHINESE else "New conversation")
     head = "".join(visible[:limit])
     blank = head.rfind(" ")
     if len(graphemes(head[: max(blank, 0)])) > limit // 2:
         head = head[:blank]
-    return clip_title(head.rstrip() + _ELLIPSIS)
+    return clip_title(head.rstrip() + _ELLIPSIS, limit + len(_ELLIPSIS))
 
 
 def _first_line(text: str) -> str:
@@ -195,20 +194,20 @@ def generated_title(session: Session) -> GeneratedTitle | None:
     return title if title is not None and session.title in ("", title.text) else None
 
 
-def with_fallback_title(new: NewSession, question: str, language: Language) -> NewSession:
+def with_fallback_title(new: NewSession, question: str, language: Language, limit: int) -> NewSession:
     """A session about to be created, with its first title; one that the caller has named stays as it is.
 
     Written when the session is created, the title cannot overwrite a name given while the first answer is generated.
     """
     if new.title or _KEY in new.metadata:
         return new
-    text = fallback_title(question, language)
+    text = fallback_title(question, language, limit)
     stored = msgspec.to_builtins(GeneratedTitle(by=TitleSource.FALLBACK, text=text))
     return msgspec.structs.replace(new, title=text, metadata={**new.metadata, _KEY: stored})
 
 
 def claim_title(
-    session: Session, question: str, language: Language, now: datetime, *, model: bool = False
+    session: Session, question: str, language: Language, now: datetime, *, limit: int, model: bool = False
 ) -> Changes | None:
     """What a turn stores with its answer if it is the one to set a title; `None` if it is not.
 
@@ -219,7 +218,7 @@ def claim_title(
     if title is None and (session.title or _KEY in session.metadata):
         return None
     if title is None:
-        title = GeneratedTitle(by=TitleSource.FALLBACK, text=fallback_title(question, language))
+        title = GeneratedTitle(by=TitleSource.FALLBACK, text=fallback_title(question, language, limit))
     elif title.tried_at is not None and session.messages == 1:
         # The session had its title, and now holds the question of this turn alone: the first messages were removed.
         title = msgspec.structs.replace(title, stale=True)

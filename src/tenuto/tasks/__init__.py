@@ -2,6 +2,7 @@
 
 from tenuto.tasks.board import Board
 from tenuto.tasks.notes import Notes
+from tenuto.tasks.protected_store import ProtectedStore
 from tenuto.tasks.service import Tasks
 
-__all__ = ["Board", "Notes", "Tasks"]
+__all__ = ["Board", "Notes", "ProtectedStore", "Tasks"]

@@ -13,7 +13,7 @@ from tenuto.tasks._record_store import Drawer
 from tenuto.tasks._records import BoardRecord, Head, NoteRecord
 from tenuto.tasks._task_table import TaskTable
 
-_BOARD: Final = "task-board:"
+BOARD: Final = "task-board:"
 _NOTES: Final = "task-notes:"
 
 
@@ -31,7 +31,7 @@ class TaskWorkspace:
         self._deadlines = deadlines
         self._scope = scope
         self.task_id = task_id
-        self.board = Drawer(state, scope, f"{_BOARD}{task_id}", BoardRecord)
+        self.board = Drawer(state, scope, f"{BOARD}{task_id}", BoardRecord)
         self.notes = Drawer(state, scope, f"{_NOTES}{task_id}", NoteRecord)
 
     async def task(self) -> Head:

@@ -46,7 +46,7 @@ class Titler:
 
     async def _generate(self, ended: TurnEnded, small: Small) -> str | None:
         question, answer = [
-            self._redaction.for_model(ended.scope, await self._redaction.for_title(ended.scope, text))
+            self._redaction.for_model(ended.scope, await self._redaction.for_title(ended.session, text))
             for text in (ended.question, ended.answer)
         ]
         system, text = title_request(question, answer)
@@ -56,11 +56,13 @@ class Titler:
                 completion = await small(ended.scope, system, prompt, _TITLE_TOKENS)
         except TimeoutError:
             raise ModelFailed("for titles", "took too long") from None
-        title = clean_title(completion, question)
-        return clip_title(await self._redaction.for_title(ended.scope, title)) if title is not None else None
+        limit = ended.policies.sessions.title_characters
+        title = clean_title(completion, question, limit)
+        return clip_title(await self._redaction.for_title(ended.session, title), limit) if title is not None else None
 
     async def _store(self, ended: TurnEnded, text: str | None) -> None:
-        replacement = fallback_title(await self._redaction.for_title(ended.scope, ended.question), ended.language)
+        question, limit = ended.question, ended.policies.sessions.fallback_title_characters
+        replacement = fallback_title(await self._redaction.for_title(ended.session, question), ended.language, limit)
         while True:
             try:
                 session = await self._sessions.get(ended.scope, ended.session.id)

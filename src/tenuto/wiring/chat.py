@@ -33,6 +33,7 @@ from tenuto.model.prompt import Language
 from tenuto.ports import ChatModel, Clock, Embedder, StateStore, Store
 from tenuto.privacy.redacting_model import RedactingModel
 from tenuto.privacy.redactor import Redactor
+from tenuto.privacy.rules.span import ON_REQUEST
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.sessions import Sessions
 from tenuto.settings import Settings
@@ -68,6 +69,7 @@ async def open_chat(
         shelf = await _open_models(stack, settings, known, models, home)
         for assistant in known:
             _check_budget(assistant, shelf[assistant.model or settings.model])
+            _check_types(assistant)
         # The offline model makes titles and summaries no better than extraction does.
         spending = Spending(state=store.state, budgets=settings.budgets(), clock=clock)
         summarizer_model = _make_small(shelf[small], settings.model_timeout, spending) if small != OFFLINE else None
@@ -158,6 +160,13 @@ def _custom_assistants(settings: Settings, given: Sequence[Assistant]) -> Iterat
     read = load_folder(Path(settings.assistants)) if settings.assistants else ()
     for assistant in (*read, *given):
         yield dataclasses.replace(assistant, policies=settings.apply_limits(assistant.policies))
+
+
+def _check_types(assistant: Assistant) -> None:
+    unknown = sorted(set(assistant.policies.privacy_also) - ON_REQUEST)
+    if unknown:
+        why = f"{unknown[0][:32]!a} is no type that is looked for on request: {', '.join(sorted(ON_REQUEST))}"
+        raise InvalidSetting("privacy_also", f"{why} (assistant {assistant.name})")
 
 
 def _check_budget(assistant: Assistant, model: ChatModel) -> None:

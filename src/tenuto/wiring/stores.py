@@ -1,6 +1,7 @@
 """The wiring of stores: the wrappers between the rooms and the backend of the settings.
 
                            sessions  traces  state  upkeep
+    ProtectedStore             |       |       x      |      protected keys of task boards
     RedactingStore             x       |       x      x      the privacy policy
     JournaledStore             x       x       |      x      outages of a server: turns wait on disk and are replayed
     CachedStore                x       |       |      x      L1, coherent by the backend's change feed
@@ -35,6 +36,7 @@ from tenuto.stores.cached import CachedStore
 from tenuto.stores.circuit_breaker import CircuitBreakerStore
 from tenuto.stores.encrypted import EncryptedStore, has_sealed_records
 from tenuto.stores.factory import is_network_store, open_store, place_of, sqlite_path
+from tenuto.tasks import ProtectedStore
 from tenuto.wiring.privacy import open_encryption, open_screen
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """The store in use, `front`, and the stores behind it."""
+    """The store in use, `front`, and the stores behind it; `trusted` changes protected keys as well."""
 
     backend: Backend
     breaker: CircuitBreakerStore | None
@@ -53,6 +55,7 @@ class Stores:
     journal: JournaledStore | None
     journal_folder: Path
     redactor: Redactor
+    trusted: RedactingStore
     front: Store
 
     @property
@@ -106,6 +109,7 @@ async def open_stores(
         journal = JournaledStore(store=store, outbox=outbox, feed=feed, ciphers=sealers, clock=clock)
         store = await stack.enter_async_context(journal)
     screen = open_screen(stack, settings, known, clock, detector)
+    trusted = RedactingStore(store=store, screen=screen)
     return Stores(
         backend=backend,
         breaker=guard,
@@ -113,7 +117,8 @@ async def open_stores(
         journal=journal,
         journal_folder=folder,
         redactor=screen,
-        front=RedactingStore(store=store, screen=screen),
+        trusted=trusted,
+        front=ProtectedStore(store=trusted, policy=settings.policies().tasks),
     )
 
 

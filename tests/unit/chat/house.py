@@ -62,8 +62,8 @@ class Discreet(UpkeepRedaction):
 
     for_model = for_summary
 
-    async def for_title(self, scope: Scope, text: str) -> str:
-        return self.for_summary(scope, text)
+    async def for_title(self, session: Session, text: str) -> str:
+        return self.for_summary(session.scope, text)
 
     async def to_model(self, scope: Scope, text: str) -> str:
         return self.for_summary(scope, text)
@@ -111,7 +111,7 @@ class House:
         """One turn, followed as chat has it followed."""
         begun = await self.sessions.begin(ANN, TurnRequest(user_messages=(says(question),), session_id=session_id))
         has_model = self.model is not None
-        claim = claim_title(begun.session, question, Language.ENGLISH, self.clock(), model=has_model)
+        claim = claim_title(begun.session, question, Language.ENGLISH, self.clock(), limit=40, model=has_model)
         done = await self.sessions.finish(begun, FinishTurn(reply=(answers(answer),), changes=claim))
         if follow:
             self.upkeep.after_turn.follow(self.ended(done.session, question, answer, claims_title=claim is not None))

@@ -243,7 +243,7 @@ async def _the_end(_seconds: float) -> None:
 
 async def _tampered(app: Tenuto, group: Scope) -> None:
     """Two sessions of a group; the first message of one was moved into the other."""
-    encrypted = app.store.inner  # type: ignore[attr-defined]
+    encrypted = app.stores.trusted.inner
     assert isinstance(encrypted, EncryptedStore)
     for name in ("one", "two"):
         words = (says(f"ann in {name}", speaker="ann"), says("me too", speaker="bob"))

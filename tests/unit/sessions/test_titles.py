@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -14,10 +15,10 @@ from tenuto.model import NewSession, Session
 from tenuto.model.graphemes import graphemes
 from tenuto.model.prompt import Language
 from tenuto.model.session import check_title
+from tenuto.sessions import titles
 from tenuto.sessions.titles import (
     SMALL_WORDS,
     TitleSource,
-    claim_title,
     clean_title,
     clip_title,
     fallback_title,
@@ -32,6 +33,7 @@ from tests.samples import HEAD as SAMPLE
 EN, ZH = Language.ENGLISH, Language.CHINESE
 FALLBACK, MODEL = TitleSource.FALLBACK, TitleSource.MODEL
 FAMILY = "👨‍👩‍👧"
+claim_title = partial(titles.claim_title, limit=40)
 
 
 @pytest.mark.parametrize(
@@ -50,14 +52,14 @@ FAMILY = "👨‍👩‍👧"
 )
 def test_the_fallback_is_the_first_line_cut_at_forty_characters(question: str, title: str) -> None:
     """A17; a character is a grapheme, so that no family is torn apart."""
-    assert fallback_title(question) == title
+    assert fallback_title(question, EN, 40) == title
 
 
 def test_a_title_of_more_than_sixty_characters_keeps_fifty_seven() -> None:
     """A18, and A24 with another limit."""
-    assert clip_title("x" * 60) == "x" * 60
-    assert clip_title("x" * 61) == "x" * 57 + "..."
-    assert clip_title("家" * 61) == "家" * 57 + "..."
+    assert clip_title("x" * 60, 60) == "x" * 60
+    assert clip_title("x" * 61, 60) == "x" * 57 + "..."
+    assert clip_title("家" * 61, 60) == "家" * 57 + "..."
     assert clip_title(FAMILY * 51, 50) == FAMILY * 47 + "..."
 
 
@@ -69,7 +71,7 @@ def test_any_question_gives_a_title_that_every_store_accepts(question: str) -> N
     if "\0" in question or any("\ud800" <= character <= "\udfff" for character in question):
         return
 
-    title = fallback_title(question)
+    title = fallback_title(question, EN, 40)
 
     assert check_title(title)
     assert len(graphemes(title)) <= 43
@@ -120,7 +122,7 @@ JAPANESE, KOREAN, THAI = "東京での旅行計画を手伝ってください", 
 )
 def test_a_models_title_keeps_the_rules_or_is_refused(completion: str, title: str | None, question: str) -> None:
     """A15: the script of the question, Title Case, 3 words or 5 characters at least, nothing around them."""
-    assert clean_title(completion, question) == title
+    assert clean_title(completion, question, 60) == title
 
 
 WORDS = ["plan", "Trip", "to", "JAPAN", "家训", "孝悌", "的", "Title:", "标题：", "iPhone", "3", " ", "\n", "\u200d"]
@@ -133,7 +135,7 @@ SIGNS = ["“", "”", '"', "`", "**", "🚀", "。", "!", "?", ":", "-", "'", "
     st.sampled_from([ENGLISH, CHINESE]),
 )
 def test_whatever_a_model_says_the_title_keeps_the_rules(parts: list[str], glue: str, question: str) -> None:
-    title = clean_title(glue.join(parts), question)
+    title = clean_title(glue.join(parts), question, 60)
 
     if title is None:
         return
@@ -166,7 +168,7 @@ def test_cleaning_takes_linear_time(words: str) -> None:
 
     for question in (ENGLISH, CHINESE):
         for _ in range(10):
-            assert len(clean_title(text, question) or "") <= 60
+            assert len(clean_title(text, question, 60) or "") <= 60
 
 
 # Who may change which title
@@ -196,11 +198,11 @@ def test_the_first_turn_claims_the_title_and_the_next_does_not() -> None:
 
 
 def test_a_session_is_created_with_its_fallback_unless_it_has_a_name() -> None:
-    new = with_fallback_title(NewSession(metadata={"assistant": "general"}), "How do I cook rice?", EN)
+    new = with_fallback_title(NewSession(metadata={"assistant": "general"}), "How do I cook rice?", EN, 40)
 
     assert new.title == "How do I cook rice?"
     assert new.metadata == {"assistant": "general", "title": {"by": "fallback", "text": "How do I cook rice?"}}
-    assert with_fallback_title(NewSession(title="Mine"), "How?", EN) == NewSession(title="Mine")
+    assert with_fallback_title(NewSession(title="Mine"), "How?", EN, 40) == NewSession(title="Mine")
 
 
 @pytest.mark.parametrize(

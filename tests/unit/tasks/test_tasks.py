@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import tenuto
 from tenuto.errors import (
     BoardFull,
     DecryptionFailed,
@@ -29,6 +30,7 @@ from tenuto.model.privacy import Mode, PrivacyPolicy
 from tenuto.model.scope import SYSTEM
 from tenuto.model.task import NewTask, TaskQuery, TaskStatus
 from tenuto.model.values import Json
+from tenuto.ports import utc_now
 from tenuto.privacy.compliance.service import PrivacyService
 from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.privacy.redactor import NO_REDACTION
@@ -401,6 +403,21 @@ async def test_a_scan_mends_boards_and_notes_and_leaves_them_whole() -> None:
     assert (await tasks.get(ANN, task.id)).goal == "Write to [REDACTED_EMAIL]"
     written = await board.write("mail", 1, agent="ann.lee@example.com", token=lock.token, if_version=entry.version)
     assert written.previous_writer is None
+
+
+async def test_the_state_of_an_application_changes_no_protected_key() -> None:
+    """T17: a scan does, since it applies the privacy policy."""
+    async with tenuto.open("memory://") as app:
+        plain = tasks_over(app.stores.backend, utc_now)
+        task = await opened(plain, ANN)
+        board = plain.board(ANN, task.id)
+        await board.write("final_decision", "write to a@example.com", agent="decision-agent")
+        with pytest.raises(KeyProtected):
+            await app.store.state.write_state(ANN, f"task-board:{task.id}", "final_decision", {})
+        reports = [report async for report in app.privacy.scan(ANN, fix=True)]
+        entry = await board.read_entry("final_decision")
+        assert entry is not None
+        assert (reports[-1].unreadable, entry.value) == (0, "write to [REDACTED_EMAIL]")
 
 
 async def test_what_was_read_and_altered_is_not_what_is_stored() -> None:

@@ -14,7 +14,8 @@ import pytest
 import uvicorn
 
 from tenuto.app import open_app
-from tenuto.errors import StoreUnavailable
+from tenuto.errors import InvalidSetting, StoreUnavailable
+from tenuto.llm.scripted import ScriptedModel
 from tenuto.server import run
 from tenuto.sessions import EventKind, SessionEvent
 from tenuto.settings import Settings, read_settings
@@ -103,6 +104,42 @@ async def test_upkeep_sweeps_at_the_interval_of_its_setting(fake_clock: FakeCloc
             await app.sessions.create(app.scope(), None, None)
             fake_clock.advance(timedelta(minutes=1))
             await expired.wait()
+
+
+async def test_titles_are_as_long_as_their_settings() -> None:
+    """X8."""
+    question, title = "Where does the river begin and how long is it?", "The Long River and Its Source in the Hills"
+    settings = Settings(
+        store="memory://", title_characters=30, fallback_title_characters=20, model="a", summarizer_model="b"
+    )
+    for told, expected in ((title, "Where does the..."), ("The Long River", "The Long River")):
+        models = {"a": ScriptedModel("Far."), "b": ScriptedModel(told)}
+        async with open_app(settings, models=models, run_upkeep=False) as app:
+            for assistant in ("general", "goods"):
+                reply = await app.ask(app.scope(user="ann"), question, assistant=assistant)
+                await app.upkeep.drain()
+                assert (await app.sessions.get(app.scope(user="ann"), reply.session_id)).title == expected
+
+
+def test_compression_follows_its_settings() -> None:
+    """X8."""
+    given = {
+        "compress_at": 0.5,
+        "compress_over": 12,
+        "keep_verbatim": 6,
+        "summary_tokens": 99,
+        "summary_characters": 77,
+    }
+    environ = {f"TENUTO_{name.upper()}": str(value) for name, value in given.items()}
+
+    context = read_settings(environ).policies().context
+    off = read_settings({"TENUTO_COMPRESS_AT": "off", "TENUTO_COMPRESS_OVER": "off"}).policies().context
+
+    assert {name: getattr(context, name) for name in given} == given
+    assert (off.compress_at, off.compress_over) == (None, None)
+    for name in ("keep_verbatim", "summary_tokens", "title_characters", "fallback_title_characters"):
+        with pytest.raises(InvalidSetting, match=name):
+            read_settings({f"TENUTO_{name.upper()}": "-1"})
 
 
 def test_make_serve_leaves_the_store_to_the_settings() -> None:

@@ -19,7 +19,7 @@ from tenuto.model.message import SUMMARY, is_summary
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.session import MAX_TITLE_CHARACTERS
 from tenuto.model.turn import Trace
-from tenuto.model.values import Json, JsonObject
+from tenuto.model.values import JsonObject
 from tenuto.ports import Store
 from tenuto.privacy.compliance.compaction import CompactionStatus
 from tenuto.privacy.compliance.iteration import iter_memories, iter_sessions
@@ -164,9 +164,9 @@ class Scanner:
         return (await self._store.upkeep.stats(scope)).sessions + remembered
 
     async def _scan_session(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
-        await self._count_matches(report, Sink.TITLE, scope, session.title)
+        report.add(Sink.TITLE, await self._records(session).names(scope, [Slot(session.title)]))
         for what in _HEAD:
-            await self._count_matches(report, Sink.MESSAGE, scope, getattr(session, what))
+            report.add(Sink.MESSAGE, await self._screen.names(scope, list(slots(getattr(session, what)))))
         if fix:
             await self._fix_head(scope, session, report)
         await self._log(scope, session, report, fix)
@@ -228,12 +228,13 @@ class Scanner:
 
     async def _traces(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
         before: int | None = None
+        screen = self._records(session)
         while True:
             traces = await self._store.traces.traces(scope, session.id, _TRACES, before)
             changed: list[Trace] = []
             for trace in traces:
-                await self._count_matches(report, Sink.TRACE, scope, trace_values(trace))
-                mended = await redact_trace(self._screen, scope, session, trace) if fix else trace
+                report.add(Sink.TRACE, await screen.names(scope, list(slots(trace_values(trace)))))
+                mended = await redact_trace(screen, scope, session, trace) if fix else trace
                 if mended is not trace:
                     changed.append(mended)
             if changed:
@@ -250,7 +251,7 @@ class Scanner:
             if self._screen.mode(Sink.MESSAGE, scope) is not Mode.KEEP:
                 values = await redact_session_values(self._screen, Sink.MESSAGE, scope, session, values)
             changes = _head_changes(session, values)
-            title = (await self._screen.texts(Sink.TITLE, scope, session, [Slot(session.title)])).texts[0]
+            title = (await self._records(session).texts(Sink.TITLE, scope, session, [Slot(session.title)])).texts[0]
             if title != session.title:
                 changes = replace(changes, title=title[:MAX_TITLE_CHARACTERS])
             if changes == Changes(if_version=session.version):
@@ -263,8 +264,8 @@ class Scanner:
             report.fixed += 1
             return
 
-    async def _count_matches(self, report: Report, sink: Sink, scope: Scope, value: Json) -> None:
-        report.add(sink, await self._screen.names(scope, list(slots(value))))
+    def _records(self, session: Session) -> Redactor:
+        return self._screen.for_records(session.metadata)
 
 
 async def _scan_readable(looking: Awaitable[None], what: str, report: Report) -> None:

@@ -1,0 +1,95 @@
+"""Types that are private for one assistant: order numbers and addresses in the shop (A35)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import tenuto
+from tenuto import Scope, Tenuto
+from tenuto.assistants.custom import load_folder
+from tenuto.errors import InvalidSetting
+from tenuto.model import Changes
+from tenuto.model.privacy import Sink
+from tenuto.privacy.record_redaction import redact_export_pages, redact_export_session
+
+ANN = Scope(tenant="acme", user="1001")
+NUMBER, STREET = "GD202610034163", "12 Oak Street"
+COMPLAINT = f"My order {NUMBER} never came to {STREET}, Springfield"
+
+
+@pytest.fixture
+async def app() -> AsyncIterator[Tenuto]:
+    async with tenuto.open("memory://") as app:
+        yield app
+
+
+async def records(app: Tenuto, session_id: str) -> dict[str, str]:
+    """What is shown of a session outside the conversation itself."""
+    session = await app.sessions.get(ANN, session_id)
+    traces = await app.store.traces.traces(ANN, session_id, 10, None)
+    pages = redact_export_pages(app.redactor, session, app.sessions.iter_pages(ANN, session))
+    export = [await redact_export_session(app.redactor, session), *[page async for page in pages]]
+    shown: dict[str, Any] = {"title": session.title, "trace": traces, "export": export}
+    return {name: msgspec.json.encode(value).decode() for name, value in shown.items()}
+
+
+async def test_the_shop_redacts_order_numbers_and_addresses_in_records(app: Tenuto) -> None:
+    reply = await app.ask(ANN, COMPLAINT, assistant="goods")
+    assert NUMBER in reply.text, "the tool finds the order by its number"
+    await app.ask(ANN, "my orders", session_id=reply.session_id)
+    await app.upkeep.drain()
+    for name, text in (await records(app, reply.session_id)).items():
+        assert NUMBER not in text, name
+        assert STREET not in text, name
+        assert "[REDACTED_ORDER_ID]" in text, name
+
+
+async def test_the_records_stay_redacted_after_a_change_of_assistant(app: Tenuto) -> None:
+    first = await app.ask(ANN, "hello", assistant="general")
+    await app.ask(ANN, COMPLAINT, session_id=first.session_id, assistant="goods")
+    await app.ask(ANN, COMPLAINT, session_id=first.session_id, assistant="general")
+    await app.sessions.patch(ANN, first.session_id, Changes(title=COMPLAINT))
+    for name, text in (await records(app, first.session_id)).items():
+        assert NUMBER not in text, name
+        assert STREET not in text, name
+
+
+async def test_other_assistants_keep_to_the_policy(app: Tenuto) -> None:
+    reply = await app.ask(ANN, COMPLAINT, assistant="general")
+    assert all(NUMBER in text for text in (await records(app, reply.session_id)).values())
+
+
+async def test_a_policy_that_never_looks_for_a_type_wins(tmp_path: Path) -> None:
+    (tmp_path / "privacy.toml").write_text('never = ["ORDER_ID"]')
+    async with tenuto.open("memory://", privacy_file=str(tmp_path / "privacy.toml")) as app:
+        reply = await app.ask(ANN, COMPLAINT, assistant="goods")
+        for name, text in (await records(app, reply.session_id)).items():
+            assert NUMBER in text or name == "title", name
+            assert STREET not in text, name
+
+
+async def test_the_conversation_itself_keeps_to_the_policy() -> None:
+    async with tenuto.open("memory://", privacy_message="block", privacy_model="block") as app:
+        reply = await app.ask(ANN, COMPLAINT, assistant="goods")
+        assert NUMBER in reply.text
+
+
+async def test_a_scan_finds_them_in_titles_and_traces(app: Tenuto) -> None:
+    reply = await app.ask(ANN, "hello", assistant="goods")
+    session = await app.sessions.get(ANN, reply.session_id)
+    await app.stores.backend.sessions.patch(session.scope, session.id, Changes(title=COMPLAINT))
+    reports = [report async for report in app.privacy.scan(ANN, fix=True)]
+    assert reports[-1].matches[Sink.TITLE] == {"ORDER_ID": 1, "ADDRESS": 1}
+    assert NUMBER not in (await app.sessions.get(ANN, reply.session_id)).title
+
+
+async def test_an_unknown_type_is_refused_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "desk.toml").write_text('privacy_also = ["ORDERS"]\nsystem = {en = "You help."}\n')
+    async with tenuto.open("memory://", assistants=load_folder(tmp_path)) as app:
+        with pytest.raises(InvalidSetting, match=r"privacy_also.*ORDERS"):
+            await app.ask(ANN, "hello")
