@@ -149,10 +149,11 @@ async def begin(store: Store, scope: Scope, session_id: str, *words: str, **fiel
     return await store.sessions.begin_turn(scope, opening(session_id, *words, **fields))
 
 
-async def talk(store: Store, scope: Scope, session_id: str, question: str, answer: str) -> None:
+async def talk(store: Store, scope: Scope, session_id: str, question: str, answer: str, **fields: Any) -> OpenTurn:
     """One whole turn."""
-    turn = await begin(store, scope, session_id, question)
+    turn = await begin(store, scope, session_id, question, **fields)
     await store.sessions.finish_turn(turn, closing(answer))
+    return turn
 
 
 async def texts(store: Store, scope: Scope, session_id: str) -> list[str]:

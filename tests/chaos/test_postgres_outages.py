@@ -22,7 +22,7 @@ from tenuto.stores.postgres._client import Connection, Link
 from tenuto.stores.postgres._errors import InDoubt
 from tests.clock import FakeClock
 from tests.patience import LONG
-from tests.samples import ANN, batch, begin, closing, fresh, once, texts
+from tests.samples import ANN, batch, begin, closing, fresh, once, talk, texts
 from tests.servers import PostgresServer, start_postgres
 from tests.shared_stores import postgres_store, until_it_answers
 
@@ -85,8 +85,7 @@ class Talk:
             self.sent += 1
             question, answer = f"q{self.sent}", f"a{self.sent}"
             try:
-                turn = await begin(self.store, ANN, self.session_id, question, create=UNCAPPED, lease=BRIEF)
-                await self.store.sessions.finish_turn(turn, closing(answer))
+                await talk(self.store, ANN, self.session_id, question, answer, create=UNCAPPED, lease=BRIEF)
                 self.acknowledged.append(answer)
             except Unavailable:
                 self.refused.append(answer)

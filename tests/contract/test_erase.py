@@ -183,12 +183,10 @@ async def test_a_running_turn_is_lost(store: Store) -> None:
 
 async def test_the_ids_are_free_and_keys_are_forgotten(store: Store) -> None:
     asked = {"idempotency_key": once("k")}
-    turn = await begin(store, ANN, "s", "old", **asked)
-    await store.sessions.finish_turn(turn, closing("old"))
+    await talk(store, ANN, "s", "old", "old", **asked)
     await store.upkeep.erase(ANN)
 
-    again = await begin(store, ANN, "s", "new", **asked)
-    await store.sessions.finish_turn(again, closing("new"))
+    again = await talk(store, ANN, "s", "new", "new", **asked)
 
     assert again.created
     assert await texts(store, ANN, "s") == ["new", "new"]

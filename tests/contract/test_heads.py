@@ -221,8 +221,7 @@ async def test_a_truncation_during_a_turn_wins(store: Store) -> None:
 
 async def test_a_truncated_reply_makes_its_key_resume_and_a_question_forgets_it(store: Store) -> None:
     for session, after, state in (("reply", 1, TurnState.RESUMED), ("question", 0, TurnState.OPENED)):
-        turn = await begin(store, ANN, session, "question", idempotency_key=once("k"))
-        await store.sessions.finish_turn(turn, closing("answer"))
+        await talk(store, ANN, session, "question", "answer", idempotency_key=once("k"))
         await store.sessions.truncate(ANN, session, Truncation(after=after))
 
         again = await begin(store, ANN, session, "question", idempotency_key=once("k"))

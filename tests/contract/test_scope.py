@@ -95,8 +95,7 @@ async def test_a_corrupt_session_is_told_once_then_starts_fresh(store: Store, ba
 
     with pytest.raises(SessionCorrupt):
         await begin(store, ANN, "s", "hello again")
-    turn = await begin(store, ANN, "s", "hello again")
-    await store.sessions.finish_turn(turn, closing("hello"))
+    turn = await talk(store, ANN, "s", "hello again", "hello")
 
     assert turn.created
     assert await texts(store, ANN, "s") == ["hello again", "hello"]

@@ -14,7 +14,7 @@ from tenuto.model.turn import TRACES_KEPT, FinishTurn, ToolRun, Trace
 from tenuto.ports import Store
 from tests import samples
 from tests.clock import FakeClock
-from tests.samples import ANN, BOB, EVE, batch, begin, closing, fresh, opening
+from tests.samples import ANN, BOB, EVE, batch, begin, closing, fresh, opening, talk
 
 MANIFEST = Manifest(
     entries=(
@@ -73,8 +73,7 @@ async def test_a_trace_comes_back_as_it_was_written(store: Store) -> None:
 
 
 async def test_a_turn_without_a_trace_has_none(store: Store) -> None:
-    turn = await begin(store, ANN, "s", "hello")
-    await store.sessions.finish_turn(turn, closing("hi"))
+    turn = await talk(store, ANN, "s", "hello", "hi")
 
     assert await store.traces.trace(ANN, "s", turn.number) is None
     assert await store.traces.trace(ANN, "s", 99) is None

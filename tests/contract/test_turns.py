@@ -173,8 +173,7 @@ async def test_a_new_session_starts_with_what_it_was_given(store: Store) -> None
 
 
 async def test_a_turn_tells_when_the_session_was_last_active(store: Store, clock: FakeClock) -> None:
-    first = await begin(store, ANN, "s", "one")
-    await store.sessions.finish_turn(first, closing("reply"))
+    first = await talk(store, ANN, "s", "one", "reply")
     last_active = clock()
     clock.advance(timedelta(hours=49))
 

@@ -177,8 +177,7 @@ async def test_a_turn_that_cannot_be_returned_releases_its_lease(backend: Memory
         await begin(store, ANN, "s", "question", idempotency_key=once("k"))
     ciphers.left = 1_000
 
-    turn = await begin(store, ANN, "s", "question", idempotency_key=once("k"))
-    await store.sessions.finish_turn(turn, closing("answer"))
+    await talk(store, ANN, "s", "question", "answer", idempotency_key=once("k"))
 
     assert await texts(store, ANN, "s") == ["hello", "hi", "question", "answer"]
 

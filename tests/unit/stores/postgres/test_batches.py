@@ -249,8 +249,7 @@ async def test_a_turn_reads_its_window_and_not_the_history(database: PostgresDat
 
     store = await PostgresStore.open(database.app_url)
     for _ in range(20):
-        turn = await begin(store, ANN, "s", "q", window=20)
-        await store.sessions.finish_turn(turn, closing("a"))
+        await talk(store, ANN, "s", "q", "a", window=20)
         await store.sessions.messages(ANN, "s", Page(limit=20))
     await store.close()
     after = await _settled(database, counted)
@@ -277,8 +276,7 @@ async def test_a_turn_looks_its_session_up_among_any_number_of_them(database: Po
     before = await _rows_read(store)
     for n in range(20):
         guard = once("turn") if n % 2 else None
-        turn = await begin(store, ANN, f"s{n}", "q", idempotency_key=guard)
-        await store.sessions.finish_turn(turn, closing("a"))
+        await talk(store, ANN, f"s{n}", "q", "a", idempotency_key=guard)
         await store.sessions.append(ANN, f"s{n}", batch("more"))
         await store.sessions.get(ANN, f"s{n}")
         with pytest.raises(SessionNotFound):

@@ -21,7 +21,7 @@ from tenuto.stores.postgres._client import Connection
 from tenuto.stores.postgres._feed import PostgresFeed, parse_payload
 from tests.clock import FakeClock
 from tests.patience import LONG
-from tests.samples import ANN, batch, begin, closing
+from tests.samples import ANN, batch, talk
 from tests.servers import PostgresDatabase
 
 
@@ -86,8 +86,7 @@ async def test_anothers_changes_and_ones_own_are_told(database: PostgresDatabase
         async with mine.feed.watch(told):
             assert mine.feed.drain_invalidations()
             await mine.sessions.append(ANN, "mine", batch("hello"))
-            turn = await begin(other, ANN, "his", "hello")
-            await other.sessions.finish_turn(turn, closing("hi"))
+            await talk(other, ANN, "his", "hello", "hi")
             await other.sessions.delete(ANN, "his")
             await told.until(4)
 

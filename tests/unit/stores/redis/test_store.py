@@ -91,8 +91,7 @@ async def test_a_window_respects_caps_and_its_start_whoever_set_them(pair: tuple
     here, there = pair
     capped = NewSession(retention=Retention(max_messages=5))
     for number in range(4):
-        turn = await begin(here, ANN, "s", f"q{number}", create=capped)
-        await here.sessions.finish_turn(turn, closing(f"a{number}"))
+        await talk(here, ANN, "s", f"q{number}", f"a{number}", create=capped)
     turn = await begin(here, ANN, "s", "q4", create=capped)
     assert shown(turn) == ["q2", "a2", "q3", "a3", "q4"]
     await here.sessions.finish_turn(turn, closing("a4"))
@@ -152,8 +151,7 @@ async def test_a_key_that_was_taken_back_counts_from_when_it_came_again(store: R
 
 
 async def test_a_finished_turn_is_found_after_others_came(store: RedisStore) -> None:
-    first = await begin(store, ANN, "s", "one", idempotency_key=once("k1"))
-    await store.sessions.finish_turn(first, closing("two"))
+    first = await talk(store, ANN, "s", "one", "two", idempotency_key=once("k1"))
     await talk(store, ANN, "s", "three", "four")
 
     again = await store.sessions.finish_turn(first, closing("two"))
