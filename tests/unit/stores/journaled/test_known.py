@@ -20,26 +20,24 @@ from tests.peek import last_seen
 from tests.samples import ANN, batch, texts
 
 
-async def test_a_new_title_does_not_cost_the_talk_before_an_outage(here: Process) -> None:
+async def test_a_new_title_does_not_cost_the_talk_before_an_outage(talked: Process) -> None:
     """T7."""
-    await here.turn(ANN, "s", "one", "1")
-    await here.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
+    await talked.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
 
-    here.goes_away()
-    turn = await here.begin(ANN, "s", "two")
+    talked.goes_away()
+    turn = await talked.begin(ANN, "s", "two")
 
     assert [message.text for message in turn.window] == ["one", "1", "two"]
     assert turn.session.title == "Numbers"
 
 
-async def test_a_head_that_somebody_else_changed_is_no_longer_known(here: Process) -> None:
+async def test_a_head_that_somebody_else_changed_is_no_longer_known(talked: Process) -> None:
     """A version that does not fit says that what is known here is old."""
-    await here.turn(ANN, "s", "one", "1")
     with pytest.raises(VersionConflict):
-        await here.store.sessions.patch(ANN, "s", Changes(title="Numbers", if_version=99))
+        await talked.store.sessions.patch(ANN, "s", Changes(title="Numbers", if_version=99))
 
-    here.goes_away()
-    turn = await here.begin(ANN, "s", "two")
+    talked.goes_away()
+    turn = await talked.begin(ANN, "s", "two")
 
     assert [message.text for message in turn.window] == ["two"]
 
@@ -150,18 +148,17 @@ async def test_what_a_feed_missed_during_a_turn_is_heeded(here: Process) -> None
         await _window(here)
 
 
-async def test_what_a_feed_may_have_missed_is_not_known_until_the_store_says_so(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    here.feed.lose_track()
-    await here.turn(ANN, "t", "other", "2")
-    here.goes_away()
+async def test_what_a_feed_may_have_missed_is_not_known_until_the_store_says_so(talked: Process) -> None:
+    talked.feed.lose_track()
+    await talked.turn(ANN, "t", "other", "2")
+    talked.goes_away()
     with pytest.raises(StoreUnavailable):
-        await here.begin(ANN, "s", "two", create=None)
+        await talked.begin(ANN, "s", "two", create=None)
 
-    here.comes_back()
-    await here.store.sessions.get(ANN, "s")
+    talked.comes_back()
+    await talked.store.sessions.get(ANN, "s")
 
-    assert await _window(here) == ["one", "1", "two"]
+    assert await _window(talked) == ["one", "1", "two"]
 
 
 async def test_reading_a_session_that_reads_touch_costs_nothing(tmp_path: Path) -> None:
@@ -177,17 +174,15 @@ async def test_reading_a_session_that_reads_touch_costs_nothing(tmp_path: Path) 
         assert await _window(here) == ["one", "1", "two"]
 
 
-async def test_a_store_that_answers_is_away_no_more(here: Process) -> None:
+async def test_a_store_that_answers_is_away_no_more(alone: Process) -> None:
     """Promise 8: a readiness probe that is answered ends the outage that is shown."""
-    await here.turn(ANN, "s", "one", "1")
-    here.goes_away()
-    await here.store.sessions.get(ANN, "s")
-    away = here.store.status.away
+    await alone.store.sessions.get(ANN, "s")
+    away = alone.store.status.away
 
-    here.comes_back()
-    await here.store.upkeep.ping()
+    alone.comes_back()
+    await alone.store.upkeep.ping()
 
-    assert (away, here.store.status.away) == (True, False)
+    assert (away, alone.store.status.away) == (True, False)
 
 
 async def test_an_outage_that_begins_before_our_own_news_came_costs_nothing(tmp_path: Path) -> None:
@@ -199,11 +194,10 @@ async def test_an_outage_that_begins_before_our_own_news_came_costs_nothing(tmp_
         assert await _window(here) == ["one", "1", "two"]
 
 
-async def test_what_was_last_seen_long_ago_is_not_known(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    here.now += 15 * 60
+async def test_what_was_last_seen_long_ago_is_not_known(talked: Process) -> None:
+    talked.now += 15 * 60
 
-    assert await here.is_unknown(ANN, "s")
+    assert await talked.is_unknown(ANN, "s")
 
 
 async def test_a_turn_that_is_held_keeps_its_session_known(here: Process) -> None:
@@ -230,18 +224,17 @@ async def test_what_was_seen_without_a_feed_is_known_once_our_change_confirms_it
     assert await _window(here) == ["one", "1", "two"]
 
 
-async def test_what_was_known_before_an_outage_counts_until_the_store_answers(here: Process) -> None:
+async def test_what_was_known_before_an_outage_counts_until_the_store_answers(talked: Process) -> None:
     """T7: an outage takes the feed along. Once the store answers a later call, it is in doubt."""
-    await here.turn(ANN, "s", "one", "1")
-    here.feed.listening = False
-    here.feed.lose_track()
-    here.goes_away()
-    known = await texts(here.store, ANN, "s")
-    here.comes_back()
-    await here.store.upkeep.ping()
+    talked.feed.listening = False
+    talked.feed.lose_track()
+    talked.goes_away()
+    known = await texts(talked.store, ANN, "s")
+    talked.comes_back()
+    await talked.store.upkeep.ping()
 
     assert known == ["one", "1"]
-    assert await here.is_unknown(ANN, "s")
+    assert await talked.is_unknown(ANN, "s")
 
 
 async def test_the_last_answer_of_a_store_that_dies_puts_nothing_in_doubt(tmp_path: Path) -> None:
@@ -275,13 +268,12 @@ async def test_an_answer_that_comes_late_does_not_take_the_place_of_a_newer_one(
         assert await _window(here) == ["one", "1", "two"]
 
 
-async def test_a_title_confirms_no_more_than_was_seen(here: Process) -> None:
+async def test_a_title_confirms_no_more_than_was_seen(talked: Process) -> None:
     """A feed lost track, and a message came meanwhile: the version tells."""
-    await here.turn(ANN, "s", "one", "1")
-    here.feed.lose_track()
-    await here.memory.sessions.append(ANN, "s", batch("meanwhile"))
-    await here.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
+    talked.feed.lose_track()
+    await talked.memory.sessions.append(ANN, "s", batch("meanwhile"))
+    await talked.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
 
-    here.goes_away()
+    talked.goes_away()
     with pytest.raises(StoreUnavailable):
-        await here.begin(ANN, "s", "two", create=None)
+        await talked.begin(ANN, "s", "two", create=None)
