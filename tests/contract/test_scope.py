@@ -9,11 +9,11 @@ from itertools import product
 import pytest
 
 from tenuto.errors import Invalid, SessionCorrupt, SessionExists, SessionForeign, SessionNotFound, TurnLost
-from tenuto.model import Changes, ForkRequest, Page, Scope, SessionQuery, Truncation
+from tenuto.model import Changes, ForkRequest, Page, Scope, Truncation
 from tenuto.ports import Store
 from tests.backends import Backend
 from tests.clock import FakeClock
-from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin, closing, talk, texts
+from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin, closing, listed, talk, texts
 
 Act = Callable[[Store, Scope, str], Awaitable[object]]
 
@@ -230,8 +230,7 @@ async def test_hostile_ids_stay_in_their_scope(store: Store) -> None:
 
     for place, (scope, odd) in enumerate(zip(scopes, HOSTILE, strict=True)):
         assert await texts(store, scope, odd) == [f"of {place}"]
-        listed = await store.sessions.list(scope, SessionQuery())
-        assert [session.id for session in listed.sessions] == [odd]
+        assert await listed(store, scope) == [odd]
 
 
 async def test_parts_of_a_scope_do_not_run_into_each_other(store: Store) -> None:

@@ -53,6 +53,7 @@ async def test_every_word_makes_a_new_version(store: Store) -> None:
     turn = await begin(store, ANN, "s", "b", idempotency_key=once("k"))
     versions.append(turn.session.version)
     versions.append((await store.sessions.append(ANN, "s", batch("c", idempotency_key=once("l")))).session.version)
+    versions.append((await store.sessions.patch(ANN, "s", Changes(title="t"))).version)
     versions.append((await store.sessions.finish_turn(turn, closing("d"))).session.version)
 
     again = await begin(store, ANN, "s", "b", idempotency_key=once("k"))
