@@ -169,26 +169,6 @@ def test_a_server_killed_in_the_middle_of_calls_is_told_so_under_the_loop_that_w
     assert {type(each) for each in told} == {InDoubt}
 
 
-async def test_a_frozen_server_is_given_up_in_time(server: PostgresServer) -> None:
-    async with postgres_store(server.app_url) as patient, _impatient(server) as store:
-        await patient.sessions.append(ANN, "s", batch("hello"))
-        server.freeze()
-
-        # The server stays frozen: a call without an end of its own would never end.
-        async with asyncio.timeout(LONG):
-            results = await asyncio.gather(
-                store.sessions.get(ANN, "s"),
-                store.sessions.append(ANN, "s", batch("more")),
-                store.upkeep.ping(),
-                return_exceptions=True,
-            )
-
-        server.thaw()
-        await until_it_answers(store)
-        assert all(isinstance(result, Unavailable) for result in results)
-        assert (await texts(patient, ANN, "s"))[0] == "hello"
-
-
 async def test_a_cache_does_not_answer_for_a_frozen_server(server: PostgresServer) -> None:
     async with (
         postgres_store(server.app_url) as patient,
