@@ -25,7 +25,7 @@ from tenuto.model import (
 )
 from tenuto.model.scope import session_key
 from tenuto.stores.journaled.inflight import MOMENT
-from tests.outages import Fate, Process
+from tests.outages import Fate, Process, full_disk
 from tests.peek import held_turns
 from tests.samples import ANN, BOB, batch, begin, closing, once, texts
 
@@ -166,14 +166,6 @@ async def test_a_call_that_fails_in_an_outage_does_not_cost_the_talk_later_on(he
     assert await texts(here.store, ANN, "s") == ["one", "1", "two", "2"]
 
 
-async def test_a_turn_that_makes_room_for_its_own_answer_may_end_here(talked: Process) -> None:
-    turn = await talked.begin(ANN, "s", "two")
-    await talked.store.sessions.truncate(ANN, "s", Truncation(after=3, within_turn=turn))
-    talked.goes_away()
-
-    assert (await talked.store.sessions.finish_turn(turn, closing("2"))).journaled
-
-
 async def test_the_end_of_a_turn_is_kept_though_others_changed_the_session(here: Process) -> None:
     """Whether they deleted it is not known: after a restart neither."""
     await here.turn(ANN, "s", "old secret", "old answer")
@@ -277,11 +269,8 @@ async def test_an_end_that_was_not_written_is_no_answer(here: Process, monkeypat
     turn = await here.begin(ANN, "s", "one", idempotency_key=once("k"))
     here.goes_away()
 
-    async def full(*_: object) -> None:
-        raise Unavailable("journal", "cannot be written")
-
     with monkeypatch.context() as broken:
-        broken.setattr(here.outbox, "add", full)
+        broken.setattr(here.outbox, "add", full_disk)
         with pytest.raises(Unavailable):
             await here.finish(turn, "1")
     with pytest.raises(SessionBusy):

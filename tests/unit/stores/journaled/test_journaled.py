@@ -18,7 +18,7 @@ from tenuto.errors import (
 from tenuto.model import Changes, FinishTurn, NewSession, Page, Producer, Retention, SessionQuery, TurnState
 from tenuto.model.scope import session_key
 from tenuto.stores.journaled import count_journal
-from tests.outages import Fate, Process
+from tests.outages import Fate, Process, full_disk
 from tests.samples import ANN, BOB, EVE, begin, closing, once, texts, trace_of
 
 
@@ -50,15 +50,12 @@ async def test_what_is_acknowledged_is_on_disk(away: Process) -> None:
 async def test_what_cannot_be_written_is_not_acknowledged(alone: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     turn = await alone.begin(ANN, "s", "two")
 
-    async def full(*_: object) -> bool:
-        raise Unavailable("journal", "cannot be written")
-
     with monkeypatch.context() as broken:
-        broken.setattr(alone.outbox, "close_turn", full)
+        broken.setattr(alone.outbox, "close_turn", full_disk)
         with pytest.raises(Unavailable):
             await alone.finish(turn, "lost")
     with monkeypatch.context() as broken:
-        broken.setattr(alone.outbox, "add", full)
+        broken.setattr(alone.outbox, "add", full_disk)
         with pytest.raises(Unavailable):
             await alone.begin(BOB, "b", "lost")
     await alone.finish(turn, "2")

@@ -100,15 +100,6 @@ async def test_a_group_goes_on_after_a_restart_only_with_the_store(here: Process
     assert await here.log(ROOM, "g") == ["one", "1", "two", "2", "three", "3"]
 
 
-async def test_a_session_that_is_no_longer_trusted_is_not_begun_anew(talked: Process) -> None:
-    """T7: a caller whose missing sessions are opened is refused as well: this one is not missing."""
-    talked.now += 16 * 60
-    talked.goes_away()
-
-    with pytest.raises(StoreUnavailable):
-        await talked.begin(ANN, "s", "two")
-
-
 # What may be there already
 
 

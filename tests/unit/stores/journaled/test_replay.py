@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 from msgspec.structs import replace
 
-from tenuto.errors import IdempotencyKeyReused, SessionExpired, SessionNotFound, TenutoError, Unavailable
+from tenuto.errors import IdempotencyKeyReused, SessionExpired, SessionNotFound, TenutoError
 from tenuto.model import (
     BeginTurn,
     FinishTurn,
@@ -26,7 +26,7 @@ from tenuto.model import (
     TurnState,
 )
 from tenuto.stores.journaled import count_journal
-from tests.outages import Fate, Killed, Process, process
+from tests.outages import Fate, Killed, Process, full_disk, process
 from tests.samples import ANN, BOB, batch, begin, closing, once, says, talk, trace_of
 
 Story: TypeAlias = Callable[[Process], Awaitable[list[str]]]
@@ -59,9 +59,9 @@ async def _ended_here(here: Process) -> list[str]:
     return ["one", "1"]
 
 
-async def _ended_here_after_others(here: Process) -> list[str]:
+async def _ended_here_after_others(here: Process, **fields: Any) -> list[str]:
     """The lease ran out, and another process has taken the session."""
-    turn = await here.begin(ANN, "s", "one", lease=timedelta(seconds=1))
+    turn = await here.begin(ANN, "s", "one", lease=timedelta(seconds=1), **fields)
     here.goes_away()
     here.clock.advance(timedelta(seconds=2))
     await talk(here.memory, ANN, "s", "elsewhere", "there")
@@ -70,12 +70,7 @@ async def _ended_here_after_others(here: Process) -> list[str]:
 
 
 async def _keyed_and_ended_here_after_others(here: Process) -> list[str]:
-    turn = await here.begin(ANN, "s", "one", lease=timedelta(seconds=1), idempotency_key=once("k"))
-    here.goes_away()
-    here.clock.advance(timedelta(seconds=2))
-    await talk(here.memory, ANN, "s", "elsewhere", "there")
-    await here.finish(turn, "1")
-    return ["one", "elsewhere", "there", "1"]
+    return await _ended_here_after_others(here, idempotency_key=once("k"))
 
 
 async def _given_up(here: Process) -> list[str]:
@@ -364,11 +359,8 @@ async def test_an_open_turn_goes_on_though_its_row_stays(away: Process, monkeypa
     turn = await away.begin(ANN, "s", "one")
     away.comes_back()
 
-    async def full(_: object) -> None:
-        raise Unavailable("journal", "cannot be written")
-
     with monkeypatch.context() as patch:
-        patch.setattr(away.outbox, "remove", full)
+        patch.setattr(away.outbox, "remove", full_disk)
         await away.replay()
     assert await away.replay()
     await away.finish(turn, "1")
