@@ -8,7 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, cast
 
-from tenuto.errors import StoreUnavailable
+from tenuto.errors import StoreUnavailable, Unavailable
 from tenuto.model import FinishTurn, OpenTurn, Page, Scope
 from tenuto.model.scope import session_key
 from tenuto.model.store_reports import Invalidation
@@ -22,6 +22,11 @@ from tests.samples import begin, closing
 
 class Killed(BaseException):
     """The process ends here."""
+
+
+async def full_disk(*_: object) -> Any:
+    """In the place of what the journal writes."""
+    raise Unavailable("journal", "cannot be written")
 
 
 class Fate(Enum):

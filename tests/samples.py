@@ -23,10 +23,12 @@ from tenuto.model import (
     Role,
     Scope,
     Session,
+    SessionQuery,
     Usage,
     text_part,
 )
 from tenuto.model.turn import Trace, trace_id
+from tenuto.model.values import Json
 from tenuto.ports import Store
 
 ANN = Scope(tenant="acme", user="ann")
@@ -149,13 +151,27 @@ async def begin(store: Store, scope: Scope, session_id: str, *words: str, **fiel
     return await store.sessions.begin_turn(scope, opening(session_id, *words, **fields))
 
 
-async def talk(store: Store, scope: Scope, session_id: str, question: str, answer: str) -> None:
+async def talk(store: Store, scope: Scope, session_id: str, question: str, answer: str, **fields: Any) -> OpenTurn:
     """One whole turn."""
-    turn = await begin(store, scope, session_id, question)
+    turn = await begin(store, scope, session_id, question, **fields)
     await store.sessions.finish_turn(turn, closing(answer))
+    return turn
 
 
 async def texts(store: Store, scope: Scope, session_id: str) -> list[str]:
     """What the log says, oldest first."""
     page = await store.sessions.messages(scope, session_id, Page(limit=10_000))
     return [message.text for message in page.messages]
+
+
+async def listed(store: Store, scope: Scope, **query: Any) -> list[str]:
+    """The ids of the sessions that a listing shows."""
+    page = await store.sessions.list(scope, SessionQuery(**query))
+    return [session.id for session in page.sessions]
+
+
+async def value_of(store: Store, scope: Scope, namespace: str, key: str) -> Json:
+    """What is kept under a key that there is."""
+    entry = await store.state.read_state(scope, namespace, key)
+    assert entry is not None
+    return entry.value

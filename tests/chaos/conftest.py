@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from tenuto.stores.postgres import _feed
 from tenuto.stores.redis import _invalidation, _node
 from tests.patience import LONG
 from tests.servers import PostgresServer, RedisServer, start_postgres, start_redis
+from tests.shared_stores import SHARED, SharedStore
 
 
 @pytest.fixture
@@ -31,3 +33,10 @@ def server(request: pytest.FixtureRequest) -> Iterator[RedisServer | PostgresSer
     """A server of this test's own, to be killed."""
     with start_redis(fsync="no") if request.param == "valkey" else start_postgres() as own:
         yield own
+
+
+@pytest.fixture(params=SHARED, ids=lambda shared: shared.name)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty store of each kind that several processes may share."""
+    assert isinstance(request.param, SharedStore)
+    return request.param.url(request.getfixturevalue, tmp_path)

@@ -110,18 +110,21 @@ async def test_a_server_that_cannot_write_refuses_whole_calls_and_is_read(
     async with redis_store(server.url) as store:
         await talk(store, ANN, "s", "one", "two")
         turn = await begin(store, ANN, "s", "three")
+        idle = await talk(store, ANN, "idle", "one", "two")
         trouble.begin(server)
 
         for write in (
             lambda: store.sessions.finish_turn(turn, closing("four")),
             lambda: store.sessions.append(ANN, "s", batch("five")),
             lambda: begin(store, ANN, "new", "five"),
+            lambda: begin(store, ANN, "idle", "three"),
             lambda: store.state.write_state(ANN, "prefs", "k", 1),
         ):
             with pytest.raises(trouble.error):
                 await write()
         assert await texts(store, ANN, "s") == ["one", "two", "three"]
-        assert [session.id for session in (await store.sessions.list(ANN, SessionQuery())).sessions] == ["s"]
+        listed = (await store.sessions.list(ANN, SessionQuery())).sessions
+        assert {session.id: session.version for session in listed} == {"s": 3, "idle": idle.session.version + 1}
         await store.upkeep.ping()
         async with redis_store(server.url) as another:
             assert (await another.sessions.get(ANN, "s")).messages == 3

@@ -135,8 +135,7 @@ async def test_what_a_frozen_server_carries_out_later_is_not_stored_twice(tmp_pa
         store = await RedisStore.open(server.url, policy=ConnectionPolicy(call_timeout=0.3))
         outbox = await Outbox.open(tmp_path)
         async with JournaledStore(store=store, outbox=outbox, feed=store.feed, replay_interval=0.05) as journal:
-            turn = await begin(journal, ANN, "s", "one", journaled=True)
-            await journal.sessions.finish_turn(turn, closing("1"))
+            await talk(journal, ANN, "s", "one", "1", journaled=True)
             server.freeze()
             turn = await begin(journal, ANN, "s", "two", journaled=True)
             done = await journal.sessions.finish_turn(turn, closing("2"))

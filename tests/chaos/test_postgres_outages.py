@@ -22,7 +22,7 @@ from tenuto.stores.postgres._client import Connection, Link
 from tenuto.stores.postgres._errors import InDoubt
 from tests.clock import FakeClock
 from tests.patience import LONG
-from tests.samples import ANN, batch, begin, closing, fresh, once, texts
+from tests.samples import ANN, batch, begin, closing, fresh, once, talk, texts
 from tests.servers import PostgresServer, start_postgres
 from tests.shared_stores import postgres_store, until_it_answers
 
@@ -85,8 +85,7 @@ class Talk:
             self.sent += 1
             question, answer = f"q{self.sent}", f"a{self.sent}"
             try:
-                turn = await begin(self.store, ANN, self.session_id, question, create=UNCAPPED, lease=BRIEF)
-                await self.store.sessions.finish_turn(turn, closing(answer))
+                await talk(self.store, ANN, self.session_id, question, answer, create=UNCAPPED, lease=BRIEF)
                 self.acknowledged.append(answer)
             except Unavailable:
                 self.refused.append(answer)
@@ -168,26 +167,6 @@ def test_a_server_killed_in_the_middle_of_calls_is_told_so_under_the_loop_that_w
         told = runner.run(killed_in_the_middle())
 
     assert {type(each) for each in told} == {InDoubt}
-
-
-async def test_a_frozen_server_is_given_up_in_time(server: PostgresServer) -> None:
-    async with postgres_store(server.app_url) as patient, _impatient(server) as store:
-        await patient.sessions.append(ANN, "s", batch("hello"))
-        server.freeze()
-
-        # The server stays frozen: a call without an end of its own would never end.
-        async with asyncio.timeout(LONG):
-            results = await asyncio.gather(
-                store.sessions.get(ANN, "s"),
-                store.sessions.append(ANN, "s", batch("more")),
-                store.upkeep.ping(),
-                return_exceptions=True,
-            )
-
-        server.thaw()
-        await until_it_answers(store)
-        assert all(isinstance(result, Unavailable) for result in results)
-        assert (await texts(patient, ANN, "s"))[0] == "hello"
 
 
 async def test_a_cache_does_not_answer_for_a_frozen_server(server: PostgresServer) -> None:

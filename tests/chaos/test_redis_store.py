@@ -7,12 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tenuto.errors import StoreFull, StoreReadOnly, Unavailable
-from tenuto.model import Page, SessionQuery
+from tenuto.errors import StoreReadOnly, Unavailable
+from tenuto.model import SessionQuery
 from tenuto.model.scope import session_key
-from tenuto.stores.redis import ConnectionPolicy, RedisStore
 from tenuto.stores.redis._cluster import key_slot
-from tests.patience import LONG
 from tests.samples import ANN, batch, begin, closing, once, talk, texts
 from tests.servers import RedisServer, start_cluster, start_redis, start_sentinel
 from tests.shared_stores import redis_store, until_it_answers
@@ -40,28 +38,6 @@ async def test_a_turn_outlives_the_server_it_began_on(server: RedisServer) -> No
         assert await texts(store, ANN, "s") == ["one", "two"]
 
 
-async def test_no_call_waits_longer_than_its_time_for_a_frozen_server(server: RedisServer) -> None:
-    """T7."""
-    async with redis_store(server.url) as patient:
-        await talk(patient, ANN, "s", "one", "two")
-    store = RedisStore(server.url, policy=ConnectionPolicy(call_timeout=1, connect_timeout=1))
-    await until_it_answers(store)
-    server.freeze()
-
-    # The server stays frozen: a call without an end of its own would never end.
-    async with asyncio.timeout(LONG):
-        outcomes = await asyncio.gather(
-            *(store.sessions.messages(ANN, "s", Page()) for _ in range(10)),
-            *(store.sessions.append(ANN, "s", batch("lost")) for _ in range(10)),
-            return_exceptions=True,
-        )
-
-    server.thaw()
-    assert all(isinstance(outcome, Unavailable) for outcome in outcomes)
-    await until_it_answers(store)
-    await store.close()
-
-
 async def test_a_keyed_write_whose_fate_was_unknown_is_stored_once(server: RedisServer) -> None:
     """The reply to the write is lost; asking again with the key tells that it happened."""
     async with redis_store(server.url) as store:
@@ -74,21 +50,6 @@ async def test_a_keyed_write_whose_fate_was_unknown_is_stored_once(server: Redis
             server.call("CLIENT", "KILL", "TYPE", "normal")
             await write
         assert (await store.sessions.get(ANN, "s")).messages == 22
-
-
-async def test_a_server_without_memory_is_full_and_keeps_nothing_by_halves(server: RedisServer) -> None:
-    async with redis_store(server.url) as store:
-        await talk(store, ANN, "s", "one", "two")
-        server.call("CONFIG", "SET", "maxmemory", 1)
-        with pytest.raises(StoreFull):
-            await begin(store, ANN, "s", "three")
-        with pytest.raises(StoreFull):
-            await begin(store, ANN, "new", "three")
-        server.call("CONFIG", "SET", "maxmemory", 0)
-
-        assert await texts(store, ANN, "s") == ["one", "two"]
-        assert [session.id for session in (await store.sessions.list(ANN, SessionQuery())).sessions] == ["s"]
-        assert (await store.sessions.get(ANN, "s")).version == 2
 
 
 async def test_a_replica_can_be_read_and_not_written() -> None:

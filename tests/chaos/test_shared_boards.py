@@ -6,20 +6,11 @@ import asyncio
 import sys
 from pathlib import Path
 
-import pytest
-
 import tenuto
 from tenuto.model import Scope
 from tenuto.model.task import NewTask
 from tests.patience import LONG
 from tests.second_board import TIMES, work
-from tests.shared_stores import SHARED, SharedStore
-
-
-@pytest.fixture(params=SHARED, ids=lambda shared: shared.name)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    assert isinstance(request.param, SharedStore)
-    return request.param.url(request.getfixturevalue, tmp_path)
 
 
 async def test_agents_of_two_processes_lose_nothing(url: str) -> None:

@@ -58,8 +58,7 @@ async def test_a_full_disk_refuses_whole_calls_and_recovers(tmp_path: Path) -> N
         assert (session.messages, session.turns) == (2, 1)
 
         await limit(store, 10_000)
-        turn = await begin(store, ANN, "s", BIG)
-        await store.sessions.finish_turn(turn, closed("room again"))
+        turn = await talk(store, ANN, "s", BIG, "room again")
 
         assert turn.number == 2
         assert await texts(store, ANN, "s") == ["before", "yes", BIG, "room again"]

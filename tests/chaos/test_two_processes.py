@@ -13,15 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import tenuto
 from tenuto.chat import ChatRequest
 from tenuto.errors import Conflict
 from tenuto.llm import ScriptedModel
 from tenuto.model import Page, Role
 from tests.patience import LONG
-from tests.shared_stores import SHARED, SharedStore
 
 WORKERS, TURNS = 4, 15
 
@@ -61,12 +58,6 @@ async def process(url: str) -> AsyncIterator[Process]:
 async def two(url: str) -> AsyncIterator[tuple[Process, Process]]:
     async with process(url) as first, process(url) as second:
         yield first, second
-
-
-@pytest.fixture(params=SHARED, ids=lambda shared: shared.name)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    assert isinstance(request.param, SharedStore)
-    return request.param.url(request.getfixturevalue, tmp_path)
 
 
 async def test_appends_of_two_processes_are_all_kept(url: str) -> None:

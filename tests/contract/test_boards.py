@@ -6,13 +6,14 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+import pytest_asyncio
 
 from tenuto.errors import BoardFull, KeyLocked, KeyProtected, LockLost, TaskNotFound, TooLarge, VersionConflict
 from tenuto.model import Scope
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.task import NewTask
 from tenuto.ports import Store
-from tenuto.tasks import ProtectedStore, Tasks
+from tenuto.tasks import Board, ProtectedStore, Tasks
 from tests.backends import KEEPING_STATE
 from tests.clock import FakeClock
 from tests.samples import ANN
@@ -26,12 +27,17 @@ ODD = ["a:b", "*", "../..", "a/b", " ", "🦊", "protected", "x" * 10_000, "task
 CHAT = Scope(tenant="acme", channel="lark", chat="team", user="ann")
 
 
+@pytest_asyncio.fixture(loop_scope="session")
+async def board(tasks: Tasks) -> Board:
+    """The board of a task of Ann's."""
+    return tasks.board(ANN, (await opened(tasks, ANN)).id)
+
+
 # The board
 
 
-async def test_an_entry_tells_its_writer_and_time(tasks: Tasks, clock: FakeClock) -> None:
+async def test_an_entry_tells_its_writer_and_time(board: Board, clock: FakeClock) -> None:
     """E5, E10."""
-    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
     value = {"clause": 7, "share": 0.5, "open": None, "who": ["a", "茶"]}
 
     entry = await board.write("findings", value, agent="labour-law")
@@ -60,9 +66,8 @@ async def test_writing_over_another_agent_is_recorded_and_logged(
     assert caplog.messages == [f"task {task.id}: the value of a by agent x was overwritten by agent y"]
 
 
-async def test_deleting_hides_nobody_who_was_written_over(tasks: Tasks) -> None:
+async def test_deleting_hides_nobody_who_was_written_over(board: Board) -> None:
     """E16."""
-    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
     await board.write("a", 1, agent="x")
 
     await board.delete("a", agent="y")
@@ -70,9 +75,7 @@ async def test_deleting_hides_nobody_who_was_written_over(tasks: Tasks) -> None:
     assert (await board.write("a", 2, agent="y")).previous_writer == "x"
 
 
-async def test_a_write_is_for_the_version_it_names(tasks: Tasks) -> None:
-    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
-
+async def test_a_write_is_for_the_version_it_names(board: Board) -> None:
     first = await board.write("a", 1, agent="x", if_version=0)
     second = await board.write("a", 2, agent="x", if_version=first.version)
     for stale in (0, first.version, 99):
@@ -84,9 +87,8 @@ async def test_a_write_is_for_the_version_it_names(tasks: Tasks) -> None:
     assert await board.read_entry("a") == second
 
 
-async def test_a_deleted_key_counts_on(tasks: Tasks) -> None:
+async def test_a_deleted_key_counts_on(board: Board) -> None:
     """A version read before cannot overwrite what was written anew since."""
-    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
     before = await board.write("a", 1, agent="x")
 
     assert await board.delete("a", agent="x") is True
@@ -113,9 +115,8 @@ async def test_parallel_writes_of_different_keys_all_survive_a_later_change_of_t
     assert {entry.key: entry.value for entry in (await board.view()).entries} == {f"k{n}": n for n in range(12)}
 
 
-async def test_parallel_writes_of_one_key_lose_nothing(tasks: Tasks) -> None:
+async def test_parallel_writes_of_one_key_lose_nothing(board: Board) -> None:
     """E19: each adds one to what it read, and looks again when another was faster."""
-    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
     await board.write("sum", 0, agent="start")
 
     async def add_one(agent: str) -> None:
@@ -186,9 +187,8 @@ async def test_a_protected_key_is_refused_at_the_state_port(store: Store, clock:
 # Locks
 
 
-async def test_a_locked_key_is_its_holders_until_the_lease_ends(tasks: Tasks, clock: FakeClock) -> None:
+async def test_a_locked_key_is_its_holders_until_the_lease_ends(board: Board, clock: FakeClock) -> None:
     """T17: locks expire."""
-    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
     lock = await board.lock("a", agent="x", lease=MINUTE)
     clock.advance(MINUTE - LITTLE)
 
@@ -210,9 +210,8 @@ async def test_a_locked_key_is_its_holders_until_the_lease_ends(tasks: Tasks, cl
     assert (await board.view()).locks == ()
 
 
-async def test_what_an_older_lock_began_is_refused(tasks: Tasks, clock: FakeClock) -> None:
+async def test_what_an_older_lock_began_is_refused(board: Board, clock: FakeClock) -> None:
     """Fencing: the holder that slept through its lease writes nothing over the one who came after it."""
-    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
     old = await board.lock("a", agent="x", lease=MINUTE)
     clock.advance(HOUR)
     new = await board.lock("a", agent="y", lease=MINUTE)
@@ -234,8 +233,7 @@ async def test_what_an_older_lock_began_is_refused(tasks: Tasks, clock: FakeCloc
     assert (await board.view()).locks == (new,)
 
 
-async def test_a_lock_that_ran_out_is_good_until_another_takes_it(tasks: Tasks, clock: FakeClock) -> None:
-    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
+async def test_a_lock_that_ran_out_is_good_until_another_takes_it(board: Board, clock: FakeClock) -> None:
     lock = await board.lock("a", agent="x", lease=MINUTE)
     clock.advance(HOUR)
 
@@ -247,9 +245,8 @@ async def test_a_lock_that_ran_out_is_good_until_another_takes_it(tasks: Tasks, 
 
 
 @pytest.mark.parametrize("over", ["write", "delete"])
-async def test_a_lock_that_ran_out_is_lost_to_who_changes_the_key(tasks: Tasks, clock: FakeClock, over: str) -> None:
+async def test_a_lock_that_ran_out_is_lost_to_who_changes_the_key(board: Board, clock: FakeClock, over: str) -> None:
     """Fencing: also to one that needs no lock."""
-    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
     await board.write("a", "first", agent="x")
     old = await board.lock("a", agent="x", lease=MINUTE)
     clock.advance(HOUR)
@@ -271,9 +268,8 @@ async def test_a_lock_that_ran_out_is_lost_to_who_changes_the_key(tasks: Tasks, 
     assert (await board.lock("a", agent="x")).token > old.token
 
 
-async def test_a_lock_is_given_back_by_its_holder_and_tokens_only_grow(tasks: Tasks) -> None:
+async def test_a_lock_is_given_back_by_its_holder_and_tokens_only_grow(board: Board) -> None:
     """E5: also over unlocking and deleting."""
-    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
     tokens = []
     for _ in range(3):
         lock = await board.lock("a", agent="x")
@@ -291,8 +287,7 @@ async def test_a_lock_is_given_back_by_its_holder_and_tokens_only_grow(tasks: Ta
         await board.unlock("never", agent="x", token=1)
 
 
-async def test_an_agent_that_begins_again_takes_its_own_lock_over(tasks: Tasks) -> None:
-    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
+async def test_an_agent_that_begins_again_takes_its_own_lock_over(board: Board) -> None:
     before = await board.lock("a", agent="x")
 
     after = await board.lock("a", agent="x")
@@ -303,18 +298,15 @@ async def test_an_agent_that_begins_again_takes_its_own_lock_over(tasks: Tasks) 
     await board.write("a", 1, agent="x", token=after.token)
 
 
-async def test_of_many_who_lock_at_once_one_does(tasks: Tasks) -> None:
-    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
-
+async def test_of_many_who_lock_at_once_one_does(board: Board) -> None:
     results = await asyncio.gather(*(board.lock("a", agent=f"x{n}") for n in range(6)), return_exceptions=True)
 
     assert sum(not isinstance(result, BaseException) for result in results) == 1
     assert sum(isinstance(result, KeyLocked) for result in results) == 5
 
 
-async def test_an_agent_called_like_a_person_is_still_itself(tasks: Tasks) -> None:
+async def test_an_agent_called_like_a_person_is_still_itself(board: Board) -> None:
     """The privacy policy may take its name out of what is stored; it holds its lock, and is not another one."""
-    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
     agent = "ann.lee@example.com"
 
     lock = await board.lock("a", agent=agent)

@@ -12,7 +12,7 @@ from tenuto.ports import Store
 from tests.backends import Backend
 from tests.clock import FakeClock
 from tests.contract.test_traces import trace_of
-from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin, closing, once, talk, texts
+from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin, closing, listed, once, talk, texts, value_of
 
 IN_A_CHAT = Scope(tenant="acme", user="ann", channel="lark", chat="team")
 
@@ -65,9 +65,7 @@ async def test_nobody_elses_goes_along(store: Store) -> None:
     for scope in others:
         assert await texts(store, scope, f"of {'/'.join(scope.owner)}") == ["hello", "hi"]
         assert len(await store.traces.traces(scope, f"of {'/'.join(scope.owner)}")) == 1
-        entry = await store.state.read_state(scope, "prefs", "k")
-        assert entry is not None
-        assert entry.value == "kept"
+        assert await value_of(store, scope, "prefs", "k") == "kept"
 
 
 async def test_a_user_is_erased_from_wherever_they_speak(store: Store) -> None:
@@ -167,7 +165,7 @@ async def test_an_id_that_passed_to_another_is_not_taken_from_them(store: Store,
     assert [item.session_id for item in erased.removed_sessions] == ["other"]
     assert not erased.more
     assert await texts(store, BOB, "s") == ["bob's"]
-    assert [session.id for session in (await store.sessions.list(ACME, SessionQuery())).sessions] == ["s"]
+    assert await listed(store, ACME) == ["s"]
 
 
 async def test_a_running_turn_is_lost(store: Store) -> None:
@@ -183,12 +181,10 @@ async def test_a_running_turn_is_lost(store: Store) -> None:
 
 async def test_the_ids_are_free_and_keys_are_forgotten(store: Store) -> None:
     asked = {"idempotency_key": once("k")}
-    turn = await begin(store, ANN, "s", "old", **asked)
-    await store.sessions.finish_turn(turn, closing("old"))
+    await talk(store, ANN, "s", "old", "old", **asked)
     await store.upkeep.erase(ANN)
 
-    again = await begin(store, ANN, "s", "new", **asked)
-    await store.sessions.finish_turn(again, closing("new"))
+    again = await talk(store, ANN, "s", "new", "new", **asked)
 
     assert again.created
     assert await texts(store, ANN, "s") == ["new", "new"]
@@ -259,7 +255,7 @@ async def test_an_id_of_a_copy_set_aside_may_be_anothers_by_now(store: Store, ba
 
     assert erased == EraseResult(messages=2, quarantined=1)
     assert await texts(store, BOB, "s") == ["bob's", "words"]
-    assert [session.id for session in (await store.sessions.list(ACME, SessionQuery())).sessions] == ["s"]
+    assert await listed(store, ACME) == ["s"]
 
 
 async def test_compacting_changes_nothing_that_is_kept(store: Store) -> None:

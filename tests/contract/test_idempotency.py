@@ -11,12 +11,11 @@ from tenuto.errors import IdempotencyKeyReused, SequenceGap, SessionBusy, Sessio
 from tenuto.model import FinishTurn, Producer, TurnState
 from tenuto.ports import Store
 from tests.clock import FakeClock
-from tests.samples import ANN, batch, begin, closing, once, texts
+from tests.samples import ANN, batch, begin, closing, once, talk, texts
 
 
 async def test_a_finished_turn_answers_its_key_again(store: Store) -> None:
-    turn = await begin(store, ANN, "s", "question", idempotency_key=once("k"))
-    await store.sessions.finish_turn(turn, closing("answer"))
+    await talk(store, ANN, "s", "question", "answer", idempotency_key=once("k"))
 
     again = await begin(store, ANN, "s", "question", idempotency_key=once("k"))
 
@@ -24,16 +23,9 @@ async def test_a_finished_turn_answers_its_key_again(store: Store) -> None:
     assert [message.text for message in again.user_messages] == ["question"]
     assert [message.text for message in again.reply] == ["answer"]
     assert await texts(store, ANN, "s") == ["question", "answer"]
-
-
-async def test_a_finished_key_is_answered_while_another_turn_runs(store: Store) -> None:
-    turn = await begin(store, ANN, "s", "question", idempotency_key=once("k"))
-    await store.sessions.finish_turn(turn, closing("answer"))
     await begin(store, ANN, "s", "next")
-
-    again = await begin(store, ANN, "s", "question", idempotency_key=once("k"))
-
-    assert again.state is TurnState.FINISHED
+    while_another_runs = await begin(store, ANN, "s", "question", idempotency_key=once("k"))
+    assert while_another_runs.state is TurnState.FINISHED
 
 
 async def test_an_unfinished_turn_is_resumed_by_its_key(store: Store, clock: FakeClock) -> None:
@@ -42,8 +34,7 @@ async def test_an_unfinished_turn_is_resumed_by_its_key(store: Store, clock: Fak
         await begin(store, ANN, "s", "question", idempotency_key=once("k"))
     clock.advance(timedelta(seconds=61))
 
-    second = await begin(store, ANN, "s", "question", idempotency_key=once("k"))
-    await store.sessions.finish_turn(second, closing("answer"))
+    second = await talk(store, ANN, "s", "question", "answer", idempotency_key=once("k"))
 
     assert second.state is TurnState.RESUMED
     assert second.number == first.number
@@ -93,14 +84,14 @@ async def test_many_concurrent_sends_of_one_key_are_one_write(store: Store) -> N
 
 
 async def test_a_keyed_finish_is_recognised_after_later_turns(store: Store) -> None:
-    turn = await begin(store, ANN, "s", "one", idempotency_key=once("k"))
-    await store.sessions.finish_turn(turn, closing("reply"))
-    later = await begin(store, ANN, "s", "two")
-    await store.sessions.finish_turn(later, closing("reply two"))
+    turn = await talk(store, ANN, "s", "one", "reply", idempotency_key=once("k"))
+    await talk(store, ANN, "s", "two", "reply two")
 
     again = await store.sessions.finish_turn(turn, closing("reply"))
+    answered = await begin(store, ANN, "s", "one", idempotency_key=once("k"))
 
     assert again.duplicate
+    assert (answered.state, [message.text for message in answered.reply]) == (TurnState.FINISHED, ["reply"])
     assert await texts(store, ANN, "s") == ["one", "reply", "two", "reply two"]
 
 
@@ -123,6 +114,7 @@ async def test_keys_are_remembered_for_a_thousand_writes(store: Store) -> None:
         await asyncio.gather(*(keyed(n) for n in range(first, first + 111)))
 
     assert await keyed(2)
+    assert not await keyed(1)
     assert not await keyed(0)
 
 

@@ -5,23 +5,16 @@ from __future__ import annotations
 from tenuto.errors import VersionConflict
 from tenuto.model import Scope
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
-from tenuto.model.values import Json
 from tenuto.ports import Store, utc_now
 from tenuto.privacy.compliance.scan import Report
 from tenuto.privacy.compliance.service import PrivacyService
 from tenuto.privacy.redacting_store import RedactingStore
-from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB
+from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, value_of
 from tests.screens import screen_over
 
 MUSEUM = Scope(tenant="acme", site="museum")
 TEAM = Scope(tenant="acme", user="ann", channel="lark", chat="team")
 MAIL = "ann.lee@example.com"
-
-
-async def value_of(store: Store, scope: Scope, namespace: str, key: str) -> Json:
-    entry = await store.state.read_state(scope, namespace, key)
-    assert entry is not None
-    return entry.value
 
 
 def unscreened(store: Store) -> Store:

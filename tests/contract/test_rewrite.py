@@ -28,7 +28,7 @@ from tenuto.ports import Store
 from tests.backends import Backend
 from tests.clock import FakeClock
 from tests.contract.test_traces import told, trace_of
-from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin, closing, once, texts
+from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin, closing, once, talk, texts
 
 
 async def log_of(store: Store, session_id: str = "s") -> tuple[Message, ...]:
@@ -185,8 +185,7 @@ async def test_a_running_turn_goes_on_and_its_window_is_the_new_one(store: Store
 async def test_a_turn_known_to_this_process_sees_the_new_words(store: Store) -> None:
     """Turn after turn on one session, some stores tell only what is new; rewritten words are new."""
     for n in range(3):
-        turn = await begin(store, ANN, "s", f"q{n}", window=10)
-        await store.sessions.finish_turn(turn, closing(f"a{n}"))
+        await talk(store, ANN, "s", f"q{n}", f"a{n}", window=10)
         log = await log_of(store)
         await store.sessions.rewrite(ANN, "s", Rewrite(messages=(reworded(log[-2], f"Q{n}"),)))
 
@@ -198,8 +197,7 @@ async def test_a_turn_known_to_this_process_sees_the_new_words(store: Store) -> 
 async def test_a_finished_turn_replays_with_the_new_words(store: Store) -> None:
     """The idempotency key stays, and stands for what is stored now."""
     asked = {"idempotency_key": once("k"), "window": 5}
-    turn = await begin(store, ANN, "s", "my card is 4111", **asked)
-    await store.sessions.finish_turn(turn, closing("your card 4111 is noted"))
+    await talk(store, ANN, "s", "my card is 4111", "your card 4111 is noted", **asked)
     question, answer = await log_of(store)
 
     await store.sessions.rewrite(

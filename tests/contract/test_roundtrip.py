@@ -11,7 +11,7 @@ import pytest
 from tenuto.model import AppendBatch, Changes, Draft, FinishTurn, NewSession, Page, Role, tool_call, tool_result
 from tenuto.model.values import JsonObject
 from tenuto.ports import Store
-from tests.samples import ANN, begin, fresh, says
+from tests.samples import ANN, batch, begin, fresh, says, texts
 
 ODD_VALUES: list[Any] = [
     0, 1, -1, 1.0, 0.1, 1e22, 1e-300, -0.0, 2**53 + 1, 2**63 - 1, -(2**63), 2**64 - 1, True, False, None,
@@ -73,8 +73,7 @@ async def test_every_field_of_a_message_comes_back(store: Store) -> None:
 
 async def test_an_instant_keeps_its_meaning_in_any_time_zone(store: Store) -> None:
     sent_at = datetime(2026, 2, 3, 4, 5, 6, 7, tzinfo=timezone(timedelta(hours=8)))
-    draft = Draft(id="m", role=Role.USER, sent_at=sent_at)
-    await store.sessions.append(ANN, "s", AppendBatch(id="b", messages=(draft,), create=NewSession()))
+    await store.sessions.append(ANN, "s", batch(messages=(says("hello", sent_at=sent_at),)))
 
     stored = (await store.sessions.messages(ANN, "s", Page())).messages[0]
 
@@ -96,23 +95,21 @@ async def test_values_of_a_head_come_back_as_they_went_in(store: Store, subtests
 
 async def test_a_megabyte_comes_back(store: Store) -> None:
     text = "长" * 350_000
-    draft = Draft(
-        id="m", role=Role.USER, sent_at=datetime(2026, 1, 1, tzinfo=UTC), parts=({"type": "text", "text": text},)
-    )
-    await store.sessions.append(ANN, "s", AppendBatch(id="b", messages=(draft,), create=NewSession()))
+    await store.sessions.append(ANN, "s", batch(text))
 
-    assert (await store.sessions.messages(ANN, "s", Page())).messages[0].text == text
+    assert await texts(store, ANN, "s") == [text]
 
 
 async def test_a_stored_message_appended_again_gets_a_new_place(store: Store) -> None:
-    first = await store.sessions.append(
-        ANN, "s", AppendBatch(id="b", messages=(says("one"), says("two")), create=NewSession())
-    )
+    first = await store.sessions.append(ANN, "s", batch(messages=(says("one"), says("two"))))
 
     again = await store.sessions.append(ANN, "t", AppendBatch(id="b", messages=first.messages[1:], create=NewSession()))
 
     assert [(message.seq, message.turn, message.text) for message in again.messages] == [(1, 1, "two")]
     assert (await store.sessions.messages(ANN, "t", Page())).messages == again.messages
+    beside = await store.sessions.append(ANN, "s", AppendBatch(id="c", messages=first.messages))
+    assert [(message.seq, message.turn, message.text) for message in beside.messages] == [(3, 2, "one"), (4, 2, "two")]
+    assert (await store.sessions.messages(ANN, "s", Page())).messages == (*first.messages, *beside.messages)
 
 
 async def test_what_a_sender_alters_afterwards_is_not_what_was_said(store: Store) -> None:

@@ -9,11 +9,11 @@ from itertools import product
 import pytest
 
 from tenuto.errors import Invalid, SessionCorrupt, SessionExists, SessionForeign, SessionNotFound, TurnLost
-from tenuto.model import Changes, ForkRequest, Page, Scope, SessionQuery, Truncation
+from tenuto.model import Changes, ForkRequest, Page, Scope, Truncation
 from tenuto.ports import Store
 from tests.backends import Backend
 from tests.clock import FakeClock
-from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin, closing, talk, texts
+from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin, closing, listed, talk, texts
 
 Act = Callable[[Store, Scope, str], Awaitable[object]]
 
@@ -95,8 +95,7 @@ async def test_a_corrupt_session_is_told_once_then_starts_fresh(store: Store, ba
 
     with pytest.raises(SessionCorrupt):
         await begin(store, ANN, "s", "hello again")
-    turn = await begin(store, ANN, "s", "hello again")
-    await store.sessions.finish_turn(turn, closing("hello"))
+    turn = await talk(store, ANN, "s", "hello again", "hello")
 
     assert turn.created
     assert await texts(store, ANN, "s") == ["hello again", "hello"]
@@ -231,8 +230,7 @@ async def test_hostile_ids_stay_in_their_scope(store: Store) -> None:
 
     for place, (scope, odd) in enumerate(zip(scopes, HOSTILE, strict=True)):
         assert await texts(store, scope, odd) == [f"of {place}"]
-        listed = await store.sessions.list(scope, SessionQuery())
-        assert [session.id for session in listed.sessions] == [odd]
+        assert await listed(store, scope) == [odd]
 
 
 async def test_parts_of_a_scope_do_not_run_into_each_other(store: Store) -> None:

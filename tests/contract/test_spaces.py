@@ -104,15 +104,6 @@ async def test_what_was_swept_holds_no_space(store: Store, clock: FakeClock) -> 
     assert await store.upkeep.list_sites() == (EVIL,)
 
 
-async def test_a_new_session_on_an_expired_id_holds_its_space(store: Store, clock: FakeClock) -> None:
-    await store.sessions.append(ANN, "a", batch("hello", create=DAY))
-    clock.advance(timedelta(days=2))
-    await store.sessions.append(ANN, "a", batch("hello", create=DAY))
-    await store.upkeep.sweep()
-
-    assert await store.upkeep.list_sites() == (ACME,)
-
-
 async def test_a_damaged_session_hides_no_other_of_its_space(backend: Backend, store: Store, clock: FakeClock) -> None:
     for session_id in ("a", "b", "c"):
         await store.sessions.append(ANN, session_id, batch("hello"))

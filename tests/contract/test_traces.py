@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from tenuto.errors import SessionNotFound, TurnLost
-from tenuto.model import ForkRequest, IdempotencyKey, NewSession, OpenTurn, Retention, Truncation, Usage
+from tenuto.model import ForkRequest, IdempotencyKey, NewSession, OpenTurn, Retention, Truncation
 from tenuto.model.prompt import Disposition, Kind, LayoutName, Manifest, ManifestEntry, Reason
 from tenuto.model.turn import TRACES_KEPT, FinishTurn, ToolRun, Trace
 from tenuto.ports import Store
 from tests import samples
 from tests.clock import FakeClock
-from tests.samples import ANN, BOB, EVE, batch, begin, closing, fresh, opening
+from tests.samples import ANN, BOB, EVE, batch, begin, closing, fresh, opening, talk
 
 MANIFEST = Manifest(
     entries=(
@@ -73,8 +73,7 @@ async def test_a_trace_comes_back_as_it_was_written(store: Store) -> None:
 
 
 async def test_a_turn_without_a_trace_has_none(store: Store) -> None:
-    turn = await begin(store, ANN, "s", "hello")
-    await store.sessions.finish_turn(turn, closing("hi"))
+    turn = await talk(store, ANN, "s", "hello", "hi")
 
     assert await store.traces.trace(ANN, "s", turn.number) is None
     assert await store.traces.trace(ANN, "s", 99) is None
@@ -210,4 +209,3 @@ async def test_a_trace_counts_as_nothing_but_a_trace(store: Store) -> None:
     done = await store.sessions.finish_turn(turn, closing("hi", tokens=5, cost_nanos=7, trace=trace_of(turn)))
 
     assert (done.session.messages, done.session.tokens, done.session.cost_nanos) == (2, 5, 7)
-    assert Usage(tokens=5, cost_nanos=7) == Usage(tokens=done.session.tokens, cost_nanos=done.session.cost_nanos)

@@ -53,6 +53,7 @@ async def test_every_word_makes_a_new_version(store: Store) -> None:
     turn = await begin(store, ANN, "s", "b", idempotency_key=once("k"))
     versions.append(turn.session.version)
     versions.append((await store.sessions.append(ANN, "s", batch("c", idempotency_key=once("l")))).session.version)
+    versions.append((await store.sessions.patch(ANN, "s", Changes(title="t"))).version)
     versions.append((await store.sessions.finish_turn(turn, closing("d"))).session.version)
 
     again = await begin(store, ANN, "s", "b", idempotency_key=once("k"))
@@ -146,8 +147,7 @@ async def test_a_guarded_truncation_that_is_made_ends_a_running_turn(store: Stor
 
 async def test_a_turn_that_makes_room_for_its_reply_goes_on(store: Store) -> None:
     """An answer made anew: the old one goes when the new one is there, and the key it came under brings that."""
-    first = await begin(store, ANN, "s", "question", idempotency_key=once("said"))
-    await store.sessions.finish_turn(first, closing("old"))
+    await talk(store, ANN, "s", "question", "old", idempotency_key=once("said"))
     again = await begin(store, ANN, "s", idempotency_key=once("anew"))
 
     cut = await store.sessions.truncate(

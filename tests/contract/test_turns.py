@@ -189,8 +189,7 @@ async def test_a_new_session_starts_with_what_it_was_given(store: Store) -> None
 
 
 async def test_a_turn_tells_when_the_session_was_last_active(store: Store, clock: FakeClock) -> None:
-    first = await begin(store, ANN, "s", "one")
-    await store.sessions.finish_turn(first, closing("reply"))
+    first = await talk(store, ANN, "s", "one", "reply")
     last_active = clock()
     clock.advance(timedelta(hours=49))
 
@@ -198,16 +197,6 @@ async def test_a_turn_tells_when_the_session_was_last_active(store: Store, clock
 
     assert first.last_active_at is None
     assert second.last_active_at == last_active
-
-
-async def test_every_change_gives_a_new_version(store: Store) -> None:
-    turn = await begin(store, ANN, "s", "one")
-    done = await store.sessions.finish_turn(turn, closing("reply"))
-    patched = await store.sessions.patch(ANN, "s", Changes(title="t"))
-    appended = await store.sessions.append(ANN, "s", batch("more"))
-
-    versions = [turn.session.version, done.session.version, patched.version, appended.session.version]
-    assert versions == sorted(set(versions))
 
 
 async def test_concurrent_appends_to_one_session_are_all_kept(store: Store) -> None:
@@ -234,17 +223,19 @@ async def test_concurrent_appends_to_one_session_are_all_kept(store: Store) -> N
 
 
 async def test_only_one_of_many_concurrent_turns_gets_the_lease(store: Store) -> None:
-    async def attempt(n: int) -> bool:
+    async def attempt(n: int, session: str = "s") -> bool:
         try:
-            await begin(store, ANN, "s", f"words {n}")
+            await begin(store, ANN, session, f"words {n}")
         except SessionBusy:
             return False
         return True
 
     won = await asyncio.gather(*(attempt(n) for n in range(10)))
+    await store.sessions.append(ANN, "stands", batch())
+    of_one_that_stands = await asyncio.gather(*(attempt(n, "stands") for n in range(20)))
 
-    assert sum(won) == 1
-    assert len(await texts(store, ANN, "s")) == 1
+    assert (sum(won), sum(of_one_that_stands)) == (1, 1)
+    assert [len(await texts(store, ANN, session)) for session in ("s", "stands")] == [1, 1]
 
 
 async def test_a_turn_may_change_how_the_session_is_kept(store: Store, clock: FakeClock) -> None:

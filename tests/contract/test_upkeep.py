@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from tenuto.errors import SessionNotFound
-from tenuto.model import NewSession, Retention, SessionQuery, SessionStats, Touch, Usage
+from tenuto.model import NewSession, Retention, SessionStats, Touch, Usage
 from tenuto.ports import Store
 from tests.clock import FakeClock
-from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin, closing, texts
+from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin, closing, listed, texts
 
 DAY = NewSession(retention=Retention(idle=timedelta(days=1)))
 WEEK = NewSession(retention=Retention(idle=timedelta(days=7)))
@@ -58,6 +58,7 @@ async def test_a_session_made_anew_on_an_expired_id_is_not_swept(store: Store, c
 
     assert await store.upkeep.sweep() == ()
     assert await texts(store, ANN, "s") == ["new"]
+    assert await store.upkeep.list_sites() == (ACME,)
 
 
 async def test_evicting_removes_the_longest_unchanged_of_the_site(store: Store, clock: FakeClock) -> None:
@@ -72,8 +73,7 @@ async def test_evicting_removes_the_longest_unchanged_of_the_site(store: Store, 
     gone = await store.upkeep.evict(ANN, keep=4)
 
     assert [item.session_id for item in gone] == ["s1", "s2"]
-    listed = await store.sessions.list(ACME, SessionQuery())
-    assert {session.id for session in listed.sessions} == {"s0", "s3", "s4", "s5"}
+    assert set(await listed(store, ACME)) == {"s0", "s3", "s4", "s5"}
     assert await store.upkeep.evict(ANN, keep=4) == ()
     assert await texts(store, EVE, "e") == ["hello"]
     with pytest.raises(SessionNotFound):

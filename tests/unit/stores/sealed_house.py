@@ -6,16 +6,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tenuto.model import OpenTurn
 from tenuto.model.scope import session_key
-from tenuto.model.turn import Trace
 from tenuto.ports import Store
 from tenuto.privacy.crypto.keyring import KeyRing, MasterKey, MasterKeys
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.memory import MemoryStore
 from tests.backends import RING
-from tests.clock import START
 from tests.samples import ANN
 
 OTHER_RING = KeyRing(keys=MasterKeys(current=MasterKey(name="other", secret=bytes(range(64, 96)))))
@@ -29,13 +26,6 @@ def encrypted(store: Store, ring: KeyRing = RING, *, sealing: bool = True) -> En
 def key_of(session_id: str) -> bytes:
     """Where Ann's session of that id is stored."""
     return session_key(ANN, session_id)
-
-
-def trace_of(turn: OpenTurn) -> Trace:
-    """A trace of the turn, with something to seal."""
-    return Trace(
-        id="t", session_id="s", turn_id=turn.id, number=turn.number, began_at=START, assistant="general", request="q"
-    )
 
 
 def damaged(backend: MemoryStore, session_id: str, **values: Any) -> None:

@@ -101,6 +101,14 @@ async def _ends(guarded: CircuitBreakerStore, times: int = 1, session_id: str = 
     return [type(outcome) for outcome in outcomes]
 
 
+async def _opened(store: Moody | None = None) -> tuple[CircuitBreakerStore, Moody, Ticks]:
+    """Five calls were made in vain."""
+    guarded, inner, ticks = _guarded(store)
+    inner.mood = AWAY
+    await _ends(guarded, 5)
+    return guarded, inner, ticks
+
+
 async def test_after_five_calls_in_vain_none_is_made() -> None:
     """A21, T7: refused at once, with an error of its own that says when to come back."""
     guarded, inner, ticks = _guarded()
@@ -161,9 +169,7 @@ async def test_bad_input_proves_nothing_of_the_server() -> None:
 
 async def test_only_the_probe_waits_for_a_server_that_is_still_away() -> None:
     """T8: of a crowd that comes when the time is up, one asks."""
-    guarded, inner, ticks = _guarded()
-    inner.mood = AWAY
-    await _ends(guarded, 5)
+    guarded, inner, ticks = await _opened()
     inner.asked, inner.holding = 0, asyncio.Event()
     ticks.now += 30
 
@@ -197,9 +203,7 @@ async def test_a_probe_that_is_cancelled_makes_room_for_another() -> None:
 
 async def test_renewing_files_is_no_probe() -> None:
     """It may take an hour; a ping that goes before it tells whether the server answers."""
-    guarded, inner, ticks = _guarded()
-    inner.mood = AWAY
-    await _ends(guarded, 5)
+    guarded, inner, ticks = await _opened()
     ticks.now += 30
     inner.mood = None
 
@@ -270,9 +274,7 @@ async def test_every_call_of_the_port_is_guarded(port: str) -> None:
     """A method that the port gains must not slip past the breaker."""
     protocol = {"sessions": SessionStore, "traces": TraceStore, "state": StateStore, "upkeep": StoreUpkeep}[port]
     methods = {name: call for name, call in inspect.getmembers(protocol, inspect.isfunction) if name[0] != "_"}
-    guarded, inner, _ = _guarded()
-    inner.mood = AWAY
-    await _ends(guarded, 5)
+    guarded, _, _ = await _opened()
 
     for name, method in methods.items():
         required = [each for each in inspect.signature(method).parameters.values() if each.default is each.empty]
@@ -295,16 +297,15 @@ async def test_the_policy_is_the_settings() -> None:
 @pytest.mark.parametrize("method", ["sweep", "evict", "erase"])
 async def test_what_may_take_long_is_no_probe(method: str) -> None:
     """T8: a ping goes before it, and others may ask while it works."""
-    inner, ticks, under_way, done = Moody(), Ticks(), asyncio.Event(), asyncio.Event()
+    under_way, done = asyncio.Event(), asyncio.Event()
 
     async def slow(*_: object) -> None:
         under_way.set()
         await done.wait()
 
+    inner = Moody()
     setattr(inner, method, slow)
-    guarded = CircuitBreakerStore(store=inner, now=ticks)
-    inner.mood = AWAY
-    await _ends(guarded, 5)
+    guarded, _, ticks = await _opened(inner)
     ticks.now += 30
     inner.mood = None
     args: dict[str, tuple[Any, ...]] = {"sweep": (), "evict": (ANN, 1), "erase": (ANN,)}
@@ -318,9 +319,7 @@ async def test_what_may_take_long_is_no_probe(method: str) -> None:
 
 
 async def test_what_may_take_long_is_refused_while_the_server_rests() -> None:
-    guarded, inner, _ = _guarded()
-    inner.mood = AWAY
-    await _ends(guarded, 5)
+    guarded, inner, _ = await _opened()
     inner.mood = None
 
     with pytest.raises(CircuitOpen):
@@ -351,12 +350,7 @@ async def test_calls_that_come_together_share_what_is_done_first() -> None:
     await guarded.upkeep.ping()
     await guarded.upkeep.ping()
 
-    assert [type(each) for each in ended] == [
-        asyncio.CancelledError,
-        StoreUnavailable,
-        StoreUnavailable,
-        StoreUnavailable,
-    ]
+    assert [type(each) for each in ended] == [asyncio.CancelledError, *[StoreUnavailable] * 3]
     assert (tried, attempts) == (1, 2)
 
 

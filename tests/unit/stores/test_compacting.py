@@ -22,6 +22,7 @@ from tenuto.stores.redis import RedisStore, _compaction
 from tenuto.stores.sqlite import SqliteStore
 from tests.samples import ANN, batch, talk, texts
 from tests.servers import PostgresDatabase, PostgresServer, RedisServer, start_redis
+from tests.shared_stores import postgres_store, redis_store
 
 
 @pytest.fixture
@@ -77,12 +78,11 @@ async def test_turns_before_and_behind_a_compaction_are_all_kept(tmp_path: Path)
 async def test_a_server_that_denies_it_is_left_as_it_is(valkey: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
     """Hosted servers do not let their users renew files."""
     valkey.call("ACL", "SETUSER", "guest", "on", ">secret", "~*", "&*", "+@all", "-bgrewriteaof", "-bgsave")
-    store = await RedisStore.open(valkey.url.replace("://", "://guest:secret@"))
     try:
-        with caplog.at_level(logging.WARNING):
-            told = await store.upkeep.compact()
+        async with redis_store(valkey.url.replace("://", "://guest:secret@")) as store:
+            with caplog.at_level(logging.WARNING):
+                told = await store.upkeep.compact()
     finally:
-        await store.close()
         valkey.call("ACL", "DELUSER", "guest")
 
     assert told == CompactionResult(cleared=False, remaining_reason="a server does not let us renew its files (NOPERM)")
@@ -92,22 +92,18 @@ async def test_a_server_that_denies_it_is_left_as_it_is(valkey: RedisServer, cap
 async def test_a_server_that_does_not_tell_of_its_snapshots_is_not_taken_for_one_without() -> None:
     with start_redis(fsync="no", appendonly="no") as server:
         server.call("ACL", "SETUSER", "guest", "on", ">secret", "~*", "&*", "+@all", "-config")
-        store = await RedisStore.open(server.url.replace("://", "://guest:secret@"))
-
-        told = await store.upkeep.compact()
-        await store.close()
+        async with redis_store(server.url.replace("://", "://guest:secret@")) as store:
+            told = await store.upkeep.compact()
 
     assert told == CompactionResult(cleared=False, remaining_reason="a server does not tell whether it keeps snapshots")
 
 
 async def test_a_server_that_cannot_write_its_files_is_not_said_to_have() -> None:
     with start_redis(fsync="no", save="3600 1") as server:
-        store = await RedisStore.open(server.url)
-        await talk(store, ANN, "s", "hello", "hi")
         (server.folder / "dump.rdb").mkdir()
-
-        told = await store.upkeep.compact()
-        await store.close()
+        async with redis_store(server.url) as store:
+            await talk(store, ANN, "s", "hello", "hi")
+            told = await store.upkeep.compact()
 
     assert told == CompactionResult(cleared=False, remaining_reason="a server could not renew its files (BGSAVE)")
 
@@ -146,11 +142,9 @@ async def test_work_that_began_too_early_is_waited_for_and_done_again(monkeypatc
 
 async def test_a_server_that_keeps_no_files_is_given_none() -> None:
     with start_redis(fsync="no", appendonly="no") as server:
-        store = await RedisStore.open(server.url)
-        await talk(store, ANN, "s", "hello", "hi")
-
-        await store.upkeep.compact()
-        await store.close()
+        async with redis_store(server.url) as store:
+            await talk(store, ANN, "s", "hello", "hi")
+            await store.upkeep.compact()
 
         assert not list(server.folder.rglob("*.rdb"))
 
@@ -158,8 +152,7 @@ async def test_a_server_that_keeps_no_files_is_given_none() -> None:
 async def test_tables_of_another_role_are_passed_over_and_said(
     postgres: PostgresServer, database: PostgresDatabase, caplog: pytest.LogCaptureFixture
 ) -> None:
-    owner = await PostgresStore.open(database.app_url)
-    await owner.close()
+    await (await PostgresStore.open(database.app_url)).close()
     postgres.sql("DROP ROLE IF EXISTS guest")
     postgres.sql("CREATE ROLE guest LOGIN")
     postgres.sql(
@@ -167,13 +160,12 @@ async def test_tables_of_another_role_are_passed_over_and_said(
         "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tenuto TO guest",
         database.name,
     )
-    store = await PostgresStore.open(database.app_url.replace("tenuto_app@", "guest@"))
     try:
-        await talk(store, ANN, "s", "hello", "hi")
-        with caplog.at_level(logging.WARNING):
-            told = await store.upkeep.compact()
+        async with postgres_store(database.app_url.replace("tenuto_app@", "guest@")) as store:
+            await talk(store, ANN, "s", "hello", "hi")
+            with caplog.at_level(logging.WARNING):
+                told = await store.upkeep.compact()
     finally:
-        await store.close()
         postgres.sql("DROP OWNED BY guest", database.name)
         postgres.sql("DROP ROLE guest")
 
@@ -185,12 +177,10 @@ async def test_tables_of_another_role_are_passed_over_and_said(
 
 
 async def test_postgres_does_not_claim_more_than_its_vacuum_does(database: PostgresDatabase) -> None:
-    store = await PostgresStore.open(database.app_url)
-    await talk(store, ANN, "s", "hello", "hi")
-    await store.sessions.delete(ANN, "s")
-
-    told = await store.upkeep.compact()
-    await store.close()
+    async with postgres_store(database.app_url) as store:
+        await talk(store, ANN, "s", "hello", "hi")
+        await store.sessions.delete(ANN, "s")
+        told = await store.upkeep.compact()
 
     assert not told.cleared
     assert "VACUUM FULL" in told.remaining_reason

@@ -110,33 +110,25 @@ def test_a_server_that_evicts_is_wrong_once_it_has_a_limit(change: Change, polic
 
 
 @pytest.mark.parametrize(
-    ("denied", "about", "says"),
+    ("denied", "appendonly", "says", "advises"),
     [
-        ("-config", "durability", "appendfsync cannot be asked (CONFIG is denied)"),
-        ("-info", "durability", "INFO is denied"),
+        ("-config", "yes", "appendfsync cannot be asked (CONFIG is denied)", "see to it"),
+        ("-info", "yes", "INFO is denied", "see to it"),
+        ("-config", "no", "snapshots cannot be asked", "appendonly yes"),
     ],
 )
-def test_what_the_server_does_not_tell_is_said(server: RedisServer, denied: str, about: str, says: str) -> None:
+def test_what_the_server_does_not_tell_is_said(
+    server: RedisServer, change: Change, denied: str, appendonly: str, says: str, advises: str
+) -> None:
     server.call("ACL", "SETUSER", "plain", "reset", "on", ">pass", "~*", "&*", "+@all", denied)
-    url = server.url.replace("redis://", "redis://plain:pass@")
+    url = change(appendonly=appendonly).replace("redis://", "redis://plain:pass@")
 
     code, _ = examined(url)
-    state, said, advice = finding(url, about)
+    state, said, advice = finding(url, "durability")
 
     assert (code, state) == (0, "warning")
     assert says in said
-    assert "see to it" in advice
-
-
-def test_a_server_without_log_that_does_not_tell_of_snapshots(server: RedisServer, change: Change) -> None:
-    change(appendonly="no")
-    server.call("ACL", "SETUSER", "plain", "reset", "on", ">pass", "~*", "&*", "+@all", "-config")
-
-    state, says, advice = finding(server.url.replace("redis://", "redis://plain:pass@"), "durability")
-
-    assert state == "warning"
-    assert "snapshots cannot be asked" in says
-    assert "appendonly yes" in advice
+    assert advises in advice
 
 
 def test_one_server_of_a_cluster_that_evicts_is_named(redis_cluster: RedisCluster) -> None:

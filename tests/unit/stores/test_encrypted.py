@@ -33,8 +33,8 @@ from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.memory import MemoryStore
 from tests.backends import RING
 from tests.clock import FakeClock
-from tests.samples import ACME, ANN, batch, begin, closing, once, talk, texts
-from tests.unit.stores.sealed_house import OTHER_RING, damaged, encrypted, key_of, trace_of
+from tests.samples import ACME, ANN, batch, begin, closing, once, talk, texts, trace_of, value_of
+from tests.unit.stores.sealed_house import OTHER_RING, damaged, encrypted, key_of
 
 
 async def test_what_the_ciphers_and_the_door_need_is_not_sealed(store: EncryptedStore, backend: MemoryStore) -> None:
@@ -46,9 +46,7 @@ async def test_what_the_ciphers_and_the_door_need_is_not_sealed(store: Encrypted
         (SYSTEM, "api-keys", "id", {"hash": "abc"}),
         (ACME, KEYS_NAMESPACE, "other", "x"),
     ):
-        entry = await backend.state.read_state(scope, namespace, key)
-        assert entry is not None
-        assert entry.value == value
+        assert await value_of(backend, scope, namespace, key) == value
 
 
 async def test_ciphers_may_keep_their_keys_in_the_store_they_seal(backend: MemoryStore) -> None:
@@ -79,7 +77,8 @@ async def test_the_fingerprint_of_a_body_cannot_be_guessed_at(store: EncryptedSt
 async def test_a_sealed_session_without_its_key_is_an_error_and_is_not_set_aside(backend: MemoryStore) -> None:
     there = encrypted(backend)
     turn = await begin(there, ANN, "s", "question")
-    await there.sessions.finish_turn(turn, closing("answer", changes=Changes(title="Title"), trace=trace_of(turn)))
+    end = closing("answer", changes=Changes(title="Title"), trace=trace_of(turn, request="q"))
+    await there.sessions.finish_turn(turn, end)
     await there.state.write_state(ANN, "prefs", "k", "warm")
     wrong = encrypted(backend, OTHER_RING)
 
@@ -177,8 +176,7 @@ async def test_a_turn_that_cannot_be_returned_releases_its_lease(backend: Memory
         await begin(store, ANN, "s", "question", idempotency_key=once("k"))
     ciphers.left = 1_000
 
-    turn = await begin(store, ANN, "s", "question", idempotency_key=once("k"))
-    await store.sessions.finish_turn(turn, closing("answer"))
+    await talk(store, ANN, "s", "question", "answer", idempotency_key=once("k"))
 
     assert await texts(store, ANN, "s") == ["hello", "hi", "question", "answer"]
 

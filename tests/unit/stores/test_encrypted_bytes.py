@@ -19,8 +19,7 @@ from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.factory import open_store
 from tenuto.stores.memory import MemoryStore
 from tests.backends import RING
-from tests.clock import FakeClock
-from tests.samples import ANN, begin, closing, says, texts
+from tests.samples import ANN, begin, closing, says, texts, trace_of
 from tests.servers import PostgresDatabase, RedisServer
 from tests.shared_stores import SHARED, SharedStore
 
@@ -34,18 +33,8 @@ WORDS = [
 
 
 def traced(turn: OpenTurn, words: list[str]) -> Trace:
-    return Trace(
-        id="trace",
-        session_id="s",
-        turn_id=turn.id,
-        number=turn.number,
-        began_at=FakeClock()(),
-        assistant="general",
-        request=words[0],
-        answer=words[1],
-        tools=(ToolRun(name="search", arguments={"q": words[2]}, output=[words[3]]),),
-        data={"found": words[4]},
-    )
+    tools = (ToolRun(name="search", arguments={"q": words[2]}, output=[words[3]]),)
+    return trace_of(turn, request=words[0], answer=words[1], tools=tools, data={"found": words[4]})
 
 
 async def say_everything(store: Store) -> None:

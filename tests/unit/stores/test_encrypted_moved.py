@@ -98,22 +98,9 @@ async def test_a_value_moved_between_heads_does_not_open(
         await store.sessions.get(ANN, "b")
 
 
-async def test_a_fork_of_a_fork_reads_what_its_first_ancestor_was_told(store: EncryptedStore) -> None:
-    await talk(store, ANN, "a", "q1", "a1")
-    await store.sessions.patch(ANN, "a", Changes(title="First", context={"c": 1}))
-    await store.sessions.fork(ANN, "a", ForkRequest(new_id="b"))
-    await talk(store, ANN, "b", "q2", "a2")
-    fork = await store.sessions.fork(ANN, "b", ForkRequest(new_id="c", title="Third"))
-    await store.sessions.delete(ANN, "a")
-    await store.sessions.delete(ANN, "b")
-
-    assert (fork.title, fork.context) == ("Third", {"c": 1})
-    assert await texts(store, ANN, "c") == ["q1", "a1", "q2", "a2"]
-
-
 async def test_forks_of_forks_take_their_titles_and_words_along_for_generations(store: EncryptedStore) -> None:
     await talk(store, ANN, "s0", "q0", "a0")
-    await store.sessions.patch(ANN, "s0", Changes(title="First", attributes={"c": 1}))
+    await store.sessions.patch(ANN, "s0", Changes(title="First", attributes={"c": 1}, context={"d": 2}))
     for number in range(5):
         await store.sessions.fork(ANN, f"s{number}", ForkRequest(new_id=f"s{number + 1}"))
         await talk(store, ANN, f"s{number + 1}", f"q{number + 1}", f"a{number + 1}")
@@ -121,5 +108,5 @@ async def test_forks_of_forks_take_their_titles_and_words_along_for_generations(
 
     session = await store.sessions.get(ANN, "s5")
 
-    assert (session.title, session.attributes) == ("First", {"c": 1})
+    assert (session.title, session.attributes, session.context) == ("First", {"c": 1}, {"d": 2})
     assert await texts(store, ANN, "s5") == [f"{who}{n}" for n in range(6) for who in "qa"]

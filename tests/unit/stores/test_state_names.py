@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,13 @@ from tenuto.errors import StateCorrupt
 from tenuto.model import Scope, StateLocation
 from tenuto.model.scope import owner_key, site_key, state_key
 from tenuto.ports import Store
-from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.postgres._ops import digest
 from tenuto.stores.sqlite import SqliteStore
 from tenuto.stores.sqlite._schema import APPLICATION_ID, FORMAT, MIGRATIONS
+from tests.peek import postgres_rows
 from tests.samples import ACME, ANN, EVE
 from tests.servers import PostgresDatabase
+from tests.shared_stores import postgres_store
 
 LEFT_OUT = "left out a state value whose name cannot be read"
 
@@ -103,34 +105,33 @@ async def test_names_that_are_scribbled_over_are_left_out_and_hide_no_others(
 async def test_names_that_are_scribbled_over_are_left_out_of_tables(
     database: PostgresDatabase, scribble: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = await PostgresStore.open(database.app_url)
-    connection: asyncpg.Connection[Any] = await asyncpg.connect(database.app_url)
     scribbling = "UPDATE tenuto.state SET scope = $1 WHERE owner = ANY($2)"
-    try:
+    async with postgres_store(database.app_url) as store:
         names = await five_keep(store)
         owners = [owner_key(name.scope) for name in names]
-        async with connection.transaction():
-            await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", site_key(ACME))
-            await connection.execute(scribbling, scribble, owners[:2])
+        await postgres_rows(database.admin_url, scribbling, scribble, owners[:2])
 
         await passed_over(store, names, caplog)
 
-        async with connection.transaction():
-            await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", site_key(ACME))
-            await connection.execute(scribbling, scribble, owners)
+        await postgres_rows(database.admin_url, scribbling, scribble, owners)
         assert await store.state.list_state_locations(ACME) == ()
         assert await store.upkeep.list_sites(limit=1) == (Scope(tenant="evil"),)
+
+
+@asynccontextmanager
+async def _connected(database: PostgresDatabase) -> AsyncIterator[asyncpg.Connection[Any]]:
+    """Another connection of the application's role."""
+    connection: asyncpg.Connection[Any] = await asyncpg.connect(database.app_url)
+    try:
+        yield connection
     finally:
         await connection.close()
-        await store.close()
 
 
 async def test_processes_from_before_there_were_names_go_on_writing(database: PostgresDatabase) -> None:
-    store = await PostgresStore.open(database.app_url)
-    connection: asyncpg.Connection[Any] = await asyncpg.connect(database.app_url)
     place = (site_key(ANN), owner_key(ANN), state_key(ANN, "prefs"), digest("tone"), "tone")
     write = "SELECT written FROM write_state($1, $2, $3, $4, $5, $6, $7)"
-    try:
+    async with postgres_store(database.app_url) as store, _connected(database) as connection:
         await connection.execute("SET search_path = tenuto")
         versions = [await connection.fetchval(write, *place, b'"warm"', None) for _ in range(2)]
         unnamed = await store.state.list_state_locations(ACME)
@@ -144,18 +145,13 @@ async def test_processes_from_before_there_were_names_go_on_writing(database: Po
             == await store.state.list_state_locations(ACME)
             == (StateLocation(scope=ANN, namespace="prefs", key="tone"),)
         )
-    finally:
-        await connection.close()
-        await store.close()
 
 
 async def test_a_page_of_names_is_read_from_the_index_alone_as_far_as_it_goes(database: PostgresDatabase) -> None:
     """As the role that stands before the walls: a rule that hid the index would read the whole table."""
-    store = await PostgresStore.open(database.app_url)
-    for number in range(50):
-        await store.state.write_state(Scope(tenant="acme", user=f"u{number}"), "prefs", "tone", "warm")
-    connection: asyncpg.Connection[Any] = await asyncpg.connect(database.app_url)
-    try:
+    async with postgres_store(database.app_url) as store, _connected(database) as connection:
+        for number in range(50):
+            await store.state.write_state(Scope(tenant="acme", user=f"u{number}"), "prefs", "tone", "warm")
         async with connection.transaction():
             await connection.execute("SET LOCAL enable_seqscan = off")
             await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", site_key(ACME))
@@ -167,9 +163,6 @@ async def test_a_page_of_names_is_read_from_the_index_alone_as_far_as_it_goes(da
                 b"",
                 b"\xff" * 17,
             )
-    finally:
-        await connection.close()
-        await store.close()
 
     told = "\n".join(row[0] for row in plan)
     assert "Index Scan using state_of_space" in told
@@ -183,21 +176,13 @@ async def test_a_value_that_is_scribbled_over_is_told_as_such(
     tmp_path: Path, database: PostgresDatabase, scribble: bytes
 ) -> None:
     """Not as a store that is away: a walk over everything goes on."""
-    files, tables = await SqliteStore.open(tmp_path / "state.db"), await PostgresStore.open(database.app_url)
-    connection: asyncpg.Connection[Any] = await asyncpg.connect(database.app_url)
-    try:
+    async with await SqliteStore.open(tmp_path / "state.db") as files, postgres_store(database.app_url) as tables:
         for store in (files, tables):
             await store.state.write_state(ANN, "prefs", "tone", "warm")
         with closing(sqlite3.connect(files.path)) as db, db:
             db.execute("UPDATE state SET value = ?", (scribble,))
-        async with connection.transaction():
-            await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", site_key(ACME))
-            await connection.execute("UPDATE tenuto.state SET value = $1", scribble)
+        await postgres_rows(database.admin_url, "UPDATE tenuto.state SET value = $1", scribble)
 
         for store in (files, tables):
             with pytest.raises(StateCorrupt):
                 await store.state.read_state(ANN, "prefs", "tone")
-    finally:
-        await connection.close()
-        await files.close()
-        await tables.close()

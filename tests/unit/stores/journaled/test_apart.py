@@ -125,19 +125,18 @@ async def test_a_session_whose_server_failed_a_moment_ago_is_not_asked_for_with_
 
 
 async def test_a_damaged_file_does_not_stop_erasures(
-    here: Process, folder: Path, caplog: pytest.LogCaptureFixture
+    away: Process, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What can be read is erased, what cannot is told once, and counted."""
-    here.goes_away()
-    await here.turn(ANN, "s", "one", "1")
+    await away.turn(ANN, "s", "one", "1")
     (folder / "7.db").write_bytes(RUBBISH)
-    here.comes_back()
+    away.comes_back()
 
     with caplog.at_level(logging.WARNING):
-        first, second = await here.store.upkeep.erase(BOB), await here.store.upkeep.erase(ANN)
+        first, second = await away.store.upkeep.erase(BOB), await away.store.upkeep.erase(ANN)
 
     assert (first.journal, second.journal) == (0, 1)
-    assert here.outbox.counts == JournalCounts(unreadable=1)
+    assert away.outbox.counts == JournalCounts(unreadable=1)
     assert sum("file 7.db" in line for line in caplog.messages) == 1
 
 
@@ -164,60 +163,55 @@ async def test_an_erasure_that_cannot_get_at_a_file_goes_on_with_the_others_and_
         assert (await here.store.upkeep.erase(ANN)).journal == 1
 
 
-async def test_a_damaged_row_is_set_aside_and_stops_nobody(here: Process, folder: Path) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    here.goes_away()
-    await here.turn(ANN, "s", "two", "2")
-    await here.turn(ANN, "s", "three", "3")
-    await here.turn(ANN, "t", "other", "4")
+async def test_a_damaged_row_is_set_aside_and_stops_nobody(alone: Process, folder: Path) -> None:
+    await alone.turn(ANN, "s", "two", "2")
+    await alone.turn(ANN, "s", "three", "3")
+    await alone.turn(ANN, "t", "other", "4")
     _change(folder / "1.db", "UPDATE turn SET persons = 'no json' WHERE number = 1")
 
-    await here.catch_up()
+    await alone.catch_up()
 
-    assert await here.log(ANN, "s") == ["one", "1", "three", "3"]
-    assert await here.log(ANN, "t") == ["other", "4"]
-    assert (here.store.status.waiting, here.store.status.quarantined) == (0, 1)
+    assert await alone.log(ANN, "s") == ["one", "1", "three", "3"]
+    assert await alone.log(ANN, "t") == ["other", "4"]
+    assert (alone.store.status.waiting, alone.store.status.quarantined) == (0, 1)
 
 
-async def test_a_row_without_an_owner_goes_with_any_erasure_of_its_tenant(here: Process, folder: Path) -> None:
+async def test_a_row_without_an_owner_goes_with_any_erasure_of_its_tenant(away: Process, folder: Path) -> None:
     """It cannot be read anyway."""
-    here.goes_away()
-    await here.turn(ANN, "s", "one", "1")
-    await here.turn(EVE, "e", "one", "1")
+    await away.turn(ANN, "s", "one", "1")
+    await away.turn(EVE, "e", "one", "1")
     _change(folder / "1.db", "UPDATE turn SET persons = 'no json'")
-    here.comes_back()
+    away.comes_back()
 
-    erased = await here.store.upkeep.erase(BOB)
+    erased = await away.store.upkeep.erase(BOB)
 
     assert erased.journal == 1
-    assert here.store.status.waiting == 1
+    assert away.store.status.waiting == 1
 
 
 async def test_a_file_that_is_damaged_in_use_is_given_up_for_another(
-    here: Process, folder: Path, caplog: pytest.LogCaptureFixture
+    alone: Process, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """T7: its turns cannot be brought; their sessions are the store's again, and what is said from now on is kept."""
-    await here.turn(ANN, "s", "one", "1")
-    here.goes_away()
-    await here.turn(ANN, "s", "lost", "2")
-    await here.begin(ANN, "open", "lost too")
-    _damage(here, folder / "1.db")
+    await alone.turn(ANN, "s", "lost", "2")
+    await alone.begin(ANN, "open", "lost too")
+    _damage(alone, folder / "1.db")
     with pytest.raises(Unavailable):
-        await here.begin(BOB, "b", "refused once")
+        await alone.begin(BOB, "b", "refused once")
     with pytest.raises(StoreUnavailable):
-        await here.begin(ANN, "s", "without what was lost", create=None)
+        await alone.begin(ANN, "s", "without what was lost", create=None)
 
     with caplog.at_level(logging.WARNING):
-        await here.turn(BOB, "b", "kept", "3")
-        await here.catch_up()
-        await here.turn(ANN, "s", "three", "3")
-        await here.store.sessions.delete(ANN, "s")
+        await alone.turn(BOB, "b", "kept", "3")
+        await alone.catch_up()
+        await alone.turn(ANN, "s", "three", "3")
+        await alone.store.sessions.delete(ANN, "s")
 
-    assert await here.log(BOB, "b") == ["kept", "3"]
-    assert here.outbox.counts == JournalCounts(unreadable=1)
-    assert held_rows(here.store) == 0
+    assert await alone.log(BOB, "b") == ["kept", "3"]
+    assert alone.outbox.counts == JournalCounts(unreadable=1)
+    assert held_rows(alone.store) == 0
     with pytest.raises(SessionNotFound):
-        await here.memory.sessions.get(ANN, "s")
+        await alone.memory.sessions.get(ANN, "s")
 
 
 async def test_a_damaged_file_is_let_go_at_the_end(folder: Path) -> None:
@@ -231,42 +225,39 @@ async def test_a_damaged_file_is_let_go_at_the_end(folder: Path) -> None:
     slot.release()
 
 
-async def test_a_lock_that_cannot_be_opened_stops_no_round(here: Process, folder: Path) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    here.goes_away()
-    await here.turn(ANN, "s", "two", "2")
-    here.comes_back()
+async def test_a_lock_that_cannot_be_opened_stops_no_round(alone: Process, folder: Path) -> None:
+    await alone.turn(ANN, "s", "two", "2")
+    alone.comes_back()
     (folder / "9.db").write_bytes(b"")
     (folder / "9.lock").mkdir()
 
-    assert await here.replay()
+    assert await alone.replay()
 
-    assert await here.log(ANN, "s") == ["one", "1", "two", "2"]
-    assert here.outbox.counts.unreadable == 1
+    assert await alone.log(ANN, "s") == ["one", "1", "two", "2"]
+    assert alone.outbox.counts.unreadable == 1
 
 
-async def test_what_one_file_does_not_take_is_not_refused_for_another(here: Process, folder: Path) -> None:
+async def test_what_one_file_does_not_take_is_not_refused_for_another(away: Process, folder: Path) -> None:
     """What was told as refused is not on disk: who says it again says it once."""
-    here.goes_away()
-    await here.turn(ANN, "first", "one", "1")
-    async with process(folder, store=here.memory) as dead:
+    await away.turn(ANN, "first", "one", "1")
+    async with process(folder, store=away.memory) as dead:
         dead.goes_away()
         await dead.turn(ANN, "x", "two", "2")
-    await here.outbox.adopt()
-    [row] = await here.outbox.rows(session_key(ANN, "x"))
-    full = _Full(outbox_files(here.outbox)[2])
-    outbox_files(here.outbox)[2] = full
+    await away.outbox.adopt()
+    [row] = await away.outbox.rows(session_key(ANN, "x"))
+    full = _Full(outbox_files(away.outbox)[2])
+    outbox_files(away.outbox)[2] = full
 
-    with _thread_held(here):
-        under_way = asyncio.create_task(here.begin(ANN, "second", "goes before"))
-        await until(lambda: outbox_work(here.outbox)[0])
-        tried = asyncio.create_task(here.outbox.record_attempt(row, 1))
-        begun = asyncio.create_task(here.begin(ANN, "s", "said once"))
-        await until(lambda: outbox_work(here.outbox)[1] == 2)
+    with _thread_held(away):
+        under_way = asyncio.create_task(away.begin(ANN, "second", "goes before"))
+        await until(lambda: outbox_work(away.outbox)[0])
+        tried = asyncio.create_task(away.outbox.record_attempt(row, 1))
+        begun = asyncio.create_task(away.begin(ANN, "s", "said once"))
+        await until(lambda: outbox_work(away.outbox)[1] == 2)
     await under_way
     with pytest.raises(Unavailable):
         await tried
-    outbox_files(here.outbox)[2] = full.slot
+    outbox_files(away.outbox)[2] = full.slot
 
     assert (await begun).journaled
 
@@ -326,14 +317,13 @@ async def test_what_another_process_of_the_machine_erased_is_shown_no_more(here:
             await here.begin(ANN, "s", "again", create=None)
 
 
-async def test_a_turn_behind_words_that_another_process_erased_does_not_see_them(here: Process, folder: Path) -> None:
+async def test_a_turn_behind_words_that_another_process_erased_does_not_see_them(away: Process, folder: Path) -> None:
     """The first to ask is the one who goes on."""
-    here.goes_away()
-    await here.turn(ANN, "s", "secret", "2")
-    async with process(folder, store=here.memory) as other:
+    await away.turn(ANN, "s", "secret", "2")
+    async with process(folder, store=away.memory) as other:
         await other.store.upkeep.erase(ANN)
 
-        turn = await here.begin(ANN, "s", "again")
+        turn = await away.begin(ANN, "s", "again")
 
     assert [message.text for message in turn.window] == ["again"]
 
@@ -355,18 +345,17 @@ async def test_a_process_that_comes_back_in_an_outage_finds_its_own_turns(here: 
     assert await here.log(ANN, "s") == ["one", "1", "two", "2", "three", "3"]
 
 
-async def test_what_a_dead_process_left_is_taken_over_when_the_store_is_back(here: Process, folder: Path) -> None:
-    here.goes_away()
-    async with process(folder, store=here.memory) as dead:
+async def test_what_a_dead_process_left_is_taken_over_when_the_store_is_back(away: Process, folder: Path) -> None:
+    async with process(folder, store=away.memory) as dead:
         dead.goes_away()
         await dead.turn(ANN, "s", "one", "1")
-    await here.replay()
-    before = here.store.status.waiting
+    await away.replay()
+    before = away.store.status.waiting
 
-    await here.catch_up()
+    await away.catch_up()
 
-    assert (before, here.store.status.waiting) == (0, 0)
-    assert await here.log(ANN, "s") == ["one", "1"]
+    assert (before, away.store.status.waiting) == (0, 0)
+    assert await away.log(ANN, "s") == ["one", "1"]
 
 
 # What these tests share

@@ -25,7 +25,7 @@ from tenuto.model import (
 )
 from tenuto.model.scope import session_key
 from tenuto.stores.journaled.inflight import MOMENT
-from tests.outages import Fate, Process
+from tests.outages import Fate, Process, full_disk
 from tests.peek import held_turns
 from tests.samples import ANN, BOB, batch, begin, closing, once, texts
 
@@ -111,39 +111,37 @@ _CHANGED: dict[str, Callable[[Process, Scope], Awaitable[object]]] = {
 
 @pytest.mark.parametrize("deed", _CHANGED.values(), ids=_CHANGED.keys())
 async def test_a_stranger_does_not_cost_a_talk(
-    here: Process, deed: Callable[[Process, Scope], Awaitable[object]]
+    talked: Process, deed: Callable[[Process, Scope], Awaitable[object]]
 ) -> None:
     """Promise 2, T7: who could not change the session, has not, though the store does not say so."""
-    await here.turn(ANN, "s", "one", "1")
-    turn = await here.begin(ANN, "s", "two")
-    here.goes_away()
+    turn = await talked.begin(ANN, "s", "two")
+    talked.goes_away()
 
     with pytest.raises(StoreUnavailable):
-        await deed(here, BOB)
-    await here.finish(turn, "2")
+        await deed(talked, BOB)
+    await talked.finish(turn, "2")
 
-    assert await texts(here.store, ANN, "s") == ["one", "1", "two", "2"]
+    assert await texts(talked.store, ANN, "s") == ["one", "1", "two", "2"]
 
 
 @pytest.mark.parametrize("deed", _CHANGED.values(), ids=_CHANGED.keys())
 async def test_what_was_never_sent_does_not_cost_a_talk(
-    here: Process, deed: Callable[[Process, Scope], Awaitable[object]]
+    talked: Process, deed: Callable[[Process, Scope], Awaitable[object]]
 ) -> None:
     """T7: the breaker refuses titles and the like during an outage; nothing has changed."""
-    await here.turn(ANN, "s", "one", "1")
-    turn = await here.begin(ANN, "s", "two")
+    turn = await talked.begin(ANN, "s", "two")
 
     async def resting(*_: object, **__: object) -> None:
         raise CircuitOpen(timedelta(seconds=30))
 
     for name in ("patch", "append", "fork", "rewrite", "delete", "reset", "truncate"):
-        here.wire.__dict__[name] = resting
-    here.goes_away()
+        talked.wire.__dict__[name] = resting
+    talked.goes_away()
     with pytest.raises(CircuitOpen):
-        await deed(here, ANN)
-    await here.finish(turn, "2")
+        await deed(talked, ANN)
+    await talked.finish(turn, "2")
 
-    assert await texts(here.store, ANN, "s") == ["one", "1", "two", "2"]
+    assert await texts(talked.store, ANN, "s") == ["one", "1", "two", "2"]
 
 
 @pytest.mark.parametrize("deed", ["renew", "say it twice", "look"])
@@ -166,15 +164,6 @@ async def test_a_call_that_fails_in_an_outage_does_not_cost_the_talk_later_on(he
     await here.finish(turn, "2")
 
     assert await texts(here.store, ANN, "s") == ["one", "1", "two", "2"]
-
-
-async def test_a_turn_that_makes_room_for_its_own_answer_may_end_here(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    turn = await here.begin(ANN, "s", "two")
-    await here.store.sessions.truncate(ANN, "s", Truncation(after=3, within_turn=turn))
-    here.goes_away()
-
-    assert (await here.store.sessions.finish_turn(turn, closing("2"))).journaled
 
 
 async def test_the_end_of_a_turn_is_kept_though_others_changed_the_session(here: Process) -> None:
@@ -203,16 +192,15 @@ async def test_the_end_of_a_turn_is_kept_though_others_changed_the_session(here:
     assert await here.log(ANN, "s") == ["old secret", "old answer", "question", "elsewhere", "late"]
 
 
-async def test_somebody_who_looks_for_anothers_session_does_not_cost_its_turn(here: Process) -> None:
+async def test_somebody_who_looks_for_anothers_session_does_not_cost_its_turn(talked: Process) -> None:
     """S6."""
-    await here.turn(ANN, "s", "one", "1")
-    turn = await here.begin(ANN, "s", "two")
+    turn = await talked.begin(ANN, "s", "two")
     with pytest.raises(TenutoError):
-        await here.store.sessions.get(BOB, "s")
-    here.goes_away()
-    await here.finish(turn, "2")
+        await talked.store.sessions.get(BOB, "s")
+    talked.goes_away()
+    await talked.finish(turn, "2")
 
-    assert await texts(here.store, ANN, "s") == ["one", "1", "two", "2"]
+    assert await texts(talked.store, ANN, "s") == ["one", "1", "two", "2"]
 
 
 async def test_in_a_group_erased_words_are_not_shown_while_somebody_elses_turn_is_open(here: Process) -> None:
@@ -235,17 +223,16 @@ async def test_in_a_group_erased_words_are_not_shown_while_somebody_elses_turn_i
     assert (await here.log(BOB_IN_ROOM, "g"))[-2:] == ["bob", "b"]
 
 
-async def test_a_turn_in_a_group_whose_first_speaker_was_erased_goes_on(here: Process) -> None:
-    here.goes_away()
-    await here.turn(ANN_IN_ROOM, "g", "secret", "1")
-    turn = await here.begin(BOB_IN_ROOM, "g", "bob", create=None)
-    here.wire.cut = False
-    await here.store.upkeep.erase(ANN)
-    here.goes_away()
+async def test_a_turn_in_a_group_whose_first_speaker_was_erased_goes_on(away: Process) -> None:
+    await away.turn(ANN_IN_ROOM, "g", "secret", "1")
+    turn = await away.begin(BOB_IN_ROOM, "g", "bob", create=None)
+    away.wire.cut = False
+    await away.store.upkeep.erase(ANN)
+    away.goes_away()
 
-    await here.finish(turn, "b")
+    await away.finish(turn, "b")
 
-    assert await texts(here.store, BOB_IN_ROOM, "g") == ["bob", "b"]
+    assert await texts(away.store, BOB_IN_ROOM, "g") == ["bob", "b"]
 
 
 async def test_the_head_alone_is_not_the_talk(here: Process) -> None:
@@ -259,13 +246,12 @@ async def test_the_head_alone_is_not_the_talk(here: Process) -> None:
     assert (await here.store.sessions.get(ANN, "s")).messages == 1
 
 
-async def test_looking_at_the_head_does_not_cost_the_talk(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    await here.store.sessions.get(ANN, "s")
-    await here.store.sessions.messages(ANN, "s", Page(limit=1, before=2))
-    here.goes_away()
+async def test_looking_at_the_head_does_not_cost_the_talk(talked: Process) -> None:
+    await talked.store.sessions.get(ANN, "s")
+    await talked.store.sessions.messages(ANN, "s", Page(limit=1, before=2))
+    talked.goes_away()
 
-    assert [message.text for message in (await here.begin(ANN, "s", "two")).window] == ["one", "1", "two"]
+    assert [message.text for message in (await talked.begin(ANN, "s", "two")).window] == ["one", "1", "two"]
 
 
 async def test_a_key_is_not_answered_with_less_than_it_was(here: Process) -> None:
@@ -283,11 +269,8 @@ async def test_an_end_that_was_not_written_is_no_answer(here: Process, monkeypat
     turn = await here.begin(ANN, "s", "one", idempotency_key=once("k"))
     here.goes_away()
 
-    async def full(*_: object) -> None:
-        raise Unavailable("journal", "cannot be written")
-
     with monkeypatch.context() as broken:
-        broken.setattr(here.outbox, "add", full)
+        broken.setattr(here.outbox, "add", full_disk)
         with pytest.raises(Unavailable):
             await here.finish(turn, "1")
     with pytest.raises(SessionBusy):

@@ -18,61 +18,51 @@ from tenuto.errors import (
 from tenuto.model import Changes, FinishTurn, NewSession, Page, Producer, Retention, SessionQuery, TurnState
 from tenuto.model.scope import session_key
 from tenuto.stores.journaled import count_journal
-from tests.outages import Fate, Process
+from tests.outages import Fate, Process, full_disk
 from tests.samples import ANN, BOB, EVE, begin, closing, once, texts, trace_of
 
 
-async def test_a_turn_goes_on_while_the_store_is_away_and_is_there_afterwards(here: Process) -> None:
+async def test_a_turn_goes_on_while_the_store_is_away_and_is_there_afterwards(alone: Process) -> None:
     """T7, X5: with the talk before it in sight, and behind it in the store."""
-    await here.turn(ANN, "s", "one", "1")
-
-    here.goes_away()
-    turn = await here.begin(ANN, "s", "two")
-    done = await here.store.sessions.finish_turn(turn, closing("2"))
-    shown = await texts(here.store, ANN, "s")
-    here.comes_back()
-    replayed = await here.replay()
+    turn = await alone.begin(ANN, "s", "two")
+    done = await alone.store.sessions.finish_turn(turn, closing("2"))
+    shown = await texts(alone.store, ANN, "s")
+    alone.comes_back()
+    replayed = await alone.replay()
 
     assert (turn.journaled, turn.number, done.journaled) == (True, 2, True)
     assert [message.text for message in turn.window] == ["one", "1", "two"]
-    assert shown == ["one", "1", "two", "2"] == await here.log(ANN, "s")
+    assert shown == ["one", "1", "two", "2"] == await alone.log(ANN, "s")
     assert replayed
-    assert (here.store.status.away, here.store.status.waiting, here.store.status.replayed) == (False, 0, 1)
+    assert (alone.store.status.away, alone.store.status.waiting, alone.store.status.replayed) == (False, 0, 1)
 
 
-async def test_what_is_acknowledged_is_on_disk(here: Process) -> None:
-    here.goes_away()
-
-    turn = await here.begin(ANN, "s", "one")
-    begun = count_journal(here.folder)
-    await here.finish(turn, "1")
-    await here.restart()
+async def test_what_is_acknowledged_is_on_disk(away: Process) -> None:
+    turn = await away.begin(ANN, "s", "one")
+    begun = count_journal(away.folder)
+    await away.finish(turn, "1")
+    await away.restart()
 
     assert begun.waiting == 1
-    assert await texts(here.store, ANN, "s") == ["one", "1"]
+    assert await texts(away.store, ANN, "s") == ["one", "1"]
 
 
-async def test_what_cannot_be_written_is_not_acknowledged(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    here.goes_away()
-    turn = await here.begin(ANN, "s", "two")
-
-    async def full(*_: object) -> bool:
-        raise Unavailable("journal", "cannot be written")
+async def test_what_cannot_be_written_is_not_acknowledged(alone: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    turn = await alone.begin(ANN, "s", "two")
 
     with monkeypatch.context() as broken:
-        broken.setattr(here.outbox, "close_turn", full)
+        broken.setattr(alone.outbox, "close_turn", full_disk)
         with pytest.raises(Unavailable):
-            await here.finish(turn, "lost")
+            await alone.finish(turn, "lost")
     with monkeypatch.context() as broken:
-        broken.setattr(here.outbox, "add", full)
+        broken.setattr(alone.outbox, "add", full_disk)
         with pytest.raises(Unavailable):
-            await here.begin(BOB, "b", "lost")
-    await here.finish(turn, "2")
+            await alone.begin(BOB, "b", "lost")
+    await alone.finish(turn, "2")
 
-    assert await texts(here.store, ANN, "s") == ["one", "1", "two", "2"]
+    assert await texts(alone.store, ANN, "s") == ["one", "1", "two", "2"]
     with pytest.raises(StoreUnavailable):
-        await here.store.sessions.get(BOB, "b")
+        await alone.store.sessions.get(BOB, "b")
 
 
 async def test_a_turn_that_began_in_the_store_ends_in_the_journal(here: Process) -> None:
@@ -115,14 +105,12 @@ async def test_who_may_not_be_journaled_is_refused_as_ever(here: Process) -> Non
     assert count_journal(here.folder).waiting == 0
 
 
-async def test_a_session_nobody_here_has_seen_is_not_made_up(here: Process) -> None:
+async def test_a_session_nobody_here_has_seen_is_not_made_up(away: Process) -> None:
     """S6: same id and empty history would be another session."""
-    here.goes_away()
-
     with pytest.raises(StoreUnavailable):
-        await here.begin(ANN, "unseen", "hello", create=None)
+        await away.begin(ANN, "unseen", "hello", create=None)
     with pytest.raises(StoreUnavailable):
-        await here.store.sessions.get(ANN, "unseen")
+        await away.store.sessions.get(ANN, "unseen")
 
 
 async def test_outside_its_scope_a_known_session_does_not_exist(here: Process) -> None:
@@ -144,47 +132,44 @@ async def test_outside_its_scope_a_known_session_does_not_exist(here: Process) -
         await here.store.sessions.messages(ANN, "s", Page())
 
 
-async def test_a_running_turn_keeps_others_out_and_its_key_resumes_it(here: Process) -> None:
-    here.goes_away()
-    turn = await here.begin(ANN, "s", "one", idempotency_key=once("k"))
+async def test_a_running_turn_keeps_others_out_and_its_key_resumes_it(away: Process) -> None:
+    turn = await away.begin(ANN, "s", "one", idempotency_key=once("k"))
 
     with pytest.raises(SessionBusy):
-        await here.begin(ANN, "s", "two")
-    here.clock.advance(timedelta(seconds=100))
-    await here.store.sessions.renew_turn(turn)
-    here.clock.advance(timedelta(seconds=100))
+        await away.begin(ANN, "s", "two")
+    away.clock.advance(timedelta(seconds=100))
+    await away.store.sessions.renew_turn(turn)
+    away.clock.advance(timedelta(seconds=100))
     with pytest.raises(SessionBusy):
-        await here.begin(ANN, "s", "two")
-    await here.store.sessions.finish_turn(turn, FinishTurn(abandoned=True))
-    resumed = await here.begin(ANN, "s", "one", idempotency_key=once("k"))
-    await here.finish(resumed, "1")
-    await here.catch_up()
+        await away.begin(ANN, "s", "two")
+    await away.store.sessions.finish_turn(turn, FinishTurn(abandoned=True))
+    resumed = await away.begin(ANN, "s", "one", idempotency_key=once("k"))
+    await away.finish(resumed, "1")
+    await away.catch_up()
 
     assert (resumed.state, resumed.number) == (TurnState.RESUMED, 1)
-    assert await here.log(ANN, "s") == ["one", "1"]
-    assert (await begin(here.memory, ANN, "s", "one", idempotency_key=once("k"))).state is TurnState.FINISHED
+    assert await away.log(ANN, "s") == ["one", "1"]
+    assert (await begin(away.memory, ANN, "s", "one", idempotency_key=once("k"))).state is TurnState.FINISHED
 
 
-async def test_a_turn_that_is_open_when_the_store_comes_back_goes_on_there(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    here.goes_away()
-    turn = await here.begin(ANN, "s", "two")
-    await begin(here.memory, ANN, "s", "elsewhere", lease=timedelta(seconds=1))
-    here.clock.advance(timedelta(seconds=2))
+async def test_a_turn_that_is_open_when_the_store_comes_back_goes_on_there(alone: Process) -> None:
+    turn = await alone.begin(ANN, "s", "two")
+    await begin(alone.memory, ANN, "s", "elsewhere", lease=timedelta(seconds=1))
+    alone.clock.advance(timedelta(seconds=2))
 
-    here.comes_back()
-    assert await here.replay()
-    await here.store.sessions.renew_turn(turn)
+    alone.comes_back()
+    assert await alone.replay()
+    await alone.store.sessions.renew_turn(turn)
     with pytest.raises(SessionBusy):
-        await here.begin(ANN, "s", "three")
-    done = await here.store.sessions.finish_turn(turn, closing("2", trace=trace_of(turn)))
+        await alone.begin(ANN, "s", "three")
+    done = await alone.store.sessions.finish_turn(turn, closing("2", trace=trace_of(turn)))
 
     assert not done.journaled
-    assert await here.log(ANN, "s") == ["one", "1", "elsewhere", "two", "2"]
-    traced = await here.memory.traces.trace(ANN, "s", 3)
+    assert await alone.log(ANN, "s") == ["one", "1", "elsewhere", "two", "2"]
+    traced = await alone.memory.traces.trace(ANN, "s", 3)
     assert traced is not None
     assert (traced.turn_id, traced.number) == (turn.id, 3)
-    assert await here.memory.traces.trace(ANN, "s", 2) is None
+    assert await alone.memory.traces.trace(ANN, "s", 2) is None
 
 
 async def test_a_turn_that_is_open_in_the_store_keeps_others_out_here_too(here: Process) -> None:
@@ -204,96 +189,87 @@ async def test_a_turn_that_is_open_in_the_store_keeps_others_out_here_too(here: 
     assert await here.log(ANN, "s") == ["one", "two", "2"]
 
 
-async def test_an_open_turn_is_journaled_again_when_the_store_goes_once_more(here: Process) -> None:
-    here.goes_away()
-    turn = await here.begin(ANN, "s", "one")
-    await here.catch_up()
+async def test_an_open_turn_is_journaled_again_when_the_store_goes_once_more(away: Process) -> None:
+    turn = await away.begin(ANN, "s", "one")
+    await away.catch_up()
 
-    here.goes_away()
-    done = await here.store.sessions.finish_turn(turn, closing("1"))
-    await here.catch_up()
+    away.goes_away()
+    done = await away.store.sessions.finish_turn(turn, closing("1"))
+    await away.catch_up()
 
     assert done.journaled
-    assert await here.log(ANN, "s") == ["one", "1"]
+    assert await away.log(ANN, "s") == ["one", "1"]
 
 
-async def test_a_call_brings_what_was_said_before_to_the_store_first(here: Process) -> None:
-    here.goes_away()
-    await here.turn(ANN, "s", "one", "1")
-    here.comes_back()
+async def test_a_call_brings_what_was_said_before_to_the_store_first(away: Process) -> None:
+    await away.turn(ANN, "s", "one", "1")
+    away.comes_back()
 
-    turn = await here.begin(ANN, "s", "two", create=None)
-    await here.store.sessions.finish_turn(turn, closing("2"))
-    await here.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
+    turn = await away.begin(ANN, "s", "two", create=None)
+    await away.store.sessions.finish_turn(turn, closing("2"))
+    await away.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
 
     assert not turn.journaled
-    assert await here.log(ANN, "s") == ["one", "1", "two", "2"]
-    assert here.store.status.waiting == 0
+    assert await away.log(ANN, "s") == ["one", "1", "two", "2"]
+    assert away.store.status.waiting == 0
 
 
-async def test_a_session_that_is_deleted_leaves_no_turns_behind(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    here.goes_away()
-    await here.turn(ANN, "s", "two", "2")
-    await begin(here.memory, ANN, "s", "elsewhere")
-    here.comes_back()
+async def test_a_session_that_is_deleted_leaves_no_turns_behind(alone: Process) -> None:
+    await alone.turn(ANN, "s", "two", "2")
+    await begin(alone.memory, ANN, "s", "elsewhere")
+    alone.comes_back()
 
     with pytest.raises(SessionBusy):
-        await here.store.sessions.reset(ANN, "s")
-    await here.store.sessions.delete(ANN, "s")
+        await alone.store.sessions.reset(ANN, "s")
+    await alone.store.sessions.delete(ANN, "s")
 
-    assert count_journal(here.folder).waiting == 0
+    assert count_journal(alone.folder).waiting == 0
     with pytest.raises(SessionNotFound):
-        await here.store.sessions.get(ANN, "s")
+        await alone.store.sessions.get(ANN, "s")
 
 
-async def test_while_somebody_elses_turn_runs_in_the_store_what_waits_can_be_read(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    here.goes_away()
-    await here.turn(ANN, "s", "two", "2")
-    other = await begin(here.memory, ANN, "s", "elsewhere")
-    here.comes_back()
+async def test_while_somebody_elses_turn_runs_in_the_store_what_waits_can_be_read(alone: Process) -> None:
+    await alone.turn(ANN, "s", "two", "2")
+    other = await begin(alone.memory, ANN, "s", "elsewhere")
+    alone.comes_back()
 
     with pytest.raises(SessionBusy):
-        await here.begin(ANN, "s", "three")
-    seen = await texts(here.store, ANN, "s")
-    await here.memory.sessions.finish_turn(other, closing("there"))
-    await here.replay()
+        await alone.begin(ANN, "s", "three")
+    seen = await texts(alone.store, ANN, "s")
+    await alone.memory.sessions.finish_turn(other, closing("there"))
+    await alone.replay()
 
     assert seen == ["one", "1", "two", "2"]
-    assert await here.log(ANN, "s") == ["one", "1", "elsewhere", "there", "two", "2"]
+    assert await alone.log(ANN, "s") == ["one", "1", "elsewhere", "there", "two", "2"]
 
 
-async def test_after_a_restart_in_the_middle_the_talk_goes_on(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    here.goes_away()
-    await here.turn(ANN, "s", "two", "2", idempotency_key=once("k2"))
-    lost = await here.begin(ANN, "s", "three", idempotency_key=once("k3"))
+async def test_after_a_restart_in_the_middle_the_talk_goes_on(alone: Process) -> None:
+    await alone.turn(ANN, "s", "two", "2", idempotency_key=once("k2"))
+    lost = await alone.begin(ANN, "s", "three", idempotency_key=once("k3"))
 
-    await here.restart()
-    answered = await here.begin(ANN, "s", "two", idempotency_key=once("k2"), create=None)
-    resumed = await here.begin(ANN, "s", "three", idempotency_key=once("k3"), create=None)
+    await alone.restart()
+    answered = await alone.begin(ANN, "s", "two", idempotency_key=once("k2"), create=None)
+    resumed = await alone.begin(ANN, "s", "three", idempotency_key=once("k3"), create=None)
     with pytest.raises(StoreUnavailable):
-        await here.finish(lost, "too late")
-    await here.finish(resumed, "3")
-    shown = await texts(here.store, ANN, "s")
-    await here.catch_up()
+        await alone.finish(lost, "too late")
+    await alone.finish(resumed, "3")
+    shown = await texts(alone.store, ANN, "s")
+    await alone.catch_up()
 
     assert (answered.state, resumed.state) == (TurnState.FINISHED, TurnState.RESUMED)
     assert [message.text for message in resumed.window] == ["one", "1", "two", "2", "three"]
-    assert shown == ["one", "1", "two", "2", "three", "3"] == await here.log(ANN, "s")
+    assert shown == ["one", "1", "two", "2", "three", "3"] == await alone.log(ANN, "s")
 
 
-async def test_a_turn_nobody_ended_leaves_its_words_and_can_be_resumed(here: Process) -> None:
-    here.goes_away()
-    await here.begin(ANN, "s", "one", idempotency_key=once("k"))
+async def test_a_turn_nobody_ended_leaves_its_words_and_can_be_resumed(away: Process) -> None:
+    await away.begin(ANN, "s", "one", idempotency_key=once("k"))
 
-    await here.restart()
-    await here.catch_up()
-    resumed = await here.begin(ANN, "s", "one", idempotency_key=once("k"), create=None)
+    await away.restart()
+    await away.catch_up()
+    resumed = await away.begin(ANN, "s", "one", idempotency_key=once("k"), create=None)
 
     assert (resumed.state, resumed.number) == (TurnState.RESUMED, 1)
-    assert await here.log(ANN, "s") == ["one"]
+    assert await away.log(ANN, "s") == ["one"]
 
 
 async def test_pages_that_are_not_here_are_not_made_up(here: Process) -> None:
@@ -313,49 +289,46 @@ async def test_pages_that_are_not_here_are_not_made_up(here: Process) -> None:
             await here.store.sessions.messages(ANN, "s", elsewhere)
 
 
-async def test_what_others_change_is_not_known_any_more(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    await here.turn(ANN, "t", "one", "1")
-    here.now += 60
-    here.feed.tell([session_key(ANN, "s")])
-    here.feed.lose_track()
+async def test_what_others_change_is_not_known_any_more(talked: Process) -> None:
+    await talked.turn(ANN, "t", "one", "1")
+    talked.now += 60
+    talked.feed.tell([session_key(ANN, "s")])
+    talked.feed.lose_track()
 
-    here.goes_away()
+    talked.goes_away()
     with pytest.raises(StoreUnavailable):
-        await here.store.sessions.get(ANN, "s")
-    known = await here.store.sessions.get(ANN, "t")
+        await talked.store.sessions.get(ANN, "s")
+    known = await talked.store.sessions.get(ANN, "t")
 
-    here.comes_back()
-    await here.store.sessions.list(ANN, SessionQuery())
-    await here.turn(ANN, "u", "one", "1")
-    here.goes_away()
+    talked.comes_back()
+    await talked.store.sessions.list(ANN, SessionQuery())
+    await talked.turn(ANN, "u", "one", "1")
+    talked.goes_away()
     with pytest.raises(StoreUnavailable):
-        await here.store.sessions.get(ANN, "t")
+        await talked.store.sessions.get(ANN, "t")
     assert known.id == "t"
-    assert (await here.store.sessions.get(ANN, "u")).turns == 1
+    assert (await talked.store.sessions.get(ANN, "u")).turns == 1
 
 
-async def test_a_session_that_was_not_found_is_not_known_any_more(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    await here.memory.sessions.delete(ANN, "s")
+async def test_a_session_that_was_not_found_is_not_known_any_more(talked: Process) -> None:
+    await talked.memory.sessions.delete(ANN, "s")
     with pytest.raises(SessionNotFound):
-        await here.store.sessions.get(ANN, "s")
-    here.goes_away()
+        await talked.store.sessions.get(ANN, "s")
+    talked.goes_away()
 
     with pytest.raises(StoreUnavailable):
-        await here.begin(ANN, "s", "two", create=None)
+        await talked.begin(ANN, "s", "two", create=None)
 
 
-async def test_state_tells_since_when_the_store_is_away(here: Process) -> None:
+async def test_state_tells_since_when_the_store_is_away(away: Process) -> None:
     """Promise 8."""
-    here.goes_away()
-    since = here.clock()
-    await here.turn(ANN, "s", "one", "1")
-    here.clock.advance(timedelta(minutes=5))
+    since = away.clock()
+    await away.turn(ANN, "s", "one", "1")
+    away.clock.advance(timedelta(minutes=5))
     with pytest.raises(StoreUnavailable):
-        await here.store.sessions.list(ANN, SessionQuery())
+        await away.store.sessions.list(ANN, SessionQuery())
 
-    assert (here.store.status.away, here.store.status.since, here.store.status.waiting) == (True, since, 1)
+    assert (away.store.status.away, away.store.status.since, away.store.status.waiting) == (True, since, 1)
 
 
 @pytest.mark.parametrize("seen", [False, True], ids=["by nobody", "by another call"])

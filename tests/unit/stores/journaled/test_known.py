@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -20,28 +19,23 @@ from tests.peek import last_seen
 from tests.samples import ANN, batch, texts
 
 
-async def test_a_new_title_does_not_cost_the_talk_before_an_outage(here: Process) -> None:
+async def test_a_new_title_does_not_cost_the_talk_before_an_outage(talked: Process) -> None:
     """T7."""
-    await here.turn(ANN, "s", "one", "1")
-    await here.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
+    await talked.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
 
-    here.goes_away()
-    turn = await here.begin(ANN, "s", "two")
+    talked.goes_away()
+    turn = await talked.begin(ANN, "s", "two")
 
     assert [message.text for message in turn.window] == ["one", "1", "two"]
     assert turn.session.title == "Numbers"
 
 
-async def test_a_head_that_somebody_else_changed_is_no_longer_known(here: Process) -> None:
+async def test_a_head_that_somebody_else_changed_is_no_longer_known(talked: Process) -> None:
     """A version that does not fit says that what is known here is old."""
-    await here.turn(ANN, "s", "one", "1")
     with pytest.raises(VersionConflict):
-        await here.store.sessions.patch(ANN, "s", Changes(title="Numbers", if_version=99))
+        await talked.store.sessions.patch(ANN, "s", Changes(title="Numbers", if_version=99))
 
-    here.goes_away()
-    turn = await here.begin(ANN, "s", "two")
-
-    assert [message.text for message in turn.window] == ["two"]
+    assert await _window(talked) == ["two"]
 
 
 class Telling(FlatMemoryStore):
@@ -78,13 +72,17 @@ class Telling(FlatMemoryStore):
             await self.meanwhile()
 
 
-@asynccontextmanager
-async def _told_early(folder: Path) -> AsyncIterator[tuple[Process, Telling]]:
-    clock = FakeClock()
-    store = Telling(clock)
-    async with process(folder / "journal", store=store, clock=clock, echoing=False) as here:
-        store.tell = here.feed.tell
-        yield here, store
+@pytest.fixture
+def telling(clock: FakeClock) -> Telling:
+    return Telling(clock)
+
+
+@pytest.fixture
+async def early(tmp_path: Path, telling: Telling, clock: FakeClock) -> AsyncIterator[Process]:
+    """A process that is told of a change before its store has answered."""
+    async with process(tmp_path / "journal", store=telling, clock=clock, echoing=False) as running:
+        telling.tell = running.feed.tell
+        yield running
 
 
 async def _window(here: Process) -> list[str]:
@@ -93,42 +91,41 @@ async def _window(here: Process) -> list[str]:
     return [message.text for message in (await here.begin(ANN, "s", "two")).window]
 
 
-async def test_news_of_our_own_turn_that_overtake_its_answer_cost_nothing(tmp_path: Path) -> None:
+async def test_news_of_our_own_turn_that_overtake_its_answer_cost_nothing(early: Process) -> None:
     """T7: a model takes its minutes, and the feed tells of the turn's end before the store has answered."""
-    async with _told_early(tmp_path) as (here, _):
-        turn = await here.begin(ANN, "s", "one")
-        here.now += 60
-        turn = await here.store.sessions.renew_turn(turn)
-        here.now += 60
-        await here.finish(turn, "1")
+    turn = await early.begin(ANN, "s", "one")
+    early.now += 60
+    turn = await early.store.sessions.renew_turn(turn)
+    early.now += 60
+    await early.finish(turn, "1")
 
-        assert await _window(here) == ["one", "1", "two"]
+    assert await _window(early) == ["one", "1", "two"]
 
 
-async def test_a_title_whose_news_overtake_its_answer_costs_nothing(tmp_path: Path) -> None:
-    async with _told_early(tmp_path) as (here, _):
-        await here.turn(ANN, "s", "one", "1")
-        here.now += 60
-        await here.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
+async def test_a_title_whose_news_overtake_its_answer_costs_nothing(early: Process) -> None:
+    await early.turn(ANN, "s", "one", "1")
+    early.now += 60
+    await early.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
 
-        assert await _window(here) == ["one", "1", "two"]
+    assert await _window(early) == ["one", "1", "two"]
 
 
 @pytest.mark.parametrize("change", ["finish", "patch"])
-async def test_words_of_somebody_else_during_our_change_are_heeded(tmp_path: Path, change: str) -> None:
+async def test_words_of_somebody_else_during_our_change_are_heeded(
+    early: Process, telling: Telling, change: str
+) -> None:
     """Though the news are one: the version of our answer shows that the change was not ours alone."""
-    async with _told_early(tmp_path) as (here, store):
-        turn = await here.begin(ANN, "s", "one")
-        if change == "patch":
-            await here.finish(turn, "1")
-        store.meanwhile = lambda: FlatMemoryStore.append(store, ANN, "s", batch("meanwhile"))
-        if change == "finish":
-            await here.finish(turn, "1")
-        else:
-            await here.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
+    turn = await early.begin(ANN, "s", "one")
+    if change == "patch":
+        await early.finish(turn, "1")
+    telling.meanwhile = lambda: FlatMemoryStore.append(telling, ANN, "s", batch("meanwhile"))
+    if change == "finish":
+        await early.finish(turn, "1")
+    else:
+        await early.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
 
-        with pytest.raises(StoreUnavailable):
-            await _window(here)
+    with pytest.raises(StoreUnavailable):
+        await _window(early)
 
 
 async def test_a_feed_that_begins_during_a_turn_does_not_cost_its_beginning(here: Process) -> None:
@@ -150,44 +147,40 @@ async def test_what_a_feed_missed_during_a_turn_is_heeded(here: Process) -> None
         await _window(here)
 
 
-async def test_what_a_feed_may_have_missed_is_not_known_until_the_store_says_so(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    here.feed.lose_track()
-    await here.turn(ANN, "t", "other", "2")
-    here.goes_away()
+async def test_what_a_feed_may_have_missed_is_not_known_until_the_store_says_so(talked: Process) -> None:
+    talked.feed.lose_track()
+    await talked.turn(ANN, "t", "other", "2")
+    talked.goes_away()
     with pytest.raises(StoreUnavailable):
-        await here.begin(ANN, "s", "two", create=None)
+        await talked.begin(ANN, "s", "two", create=None)
 
-    here.comes_back()
-    await here.store.sessions.get(ANN, "s")
+    talked.comes_back()
+    await talked.store.sessions.get(ANN, "s")
 
-    assert await _window(here) == ["one", "1", "two"]
+    assert await _window(talked) == ["one", "1", "two"]
 
 
-async def test_reading_a_session_that_reads_touch_costs_nothing(tmp_path: Path) -> None:
+async def test_reading_a_session_that_reads_touch_costs_nothing(early: Process) -> None:
     """Its deadline moves, and the feed tells of it."""
-    async with _told_early(tmp_path) as (here, _):
-        keeping = Retention(idle=timedelta(hours=1), touch=Touch.READ)
-        turn = await here.begin(ANN, "s", "one", create=NewSession(retention=keeping))
-        await here.finish(turn, "1")
-        here.now += 60
-        here.clock.advance(timedelta(minutes=20))
-        await here.store.sessions.get(ANN, "s")
+    keeping = Retention(idle=timedelta(hours=1), touch=Touch.READ)
+    turn = await early.begin(ANN, "s", "one", create=NewSession(retention=keeping))
+    await early.finish(turn, "1")
+    early.now += 60
+    early.clock.advance(timedelta(minutes=20))
+    await early.store.sessions.get(ANN, "s")
 
-        assert await _window(here) == ["one", "1", "two"]
+    assert await _window(early) == ["one", "1", "two"]
 
 
-async def test_a_store_that_answers_is_away_no_more(here: Process) -> None:
+async def test_a_store_that_answers_is_away_no_more(alone: Process) -> None:
     """Promise 8: a readiness probe that is answered ends the outage that is shown."""
-    await here.turn(ANN, "s", "one", "1")
-    here.goes_away()
-    await here.store.sessions.get(ANN, "s")
-    away = here.store.status.away
+    await alone.store.sessions.get(ANN, "s")
+    away = alone.store.status.away
 
-    here.comes_back()
-    await here.store.upkeep.ping()
+    alone.comes_back()
+    await alone.store.upkeep.ping()
 
-    assert (away, here.store.status.away) == (True, False)
+    assert (away, alone.store.status.away) == (True, False)
 
 
 async def test_an_outage_that_begins_before_our_own_news_came_costs_nothing(tmp_path: Path) -> None:
@@ -199,11 +192,13 @@ async def test_an_outage_that_begins_before_our_own_news_came_costs_nothing(tmp_
         assert await _window(here) == ["one", "1", "two"]
 
 
-async def test_what_was_last_seen_long_ago_is_not_known(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    here.now += 15 * 60
+async def test_what_was_last_seen_long_ago_is_not_known_and_not_begun_anew(talked: Process) -> None:
+    """T7: a caller whose missing sessions are opened is refused as well: this one is not missing."""
+    talked.now += 15 * 60
 
-    assert await here.is_unknown(ANN, "s")
+    assert await talked.is_unknown(ANN, "s")
+    with pytest.raises(StoreUnavailable):
+        await talked.begin(ANN, "s", "two")
 
 
 async def test_a_turn_that_is_held_keeps_its_session_known(here: Process) -> None:
@@ -230,58 +225,56 @@ async def test_what_was_seen_without_a_feed_is_known_once_our_change_confirms_it
     assert await _window(here) == ["one", "1", "two"]
 
 
-async def test_what_was_known_before_an_outage_counts_until_the_store_answers(here: Process) -> None:
+async def test_what_was_known_before_an_outage_counts_until_the_store_answers(talked: Process) -> None:
     """T7: an outage takes the feed along. Once the store answers a later call, it is in doubt."""
-    await here.turn(ANN, "s", "one", "1")
-    here.feed.listening = False
-    here.feed.lose_track()
-    here.goes_away()
-    known = await texts(here.store, ANN, "s")
-    here.comes_back()
-    await here.store.upkeep.ping()
+    talked.feed.listening = False
+    talked.feed.lose_track()
+    talked.goes_away()
+    known = await texts(talked.store, ANN, "s")
+    talked.comes_back()
+    await talked.store.upkeep.ping()
 
     assert known == ["one", "1"]
-    assert await here.is_unknown(ANN, "s")
+    assert await talked.is_unknown(ANN, "s")
 
 
-async def test_the_last_answer_of_a_store_that_dies_puts_nothing_in_doubt(tmp_path: Path) -> None:
+async def test_the_last_answer_of_a_store_that_dies_puts_nothing_in_doubt(early: Process, telling: Telling) -> None:
     """T7: it was on its way when the feed broke."""
-    async with _told_early(tmp_path) as (here, store):
-        await here.turn(ANN, "s", "one", "1")
-        turn = await here.begin(ANN, "t", "one")
-        store.meanwhile = partial(_lost, here)
-        await here.finish(turn, "1")
+    await early.turn(ANN, "s", "one", "1")
+    turn = await early.begin(ANN, "t", "one")
+    telling.meanwhile = partial(_lost, early)
+    await early.finish(turn, "1")
 
-        assert await _window(here) == ["one", "1", "two"]
-        assert await texts(here.store, ANN, "t") == ["one", "1"]
+    assert await _window(early) == ["one", "1", "two"]
+    assert await texts(early.store, ANN, "t") == ["one", "1"]
 
 
 async def _lost(here: Process) -> None:
     here.feed.lose_track()
 
 
-async def test_an_answer_that_comes_late_does_not_take_the_place_of_a_newer_one(tmp_path: Path) -> None:
-    async with _told_early(tmp_path) as (here, store):
-        turn = await here.begin(ANN, "s", "one")
-        old = await store.get(ANN, "s")
+async def test_an_answer_that_comes_late_does_not_take_the_place_of_a_newer_one(
+    early: Process, telling: Telling
+) -> None:
+    turn = await early.begin(ANN, "s", "one")
+    old = await telling.get(ANN, "s")
 
-        async def late(*_: object) -> Session:
-            await here.finish(turn, "1")
-            return old
+    async def late(*_: object) -> Session:
+        await early.finish(turn, "1")
+        return old
 
-        here.wire.__dict__["get"] = late
-        await here.store.sessions.get(ANN, "s")
+    early.wire.__dict__["get"] = late
+    await early.store.sessions.get(ANN, "s")
 
-        assert await _window(here) == ["one", "1", "two"]
+    assert await _window(early) == ["one", "1", "two"]
 
 
-async def test_a_title_confirms_no_more_than_was_seen(here: Process) -> None:
+async def test_a_title_confirms_no_more_than_was_seen(talked: Process) -> None:
     """A feed lost track, and a message came meanwhile: the version tells."""
-    await here.turn(ANN, "s", "one", "1")
-    here.feed.lose_track()
-    await here.memory.sessions.append(ANN, "s", batch("meanwhile"))
-    await here.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
+    talked.feed.lose_track()
+    await talked.memory.sessions.append(ANN, "s", batch("meanwhile"))
+    await talked.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
 
-    here.goes_away()
+    talked.goes_away()
     with pytest.raises(StoreUnavailable):
-        await here.begin(ANN, "s", "two", create=None)
+        await talked.begin(ANN, "s", "two", create=None)

@@ -37,13 +37,12 @@ async def test_a_page_of_one_message_is_not_the_talk(here: Process) -> None:
     assert [message.text for message in turn.window] == ["a4", "and now?"]
 
 
-async def test_after_a_reset_the_talk_is_what_was_said_since(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    await here.store.sessions.reset(ANN, "s")
-    await here.turn(ANN, "s", "two", "2")
-    here.goes_away()
+async def test_after_a_reset_the_talk_is_what_was_said_since(talked: Process) -> None:
+    await talked.store.sessions.reset(ANN, "s")
+    await talked.turn(ANN, "s", "two", "2")
+    talked.goes_away()
 
-    turn = await here.begin(ANN, "s", "three", create=None)
+    turn = await talked.begin(ANN, "s", "three", create=None)
 
     assert [message.text for message in turn.window] == ["two", "2", "three"]
 
@@ -62,30 +61,28 @@ async def test_what_lies_before_the_window_is_not_asked_for(here: Process) -> No
 
 
 @pytest.mark.parametrize("erases", [False, True])
-async def test_a_talk_whose_beginning_is_replayed_is_not_gone_on_with_without_it(here: Process, erases: bool) -> None:
+async def test_a_talk_whose_beginning_is_replayed_is_not_gone_on_with_without_it(alone: Process, erases: bool) -> None:
     """T7: the store took the first turn and went away again; after a restart what was before is not known here."""
-    await here.turn(ANN, "s", "one", "1")
-    here.goes_away()
-    await here.turn(ANN, "s", "two", "2")
-    await here.turn(ANN, "s", "three", "3")
-    here.comes_back()
-    _begins_once(here)
-    await here.replay()
+    await alone.turn(ANN, "s", "two", "2")
+    await alone.turn(ANN, "s", "three", "3")
+    alone.comes_back()
+    _begins_once(alone)
+    await alone.replay()
     if erases:
-        await here.store.upkeep.erase(BOB)
-    here.goes_away()
+        await alone.store.upkeep.erase(BOB)
+    alone.goes_away()
     if not erases:
-        await here.restart()
+        await alone.restart()
 
     if erases:
-        turn = await here.begin(ANN, "s", "four", create=None)
+        turn = await alone.begin(ANN, "s", "four", create=None)
         assert [message.text for message in turn.window] == ["one", "1", "two", "2", "three", "3", "four"]
     else:
         for create in ({"create": None}, {}):
             with pytest.raises(StoreUnavailable):
-                await here.begin(ANN, "s", "four", **create)
+                await alone.begin(ANN, "s", "four", **create)
         with pytest.raises(StoreUnavailable):
-            await texts(here.store, ANN, "s")
+            await texts(alone.store, ANN, "s")
 
 
 async def test_a_group_goes_on_after_a_restart_only_with_the_store(here: Process) -> None:
@@ -103,72 +100,59 @@ async def test_a_group_goes_on_after_a_restart_only_with_the_store(here: Process
     assert await here.log(ROOM, "g") == ["one", "1", "two", "2", "three", "3"]
 
 
-async def test_a_session_that_is_no_longer_trusted_is_not_begun_anew(here: Process) -> None:
-    """T7: a caller whose missing sessions are opened is refused as well: this one is not missing."""
-    await here.turn(ANN, "s", "one", "1")
-    here.now += 16 * 60
-    here.goes_away()
-
-    with pytest.raises(StoreUnavailable):
-        await here.begin(ANN, "s", "two")
-
-
 # What may be there already
 
 
-async def test_a_turn_that_was_not_even_sent_is_brought_whatever_was_taken_away(here: Process) -> None:
+async def test_a_turn_that_was_not_even_sent_is_brought_whatever_was_taken_away(talked: Process) -> None:
     """T7, A21: behind an open breaker nothing is in doubt."""
-    await here.turn(ANN, "s", "one", "1")
-    _rests(here)
-    await here.turn(ANN, "s", "two", "2")
-    await _answered_anew_elsewhere(here, "s", after=3)
+    _rests(talked)
+    await talked.turn(ANN, "s", "two", "2")
+    await _answered_anew_elsewhere(talked, "s", after=3)
 
-    _answers(here)
-    await here.replay()
+    _answers(talked)
+    await talked.replay()
 
-    assert await here.log(ANN, "s") == ["one", "1", "elsewhere", "anew", "two", "2"]
-    assert here.store.status.quarantined == 0
+    assert await talked.log(ANN, "s") == ["one", "1", "elsewhere", "anew", "two", "2"]
+    assert talked.store.status.quarantined == 0
 
 
 @pytest.mark.parametrize("resting", [False, True])
-async def test_a_replay_that_was_plainly_refused_puts_nothing_in_doubt(here: Process, resting: bool) -> None:
+async def test_a_replay_that_was_plainly_refused_puts_nothing_in_doubt(away: Process, resting: bool) -> None:
     """T7: a session that is busy, or a breaker that is open: the store has none of it."""
-    here.goes_away()
-    await here.turn(ANN, "s", "two", "2")
-    here.comes_back()
-    await talk(here.memory, ANN, "s", "one", "1")
-    other = await begin(here.memory, ANN, "s")
+    await away.turn(ANN, "s", "two", "2")
+    away.comes_back()
+    await talk(away.memory, ANN, "s", "one", "1")
+    other = await begin(away.memory, ANN, "s")
     if resting:
-        _rests(here, "begin_turn")
-    await here.replay()
-    assert here.store.status.waiting == 1
-    await here.memory.sessions.finish_turn(other, closing())
-    await _answered_anew_elsewhere(here, "s", after=3)
+        _rests(away, "begin_turn")
+    await away.replay()
+    assert away.store.status.waiting == 1
+    await away.memory.sessions.finish_turn(other, closing())
+    await _answered_anew_elsewhere(away, "s", after=3)
 
-    _answers(here)
-    await here.replay()
+    _answers(away)
+    await away.replay()
 
-    assert await here.log(ANN, "s") == ["one", "1", "elsewhere", "anew", "two", "2"]
-    assert here.store.status.quarantined == 0
+    assert await away.log(ANN, "s") == ["one", "1", "elsewhere", "anew", "two", "2"]
+    assert away.store.status.quarantined == 0
 
 
-async def test_a_replay_that_was_not_answered_stays_in_doubt_after_a_refusal(here: Process) -> None:
+async def test_a_replay_that_was_not_answered_stays_in_doubt_after_a_refusal(away: Process) -> None:
     """T7: the words may have been there, and another process removed something since."""
-    here.goes_away()
-    await here.turn(ANN, "s", "two", "2")
-    here.comes_back()
-    await talk(here.memory, ANN, "s", "one", "1")
-    _begins_once(here, times=0)
-    await here.replay()
-    _answers(here)
-    other = await begin(here.memory, ANN, "s")
-    await here.replay()
-    await here.memory.sessions.finish_turn(other, closing())
-    await _answered_anew_elsewhere(here, "s", after=3)
+    await away.turn(ANN, "s", "two", "2")
+    away.comes_back()
+    await talk(away.memory, ANN, "s", "one", "1")
+    _begins_once(away, times=0)
+    await away.replay()
+    _answers(away)
+    other = await begin(away.memory, ANN, "s")
+    await away.replay()
+    await away.memory.sessions.finish_turn(other, closing())
+    await _answered_anew_elsewhere(away, "s", after=3)
 
-    await here.replay()
+    await away.replay()
 
-    assert (here.store.status.waiting, here.store.status.quarantined) == (0, 1)
+    assert (away.store.status.waiting, away.store.status.quarantined) == (0, 1)
 
 
 async def test_who_was_erased_and_is_back_may_date_words_as_they_like(here: Process) -> None:
@@ -223,12 +207,11 @@ async def test_a_retry_whose_answer_is_not_known_here_is_refused(
     assert another.state is TurnState.OPENED
 
 
-async def test_a_retry_of_a_turn_that_waits_here_goes_on_with_it(here: Process) -> None:
-    here.goes_away()
-    turn = await here.begin(ANN, "s", user_messages=_MARKED, idempotency_key=once("k"))
-    await here.finish(turn, "1")
+async def test_a_retry_of_a_turn_that_waits_here_goes_on_with_it(away: Process) -> None:
+    turn = await away.begin(ANN, "s", user_messages=_MARKED, idempotency_key=once("k"))
+    await away.finish(turn, "1")
 
-    again = await here.begin(ANN, "s", user_messages=_MARKED, idempotency_key=once("k"))
+    again = await away.begin(ANN, "s", user_messages=_MARKED, idempotency_key=once("k"))
 
     assert (again.state, [message.text for message in again.reply]) == (TurnState.FINISHED, ["1"])
 
@@ -246,16 +229,14 @@ async def test_a_retry_that_was_answered_here_leaves_nothing(here: Process) -> N
     assert held_rows(here.store) == 0
 
 
-async def test_an_open_turn_of_a_deleted_session_leaves_nothing(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    here.goes_away()
-    await here.begin(ANN, "s", "two")
-    here.comes_back()
-    await begin(here.memory, ANN, "s", "busy elsewhere")
+async def test_an_open_turn_of_a_deleted_session_leaves_nothing(alone: Process) -> None:
+    await alone.begin(ANN, "s", "two")
+    alone.comes_back()
+    await begin(alone.memory, ANN, "s", "busy elsewhere")
 
-    await here.store.sessions.delete(ANN, "s")
+    await alone.store.sessions.delete(ANN, "s")
 
-    assert held_rows(here.store) == 0
+    assert held_rows(alone.store) == 0
 
 
 # What these tests share

@@ -57,36 +57,33 @@ async def test_news_that_come_within_a_moment_of_our_own_change_cost_nothing(her
     assert [message.text for message in (await here.begin(ANN, "s", "two")).window] == ["one", "1", "two"]
 
 
-@pytest.mark.parametrize("looks", [False, True], ids=["at once", "after a look"])
-async def test_later_news_are_of_other_changes(here: Process, looks: bool) -> None:
+_LOOKS: dict[str, _Deed] = {
+    "at once": lambda here: asyncio.sleep(0),
+    "after a look": lambda here: texts(here.store, ANN, "s"),
+    "after a retry that was answered": lambda here: here.begin(ANN, "s", "one", idempotency_key=once("k")),
+}
+
+
+@pytest.mark.parametrize("look", _LOOKS.values(), ids=_LOOKS.keys())
+async def test_later_news_are_of_other_changes(here: Process, look: _Deed) -> None:
     """Also where a client looks again and again at a session that reading does not touch."""
-    await here.turn(ANN, "s", "one", "1")
+    await here.turn(ANN, "s", "one", "1", idempotency_key=once("k"))
     here.now += MOMENT
-    if looks:
-        await texts(here.store, ANN, "s")
+    await look(here)
     here.feed.tell([KEY])
 
     assert await here.is_unknown(ANN, "s")
 
 
-async def test_what_somebody_says_within_the_moment_shows_with_our_next_answer(here: Process) -> None:
+async def test_what_somebody_says_within_the_moment_shows_with_our_next_answer(talked: Process) -> None:
     """It is taken for ours, and the version of our next change tells that it was not."""
-    await here.turn(ANN, "s", "one", "1")
-    await talk(here.memory, ANN, "s", "elsewhere", "there")
-    here.feed.tell([KEY])
-    await here.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
-    here.goes_away()
+    await talk(talked.memory, ANN, "s", "elsewhere", "there")
+    talked.feed.tell([KEY])
+    await talked.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
+    talked.goes_away()
 
     with pytest.raises(StoreUnavailable):
-        await here.begin(ANN, "s", "two", create=None)
-
-
-async def test_what_is_taken_away_right_behind_our_own_change_is_not_taken_for_ours(here: Process) -> None:
-    """Though a server may tell both at once."""
-    await here.turn(ANN, "s", "secret", "1")
-    await _deleted_elsewhere(here)
-
-    assert await here.is_unknown(ANN, "s")
+        await talked.begin(ANN, "s", "two", create=None)
 
 
 async def test_what_is_taken_away_after_two_changes_told_as_one_is_not_taken_for_ours(here: Process) -> None:
@@ -133,6 +130,10 @@ async def test_what_is_taken_away_while_a_call_fails_does_not_come_back_with_it(
 
     with pytest.raises(StoreUnavailable):
         await texts(here.store, ANN, "s")
+
+
+async def _nothing(here: Process) -> None:
+    """The deletion comes right behind our own change, and a server may tell both at once."""
 
 
 async def _refused(here: Process) -> None:
@@ -184,9 +185,10 @@ async def _forgotten_while_read(here: Process) -> None:
     await texts(here.store, ANN, "s")
 
 
-@pytest.mark.parametrize(
-    "deed", [_refused, _not_renewed, _given_up, _read_while_lost, _forgotten_while_read], ids=lambda deed: deed.__name__
-)
+_DEEDS = [_nothing, _refused, _not_renewed, _given_up, _read_while_lost, _forgotten_while_read]
+
+
+@pytest.mark.parametrize("deed", _DEEDS, ids=lambda deed: deed.__name__)
 async def test_no_call_of_ours_hides_a_deletion(here: Process, deed: _Deed) -> None:
     """Also one that was never carried out, or was never told."""
     keeping = Retention(idle=timedelta(hours=1), touch=Touch.READ)
@@ -207,15 +209,6 @@ async def test_a_turn_that_was_refused_hides_nothing(here: Process) -> None:
     assert await here.is_unknown(ANN, "s")
 
 
-async def test_an_answered_retry_hides_nothing(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1", idempotency_key=once("k"))
-    here.now += MOMENT
-    await here.begin(ANN, "s", "one", idempotency_key=once("k"))
-    here.feed.tell([KEY])
-
-    assert await here.is_unknown(ANN, "s")
-
-
 async def test_a_first_look_at_a_session_that_reading_touches_costs_nothing(here: Process) -> None:
     """Its deadline moves, and the feed tells of it behind the answer."""
     keeping = Retention(idle=timedelta(hours=1), touch=Touch.READ)
@@ -226,28 +219,26 @@ async def test_a_first_look_at_a_session_that_reading_touches_costs_nothing(here
     assert not await here.is_unknown(ANN, "s")
 
 
-async def test_a_feed_that_knows_whose_changes_are_is_believed(here: Process) -> None:
+async def test_a_feed_that_knows_whose_changes_are_is_believed(talked: Process) -> None:
     """Postgres: ours may be told late, and others' right behind ours."""
-    await here.turn(ANN, "s", "one", "1")
-    here.now += 60
-    here.feed.tell([KEY], ours=True)
-    known = last_seen(here.store).get(KEY)
-    await here.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
-    here.feed.tell([KEY], ours=False)
+    talked.now += 60
+    talked.feed.tell([KEY], ours=True)
+    known = last_seen(talked.store).get(KEY)
+    await talked.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
+    talked.feed.tell([KEY], ours=False)
 
     assert known is not None
-    assert await here.is_unknown(ANN, "s")
+    assert await talked.is_unknown(ANN, "s")
 
 
-async def test_a_turn_that_makes_room_for_its_own_answer_outlives_the_news_of_it(here: Process) -> None:
+async def test_a_turn_that_makes_room_for_its_own_answer_outlives_the_news_of_it(talked: Process) -> None:
     """T7: an edit or an answer made anew, and the store goes away before its end."""
-    await here.turn(ANN, "s", "one", "1")
-    turn = await here.begin(ANN, "s", "two")
-    await here.store.sessions.truncate(ANN, "s", Truncation(after=3, within_turn=turn))
-    here.feed.tell([KEY], taken_away=True)
-    here.goes_away()
+    turn = await talked.begin(ANN, "s", "two")
+    await talked.store.sessions.truncate(ANN, "s", Truncation(after=3, within_turn=turn))
+    talked.feed.tell([KEY], taken_away=True)
+    talked.goes_away()
 
-    assert (await here.store.sessions.finish_turn(turn, closing("2"))).journaled
+    assert (await talked.store.sessions.finish_turn(turn, closing("2"))).journaled
 
 
 async def test_an_appended_message_of_our_own_does_not_blind_the_turn_that_runs(here: Process) -> None:
@@ -262,15 +253,14 @@ async def test_an_appended_message_of_our_own_does_not_blind_the_turn_that_runs(
     assert await texts(here.store, ANN, "s") == ["one", "1"]
 
 
-async def test_a_turn_that_moves_to_the_store_is_not_blinded_by_the_news_of_that(here: Process) -> None:
-    here.goes_away()
-    turn = await here.begin(ANN, "s", "one")
-    await here.catch_up()
-    here.feed.tell([KEY])
-    here.goes_away()
-    await here.finish(turn, "1")
+async def test_a_turn_that_moves_to_the_store_is_not_blinded_by_the_news_of_that(away: Process) -> None:
+    turn = await away.begin(ANN, "s", "one")
+    await away.catch_up()
+    away.feed.tell([KEY])
+    away.goes_away()
+    await away.finish(turn, "1")
 
-    assert await texts(here.store, ANN, "s") == ["one", "1"]
+    assert await texts(away.store, ANN, "s") == ["one", "1"]
 
 
 async def test_a_turn_that_was_overtaken_when_it_began_ends_blind(here: Process) -> None:
@@ -316,14 +306,6 @@ async def test_a_take_away_of_our_own_that_was_given_up_is_heard(here: Process) 
         await here.store.upkeep.evict(ANN, 1)
 
     assert await here.is_unknown(ANN, "s")
-
-
-async def test_a_change_of_our_own_that_is_told_late_costs_nothing(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    here.now += 10 * MOMENT
-    here.feed.tell([KEY], ours=True)
-
-    assert not await here.is_unknown(ANN, "s")
 
 
 async def test_news_that_arrived_before_a_call_count_before_it(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:

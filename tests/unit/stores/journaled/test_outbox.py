@@ -43,38 +43,34 @@ def everything(folder: Path) -> bytes:
 # Files
 
 
-async def test_no_file_is_made_before_it_is_needed_and_none_stays(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    before = list(here.folder.iterdir())
-    here.goes_away()
-    await here.turn(ANN, "s", SECRET, "2")
-    meanwhile = everything(here.folder)
-    await here.catch_up()
+async def test_no_file_is_made_before_it_is_needed_and_none_stays(talked: Process) -> None:
+    before = list(talked.folder.iterdir())
+    talked.goes_away()
+    await talked.turn(ANN, "s", SECRET, "2")
+    meanwhile = everything(talked.folder)
+    await talked.catch_up()
 
     assert before == []
     assert SECRET.encode() in meanwhile
-    assert SECRET.encode() not in everything(here.folder)
-    assert not list(here.folder.glob("*.db"))
+    assert SECRET.encode() not in everything(talked.folder)
+    assert not list(talked.folder.glob("*.db"))
 
 
-async def test_what_reached_the_store_leaves_no_bytes_behind_others_that_wait(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    here.goes_away()
-    await here.turn(ANN, "s", SECRET, "2")
-    await here.turn(ANN, "t", "waits", "3")
-    here.comes_back()
-    await here.store.sessions.get(ANN, "s")
+async def test_what_reached_the_store_leaves_no_bytes_behind_others_that_wait(alone: Process) -> None:
+    await alone.turn(ANN, "s", SECRET, "2")
+    await alone.turn(ANN, "t", "waits", "3")
+    alone.comes_back()
+    await alone.store.sessions.get(ANN, "s")
 
-    assert count_journal(here.folder).waiting == 1
-    assert SECRET.encode() not in everything(here.folder)
+    assert count_journal(alone.folder).waiting == 1
+    assert SECRET.encode() not in everything(alone.folder)
 
 
-async def test_files_are_their_owners_alone(here: Process) -> None:
-    here.goes_away()
-    await here.turn(ANN, "s", "one", "1")
+async def test_files_are_their_owners_alone(away: Process) -> None:
+    await away.turn(ANN, "s", "one", "1")
 
-    assert stat.S_IMODE(here.folder.stat().st_mode) == 0o700
-    assert {stat.S_IMODE(file.stat().st_mode) for file in here.folder.iterdir()} == {0o600}
+    assert stat.S_IMODE(away.folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in away.folder.iterdir()} == {0o600}
 
 
 async def test_a_folder_that_cannot_be_used_refuses_turns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -92,13 +88,12 @@ async def test_a_folder_that_cannot_be_used_refuses_turns(tmp_path: Path, caplog
     assert shown == ["one", "1"]
 
 
-async def test_counts_tell_what_cannot_be_read(here: Process) -> None:
-    here.goes_away()
-    await here.turn(ANN, "s", "one", "1")
-    (here.folder / "7.db").write_bytes(b"not a database at all, and long enough to be told from one")
+async def test_counts_tell_what_cannot_be_read(away: Process) -> None:
+    await away.turn(ANN, "s", "one", "1")
+    (away.folder / "7.db").write_bytes(b"not a database at all, and long enough to be told from one")
 
-    assert count_journal(here.folder) == JournalCounts(waiting=1, unreadable=1)
-    assert count_journal(here.folder / "nowhere") == JournalCounts()
+    assert count_journal(away.folder) == JournalCounts(waiting=1, unreadable=1)
+    assert count_journal(away.folder / "nowhere") == JournalCounts()
 
 
 @pytest.mark.parametrize("number", [1, 7])
@@ -122,16 +117,14 @@ async def test_a_file_that_cannot_be_read_stops_nobody(
     assert (tmp_path / f"{number}.db").exists()
 
 
-async def test_many_turns_at_once_are_all_on_disk(here: Process) -> None:
-    here.goes_away()
+async def test_many_turns_at_once_are_all_on_disk(away: Process) -> None:
+    await asyncio.gather(*(away.turn(ANN, f"s{number}", "one", "1") for number in range(50)))
+    await away.restart()
 
-    await asyncio.gather(*(here.turn(ANN, f"s{number}", "one", "1") for number in range(50)))
-    await here.restart()
-
-    assert here.store.status.waiting == 50
-    here.comes_back()
-    assert await here.replay()
-    assert [await here.log(ANN, f"s{number}") for number in range(50)] == [["one", "1"]] * 50
+    assert away.store.status.waiting == 50
+    away.comes_back()
+    assert await away.replay()
+    assert [await away.log(ANN, f"s{number}") for number in range(50)] == [["one", "1"]] * 50
 
 
 # Several processes

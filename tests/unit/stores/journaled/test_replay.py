@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 from msgspec.structs import replace
 
-from tenuto.errors import IdempotencyKeyReused, SessionExpired, SessionNotFound, TenutoError, Unavailable
+from tenuto.errors import IdempotencyKeyReused, SessionExpired, SessionNotFound, TenutoError
 from tenuto.model import (
     BeginTurn,
     FinishTurn,
@@ -26,7 +26,7 @@ from tenuto.model import (
     TurnState,
 )
 from tenuto.stores.journaled import count_journal
-from tests.outages import Fate, Killed, Process, process
+from tests.outages import Fate, Killed, Process, full_disk, process
 from tests.samples import ANN, BOB, batch, begin, closing, once, says, talk, trace_of
 
 Story: TypeAlias = Callable[[Process], Awaitable[list[str]]]
@@ -59,9 +59,9 @@ async def _ended_here(here: Process) -> list[str]:
     return ["one", "1"]
 
 
-async def _ended_here_after_others(here: Process) -> list[str]:
+async def _ended_here_after_others(here: Process, **fields: Any) -> list[str]:
     """The lease ran out, and another process has taken the session."""
-    turn = await here.begin(ANN, "s", "one", lease=timedelta(seconds=1))
+    turn = await here.begin(ANN, "s", "one", lease=timedelta(seconds=1), **fields)
     here.goes_away()
     here.clock.advance(timedelta(seconds=2))
     await talk(here.memory, ANN, "s", "elsewhere", "there")
@@ -70,12 +70,7 @@ async def _ended_here_after_others(here: Process) -> list[str]:
 
 
 async def _keyed_and_ended_here_after_others(here: Process) -> list[str]:
-    turn = await here.begin(ANN, "s", "one", lease=timedelta(seconds=1), idempotency_key=once("k"))
-    here.goes_away()
-    here.clock.advance(timedelta(seconds=2))
-    await talk(here.memory, ANN, "s", "elsewhere", "there")
-    await here.finish(turn, "1")
-    return ["one", "elsewhere", "there", "1"]
+    return await _ended_here_after_others(here, idempotency_key=once("k"))
 
 
 async def _given_up(here: Process) -> list[str]:
@@ -194,43 +189,40 @@ async def test_a_process_killed_before_it_notes_what_the_store_took_doubles_noth
 # What the replay decides
 
 
-async def test_a_session_that_is_gone_is_not_revived(here: Process, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_session_that_is_gone_is_not_revived(talked: Process, caplog: pytest.LogCaptureFixture) -> None:
     """S6: its turns are set aside, told with ids only, and let go after a month."""
-    await here.turn(ANN, "s", "one", "1")
-    await here.turn(ANN, "t", "one", "1")
-    here.goes_away()
-    await here.turn(ANN, "s", "secret", "2")
-    await here.turn(ANN, "t", "secret", "2")
-    await here.memory.sessions.delete(ANN, "s")
-    await here.memory.sessions.delete(ANN, "t")
-    await talk(here.memory, ANN, "t", "another", "session")
+    await talked.turn(ANN, "t", "one", "1")
+    talked.goes_away()
+    await talked.turn(ANN, "s", "secret", "2")
+    await talked.turn(ANN, "t", "secret", "2")
+    await talked.memory.sessions.delete(ANN, "s")
+    await talked.memory.sessions.delete(ANN, "t")
+    await talk(talked.memory, ANN, "t", "another", "session")
 
-    await here.catch_up()
-    await here.restart()
+    await talked.catch_up()
+    await talked.restart()
 
-    assert await here.log(ANN, "t") == ["another", "session"]
+    assert await talked.log(ANN, "t") == ["another", "session"]
     with pytest.raises(SessionNotFound):
-        await here.memory.sessions.get(ANN, "s")
-    assert (here.store.status.quarantined, here.store.status.waiting) == (2, 0)
-    assert (count_journal(here.folder).quarantined, "secret" in caplog.text) == (2, False)
+        await talked.memory.sessions.get(ANN, "s")
+    assert (talked.store.status.quarantined, talked.store.status.waiting) == (2, 0)
+    assert (count_journal(talked.folder).quarantined, "secret" in caplog.text) == (2, False)
     assert sum("set aside: session_not_found" in line for line in caplog.messages) == 2
 
-    here.clock.advance(timedelta(days=31))
-    here.goes_away()
-    await here.turn(ANN, "u", "one", "1")
-    await here.catch_up()
-    assert (here.store.status.quarantined, count_journal(here.folder).quarantined) == (0, 0)
+    talked.clock.advance(timedelta(days=31))
+    talked.goes_away()
+    await talked.turn(ANN, "u", "one", "1")
+    await talked.catch_up()
+    assert (talked.store.status.quarantined, count_journal(talked.folder).quarantined) == (0, 0)
 
 
-async def test_a_reset_by_others_does_not_lose_what_was_said_here(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    here.goes_away()
-    await here.turn(ANN, "s", "two", "2")
-    await here.memory.sessions.reset(ANN, "s")
+async def test_a_reset_by_others_does_not_lose_what_was_said_here(alone: Process) -> None:
+    await alone.turn(ANN, "s", "two", "2")
+    await alone.memory.sessions.reset(ANN, "s")
 
-    await here.catch_up()
+    await alone.catch_up()
 
-    assert await here.log(ANN, "s") == ["two", "2"]
+    assert await alone.log(ANN, "s") == ["two", "2"]
 
 
 async def test_a_session_that_expired_meanwhile_is_not_revived(here: Process) -> None:
@@ -273,86 +265,76 @@ async def test_an_id_that_is_the_callers_own_is_gone_on_with(here: Process) -> N
     assert await here.log(ANN, "s") == ["older", "history", "one", "1", "two", "2"]
 
 
-async def test_a_message_id_that_somebody_used_again_is_no_proof(here: Process) -> None:
+async def test_a_message_id_that_somebody_used_again_is_no_proof(alone: Process) -> None:
     """Clients choose ids of messages."""
-    await here.turn(ANN, "s", "one", "1")
-    here.goes_away()
-    turn = await here.begin(ANN, "s", user_messages=(says("two", id="mine"),))
-    await here.finish(turn, "2")
+    turn = await alone.begin(ANN, "s", user_messages=(says("two", id="mine"),))
+    await alone.finish(turn, "2")
     other = says("elsewhere", id="mine")
-    await here.memory.sessions.append(
+    await alone.memory.sessions.append(
         ANN, "s", replace(batch(), messages=(replace(other, sent_at=other.sent_at + timedelta(1)),))
     )
 
-    await here.catch_up()
+    await alone.catch_up()
 
-    assert await here.log(ANN, "s") == ["one", "1", "elsewhere", "two", "2"]
-
-
-async def test_a_turn_that_was_answered_elsewhere_is_set_aside(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    here.goes_away()
-    await here.turn(ANN, "s", "two", "from here", idempotency_key=once("k"))
-    await here.turn(ANN, "s", "three", "3")
-    there = await begin(here.memory, ANN, "s", "two", idempotency_key=once("k"))
-    await here.memory.sessions.finish_turn(there, closing("from there"))
-
-    await here.catch_up()
-
-    assert await here.log(ANN, "s") == ["one", "1", "two", "from there", "three", "3"]
-    assert here.store.status.quarantined == 1
+    assert await alone.log(ANN, "s") == ["one", "1", "elsewhere", "two", "2"]
 
 
-async def test_a_turn_refused_for_good_does_not_stop_the_next(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    here.goes_away()
-    await here.turn(ANN, "s", "one", "1")
-    await here.turn(ANN, "s", "bad", "b")
-    await here.turn(ANN, "s", "two", "2")
-    begin_turn = here.memory.sessions.begin_turn
+async def test_a_turn_that_was_answered_elsewhere_is_set_aside(alone: Process) -> None:
+    await alone.turn(ANN, "s", "two", "from here", idempotency_key=once("k"))
+    await alone.turn(ANN, "s", "three", "3")
+    await talk(alone.memory, ANN, "s", "two", "from there", idempotency_key=once("k"))
+
+    await alone.catch_up()
+
+    assert await alone.log(ANN, "s") == ["one", "1", "two", "from there", "three", "3"]
+    assert alone.store.status.quarantined == 1
+
+
+async def test_a_turn_refused_for_good_does_not_stop_the_next(away: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    await away.turn(ANN, "s", "one", "1")
+    await away.turn(ANN, "s", "bad", "b")
+    await away.turn(ANN, "s", "two", "2")
+    begin_turn = away.memory.sessions.begin_turn
 
     async def picky(scope: Scope, opening: BeginTurn) -> OpenTurn:
         if "bad" in str(opening):
             raise IdempotencyKeyReused
         return await begin_turn(scope, opening)
 
-    monkeypatch.setattr(here.memory.sessions, "begin_turn", picky)
-    await here.catch_up()
+    monkeypatch.setattr(away.memory.sessions, "begin_turn", picky)
+    await away.catch_up()
 
-    assert await here.log(ANN, "s") == ["one", "1", "two", "2"]
-    assert here.store.status.quarantined == 1
+    assert await away.log(ANN, "s") == ["one", "1", "two", "2"]
+    assert away.store.status.quarantined == 1
 
 
-async def test_what_stops_one_session_does_not_stop_the_others(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    here.goes_away()
-    await here.turn(ANN, "s", "two", "2")
-    await here.turn(ANN, "t", "one", "1")
-    await begin(here.memory, ANN, "s", "elsewhere")
+async def test_what_stops_one_session_does_not_stop_the_others(alone: Process) -> None:
+    await alone.turn(ANN, "s", "two", "2")
+    await alone.turn(ANN, "t", "one", "1")
+    await begin(alone.memory, ANN, "s", "elsewhere")
 
-    here.comes_back()
-    done = await here.replay()
+    alone.comes_back()
+    done = await alone.replay()
 
     assert not done
-    assert await here.log(ANN, "s") == ["one", "1", "elsewhere"]
-    assert await here.log(ANN, "t") == ["one", "1"]
+    assert await alone.log(ANN, "s") == ["one", "1", "elsewhere"]
+    assert await alone.log(ANN, "t") == ["one", "1"]
 
 
-async def test_a_trace_is_found_under_the_number_its_turn_has_in_the_store(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    here.goes_away()
-    turn = await here.begin(ANN, "s", "two")
+async def test_a_trace_is_found_under_the_number_its_turn_has_in_the_store(alone: Process) -> None:
+    turn = await alone.begin(ANN, "s", "two")
     trace = trace_of(turn)
     reply = replace(closing("2", trace=trace), reply=(says("2", metadata={"trace": trace.id}),))
-    await here.store.sessions.finish_turn(turn, reply)
-    await talk(here.memory, ANN, "s", "elsewhere", "there")
+    await alone.store.sessions.finish_turn(turn, reply)
+    await talk(alone.memory, ANN, "s", "elsewhere", "there")
 
-    await here.catch_up()
+    await alone.catch_up()
 
-    stored = await here.memory.traces.trace(ANN, "s", 3)
-    [answer] = [message for message in await _messages(here) if message.text == "2"]
+    stored = await alone.memory.traces.trace(ANN, "s", 3)
+    [answer] = [message for message in await _messages(alone) if message.text == "2"]
     assert stored is not None
     assert (stored.number, stored.turn_id, answer.metadata["trace"], answer.turn) == (3, turn.id, stored.id, 3)
-    assert await here.memory.traces.trace(ANN, "s", 2) is None
+    assert await alone.memory.traces.trace(ANN, "s", 2) is None
 
 
 async def _messages(here: Process) -> tuple[Message, ...]:
@@ -360,12 +342,11 @@ async def _messages(here: Process) -> tuple[Message, ...]:
     return page.messages
 
 
-async def test_after_the_replay_a_key_is_answered_as_it_was(here: Process) -> None:
-    here.goes_away()
-    await here.turn(ANN, "s", "one", "1", idempotency_key=once("k"))
-    await here.catch_up()
+async def test_after_the_replay_a_key_is_answered_as_it_was(away: Process) -> None:
+    await away.turn(ANN, "s", "one", "1", idempotency_key=once("k"))
+    await away.catch_up()
 
-    again = await here.begin(ANN, "s", "one", idempotency_key=once("k"))
+    again = await away.begin(ANN, "s", "one", idempotency_key=once("k"))
 
     assert (again.state, again.journaled) == (TurnState.FINISHED, False)
     assert [message.text for message in again.reply] == ["1"]
@@ -374,41 +355,36 @@ async def test_after_the_replay_a_key_is_answered_as_it_was(here: Process) -> No
 # What goes wrong on this side
 
 
-async def test_an_open_turn_goes_on_though_its_row_stays(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    here.goes_away()
-    turn = await here.begin(ANN, "s", "one")
-    here.comes_back()
-
-    async def full(_: object) -> None:
-        raise Unavailable("journal", "cannot be written")
+async def test_an_open_turn_goes_on_though_its_row_stays(away: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    turn = await away.begin(ANN, "s", "one")
+    away.comes_back()
 
     with monkeypatch.context() as patch:
-        patch.setattr(here.outbox, "remove", full)
-        await here.replay()
-    assert await here.replay()
-    await here.finish(turn, "1")
+        patch.setattr(away.outbox, "remove", full_disk)
+        await away.replay()
+    assert await away.replay()
+    await away.finish(turn, "1")
 
-    assert await here.log(ANN, "s") == ["one", "1"]
+    assert await away.log(ANN, "s") == ["one", "1"]
 
 
 async def test_whatever_one_session_meets_the_others_are_brought(
-    here: Process, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    away: Process, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    here.goes_away()
-    await here.turn(ANN, "s", "one", "1")
-    await here.turn(ANN, "t", "two", "2")
-    here.comes_back()
-    messages = here.memory.sessions.messages
+    await away.turn(ANN, "s", "one", "1")
+    await away.turn(ANN, "t", "two", "2")
+    away.comes_back()
+    messages = away.memory.sessions.messages
 
     async def odd(scope: Scope, session_id: str, page: Page) -> MessagePage:
         if session_id == "s":
             raise ZeroDivisionError("one")
         return await messages(scope, session_id, page)
 
-    monkeypatch.setattr(here.memory.sessions, "messages", odd)
-    assert not await here.replay()
+    monkeypatch.setattr(away.memory.sessions, "messages", odd)
+    assert not await away.replay()
 
-    assert await here.log(ANN, "t") == ["two", "2"]
+    assert await away.log(ANN, "t") == ["two", "2"]
     assert "wait on: ZeroDivisionError" in caplog.text
 
 

@@ -92,58 +92,53 @@ async def _interrupted(here: Process, call: str, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("call", ["begin_turn", "finish_turn"])
 async def test_a_session_that_was_replayed_and_then_deleted_is_not_opened_again(
-    here: Process, call: str, monkeypatch: pytest.MonkeyPatch
+    away: Process, call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S6: this process did not hear that its first turn was stored."""
-    here.goes_away()
-    await here.turn(ANN, "s", SECRET, "1")
-    await here.turn(ANN, "s", "two", "2", create=None)
-    await _interrupted(here, call, monkeypatch)
-    await here.memory.sessions.delete(ANN, "s")
-    await here.replay()
+    await away.turn(ANN, "s", SECRET, "1")
+    await away.turn(ANN, "s", "two", "2", create=None)
+    await _interrupted(away, call, monkeypatch)
+    await away.memory.sessions.delete(ANN, "s")
+    await away.replay()
 
-    assert await gone(here, ANN, "s")
-    assert (here.store.status.waiting, here.store.status.quarantined) == (0, 2)
-
-
-async def test_words_of_a_deleted_session_reach_no_namesake(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    here.goes_away()
-    await here.turn(ANN, "s", SECRET, "1")
-    await _interrupted(here, "begin_turn", monkeypatch)
-    await here.memory.sessions.delete(ANN, "s")
-    await talk(here.memory, ANN, "s", "another", "session")
-    await here.replay()
-
-    assert await here.log(ANN, "s") == ["another", "session"]
-    assert here.store.status.quarantined == 1
+    assert await gone(away, ANN, "s")
+    assert (away.store.status.waiting, away.store.status.quarantined) == (0, 2)
 
 
-async def test_later_rows_know_that_their_session_was_stored(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    here.goes_away()
-    await here.turn(ANN, "s", SECRET, "1")
-    await _interrupted(here, "finish_turn", monkeypatch)
-    here.goes_away()
-    await here.turn(ANN, "s", "two", "2")
-    await here.memory.sessions.delete(ANN, "s")
-    await here.catch_up()
+async def test_words_of_a_deleted_session_reach_no_namesake(away: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    await away.turn(ANN, "s", SECRET, "1")
+    await _interrupted(away, "begin_turn", monkeypatch)
+    await away.memory.sessions.delete(ANN, "s")
+    await talk(away.memory, ANN, "s", "another", "session")
+    await away.replay()
 
-    assert await gone(here, ANN, "s")
-    assert here.store.status.quarantined == 2
+    assert await away.log(ANN, "s") == ["another", "session"]
+    assert away.store.status.quarantined == 1
+
+
+async def test_later_rows_know_that_their_session_was_stored(away: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    await away.turn(ANN, "s", SECRET, "1")
+    await _interrupted(away, "finish_turn", monkeypatch)
+    away.goes_away()
+    await away.turn(ANN, "s", "two", "2")
+    await away.memory.sessions.delete(ANN, "s")
+    await away.catch_up()
+
+    assert await gone(away, ANN, "s")
+    assert away.store.status.quarantined == 2
 
 
 @pytest.mark.parametrize("call", ["begin_turn", "finish_turn"])
 async def test_words_that_were_replayed_and_then_reset_are_not_said_again(
-    here: Process, call: str, monkeypatch: pytest.MonkeyPatch
+    alone: Process, call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    here.goes_away()
-    await here.turn(ANN, "s", SECRET, "2")
-    await _interrupted(here, call, monkeypatch)
-    await here.memory.sessions.reset(ANN, "s")
-    await here.replay()
+    await alone.turn(ANN, "s", SECRET, "2")
+    await _interrupted(alone, call, monkeypatch)
+    await alone.memory.sessions.reset(ANN, "s")
+    await alone.replay()
 
-    assert await here.log(ANN, "s") == []
-    assert (here.store.status.waiting, here.store.status.quarantined) == (0, 1)
+    assert await alone.log(ANN, "s") == []
+    assert (alone.store.status.waiting, alone.store.status.quarantined) == (0, 1)
 
 
 async def test_stored_and_trimmed_words_are_not_stored_again(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,106 +154,98 @@ async def test_stored_and_trimmed_words_are_not_stored_again(here: Process, monk
     assert here.store.status.waiting == 0
 
 
-async def test_an_unanswered_beginning_that_was_reset_is_not_said_again(here: Process) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    here.wire.strike(0, Fate.UNANSWERED)
-    turn = await here.begin(ANN, "s", SECRET)
-    here.goes_away()
-    await here.finish(turn, "2")
-    await here.memory.sessions.reset(ANN, "s")
-    await here.catch_up()
+async def test_an_unanswered_beginning_that_was_reset_is_not_said_again(talked: Process) -> None:
+    talked.wire.strike(0, Fate.UNANSWERED)
+    turn = await talked.begin(ANN, "s", SECRET)
+    talked.goes_away()
+    await talked.finish(turn, "2")
+    await talked.memory.sessions.reset(ANN, "s")
+    await talked.catch_up()
 
-    assert await here.log(ANN, "s") == []
-    assert here.store.status.quarantined == 1
+    assert await talked.log(ANN, "s") == []
+    assert talked.store.status.quarantined == 1
 
 
-async def test_a_call_that_arrives_late_says_nothing_twice(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_that_arrives_late_says_nothing_twice(alone: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     """Promise 1: a turn without a key has one of its own on its way to the store."""
-    await here.turn(ANN, "s", "one", "1")
-    here.goes_away()
-    await here.turn(ANN, "s", "two", "2")
-    here.comes_back()
-    begin_turn, late = here.memory.sessions.begin_turn, list[Any]()
+    await alone.turn(ANN, "s", "two", "2")
+    alone.comes_back()
+    begin_turn, late = alone.memory.sessions.begin_turn, list[Any]()
 
     async def slow(*args: Any) -> Any:
         if not late:
             late.append(args)
             raise Unavailable("session store", "did not answer")
         await begin_turn(*late[0])
-        here.clock.advance(timedelta(minutes=3))
+        alone.clock.advance(timedelta(minutes=3))
         return await begin_turn(*args)
 
-    monkeypatch.setattr(here.memory.sessions, "begin_turn", slow)
-    await here.replay()
-    await here.replay()
+    monkeypatch.setattr(alone.memory.sessions, "begin_turn", slow)
+    await alone.replay()
+    await alone.replay()
 
-    assert await here.log(ANN, "s") == ["one", "1", "two", "2"]
+    assert await alone.log(ANN, "s") == ["one", "1", "two", "2"]
 
 
 @pytest.mark.parametrize("how", ["reset", "truncate"])
-async def test_an_answer_whose_words_were_taken_away_elsewhere_is_set_aside(here: Process, how: str) -> None:
+async def test_an_answer_whose_words_were_taken_away_elsewhere_is_set_aside(talked: Process, how: str) -> None:
     """A turn ends here; meanwhile another process reset the session, or cut its words off."""
-    await here.turn(ANN, "s", "one", "1")
-    turn = await here.begin(ANN, "s", "wrong words")
-    here.goes_away()
-    await here.finish(turn, "late")
+    turn = await talked.begin(ANN, "s", "wrong words")
+    talked.goes_away()
+    await talked.finish(turn, "late")
     if how == "reset":
-        await here.memory.sessions.reset(ANN, "s")
+        await talked.memory.sessions.reset(ANN, "s")
     else:
-        await here.memory.sessions.truncate(ANN, "s", Truncation(after=2))
-    await here.catch_up()
+        await talked.memory.sessions.truncate(ANN, "s", Truncation(after=2))
+    await talked.catch_up()
 
-    assert "late" not in await here.log(ANN, "s")
-    assert (here.store.status.waiting, here.store.status.quarantined) == (0, 1)
+    assert "late" not in await talked.log(ANN, "s")
+    assert (talked.store.status.waiting, talked.store.status.quarantined) == (0, 1)
 
 
-async def test_words_reset_during_their_replay_get_no_answer(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    await here.turn(ANN, "s", "one", "1")
-    here.goes_away()
-    await here.turn(ANN, "s", "two", "late")
-    here.comes_back()
-    before(here, "finish_turn", monkeypatch, lambda: here.memory.sessions.reset(ANN, "s"))
-    await here.replay()
+async def test_words_reset_during_their_replay_get_no_answer(alone: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    await alone.turn(ANN, "s", "two", "late")
+    alone.comes_back()
+    before(alone, "finish_turn", monkeypatch, lambda: alone.memory.sessions.reset(ANN, "s"))
+    await alone.replay()
 
-    assert await here.log(ANN, "s") == []
-    assert here.store.status.quarantined == 1
+    assert await alone.log(ANN, "s") == []
+    assert alone.store.status.quarantined == 1
 
 
 # Erased while it is on its way
 
 
-async def test_who_is_erased_here_is_on_no_way_to_the_store(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_is_erased_here_is_on_no_way_to_the_store(away: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     """The erasure waits for the turn that is being brought, and then finds it in the store."""
-    here.goes_away()
-    await here.turn(ANN, "s", SECRET, "1")
-    here.comes_back()
+    await away.turn(ANN, "s", SECRET, "1")
+    away.comes_back()
     erasing = list[asyncio.Task[Any]]()
 
     async def erase() -> None:
-        erasing.append(asyncio.create_task(here.store.upkeep.erase(ANN)))
+        erasing.append(asyncio.create_task(away.store.upkeep.erase(ANN)))
         await asyncio.wait(erasing, timeout=0.3)
 
-    before(here, "messages", monkeypatch, erase)
-    await here.replay()
+    before(away, "messages", monkeypatch, erase)
+    await away.replay()
     await erasing[0]
 
-    assert await gone(here, ANN, "s")
-    assert SECRET.encode() not in disk(here)
+    assert await gone(away, ANN, "s")
+    assert SECRET.encode() not in disk(away)
 
 
 @pytest.mark.parametrize("call", ["messages", "append", "begin_turn", "finish_turn"])
 async def test_who_is_erased_elsewhere_while_a_turn_is_brought_does_not_return(
-    here: Process, call: str, monkeypatch: pytest.MonkeyPatch
+    away: Process, call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Issue 4: what was stored behind the erasure's back is taken back, with the session it opened."""
-    here.goes_away()
-    await here.turn(ANN, "s", SECRET, "1")
-    here.comes_back()
-    before(here, call, monkeypatch, lambda: erased_elsewhere(here))
-    await here.replay()
+    await away.turn(ANN, "s", SECRET, "1")
+    away.comes_back()
+    before(away, call, monkeypatch, lambda: erased_elsewhere(away))
+    await away.replay()
 
-    assert await gone(here, ANN, "s")
-    assert (here.store.status.waiting, here.store.status.quarantined) == (0, 0)
+    assert await gone(away, ANN, "s")
+    assert (away.store.status.waiting, away.store.status.quarantined) == (0, 0)
 
 
 async def test_in_a_group_only_the_erased_users_words_go(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,53 +286,49 @@ async def test_erased_words_go_though_their_answer_is_refused(here: Process, mon
     assert (here.store.status.waiting, here.store.status.quarantined) == (0, 0)
 
 
-async def test_an_erasure_that_overtook_a_killed_replay_holds(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    here.goes_away()
-    await here.turn(ROOM_ANN, "g", SECRET, "1")
-    here.comes_back()
+async def test_an_erasure_that_overtook_a_killed_replay_holds(away: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    await away.turn(ROOM_ANN, "g", SECRET, "1")
+    away.comes_back()
 
     async def killed() -> None:
-        await erased_elsewhere(here)
+        await erased_elsewhere(away)
         raise Killed
 
-    after(here, "finish_turn", monkeypatch, killed)
+    after(away, "finish_turn", monkeypatch, killed)
     with pytest.raises(Killed):
-        await here.replay()
-    await here.restart()
-    await here.replay()
+        await away.replay()
+    await away.restart()
+    await away.replay()
 
-    assert await gone(here, ROOM_BOB, "g")
-    assert (here.store.status.waiting, SECRET.encode() in disk(here)) == (0, False)
+    assert await gone(away, ROOM_BOB, "g")
+    assert (away.store.status.waiting, SECRET.encode() in disk(away)) == (0, False)
 
 
-async def test_a_row_erased_while_it_is_read_is_not_replayed(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_row_erased_while_it_is_read_is_not_replayed(alone: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process on this machine erases rows in every file."""
-    await here.turn(ANN, "s", "one", "1")
-    here.goes_away()
-    await here.turn(ANN, "s", SECRET, "2")
-    here.comes_back()
+    await alone.turn(ANN, "s", SECRET, "2")
+    alone.comes_back()
 
     async def erase() -> None:
-        await here.outbox.erase("acme", "", user_digest("acme", "ann"))
+        await alone.outbox.erase("acme", "", user_digest("acme", "ann"))
 
-    before(here, "messages", monkeypatch, erase)
-    await here.replay()
+    before(alone, "messages", monkeypatch, erase)
+    await alone.replay()
 
-    assert await here.log(ANN, "s") == ["one", "1"]
-    assert (here.store.status.waiting, here.store.status.quarantined) == (0, 0)
+    assert await alone.log(ANN, "s") == ["one", "1"]
+    assert (alone.store.status.waiting, alone.store.status.quarantined) == (0, 0)
 
 
-async def test_an_open_turn_of_an_erased_person_is_lost(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    here.goes_away()
-    turn = await here.begin(ANN, "s", SECRET)
-    here.comes_back()
-    after(here, "begin_turn", monkeypatch, lambda: erased_elsewhere(here))
-    await here.replay()
+async def test_an_open_turn_of_an_erased_person_is_lost(away: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    turn = await away.begin(ANN, "s", SECRET)
+    away.comes_back()
+    after(away, "begin_turn", monkeypatch, lambda: erased_elsewhere(away))
+    await away.replay()
 
     with pytest.raises((TurnLost, SessionNotFound)):
-        await here.store.sessions.finish_turn(turn, closing("late"))
-    assert await gone(here, ANN, "s")
-    assert here.store.status.waiting == 0
+        await away.store.sessions.finish_turn(turn, closing("late"))
+    assert await gone(away, ANN, "s")
+    assert away.store.status.waiting == 0
 
 
 async def test_clocks_that_differ_do_not_save_anybody_from_being_erased(here: Process) -> None:
@@ -373,29 +356,27 @@ async def test_a_turn_that_began_before_the_erasure_is_of_before_it(here: Proces
     assert (here.store.status.waiting, here.store.status.quarantined, SECRET.encode() in disk(here)) == (0, 0, False)
 
 
-async def test_a_note_of_an_erasure_that_cannot_be_read_counts_and_stops_nobody_else(here: Process) -> None:
-    here.goes_away()
-    await here.turn(ANN, "s", SECRET, "1")
-    await here.turn(BOB, "b", "two", "2")
-    here.comes_back()
-    await here.memory.state.write_state(Scope(tenant="acme"), "erasures", user_digest("acme", "ann"), {"x": 1})
-    await here.replay()
+async def test_a_note_of_an_erasure_that_cannot_be_read_counts_and_stops_nobody_else(away: Process) -> None:
+    await away.turn(ANN, "s", SECRET, "1")
+    await away.turn(BOB, "b", "two", "2")
+    away.comes_back()
+    await away.memory.state.write_state(Scope(tenant="acme"), "erasures", user_digest("acme", "ann"), {"x": 1})
+    await away.replay()
 
-    assert await here.log(BOB, "b") == ["two", "2"]
-    assert await gone(here, ANN, "s")
-    assert here.store.status.waiting == 0
+    assert await away.log(BOB, "b") == ["two", "2"]
+    assert await gone(away, ANN, "s")
+    assert away.store.status.waiting == 0
 
 
-async def test_what_others_said_in_a_session_opened_by_the_erased_is_kept(here: Process) -> None:
+async def test_what_others_said_in_a_session_opened_by_the_erased_is_kept(away: Process) -> None:
     """Promise 1: it was acknowledged, and is not the erased user's."""
-    here.goes_away()
-    await here.turn(ROOM_ANN, "g", SECRET, "1")
-    await here.turn(ROOM_BOB, "g", "bob's", "2", create=None)
-    await erased_elsewhere(here)
-    await here.catch_up()
+    await away.turn(ROOM_ANN, "g", SECRET, "1")
+    await away.turn(ROOM_BOB, "g", "bob's", "2", create=None)
+    await erased_elsewhere(away)
+    await away.catch_up()
 
-    assert await here.log(ROOM_BOB, "g") == ["bob's", "2"]
-    assert (here.store.status.waiting, here.store.status.quarantined) == (0, 0)
+    assert await away.log(ROOM_BOB, "g") == ["bob's", "2"]
+    assert (away.store.status.waiting, away.store.status.quarantined) == (0, 0)
 
 
 # What was set aside

@@ -17,19 +17,7 @@ from tenuto.errors import (
     TurnLost,
     Unavailable,
 )
-from tenuto.model import (
-    Changes,
-    FinishTurn,
-    NewSession,
-    Page,
-    Producer,
-    Retention,
-    Scope,
-    SessionQuery,
-    Truncation,
-    TurnState,
-    Usage,
-)
+from tenuto.model import Changes, FinishTurn, NewSession, Page, Producer, Retention, Scope, Truncation, TurnState, Usage
 from tenuto.ports import Store, utc_now
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.postgres import PostgresStore
@@ -37,7 +25,7 @@ from tenuto.stores.postgres._errors import InDoubt
 from tenuto.stores.postgres._ops import append_op
 from tests.patience import LONG
 from tests.peek import postgres_rows
-from tests.samples import ANN, BOB, EVE, batch, begin, closing, fresh, once, talk, texts
+from tests.samples import ANN, BOB, EVE, batch, begin, closing, fresh, listed, once, talk, texts
 from tests.servers import PostgresDatabase
 
 UNCAPPED = NewSession(retention=Retention(max_messages=None))
@@ -100,15 +88,6 @@ async def test_endings_of_a_batch_get_their_own_answers(store: PostgresStore) ->
     assert [len(answer.messages) for answer in told] == [0, 1, 1, 0, 3]
     assert (told[2].session.title, repr(told[2].session.context)) == ("T", "{'n': 1.0}")
     assert await texts(store, ANN, "s5") == ["q", "a", "b", "c"]
-
-
-async def test_two_turns_on_one_session_in_one_batch_are_one_turn(store: PostgresStore) -> None:
-    await store.sessions.append(ANN, "s", batch())
-
-    answers = await asyncio.gather(*(begin(store, ANN, "s", f"w{n}") for n in range(20)), return_exceptions=True)
-
-    assert sum(not isinstance(answer, BaseException) for answer in answers) == 1
-    assert len(await texts(store, ANN, "s")) == 1
 
 
 async def test_two_processes_that_meet_on_the_same_sessions_lose_nothing(database: PostgresDatabase) -> None:
@@ -249,8 +228,7 @@ async def test_a_turn_reads_its_window_and_not_the_history(database: PostgresDat
 
     store = await PostgresStore.open(database.app_url)
     for _ in range(20):
-        turn = await begin(store, ANN, "s", "q", window=20)
-        await store.sessions.finish_turn(turn, closing("a"))
+        await talk(store, ANN, "s", "q", "a", window=20)
         await store.sessions.messages(ANN, "s", Page(limit=20))
     await store.close()
     after = await _settled(database, counted)
@@ -277,8 +255,7 @@ async def test_a_turn_looks_its_session_up_among_any_number_of_them(database: Po
     before = await _rows_read(store)
     for n in range(20):
         guard = once("turn") if n % 2 else None
-        turn = await begin(store, ANN, f"s{n}", "q", idempotency_key=guard)
-        await store.sessions.finish_turn(turn, closing("a"))
+        await talk(store, ANN, f"s{n}", "q", "a", idempotency_key=guard)
         await store.sessions.append(ANN, f"s{n}", batch("more"))
         await store.sessions.get(ANN, f"s{n}")
         with pytest.raises(SessionNotFound):
@@ -330,9 +307,7 @@ async def test_a_damaged_head_does_not_hide_others_in_lists(store: PostgresStore
     await store.sessions.append(ANN, "bad", batch("hello"))
     await postgres_rows(database.admin_url, "UPDATE tenuto.sessions SET status = 'nonsense' WHERE id = 'bad'")
 
-    page = await store.sessions.list(ANN, SessionQuery())
-
-    assert [session.id for session in page.sessions] == ["good"]
+    assert await listed(store, ANN) == ["good"]
     with pytest.raises(SessionNotFound):
         await store.sessions.get(ANN, "bad")
 
@@ -366,9 +341,15 @@ class _Forgetful:
         return rows
 
 
-async def test_a_keyed_turn_with_a_lost_answer_goes_on(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def forgetful(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> PostgresStore:
+    """A store that hears no answer to its next statement."""
     monkeypatch.setattr(store.link, "fetch", _Forgetful(store).fetch)
+    return store
 
+
+async def test_a_keyed_turn_with_a_lost_answer_goes_on(forgetful: PostgresStore) -> None:
+    store = forgetful
     turn = await begin(store, ANN, "s", "q", idempotency_key=once("k"))
     done = await store.sessions.finish_turn(turn, closing("a"))
 
@@ -377,13 +358,11 @@ async def test_a_keyed_turn_with_a_lost_answer_goes_on(store: PostgresStore, mon
     assert await texts(store, ANN, "s") == ["q", "a"]
 
 
-async def test_an_unkeyed_turn_is_not_sent_again(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store.link, "fetch", _Forgetful(store).fetch)
-
+async def test_an_unkeyed_turn_is_not_sent_again(forgetful: PostgresStore) -> None:
     with pytest.raises(Unavailable):
-        await begin(store, ANN, "s", "q")
+        await begin(forgetful, ANN, "s", "q")
 
-    assert await texts(store, ANN, "s") == ["q"]
+    assert await texts(forgetful, ANN, "s") == ["q"]
 
 
 async def test_an_ending_whose_answer_was_lost_is_known_the_second_time(
@@ -399,12 +378,8 @@ async def test_an_ending_whose_answer_was_lost_is_known_the_second_time(
     assert await texts(store, ANN, "s") == ["q", "a"]
 
 
-async def test_a_numbered_append_whose_answer_was_lost_is_stored_once(
-    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store.link, "fetch", _Forgetful(store).fetch)
-
-    done = await store.sessions.append(ANN, "s", batch("one", producer=Producer(id="journal", seq=1)))
+async def test_a_numbered_append_whose_answer_was_lost_is_stored_once(forgetful: PostgresStore) -> None:
+    done = await forgetful.sessions.append(ANN, "s", batch("one", producer=Producer(id="journal", seq=1)))
 
     assert done.duplicate
-    assert await texts(store, ANN, "s") == ["one"]
+    assert await texts(forgetful, ANN, "s") == ["one"]

@@ -15,14 +15,16 @@ from tenuto.errors import SessionNotFound
 from tenuto.model import NewSession, Retention
 from tenuto.model.scope import session_key
 from tenuto.model.store_reports import Invalidation
+from tenuto.ports import Clock, utc_now
 from tenuto.stores.cached import CachedStore
 from tenuto.stores.postgres import PostgresStore, _database, _feed
 from tenuto.stores.postgres._client import Connection
 from tenuto.stores.postgres._feed import PostgresFeed, parse_payload
 from tests.clock import FakeClock
 from tests.patience import LONG
-from tests.samples import ANN, batch, begin, closing
+from tests.samples import ANN, batch, talk
 from tests.servers import PostgresDatabase
+from tests.shared_stores import postgres_store
 
 
 @pytest.fixture(autouse=True)
@@ -64,12 +66,12 @@ class Told:
 
 
 @asynccontextmanager
-async def _stores(database: PostgresDatabase, count: int = 2) -> AsyncIterator[list[PostgresStore]]:
+async def _stores(
+    database: PostgresDatabase, count: int = 2, clock: Clock = utc_now
+) -> AsyncIterator[list[PostgresStore]]:
     async with AsyncExitStack() as stack:
-        stores = [await PostgresStore.open(database.app_url) for _ in range(count)]
-        for store in stores:
-            stack.push_async_callback(store.close)
-        yield stores
+        opened = [postgres_store(database.app_url, clock=clock) for _ in range(count)]
+        yield [await stack.enter_async_context(each) for each in opened]
 
 
 async def _vouching(store: PostgresStore) -> None:
@@ -86,8 +88,7 @@ async def test_anothers_changes_and_ones_own_are_told(database: PostgresDatabase
         async with mine.feed.watch(told):
             assert mine.feed.drain_invalidations()
             await mine.sessions.append(ANN, "mine", batch("hello"))
-            turn = await begin(other, ANN, "his", "hello")
-            await other.sessions.finish_turn(turn, closing("hi"))
+            await talk(other, ANN, "his", "hello", "hi")
             await other.sessions.delete(ANN, "his")
             await told.until(4)
 
@@ -136,22 +137,17 @@ async def test_a_batch_is_told_in_one_notification(database: PostgresDatabase) -
 
 
 async def test_more_keys_than_a_notification_holds_are_all_told(database: PostgresDatabase) -> None:
-    clock = FakeClock()
-    mine = await PostgresStore.open(database.app_url, clock=clock)
-    other = await PostgresStore.open(database.app_url, clock=clock)
+    clock, told = FakeClock(), Told()
     day = NewSession(retention=Retention(idle=timedelta(days=1)))
-    await asyncio.gather(*(other.sessions.append(ANN, f"s{n}", batch("hello", create=day)) for n in range(600)))
-    clock.advance(timedelta(days=2))
-    told = Told()
-
-    async with mine.feed.watch(told):
-        gone = await other.upkeep.sweep()
-        await told.until(600)
+    async with _stores(database, clock=clock) as (mine, other):
+        await asyncio.gather(*(other.sessions.append(ANN, f"s{n}", batch("hello", create=day)) for n in range(600)))
+        clock.advance(timedelta(days=2))
+        async with mine.feed.watch(told):
+            gone = await other.upkeep.sweep()
+            await told.until(600)
 
     assert len(gone) == 600
     assert set(told.keys) == {session_key(ANN, f"s{n}") for n in range(600)}
-    await mine.close()
-    await other.close()
 
 
 async def test_a_cut_connection_drops_everything_and_is_made_again(database: PostgresDatabase) -> None:

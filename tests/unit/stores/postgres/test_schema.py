@@ -32,27 +32,27 @@ async def test_many_processes_that_start_at_once_migrate_once(database: Postgres
     assert applied == [(step.number, step.name) for step in migrations()]
 
 
-async def test_a_schema_of_a_later_release_is_refused_with_a_sentence(database: PostgresDatabase) -> None:
-    await (await PostgresStore.open(database.app_url)).close()
-    await postgres_rows(
-        database.app_url, "INSERT INTO tenuto.migrations (number, name, digest) VALUES (9000, 'of_tomorrow', '')"
-    )
-
-    with pytest.raises(Unavailable, match=r"later release \(schema 9000; this release knows \d+\): upgrade tenuto"):
-        await PostgresStore.open(database.app_url)
+LATER = r"later release \(schema 9000; this release knows \d+\): upgrade tenuto"
+EARLIER = "from before the first release: begin with a new schema"
 
 
 @pytest.mark.parametrize(
-    "change",
-    ["ALTER TABLE tenuto.migrations DROP COLUMN digest", "UPDATE tenuto.migrations SET digest = 'x' WHERE number = 1"],
-    ids=["without digests", "by another step"],
+    ("change", "why"),
+    [
+        ("INSERT INTO tenuto.migrations (number, name, digest) VALUES (9000, 'of_tomorrow', '')", LATER),
+        ("ALTER TABLE tenuto.migrations DROP COLUMN digest", EARLIER),
+        ("UPDATE tenuto.migrations SET digest = 'x' WHERE number = 1", EARLIER),
+    ],
+    ids=["later", "without digests", "by another step"],
 )
-async def test_a_schema_of_no_release_is_refused_with_a_sentence(database: PostgresDatabase, change: str) -> None:
+async def test_a_schema_of_another_release_is_refused_with_a_sentence(
+    database: PostgresDatabase, change: str, why: str
+) -> None:
     """Its tables may have other columns: it would open, and every write of state would fail."""
     await (await PostgresStore.open(database.app_url)).close()
     await postgres_rows(database.app_url, change)
 
-    with pytest.raises(Unavailable, match="from before the first release: begin with a new schema"):
+    with pytest.raises(Unavailable, match=why):
         await PostgresStore.open(database.app_url)
 
 
@@ -93,11 +93,7 @@ async def test_a_schema_name_that_postgres_would_cut_is_refused(database: Postgr
         await PostgresStore.open(database.app_url, schema=schema)
 
 
-async def test_an_address_without_a_server_is_unavailable() -> None:
-    with pytest.raises(Unavailable):
-        await PostgresStore.open("postgresql://nobody@127.0.0.1:1/none")
-
-
-async def test_an_address_that_is_none_is_refused() -> None:
-    with pytest.raises(InvalidSetting):
-        await PostgresStore.open("postgresql://127.0.0.1:port/none")
+@pytest.mark.parametrize(("place", "error"), [("nobody@127.0.0.1:1", Unavailable), ("127.0.0.1:port", InvalidSetting)])
+async def test_an_address_without_a_server_is_refused(place: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        await PostgresStore.open(f"postgresql://{place}/none")

@@ -11,7 +11,7 @@ from tenuto.model import Changes, FinishTurn, OpenTurn
 from tenuto.model.turn import TRACES_KEPT
 from tenuto.stores.postgres import PostgresStore
 from tests.peek import postgres_rows
-from tests.samples import ANN, begin, closing, once, texts, trace_of
+from tests.samples import ANN, begin, closing, once, talk, texts, trace_of
 from tests.servers import PostgresDatabase
 
 
@@ -79,8 +79,7 @@ async def test_no_row_outlives_its_session(store: PostgresStore, database: Postg
 async def test_a_turn_without_a_trace_does_not_touch_the_traces(database: PostgresDatabase) -> None:
     store = await PostgresStore.open(database.app_url, connections=1)
     for guard in (None, once("k")):
-        turn = await begin(store, ANN, "s", "q", idempotency_key=guard)
-        await store.sessions.finish_turn(turn, closing("a"))
+        await talk(store, ANN, "s", "q", "a", idempotency_key=guard)
 
     # The one connection hands in what it has counted.
     await store.link.fetch("SELECT pg_stat_force_next_flush()")

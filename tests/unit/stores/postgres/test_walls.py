@@ -31,32 +31,30 @@ async def filled(database: PostgresDatabase) -> AsyncIterator[PostgresStore]:
     await store.close()
 
 
-async def _counts(url: str, scope: Scope | None) -> dict[str, int]:
-    """What handwritten statements without a WHERE find, as the application's role."""
-    connection: asyncpg.Connection[Any] = await asyncpg.connect(url)
-    try:
-        async with connection.transaction():
-            if scope is not None:
-                await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", site_key(scope))
-            return {table: len(await connection.fetch(f"SELECT * FROM tenuto.{table}")) for table in KEPT}
-    finally:
-        await connection.close()
+@pytest.fixture
+async def connection(filled: PostgresStore, database: PostgresDatabase) -> AsyncIterator[asyncpg.Connection[Any]]:
+    """The application's role, for handwritten statements without a WHERE."""
+    connected: asyncpg.Connection[Any] = await asyncpg.connect(database.app_url)
+    yield connected
+    await connected.close()
 
 
-async def test_without_a_space_no_row_is_visible(filled: PostgresStore, database: PostgresDatabase) -> None:
-    assert await _counts(database.app_url, None) == dict.fromkeys(KEPT, 0)
+async def _counts(connection: asyncpg.Connection[Any]) -> dict[str, int]:
+    return {table: len(await connection.fetch(f"SELECT * FROM tenuto.{table}")) for table in KEPT}
 
 
-async def test_with_one_tenants_space_only_its_rows_are_visible(
-    filled: PostgresStore, database: PostgresDatabase
-) -> None:
-    counts = await _counts(database.app_url, ANN)
-
-    assert counts == {**dict.fromkeys(KEPT, 1), "messages": 2}
+async def _enter(connection: asyncpg.Connection[Any], scope: Scope) -> None:
+    await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", site_key(scope))
 
 
-async def test_another_site_of_the_tenant_sees_nothing(filled: PostgresStore, database: PostgresDatabase) -> None:
-    assert await _counts(database.app_url, ANN_ELSEWHERE) == dict.fromkeys(KEPT, 0)
+async def test_only_rows_of_the_space_are_visible(connection: asyncpg.Connection[Any]) -> None:
+    """Without a space, none; of another site of the tenant, none."""
+    async with connection.transaction():
+        assert await _counts(connection) == dict.fromkeys(KEPT, 0)
+        await _enter(connection, ANN)
+        assert await _counts(connection) == {**dict.fromkeys(KEPT, 1), "messages": 2}
+        await _enter(connection, ANN_ELSEWHERE)
+        assert await _counts(connection) == dict.fromkeys(KEPT, 0)
 
 
 async def test_the_stores_own_connections_see_nothing_between_calls(filled: PostgresStore) -> None:
@@ -66,35 +64,27 @@ async def test_the_stores_own_connections_see_nothing_between_calls(filled: Post
     assert [await filled.link.fetch(f"SELECT * FROM {table}") for table in KEPT] == [[]] * len(KEPT)
 
 
-async def test_nothing_can_be_written_into_another_space(filled: PostgresStore, database: PostgresDatabase) -> None:
-    connection: asyncpg.Connection[Any] = await asyncpg.connect(database.app_url)
-    try:
-        async with connection.transaction():
-            await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", site_key(ANN))
-            assert await connection.execute("UPDATE tenuto.sessions SET title = 'mine'") == "UPDATE 1"
-            assert await connection.execute("DELETE FROM tenuto.messages") == "DELETE 2"
-            with pytest.raises(asyncpg.InsufficientPrivilegeError):
-                async with connection.transaction():
-                    await connection.execute(
-                        "INSERT INTO tenuto.messages (ref, seq, turn, space, body) VALUES (1, 99, 1, $1, 'x')",
-                        site_key(EVE),
-                    )
-    finally:
-        await connection.close()
+async def test_nothing_can_be_written_into_another_space(
+    filled: PostgresStore, connection: asyncpg.Connection[Any]
+) -> None:
+    insert = "INSERT INTO tenuto.messages (ref, seq, turn, space, body) VALUES (1, 99, 1, $1, 'x')"
+    async with connection.transaction():
+        await _enter(connection, ANN)
+        assert await connection.execute("UPDATE tenuto.sessions SET title = 'mine'") == "UPDATE 1"
+        assert await connection.execute("DELETE FROM tenuto.messages") == "DELETE 2"
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            async with connection.transaction():
+                await connection.execute(insert, site_key(EVE))
 
     assert (await filled.sessions.get(EVE, "s")).title == ""
     assert await texts(filled, EVE, "s") == ["secret", "secret"]
 
 
-async def test_upkeep_across_tenants_sees_heads_and_no_words(filled: PostgresStore, database: PostgresDatabase) -> None:
-    connection: asyncpg.Connection[Any] = await asyncpg.connect(database.app_url)
-    try:
-        async with connection.transaction():
-            await connection.execute("SELECT set_config('tenuto.upkeep', 'on', true)")
-            counts = {table: len(await connection.fetch(f"SELECT * FROM tenuto.{table}")) for table in KEPT}
-            changed = await connection.execute("UPDATE tenuto.sessions SET title = 'mine'")
-    finally:
-        await connection.close()
+async def test_upkeep_across_tenants_sees_heads_and_no_words(connection: asyncpg.Connection[Any]) -> None:
+    async with connection.transaction():
+        await connection.execute("SELECT set_config('tenuto.upkeep', 'on', true)")
+        counts = await _counts(connection)
+        changed = await connection.execute("UPDATE tenuto.sessions SET title = 'mine'")
 
     assert counts == {**dict.fromkeys(KEPT, 0), "sessions": 2, "state_spaces": 2}
     assert changed == "UPDATE 0"

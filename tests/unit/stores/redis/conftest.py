@@ -14,15 +14,26 @@ from tests.shared_stores import redis_store
 
 
 @pytest.fixture
-async def store(redis_server: RedisServer, fake_clock: FakeClock) -> AsyncIterator[RedisStore]:
+def prefix() -> str:
+    """Before the keys of this test's stores."""
+    return fresh("store")
+
+
+@pytest.fixture
+async def store(redis_server: RedisServer, fake_clock: FakeClock, prefix: str) -> AsyncIterator[RedisStore]:
     """A store on each flavour of server."""
-    async with redis_store(redis_server.url, prefix=fresh("store"), clock=fake_clock) as opened:
+    async with redis_store(redis_server.url, prefix=prefix, clock=fake_clock) as opened:
         yield opened
 
 
 @pytest.fixture
-async def pair(redis_server: RedisServer, fake_clock: FakeClock) -> AsyncIterator[tuple[RedisStore, RedisStore]]:
-    """Two processes, as far as the server can tell, with one clock."""
-    url, given = redis_server.url, {"prefix": fresh("pair"), "clock": fake_clock}
-    async with redis_store(url, **given) as here, redis_store(url, **given) as there:
-        yield here, there
+def here(store: RedisStore) -> RedisStore:
+    """One of two processes, as far as the server can tell, with one clock."""
+    return store
+
+
+@pytest.fixture
+async def there(redis_server: RedisServer, fake_clock: FakeClock, prefix: str) -> AsyncIterator[RedisStore]:
+    """The other one."""
+    async with redis_store(redis_server.url, prefix=prefix, clock=fake_clock) as opened:
+        yield opened

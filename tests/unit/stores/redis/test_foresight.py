@@ -7,30 +7,27 @@ from datetime import timedelta
 import pytest
 
 from tenuto.errors import SessionNotFound, TurnLost
-from tenuto.model import Changes, NewSession, OpenTurn, Page, Producer, Retention
+from tenuto.model import Changes, OpenTurn, Page, Producer, Retention
 from tenuto.model.scope import session_key
+from tenuto.ports import Store
 from tenuto.stores.redis import RedisStore
 from tenuto.stores.redis._script_io import begin_turn_args as begin_ask
-from tests.clock import FakeClock
 from tests.peek import redis_runner, redis_window
 from tests.samples import ANN, batch, begin, closing, once, opening, talk, texts
 from tests.servers import RedisServer
-
-Pair = tuple[RedisStore, RedisStore]
 
 
 def shown(turn: OpenTurn) -> list[str]:
     return [message.text for message in turn.window]
 
 
-async def numbered(store: RedisStore, session_id: str) -> list[tuple[int, int, str]]:
+async def numbered(store: Store, session_id: str) -> list[tuple[int, int, str]]:
     page = await store.sessions.messages(ANN, session_id, Page(limit=100))
     return [(message.seq, message.turn, message.text) for message in page.messages]
 
 
-async def test_what_another_process_appends_within_a_turn_moves_the_reply(pair: Pair) -> None:
+async def test_what_another_process_appends_within_a_turn_moves_the_reply(here: Store, there: Store) -> None:
     """The reply was sent with a place that is taken by now."""
-    here, there = pair
     turn = await begin(here, ANN, "s", "one")
     await there.sessions.append(ANN, "s", batch("two"))
 
@@ -41,8 +38,7 @@ async def test_what_another_process_appends_within_a_turn_moves_the_reply(pair: 
     assert await numbered(there, "s") == [(1, 1, "one"), (2, 2, "two"), (3, 1, "three")]
 
 
-async def test_what_another_process_appends_between_turns_moves_the_words(pair: Pair) -> None:
-    here, there = pair
+async def test_what_another_process_appends_between_turns_moves_the_words(here: Store, there: Store) -> None:
     await talk(here, ANN, "s", "one", "two")
     await there.sessions.append(ANN, "s", batch("three"))
 
@@ -53,8 +49,7 @@ async def test_what_another_process_appends_between_turns_moves_the_words(pair: 
     assert await numbered(there, "s") == [(1, 1, "one"), (2, 1, "two"), (3, 2, "three"), (4, 3, "four")]
 
 
-async def test_a_change_of_the_head_elsewhere_shows_at_the_end_of_a_turn(pair: Pair) -> None:
-    here, there = pair
+async def test_a_change_of_the_head_elsewhere_shows_at_the_end_of_a_turn(here: Store, there: Store) -> None:
     turn = await begin(here, ANN, "s", "one")
     await there.sessions.patch(ANN, "s", Changes(title="Named", context={"city": "Xi'an"}))
 
@@ -64,19 +59,19 @@ async def test_a_change_of_the_head_elsewhere_shows_at_the_end_of_a_turn(pair: P
     assert done.session == await there.sessions.get(ANN, "s")
 
 
-async def test_a_change_of_the_head_elsewhere_shows_at_the_next_turn(pair: Pair) -> None:
-    here, there = pair
+async def test_a_change_of_the_head_elsewhere_shows_at_the_next_turn(here: Store, there: Store) -> None:
     await talk(here, ANN, "s", "one", "two")
-    await there.sessions.patch(ANN, "s", Changes(title="Named", attributes={"vip": True}))
+    await here.sessions.patch(ANN, "s", Changes(context={"language": "en"}))
+    await there.sessions.patch(ANN, "s", Changes(title="Named", attributes={"vip": True}, context={"language": "zh"}))
 
     turn = await begin(here, ANN, "s", "three")
 
-    assert (turn.session.title, turn.session.attributes) == ("Named", {"vip": True})
+    told = (turn.session.title, turn.session.attributes, turn.session.context)
+    assert told == ("Named", {"vip": True}, {"language": "zh"})
     assert turn.session == await there.sessions.get(ANN, "s")
 
 
-async def test_an_unchanged_session_is_told_as_it_is_stored(pair: Pair) -> None:
-    here, there = pair
+async def test_an_unchanged_session_is_told_as_it_is_stored(here: Store, there: Store) -> None:
     await talk(here, ANN, "s", "one", "two")
     await here.sessions.patch(ANN, "s", Changes(title="Named"))
     await here.sessions.append(ANN, "s", batch("aside"))
@@ -90,9 +85,8 @@ async def test_an_unchanged_session_is_told_as_it_is_stored(pair: Pair) -> None:
     assert await numbered(there, "s") == [(3, 2, "aside"), (4, 3, "three"), (5, 3, "four"), (6, 3, "five")]
 
 
-async def test_a_session_made_anew_elsewhere_is_not_taken_for_the_one_seen(pair: Pair) -> None:
+async def test_a_session_made_anew_elsewhere_is_not_taken_for_the_one_seen(here: Store, there: Store) -> None:
     """Its counts are those of the old one; only the beginning of its epoch tells them apart."""
-    here, there = pair
     await talk(here, ANN, "s", "one", "two")
     await there.sessions.delete(ANN, "s")
     await talk(there, ANN, "s", "new", "other")
@@ -103,8 +97,7 @@ async def test_a_session_made_anew_elsewhere_is_not_taken_for_the_one_seen(pair:
     assert turn.session == await there.sessions.get(ANN, "s")
 
 
-async def test_a_session_that_is_gone_is_made_anew_or_not_found(pair: Pair) -> None:
-    here, there = pair
+async def test_a_session_that_is_gone_is_made_anew_or_not_found(here: Store, there: Store) -> None:
     await talk(here, ANN, "s", "one", "two")
     await there.sessions.delete(ANN, "s")
 
@@ -115,19 +108,7 @@ async def test_a_session_that_is_gone_is_made_anew_or_not_found(pair: Pair) -> N
     assert (turn.created, turn.expired, shown(turn)) == (True, False, ["four"])
 
 
-async def test_a_session_that_expired_since_it_was_seen_is_made_anew(pair: Pair, fake_clock: FakeClock) -> None:
-    here, _ = pair
-    day = NewSession(retention=Retention(idle=timedelta(days=1)))
-    await here.sessions.finish_turn(await begin(here, ANN, "s", "one", create=day), closing("two"))
-    fake_clock.advance(timedelta(days=2))
-
-    turn = await begin(here, ANN, "s", "three", create=day)
-
-    assert (turn.created, turn.expired, shown(turn)) == (True, True, ["three"])
-
-
-async def test_a_caller_who_alters_what_it_was_told_alters_nothing_here(pair: Pair) -> None:
-    here, _ = pair
+async def test_a_caller_who_alters_what_it_was_told_alters_nothing_here(here: Store) -> None:
     await talk(here, ANN, "s", "one", "two")
     told = await here.sessions.patch(ANN, "s", Changes(context={"city": "Xi'an"}))
     told.context["city"] = "elsewhere"
@@ -140,8 +121,7 @@ async def test_a_caller_who_alters_what_it_was_told_alters_nothing_here(pair: Pa
     assert (done.session.context, done.session.metadata) == ({"city": "Xi'an"}, {})
 
 
-async def test_numbers_of_a_producer_count_on_a_seen_session_too(pair: Pair) -> None:
-    here, there = pair
+async def test_numbers_of_a_producer_count_on_a_seen_session_too(here: Store, there: Store) -> None:
     turn = await begin(here, ANN, "s", "one", producer=Producer(id="p", seq=1))
     done = await here.sessions.finish_turn(turn, closing("two", producer=Producer(id="p", seq=1)))
     assert done.messages == ()
@@ -153,9 +133,8 @@ async def test_numbers_of_a_producer_count_on_a_seen_session_too(pair: Pair) -> 
     assert await texts(there, ANN, "s") == ["one", "two"]
 
 
-async def test_a_turn_that_nobody_disturbs_takes_ten_commands(pair: Pair, redis_server: RedisServer) -> None:
+async def test_a_turn_that_nobody_disturbs_takes_ten_commands(here: Store, redis_server: RedisServer) -> None:
     """Read the head, store the message, two places on shelves, write the head: twice, however long the history."""
-    here, _ = pair
     await talk(here, ANN, "s", "one", "two")
     before = commands(redis_server)
 
@@ -168,9 +147,10 @@ async def test_a_turn_that_nobody_disturbs_takes_ten_commands(pair: Pair, redis_
     assert ran == {"cmdstat_evalsha": 2, "cmdstat_hmget": 2, "cmdstat_zadd": 6, "cmdstat_hset": 2}
 
 
-async def test_variables_that_nobody_changed_do_not_travel_again(pair: Pair, redis_server: RedisServer) -> None:
+async def test_variables_that_nobody_changed_do_not_travel_again(
+    here: Store, there: Store, redis_server: RedisServer
+) -> None:
     """Every session with a chat has some: title, assistant, language."""
-    here, there = pair
     await talk(here, ANN, "s", "one", "two")
     await here.sessions.patch(
         ANN, "s", Changes(context={"language": "en"}, attributes={"a": 1}, metadata={"m": [1, {"n": 2}]})
@@ -186,25 +166,13 @@ async def test_variables_that_nobody_changed_do_not_travel_again(pair: Pair, red
     assert done.session == await there.sessions.get(ANN, "s")
 
 
-async def test_variables_that_another_process_changed_are_told(pair: Pair) -> None:
-    here, there = pair
-    await talk(here, ANN, "s", "one", "two")
-    await here.sessions.patch(ANN, "s", Changes(context={"language": "en"}))
-    await there.sessions.patch(ANN, "s", Changes(context={"language": "zh"}))
-
-    turn = await begin(here, ANN, "s", "three")
-
-    assert turn.session.context == {"language": "zh"}
-
-
 def commands(server: RedisServer) -> dict[str, int]:
     return {name: told["calls"] for name, told in server.info("commandstats").items() if "|" not in name}
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_a_window_brings_no_more_than_was_asked_for(pair: Pair, known: bool) -> None:
+async def test_a_window_brings_no_more_than_was_asked_for(here: RedisStore, there: Store, known: bool) -> None:
     """Only what is asked for and not known travels, however long the log."""
-    here, there = pair
     await here.sessions.append(ANN, "s", batch(*(f"word {number}" for number in range(50))))
     await talk(here, ANN, "s", "one", "two")
     await there.sessions.append(ANN, "s", batch("aside"))
@@ -217,9 +185,8 @@ async def test_a_window_brings_no_more_than_was_asked_for(pair: Pair, known: boo
     assert len(reply[-1]) == (1 if known else 9)
 
 
-async def test_nothing_that_was_seen_outlives_a_connection(pair: Pair, redis_server: RedisServer) -> None:
+async def test_nothing_that_was_seen_outlives_a_connection(here: RedisStore, redis_server: RedisServer) -> None:
     """A server that comes back may have lost its latest writes; what it counts to again may be something else."""
-    here, _ = pair
     await talk(here, ANN, "s", "one", "two")
     key = session_key(ANN, "s")
     assert redis_window(here, key) is not None
@@ -231,9 +198,8 @@ async def test_nothing_that_was_seen_outlives_a_connection(pair: Pair, redis_ser
     assert shown(await begin(here, ANN, "s", "three")) == ["one", "two", "three"]
 
 
-async def test_damage_that_shows_at_the_end_of_a_turn_is_a_lost_turn(pair: Pair) -> None:
+async def test_damage_that_shows_at_the_end_of_a_turn_is_a_lost_turn(here: RedisStore) -> None:
     """What cannot be read is set aside, and its error is one of ours."""
-    here, _ = pair
     turn = await begin(here, ANN, "s", "one")
     head = here.keys.session(session_key(ANN, "s"))[0]
     await here.link.call("HSET", head, "f", "{}", key=head)

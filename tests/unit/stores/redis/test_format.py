@@ -10,7 +10,7 @@ from tenuto.errors import Unavailable
 from tenuto.model import NewSession, Retention
 from tenuto.model.scope import SYSTEM, session_key
 from tenuto.stores.redis import RedisStore
-from tests.samples import ANN, batch, begin, fresh
+from tests.samples import ANN, batch, begin
 from tests.servers import RedisServer
 
 BEFORE = (1).to_bytes(8, "big")
@@ -24,9 +24,9 @@ async def _aged(store: RedisStore, session_id: str) -> tuple[bytes, bytes]:
     return head, numbers
 
 
-async def test_a_store_from_before_the_first_release_is_not_opened(redis_server: RedisServer) -> None:
-    prefix = fresh("format")
-    store = await RedisStore.open(redis_server.url, prefix=prefix)
+async def test_a_store_from_before_the_first_release_is_not_opened(
+    store: RedisStore, redis_server: RedisServer, prefix: str
+) -> None:
     await store.sessions.append(
         ANN, "s", batch("hello", create=NewSession(retention=Retention(idle=timedelta(days=1))))
     )
@@ -36,24 +36,20 @@ async def test_a_store_from_before_the_first_release_is_not_opened(redis_server:
     with pytest.raises(Unavailable, match="from before the first release: begin with an empty database"):
         await RedisStore.open(redis_server.url, prefix=prefix)
 
-    await store.close()
 
-
-async def test_api_keys_from_before_the_first_release_do_not_make_an_open_server(redis_server: RedisServer) -> None:
+async def test_api_keys_from_before_the_first_release_do_not_make_an_open_server(
+    store: RedisStore, redis_server: RedisServer, prefix: str
+) -> None:
     """They would not be found, and a server without keys lets every caller in."""
-    prefix = fresh("format")
-    store = await RedisStore.open(redis_server.url, prefix=prefix)
     values, names, _ = store.keys.state(SYSTEM, "api-keys")
     await store.link.call("HSET", values, "an-id", '1:1:{"hash":"abc"}', key=values)
     await store.link.call("ZADD", names, 0, "an-id", key=names)
-    await store.close()
 
     with pytest.raises(Unavailable, match="from before the first release"):
         await RedisStore.open(redis_server.url, prefix=prefix)
 
 
-async def test_a_session_that_was_not_looked_at_is_refused_when_it_is_met(redis_server: RedisServer) -> None:
-    store = await RedisStore.open(redis_server.url, prefix=fresh("format"))
+async def test_a_session_that_was_not_looked_at_is_refused_when_it_is_met(store: RedisStore) -> None:
     await store.sessions.append(ANN, "s", batch("hello"))
     head, numbers = await _aged(store, "s")
 
@@ -66,4 +62,3 @@ async def test_a_session_that_was_not_looked_at_is_refused_when_it_is_met(redis_
         await store.upkeep.erase(ANN)
 
     assert await store.link.call("HGET", head, "s", key=head) == numbers, "it is not set aside"
-    await store.close()

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
-from tenuto.errors import SessionCorrupt
+from tenuto.errors import SessionCorrupt, Unavailable
 from tenuto.model import SessionQuery
 from tenuto.model.scope import session_key
 from tenuto.stores.redis import RedisStore
 from tenuto.stores.redis._records import FORMAT
 from tests.peek import redis_quarantine
-from tests.samples import ANN, BOB, batch, fresh, talk, texts
-from tests.servers import RedisServer
-
-
-@pytest.fixture
-async def store(valkey: RedisServer) -> AsyncIterator[RedisStore]:
-    opened = await RedisStore.open(valkey.url, prefix=fresh("aside"))
-    yield opened
-    await opened.close()
+from tests.samples import ANN, BOB, batch, begin, talk, texts
 
 
 async def _scribble(store: RedisStore, field: str, value: str) -> None:
@@ -64,5 +54,9 @@ async def test_a_session_of_a_newer_release_is_left_alone(store: RedisStore) -> 
     await store.link.call("HSET", head, "s", newer, key=head)
 
     await store.upkeep.evict(ANN, keep=0)
+    with pytest.raises(Unavailable, match="newer format"):
+        await store.sessions.get(ANN, "s")
+    with pytest.raises(Unavailable, match="newer format"):
+        await begin(store, ANN, "s", "three")
 
     assert await store.link.call("HGET", head, "s", key=head) == newer

@@ -7,28 +7,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tenuto.model import Message, Retention, Role, Session, text_part, tool_result
+from tenuto.model import Message, Role, Session, text_part, tool_result
 from tenuto.stores.redis import _window_cache
 from tenuto.stores.redis._window_cache import WindowCache
-from tests.samples import ANN, SENT_AT
+from tests.samples import HEAD, SENT_AT
 
 LARGE = "x" * 100_000
 
 
 def _session(number: int, **values: Any) -> Session:
-    return Session(
-        id=f"s{number}",
-        scope=ANN,
-        incarnation="i",
-        created_at=SENT_AT,
-        updated_at=SENT_AT,
-        expires_at=None,
-        version=1,
-        retention=Retention(),
-        messages=1,
-        last_seq=1,
-        **values,
-    )
+    return replace(HEAD, id=f"s{number}", messages=1, last_seq=1, **values)
 
 
 def _message(seq: int = 1, **values: Any) -> Message:

@@ -14,7 +14,7 @@ from tenuto.model import Page, Scope, SessionQuery
 from tenuto.stores.sqlite import SqliteStore
 from tests.clock import FakeClock
 from tests.peek import sqlite_db, sqlite_rows
-from tests.samples import ACME, ANN, EVE, batch, begin, talk, texts
+from tests.samples import ACME, ANN, EVE, batch, begin, listed, talk, texts
 from tests.samples import closing as closed
 
 SCRIBBLES = {
@@ -125,9 +125,7 @@ async def test_a_listing_shows_the_others(store: SqliteStore) -> None:
     sqlite_rows(store, "UPDATE profile SET title = CAST(x'ff' AS TEXT) WHERE session_id = 'b'")
     sqlite_rows(store, "UPDATE profile SET context = x'00' WHERE session_id = 'c'")
 
-    page = await store.sessions.list(ANN, SessionQuery())
-
-    assert [session.id for session in page.sessions] == ["a"]
+    assert await listed(store, ANN) == ["a"]
     assert sqlite_rows(store, "SELECT count(*) FROM quarantine") == [(2,)]
 
 

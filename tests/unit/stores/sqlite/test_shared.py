@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, closing
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tenuto.errors import SequenceGap, SessionBusy, TurnLost, VersionConflict
-from tenuto.model import AppendBatch, Changes, NewSession, Page, Producer, Retention, Truncation
+from tenuto.model import Changes, NewSession, Page, Producer, Retention, Truncation
 from tenuto.model.scope import session_key
 from tenuto.model.store_reports import Invalidation
 from tenuto.stores.sqlite import SqliteStore, _database, _feed, _heads
@@ -21,15 +21,16 @@ from tests.samples import closing as closed
 
 
 @pytest.fixture
-async def pair(tmp_path: Path) -> AsyncIterator[tuple[SqliteStore, SqliteStore]]:
-    """Two stores on one file, as two processes would have them."""
-    clock = FakeClock()
-    async with AsyncExitStack() as stack:
-        first, second = [
-            await stack.enter_async_context(await SqliteStore.open(tmp_path / "sessions.db", clock=clock))
-            for _ in range(2)
-        ]
-        yield first, second
+def first(store: SqliteStore) -> SqliteStore:
+    """One of two stores on one file, as two processes would have them."""
+    return store
+
+
+@pytest.fixture
+async def second(first: SqliteStore, clock: FakeClock) -> AsyncIterator[SqliteStore]:
+    """The other one."""
+    async with await SqliteStore.open(first.path, clock=clock) as opened:
+        yield opened
 
 
 class Told:
@@ -93,8 +94,7 @@ async def test_heads_known_by_heart_are_bounded_by_their_size_together(tmp_path:
             assert counted == size
 
 
-async def test_what_another_process_wrote_is_in_the_next_window(pair: tuple[SqliteStore, SqliteStore]) -> None:
-    first, second = pair
+async def test_what_another_process_wrote_is_in_the_next_window(first: SqliteStore, second: SqliteStore) -> None:
     await talk(first, ANN, "s", "one", "1")
     await talk(second, ANN, "s", "two", "2")
 
@@ -107,9 +107,8 @@ async def test_what_another_process_wrote_is_in_the_next_window(pair: tuple[Sqli
     assert await texts(second, ANN, "s") == ["one", "1", "two", "2", "three", "3"]
 
 
-async def test_what_another_process_deleted_stays_deleted(pair: tuple[SqliteStore, SqliteStore]) -> None:
+async def test_what_another_process_deleted_stays_deleted(first: SqliteStore, second: SqliteStore) -> None:
     """T4: a head known by heart revives nothing."""
-    first, second = pair
     turn = await begin(first, ANN, "s", "one")
     await second.sessions.delete(ANN, "s")
 
@@ -121,24 +120,22 @@ async def test_what_another_process_deleted_stays_deleted(pair: tuple[SqliteStor
     assert [message.text for message in fresh.window] == ["new"]
 
 
-async def test_a_refused_step_leaves_no_trace_in_what_the_writer_knows(tmp_path: Path) -> None:
-    async with await SqliteStore.open(tmp_path / "sessions.db", clock=FakeClock()) as store:
-        turn = await begin(store, ANN, "s", "one")
-        for _ in range(2):
-            with pytest.raises(SessionBusy):
-                await begin(store, ANN, "s", "two")
-            with pytest.raises(SequenceGap):
-                await store.sessions.finish_turn(turn, closed("x", producer=Producer(id="p", seq=7)))
-            with pytest.raises(VersionConflict):
-                await store.sessions.patch(ANN, "s", Changes(title="x", if_version=99))
-        done = await store.sessions.finish_turn(turn, closed("reply"))
+async def test_a_refused_step_leaves_no_trace_in_what_the_writer_knows(store: SqliteStore) -> None:
+    turn = await begin(store, ANN, "s", "one")
+    for _ in range(2):
+        with pytest.raises(SessionBusy):
+            await begin(store, ANN, "s", "two")
+        with pytest.raises(SequenceGap):
+            await store.sessions.finish_turn(turn, closed("x", producer=Producer(id="p", seq=7)))
+        with pytest.raises(VersionConflict):
+            await store.sessions.patch(ANN, "s", Changes(title="x", if_version=99))
+    done = await store.sessions.finish_turn(turn, closed("reply"))
 
-        assert (done.session.messages, done.session.turns, done.session.title) == (2, 1, "")
-        assert done.session == await store.sessions.get(ANN, "s")
+    assert (done.session.messages, done.session.turns, done.session.title) == (2, 1, "")
+    assert done.session == await store.sessions.get(ANN, "s")
 
 
-async def test_a_cache_is_told_what_others_changed(pair: tuple[SqliteStore, SqliteStore]) -> None:
-    first, second = pair
+async def test_a_cache_is_told_what_others_changed(first: SqliteStore, second: SqliteStore) -> None:
     told = Told()
     async with first.feed.watch(told):
         assert first.feed.drain_invalidations()
@@ -160,11 +157,10 @@ async def test_a_cache_is_told_what_others_changed(pair: tuple[SqliteStore, Sqli
 
 
 async def test_a_cache_that_fell_too_far_behind_is_flushed(
-    pair: tuple[SqliteStore, SqliteStore], monkeypatch: pytest.MonkeyPatch
+    first: SqliteStore, second: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_database, "_CHANGES_KEPT", 4)
     monkeypatch.setattr(_database, "_PRUNE_EVERY", 2)
-    first, second = pair
     told = Told()
     async with first.feed.watch(told):
         for n in range(12):
@@ -178,9 +174,8 @@ async def test_a_cache_that_fell_too_far_behind_is_flushed(
 
 
 async def test_a_feed_that_cannot_read_vouches_for_nothing(
-    pair: tuple[SqliteStore, SqliteStore], monkeypatch: pytest.MonkeyPatch
+    first: SqliteStore, second: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = pair
     told = Told()
     assert not first.feed.drain_invalidations()
     async with first.feed.watch(told):
@@ -200,8 +195,7 @@ def _out_of_order(*_: object) -> None:
     raise sqlite3.OperationalError("disk I/O error")
 
 
-async def test_reads_do_not_wait_for_a_writer(pair: tuple[SqliteStore, SqliteStore]) -> None:
-    first, _ = pair
+async def test_reads_do_not_wait_for_a_writer(first: SqliteStore) -> None:
     await talk(first, ANN, "s", "q", "a")
     with closing(sqlite3.connect(first.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -222,18 +216,3 @@ async def test_keys_far_back_are_forgotten_in_the_file_too(tmp_path: Path) -> No
             kept = db.execute("SELECT count(*) FROM keyed").fetchone()[0]
     # The newest wait in the session's own row until there are enough of them.
     assert 900 < kept < 1064
-
-
-async def test_a_stored_message_may_be_sent_again(tmp_path: Path) -> None:
-    """A message is a draft too, as when a log is imported: it gets a new place."""
-    async with await SqliteStore.open(tmp_path / "sessions.db") as store:
-        await talk(store, ANN, "s", "q", "a")
-        page = await store.sessions.messages(ANN, "s", Page())
-        again = await store.sessions.append(ANN, "s", AppendBatch(id="b", messages=page.messages))
-        page = await store.sessions.messages(ANN, "s", Page())
-
-        assert [message.seq for message in again.messages] == [3, 4]
-        assert [(message.seq, message.turn, message.text) for message in page.messages[2:]] == [
-            (3, 2, "q"),
-            (4, 2, "a"),
-        ]

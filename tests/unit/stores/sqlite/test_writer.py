@@ -84,23 +84,17 @@ async def test_many_callers_take_turns_in_two_halves(writer: WriterThread, path:
     assert 5 <= commits(path) < 20
 
 
-async def test_callers_who_are_quicker_than_the_disk_share_one_commit(path: Path) -> None:
-    db, reader = open_file(path, "full", 1, PATIENT)
-    reader.close()
-    writer = WriterThread(db, PATIENT, brief=(note,))
+async def test_callers_who_are_quicker_than_the_disk_share_one_commit(writer: WriterThread, path: Path) -> None:
     for disk, transactions in ((60.0, 1), (0.0, 2)):
         before = commits(path)
         writer._disk_took = disk
         await asyncio.gather(*(writer.run(note, f"{disk}-{n:02}") for n in range(32)))
         assert commits(path) - before == transactions
-    await writer.close()
 
 
 async def test_a_stored_job_is_answered_while_others_wait_for_a_lock(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    writer: WriterThread, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    db, reader = open_file(path, "full", 1, PATIENT)
-    reader.close()
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     begins = count()
 
@@ -110,7 +104,6 @@ async def test_a_stored_job_is_answered_while_others_wait_for_a_lock(
         return insist(*args, **rest)
 
     monkeypatch.setattr(_database, "insist", locked_at_the_second)
-    writer = WriterThread(db, PATIENT, brief=(note,))
     writer._disk_took = 0.0
     jobs = [asyncio.ensure_future(writer.run(note, f"n{n:02}")) for n in range(32)]
 
@@ -120,7 +113,6 @@ async def test_a_stored_job_is_answered_while_others_wait_for_a_lock(
     assert len(noted(path)) == 16
     other.execute("ROLLBACK")
     assert await asyncio.gather(*jobs) == [f"n{n:02}" for n in range(32)]
-    await writer.close()
     other.close()
 
 
@@ -260,10 +252,7 @@ async def test_a_lock_held_too_long_elsewhere_is_unavailable(writer: WriterThrea
     assert await writer.run(note, "b") == "b"
 
 
-async def test_a_lock_held_briefly_elsewhere_is_waited_for(path: Path) -> None:
-    db, reader = open_file(path, "full", 1, PATIENT)
-    reader.close()
-    writer = WriterThread(db, PATIENT)
+async def test_a_lock_held_briefly_elsewhere_is_waited_for(writer: WriterThread, path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         waiting = asyncio.ensure_future(writer.run(note, "a"))
@@ -271,14 +260,11 @@ async def test_a_lock_held_briefly_elsewhere_is_waited_for(path: Path) -> None:
         other.execute("COMMIT")
 
         assert await waiting == "a"
-    await writer.close()
 
 
-async def test_nobody_waits_for_a_lock_elsewhere_beyond_their_own_patience(path: Path) -> None:
+async def test_nobody_waits_for_a_lock_elsewhere_beyond_their_own_patience(writer: WriterThread, path: Path) -> None:
     """Neither the second half of many callers, nor those who came while the first waited."""
-    db, reader = open_file(path, "full", 1, PATIENT)
-    reader.close()
-    writer = WriterThread(db, timedelta(seconds=1), brief=(note,))
+    writer._patience = 1
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         first = [asyncio.ensure_future(writer.run(note, f"a{n:02}")) for n in range(32)]
@@ -295,7 +281,6 @@ async def test_nobody_waits_for_a_lock_elsewhere_beyond_their_own_patience(path:
         assert {type(end) for end in await asyncio.gather(*first, return_exceptions=True)} == {Unavailable}
         assert await asyncio.gather(*second) == [f"b{n:02}" for n in range(32)]
     assert len(noted(path)) == 32
-    await writer.close()
 
 
 async def test_a_refusal_may_have_stood_on_what_a_failed_commit_takes_back(writer: WriterThread, path: Path) -> None:
