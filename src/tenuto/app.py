@@ -32,13 +32,12 @@ from tenuto.wiring.stores import Stores, open_stores
 if TYPE_CHECKING:
     from tenuto.assistants import Assistant
     from tenuto.chat import Chat, Reply
+    from tenuto.context import TokenCounter
     from tenuto.llm import GivenModel
     from tenuto.privacy.compliance.service import PrivacyService
 
 ModelChoice: TypeAlias = "str | GivenModel | Sequence[str | GivenModel]"
-# The tokens of a character at most.
-_MOST_TOKENS: Final = 4
-# A conversation of more characters is counted in a thread.
+# A conversation with more characters that were never counted is fitted in a thread.
 _FITTED_AT_ONCE: Final = 64 * 1024
 _NO_MODELS: Final[Mapping[str, GivenModel]] = MappingProxyType({})
 
@@ -80,6 +79,7 @@ class Tenuto:
         self._assistants = assistants
         self._opening = asyncio.Lock()
         self._chat: Chat | None = None
+        self._counter: TokenCounter | None = None
         self.scheduled_scan = self._schedule_scan(settings.privacy_scan_every)
 
     async def chat(self) -> Chat:
@@ -171,7 +171,7 @@ class Tenuto:
         messages further.
         """
         _check_scope(scope)
-        words = self.draft(text, role=Role.USER, speaker=scope.user)
+        words = await self._counted_draft(text, role=Role.USER, speaker=scope.user)
         request = TurnRequest(user_messages=(words,), session_id=session_id, idempotency_key=idempotency_key)
         return await self.begin_turn(scope, request, window)
 
@@ -184,16 +184,10 @@ class Tenuto:
         return await release_on_error(self.sessions.finish, turn, self._fit_window(turn, most))
 
     async def _fit_window(self, turn: OpenTurn, most: int) -> OpenTurn:
-        prompt = self.settings.prompt()
-        size = sum([len(message.text) for message in turn.window])
-        if len(turn.window) == len(turn.user_messages) and size * _MOST_TOKENS < prompt.budget - prompt.reply_tokens:
-            # The first turn of a program that only stores sessions: context and tokenizer take long to import.
-            return turn
-        from tenuto.context import counter_for
         from tenuto.context.conversation import fit_window
 
-        counter, context = counter_for(self.settings.model), self.policies.context
-        if size < _FITTED_AT_ONCE:
+        prompt, context, counter = self.settings.prompt(), self.policies.context, await self._load_counter()
+        if sum([len(message.text) for message in turn.window if not message.tokens]) < _FITTED_AT_ONCE:
             return fit_window(turn, prompt, context, counter, most)
         return await asyncio.to_thread(fit_window, turn, prompt, context, counter, most)
 
@@ -203,7 +197,7 @@ class Tenuto:
         """Store the reply, add its usage, and release the lease."""
         if not isinstance(reply, str | list | tuple):
             raise Invalid(f"the reply must be a text (str) or a list of Draft, not {type(reply).__name__}")
-        drafts = (self.draft(reply),) if isinstance(reply, str) else tuple(reply)
+        drafts = (await self._counted_draft(reply),) if isinstance(reply, str) else tuple(reply)
         closing = FinishTurn(reply=drafts, usage=Usage(tokens=tokens, cost_nanos=cost_nanos))
         return (await self.sessions.finish(turn, closing)).session
 
@@ -228,6 +222,19 @@ class Tenuto:
         """A message of plain text."""
         check_text(text, "the message")
         return Draft(id=fresh_id(), role=role, sent_at=self._clock(), parts=(text_part(text),), speaker=speaker)
+
+    async def _counted_draft(self, text: str, *, role: Role = Role.ASSISTANT, speaker: str | None = None) -> Draft:
+        return (await self._load_counter()).with_count(self.draft(text, role=role, speaker=speaker))
+
+    async def _load_counter(self) -> TokenCounter:
+        """The counter of the settings' model. Programs that never begin a turn do not wait for its vocabulary."""
+        if self._counter is None:
+            from tenuto.context import counter_for
+
+            counter = counter_for(self.settings.model)
+            await asyncio.to_thread(counter.preload)
+            self._counter = counter
+        return self._counter
 
 
 @asynccontextmanager

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec.structs import replace
 
-from tenuto.context.assembly import assemble, inputs_from_turn, last_words
+from tenuto.context.assembly import assemble, inputs_from_turn, last_words, prompt_token_limit
 from tenuto.context.compression import LogTail
-from tenuto.context.tokens import TokenCounter
-from tenuto.model.message import Message, text_part
+from tenuto.context.tokens import MESSAGE_TOKENS, TokenCounter
+from tenuto.model.message import Role, text_part
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import LayoutName, PromptPolicy, Reason
 from tenuto.model.turn import OpenTurn
+
+# More than the frame of a layout takes.
+_MARGIN: Final = 64
 
 
 def fit_window(
@@ -21,10 +26,11 @@ def fit_window(
     Messages and parts that only the caller's model can read stay. The window has at most so many messages; if that is
     less than the policy loads, it begins with the first of them.
     """
+    if _fits_whole(turn, policy, context, counter):
+        return turn
     log = LogTail(turn.window)
     talk = log.talk
-    counted = [message if message.tokens else _with_recurring_count(message, counter) for message in talk]
-    inputs = inputs_from_turn(turn, "", talk=counted, summary=log.summary(turn.context_start))
+    inputs = inputs_from_turn(turn, "", talk=talk, summary=log.summary(turn.context_start))
     if most < context.loaded_messages and inputs.history:
         inputs = replace(inputs, window_start=max(inputs.window_start, inputs.history[0].seq))
     prompt = assemble(inputs, replace(policy, layout=LayoutName.CHAT), context, counter)
@@ -46,8 +52,17 @@ def fit_window(
     return replace(turn, window=tuple(window[-most:]), summary=summary)
 
 
-def _with_recurring_count(message: Message, counter: TokenCounter) -> Message:
-    """A plain message with its count. Programs seldom store counts, and the same messages come with every turn."""
-    if len(message.parts) != 1 or message.parts[0]["type"] != "text":
-        return message
-    return replace(message, tokens=counter.count_recurring(message.text))
+def _fits_whole(turn: OpenTurn, policy: PromptPolicy, context: ContextPolicy, counter: TokenCounter) -> bool:
+    """Whether everything is plain talk well within the limits, as in most turns: then there is nothing to assemble."""
+    if (context.window_messages, context.window_turns, context.window_characters) != (None, None, None):
+        return False
+    left = prompt_token_limit(policy, counter) - _MARGIN
+    cap = policy.message_tokens or left // 4
+    for message in turn.window:
+        if message.role is Role.ITEM or len(message.parts) != 1 or message.parts[0]["type"] != "text":
+            return False
+        tokens = counter.count_message(message)
+        left -= tokens + MESSAGE_TOKENS
+        if tokens > cap or left < 0:
+            return False
+    return turn.window[0].seq >= turn.context_start

@@ -175,13 +175,15 @@ class TokenCounter:
     def count_message(self, draft: Draft) -> int:
         """A message's tokens without its frame: as stored if that can be true, else counted."""
         stored, parts = draft.tokens, draft.parts
+        if len(parts) == 1 and parts[0]["type"] == "text":
+            text = parts[0]["text"]
+            believed = stored and len(text) <= stored * MOST_CHARACTERS_A_TOKEN
+            return stored if believed and stored <= len(text) * MOST_TOKENS_A_CHARACTER else self.count_recurring(text)
         if stored:
             characters = sum(map(_part_characters, parts))
             most = characters * MOST_TOKENS_A_CHARACTER + TOOL_TOKENS * len(parts)
             if characters <= stored * MOST_CHARACTERS_A_TOKEN and stored <= most:
                 return stored
-        if len(parts) == 1 and parts[0]["type"] == "text":
-            return self.count_recurring(parts[0]["text"])
         return self.count_parts(parts)
 
     def with_count(self, draft: D) -> D:
