@@ -222,13 +222,12 @@ async def test_a_question_of_a_megabyte_is_answered_and_a_larger_one_refused() -
         assert (large.status_code, large.json()["code"]) == (413, "too_large")
 
 
-async def test_assistants_are_listed() -> None:
-    async with served() as door:
-        listed = (await door.http.get("/v1/assistants", headers=ANN)).json()["assistants"]
+async def test_assistants_are_listed(door: Door) -> None:
+    listed = (await door.http.get("/v1/assistants", headers=ANN)).json()["assistants"]
 
-        assert {one["name"] for one in listed} >= {"general", "goods", "npc"}
-        assert [one["name"] for one in listed if one["default"]] == ["general"]
-        assert {one["model"] for one in listed} == {"offline"}
+    assert {one["name"] for one in listed} >= {"general", "goods", "npc"}
+    assert [one["name"] for one in listed if one["default"]] == ["general"]
+    assert {one["model"] for one in listed} == {"offline"}
 
 
 async def test_chat_answers_under_api_as_well() -> None:
