@@ -12,6 +12,7 @@ import pytest
 
 from tests.backends import POSTGRES, REDIS, SQLITE, Backend, cached, guarded
 from tests.journeys.door import Door, served
+from tests.journeys.terminal import Desk
 from tests.samples import fresh
 from tests.servers import PostgresDatabase, PostgresServer, RedisServer
 
@@ -81,6 +82,11 @@ def ground(request: pytest.FixtureRequest) -> Ground:
 async def store_url(ground: Ground, request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty store of each kind: the test runs once on each."""
     return await ground.url(request.getfixturevalue, tmp_path)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ import tenuto
 from tenuto.model import Page, Rewrite, Scope
 from tenuto.privacy.compliance.service import PrivacyService
 from tests.journeys.desk import KEPT, MAIL, MARKED, SAID, asked, ring, say, typed
-from tests.journeys.terminal import ENTER, Screen
-from tests.journeys.test_cli_operations import Machine
+from tests.journeys.terminal import ENTER, Desk, Screen
 from tests.samples import CARD, shows_card
 
 pytestmark = pytest.mark.usefixtures("own_environment")
@@ -218,20 +217,19 @@ def test_a_scan_of_everything_in_an_empty_store_finds_nothing() -> None:
 # Erasing
 
 
-def test_a_person_is_erased_from_the_file_and_the_receipt_can_be_verified(tmp_path: Path) -> None:
+def test_a_person_is_erased_from_the_file_and_the_receipt_can_be_verified(tmp_path: Path, desk: Desk) -> None:
     """S3: the real process; afterwards no byte of the words is left in the database or beside it."""
-    machine = Machine(tmp_path)
     say()
     say("Hello there!", user="bob")
 
-    nobody_asked = machine.run("privacy", "erase", "--user", "ann")
-    code, out, err = machine.run("privacy", "erase", "--user", "ann", "--yes", "--out", "receipt.json")
+    nobody_asked = desk.run("privacy", "erase", "--user", "ann")
+    erased = desk.run("privacy", "erase", "--user", "ann", "--yes", "--out", "receipt.json")
     left = b"".join(path.read_bytes() for path in tmp_path.glob("data/tenuto.db*"))
 
-    assert nobody_asked[0] == 2
-    assert "--yes" in nobody_asked[2]
-    assert (code, err) == (0, "")
-    assert "1 sessions" in out
+    assert nobody_asked.returncode == 2
+    assert "--yes" in nobody_asked.stderr
+    assert (erased.returncode, erased.stderr) == (0, "")
+    assert "1 sessions" in erased.stdout
     assert MAIL.encode() not in left
     assert CARD.encode() not in left
     assert asked("privacy", "verify", "receipt.json")["valid"] is True
