@@ -14,9 +14,9 @@ import pytest
 from tenuto.llm import Call, Fail, Hang, Say, ScriptedModel
 from tenuto.llm.scripted import Script
 from tenuto.model.policy import Preset
-from tests.journeys.door import ANN, BOB, EVE, PROBLEM, Door, served
+from tests.journeys.door import ANN, BOB, EVE, PROBLEM, Door, playing, served
 from tests.samples import one_field_each
-from tests.talking import Adder, helper, hurried, patient
+from tests.talking import Adder, hurried, patient
 
 
 @asynccontextmanager
@@ -25,15 +25,7 @@ async def talking(
 ) -> AsyncIterator[tuple[Door, ScriptedModel]]:
     """A server whose default assistant is a scripted model's."""
     model = ScriptedModel(*scripts)
-    assistant = helper(tools=tuple(tools), policies=policies or patient())
-    async with served(
-        models={"scripted": model},
-        model="scripted",
-        summarizer_model="offline",
-        assistants=[assistant],
-        assistant="helper",
-        **given,
-    ) as door:
+    async with served(**playing(model, tools=tuple(tools), policies=policies or patient()), **given) as door:
         yield door, model
 
 

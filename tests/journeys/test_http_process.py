@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -21,7 +22,10 @@ from urllib.request import Request, urlopen
 import httpx
 import pytest
 
-from tests.journeys.door import ANN, at, code, says
+import tenuto
+from tenuto.access import ApiKeys
+from tenuto.ports import utc_now
+from tests.journeys.door import ANN, at, bearer, code, says
 
 WAIT = 90
 
@@ -113,39 +117,18 @@ def test_a_conversation_survives_a_restart_and_a_kill(tmp_path: Path) -> None:
     assert [message["text"] for message in page["messages"]] == ["before the stop", "before the kill"]
 
 
-def test_the_first_key_closes_a_running_server(tmp_path: Path) -> None:
-    """Made by another process, as `tenuto keys create` does."""
+def test_a_server_with_a_key_starts_where_others_reach_it(tmp_path: Path) -> None:
     store = tmp_path / "sessions.db"
-    making = (
-        "import asyncio, tenuto\n"
-        "from tenuto.access import ApiKeys\n"
-        "from tenuto.ports import utc_now\n"
-        "async def main():\n"
-        f"    async with tenuto.open('sqlite:///{store}') as t:\n"
-        "        print((await ApiKeys(store=t.store.state, clock=utc_now).create(tenant='acme'))[1])\n"
-        "asyncio.run(main())"
-    )
-    with running(store) as server:
-        assert server.http.get("/v1/sessions").status_code == 200
-        secret = subprocess.run(
-            [sys.executable, "-c", making], check=True, capture_output=True, text=True
-        ).stdout.strip()
 
-        answer = server.http.get("/v1/sessions")
-        while answer.status_code == 200:
-            answer = server.http.get("/v1/sessions")
+    async def made() -> str:
+        async with tenuto.open(f"sqlite:///{store}") as app:
+            return (await ApiKeys(store=app.store.state, clock=utc_now).create(tenant="acme"))[1]
 
-        assert code(answer) == (401, "invalid_credential")
-        opened = server.http.get("/v1/sessions", headers={"Authorization": f"Bearer {secret}"})
-        assert opened.status_code == 200
-        server.end(signal.SIGTERM)
-
+    secret = asyncio.run(made())
     with running(store, "--host", "0.0.0.0") as outside:
         port = outside.http.base_url.port
         opened = httpx.get(
-            f"http://127.0.0.1:{port}/v1/sessions",
-            headers={"Authorization": f"Bearer {secret}", "Host": "chat.example"},
-            timeout=WAIT,
+            f"http://127.0.0.1:{port}/v1/sessions", headers={**bearer(secret), "Host": "chat.example"}, timeout=WAIT
         )
         assert opened.status_code == 200
         assert httpx.get(f"http://127.0.0.1:{port}/v1/sessions", timeout=WAIT).status_code == 401

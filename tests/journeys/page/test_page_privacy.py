@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Route, expect
 
-from tenuto.llm import Call, Echo, ScriptedModel
+from tenuto.llm import Call, Echo
 from tenuto.llm.scripted import Script
 from tenuto.model.privacy import Mode, Sink
 from tenuto.privacy import PiiRule, PiiType, Span
-from tests.journeys.door import Door, served
-from tests.journeys.page.visit import PHONE, Visit, listening, visiting
+from tests.journeys.door import Door
+from tests.journeys.page.visit import PHONE, Visit, scripted
 from tests.samples import CARD, shows_card
-from tests.talking import Adder, helper
+from tests.talking import Adder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -34,18 +34,10 @@ COPIED = "one => { getSelection().selectAllChildren(one); return getSelection().
 
 
 @asynccontextmanager
-async def guarded(
-    browser: Browser, *scripts: Script, wishes: dict[str, Any] | None = None, tools: tuple[Any, ...] = (), **policy: Any
-) -> AsyncIterator[tuple[Visit, Door]]:
+async def guarded(browser: Browser, *scripts: Script, **policy: Any) -> AsyncIterator[tuple[Visit, Door]]:
     """A visit to a server with that policy, whose assistant repeats what it hears unless it has a script."""
-    settings: dict[str, Any] = {"model": "scripted", "summarizer_model": "offline", "assistant": "helper", **policy}
-    model = ScriptedModel(*(scripts or (Echo(),)))
-    async with (
-        served(models={"scripted": model}, assistants=[helper(tools=tools)], **settings) as door,
-        listening(door) as base,
-        visiting(browser, base, **(wishes or {})) as visit,
-    ):
-        yield await visit.open(), door
+    async with scripted(browser, *(scripts or (Echo(),)), **policy) as (visit, _, door):
+        yield visit, door
 
 
 async def everything(visit: Visit) -> str:
