@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from tenuto.chat import ChatLimits, ReplyFinished, TurnStarted
-from tenuto.errors import DecryptionFailed, ModelFailed, ModelTimeout, SessionBusy, TurnLost, Unavailable
+from tenuto.errors import DecryptionFailed, ModelFailed, ModelTimeout, TurnLost, Unavailable
 from tenuto.llm import Call, Fail, FallbackChain, Hang, Say, ScriptedModel, Stop
 from tenuto.model.generation import TextDelta
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.prompt import PromptPolicy
 from tests.doubles import FlatMemoryStore
 from tests.samples import ANN
-from tests.talking import Adder, ask, helper, hurried, patient, talk
+from tests.talking import Adder, ask, helper, patient, talk
 from tests.unit.logbook import log_of
 
 
@@ -50,20 +50,6 @@ async def test_words_of_failed_turns_are_joined_with_the_next_question() -> None
     asked = t.model.requests[-1]
     assert [message.text for message in asked.messages[1:]] == ["One?\n\nTwo?\n\nThree?", "Yes.", "Four?\n\nFive?"]
     assert [request.cacheable_messages for request in t.model.requests] == [1, 1, 1, 3, 3]
-
-
-async def test_a_second_request_on_a_busy_session_waits_and_then_gives_up() -> None:
-    hang = Hang()
-    t = talk([hang, Say("Done.")], assistants=[helper(policies=hurried())])
-    first = asyncio.create_task(t.chat.take_turn(ANN, ask("Long?", "s")))
-    await hang.reached.wait()
-
-    with pytest.raises(SessionBusy):
-        await t.chat.take_turn(ANN, ask("Me too?", "s"))
-
-    hang.release.set()
-    assert (await first).text == "Done."
-    assert await log_of(t, "s") == [("user", "Long?"), ("assistant", "Done.")]
 
 
 @pytest.mark.parametrize(

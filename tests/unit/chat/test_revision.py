@@ -108,8 +108,8 @@ async def test_an_edit_under_another_requests_key_takes_nothing_back() -> None:
     assert (await t.chat.take_turn(ANN, ask("Q3", "s"))).text == "A2.", "the session is free"
 
 
-@pytest.mark.parametrize("how", [{"regenerate": True}, {"text": "Other", "edit": 1}])
-async def test_going_back_waits_for_a_running_turn_and_does_not_cut_it_off(how: dict[str, Any]) -> None:
+@pytest.mark.parametrize("how", [{"text": "Me too?"}, {"regenerate": True}, {"text": "Other", "edit": 1}], ids=str)
+async def test_whoever_comes_to_a_busy_session_waits_gives_up_and_cuts_nothing_off(how: dict[str, Any]) -> None:
     hang = Hang()
     t = talk([hang, Say("Done.")], assistants=[helper(policies=hurried())])
     first = asyncio.create_task(t.chat.take_turn(ANN, ask("Long?", "s")))

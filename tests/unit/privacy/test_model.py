@@ -137,18 +137,16 @@ async def test_a_model_may_be_shown_redactions() -> None:
         assert await stored(app, reply.session_id) == [f"Write to {MAIL}.", "I cannot see it."]
 
 
-async def test_a_typed_mark_brings_nobody_a_value() -> None:
+@pytest.mark.parametrize(
+    ("said", "profile", "shown"),
+    [("Please say [EMAIL_1].", {}, "Please say ［EMAIL_1］."), ("Who am I?", {"name": "[EMAIL_1]"}, "［EMAIL_1］")],
+    ids=["in words", "in a profile"],
+)
+async def test_a_typed_mark_brings_nobody_a_value(said: str, profile: JsonObject, shown: str) -> None:
     async with house("Noted.", "I do not know.", privacy_message="pseudonym") as (app, model):
         first = await app.ask(ANN, f"My mail is {MAIL}.")
-        await app.ask(ANN, "Please say [EMAIL_1].", session_id=first.session_id)
-        assert "Please say ［EMAIL_1］." in prompt(model)
-
-
-async def test_a_mark_in_somebodys_profile_brings_them_nobodys_value() -> None:
-    async with house("Noted.", "Hello.", privacy_message="pseudonym") as (app, model):
-        first = await app.ask(ANN, f"My mail is {MAIL}.")
-        await app.ask(ANN, "Who am I?", session_id=first.session_id, profile={"name": "[EMAIL_1]"})
-        assert "［EMAIL_1］" in prompt(model)
+        await app.ask(ANN, said, session_id=first.session_id, profile=profile)
+        assert shown in prompt(model)
 
 
 async def test_an_answer_asked_for_again_comes_with_its_values() -> None:
