@@ -21,7 +21,7 @@ from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.sqlite import SqliteStore
 from tests.clock import FakeClock
-from tests.peek import hot_ciphertexts
+from tests.peek import hot_ciphertexts, look_up_key
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE
 
 OLD = MasterKey(name="old", secret=bytes(range(32)))
@@ -153,7 +153,7 @@ async def test_the_store_holds_no_key_in_the_clear(store: MemoryStore, keys: Ten
 
     assert entry is not None
     assert OLD.fingerprint in str(entry.value)
-    look_up = keys._known["acme"].look_up  # where it is plain
+    look_up = look_up_key(keys, "acme")
     assert look_up is not None
     wrapped = base64.urlsafe_b64decode(entry.value["look_up"]["text"] + "==")
     assert len(wrapped) == 12 + 32 + 16
