@@ -145,9 +145,11 @@ class Desk:
         command = [sys.executable, "-m", "tenuto", *args]
         return subprocess.Popen(command, **{"cwd": self.folder, "env": self.env, **pipes, **given})
 
-    def run(self, *args: str, words: bytes = b"", **env: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *args: str, words: bytes = b"", env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """Type a command and wait for its end; a traceback is never an answer."""
-        with self.start(*args, stdin=subprocess.PIPE, env={**self.env, **env}) as process:
+        with self.start(*args, stdin=subprocess.PIPE, env={**self.env, **(env or {})}) as process:
             out, err = process.communicate(words, timeout=120)
         assert b"Traceback" not in err, err.decode()
         return subprocess.CompletedProcess(args, process.returncode, out.decode(), err.decode())

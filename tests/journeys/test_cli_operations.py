@@ -100,7 +100,7 @@ def test_the_doctor_finds_what_is_wrong(desk: Desk) -> None:
         ({"TENUTO_STORE": "sqlite:///gone/chat.db"}, "error    store"),
         ({"TENUTO_STORE": "redis://ann:hunter2@127.0.0.1:1/0"}, "error    store"),
     ):
-        ill = desk.run("doctor", **env)
+        ill = desk.run("doctor", env=env)
         assert (ill.returncode, ill.stderr) == (1, "")
         assert re.search(says.replace(" ", " +"), ill.stdout), ill.stdout
         assert "-> " in ill.stdout

@@ -327,16 +327,6 @@ def test_an_operator_looks_behind_a_mark_and_is_noted() -> None:
     assert "redacted: 1 CC, 1 EMAIL" in typed("sessions", "show", session).stdout
 
 
-def test_a_key_file_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
-    made = asked("privacy", "new-key", "key.toml")
-    before = (tmp_path / "key.toml").read_bytes()
-    again = typed("privacy", "new-key", "key.toml")
-
-    assert (tmp_path / made["file"]).stat().st_mode & 0o777 == 0o600
-    assert again.exit_code == 1
-    assert (tmp_path / "key.toml").read_bytes() == before
-
-
 def test_after_a_rotation_the_old_master_key_is_no_longer_needed(tmp_path: Path) -> None:
     typed("privacy", "new-key", "key.toml")
     session = say(env=MARKED)
@@ -414,14 +404,7 @@ def test_an_export_takes_one_id_or_everything() -> None:
         assert typed("sessions", "export", *wrong).exit_code == 2
 
 
-# A key for the role
-
-
-def test_a_key_with_the_role_is_made_at_the_terminal(tmp_path: Path) -> None:
-    made = asked("keys", "create", "--tenant", "acme", "--role", "privacy.reveal")
-
-    assert made["key"]["role"] == "privacy.reveal"
-    assert asked("keys", "list")["keys"][0]["role"] == "privacy.reveal"
+# Blocking
 
 
 def test_nothing_of_a_blocked_question_is_stored(tmp_path: Path) -> None:

@@ -6,30 +6,17 @@ import asyncio
 import json
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 import tenuto
-from tenuto.cli import program
 from tenuto.model import Changes, Status
 from tenuto.ports import Clock, utc_now
 from tenuto.settings import Settings
+from tests.journeys.desk import asked
+from tests.journeys.desk import typed as run
 
 pytestmark = pytest.mark.usefixtures("own_environment")
-
-
-def run(*args: str, words: str | None = None) -> Result:
-    """Run a command; whatever is not a clean exit is a failure of the test."""
-    return CliRunner().invoke(program, args, input=words, catch_exceptions=False, prog_name="tenuto")
-
-
-def asked(*args: str) -> Any:
-    """What a command answers as JSON."""
-    result = run(*args, "--json")
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
 
 
 def seeded(
@@ -251,14 +238,15 @@ def test_sweeping_removes_what_expired() -> None:
     assert run("sweep").stdout == "0 expired sessions and 0 expired tasks removed.\n"
 
 
-def test_a_key_comes_with_its_secret_once() -> None:
-    made = asked("keys", "create", "--tenant", "acme", "--user", "ann", "--role", "admin", "--name", "laptop")
+@pytest.mark.parametrize("role", ["admin", "privacy.reveal"])
+def test_a_key_comes_with_its_secret_once(role: str) -> None:
+    made = asked("keys", "create", "--tenant", "acme", "--user", "ann", "--role", role, "--name", "laptop")
 
     listed = run("keys", "list", "--json").stdout
     key = json.loads(listed)["keys"][0]
     assert made["secret"].startswith(f"tnt_{key['id']}_")
     assert made["secret"] not in listed
-    assert (key["tenant"], key["user"], key["role"], key["name"]) == ("acme", "ann", "admin", "laptop")
+    assert (key["tenant"], key["user"], key["role"], key["name"]) == ("acme", "ann", role, "laptop")
     assert asked("keys", "list", "--tenant", "other")["keys"] == []
 
 
