@@ -15,19 +15,16 @@ import tenuto
 from tenuto.app import Tenuto
 from tenuto.chat import ChatLimits, Reply
 from tenuto.chat import relevance_gate as gating
-from tenuto.context.compression import summary_draft
 from tenuto.errors import Unavailable
 from tenuto.llm import ScriptedModel
-from tenuto.model import Page
-from tenuto.model.generation import Summary
 from tenuto.model.prompt import Disposition, Kind, Reason
-from tenuto.sessions import AppendRequest
 from tests.clock import FakeClock
 from tests.peek import patient_gate
-from tests.samples import ANN, BOB, SENT_AT
+from tests.samples import ANN, BOB
 from tests.servers.openai_server import start_model_server
 from tests.talking import Talk, ask, helper, patient, talk
 from tests.unit.chat.test_characters import BOTH as CHARACTERS
+from tests.unit.logbook import summarise
 
 MAIL = "ann@example.com"
 CAT = "My cat has stopped eating since yesterday."
@@ -153,15 +150,11 @@ async def test_what_went_stale_is_not_compared() -> None:
 async def test_talk_that_only_the_summary_tells_of_is_compared() -> None:
     t = talk("Hold the button.", embedder=Subjects(), assistants=[helper(relevance=0.15)])
     await t.chat.take_turn(ANN, ask(ROUTER, "s"))
-    page = await t.sessions.messages(ANN, "s", Page(limit=10))
-    last = page.messages[-1]
-    told = Summary(text="My cat is ill and goes to the vet.", through=last.seq, through_id=last.id, messages=2)
-    draft = summary_draft(told, message_id="sum", sent_at=SENT_AT, seen=last.seq, since=1)
-    await t.sessions.append(ANN, "s", AppendRequest(messages=(draft,)))
+    await summarise(t, "My cat is ill and goes to the vet.", messages=2)
 
     await t.chat.take_turn(ANN, ask(KITTEN, "s"))
 
-    assert told.text in shown(t)
+    assert "My cat is ill and goes to the vet." in shown(t)
 
 
 async def test_where_characters_are_kept_apart_only_their_own_talk_is_compared(embedder: Subjects) -> None:
