@@ -8,7 +8,9 @@ the private module that it tests.
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -16,13 +18,18 @@ import asyncpg
 
 from tenuto.chat import Chat
 from tenuto.context import tokens
+from tenuto.ports import StateStore
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.journaled import JournaledStore, Outbox
 from tenuto.stores.postgres import PostgresStore
+from tenuto.stores.postgres._feed import PostgresFeed
 from tenuto.stores.redis import RedisStore
 from tenuto.stores.redis._invalidation import InvalidationListener
 from tenuto.stores.redis._tracking import ClientTracking
+from tenuto.stores.redis._window_cache import WindowCache
 from tenuto.stores.sqlite import SqliteStore
+from tenuto.stores.sqlite._database import WriterThread
+from tenuto.upkeep import Upkeep
 
 # Postgres
 
@@ -41,6 +48,11 @@ def appends_under_way(store: PostgresStore) -> int:
     return len(store.sessions._append._under_way)
 
 
+async def ping_postgres(feed: PostgresFeed, connection: Any) -> None:
+    """One sign of life of a feed that has seen nothing: its rounds have no end that a test could wait for."""
+    await feed._ping_or_acknowledge(connection, 0)
+
+
 # SQLite
 
 
@@ -55,10 +67,24 @@ def sqlite_writer(store: SqliteStore) -> Any:
     return store._database.writer
 
 
-def sqlite_db(store: SqliteStore) -> sqlite3.Connection:
+def sqlite_db(of: SqliteStore | WriterThread) -> sqlite3.Connection:
     """The writer's connection: its pragmas, and the statements that it runs."""
-    db: sqlite3.Connection = store._database.writer._db
-    return db
+    return (of if isinstance(of, WriterThread) else of._database.writer)._db
+
+
+def set_disk_time(writer: WriterThread, seconds: float) -> None:
+    """Have the disk taken so long the last time: how quick the machine's is decides otherwise."""
+    writer._disk_took = seconds
+
+
+def set_patience(writer: WriterThread, seconds: float) -> None:
+    """Have those who come from now on wait so long: one writer serves patient and impatient callers in no other way."""
+    writer._patience = seconds
+
+
+def is_writing(writer: WriterThread) -> bool:
+    """Whether the thread lives: it is gone when closing has ended, which no answer tells."""
+    return writer._thread.is_alive()
 
 
 def sqlite_hot_heads(store: SqliteStore) -> tuple[int, int, int]:
@@ -83,6 +109,11 @@ def redis_owners(store: RedisStore) -> Any:
 def redis_window(store: RedisStore, key: bytes, limit: int | None = None) -> Any:
     """What is cached of a session's window; no answer of the store shows whether it came from there."""
     return store.sessions._windows.get(key) if limit is None else store.sessions._windows.get(key, limit)
+
+
+def cached_bytes(windows: WindowCache) -> int:
+    """How large the cached windows are by the cache's count, which only its limit of many megabytes shows."""
+    return windows._size
 
 
 async def redis_quarantine(store: RedisStore, key: bytes, why: str) -> None:
@@ -134,8 +165,26 @@ def held_turns(journal: JournaledStore) -> int:
 
 
 def outbox_files(outbox: Outbox) -> dict[int, Any]:
-    """The open files by number: to put one in their place that fails, or to close them under the outbox."""
+    """The open files by number: to put one in their place that fails."""
     return outbox._slots
+
+
+def close_outbox_files(outbox: Outbox) -> None:
+    """Close the files under the outbox, which looks at them anew."""
+    for slot in outbox._slots.values():
+        slot._close()
+
+
+def tidy_behind_a_new_file(outbox: Outbox) -> None:
+    """Have files tidied as the thread's next work after one was opened, before the loop has the result of that."""
+    open_one = outbox._open_own_file
+
+    def both() -> Any:
+        opened = open_one()
+        outbox._for_each_file(lambda slot: outbox._tidy_file(slot, None))
+        return opened
+
+    outbox._open_own_file = both  # type: ignore[method-assign]
 
 
 def outbox_thread(outbox: Outbox) -> Any:
@@ -148,7 +197,16 @@ def outbox_work(outbox: Outbox) -> tuple[bool, int]:
     return bool(outbox._writing), len(outbox._queue)
 
 
-# Encryption, tokens and the relevance gate
+# Upkeep, encryption, tokens and the relevance gate
+
+
+def end_after_one_round(upkeep: Upkeep) -> None:
+    """Have an application's rounds end where the first pause would begin, which lasts minutes."""
+
+    async def the_end(_seconds: float) -> None:
+        raise asyncio.CancelledError
+
+    upkeep._pause = the_end
 
 
 def patient_gate(chat: Chat) -> None:
@@ -161,6 +219,21 @@ def patient_gate(chat: Chat) -> None:
 def hot_ciphertexts(keys: TenantCiphers) -> tuple[int, Any]:
     """How large the cache of opened texts is, and what is in it."""
     return keys._hot._size, keys._hot._kept
+
+
+def keep_keys_in(keys: TenantCiphers, state: StateStore) -> None:
+    """Wire the ciphers to the very store that they seal, which needs them to be made."""
+    keys._store = state
+
+
+def look_up_key(keys: TenantCiphers, tenant: str) -> bytes | None:
+    """A tenant's key for digests, where it is plain."""
+    return keys._known[tenant].look_up
+
+
+def vocabularies() -> tuple[Callable[[str], Callable[[str], int]], ...]:
+    """What loads a vocabulary, one for each package that carries them: in use is the first that is installed."""
+    return tokens._rs_bpe, tokens._bpe_openai
 
 
 def clear_token_caches() -> None:

@@ -125,20 +125,23 @@ def closing(*words: str, tokens: int = 0, cost_nanos: int = 0, **fields: Any) ->
     return FinishTurn(reply=tuple(answers(text) for text in words), usage=usage, **fields)
 
 
+def stored(seq: int, text: str = "some words", **fields: Any) -> Message:
+    """A message of a log; its place tells who spoke."""
+    given = {
+        "id": f"m{seq}",
+        "role": Role.USER if seq % 2 else Role.ASSISTANT,
+        "sent_at": SENT_AT,
+        "parts": (text_part(text),),
+        "seq": seq,
+        "turn": (seq + 1) // 2,
+        **fields,
+    }
+    return Message(**given)
+
+
 def dialogue(*lines: str, persona: str | None = None) -> tuple[Message, ...]:
     """A log in which user and assistant speak in turns."""
-    return tuple(
-        Message(
-            id=f"m{seq}",
-            role=Role.USER if seq % 2 else Role.ASSISTANT,
-            sent_at=SENT_AT,
-            parts=(text_part(line),),
-            persona=persona,
-            seq=seq,
-            turn=(seq + 1) // 2,
-        )
-        for seq, line in enumerate(lines, start=1)
-    )
+    return tuple(stored(seq, line, persona=persona) for seq, line in enumerate(lines, start=1))
 
 
 def once(key: str, fingerprint: str = "body") -> IdempotencyKey:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -10,9 +11,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, AssistantRegistry
-from tenuto.chat import Chat, ChatDeps, ChatLimits, ChatRequest, Spending
+from tenuto.chat import Chat, ChatDeps, ChatLimits, ChatRequest, Reply, Spending
 from tenuto.errors import ModelFailed
-from tenuto.llm import ScriptedModel
+from tenuto.llm import Hang, ScriptedModel
 from tenuto.llm.scripted import Script
 from tenuto.model import FinishTurn, OpenTurn
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, ToolContext, ToolOutput, ToolSpec, TurnEnded
@@ -26,6 +27,7 @@ from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.sessions import EventEmitter, Sessions
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
+from tests.samples import ANN
 
 
 async def events_of(model: ChatModel, asking: ModelRequest) -> list[ModelEvent]:
@@ -158,6 +160,13 @@ def talk(
 def ask(text: str, session_id: str | None = None, **fields: Any) -> ChatRequest:
     """A request with this text."""
     return ChatRequest(text=text, session_id=session_id, **fields)
+
+
+async def under_way(t: Talk, hang: Hang, request: ChatRequest) -> asyncio.Task[Reply]:
+    """A turn of Ann's, once its model hangs."""
+    turn = asyncio.create_task(t.chat.take_turn(ANN, request))
+    await hang.reached.wait()
+    return turn
 
 
 SMALL = PromptPolicy(budget=600, reply_tokens=100)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,8 @@ import asyncpg
 import pytest
 
 from tests.backends import POSTGRES, REDIS, SQLITE, Backend, cached, guarded
+from tests.journeys.door import Door, served
+from tests.journeys.terminal import Desk
 from tests.samples import fresh
 from tests.servers import PostgresDatabase, PostgresServer, RedisServer
 
@@ -80,3 +82,22 @@ def ground(request: pytest.FixtureRequest) -> Ground:
 async def store_url(ground: Ground, request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty store of each kind: the test runs once on each."""
     return await ground.url(request.getfixturevalue, tmp_path)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+@pytest.fixture
+async def door() -> AsyncIterator[Door]:
+    """A server on a store in memory that asks for no key."""
+    async with served() as door:
+        yield door
+
+
+@pytest.fixture
+async def locked() -> AsyncIterator[Door]:
+    """The same, where requests need a key."""
+    async with served(locked=True) as door:
+        yield door

@@ -16,10 +16,12 @@ from starlette.applications import Starlette
 from tenuto.access import ApiKeys
 from tenuto.app import Tenuto, open_app
 from tenuto.assistants import Assistant
+from tenuto.llm import ScriptedModel
 from tenuto.ports import ChatModel, Clock, utc_now
 from tenuto.server import create_app
 from tenuto.settings import Settings
 from tests.clock import Ticks
+from tests.talking import helper
 
 NO_MODELS: Mapping[str, ChatModel] = MappingProxyType({})
 # How long a busy machine takes is not what journeys look at.
@@ -68,6 +70,12 @@ async def served(
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
         async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url=BASE) as http:
             yield Door(http, app, tenuto, keys, ticks)
+
+
+def playing(model: ScriptedModel, **fields: Any) -> dict[str, Any]:
+    """What `served` takes for a server whose one assistant, with these fields, plays the model's scripts."""
+    settings = {"model": "scripted", "summarizer_model": "offline", "assistant": "helper"}
+    return {"models": {"scripted": model}, "assistants": [helper(**fields)], **settings}
 
 
 def bearer(credential: str) -> dict[str, str]:

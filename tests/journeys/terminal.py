@@ -1,9 +1,10 @@
-"""A terminal with a keyboard: the real `tenuto` process behind a pseudo-terminal."""
+"""The real `tenuto` process: behind a pseudo-terminal with a keyboard, and through pipes."""
 
 from __future__ import annotations
 
 import codecs
 import contextlib
+import json
 import os
 import select
 import subprocess
@@ -12,6 +13,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 # A session leader makes the terminal its own, so that Ctrl-C becomes a signal as at a real one.
 _BEHIND_A_TERMINAL = """
@@ -121,3 +123,44 @@ class Screen:
             self.process.kill()
             self.process.wait()
         os.close(self._keyboard)
+
+
+class Desk:
+    """A folder with nothing in it, and `tenuto` to type, of whose settings none come from this process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("TENUTO_", "MEMORY_"))}
+        self.env = {**kept, "COLUMNS": "150"}
+        for name in ("PORT", "REDIS_URL", "OPENAI_API_KEY", "NO_COLOR"):
+            self.env.pop(name, None)
+
+    def sit_down(self, *args: str) -> Screen:
+        """`tenuto chat`, with a keyboard."""
+        return Screen(self.folder, "chat", *args, env=self.env)
+
+    def start(self, *args: str, **given: Any) -> subprocess.Popen[bytes]:
+        """Type a command and do not wait."""
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        command = [sys.executable, "-m", "tenuto", *args]
+        return subprocess.Popen(command, **{"cwd": self.folder, "env": self.env, **pipes, **given})
+
+    def run(
+        self, *args: str, words: bytes = b"", env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Type a command and wait for its end; a traceback is never an answer."""
+        with self.start(*args, stdin=subprocess.PIPE, env={**self.env, **(env or {})}) as process:
+            out, err = process.communicate(words, timeout=120)
+        assert b"Traceback" not in err, err.decode()
+        return subprocess.CompletedProcess(args, process.returncode, out.decode(), err.decode())
+
+    def ask(self, *args: str) -> Any:
+        """What a command answers as JSON."""
+        done = self.run(*args, "--json")
+        assert (done.returncode, done.stderr) == (0, "")
+        return json.loads(done.stdout)
+
+    def texts(self) -> list[str]:
+        """What is stored of the only session."""
+        (session,) = self.ask("sessions", "list")["sessions"]
+        return [message["text"] for message in self.ask("sessions", "show", session["id"])["messages"]]

@@ -2,66 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shlex
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from tenuto.cli.background import BackgroundApp
 from tenuto.cli.conversation import ChatOptions, Conversation
 from tenuto.model import Scope
-from tests.journeys.terminal import CTRL_C, CTRL_D, CTRL_P, ENTER, Screen
+from tests.journeys.terminal import CTRL_C, CTRL_D, CTRL_P, ENTER, Desk
 from tests.servers.openai_server import ModelServer, refusal, stalling, start_model_server, words
 
 EVIL = "\x1b]0;owned\x07\x9b31m\u202e"
-
-
-class Desk:
-    """A folder with a store, and `tenuto` to type."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("TENUTO_", "MEMORY_"))}
-        self.env = {**kept, "COLUMNS": "120"}
-        for name in ("PORT", "REDIS_URL", "OPENAI_API_KEY", "NO_COLOR"):
-            self.env.pop(name, None)
-
-    def sit_down(self, *args: str) -> Screen:
-        """`tenuto chat`, with a keyboard."""
-        return Screen(self.folder, "chat", *args, env=self.env)
-
-    def run(self, *args: str, piped: bytes | None = None) -> subprocess.CompletedProcess[str]:
-        """A command that is not watched; without words, standard input is empty."""
-        done = subprocess.run(
-            [sys.executable, "-m", "tenuto", *args],
-            cwd=self.folder, env=self.env, input=piped or b"", capture_output=True, timeout=120,
-        )  # fmt: skip
-        assert b"Traceback" not in done.stderr, done.stderr.decode()
-        return subprocess.CompletedProcess(args, done.returncode, done.stdout.decode(), done.stderr.decode())
-
-    def ask(self, *args: str) -> Any:
-        """What a command answers as JSON."""
-        done = self.run(*args, "--json")
-        assert (done.returncode, done.stderr) == (0, "")
-        return json.loads(done.stdout)
-
-    def texts(self) -> list[str]:
-        """What is stored of the only session."""
-        (session,) = self.ask("sessions", "list")["sessions"]
-        return [message["text"] for message in self.ask("sessions", "show", session["id"])["messages"]]
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
 
 
 @pytest.fixture
@@ -247,7 +202,7 @@ def test_a_models_words_steer_no_terminal(desk: Desk, provider: ModelServer) -> 
 
 def test_one_question_is_answered_and_the_process_ends(desk: Desk) -> None:
     given = desk.run("chat", "My name is Ann.")
-    piped = desk.run("chat", piped="我叫小林。\n".encode())
+    piped = desk.run("chat", words="我叫小林。\n".encode())
 
     assert (given.returncode, given.stdout, given.stderr) == (0, "Noted.\n", "")
     assert piped.returncode == 0
@@ -303,7 +258,7 @@ def test_a_title_by_the_model_is_there_when_the_process_ends(desk: Desk, provide
 def test_what_cannot_be_answered_ends_with_one_and_a_sentence(
     desk: Desk, args: tuple[str, ...], piped: bytes, says: str
 ) -> None:
-    done = desk.run("chat", *args, piped=piped)
+    done = desk.run("chat", *args, words=piped)
 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(says)
@@ -323,10 +278,7 @@ def test_a_model_that_fails_ends_one_question_with_one(desk: Desk, provider: Mod
 def test_ctrl_c_ends_one_question_and_keeps_it(desk: Desk, provider: ModelServer) -> None:
     provider.answers(stalling("Once upon"))
 
-    with subprocess.Popen(
-        [sys.executable, "-m", "tenuto", "chat", "A tale"],
-        cwd=desk.folder, env=desk.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as process:  # fmt: skip
+    with desk.start("chat", "A tale") as process:
         assert process.stdout is not None
         assert process.stdout.read(9) == b"Once upon"
         process.send_signal(signal.SIGINT)

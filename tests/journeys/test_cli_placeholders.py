@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from tests.journeys.desk import MAIL, SAID
+from tests.journeys.terminal import CTRL_D, Desk
 
-import pytest
-
-from tests.journeys.terminal import CTRL_D
-from tests.journeys.test_cli_chat import Desk
-
-MAIL, CARD = "ann.lee@example.com", "4242 4242 4242 4242"
-SAID = f"My mail is {MAIL}, my card is {CARD}."
 DIM, MARKED, PLAIN = "\x1b[2m", "\x1b[36m\x1b[2m", "\x1b[0m"
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
 
 
 def test_marks_are_dimmed_and_why_counts_what_was_taken_out(desk: Desk) -> None:

@@ -16,8 +16,7 @@ import tenuto
 from tenuto.model import Page, Rewrite, Scope
 from tenuto.privacy.compliance.service import PrivacyService
 from tests.journeys.desk import KEPT, MAIL, MARKED, SAID, asked, ring, say, typed
-from tests.journeys.terminal import ENTER, Screen
-from tests.journeys.test_cli_operations import Machine
+from tests.journeys.terminal import ENTER, Desk, Screen
 from tests.samples import CARD, shows_card
 
 pytestmark = pytest.mark.usefixtures("own_environment")
@@ -218,20 +217,19 @@ def test_a_scan_of_everything_in_an_empty_store_finds_nothing() -> None:
 # Erasing
 
 
-def test_a_person_is_erased_from_the_file_and_the_receipt_can_be_verified(tmp_path: Path) -> None:
+def test_a_person_is_erased_from_the_file_and_the_receipt_can_be_verified(tmp_path: Path, desk: Desk) -> None:
     """S3: the real process; afterwards no byte of the words is left in the database or beside it."""
-    machine = Machine(tmp_path)
     say()
     say("Hello there!", user="bob")
 
-    nobody_asked = machine.run("privacy", "erase", "--user", "ann")
-    code, out, err = machine.run("privacy", "erase", "--user", "ann", "--yes", "--out", "receipt.json")
+    nobody_asked = desk.run("privacy", "erase", "--user", "ann")
+    erased = desk.run("privacy", "erase", "--user", "ann", "--yes", "--out", "receipt.json")
     left = b"".join(path.read_bytes() for path in tmp_path.glob("data/tenuto.db*"))
 
-    assert nobody_asked[0] == 2
-    assert "--yes" in nobody_asked[2]
-    assert (code, err) == (0, "")
-    assert "1 sessions" in out
+    assert nobody_asked.returncode == 2
+    assert "--yes" in nobody_asked.stderr
+    assert (erased.returncode, erased.stderr) == (0, "")
+    assert "1 sessions" in erased.stdout
     assert MAIL.encode() not in left
     assert CARD.encode() not in left
     assert asked("privacy", "verify", "receipt.json")["valid"] is True
@@ -329,16 +327,6 @@ def test_an_operator_looks_behind_a_mark_and_is_noted() -> None:
     assert "redacted: 1 CC, 1 EMAIL" in typed("sessions", "show", session).stdout
 
 
-def test_a_key_file_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
-    made = asked("privacy", "new-key", "key.toml")
-    before = (tmp_path / "key.toml").read_bytes()
-    again = typed("privacy", "new-key", "key.toml")
-
-    assert (tmp_path / made["file"]).stat().st_mode & 0o777 == 0o600
-    assert again.exit_code == 1
-    assert (tmp_path / "key.toml").read_bytes() == before
-
-
 def test_after_a_rotation_the_old_master_key_is_no_longer_needed(tmp_path: Path) -> None:
     typed("privacy", "new-key", "key.toml")
     session = say(env=MARKED)
@@ -416,14 +404,7 @@ def test_an_export_takes_one_id_or_everything() -> None:
         assert typed("sessions", "export", *wrong).exit_code == 2
 
 
-# A key for the role
-
-
-def test_a_key_with_the_role_is_made_at_the_terminal(tmp_path: Path) -> None:
-    made = asked("keys", "create", "--tenant", "acme", "--role", "privacy.reveal")
-
-    assert made["key"]["role"] == "privacy.reveal"
-    assert asked("keys", "list")["keys"][0]["role"] == "privacy.reveal"
+# Blocking
 
 
 def test_nothing_of_a_blocked_question_is_stored(tmp_path: Path) -> None:

@@ -31,106 +31,98 @@ async def status(door: Door, headers: dict[str, str], path: str = "/v1/sessions"
 # Keys
 
 
-async def test_without_a_credential_that_holds_nobody_gets_in() -> None:
-    async with served(locked=True) as door:
-        key, secret = await door.keys.create(tenant="acme")
-        tries = [
-            {},
-            {"Authorization": secret},
-            {"Authorization": f"Basic {secret}"},
-            {"X-API-Key": "nonsense"},
-            bearer(""),
-            bearer("tnt"),
-            bearer(f"tnt_{key.id}_"),
-            bearer(secret[:-1]),
-            bearer(f"{secret}x"),
-            bearer("tnt_" + "0" * 16 + "_" + secret.rsplit("_", 1)[1]),
-            bearer("x" * 5000),
-            bearer("eyJhbGciOiJub25lIn0.eyJ0ZW5hbnRfaWQiOiJhY21lIn0."),
-        ]
+async def test_without_a_credential_that_holds_nobody_gets_in(locked: Door) -> None:
+    key, secret = await locked.keys.create(tenant="acme")
+    tries = [
+        {},
+        {"Authorization": secret},
+        {"Authorization": f"Basic {secret}"},
+        {"X-API-Key": "nonsense"},
+        bearer(""),
+        bearer("tnt"),
+        bearer(f"tnt_{key.id}_"),
+        bearer(secret[:-1]),
+        bearer(f"{secret}x"),
+        bearer("tnt_" + "0" * 16 + "_" + secret.rsplit("_", 1)[1]),
+        bearer("x" * 5000),
+        bearer("eyJhbGciOiJub25lIn0.eyJ0ZW5hbnRfaWQiOiJhY21lIn0."),
+    ]
 
-        answers = [await door.http.get("/v1/sessions", headers=headers) for headers in tries]
+    answers = [await locked.http.get("/v1/sessions", headers=headers) for headers in tries]
 
-        assert {code(answer) for answer in answers} == {(401, "invalid_credential")}
-        assert {answer.headers["www-authenticate"] for answer in answers} == {"Bearer"}
-        assert len({answer.content for answer in answers}) == 1
-
-
-async def test_a_key_opens_its_tenant_and_no_other() -> None:
-    async with served(locked=True) as door:
-        acme, evil = await door.key("acme"), await door.key("evil")
-
-        made = await door.http.post("/v1/sessions", headers=acme, json={"id": "s"})
-
-        assert made.json()["tenant"] == "acme"
-        assert await status(door, acme, at("s")) == 200
-        assert await status(door, evil, at("s")) == 404
+    assert {code(answer) for answer in answers} == {(401, "invalid_credential")}
+    assert {answer.headers["www-authenticate"] for answer in answers} == {"Bearer"}
+    assert len({answer.content for answer in answers}) == 1
 
 
-async def test_a_key_may_come_as_x_api_key_too() -> None:
-    async with served(locked=True) as door:
-        _, secret = await door.keys.create(tenant="acme")
+async def test_a_key_opens_its_tenant_and_no_other(locked: Door) -> None:
+    acme, evil = await locked.key("acme"), await locked.key("evil")
 
-        assert await status(door, {"X-API-Key": secret}) == 200
-        assert await status(door, {"authorization": f"bearer {secret}"}) == 200
+    made = await locked.http.post("/v1/sessions", headers=acme, json={"id": "s"})
 
-
-async def test_what_the_request_names_must_agree_with_the_credential() -> None:
-    async with served(locked=True) as door:
-        key = await door.key("acme", site="museum")
-
-        assert await status(door, {**key, "X-Tenant-ID": "acme", "X-Site-ID": "museum"}) == 200
-        assert await status(door, key, tenant_id="acme", site_id="museum") == 200
-        for wrong in ({"X-Tenant-ID": "evil"}, {"X-Site-ID": "shop"}):
-            assert code(await door.http.get("/v1/sessions", headers={**key, **wrong})) == (403, "scope_mismatch")
-        for named in ({"tenant_id": "evil"}, {"site_id": "shop"}):
-            assert code(await door.http.get("/v1/sessions", headers=key, params=named)) == (403, "scope_mismatch")
-            assert code(await door.http.post("/v1/sessions", headers=key, json=named)) == (403, "scope_mismatch")
+    assert made.json()["tenant"] == "acme"
+    assert await status(locked, acme, at("s")) == 200
+    assert await status(locked, evil, at("s")) == 404
 
 
-async def test_a_site_bound_key_stays_on_its_site_without_being_told() -> None:
-    async with served(locked=True) as door:
-        museum, any_site = await door.key("acme", site="museum"), await door.key("acme")
+async def test_a_key_may_come_as_x_api_key_too(locked: Door) -> None:
+    _, secret = await locked.keys.create(tenant="acme")
 
-        await door.http.post("/v1/sessions", headers=museum, json={"id": "s"})
-
-        assert await status(door, any_site, at("s")) == 404
-        assert await status(door, {**any_site, "X-Site-ID": "museum"}, at("s")) == 200
+    assert await status(locked, {"X-API-Key": secret}) == 200
+    assert await status(locked, {"authorization": f"bearer {secret}"}) == 200
 
 
-async def test_a_users_key_acts_for_that_user_alone() -> None:
-    async with served(locked=True) as door:
-        ann, bob, backend = await door.key(user="ann"), await door.key(user="bob"), await door.key()
-        await door.http.post("/v1/sessions", headers=ann, json={"id": "s"})
+async def test_what_the_request_names_must_agree_with_the_credential(locked: Door) -> None:
+    key = await locked.key("acme", site="museum")
 
-        assert await status(door, bob, at("s")) == 404
-        assert await status(door, {**ann, "X-User-ID": "ann"}, at("s")) == 200
-        assert code(await door.http.get(at("s"), headers={**bob, "X-User-ID": "ann"})) == (403, "scope_mismatch")
-        assert code(await door.http.get(at("s"), headers={**bob, "X-Chat-ID": "c"})) == (403, "scope_mismatch")
-        assert await status(door, backend, at("s")) == 200
-        assert await status(door, {**backend, "X-User-ID": "ann"}, at("s")) == 200
-        assert await status(door, {**backend, "X-User-ID": "bob"}, at("s")) == 404
+    assert await status(locked, {**key, "X-Tenant-ID": "acme", "X-Site-ID": "museum"}) == 200
+    assert await status(locked, key, tenant_id="acme", site_id="museum") == 200
+    for wrong in ({"X-Tenant-ID": "evil"}, {"X-Site-ID": "shop"}):
+        assert code(await locked.http.get("/v1/sessions", headers={**key, **wrong})) == (403, "scope_mismatch")
+    for named in ({"tenant_id": "evil"}, {"site_id": "shop"}):
+        assert code(await locked.http.get("/v1/sessions", headers=key, params=named)) == (403, "scope_mismatch")
+        assert code(await locked.http.post("/v1/sessions", headers=key, json=named)) == (403, "scope_mismatch")
 
 
-async def test_an_admin_key_of_a_user_may_act_for_others_and_for_the_tenant() -> None:
-    async with served(locked=True) as door:
-        admin = await door.key(user="root", role=KeyRole.ADMIN)
-        await door.http.post("/v1/sessions", headers={**admin, "X-User-ID": "ann"}, json={"id": "s"})
+async def test_a_site_bound_key_stays_on_its_site_without_being_told(locked: Door) -> None:
+    museum, any_site = await locked.key("acme", site="museum"), await locked.key("acme")
 
-        assert await status(door, admin, at("s")) == 404
-        assert await status(door, {**admin, "X-User-ID": "ann"}, at("s")) == 200
-        assert await status(door, {**admin, "X-User-ID": ""}, at("s")) == 200
+    await locked.http.post("/v1/sessions", headers=museum, json={"id": "s"})
+
+    assert await status(locked, any_site, at("s")) == 404
+    assert await status(locked, {**any_site, "X-Site-ID": "museum"}, at("s")) == 200
 
 
-async def test_a_revoked_key_is_out_within_two_seconds() -> None:
-    async with served(locked=True) as door:
-        key, secret = await door.keys.create(tenant="acme")
-        assert await status(door, bearer(secret)) == 200
+async def test_a_users_key_acts_for_that_user_alone(locked: Door) -> None:
+    ann, bob, backend = await locked.key(user="ann"), await locked.key(user="bob"), await locked.key()
+    await locked.http.post("/v1/sessions", headers=ann, json={"id": "s"})
 
-        await door.keys.revoke(key.id)
-        door.ticks.now += 2
+    assert await status(locked, bob, at("s")) == 404
+    assert await status(locked, {**ann, "X-User-ID": "ann"}, at("s")) == 200
+    assert code(await locked.http.get(at("s"), headers={**bob, "X-User-ID": "ann"})) == (403, "scope_mismatch")
+    assert code(await locked.http.get(at("s"), headers={**bob, "X-Chat-ID": "c"})) == (403, "scope_mismatch")
+    assert await status(locked, backend, at("s")) == 200
+    assert await status(locked, {**backend, "X-User-ID": "ann"}, at("s")) == 200
+    assert await status(locked, {**backend, "X-User-ID": "bob"}, at("s")) == 404
 
-        assert await status(door, bearer(secret)) == 401
+
+async def test_an_admin_key_of_a_user_may_act_for_others_and_for_the_tenant(locked: Door) -> None:
+    admin = await locked.key(user="root", role=KeyRole.ADMIN)
+    await locked.http.post("/v1/sessions", headers={**admin, "X-User-ID": "ann"}, json={"id": "s"})
+
+    assert await status(locked, admin, at("s")) == 404
+    assert await status(locked, {**admin, "X-User-ID": "ann"}, at("s")) == 200
+    assert await status(locked, {**admin, "X-User-ID": ""}, at("s")) == 200
+
+
+async def test_a_revoked_key_is_out_within_two_seconds(locked: Door) -> None:
+    key, secret = await locked.keys.create(tenant="acme")
+    assert await status(locked, bearer(secret)) == 200
+
+    await locked.keys.revoke(key.id)
+    locked.ticks.now += 2
+
+    assert await status(locked, bearer(secret)) == 401
 
 
 # Wrong credentials
@@ -209,19 +201,17 @@ async def test_the_limit_on_wrong_credentials_can_be_switched_off() -> None:
 # The open door
 
 
-async def test_without_keys_the_tenant_is_local_or_as_named() -> None:
-    async with served() as door:
-        assert (await door.http.get("/healthz")).json()["auth"] == "open: loopback only, tenant local"
-        assert (await door.http.post("/v1/sessions")).json()["tenant"] == "local"
-        assert (await door.http.post("/v1/sessions", headers={"X-Tenant-ID": "t"})).json()["tenant"] == "t"
-        assert (await door.http.post("/v1/sessions", headers=bearer("whatever"))).status_code == 201
+async def test_without_keys_the_tenant_is_local_or_as_named(door: Door) -> None:
+    assert (await door.http.get("/healthz")).json()["auth"] == "open: loopback only, tenant local"
+    assert (await door.http.post("/v1/sessions")).json()["tenant"] == "local"
+    assert (await door.http.post("/v1/sessions", headers={"X-Tenant-ID": "t"})).json()["tenant"] == "t"
+    assert (await door.http.post("/v1/sessions", headers=bearer("whatever"))).status_code == 201
 
 
 @pytest.mark.parametrize("tenant", ["~tenuto", "~", ""])
-async def test_the_installations_own_tenant_cannot_be_named(tenant: str) -> None:
-    async with served() as door:
-        assert code(await door.http.get("/v1/sessions", headers={"X-Tenant-ID": tenant})) == (400, "invalid")
-        assert (await door.http.post("/v1/sessions", json={"tenant_id": tenant})).status_code == 400
+async def test_the_installations_own_tenant_cannot_be_named(door: Door, tenant: str) -> None:
+    assert code(await door.http.get("/v1/sessions", headers={"X-Tenant-ID": tenant})) == (400, "invalid")
+    assert (await door.http.post("/v1/sessions", json={"tenant_id": tenant})).status_code == 400
 
 
 @pytest.mark.parametrize(
@@ -239,18 +229,16 @@ async def test_the_installations_own_tenant_cannot_be_named(tenant: str) -> None
     ],
     ids=lambda headers: "-".join(*headers.items()),
 )
-async def test_a_web_page_from_elsewhere_cannot_reach_the_open_door(headers: dict[str, str]) -> None:
+async def test_a_web_page_from_elsewhere_cannot_reach_the_open_door(door: Door, headers: dict[str, str]) -> None:
     """DNS rebinding shows in Host, a post from another origin, of this machine too, in Origin or Sec-Fetch-Site."""
-    async with served() as door:
-        assert code(await door.http.post("/v1/sessions", headers=headers)) == (403, "host_not_allowed")
+    assert code(await door.http.post("/v1/sessions", headers=headers)) == (403, "host_not_allowed")
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:8765", "[::1]:8765", "127.0.0.2", "LOCALHOST:1"])
-async def test_this_machine_may_call_itself_by_its_names(host: str) -> None:
-    async with served() as door:
-        assert (await door.http.get("/v1/sessions", headers={"Host": host})).status_code == 200
-        own_page = {"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
-        assert (await door.http.post("/v1/sessions", headers=own_page)).status_code == 201
+async def test_this_machine_may_call_itself_by_its_names(door: Door, host: str) -> None:
+    assert (await door.http.get("/v1/sessions", headers={"Host": host})).status_code == 200
+    own_page = {"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
+    assert (await door.http.post("/v1/sessions", headers=own_page)).status_code == 201
 
 
 async def test_another_machine_cannot_use_the_open_door() -> None:
@@ -263,21 +251,20 @@ async def test_where_the_host_is_reachable_there_is_no_open_door() -> None:
         assert code(await door.http.get("/v1/sessions")) == (401, "invalid_credential")
 
 
-async def test_the_first_key_closes_the_door_within_two_seconds_and_for_good() -> None:
-    async with served() as door:
-        assert await status(door, {}) == 200
+async def test_the_first_key_closes_the_door_within_two_seconds_and_for_good(door: Door) -> None:
+    assert await status(door, {}) == 200
 
-        key, secret = await door.keys.create(tenant="acme")
-        door.ticks.now += 2
+    key, secret = await door.keys.create(tenant="acme")
+    door.ticks.now += 2
 
-        assert await status(door, {}) == 401
-        assert await status(door, bearer(secret)) == 200
-        assert (await door.http.get("/healthz")).json()["auth"] == "closed: API keys"
+    assert await status(door, {}) == 401
+    assert await status(door, bearer(secret)) == 200
+    assert (await door.http.get("/healthz")).json()["auth"] == "closed: API keys"
 
-        await door.keys.revoke(key.id)
-        door.ticks.now += 2
+    await door.keys.revoke(key.id)
+    door.ticks.now += 2
 
-        assert await status(door, {}) == 401
+    assert await status(door, {}) == 401
 
 
 # Tokens

@@ -14,9 +14,9 @@ import pytest
 from tenuto.llm import Call, Fail, Hang, Say, ScriptedModel
 from tenuto.llm.scripted import Script
 from tenuto.model.policy import Preset
-from tests.journeys.door import ANN, BOB, EVE, PROBLEM, Door, served
+from tests.journeys.door import ANN, BOB, EVE, PROBLEM, Door, playing, served
 from tests.samples import one_field_each
-from tests.talking import Adder, helper, hurried, patient
+from tests.talking import Adder, hurried, patient
 
 
 @asynccontextmanager
@@ -25,15 +25,7 @@ async def talking(
 ) -> AsyncIterator[tuple[Door, ScriptedModel]]:
     """A server whose default assistant is a scripted model's."""
     model = ScriptedModel(*scripts)
-    assistant = helper(tools=tuple(tools), policies=policies or patient())
-    async with served(
-        models={"scripted": model},
-        model="scripted",
-        summarizer_model="offline",
-        assistants=[assistant],
-        assistant="helper",
-        **given,
-    ) as door:
+    async with served(**playing(model, tools=tuple(tools), policies=policies or patient()), **given) as door:
         yield door, model
 
 
@@ -243,13 +235,12 @@ async def test_a_question_of_a_megabyte_is_answered_and_a_larger_one_refused() -
         assert (large.status_code, large.json()["code"]) == (413, "too_large")
 
 
-async def test_assistants_are_listed() -> None:
-    async with served() as door:
-        listed = (await door.http.get("/v1/assistants", headers=ANN)).json()["assistants"]
+async def test_assistants_are_listed(door: Door) -> None:
+    listed = (await door.http.get("/v1/assistants", headers=ANN)).json()["assistants"]
 
-        assert {one["name"] for one in listed} >= {"general", "goods", "npc"}
-        assert [one["name"] for one in listed if one["default"]] == ["general"]
-        assert {one["model"] for one in listed} == {"offline"}
+    assert {one["name"] for one in listed} >= {"general", "goods", "npc"}
+    assert [one["name"] for one in listed if one["default"]] == ["general"]
+    assert {one["model"] for one in listed} == {"offline"}
 
 
 async def test_chat_answers_under_api_as_well() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tenuto.context import TokenCounter
 from tenuto.llm import ScriptedModel
-from tests.journeys.door import ANN, Door, at, code, says, served
+from tests.journeys.door import ANN, Door, at, says, served
 from tests.talking import SMALL, helper
 
 # Two tokens and more to a character, and a count that could still be true of plain words.
@@ -103,12 +103,3 @@ async def test_a_long_message_is_counted_beside_other_requests(door: Door) -> No
     await sent(door, "messages", says(text, tokens=len(text) // 7 + 1))
 
     assert await stored(door, "s") == [COUNTER.count(text)]
-
-
-async def test_negative_counts_are_refused(door: Door) -> None:
-    await door.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
-
-    refused = await door.http.post(at("s", "messages"), headers=ANN, json=says(RARE, tokens=-1))
-
-    assert code(refused) == (400, "invalid")
-    assert await stored(door, "s") == []

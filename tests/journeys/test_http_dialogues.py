@@ -61,14 +61,13 @@ async def test_three_turns_with_a_character_and_a_restart_after_each(
         assert told["offline"]
 
 
-async def test_a_trace_of_a_character_s_answer_shows_question_tools_and_talk() -> None:
+async def test_a_trace_of_a_character_s_answer_shows_question_tools_and_talk(door: Door) -> None:
     """C9."""
-    async with served() as door:
-        told = await ask_npc(door, "家训有哪些？", "session-1")
-        address = f"/api/v1/npc/traces/{told['trace_id']}"
-        trace = (await door.http.get(f"{address}?include_session=true", headers=SITE)).json()
-        bare = (await door.http.get(address, headers=SITE)).json()
-        elsewhere = await door.http.get(address, headers={**SITE, "X-Site-ID": "other"})
+    told = await ask_npc(door, "家训有哪些？", "session-1")
+    address = f"/api/v1/npc/traces/{told['trace_id']}"
+    trace = (await door.http.get(f"{address}?include_session=true", headers=SITE)).json()
+    bare = (await door.http.get(address, headers=SITE)).json()
+    elsewhere = await door.http.get(address, headers={**SITE, "X-Site-ID": "other"})
 
     assert trace["request_input"]["query"] == "家训有哪些？"
     assert [call["name"] for call in trace["tool_calls"]] == ["retrieve_evidence"]
@@ -78,13 +77,12 @@ async def test_a_trace_of_a_character_s_answer_shows_question_tools_and_talk() -
     assert code(elsewhere) == (404, "trace_not_found")
 
 
-async def test_sessions_of_characters_can_be_seen_and_cleared() -> None:
+async def test_sessions_of_characters_can_be_seen_and_cleared(door: Door) -> None:
     """C7, C8 on a talk that the chat made."""
-    async with served() as door:
-        await ask_npc(door, "家训有哪些？", "session-1")
-        seen = (await door.http.get("/api/v1/npc/sessions/session-1", headers=SITE)).json()
-        cleared = (await door.http.delete("/api/v1/npc/sessions/session-1", headers=SITE)).json()
-        gone = await door.http.get("/api/v1/npc/sessions/session-1", headers=SITE)
+    await ask_npc(door, "家训有哪些？", "session-1")
+    seen = (await door.http.get("/api/v1/npc/sessions/session-1", headers=SITE)).json()
+    cleared = (await door.http.delete("/api/v1/npc/sessions/session-1", headers=SITE)).json()
+    gone = await door.http.get("/api/v1/npc/sessions/session-1", headers=SITE)
 
     assert seen["message_count"] == 2
     assert seen["recent_messages"][0]["content"] == "家训有哪些？"
@@ -92,13 +90,12 @@ async def test_sessions_of_characters_can_be_seen_and_cleared() -> None:
     assert gone.status_code == 404
 
 
-async def test_a_question_without_evidence_is_declined_and_characters_keep_apart() -> None:
+async def test_a_question_without_evidence_is_declined_and_characters_keep_apart(door: Door) -> None:
     """C1, C13."""
-    async with served() as door:
-        declined = await ask_npc(door, "谁发明了电灯？", "s")
-        await ask_npc(door, "第一条家训是什么意思？", "s")
-        other = await ask_npc(door, "有没有具体的故事？", "s", npc_id="craftsman_fu")
-        unknown = await door.http.post("/v1/npc/chat", json={**NPC, "npc_id": "nobody", "query": "你好"})
+    declined = await ask_npc(door, "谁发明了电灯？", "s")
+    await ask_npc(door, "第一条家训是什么意思？", "s")
+    other = await ask_npc(door, "有没有具体的故事？", "s", npc_id="craftsman_fu")
+    unknown = await door.http.post("/v1/npc/chat", json={**NPC, "npc_id": "nobody", "query": "你好"})
 
     assert (declined["policy_mode"], declined["evidence"], declined["offline"]) == ("refuse", [], False)
     assert "E-STORY-01" not in other["answer_text"]
@@ -127,12 +124,11 @@ async def test_the_stored_cap_of_characters_follows_the_memory_settings() -> Non
 
 
 @pytest.mark.parametrize("question", ["第十一条是什么意思？", "What does the eleventh rule mean?"])
-async def test_a_refusal_asks_no_model_and_its_trace_says_so(question: str) -> None:
+async def test_a_refusal_asks_no_model_and_its_trace_says_so(door: Door, question: str) -> None:
     """C1, C9: a rule that there is not is declined as such, by no model."""
-    async with served() as door:
-        body = {"message": question, "assistant": "npc", "persona": "guide_lin"}
-        told = (await door.http.post("/v1/chat", json=body)).json()
-        trace = (await door.http.get(f"/v1/traces/{told['trace_id']}")).json()
+    body = {"message": question, "assistant": "npc", "persona": "guide_lin"}
+    told = (await door.http.post("/v1/chat", json=body)).json()
+    trace = (await door.http.get(f"/v1/traces/{told['trace_id']}")).json()
 
     assert told["data"] == {"policy_mode": "refuse", "evidence": []}
     assert "11" in told["answer"]
@@ -202,34 +198,31 @@ async def test_shopping_goes_on_from_what_was_shown_after_a_restart(tmp_path: Pa
 
 
 @pytest.mark.parametrize("question", ["has 4122 shipped?", "order #4122", "尾号4122的那单发货了吗"])
-async def test_an_order_is_named_by_the_end_of_its_number_by_its_buyer_alone(question: str) -> None:
+async def test_an_order_is_named_by_the_end_of_its_number_by_its_buyer_alone(door: Door, question: str) -> None:
     """B16, A30."""
-    async with served() as door:
-        own = await ask_shop(door, question, None, userId=1001)
-        others = await ask_shop(door, question, None, userId=1002)
+    own = await ask_shop(door, question, None, userId=1001)
+    others = await ask_shop(door, question, None, userId=1002)
 
     assert "GD202611114122" in own["answer"]
     assert "GD2026" not in others["answer"]
 
 
-async def test_an_unknown_shop_session_becomes_a_new_one() -> None:
+async def test_an_unknown_shop_session_becomes_a_new_one(door: Door) -> None:
     """B6: never an error."""
-    async with served() as door:
-        told = await ask_shop(door, "cheap phones?", "long-gone")
+    told = await ask_shop(door, "cheap phones?", "long-gone")
 
     assert told["sessionId"] != "long-gone"
     assert told["goods"]
 
 
-async def test_orders_are_shown_to_their_owner_alone() -> None:
+async def test_orders_are_shown_to_their_owner_alone(door: Door) -> None:
     """B16, A30."""
-    async with served() as door:
-        mine = await ask_shop(door, "What is my order status?", userId=1001)
-        stranger = await ask_shop(door, "What is my order status?", userId=987654)
-        nobody = await ask_shop(door, "What is my order status?")
-        mismatch = await door.http.post(
-            "/goods/qa", json={"question": "my orders", "userId": 1001}, headers={"X-User-ID": "1002"}
-        )
+    mine = await ask_shop(door, "What is my order status?", userId=1001)
+    stranger = await ask_shop(door, "What is my order status?", userId=987654)
+    nobody = await ask_shop(door, "What is my order status?")
+    mismatch = await door.http.post(
+        "/goods/qa", json={"question": "my orders", "userId": 1001}, headers={"X-User-ID": "1002"}
+    )
 
     assert mine["answer"] != stranger["answer"]
     assert "sign in" in nobody["answer"].lower()
@@ -237,15 +230,14 @@ async def test_orders_are_shown_to_their_owner_alone() -> None:
 
 
 @pytest.mark.parametrize("question", ["what did you say?", "summarise", "你刚才说了什么？", "my orders"])
-async def test_without_a_user_the_session_of_one_is_as_unknown_as_any(question: str) -> None:
+async def test_without_a_user_the_session_of_one_is_as_unknown_as_any(door: Door, question: str) -> None:
     """A30, B6: a session id kept after logging out, or found, shows nothing of the session."""
-    async with served() as door:
-        mine = await ask_shop(door, "my orders", userId=1001)
-        kept = await ask_shop(door, question, mine["sessionId"])
-        never_was = await ask_shop(door, question, "never-was")
-        empty = await ask_shop(door, question, mine["sessionId"], userId="")
-        other = await ask_shop(door, question, mine["sessionId"], userId=1002)
-        again = await ask_shop(door, "the first one", mine["sessionId"], userId=1001)
+    mine = await ask_shop(door, "my orders", userId=1001)
+    kept = await ask_shop(door, question, mine["sessionId"])
+    never_was = await ask_shop(door, question, "never-was")
+    empty = await ask_shop(door, question, mine["sessionId"], userId="")
+    other = await ask_shop(door, question, mine["sessionId"], userId=1002)
+    again = await ask_shop(door, "the first one", mine["sessionId"], userId=1001)
 
     assert "GD2026" in mine["answer"]
     assert len({told["sessionId"] for told in (mine, kept, never_was, empty, other)}) == 5
@@ -256,15 +248,14 @@ async def test_without_a_user_the_session_of_one_is_as_unknown_as_any(question: 
     assert "GD202611144192" in again["answer"]
 
 
-async def test_a_visitor_goes_on_in_the_own_session_and_signing_in_begins_another() -> None:
+async def test_a_visitor_goes_on_in_the_own_session_and_signing_in_begins_another(door: Door) -> None:
     """B6, A30: a visitor's session does not become a user's."""
-    async with served() as door:
-        first = await ask_shop(door, "cheap phones?")
-        second = await ask_shop(door, "the second one", first["sessionId"])
-        signed_in = await ask_shop(door, "my orders", first["sessionId"], userId=1001)
-        back = await ask_shop(door, "my orders", first["sessionId"])
-        tenant = await door.http.get(f"/v1/sessions/{signed_in['sessionId']}/messages")
-        visitors = await door.http.get(f"/v1/sessions/{first['sessionId']}/messages")
+    first = await ask_shop(door, "cheap phones?")
+    second = await ask_shop(door, "the second one", first["sessionId"])
+    signed_in = await ask_shop(door, "my orders", first["sessionId"], userId=1001)
+    back = await ask_shop(door, "my orders", first["sessionId"])
+    tenant = await door.http.get(f"/v1/sessions/{signed_in['sessionId']}/messages")
+    visitors = await door.http.get(f"/v1/sessions/{first['sessionId']}/messages")
 
     assert first["sessionId"] == second["sessionId"] == back["sessionId"] != signed_in["sessionId"]
     assert [good["id"] for good in second["goods"]] == [first["goods"][1]["id"]]
@@ -273,41 +264,38 @@ async def test_a_visitor_goes_on_in_the_own_session_and_signing_in_begins_anothe
     assert tenant.status_code == visitors.status_code == 200
 
 
-async def test_a_key_of_the_tenant_asks_the_shop_for_visitors_and_other_routes_for_the_tenant() -> None:
+async def test_a_key_of_the_tenant_asks_the_shop_for_visitors_and_other_routes_for_the_tenant(locked: Door) -> None:
     """A30: the shop's route alone is one of the public; elsewhere no user is the tenant itself."""
-    async with served(locked=True) as door:
-        key = await door.key(tenant="acme")
-        ask = {"question": "my orders", "userId": 1001}
-        mine = (await door.http.post("/goods/qa", json=ask, headers=key)).json()
-        again = {"question": "what did you say?", "sessionId": mine["sessionId"]}
-        visitor = (await door.http.post("/goods/qa", json=again, headers=key)).json()
-        named = (await door.http.post("/goods/qa", json=again, headers={**key, "X-User-ID": "1001"})).json()
-        message = {"message": "what did you say?", "session_id": mine["sessionId"]}
-        tenant = (await door.http.post("/v1/chat", json=message, headers=key)).json()
+    key = await locked.key(tenant="acme")
+    ask = {"question": "my orders", "userId": 1001}
+    mine = (await locked.http.post("/goods/qa", json=ask, headers=key)).json()
+    again = {"question": "what did you say?", "sessionId": mine["sessionId"]}
+    visitor = (await locked.http.post("/goods/qa", json=again, headers=key)).json()
+    named = (await locked.http.post("/goods/qa", json=again, headers={**key, "X-User-ID": "1001"})).json()
+    message = {"message": "what did you say?", "session_id": mine["sessionId"]}
+    tenant = (await locked.http.post("/v1/chat", json=message, headers=key)).json()
 
     assert "GD2026" not in visitor["answer"]
     assert named["sessionId"] == tenant["session_id"] == mine["sessionId"]
     assert "GD2026" in tenant["answer"]
 
 
-async def test_a_shopper_is_named_by_a_number_or_by_any_text() -> None:
+async def test_a_shopper_is_named_by_a_number_or_by_any_text(door: Door) -> None:
     """B5, B16."""
-    async with served() as door:
-        number = await ask_shop(door, "What is my order status?", userId=1001)
-        text = await ask_shop(door, "What is my order status?", userId="1001")
-        named = await ask_shop(door, "What is my order status?", userId="ann")
-        nobody = await ask_shop(door, "What is my order status?", userId="")
+    number = await ask_shop(door, "What is my order status?", userId=1001)
+    text = await ask_shop(door, "What is my order status?", userId="1001")
+    named = await ask_shop(door, "What is my order status?", userId="ann")
+    nobody = await ask_shop(door, "What is my order status?", userId="")
 
     assert number["answer"] == text["answer"]
     assert named["answer"] == "You have no orders here yet."
     assert "sign in" in nobody["answer"]
 
 
-async def test_a_bound_key_cannot_ask_for_another_user_s_orders() -> None:
+async def test_a_bound_key_cannot_ask_for_another_user_s_orders(locked: Door) -> None:
     """A30: the identity comes from the credential."""
-    async with served(locked=True) as door:
-        key = await door.key(tenant="acme", user="1002")
-        refused = await door.http.post("/goods/qa", json={"question": "my orders", "userId": 1001}, headers=key)
+    key = await locked.key(tenant="acme", user="1002")
+    refused = await locked.http.post("/goods/qa", json={"question": "my orders", "userId": 1001}, headers=key)
 
     assert refused.status_code == 403
 
@@ -351,11 +339,10 @@ async def test_each_example_of_the_page_works_in_an_empty_conversation(subtests:
                     assert name != "npc" or told["data"]["policy_mode"] != "refuse"
 
 
-async def test_the_shop_tells_what_an_answer_had_to_do_without() -> None:
-    async with served(privacy_detector="http://127.0.0.1:9/analyze", privacy_message=Mode.REDACT) as door:
-        without = await ask_shop(door, "cheap phones?")
-    async with served() as door:
-        whole = await ask_shop(door, "cheap phones?")
+async def test_the_shop_tells_what_an_answer_had_to_do_without(door: Door) -> None:
+    async with served(privacy_detector="http://127.0.0.1:9/analyze", privacy_message=Mode.REDACT) as lacking:
+        without = await ask_shop(lacking, "cheap phones?")
+    whole = await ask_shop(door, "cheap phones?")
 
     assert (without["degraded"], whole["degraded"]) == (["detector"], [])
     assert without["answer"] == whole["answer"]

@@ -11,15 +11,14 @@ import pytest
 
 from tenuto.server.logs import KeyValueFormatter, request_id
 from tenuto.server.openapi import document
-from tests.journeys.door import ANN, at, code, says, served
+from tests.journeys.door import ANN, Door, at, code, says, served
 
 
-async def test_health_tells_store_and_mode_and_needs_no_key() -> None:
-    async with served(locked=True) as door:
-        health, ready = await door.http.get("/healthz"), await door.http.get("/readyz")
+async def test_health_tells_store_and_mode_and_needs_no_key(locked: Door) -> None:
+    health, ready = await locked.http.get("/healthz"), await locked.http.get("/readyz")
 
-        assert health.json() == {"status": "ok", "version": "0.1.0", "store": "memory", "auth": "closed: API keys"}
-        assert ready.json() == {"status": "ready"}
+    assert health.json() == {"status": "ok", "version": "0.1.0", "store": "memory", "auth": "closed: API keys"}
+    assert ready.json() == {"status": "ready"}
 
 
 async def test_a_stores_password_is_in_no_answer(tmp_path: Path) -> None:
@@ -52,44 +51,40 @@ async def test_metrics_count_by_route_and_name_nobody(tmp_path: Path) -> None:
             assert secret not in text
 
 
-async def test_every_answer_carries_its_id_and_keeps_out_of_caches() -> None:
-    async with served() as door:
-        for path in ("/", "/healthz", "/v1/sessions", "/v1/sessions/none", "/nowhere"):
-            answer = await door.http.get(path)
-            assert re.fullmatch(r"[0-9a-f]{24}", answer.headers["x-request-id"])
-            assert answer.headers["cache-control"] == "no-store"
-            assert answer.headers["x-content-type-options"] == "nosniff"
-        own = await door.http.get("/healthz", headers={"X-Request-ID": "abc-123"})
-        odd = await door.http.get("/healthz", headers={"X-Request-ID": "a b"})
-        assert own.headers["x-request-id"] == "abc-123"
-        assert odd.headers["x-request-id"] != "a b"
+async def test_every_answer_carries_its_id_and_keeps_out_of_caches(door: Door) -> None:
+    for path in ("/", "/healthz", "/v1/sessions", "/v1/sessions/none", "/nowhere"):
+        answer = await door.http.get(path)
+        assert re.fullmatch(r"[0-9a-f]{24}", answer.headers["x-request-id"])
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    own = await door.http.get("/healthz", headers={"X-Request-ID": "abc-123"})
+    odd = await door.http.get("/healthz", headers={"X-Request-ID": "a b"})
+    assert own.headers["x-request-id"] == "abc-123"
+    assert odd.headers["x-request-id"] != "a b"
 
 
-async def test_the_list_of_routes_loads_nothing_from_anywhere() -> None:
-    async with served() as door:
-        page = await door.http.get("/docs")
+async def test_the_list_of_routes_loads_nothing_from_anywhere(door: Door) -> None:
+    page = await door.http.get("/docs")
 
-        assert page.status_code == 200
-        assert page.headers["content-security-policy"].startswith("default-src 'none'; style-src 'sha256-")
-        assert "<script" not in page.text
-        assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page.text)
-        assert "openapi.json" in page.text
-
-
-async def test_the_list_of_routes_shows_a_first_step_that_works() -> None:
-    async with served() as door:
-        page = (await door.http.get("/docs")).text
-        body = re.search(r"-d &#x27;(.*?)&#x27;", page)
-        assert body is not None
-
-        answered = await door.http.post("/v1/chat", content=body[1].replace("&quot;", '"'))
-
-        assert answered.status_code == 200
+    assert page.status_code == 200
+    assert page.headers["content-security-policy"].startswith("default-src 'none'; style-src 'sha256-")
+    assert "<script" not in page.text
+    assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page.text)
+    assert "openapi.json" in page.text
 
 
-async def test_the_openapi_has_examples_for_every_body() -> None:
-    async with served() as door:
-        api = (await door.http.get("/openapi.json")).json()
+async def test_the_list_of_routes_shows_a_first_step_that_works(door: Door) -> None:
+    page = (await door.http.get("/docs")).text
+    body = re.search(r"-d &#x27;(.*?)&#x27;", page)
+    assert body is not None
+
+    answered = await door.http.post("/v1/chat", content=body[1].replace("&quot;", '"'))
+
+    assert answered.status_code == 200
+
+
+async def test_the_openapi_has_examples_for_every_body(door: Door) -> None:
+    api = (await door.http.get("/openapi.json")).json()
 
     operations = [operation for path in api["paths"].values() for operation in path.values()]
     bodies = [operation["requestBody"] for operation in operations if "requestBody" in operation]
@@ -101,31 +96,31 @@ async def test_the_openapi_has_examples_for_every_body() -> None:
     assert not any("422" in operation["responses"] for operation in operations)
 
 
-async def test_every_example_of_the_openapi_works() -> None:
-    async with served() as door:
-        await door.http.post("/v1/sessions", json={"id": "s"})
-        await door.http.post(at("s", "messages"), json={"messages": [says(str(n)) for n in range(6)]})
-        for path, operations in document(door.app)["paths"].items():
-            for method, operation in operations.items():
-                content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
-                if "example" not in content:
-                    continue
-                turn = (await door.http.post("/v1/turns", json={})).json()
-                task = (await door.http.post("/v1/tasks", json={"type": "t"})).json()
-                parts = {"task_id": task["id"], "key": "k", "agent": "labour-law"}
-                address = path.format(session_id="s", name="tier", turn_id=turn["turn_id"], **parts)
-                answer = await door.http.request(method, address, json=content["example"])
-                # What a mark stands for is shown to a role alone, also where no key is asked for.
-                fine = (403,) if path.endswith("/reveal") else (200, 201)
-                assert answer.status_code in fine, (method, path, answer.text)
-                if path.endswith("/turns") and "session_id" in path:
-                    await door.http.post(f"/v1/turns/{answer.json()['turn_id']}/abandon")
+async def test_every_example_of_the_openapi_works(door: Door) -> None:
+    await door.http.post("/v1/sessions", json={"id": "s"})
+    await door.http.post(at("s", "messages"), json={"messages": [says(str(n)) for n in range(6)]})
+    for path, operations in document(door.app)["paths"].items():
+        for method, operation in operations.items():
+            content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+            if "example" not in content:
+                continue
+            turn = (await door.http.post("/v1/turns", json={})).json()
+            task = (await door.http.post("/v1/tasks", json={"type": "t"})).json()
+            parts = {"task_id": task["id"], "key": "k", "agent": "labour-law"}
+            address = path.format(session_id="s", name="tier", turn_id=turn["turn_id"], **parts)
+            answer = await door.http.request(method, address, json=content["example"])
+            # What a mark stands for is shown to a role alone, also where no key is asked for.
+            fine = (403,) if path.endswith("/reveal") else (200, 201)
+            assert answer.status_code in fine, (method, path, answer.text)
+            if path.endswith("/turns") and "session_id" in path:
+                await door.http.post(f"/v1/turns/{answer.json()['turn_id']}/abandon")
 
 
-async def test_each_request_is_one_line_with_its_id_route_status_and_time(caplog: pytest.LogCaptureFixture) -> None:
-    async with served() as door:
-        with caplog.at_level(logging.INFO):
-            await door.http.get(at("some-id"), headers={**ANN, "X-Request-ID": "r-1"})
+async def test_each_request_is_one_line_with_its_id_route_status_and_time(
+    door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        await door.http.get(at("some-id"), headers={**ANN, "X-Request-ID": "r-1"})
 
     record = next(record for record in caplog.records if record.name == "tenuto.server.access")
     token = request_id.set("r-1")

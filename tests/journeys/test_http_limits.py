@@ -67,17 +67,16 @@ async def test_the_open_door_has_a_limit_only_where_one_is_set(per_minute: int |
     ids=lambda value: str(value),
 )
 async def test_a_store_that_cannot_is_503_with_a_time_to_come_back(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, expected: str
+    door: Door, monkeypatch: pytest.MonkeyPatch, error: Exception, expected: str
 ) -> None:
-    async with served() as door:
-        await door.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
+    await door.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
 
-        refused = await _append_while(door, monkeypatch, error)
-        accepted = await door.http.post(at("s", "messages"), headers=ANN, json=says("x"))
+    refused = await _append_while(door, monkeypatch, error)
+    accepted = await door.http.post(at("s", "messages"), headers=ANN, json=says("x"))
 
-        assert code(refused) == (503, expected)
-        assert refused.headers["retry-after"] == "2"
-        assert accepted.status_code == 201
+    assert code(refused) == (503, expected)
+    assert refused.headers["retry-after"] == "2"
+    assert accepted.status_code == 201
 
 
 async def _append_while(door: Door, monkeypatch: pytest.MonkeyPatch, error: Exception) -> httpx.Response:
@@ -97,16 +96,15 @@ async def sealed(*_: object, **__: object) -> None:
     raise DecryptionFailed("needs another key")
 
 
-async def test_while_the_store_is_away_nobody_slips_in(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_while_the_store_is_away_nobody_slips_in(locked: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where keys are needed, one that cannot be looked up opens nothing, and no key at all neither."""
-    async with served(locked=True) as door:
-        door.ticks.now += 2
-        monkeypatch.setattr(door.tenuto.store.state, "list_state", away)
-        monkeypatch.setattr(door.tenuto.store.state, "read_state", away)
+    locked.ticks.now += 2
+    monkeypatch.setattr(locked.tenuto.store.state, "list_state", away)
+    monkeypatch.setattr(locked.tenuto.store.state, "read_state", away)
 
-        assert code(await door.http.get("/v1/sessions")) == (401, "invalid_credential")
-        assert code(await door.http.get("/v1/sessions", headers=bearer("tnt_0_x"))) == (503, "unavailable")
-        assert (await door.http.get("/healthz")).json()["auth"] == "closed: API keys"
+    assert code(await locked.http.get("/v1/sessions")) == (401, "invalid_credential")
+    assert code(await locked.http.get("/v1/sessions", headers=bearer("tnt_0_x"))) == (503, "unavailable")
+    assert (await locked.http.get("/healthz")).json()["auth"] == "closed: API keys"
 
 
 async def test_an_open_door_stays_open_to_this_machine_during_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,38 +136,38 @@ async def test_what_cannot_be_unsealed_is_not_away(monkeypatch: pytest.MonkeyPat
         assert code(await door.http.get("/v1/sessions", headers=key)) == (503, "decryption_failed")
 
 
-async def test_a_known_key_holds_for_a_quarter_of_an_hour_without_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with served(locked=True) as door:
-        known, unknown = await door.key(), await door.key()
-        revoked, secret = await door.keys.create(tenant="acme")
-        for key in (known, bearer(secret)):
-            assert (await door.http.get("/v1/sessions", headers=key)).status_code == 200
-        await door.keys.revoke(revoked.id)
-        door.ticks.now += 2
-        assert code(await door.http.get("/v1/sessions", headers=bearer(secret))) == (401, "invalid_credential")
+async def test_a_known_key_holds_for_a_quarter_of_an_hour_without_the_store(
+    locked: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, unknown = await locked.key(), await locked.key()
+    revoked, secret = await locked.keys.create(tenant="acme")
+    for key in (known, bearer(secret)):
+        assert (await locked.http.get("/v1/sessions", headers=key)).status_code == 200
+    await locked.keys.revoke(revoked.id)
+    locked.ticks.now += 2
+    assert code(await locked.http.get("/v1/sessions", headers=bearer(secret))) == (401, "invalid_credential")
 
-        with monkeypatch.context() as patched:
-            patched.setattr(door.tenuto.store.state, "read_state", away)
-            door.ticks.now += 890
-            assert (await door.http.get("/v1/sessions", headers=known)).status_code == 200
-            for stranger in (unknown, bearer(secret)):
-                assert code(await door.http.get("/v1/sessions", headers=stranger)) == (503, "unavailable")
-            door.ticks.now += 8
-            assert code(await door.http.get("/v1/sessions", headers=known)) == (503, "unavailable")
+    with monkeypatch.context() as patched:
+        patched.setattr(locked.tenuto.store.state, "read_state", away)
+        locked.ticks.now += 890
+        assert (await locked.http.get("/v1/sessions", headers=known)).status_code == 200
+        for stranger in (unknown, bearer(secret)):
+            assert code(await locked.http.get("/v1/sessions", headers=stranger)) == (503, "unavailable")
+        locked.ticks.now += 8
+        assert code(await locked.http.get("/v1/sessions", headers=known)) == (503, "unavailable")
 
-        assert (await door.http.get("/v1/sessions", headers=known)).status_code == 200
+    assert (await locked.http.get("/v1/sessions", headers=known)).status_code == 200
 
 
-async def test_readiness_does_not_wait_for_a_store_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_readiness_does_not_wait_for_a_store_that_hangs(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     async def hanging() -> None:
         await asyncio.Event().wait()
 
-    async with served() as door:
-        monkeypatch.setattr(door.tenuto.store.upkeep, "ping", hanging)
-        monkeypatch.setattr("tenuto.server.health._PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(door.tenuto.store.upkeep, "ping", hanging)
+    monkeypatch.setattr("tenuto.server.health._PATIENCE_SECONDS", 0.05)
 
-        assert code(await door.http.get("/readyz")) == (503, "unavailable")
-        assert (await door.http.get("/healthz")).status_code == 200
+    assert code(await door.http.get("/readyz")) == (503, "unavailable")
+    assert (await door.http.get("/healthz")).status_code == 200
 
 
 @pytest.fixture

@@ -191,9 +191,8 @@ def meters(text: str) -> dict[str, float]:
     return {line[0]: float(line[1]) for line in lines if len(line) == 2 and "created" not in line[0]}
 
 
-async def test_a_server_without_an_outside_detector_has_no_meters_of_it() -> None:
-    async with served() as door:
-        assert "tenuto_detector" not in (await door.http.get("/metrics")).text
+async def test_a_server_without_an_outside_detector_has_no_meters_of_it(door: Door) -> None:
+    assert "tenuto_detector" not in (await door.http.get("/metrics")).text
 
 
 # Exports
@@ -292,12 +291,11 @@ async def test_a_mark_is_known_with_and_without_its_brackets_and_an_unknown_one_
     assert [note.about["placeholders"] for note in notes] == [["[EMAIL_1]", "[CC_1]"]]
 
 
-async def test_a_server_without_a_vault_knows_no_mark() -> None:
-    async with served(locked=True) as door:
-        who = await door.key(role=KeyRole.REVEAL, user="ann")
-        session = (await ask(door, who))["session_id"]
+async def test_a_server_without_a_vault_knows_no_mark(locked: Door) -> None:
+    who = await locked.key(role=KeyRole.REVEAL, user="ann")
+    session = (await ask(locked, who))["session_id"]
 
-        assert code(await reveal(door, who, session, "[EMAIL_1]")) == (404, "placeholder_not_found")
+    assert code(await reveal(locked, who, session, "[EMAIL_1]")) == (404, "placeholder_not_found")
 
 
 async def test_a_token_reveals_by_its_role_and_an_admins_by_both() -> None:
@@ -343,20 +341,19 @@ async def test_odd_lists_of_marks_are_refused(marks: object) -> None:
 # The audit
 
 
-async def test_the_audit_is_read_page_by_page_by_those_who_answer_for_the_tenant() -> None:
-    async with served(locked=True) as door:
-        backend, admin = await door.key(), await door.key(user="root", role=KeyRole.ADMIN)
-        user, evil = await door.key(user="ann"), await door.key(tenant="evil")
-        for name in ("one", "two", "three"):
-            await door.http.delete(f"/v1/users/{name}", headers=backend)
+async def test_the_audit_is_read_page_by_page_by_those_who_answer_for_the_tenant(locked: Door) -> None:
+    backend, admin = await locked.key(), await locked.key(user="root", role=KeyRole.ADMIN)
+    user, evil = await locked.key(user="ann"), await locked.key(tenant="evil")
+    for name in ("one", "two", "three"):
+        await locked.http.delete(f"/v1/users/{name}", headers=backend)
 
-        first = (await door.http.get("/v1/privacy/audit", params={"limit": 2}, headers=admin)).json()
-        rest = (
-            await door.http.get("/v1/privacy/audit", params={"limit": 2, "cursor": first["cursor"]}, headers=backend)
-        ).json()
-        refused = await door.http.get("/v1/privacy/audit", headers=user)
-        odd = await door.http.get("/v1/privacy/audit", params={"cursor": "elsewhere"}, headers=admin)
-        other = (await door.http.get("/v1/privacy/audit", headers=evil)).json()
+    first = (await locked.http.get("/v1/privacy/audit", params={"limit": 2}, headers=admin)).json()
+    rest = (
+        await locked.http.get("/v1/privacy/audit", params={"limit": 2, "cursor": first["cursor"]}, headers=backend)
+    ).json()
+    refused = await locked.http.get("/v1/privacy/audit", headers=user)
+    odd = await locked.http.get("/v1/privacy/audit", params={"cursor": "elsewhere"}, headers=admin)
+    other = (await locked.http.get("/v1/privacy/audit", headers=evil)).json()
 
     assert [len(page["entries"]) for page in (first, rest)] == [2, 1]
     assert rest["cursor"] is None
@@ -459,47 +456,44 @@ async def test_asking_to_be_erased_again_and_again_sets_off_nothing_more() -> No
     assert told == ["done", "nothing", "later"]
 
 
-async def test_an_unknown_user_gets_a_receipt_with_nothing_on_it() -> None:
-    async with served() as door:
-        done = (await door.http.delete("/v1/users/no%2Fbody%20here", headers={"X-Tenant-ID": "acme"})).json()
+async def test_an_unknown_user_gets_a_receipt_with_nothing_on_it(door: Door) -> None:
+    done = (await door.http.delete("/v1/users/no%2Fbody%20here", headers={"X-Tenant-ID": "acme"})).json()
 
     assert sum(done["counts"].values()) == 0
     assert done["tenant"] == "acme"
 
 
-async def test_erasing_covers_every_site_unless_one_is_named() -> None:
+async def test_erasing_covers_every_site_unless_one_is_named(locked: Door) -> None:
     """The receipt says which; others' data and other tenants' stay."""
-    async with served(locked=True) as door:
-        backend, other = await door.key(), await door.key("globex")
-        for key in (backend, other):
-            for site in ("", "museum", "park"):
-                await ask(door, {**key, "X-User-ID": "ann", "X-Site-ID": site}, "Hello!")
-        await ask(door, {**backend, "X-User-ID": "bob", "X-Site-ID": "park"}, "Hello!")
+    backend, other = await locked.key(), await locked.key("globex")
+    for key in (backend, other):
+        for site in ("", "museum", "park"):
+            await ask(locked, {**key, "X-User-ID": "ann", "X-Site-ID": site}, "Hello!")
+    await ask(locked, {**backend, "X-User-ID": "bob", "X-Site-ID": "park"}, "Hello!")
 
-        done = (await door.http.delete("/v1/users/ann", headers=backend)).json()
-        left = [
-            len((await door.http.get("/v1/sessions", headers={**key, "X-Site-ID": site})).json()["sessions"])
-            for key in (backend, other)
-            for site in ("", "museum", "park")
-        ]
+    done = (await locked.http.delete("/v1/users/ann", headers=backend)).json()
+    left = [
+        len((await locked.http.get("/v1/sessions", headers={**key, "X-Site-ID": site})).json()["sessions"])
+        for key in (backend, other)
+        for site in ("", "museum", "park")
+    ]
 
     assert (done["sites"], done["counts"]["sessions"]) == (["", "museum", "park"], 3)
     assert left == [0, 0, 1, 1, 1, 1]
 
 
-async def test_erasing_ends_at_the_site_of_the_credential_or_the_one_it_names() -> None:
-    async with served(locked=True) as door:
-        backend, museum = await door.key(), await door.key(site="museum")
-        here = await ask(door, {**backend, "X-User-ID": "ann", "X-Site-ID": "museum"}, "Hello!")
-        there = await ask(door, {**backend, "X-User-ID": "ann", "X-Site-ID": "park"}, "Hello!")
+async def test_erasing_ends_at_the_site_of_the_credential_or_the_one_it_names(locked: Door) -> None:
+    backend, museum = await locked.key(), await locked.key(site="museum")
+    here = await ask(locked, {**backend, "X-User-ID": "ann", "X-Site-ID": "museum"}, "Hello!")
+    there = await ask(locked, {**backend, "X-User-ID": "ann", "X-Site-ID": "park"}, "Hello!")
 
-        refused = await door.http.delete("/v1/users/ann", headers=museum, params={"site_id": "park"})
-        done = (await door.http.delete("/v1/users/ann", headers=museum)).json()
-        statuses = [
-            (await door.http.get(at(reply["session_id"]), headers={**backend, "X-Site-ID": site})).status_code
-            for reply, site in ((here, "museum"), (there, "park"))
-        ]
-        named = (await door.http.delete("/v1/users/ann", headers=backend, params={"site_id": "park"})).json()
+    refused = await locked.http.delete("/v1/users/ann", headers=museum, params={"site_id": "park"})
+    done = (await locked.http.delete("/v1/users/ann", headers=museum)).json()
+    statuses = [
+        (await locked.http.get(at(reply["session_id"]), headers={**backend, "X-Site-ID": site})).status_code
+        for reply, site in ((here, "museum"), (there, "park"))
+    ]
+    named = (await locked.http.delete("/v1/users/ann", headers=backend, params={"site_id": "park"})).json()
 
     assert code(refused) == (403, "scope_mismatch")
     assert (done["sites"], done["counts"]["sessions"]) == (["museum"], 1)

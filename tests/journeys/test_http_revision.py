@@ -9,16 +9,9 @@ import pytest
 from tenuto.llm import Fail, Say, ScriptedModel
 from tenuto.model.generation import Persona
 from tenuto.model.prompt import Language
-from tests.journeys.door import ANN, Door, at, code, served
-from tests.talking import helper
+from tests.journeys.door import ANN, Door, at, code, playing, served
 
 PERSONAS = {name: Persona(id=name, system={Language.ENGLISH: f"You are {name}."}) for name in ("ada", "bea")}
-
-
-def scripted(model: ScriptedModel, store_url: str, **fields: Any) -> Any:
-    """A server whose one assistant plays scripts."""
-    settings: dict[str, Any] = {"model": "scripted", "summarizer_model": "offline", "assistant": "helper"}
-    return served(models={"scripted": model}, assistants=[helper(**fields)], store=store_url, **settings)
 
 
 async def texts(door: Door) -> list[str]:
@@ -33,7 +26,7 @@ async def send(door: Door, key: str, **body: Any) -> Any:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_a_key_whose_words_were_edited_is_a_conflict_and_says_nothing_again(store_url: str, stream: bool) -> None:
     model = ScriptedModel("One.", "Two.", "Three.")
-    async with scripted(model, store_url) as door:
+    async with served(store=store_url, **playing(model)) as door:
         await send(door, "said", message="Q")
         await send(door, "edited", message="Q edited", edit=1)
         late = await send(door, "said", message="Q", stream=stream)
@@ -52,7 +45,7 @@ async def test_a_key_whose_words_were_edited_is_a_conflict_and_says_nothing_agai
 async def test_a_session_goes_on_with_its_character_over_http(store_url: str) -> None:
     """C13: said again, edited or answered anew, without naming it."""
     model = ScriptedModel("Hi.")
-    async with scripted(model, store_url, personas=PERSONAS, isolated=True) as door:
+    async with served(store=store_url, **playing(model, personas=PERSONAS, isolated=True)) as door:
         first = await send(door, "1", message="Who is there?", persona="ada")
         await send(door, "2", message="And you?")
         await send(door, "3", regenerate=True)
@@ -68,7 +61,7 @@ async def test_a_session_goes_on_with_its_character_over_http(store_url: str) ->
 async def test_an_answer_that_cannot_be_made_anew_stays(store_url: str, stream: bool) -> None:
     """The model fails: 503, and message, trace and key of the answer from before are as they were."""
     model = ScriptedModel("One.", [Say("Tw"), Fail()], "Three.")
-    async with scripted(model, store_url) as door:
+    async with served(store=store_url, **playing(model)) as door:
         first = (await send(door, "said", message="Q")).json()
         before = (await door.http.get(at("s", "messages"), headers=ANN)).json()["messages"]
         failed = await send(door, "anew", regenerate=True, stream=stream)

@@ -26,6 +26,11 @@ async def opened(door: Door, who: dict[str, str] = ANN, **body: Any) -> str:
     return address
 
 
+@pytest.fixture
+async def task(door: Door) -> str:
+    return await opened(door)
+
+
 async def put(door: Door, address: str, name: str, value: Any, **body: Any) -> httpx.Response:
     return await door.http.put(address, headers=agent(name), json={"value": value, **body})
 
@@ -84,74 +89,67 @@ async def test_a_lock_keeps_others_out_until_it_is_given_back_or_runs_out() -> N
         assert (await door.http.get(entry, headers=ANN)).json()["value"] == "words"
 
 
-async def test_versions_guard_tasks_entries_and_notes() -> None:
-    async with served() as door:
-        task = await opened(door)
-        entry, note = f"{task}/board/a", f"{task}/agents/x/notes/a"
-        stale = {**agent("x"), "If-Match": '"7"'}
-        for address in (entry, note):
-            await put(door, address, "x", 1)
-            assert code(await door.http.put(address, headers=stale, json={"value": 2})) == (409, "version_conflict")
-            assert code(await door.http.delete(address, headers=stale)) == (409, "version_conflict")
-            first = {**agent("x"), "If-Match": (await door.http.get(address, headers=agent("x"))).headers["etag"]}
-            assert (await door.http.put(address, headers=first, json={"value": 2})).json()["value"] == 2
-        assert code(await door.http.patch(task, headers=stale, json={"status": "running"})) == (409, "version_conflict")
-        both = {"status": "running", "if_version": 1}
-        assert code(await door.http.patch(task, headers=stale, json=both)) == (400, "invalid")
+async def test_versions_guard_tasks_entries_and_notes(door: Door, task: str) -> None:
+    entry, note = f"{task}/board/a", f"{task}/agents/x/notes/a"
+    stale = {**agent("x"), "If-Match": '"7"'}
+    for address in (entry, note):
+        await put(door, address, "x", 1)
+        assert code(await door.http.put(address, headers=stale, json={"value": 2})) == (409, "version_conflict")
+        assert code(await door.http.delete(address, headers=stale)) == (409, "version_conflict")
+        first = {**agent("x"), "If-Match": (await door.http.get(address, headers=agent("x"))).headers["etag"]}
+        assert (await door.http.put(address, headers=first, json={"value": 2})).json()["value"] == 2
+    assert code(await door.http.patch(task, headers=stale, json={"status": "running"})) == (409, "version_conflict")
+    both = {"status": "running", "if_version": 1}
+    assert code(await door.http.patch(task, headers=stale, json=both)) == (400, "invalid")
 
 
-async def test_conditions_of_a_request_are_kept_or_refused() -> None:
+async def test_conditions_of_a_request_are_kept_or_refused(door: Door, task: str) -> None:
     """None is passed over: what must not be written over is not."""
-    async with served() as door:
-        task = await opened(door)
-        first, anything = {"If-None-Match": "*"}, {"If-Match": "*"}
-        for address in (f"{task}/board/a", f"{task}/agents/x/notes/a"):
+    first, anything = {"If-None-Match": "*"}, {"If-Match": "*"}
+    for address in (f"{task}/board/a", f"{task}/agents/x/notes/a"):
 
-            async def written(headers: dict[str, str], address: str = address, **body: Any) -> httpx.Response:
-                return await door.http.put(address, headers={**agent("x"), **headers}, json={"value": 1, **body})
+        async def written(headers: dict[str, str], address: str = address, **body: Any) -> httpx.Response:
+            return await door.http.put(address, headers={**agent("x"), **headers}, json={"value": 1, **body})
 
-            assert (await written(first)).status_code == 200
-            assert code(await written(first)) == (409, "version_conflict")
-            for odd in ({"If-None-Match": '"1"'}, {**first, "If-Match": '"1"'}):
-                assert code(await written(odd)) == (400, "invalid")
-            assert code(await written(first, if_version=1)) == (400, "invalid")
-            absent = await door.http.put(f"{address}b", headers={**agent("x"), **anything}, json={"value": 1})
-            assert code(absent) == (404, "entry_not_found")
-            assert (await door.http.get(address, headers=agent("x"))).json()["version"] == 1
-            assert (await written(anything)).json()["version"] == 2
-        stale = await door.http.delete(task, headers={**ANN, "If-Match": '"999"'})
-        named = await door.http.delete(f"{task}/board/a", headers=ANN)
+        assert (await written(first)).status_code == 200
+        assert code(await written(first)) == (409, "version_conflict")
+        for odd in ({"If-None-Match": '"1"'}, {**first, "If-Match": '"1"'}):
+            assert code(await written(odd)) == (400, "invalid")
+        assert code(await written(first, if_version=1)) == (400, "invalid")
+        absent = await door.http.put(f"{address}b", headers={**agent("x"), **anything}, json={"value": 1})
+        assert code(absent) == (404, "entry_not_found")
+        assert (await door.http.get(address, headers=agent("x"))).json()["version"] == 1
+        assert (await written(anything)).json()["version"] == 2
+    stale = await door.http.delete(task, headers={**ANN, "If-Match": '"999"'})
+    named = await door.http.delete(f"{task}/board/a", headers=ANN)
 
-        assert code(stale) == (409, "version_conflict")
-        assert "body" not in named.json()["detail"]
-        assert (await door.http.delete(task, headers={**ANN, "If-Match": '"1"'})).status_code == 204
+    assert code(stale) == (409, "version_conflict")
+    assert "body" not in named.json()["detail"]
+    assert (await door.http.delete(task, headers={**ANN, "If-Match": '"1"'})).status_code == 204
 
 
-async def test_a_task_asked_for_twice_is_opened_once() -> None:
-    async with served() as door:
-        key = {**ANN, "Idempotency-Key": "k1"}
-        first, again = [await door.http.post("/v1/tasks", headers=key, json={"type": "a"}) for _ in range(2)]
-        other = await door.http.post("/v1/tasks", headers=key, json={"type": "b"})
+async def test_a_task_asked_for_twice_is_opened_once(door: Door) -> None:
+    key = {**ANN, "Idempotency-Key": "k1"}
+    first, again = [await door.http.post("/v1/tasks", headers=key, json={"type": "a"}) for _ in range(2)]
+    other = await door.http.post("/v1/tasks", headers=key, json={"type": "b"})
 
-        assert (first.status_code, again.status_code, again.json()) == (201, 201, first.json())
-        assert code(other) == (409, "idempotency_key_reused")
-        assert len((await door.http.get("/v1/tasks", headers=ANN)).json()["tasks"]) == 1
+    assert (first.status_code, again.status_code, again.json()) == (201, 201, first.json())
+    assert code(other) == (409, "idempotency_key_reused")
+    assert len((await door.http.get("/v1/tasks", headers=ANN)).json()["tasks"]) == 1
 
 
-async def test_an_agents_notes_are_its_own() -> None:
+async def test_an_agents_notes_are_its_own(door: Door, task: str) -> None:
     """T17: a client whose runtime names its agent reads no other's."""
-    async with served() as door:
-        task = await opened(door)
-        await put(door, f"{task}/agents/x/notes/plan", "x", "mine")
+    await put(door, f"{task}/agents/x/notes/plan", "x", "mine")
 
-        for method in ("GET", "DELETE"):
-            foreign = await door.http.request(method, f"{task}/agents/x/notes/plan", headers=agent("y"))
-            assert code(foreign) == (403, "forbidden")
-        assert code(await put(door, f"{task}/agents/x/notes/plan", "y", 1)) == (403, "forbidden")
-        assert code(await door.http.get(f"{task}/agents/x/notes", headers=agent("y"))) == (403, "forbidden")
-        assert code(await door.http.get(f"{task}/agents/y/notes/plan", headers=agent("y"))) == (404, "entry_not_found")
-        assert (await door.http.get(f"{task}/agents/x/notes/plan", headers=agent("x"))).json()["value"] == "mine"
-        assert (await door.http.delete(f"{task}/agents/x/notes/plan", headers=agent("x"))).status_code == 204
+    for method in ("GET", "DELETE"):
+        foreign = await door.http.request(method, f"{task}/agents/x/notes/plan", headers=agent("y"))
+        assert code(foreign) == (403, "forbidden")
+    assert code(await put(door, f"{task}/agents/x/notes/plan", "y", 1)) == (403, "forbidden")
+    assert code(await door.http.get(f"{task}/agents/x/notes", headers=agent("y"))) == (403, "forbidden")
+    assert code(await door.http.get(f"{task}/agents/y/notes/plan", headers=agent("y"))) == (404, "entry_not_found")
+    assert (await door.http.get(f"{task}/agents/x/notes/plan", headers=agent("x"))).json()["value"] == "mine"
+    assert (await door.http.delete(f"{task}/agents/x/notes/plan", headers=agent("x"))).status_code == 204
 
 
 async def test_a_task_is_nobody_elses() -> None:
@@ -171,56 +169,52 @@ async def test_a_task_is_nobody_elses() -> None:
         assert (await door.http.get("/v1/tasks", headers=ANN)).json() == {"tasks": [], "cursor": None}
 
 
-async def test_what_was_removed_is_gone_and_again_is_harmless_for_a_key() -> None:
-    async with served() as door:
-        task = await opened(door)
-        await put(door, f"{task}/board/a", "x", 1)
+async def test_what_was_removed_is_gone_and_again_is_harmless_for_a_key(door: Door, task: str) -> None:
+    await put(door, f"{task}/board/a", "x", 1)
 
-        for _ in range(2):
-            assert (await door.http.delete(f"{task}/board/a", headers=agent("x"))).status_code == 204
-        assert code(await door.http.get(f"{task}/board/a", headers=ANN)) == (404, "entry_not_found")
-        assert (await door.http.delete(task, headers=ANN)).status_code == 204
-        assert code(await door.http.get(task, headers=ANN)) == (404, "task_not_found")
+    for _ in range(2):
+        assert (await door.http.delete(f"{task}/board/a", headers=agent("x"))).status_code == 204
+    assert code(await door.http.get(f"{task}/board/a", headers=ANN)) == (404, "entry_not_found")
+    assert (await door.http.delete(task, headers=ANN)).status_code == 204
+    assert code(await door.http.get(task, headers=ANN)) == (404, "task_not_found")
 
 
-async def test_tasks_are_listed_page_by_page() -> None:
-    async with served() as door:
-        made = [await opened(door, goal=str(n)) for n in range(5)]
-        await door.http.patch(made[0], headers=ANN, json={"status": "failed"})
+async def test_tasks_are_listed_page_by_page(door: Door) -> None:
+    made = [await opened(door, goal=str(n)) for n in range(5)]
+    await door.http.patch(made[0], headers=ANN, json={"status": "failed"})
 
-        pages, cursor = [], None
-        while True:
-            params = {"limit": 2, **({"cursor": cursor} if cursor else {})}
-            page = (await door.http.get("/v1/tasks", headers=ANN, params=params)).json()
-            pages.append(sorted(task["goal"] for task in page["tasks"]))
-            cursor = page["cursor"]
-            if cursor is None:
-                break
-        failed = (await door.http.get("/v1/tasks", headers=ANN, params={"status": "failed"})).json()["tasks"]
+    pages, cursor = [], None
+    while True:
+        params = {"limit": 2, **({"cursor": cursor} if cursor else {})}
+        page = (await door.http.get("/v1/tasks", headers=ANN, params=params)).json()
+        pages.append(sorted(task["goal"] for task in page["tasks"]))
+        cursor = page["cursor"]
+        if cursor is None:
+            break
+    failed = (await door.http.get("/v1/tasks", headers=ANN, params={"status": "failed"})).json()["tasks"]
 
-        assert [len(page) for page in pages] == [2, 2, 1]
-        assert sorted(goal for page in pages for goal in page) == ["0", "1", "2", "3", "4"]
-        assert [task["goal"] for task in failed] == ["0"]
+    assert [len(page) for page in pages] == [2, 2, 1]
+    assert sorted(goal for page in pages for goal in page) == ["0", "1", "2", "3", "4"]
+    assert [task["goal"] for task in failed] == ["0"]
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "a:b*", "käse 🦊", "100%", "x" * 10_000])
-async def test_odd_keys_and_agents_stay_inside(name: str) -> None:
+async def test_odd_keys_and_agents_stay_inside(door: Door, name: str) -> None:
     """T18."""
-    async with served() as door:
-        task = await opened(door, type=name)
-        part = name.replace(".", "%2E") if name == ".." else quote(name, safe="")
-        entry, note = f"{task}/board/{part}", f"{task}/agents/{part}/notes/{part}"
+    task = await opened(door, type=name)
+    part = name.replace(".", "%2E") if name == ".." else quote(name, safe="")
+    entry, note = f"{task}/board/{part}", f"{task}/agents/{part}/notes/{part}"
 
-        written = await door.http.put(entry, headers=ANN, json={"agent": name, "value": 1})
-        noted = await door.http.put(note, headers=ANN, json={"value": 2})
-        locked = await door.http.post(f"{task}/locks/{part}", headers=ANN, json={"agent": name})
-        board = (await door.http.get(f"{task}/board", headers=ANN)).json()
+    written = await door.http.put(entry, headers=ANN, json={"agent": name, "value": 1})
+    noted = await door.http.put(note, headers=ANN, json={"value": 2})
+    locked = await door.http.post(f"{task}/locks/{part}", headers=ANN, json={"agent": name})
+    board = (await door.http.get(f"{task}/board", headers=ANN)).json()
 
-        assert (written.json()["key"], written.json()["writer"]) == (name, name)
-        assert (noted.json()["key"], locked.json()["holder"]) == (name, name)
-        assert [each["key"] for each in board["entries"]] == [name]
-        assert (await door.http.get(note, headers=ANN)).json()["value"] == 2
-        assert code(await door.http.get(f"/v1/tasks/{part}", headers=ANN)) == (404, "task_not_found")
+    assert (written.json()["key"], written.json()["writer"]) == (name, name)
+    assert (noted.json()["key"], locked.json()["holder"]) == (name, name)
+    assert [each["key"] for each in board["entries"]] == [name]
+    assert (await door.http.get(note, headers=ANN)).json()["value"] == 2
+    assert code(await door.http.get(f"/v1/tasks/{part}", headers=ANN)) == (404, "task_not_found")
 
 
 @pytest.mark.parametrize(
@@ -263,52 +257,43 @@ async def test_odd_keys_and_agents_stay_inside(name: str) -> None:
     ids=lambda given: given if isinstance(given, str) else "",
 )
 async def test_bad_input_is_refused_and_named(
-    method: str, path: str, body: dict[str, Any] | None, answered: tuple[int, str]
+    task: str, door: Door, method: str, path: str, body: dict[str, Any] | None, answered: tuple[int, str]
 ) -> None:
-    async with served() as door:
-        task = await opened(door)
+    answer = await door.http.request(method, path.format(task=task), headers=ANN, json=body)
 
-        answer = await door.http.request(method, path.format(task=task), headers=ANN, json=body)
-
-        assert code(answer) == answered
-        assert (await door.http.get(f"{task}/board", headers=ANN)).json()["entries"] == []
+    assert code(answer) == answered
+    assert (await door.http.get(f"{task}/board", headers=ANN)).json()["entries"] == []
 
 
-async def test_a_token_that_is_missing_is_missed_in_the_query() -> None:
+async def test_a_token_that_is_missing_is_missed_in_the_query(door: Door) -> None:
     """It is no field of a body, which such a request has not got."""
-    async with served() as door:
-        refused = await door.http.delete(f"{await opened(door)}/locks/a", headers=agent("x"))
+    refused = await door.http.delete(f"{await opened(door)}/locks/a", headers=agent("x"))
 
-        assert code(refused) == (400, "invalid")
-        assert refused.json()["detail"] == "the query: it is missing required field token"
+    assert code(refused) == (400, "invalid")
+    assert refused.json()["detail"] == "the query: it is missing required field token"
 
 
-async def test_a_task_ended_twice_in_the_same_way_is_ended_once() -> None:
+async def test_a_task_ended_twice_in_the_same_way_is_ended_once(door: Door, task: str) -> None:
     """A client whose answer was lost asks again; one that would have it end otherwise is told."""
-    async with served() as door:
-        task = await opened(door)
-        done = {"status": "completed", "result": {"mail": "ann.lee@example.com"}}
+    done = {"status": "completed", "result": {"mail": "ann.lee@example.com"}}
 
-        first, again = [await door.http.patch(task, headers=ANN, json=done) for _ in range(2)]
-        guarded = await door.http.patch(task, headers={**ANN, "If-Match": '"1"'}, json=done)
-        otherwise = [
-            await door.http.patch(task, headers=ANN, json={**done, **change})
-            for change in ({"status": "failed"}, {"result": None}, {"status": "running", "result": None})
-        ]
-        stale = await door.http.patch(task, headers={**ANN, "If-Match": '"7"'}, json=done)
+    first, again = [await door.http.patch(task, headers=ANN, json=done) for _ in range(2)]
+    guarded = await door.http.patch(task, headers={**ANN, "If-Match": '"1"'}, json=done)
+    otherwise = [
+        await door.http.patch(task, headers=ANN, json={**done, **change})
+        for change in ({"status": "failed"}, {"result": None}, {"status": "running", "result": None})
+    ]
+    stale = await door.http.patch(task, headers={**ANN, "If-Match": '"7"'}, json=done)
 
-        assert (first.status_code, again.status_code, guarded.status_code) == (200, 200, 200)
-        assert first.json() == again.json() == guarded.json()
-        assert {code(answer) for answer in otherwise} == {(409, "task_finished")}
-        assert code(stale) == (409, "version_conflict")
+    assert (first.status_code, again.status_code, guarded.status_code) == (200, 200, 200)
+    assert first.json() == again.json() == guarded.json()
+    assert {code(answer) for answer in otherwise} == {(409, "task_finished")}
+    assert code(stale) == (409, "version_conflict")
 
 
-async def test_two_names_for_one_agent_are_refused() -> None:
-    async with served() as door:
-        task = await opened(door)
-
-        assert code(await put(door, f"{task}/board/a", "x", 1, agent="y")) == (400, "invalid")
-        assert (await put(door, f"{task}/board/a", "x", 1, agent="x")).json()["writer"] == "x"
+async def test_two_names_for_one_agent_are_refused(door: Door, task: str) -> None:
+    assert code(await put(door, f"{task}/board/a", "x", 1, agent="y")) == (400, "invalid")
+    assert (await put(door, f"{task}/board/a", "x", 1, agent="x")).json()["writer"] == "x"
 
 
 async def test_settings_say_who_decides_how_long_tasks_live_and_what_fits() -> None:
@@ -335,18 +320,17 @@ async def test_settings_say_who_decides_how_long_tasks_live_and_what_fits() -> N
         assert code(await door.http.get(task, headers=ANN)) == (404, "task_not_found")
 
 
-async def test_private_data_of_a_board_is_kept_as_the_policy_wants_memories() -> None:
+async def test_private_data_of_a_board_is_kept_as_the_policy_wants_memories(door: Door) -> None:
     """A11: what agents store about a user passes the policy, a value together with its key."""
-    async with served() as door:
-        task = await opened(door, goal="Write to ann.lee@example.com")
-        await put(door, f"{task}/board/password", "x", "Tr0ub4dor&3")
-        await put(door, f"{task}/agents/x/notes/mail", "x", "ann.lee@example.com")
+    task = await opened(door, goal="Write to ann.lee@example.com")
+    await put(door, f"{task}/board/password", "x", "Tr0ub4dor&3")
+    await put(door, f"{task}/agents/x/notes/mail", "x", "ann.lee@example.com")
 
-        seen = [
-            (await door.http.get(task + address, headers=ANN)).text
-            for address in ("", "/board", "/agents/x/notes", "/board/password")
-        ]
+    seen = [
+        (await door.http.get(task + address, headers=ANN)).text
+        for address in ("", "/board", "/agents/x/notes", "/board/password")
+    ]
 
-        assert not any("ann.lee" in text or "Tr0ub4dor" in text for text in seen)
-        assert "[REDACTED_EMAIL]" in seen[0]
-        assert "[REDACTED_SECRET]" in seen[1]
+    assert not any("ann.lee" in text or "Tr0ub4dor" in text for text in seen)
+    assert "[REDACTED_EMAIL]" in seen[0]
+    assert "[REDACTED_SECRET]" in seen[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from itertools import pairwise
 from random import Random
 
@@ -10,21 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenuto.context import TokenCounter, assemble
-from tenuto.model import Message, Role, text_part
+from tenuto.model import Message
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import Piece, Prompt, PromptInputs, PromptPolicy, RecallPosition
+from tests.samples import stored
 
 COUNTER = TokenCounter()
-SENT = datetime(2026, 1, 15, 9, 0, tzinfo=UTC)
 WORDS = ("history ", "家训", "phone ", "👨‍👩‍👧", "孝悌为本，", "value\n")
 
 
 def message(seq: int, dice: Random) -> Message:
     """Somebody's words of 5 to 60 tokens."""
     text = "".join(dice.choice(WORDS) for _ in range(dice.randint(5, 12)))
-    role = Role.USER if seq % 2 else Role.ASSISTANT
-    said = Message(id=f"m{seq}", role=role, sent_at=SENT, parts=(text_part(text),), seq=seq, turn=(seq + 1) // 2)
-    return COUNTER.with_count(said)
+    return COUNTER.with_count(stored(seq, text))
 
 
 def conversation(number: int, turns: int, policy: PromptPolicy, recalls: bool = False) -> list[Prompt]:

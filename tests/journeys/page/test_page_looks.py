@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from tenuto.model.prompt import Disposition, Kind, Reason
-from tests.journeys.door import served
+from tests.journeys.door import Door
 from tests.journeys.page.visit import PHONE, offline
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -59,26 +59,24 @@ async def test_the_page_speaks_both_languages_about_everything(chromium: Browser
         assert set(re.findall(r"\{\w+\}", phrase)) == set(re.findall(r"\{\w+\}", chinese[name])), name
 
 
-async def test_the_console_is_served_with_its_types_and_only_its_files() -> None:
-    async with served() as door:
-        page = await door.http.get("/")
-        names = re.findall(r'(?:src|href)="(console/[^"]+)"', page.text)
-        kinds = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+async def test_the_console_is_served_with_its_types_and_only_its_files(door: Door) -> None:
+    page = await door.http.get("/")
+    names = re.findall(r'(?:src|href)="(console/[^"]+)"', page.text)
+    kinds = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
-        assert {Path(name).name for name in names} >= {"app.js", "icon.svg", "base.css", "talk.css"}
-        for name in names:
-            file = await door.http.get(f"/{name}")
-            assert file.headers["content-type"].startswith(kinds[Path(name).suffix])
-            assert file.headers["cache-control"] == "no-cache"
-            again = await door.http.get(f"/{name}", headers={"If-None-Match": file.headers["etag"]})
-            assert (again.status_code, again.content) == (304, b"")
-        for name in ("../page.py", "%2e%2e/page.py", "nothing.js", "", "views", "/etc/passwd"):
-            assert (await door.http.get(f"/console/{name}")).status_code == 404
+    assert {Path(name).name for name in names} >= {"app.js", "icon.svg", "base.css", "talk.css"}
+    for name in names:
+        file = await door.http.get(f"/{name}")
+        assert file.headers["content-type"].startswith(kinds[Path(name).suffix])
+        assert file.headers["cache-control"] == "no-cache"
+        again = await door.http.get(f"/{name}", headers={"If-None-Match": file.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+    for name in ("../page.py", "%2e%2e/page.py", "nothing.js", "", "views", "/etc/passwd"):
+        assert (await door.http.get(f"/console/{name}")).status_code == 404
 
 
-async def test_the_page_may_run_and_reach_nothing_but_itself() -> None:
-    async with served() as door:
-        policy = (await door.http.get("/")).headers["content-security-policy"]
+async def test_the_page_may_run_and_reach_nothing_but_itself(door: Door) -> None:
+    policy = (await door.http.get("/")).headers["content-security-policy"]
 
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     assert rules.pop("default-src") == "'none'"

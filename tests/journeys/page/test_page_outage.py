@@ -55,5 +55,5 @@ async def _until_it_is_over(visit: Visit) -> None:
     """The page looks by itself every few seconds, and whenever its window gets the focus."""
     async with asyncio.timeout(LONG):
         while await visit.page.locator(".outage").is_visible():
-            await visit.page.evaluate("window.dispatchEvent(new Event('focus'))")
+            await visit.look_again()
             await asyncio.sleep(0.1)

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Route, expect
+from playwright.async_api import Browser, Locator, Route, expect
 
-from tenuto.llm import Call, Echo, ScriptedModel
+from tenuto.llm import Call, Echo
 from tenuto.llm.scripted import Script
 from tenuto.model.privacy import Mode, Sink
 from tenuto.privacy import PiiRule, PiiType, Span
-from tests.journeys.door import Door, served
-from tests.journeys.page.visit import PHONE, Visit, listening, visiting
+from tests.journeys.door import Door
+from tests.journeys.page.visit import PHONE, Visit, scripted
 from tests.samples import CARD, shows_card
-from tests.talking import Adder, helper
+from tests.talking import Adder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -34,18 +34,18 @@ COPIED = "one => { getSelection().selectAllChildren(one); return getSelection().
 
 
 @asynccontextmanager
-async def guarded(
-    browser: Browser, *scripts: Script, wishes: dict[str, Any] | None = None, tools: tuple[Any, ...] = (), **policy: Any
-) -> AsyncIterator[tuple[Visit, Door]]:
+async def guarded(browser: Browser, *scripts: Script, **policy: Any) -> AsyncIterator[tuple[Visit, Door]]:
     """A visit to a server with that policy, whose assistant repeats what it hears unless it has a script."""
-    settings: dict[str, Any] = {"model": "scripted", "summarizer_model": "offline", "assistant": "helper", **policy}
-    model = ScriptedModel(*(scripts or (Echo(),)))
-    async with (
-        served(models={"scripted": model}, assistants=[helper(tools=tools)], **settings) as door,
-        listening(door) as base,
-        visiting(browser, base, **(wishes or {})) as visit,
-    ):
-        yield await visit.open(), door
+    async with scripted(browser, *(scripts or (Echo(),)), **policy) as (visit, _, door):
+        yield visit, door
+
+
+async def heard_after_a_reload(visit: Visit, text: str) -> Locator:
+    """The answer to this text as the page shows what is stored of it."""
+    await visit.say(text)
+    await visit.hear()
+    await visit.page.reload()
+    return await visit.hear()
 
 
 async def everything(visit: Visit) -> str:
@@ -130,10 +130,7 @@ async def test_a_message_can_be_edited_and_regenerated_though_other_words_were_s
 
 async def test_whoever_edits_words_with_marks_is_told_that_the_values_are_not_sent_again(chromium: Browser) -> None:
     async with guarded(chromium, **REDACT) as (visit, _):
-        await visit.say(SAID)
-        await visit.hear()
-        await visit.page.reload()
-        await visit.hear()
+        await heard_after_a_reload(visit, SAID)
 
         await visit.page.get_by_role("button", name="Edit and send again").click()
 
@@ -170,10 +167,7 @@ async def test_markup_around_and_inside_marks_is_text(chromium: Browser) -> None
 async def test_marks_stand_in_lines_of_code_without_breaking_them(chromium: Browser) -> None:
     lines = f"```\nto = '{MAIL}'\nsend(to)\n```"
     async with guarded(chromium, lines, **REDACT) as (visit, _):
-        await visit.say("Write me a script.")
-        await visit.hear()
-        await visit.page.reload()
-        answer = await visit.hear()
+        answer = await heard_after_a_reload(visit, "Write me a script.")
 
         await expect(answer.locator("pre")).to_have_text("to = '[REDACTED_EMAIL]'\nsend(to)", use_inner_text=True)
         boxes = await answer.locator("pre").evaluate(
@@ -255,10 +249,7 @@ async def test_a_tenants_own_pattern_is_a_label_by_its_name(chromium: Browser, t
     file = tmp_path / "privacy.toml"
     file.write_text('[[patterns]]\nname = "CASE_FILE"\npattern = "CASE-[0-9]{12}"\n')
     async with guarded(chromium, privacy_file=str(file), **PSEUDONYM) as (visit, _):
-        await visit.say("Look at CASE-123456123456 please.")
-        await visit.hear()
-        await visit.page.reload()
-        await visit.hear()
+        await heard_after_a_reload(visit, "Look at CASE-123456123456 please.")
 
         await expect(visit.page.locator(".said .mark")).to_have_attribute("data-label", "case file 1")
         assert "123456123456" not in await everything(visit)
@@ -288,10 +279,7 @@ async def test_refused_words_are_told_in_a_sentence(chromium: Browser) -> None:
 async def test_marks_and_panel_speak_chinese_and_fit_a_narrow_dark_screen(chromium: Browser) -> None:
     wishes = {"viewport": PHONE, "color_scheme": "dark", "locale": "zh-CN"}
     async with guarded(chromium, wishes=wishes, **PSEUDONYM) as (visit, _):
-        await visit.say(f"我的邮箱是{MAIL}，卡号{CARD}，密码是Maple77!。")
-        await visit.hear()
-        await visit.page.reload()
-        answer = await visit.hear()
+        answer = await heard_after_a_reload(visit, f"我的邮箱是{MAIL}，卡号{CARD}，密码是Maple77!。")
 
         labels = await visit.page.locator(".said .mark").evaluate_all("all => all.map((one) => one.dataset.label)")
         assert labels == ["邮箱 1", "卡号 1", "密码"]

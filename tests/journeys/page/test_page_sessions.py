@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from playwright.async_api import Browser, Page, Route, expect
 
 from tenuto.llm import Hang, Say, ScriptedModel
-from tests.journeys.door import bearer, served
+from tests.journeys.door import bearer, playing, served
 from tests.journeys.page.visit import Visit, listening, offline, scripted, visiting
-from tests.talking import helper
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -100,9 +98,8 @@ async def sign_in(visit: Visit, key: str = "", user: str = "") -> None:
 async def test_whoever_signs_in_next_finds_nothing_of_the_one_before(chromium: Browser) -> None:
     """A1, tenant isolation on the page: titles, searches, drafts and answers on their way leave with their owner."""
     model = ScriptedModel([Say("It is "), Hang()], "Hello Bob.")
-    settings: dict[str, Any] = {"model": "scripted", "summarizer_model": "offline", "assistant": "helper"}
     async with (
-        served(locked=True, models={"scripted": model}, assistants=[helper()], **settings) as door,
+        served(locked=True, **playing(model)) as door,
         listening(door) as base,
         visiting(chromium, base) as visit,
     ):
@@ -222,7 +219,7 @@ async def test_a_list_that_was_brought_anew_has_no_gap(chromium: Browser) -> Non
         await expect(titles).to_have_count(100)
         held = Held()
         await visit.page.route("**/v1/sessions?*", held)
-        await visit.page.evaluate("dispatchEvent(new Event('focus'))")
+        await visit.look_again()
         anew = await held.waiting.get()
         await visit.page.get_by_role("button", name="Show more").click()
         late = await held.waiting.get()
@@ -253,7 +250,7 @@ async def test_a_list_that_comes_while_the_pointer_is_down_does_not_cost_the_cli
         await visit.page.mouse.down()
         await door.http.post("/v1/sessions", json={"title": "Madrid"})
         async with visit.page.expect_response("**/v1/sessions?*"):
-            await visit.page.evaluate("dispatchEvent(new Event('focus'))")
+            await visit.look_again()
         await drawn(visit.page)
 
         await visit.page.mouse.up()
@@ -271,7 +268,7 @@ async def test_a_list_brought_anew_leaves_the_focus_where_it_is(chromium: Browse
         await row.focus()
         await door.http.patch("/v1/sessions/porto", json={"title": "Porto in May"})
 
-        await visit.page.evaluate("dispatchEvent(new Event('focus'))")
+        await visit.look_again()
 
         await expect(visit.page.locator(".sessions .title")).to_have_text("Porto in May")
         await expect(row).to_be_focused()

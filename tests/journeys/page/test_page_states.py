@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 from playwright.async_api import Browser, Route, expect
 
-from tenuto.llm import Fail, Hang, Say, ScriptedModel
+from tenuto.llm import Fail, Hang, Say
 from tenuto.llm.scripted import Script
 from tenuto.model.privacy import Mode
 from tests.journeys.door import served
 from tests.journeys.page.visit import DESK, PHONE, Visit, listening, scripted, visiting
-from tests.talking import helper
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 TAKEN = "1 value redacted before storing: 1 e-mail"
@@ -23,14 +21,7 @@ TAKEN = "1 value redacted before storing: 1 e-mail"
 @asynccontextmanager
 async def redacting(browser: Browser, script: Script) -> AsyncIterator[Visit]:
     """A user has sent an address to an assistant whose server keeps none."""
-    settings: dict[str, Any] = {"model": "scripted", "summarizer_model": "offline", "assistant": "helper"}
-    models = {"scripted": ScriptedModel(script)}
-    async with (
-        served(models=models, assistants=[helper()], privacy_message=Mode.REDACT, **settings) as door,
-        listening(door) as base,
-        visiting(browser, base) as visit,
-    ):
-        await visit.open()
+    async with scripted(browser, script, privacy_message=Mode.REDACT) as (visit, _, _door):
         await visit.say("My mail is ann@example.com.")
         yield visit
 
@@ -141,12 +132,7 @@ async def test_a_privacy_note_that_did_not_come_at_first_comes_when_one_looks_ag
         await expect(note).to_be_hidden()
 
         await visit.page.unroute("**/v1/privacy", away)
-        await looked_at(visit)
+        await visit.look_again()
 
         await expect(note).to_be_visible()
         visit.allow("net::ERR_FAILED")
-
-
-async def looked_at(visit: Visit) -> None:
-    """The window gets the focus again."""
-    await visit.page.evaluate("dispatchEvent(new Event('focus'))")

@@ -16,8 +16,7 @@ from playwright.async_api import Browser, Locator, Page, expect
 
 from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Script
-from tests.journeys.door import Door, served
-from tests.talking import helper
+from tests.journeys.door import Door, playing, served
 
 DESK = {"width": 1180, "height": 800}
 PHONE = {"width": 360, "height": 720}
@@ -72,6 +71,10 @@ class Visit:
         await expect(answer).to_have_attribute("data-status", "done")
         return answer
 
+    async def look_again(self) -> None:
+        """The window gets the focus again."""
+        await self.page.evaluate("dispatchEvent(new Event('focus'))")
+
     def allow(self, *known: str) -> None:
         """Take these complaints as part of the story, whenever they come: browsers report every failed request."""
         self.known += known
@@ -117,13 +120,12 @@ async def listening(door: Door) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def scripted(
-    browser: Browser, *scripts: Script, tools: Sequence[Any] = (), wishes: dict[str, Any] | None = None
+    browser: Browser, *scripts: Script, tools: Sequence[Any] = (), wishes: dict[str, Any] | None = None, **given: Any
 ) -> AsyncIterator[tuple[Visit, ScriptedModel, Door]]:
-    """A visit to a server whose assistant plays scripts."""
+    """A visit to a server with these settings, whose assistant plays scripts."""
     model = ScriptedModel(*scripts)
-    settings: dict[str, Any] = {"model": "scripted", "summarizer_model": "offline", "assistant": "helper"}
     async with (
-        served(models={"scripted": model}, assistants=[helper(tools=tuple(tools))], **settings) as door,
+        served(**playing(model, tools=tuple(tools)), **given) as door,
         listening(door) as base,
         visiting(browser, base, **(wishes or {})) as visit,
     ):

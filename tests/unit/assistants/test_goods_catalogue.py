@@ -84,6 +84,11 @@ async def store(request: pytest.FixtureRequest, fake_clock: FakeClock, tmp_path:
         yield opened.state
 
 
+@pytest.fixture
+def memory() -> StateStore:
+    return MemoryStore().state
+
+
 async def test_the_first_question_lays_the_shipped_catalogue(store: StateStore) -> None:
     shelf = await Catalogue(store).shelf(ANN)
 
@@ -155,25 +160,23 @@ async def test_orders_live_with_their_buyer(store: StateStore) -> None:
     assert all(entry.key != "orders" for entry in await store.list_state(SHOP, NAMESPACE))
 
 
-async def test_demonstration_orders_vanish_with_the_shipped_goods() -> None:
-    store = MemoryStore()
-    catalogue = Catalogue(store.state)
+async def test_demonstration_orders_vanish_with_the_shipped_goods(memory: StateStore) -> None:
+    catalogue = Catalogue(memory)
     shipped = await catalogue.orders(ANN)
 
-    await replace_catalogue(store.state, SHOP, [LUTE])
+    await replace_catalogue(memory, SHOP, [LUTE])
 
     assert sorted(order.id for order in shipped) == sorted(order.id for order in shipped_orders()["1001"])
     assert await catalogue.orders(ANN) == ()
 
 
-async def test_orders_that_are_there_are_not_overwritten_by_demonstration() -> None:
-    store = MemoryStore()
+async def test_orders_that_are_there_are_not_overwritten_by_demonstration(memory: StateStore) -> None:
     order = Order(id="X-1", item="L1", name="Lute", status=OrderStatus.PAID, ordered_on=date(2026, 11, 1))
-    await replace_orders(store.state, ANN, [order])
+    await replace_orders(memory, ANN, [order])
 
-    await Catalogue(store.state).shelf(ANN)
+    await Catalogue(memory).shelf(ANN)
 
-    assert await Catalogue(store.state).orders(ANN) == (order,)
+    assert await Catalogue(memory).orders(ANN) == (order,)
 
 
 async def test_a_warm_catalogue_costs_one_small_read() -> None:
@@ -210,44 +213,42 @@ async def test_laying_that_broke_off_anywhere_is_made_good(fail_at: int) -> None
     assert len(await inner.state.list_state(SHOP, NAMESPACE)) == 3
 
 
-async def test_an_older_shipped_edition_gives_way_an_own_catalogue_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = MemoryStore()
+async def test_an_older_shipped_edition_gives_way_an_own_catalogue_does_not(
+    memory: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = Scope(tenant="own")
-    await Catalogue(store.state).shelf(SHOP)
-    await replace_catalogue(store.state, own, [LUTE])
+    await Catalogue(memory).shelf(SHOP)
+    await replace_catalogue(memory, own, [LUTE])
     monkeypatch.setattr("tenuto.assistants.goods.catalogue.EDITION", 2)
     monkeypatch.setattr("tenuto.assistants.goods.catalogue.shipped_items", lambda: tuple(harps(3)))
 
-    assert len((await Catalogue(store.state).shelf(SHOP)).items) == 3
-    assert ids(await Catalogue(store.state).shelf(own)) == {"L1"}
-    assert len(await store.state.list_state(SHOP, NAMESPACE)) == 2
+    assert len((await Catalogue(memory).shelf(SHOP)).items) == 3
+    assert ids(await Catalogue(memory).shelf(own)) == {"L1"}
+    assert len(await memory.list_state(SHOP, NAMESPACE)) == 2
 
 
-async def test_an_empty_catalogue_is_a_catalogue() -> None:
-    store = MemoryStore()
-    await replace_catalogue(store.state, SHOP, [])
+async def test_an_empty_catalogue_is_a_catalogue(memory: StateStore) -> None:
+    await replace_catalogue(memory, SHOP, [])
 
-    assert (await Catalogue(store.state).shelf(SHOP)).items == ()
+    assert (await Catalogue(memory).shelf(SHOP)).items == ()
 
 
-async def test_a_catalogue_that_cannot_be_read_says_so_and_quotes_nothing() -> None:
-    store = MemoryStore()
-    await store.state.write_state(SHOP, NAMESPACE, "catalogue", {"name": "secret", "chunks": "many"})
+async def test_a_catalogue_that_cannot_be_read_says_so_and_quotes_nothing(memory: StateStore) -> None:
+    await memory.write_state(SHOP, NAMESPACE, "catalogue", {"name": "secret", "chunks": "many"})
 
     with pytest.raises(Unavailable) as raised:
-        await Catalogue(store.state).shelf(SHOP)
+        await Catalogue(memory).shelf(SHOP)
 
     assert "secret" not in str(raised.value)
     assert raised.value.__cause__ is None
 
 
-async def test_a_damaged_catalogue_is_replaced_like_any_other() -> None:
-    store = MemoryStore()
-    await store.state.write_state(SHOP, NAMESPACE, "catalogue", {"name": "old", "chunks": "many"})
+async def test_a_damaged_catalogue_is_replaced_like_any_other(memory: StateStore) -> None:
+    await memory.write_state(SHOP, NAMESPACE, "catalogue", {"name": "old", "chunks": "many"})
 
-    await replace_catalogue(store.state, SHOP, [LUTE])
+    await replace_catalogue(memory, SHOP, [LUTE])
 
-    assert ids(await Catalogue(store.state).shelf(SHOP)) == {"L1"}
+    assert ids(await Catalogue(memory).shelf(SHOP)) == {"L1"}
 
 
 async def test_no_shop_waits_for_the_catalogue_of_another() -> None:
@@ -296,15 +297,13 @@ async def test_a_big_catalogue_is_read_beside_the_event_loop(monkeypatch: pytest
     assert threading.get_ident() not in built_in
 
 
-async def test_a_catalogue_with_two_items_of_one_id_is_refused() -> None:
-    store = MemoryStore()
-
+async def test_a_catalogue_with_two_items_of_one_id_is_refused(memory: StateStore) -> None:
     with pytest.raises(Invalid):
-        await replace_catalogue(store.state, SHOP, [LUTE, LUTE])
+        await replace_catalogue(memory, SHOP, [LUTE, LUTE])
     with pytest.raises(Invalid):
-        await replace_orders(store.state, SHOP, [])
+        await replace_orders(memory, SHOP, [])
 
-    assert await store.state.list_state(SHOP, NAMESPACE) == ()
+    assert await memory.list_state(SHOP, NAMESPACE) == ()
 
 
 @pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf")])

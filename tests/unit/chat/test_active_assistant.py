@@ -12,6 +12,7 @@ from tenuto.model.generation import Persona
 from tenuto.model.message import SUMMARY
 from tenuto.model.policy import OnMissing
 from tenuto.model.prompt import Language
+from tenuto.ports import Store
 from tenuto.sessions import TurnRequest
 from tests.doubles import FlatMemoryStore
 from tests.samples import ANN, BOB, batch, says
@@ -22,9 +23,11 @@ PERSONAS = {name: Persona(id=name, names={Language.ENGLISH: name}) for name in (
 DIFFERS = {Language.ENGLISH: "You differ."}
 
 
-def two() -> Talk:
-    """A helper, who is the default, and another."""
-    return talk("Hi.", assistants=[helper(), helper(name="other", system=DIFFERS)])
+async def two(store: Store | None = None) -> Talk:
+    """A helper, who is the default, and another, to whom the session talks."""
+    t = talk("Hi.", assistants=[helper(), helper(name="other", system=DIFFERS)], store=store)
+    await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
+    return t
 
 
 def told(t: Talk) -> str:
@@ -46,8 +49,7 @@ def looks_at(t: Talk) -> list[str]:
 
 
 async def test_a_session_in_use_is_not_looked_at_before_its_turn() -> None:
-    t = two()
-    await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
+    t = await two()
     looks = looks_at(t)
 
     await t.chat.take_turn(ANN, ask("Again", "s"))
@@ -56,8 +58,7 @@ async def test_a_session_in_use_is_not_looked_at_before_its_turn() -> None:
 
 
 async def test_a_partner_that_another_process_has_changed_gets_the_words_and_gets_them_once() -> None:
-    t = two()
-    await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
+    t = await two()
     await t.store.sessions.patch(ANN, "s", Changes(metadata={"assistant": "helper"}))
 
     reply = await t.chat.take_turn(ANN, ask("Again", "s", idempotency_key="k"))
@@ -68,8 +69,7 @@ async def test_a_partner_that_another_process_has_changed_gets_the_words_and_get
 
 
 async def test_a_turn_taken_up_again_goes_to_the_partner_of_its_session() -> None:
-    t = two()
-    await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
+    t = await two()
     begun = await t.sessions.begin(
         ANN, TurnRequest(user_messages=(says("Again"),), session_id="s", idempotency_key="k", fingerprint="f")
     )
@@ -95,8 +95,7 @@ async def test_a_character_that_another_process_has_changed_speaks() -> None:
 
 async def test_a_session_that_was_reset_goes_on_with_its_assistant() -> None:
     """D20: what was said is forgotten, and not whom it was said to; also where another process looks."""
-    t = two()
-    await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
+    t = await two()
     await t.sessions.patch(ANN, "s", Changes(metadata={"note": 1}))
 
     reset = await t.sessions.reset(ANN, "s")
@@ -173,8 +172,7 @@ class Crowded(FlatMemoryStore):
 async def test_words_said_to_the_wrong_partner_stay_when_somebody_has_spoken_since() -> None:
     """Taking them back would take the others' words along."""
     store = Crowded()
-    t = talk("Hi.", store=store, assistants=[helper(), helper(name="other", system=DIFFERS)])
-    await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
+    t = await two(store)
     await t.store.sessions.patch(ANN, "s", Changes(metadata={"assistant": "helper"}))
     store.crowded = True
 
@@ -190,8 +188,7 @@ async def test_a_summary_behind_misdirected_words_does_not_stop_their_removal() 
     """It is the other process's own, of the turn before, and is made anew."""
     store = Crowded()
     store.behind = AppendBatch(id="b", messages=(says("", Role.ITEM, parts=({"type": SUMMARY, "text": "They met."},)),))
-    t = talk("Hi.", store=store, assistants=[helper(), helper(name="other")])
-    await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
+    t = await two(store)
     await t.store.sessions.patch(ANN, "s", Changes(metadata={"assistant": "helper"}))
     store.crowded = True
 

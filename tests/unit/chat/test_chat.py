@@ -9,7 +9,6 @@ from tenuto.chat import ReplyFinished, TurnStarted
 from tenuto.errors import AssistantNotFound, IdempotencyKeyReused, Invalid, SessionNotFound
 from tenuto.llm import Call, Say
 from tenuto.model.generation import TextDelta
-from tenuto.model.prompt import Language
 from tests.samples import ANN
 from tests.talking import Adder, ask, helper, talk
 from tests.unit.logbook import log_of, trace_of
@@ -80,16 +79,6 @@ async def test_unknown_assistants_and_characters_are_said_and_nothing_is_stored(
         await t.chat.take_turn(ANN, ask("Hi", "s", persona="nobody"))
     with pytest.raises(SessionNotFound):
         await t.sessions.get(ANN, "s")
-
-
-async def test_a_session_goes_on_with_its_own_assistant() -> None:
-    t = talk("Hi.", assistants=[helper(), helper(name="other", system={Language.ENGLISH: "You are other."})])
-    first = await t.chat.take_turn(ANN, ask("Hi", assistant="other"))
-
-    second = await t.chat.take_turn(ANN, ask("Again", first.session_id))
-
-    assert second.assistant == "other"
-    assert t.model.requests[-1].messages[0].text == "You are other."
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\n"])

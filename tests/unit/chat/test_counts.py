@@ -7,12 +7,11 @@ from msgspec.structs import replace
 
 from tenuto.chat import ChatRequest
 from tenuto.context import TokenCounter
-from tenuto.context.compression import summary_draft
 from tenuto.model import Draft, FinishTurn
-from tenuto.model.generation import Summary
 from tenuto.sessions import AppendRequest, TurnRequest
-from tests.samples import ANN, SENT_AT, says
+from tests.samples import ANN, says
 from tests.talking import SMALL, Talk, ask, helper, talk
+from tests.unit.logbook import summarise
 
 # Two tokens and more to a character, and a count that could still be true of plain words.
 RARE = "龘靐齉爩麤鱻灪厵" * 200
@@ -32,10 +31,7 @@ def lying(draft: Draft) -> Draft:
 async def test_a_summary_that_somebody_wrote_takes_no_more_room_than_there_is() -> None:
     t = talk("Yes.", assistants=[helper(prompt=SMALL)])
     await t.chat.take_turn(ANN, ask("Hi", "s"))
-    last = (await t.sessions.messages(ANN, "s")).messages[-1]
-    summary = Summary(text=RARE, through=last.seq, through_id=last.id, tokens=LOW)
-    draft = summary_draft(summary, message_id="sum", sent_at=SENT_AT, seen=last.seq, since=1)
-    await t.sessions.append(ANN, "s", AppendRequest(messages=(draft,)))
+    await summarise(t, RARE, tokens=LOW)
 
     reply = await t.chat.take_turn(ANN, ask("And now?", "s"))
 

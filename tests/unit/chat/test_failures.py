@@ -11,20 +11,19 @@ from typing import Any
 import pytest
 
 from tenuto.chat import ChatLimits, ReplyFinished, TurnStarted
-from tenuto.errors import DecryptionFailed, ModelFailed, ModelTimeout, SessionBusy, TurnLost, Unavailable
+from tenuto.errors import DecryptionFailed, ModelFailed, ModelTimeout, TurnLost, Unavailable
 from tenuto.llm import Call, Fail, FallbackChain, Hang, Say, ScriptedModel, Stop
 from tenuto.model.generation import TextDelta
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.prompt import PromptPolicy
 from tests.doubles import FlatMemoryStore
 from tests.samples import ANN
-from tests.talking import Adder, ask, helper, hurried, patient, talk
+from tests.talking import Adder, ask, helper, patient, talk, under_way
 from tests.unit.logbook import log_of
 
 
 async def test_a_listener_that_goes_cancels_the_model_and_keeps_the_words() -> None:
-    hang = Hang()
-    t = talk([Say("Half"), hang], "Whole.")
+    t = talk([Say("Half"), hang := Hang()], "Whole.")
     events = t.chat.stream(ANN, ask("Tell me", "s", idempotency_key="k"))
     started = await anext(events)
     assert isinstance(started, TurnStarted)
@@ -50,20 +49,6 @@ async def test_words_of_failed_turns_are_joined_with_the_next_question() -> None
     asked = t.model.requests[-1]
     assert [message.text for message in asked.messages[1:]] == ["One?\n\nTwo?\n\nThree?", "Yes.", "Four?\n\nFive?"]
     assert [request.cacheable_messages for request in t.model.requests] == [1, 1, 1, 3, 3]
-
-
-async def test_a_second_request_on_a_busy_session_waits_and_then_gives_up() -> None:
-    hang = Hang()
-    t = talk([hang, Say("Done.")], assistants=[helper(policies=hurried())])
-    first = asyncio.create_task(t.chat.take_turn(ANN, ask("Long?", "s")))
-    await hang.reached.wait()
-
-    with pytest.raises(SessionBusy):
-        await t.chat.take_turn(ANN, ask("Me too?", "s"))
-
-    hang.release.set()
-    assert (await first).text == "Done."
-    assert await log_of(t, "s") == [("user", "Long?"), ("assistant", "Done.")]
 
 
 @pytest.mark.parametrize(
@@ -167,8 +152,7 @@ async def test_a_store_that_dies_under_the_answer_is_told() -> None:
     t = talk(
         [hang, Say("Late.")], store=store, assistants=[helper(policies=patient(on_store_down=OnStoreDown.STATELESS))]
     )
-    turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s")))
-    await hang.reached.wait()
+    turn = await under_way(t, hang, ask("Hello", "s"))
     store.away = True
     hang.release.set()
 
@@ -216,10 +200,8 @@ async def test_a_store_that_fails_while_history_is_fetched_leaves_the_session_fr
 
 
 async def test_a_reset_during_a_turn_wins() -> None:
-    hang = Hang()
-    t = talk([hang, Say("Late.")])
-    turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s")))
-    await hang.reached.wait()
+    t = talk([hang := Hang(), Say("Late.")])
+    turn = await under_way(t, hang, ask("Hello", "s"))
     await t.sessions.reset(ANN, "s")
     hang.release.set()
 
@@ -231,8 +213,7 @@ async def test_a_reset_during_a_turn_wins() -> None:
 
 async def test_a_long_answer_keeps_its_lease(later: Callable[[float], None]) -> None:
     """The lease is renewed while the model works, each time a third of it has passed."""
-    hang = Hang()
-    t = talk([hang, Say("At last.")], assistants=[helper(policies=patient(lease=timedelta(seconds=6)))])
+    t = talk([hang := Hang(), Say("At last.")], assistants=[helper(policies=patient(lease=timedelta(seconds=6)))])
     renewed = asyncio.Event()
     renew = t.sessions.renew
 
@@ -242,8 +223,7 @@ async def test_a_long_answer_keeps_its_lease(later: Callable[[float], None]) -> 
         return held
 
     t.sessions.renew = noted  # type: ignore[method-assign]  # to see it happen
-    turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s")))
-    await hang.reached.wait()
+    turn = await under_way(t, hang, ask("Hello", "s"))
     for _ in range(3):
         renewed.clear()
         later(31)
@@ -278,8 +258,7 @@ async def test_a_caller_who_goes_while_the_turn_begins_leaves_the_session_free()
 
 async def test_the_trace_of_a_cancelled_turn_shows_what_its_reader_was_given() -> None:
     """The model may be far ahead of a client that reads slowly and leaves."""
-    hang = Hang()
-    t = talk([Say(*"abcdefgh"), hang])
+    t = talk([Say(*"abcdefgh"), hang := Hang()])
     events = t.chat.stream(ANN, ask("Tell me", "s"))
     heard = [await anext(events) for _ in range(4)]
     await hang.reached.wait()
@@ -320,10 +299,8 @@ async def test_it_shows_no_more_when_the_model_was_done_already() -> None:
 
 
 async def test_a_whole_answer_that_nobody_waits_for_is_traced_as_far_as_the_model_came() -> None:
-    hang = Hang()
-    t = talk([Say("Half"), hang])
-    turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Tell me", "s")))
-    await hang.reached.wait()
+    t = talk([Say("Half"), hang := Hang()])
+    turn = await under_way(t, hang, ask("Tell me", "s"))
 
     turn.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -350,10 +327,8 @@ async def test_a_reader_who_takes_their_time_costs_the_model_none_of_its_own(lat
 
 
 async def test_a_model_that_hangs_behind_a_slow_reader_is_timed_out(later: Callable[[float], None]) -> None:
-    hang = Hang()
-    t = talk([Say("Well"), hang], limits=ChatLimits(model_timeout=timedelta(seconds=30)))
-    turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s")))
-    await hang.reached.wait()
+    t = talk([Say("Well"), hang := Hang()], limits=ChatLimits(model_timeout=timedelta(seconds=30)))
+    turn = await under_way(t, hang, ask("Hello", "s"))
 
     later(31)
 
@@ -385,8 +360,7 @@ async def test_a_model_that_will_not_be_stopped_is_timed_out_all_the_same(later:
 
 async def test_a_caller_who_goes_while_the_lease_is_let_go_is_not_answered(later: Callable[[float], None]) -> None:
     renewing, stopping, stopped = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    hang = Hang()
-    t = talk([hang, Say("Late.")], "Now.")
+    t = talk([hang := Hang(), Say("Late.")], "Now.")
 
     async def renew(turn: Any) -> Any:
         renewing.set()
@@ -397,8 +371,7 @@ async def test_a_caller_who_goes_while_the_lease_is_let_go_is_not_answered(later
             await stopped.wait()
 
     t.sessions.renew = renew  # type: ignore[method-assign]  # a store that takes its time
-    turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s", idempotency_key="k")))
-    await hang.reached.wait()
+    turn = await under_way(t, hang, ask("Hello", "s", idempotency_key="k"))
     later(60)
     await renewing.wait()
     hang.release.set()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from tenuto.chat import ChatRequest
@@ -16,7 +14,7 @@ from tenuto.privacy.redacting_store import RedactingStore
 from tests.outages import Process
 from tests.samples import ANN
 from tests.screens import screen_over
-from tests.talking import ask, helper, patient, talk
+from tests.talking import ask, helper, patient, talk, under_way
 
 
 async def test_a_reply_says_that_a_journal_keeps_it(here: Process) -> None:
@@ -41,10 +39,8 @@ async def test_a_reply_says_that_a_journal_keeps_it(here: Process) -> None:
 
 
 async def test_a_store_that_dies_under_the_answer_loses_nothing(here: Process) -> None:
-    hang = Hang()
-    t = talk([hang, Say("Late.")], store=here.store, clock=here.clock)
-    turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s")))
-    await hang.reached.wait()
+    t = talk([hang := Hang(), Say("Late.")], store=here.store, clock=here.clock)
+    turn = await under_way(t, hang, ask("Hello", "s"))
     here.goes_away()
     hang.release.set()
 
@@ -118,8 +114,7 @@ async def test_an_edit_is_refused_while_turns_wait(here: Process) -> None:
 async def test_words_that_are_said_differently_are_journaled_once_the_old_ones_are_gone(here: Process) -> None:
     t = talk("First.", [hang := Hang(), Say("Second.")], store=here.store, clock=here.clock)
     await t.chat.take_turn(ANN, ask("one", "s"))
-    turn = asyncio.create_task(t.chat.take_turn(ANN, ask("one, rather", "s", edit=1)))
-    await hang.reached.wait()
+    turn = await under_way(t, hang, ask("one, rather", "s", edit=1))
     here.goes_away()
     hang.release.set()
 

@@ -8,18 +8,16 @@ from typing import Any
 import pytest
 
 from tenuto.chat.views import ContextView
-from tenuto.context.compression import summary_draft
 from tenuto.errors import ModelFailed, SessionNotFound
 from tenuto.llm import Call, Fail
 from tenuto.model import NewSession, Page, Scope
-from tenuto.model.generation import Persona, Summary
+from tenuto.model.generation import Persona
 from tenuto.model.policy import OnMissing
 from tenuto.model.prompt import Disposition, Kind, Language
-from tenuto.sessions import AppendRequest
 from tests.clock import FakeClock
-from tests.samples import ANN, SENT_AT
+from tests.samples import ANN
 from tests.talking import SMALL, Adder, ask, helper, patient, talk
-from tests.unit.logbook import log_of
+from tests.unit.logbook import log_of, summarise
 
 
 async def test_stale_talk_is_no_context_any_more_but_stays_stored() -> None:
@@ -108,13 +106,8 @@ async def test_characters_that_are_kept_apart_are_not_told_of_each_other_by_a_su
     personas = {name: Persona(id=name, names={Language.ENGLISH: name}) for name in ("ada", "bea")}
     t = talk("Hi.", assistants=[helper(personas=personas, isolated=True)])
     await t.chat.take_turn(ANN, ask("A secret", "s", persona="ada"))
-    said = (await t.sessions.messages(ANN, "s")).messages
-    summary = Summary(text="ada knows a secret", through=said[-1].seq, through_id=said[-1].id)
-    for persona in (None, "ada"):
-        draft = summary_draft(
-            summary, message_id=f"sum {persona}", sent_at=SENT_AT, seen=said[-1].seq, since=1, persona=persona
-        )
-        await t.sessions.append(ANN, "s", AppendRequest(messages=(draft,)))
+    await summarise(t, "ada knows a secret", persona="ada")
+    await summarise(t, "ada knows a secret", through=2)
 
     reply = await t.chat.take_turn(ANN, ask("What do you know?", "s", persona="bea"))
     await t.chat.take_turn(ANN, ask("What do you know?", "s", persona="ada"))
@@ -132,11 +125,7 @@ async def test_the_manifest_tells_all_that_a_summary_speaks_for_loaded_or_not() 
     t = talk("Yes.", assistants=[helper(policies=patient())])
     for number in range(45):
         await t.chat.take_turn(ANN, ask(f"Question {number}", "s"))
-    said = (await t.sessions.messages(ANN, "s", Page(limit=100))).messages
-    last = said[59]
-    summary = Summary(text="They asked and were told.", through=last.seq, through_id=last.id, messages=60)
-    draft = summary_draft(summary, message_id="sum", sent_at=SENT_AT, seen=said[-1].seq, since=1)
-    await t.sessions.append(ANN, "s", AppendRequest(messages=(draft,)))
+    await summarise(t, "They asked and were told.", through=60, messages=60)
 
     reply = await t.chat.take_turn(ANN, ask("And now?", "s"))
 
@@ -151,10 +140,7 @@ async def test_the_manifest_tells_all_that_a_summary_speaks_for_loaded_or_not() 
 async def test_what_a_summary_of_unknown_making_speaks_for_is_told_by_its_numbers() -> None:
     t = talk("Yes.", assistants=[helper(policies=patient())])
     await t.chat.take_turn(ANN, ask("One", "s"))
-    last = (await t.sessions.messages(ANN, "s")).messages[-1]
-    summary = Summary(text="They asked and were told.", through=last.seq, through_id=last.id)
-    draft = summary_draft(summary, message_id="sum", sent_at=SENT_AT, seen=last.seq, since=1)
-    await t.sessions.append(ANN, "s", AppendRequest(messages=(draft,)))
+    await summarise(t, "They asked and were told.")
 
     reply = await t.chat.take_turn(ANN, ask("And now?", "s"))
 

@@ -24,7 +24,7 @@ from tenuto.upkeep import Upkeep
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore
 from tests.samples import ANN
-from tests.talking import Adder, Talk, ask, helper, patient, talk
+from tests.talking import Adder, Talk, ask, helper, patient, talk, under_way
 from tests.unit.logbook import log_of
 
 SAID = ask("Q", "s", idempotency_key="said")
@@ -102,8 +102,7 @@ async def test_a_model_that_fails_costs_nobody_the_answer_they_had(script: Scrip
 
 
 async def test_a_reader_who_goes_half_way_leaves_the_old_answer() -> None:
-    hang = Hang()
-    t = talk("Good.", [Say("Half"), hang], "Better.")
+    t = talk("Good.", [Say("Half"), hang := Hang()], "Better.")
     await t.chat.take_turn(ANN, SAID)
     before = await everything(t)
     events = t.chat.stream(ANN, ANEW)
@@ -145,12 +144,10 @@ async def test_one_who_goes_while_the_old_answer_makes_room_finds_the_new_one() 
 
 @pytest.mark.parametrize("step", ["messages", "truncate"])
 async def test_a_store_that_dies_before_the_new_answer_has_its_place_brings_the_old_one_back(step: str) -> None:
-    hang = Hang()
-    t, store, upkeep = dying("Good.", [hang, Say("Lost.")], "Better.")
+    t, store, upkeep = dying("Good.", [hang := Hang(), Say("Lost.")], "Better.")
     await t.chat.take_turn(ANN, SAID)
     before = await everything(t)
-    turn = asyncio.create_task(t.chat.take_turn(ANN, ANEW))
-    await hang.reached.wait()
+    turn = await under_way(t, hang, ANEW)
     store.dies_at = step
     hang.release.set()
     with pytest.raises(Unavailable):
@@ -196,11 +193,9 @@ async def test_an_answer_that_is_too_large_takes_no_other_s_place() -> None:
 
 @pytest.mark.parametrize("meanwhile", ["reset", "truncate", "delete"])
 async def test_what_is_done_to_a_session_meanwhile_wins(meanwhile: str) -> None:
-    hang = Hang()
-    t = talk("Good.", [hang, Say("Better.")])
+    t = talk("Good.", [hang := Hang(), Say("Better.")])
     await t.chat.take_turn(ANN, SAID)
-    turn = asyncio.create_task(t.chat.take_turn(ANN, ANEW))
-    await hang.reached.wait()
+    turn = await under_way(t, hang, ANEW)
     steps: dict[str, Callable[[], Any]] = {
         "reset": lambda: t.sessions.reset(ANN, "s"),
         "truncate": lambda: t.sessions.truncate(ANN, "s", Truncation(after=1)),

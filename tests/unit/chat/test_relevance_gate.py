@@ -15,19 +15,16 @@ import tenuto
 from tenuto.app import Tenuto
 from tenuto.chat import ChatLimits, Reply
 from tenuto.chat import relevance_gate as gating
-from tenuto.context.compression import summary_draft
 from tenuto.errors import Unavailable
 from tenuto.llm import ScriptedModel
-from tenuto.model import Page
-from tenuto.model.generation import Summary
 from tenuto.model.prompt import Disposition, Kind, Reason
-from tenuto.sessions import AppendRequest
 from tests.clock import FakeClock
 from tests.peek import patient_gate
-from tests.samples import ANN, BOB, SENT_AT
+from tests.samples import ANN, BOB
 from tests.servers.openai_server import start_model_server
 from tests.talking import Talk, ask, helper, patient, talk
 from tests.unit.chat.test_characters import BOTH as CHARACTERS
+from tests.unit.logbook import summarise
 
 MAIL = "ann@example.com"
 CAT = "My cat has stopped eating since yesterday."
@@ -82,6 +79,17 @@ def chat(embedder: Subjects | None, *, clock: FakeClock | None = None, **fields:
     return talk("Please call a vet.", embedder=embedder, clock=clock, limits=limits, assistants=[assistant])
 
 
+@pytest.fixture
+def embedder() -> Subjects:
+    return Subjects()
+
+
+@pytest.fixture
+def t(embedder: Subjects) -> Talk:
+    """A talk with a gate by meaning."""
+    return chat(embedder)
+
+
 # What it lets in
 
 
@@ -113,21 +121,15 @@ async def test_talk_that_shares_only_words_is_left_out_and_the_trace_says_why() 
     ]
 
 
-async def test_a_question_that_points_back_needs_no_embedder() -> None:
-    embedder = Subjects()
-    t = chat(embedder)
+@pytest.mark.parametrize(
+    ("relevance", "question"),
+    [(0.15, "And what does it cost?"), (0.0, ROUTER)],
+    ids=["a question that points back", "an assistant without a gate"],
+)
+async def test_what_needs_no_comparison_asks_no_embedder(embedder: Subjects, relevance: float, question: str) -> None:
+    t = chat(embedder, relevance=relevance)
 
-    await after_the_cat(t, "And what does it cost?")
-
-    assert CAT in shown(t)
-    assert embedder.asked == []
-
-
-async def test_an_assistant_without_a_gate_never_asks() -> None:
-    embedder = Subjects()
-    t = chat(embedder, relevance=0.0)
-
-    await after_the_cat(t, ROUTER)
+    await after_the_cat(t, question)
 
     assert CAT in shown(t)
     assert embedder.asked == []
@@ -148,20 +150,15 @@ async def test_what_went_stale_is_not_compared() -> None:
 async def test_talk_that_only_the_summary_tells_of_is_compared() -> None:
     t = talk("Hold the button.", embedder=Subjects(), assistants=[helper(relevance=0.15)])
     await t.chat.take_turn(ANN, ask(ROUTER, "s"))
-    page = await t.sessions.messages(ANN, "s", Page(limit=10))
-    last = page.messages[-1]
-    told = Summary(text="My cat is ill and goes to the vet.", through=last.seq, through_id=last.id, messages=2)
-    draft = summary_draft(told, message_id="sum", sent_at=SENT_AT, seen=last.seq, since=1)
-    await t.sessions.append(ANN, "s", AppendRequest(messages=(draft,)))
+    await summarise(t, "My cat is ill and goes to the vet.", messages=2)
 
     await t.chat.take_turn(ANN, ask(KITTEN, "s"))
 
-    assert told.text in shown(t)
+    assert "My cat is ill and goes to the vet." in shown(t)
 
 
-async def test_where_characters_are_kept_apart_only_their_own_talk_is_compared() -> None:
+async def test_where_characters_are_kept_apart_only_their_own_talk_is_compared(embedder: Subjects) -> None:
     """C13: nothing of what one was told reaches the other, not even as a comparison."""
-    embedder = Subjects()
     t = chat(embedder, personas=CHARACTERS, isolated=True)
     await t.chat.take_turn(ANN, ask(CAT, "s", persona="ada"))
     await t.chat.take_turn(ANN, ask(ROUTER, "s", persona="bea"))
@@ -174,10 +171,7 @@ async def test_where_characters_are_kept_apart_only_their_own_talk_is_compared()
 # What it asks for
 
 
-async def test_a_text_is_embedded_once() -> None:
-    embedder = Subjects()
-    t = chat(embedder)
-
+async def test_a_text_is_embedded_once(embedder: Subjects, t: Talk) -> None:
     await after_the_cat(t, KITTEN)
     await t.chat.take_turn(ANN, ask(ROUTER, "s"))
     await t.chat.take_turn(ANN, ask(ROUTER, "s"))
@@ -185,19 +179,15 @@ async def test_a_text_is_embedded_once() -> None:
     assert embedder.asked == [[KITTEN, CAT, "Please call a vet."], [ROUTER]]
 
 
-async def test_nobody_is_spared_a_text_because_somebody_else_said_it() -> None:
-    embedder = Subjects()
-    t = chat(embedder)
-
+async def test_nobody_is_spared_a_text_because_somebody_else_said_it(embedder: Subjects, t: Talk) -> None:
     await after_the_cat(t, KITTEN, "a", ANN)
     await after_the_cat(t, KITTEN, "b", BOB)
 
     assert embedder.asked[0] == embedder.asked[1]
 
 
-async def test_only_so_many_vectors_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_so_many_vectors_are_known(embedder: Subjects, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gating, "_KNOWN", 1)
-    embedder = Subjects()
     t = chat(embedder)
 
     await after_the_cat(t, KITTEN)
@@ -239,10 +229,8 @@ async def test_no_vector_outlives_the_erasure_of_anybody() -> None:
     assert CAT in asked[1]["input"]
 
 
-async def test_vectors_that_are_on_their_way_during_an_erasure_are_not_kept() -> None:
+async def test_vectors_that_are_on_their_way_during_an_erasure_are_not_kept(embedder: Subjects, t: Talk) -> None:
     """What is asked for before comes back after it."""
-    embedder = Subjects()
-    t = chat(embedder)
     embedder.meanwhile = t.chat.clear_caches
     await after_the_cat(t, KITTEN)
     embedder.meanwhile = None
@@ -255,9 +243,7 @@ async def test_vectors_that_are_on_their_way_during_an_erasure_are_not_kept() ->
     assert embedder.asked[2] == [FRAME]
 
 
-async def test_the_last_twelve_messages_are_compared() -> None:
-    embedder = Subjects()
-    t = chat(embedder)
+async def test_the_last_twelve_messages_are_compared(embedder: Subjects, t: Talk) -> None:
     for number in range(1, 9):
         await t.chat.take_turn(ANN, ask(f"Number {number}", "s"))
 
@@ -267,10 +253,7 @@ async def test_the_last_twelve_messages_are_compared() -> None:
     assert asked == [ROUTER, "Number 3", "Please call a vet.", *(f"Number {number}" for number in range(4, 9))]
 
 
-async def test_of_long_texts_the_beginning_is_compared() -> None:
-    embedder = Subjects()
-    t = chat(embedder)
-
+async def test_of_long_texts_the_beginning_is_compared(embedder: Subjects, t: Talk) -> None:
     await after_the_cat(t, KITTEN + " Or so." * 500)
 
     assert [len(text) for text in embedder.asked[0]] == [1_000, len(CAT), len("Please call a vet.")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ from tenuto.model import Changes, FinishTurn, NewSession, Role, Scope, Session, 
 from tenuto.model.session import Budgets
 from tenuto.sessions import AppendRequest, TurnRequest
 from tests.samples import ANN, says
-from tests.talking import ask, helper, hurried, patient, talk
+from tests.talking import ask, helper, hurried, patient, talk, under_way
 from tests.unit.logbook import log_of
 
 
@@ -108,12 +107,10 @@ async def test_an_edit_under_another_requests_key_takes_nothing_back() -> None:
     assert (await t.chat.take_turn(ANN, ask("Q3", "s"))).text == "A2.", "the session is free"
 
 
-@pytest.mark.parametrize("how", [{"regenerate": True}, {"text": "Other", "edit": 1}])
-async def test_going_back_waits_for_a_running_turn_and_does_not_cut_it_off(how: dict[str, Any]) -> None:
-    hang = Hang()
-    t = talk([hang, Say("Done.")], assistants=[helper(policies=hurried())])
-    first = asyncio.create_task(t.chat.take_turn(ANN, ask("Long?", "s")))
-    await hang.reached.wait()
+@pytest.mark.parametrize("how", [{"text": "Me too?"}, {"regenerate": True}, {"text": "Other", "edit": 1}], ids=str)
+async def test_whoever_comes_to_a_busy_session_waits_gives_up_and_cuts_nothing_off(how: dict[str, Any]) -> None:
+    t = talk([hang := Hang(), Say("Done.")], assistants=[helper(policies=hurried())])
+    first = await under_way(t, hang, ask("Long?", "s"))
 
     with pytest.raises(SessionBusy):
         await t.chat.take_turn(ANN, ChatRequest(session_id="s", **how))

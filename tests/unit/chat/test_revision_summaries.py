@@ -9,29 +9,18 @@ from msgspec.structs import replace
 
 import tenuto
 from tenuto.chat import ChatRequest
-from tenuto.context.compression import conversation_in, find_summary, outliving, summary_draft
+from tenuto.context.compression import conversation_in, find_summary, outliving
 from tenuto.errors import MessageNotFound
 from tenuto.llm import ScriptedModel
 from tenuto.model import Page, Role, Truncation
-from tenuto.model.generation import Summary
 from tenuto.model.prompt import Disposition, Kind
-from tenuto.sessions import AppendRequest
 from tenuto.stores.memory._sessions import MemorySessions
-from tests.samples import ANN, SENT_AT
+from tests.samples import ANN
 from tests.talking import Talk, ask, talk
-from tests.unit.logbook import log_of
+from tests.unit.logbook import log_of, summarise
 
 EDIT, ANEW = ask("Q edited", "s", edit=1), ChatRequest(session_id="s", regenerate=True)
 BOTH = pytest.mark.parametrize("request_", [EDIT, ANEW], ids=["edit", "regenerate"])
-
-
-async def summarised(t: Talk, through: int) -> None:
-    """Another process writes a summary of the talk up to a message."""
-    page = await t.sessions.messages(ANN, "s", Page(limit=100))
-    last = next(message for message in page.messages if message.seq == through)
-    summary = Summary(text=f"What was said up to {through}.", through=through, through_id=last.id, messages=through)
-    draft = summary_draft(summary, message_id=f"sum{through}", sent_at=SENT_AT, seen=page.session.last_seq, since=1)
-    await t.sessions.append(ANN, "s", AppendRequest(messages=(draft,)))
 
 
 async def told(t: Talk) -> str | None:
@@ -50,7 +39,7 @@ async def test_a_summary_that_comes_meanwhile_is_no_reason_to_refuse_and_stays(
 
     async def overtaken(*args: Any, **rest: Any) -> Any:
         monkeypatch.setattr(MemorySessions, "truncate", truncate)
-        await summarised(t, 2)
+        await summarise(t, "What was said up to 2.", through=2, messages=2)
         return await truncate(*args, **rest)
 
     monkeypatch.setattr(MemorySessions, "truncate", overtaken)
@@ -66,8 +55,8 @@ async def test_a_summary_of_an_answer_goes_with_the_answer() -> None:
     t = talk("A.", "B.", "C.")
     for text in ("Q1", "Q2"):
         await t.chat.take_turn(ANN, ask(text, "s"))
-    await summarised(t, 2)
-    await summarised(t, 4)
+    await summarise(t, "What was said up to 2.", through=2, messages=2)
+    await summarise(t, "What was said up to 4.", through=4, messages=4)
 
     await t.chat.take_turn(ANN, ANEW)
 
@@ -79,7 +68,7 @@ async def test_an_edit_that_went_no_further_can_be_sent_again_though_a_summary_w
     t = talk("A.", "B.", "C.")
     for text in ("Q1", "Q2"):
         await t.chat.take_turn(ANN, ask(text, "s"))
-    await summarised(t, 2)
+    await summarise(t, "What was said up to 2.", through=2, messages=2)
     spared = (await t.sessions.messages(ANN, "s")).messages[-1].seq
     await t.sessions.truncate(ANN, "s", Truncation(after=2, keep_seqs=(spared,)))
 

@@ -57,16 +57,6 @@ def test_a_wrong_setting_is_red_and_named() -> None:
     assert "TENUTO_STALE_AFTER" in checks["settings"]["advice"]
 
 
-def test_a_missing_folder_and_a_foreign_file_are_red(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("no database at all, but long enough to be read as one" * 20)
-
-    for store in ("sqlite:///gone/tenuto.db", "sqlite:///notes.txt"):
-        code, checks, _ = examined("--store", store)
-        assert code == 1
-        assert checks["store"]["status"] == "error"
-        assert checks["store"]["advice"]
-
-
 def test_a_server_open_to_the_world_without_a_key_is_red_until_there_is_one() -> None:
     env = {"TENUTO_HOST": "0.0.0.0"}
     code, checks, _ = examined(env=env)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tenuto.context import TokenCounter, assemble, check_budget, inputs_from_turn
 from tenuto.errors import InvalidSetting
-from tenuto.model import Message, OpenTurn, Role, Scope, TurnState, text_part
+from tenuto.model import Message, OpenTurn, Role, Scope, TurnState
 from tenuto.model.message import tool_call, tool_result
 from tenuto.model.policy import PRESETS, ContextPolicy
 from tenuto.model.prompt import (
@@ -24,7 +24,7 @@ from tenuto.model.prompt import (
     PromptPolicy,
     Reason,
 )
-from tests.samples import HEAD, SENT_AT
+from tests.samples import HEAD, SENT_AT, stored
 
 COUNTER = TokenCounter()
 FREE = ContextPolicy()
@@ -32,16 +32,7 @@ FREE = ContextPolicy()
 
 def said(seq: int, text: str, **fields: Any) -> Message:
     """A message whose place tells who spoke."""
-    given = {
-        "id": f"m{seq}",
-        "role": Role.USER if seq % 2 else Role.ASSISTANT,
-        "sent_at": SENT_AT,
-        "parts": (text_part(text),),
-        "seq": seq,
-        "turn": (seq + 1) // 2,
-        **fields,
-    }
-    return COUNTER.with_count(Message(**given))
+    return COUNTER.with_count(stored(seq, text, **fields))
 
 
 def talk(count: int, text: str = "some words about the family rules") -> tuple[Message, ...]:

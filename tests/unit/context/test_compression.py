@@ -17,33 +17,23 @@ from tenuto.context.compression import (
     summary_limits,
     would_evict_uncovered,
 )
-from tenuto.model import Draft, Message, Retention, Role, Session, text_part, tool_call, tool_result
+from tenuto.model import Draft, Message, Retention, Role, Session, tool_call, tool_result
 from tenuto.model.generation import Summary
 from tenuto.model.policy import PRESETS, ContextPolicy
 from tenuto.model.prompt import PromptPolicy
 from tests.samples import HEAD, SENT_AT
+from tests.samples import stored as said
 
 COUNTER = TokenCounter()
 ROOM = PromptPolicy(budget=8192, reply_tokens=1024)
 POLICY = ContextPolicy(compress_at=0.7, compress_over=30, keep_verbatim=20)
 
 
-def said(seq: int, text: str = "some words", role: Role | None = None, turn: int | None = None, **rest: Any) -> Message:
-    return Message(
-        id=rest.pop("id", f"m{seq}"),
-        role=role or (Role.USER if seq % 2 else Role.ASSISTANT),
-        sent_at=SENT_AT,
-        parts=rest.pop("parts", (text_part(text),)),
-        seq=seq,
-        turn=turn or (seq + 1) // 2,
-    )
-
-
 def talk(first: int, last: int, text: str = "some words") -> list[Message]:
     return [said(seq, text) for seq in range(first, last + 1)]
 
 
-def stored(draft: Draft, seq: int) -> Message:
+def at_seq(draft: Draft, seq: int) -> Message:
     return Message(**{name: getattr(draft, name) for name in Draft.__struct_fields__}, seq=seq, turn=seq)
 
 
@@ -51,7 +41,7 @@ def entry(seq: int, through: int, seen: int | None = None, text: str = "in short
     """A summary as it stands in the log."""
     summary = Summary(text=text, through=through, through_id=f"m{through}", tokens=2)
     draft = summary_draft(summary, message_id=f"e{seq}", sent_at=SENT_AT, seen=seen or seq - 1, since=since)
-    return stored(draft, seq)
+    return at_seq(draft, seq)
 
 
 def found(messages: list[Message], policy: ContextPolicy = POLICY, head: Session = HEAD, **rest: Any) -> Due | None:
@@ -103,9 +93,9 @@ def test_tool_calls_and_results_count_like_words() -> None:
         said(1, "look it up"),
         said(2, parts=(tool_call("a", "search", {"q": "x " * 2000}),), turn=1),
         said(3, parts=(tool_result("a", "found " * 2000),), role=Role.TOOL, turn=1),
-        said(4, "done", Role.ASSISTANT, turn=1),
-        said(5, "and now " * 900, Role.USER, turn=2),
-        said(6, "fine", Role.ASSISTANT, turn=2),
+        said(4, "done", role=Role.ASSISTANT, turn=1),
+        said(5, "and now " * 900, turn=2),
+        said(6, "fine", role=Role.ASSISTANT, turn=2),
     ]
 
     work = found(log)
@@ -141,7 +131,7 @@ def test_the_other_presets_compress_by_count_too(name: str) -> None:
 
 def test_a_turn_split_by_a_summary_is_still_one() -> None:
     """A summary may be written while a turn runs, between its question and its answer."""
-    log = [*talk(1, 32), said(33, turn=17), entry(34, through=12), said(35, "a", Role.ASSISTANT, turn=17)]
+    log = [*talk(1, 32), said(33, turn=17), entry(34, through=12), said(35, "a", role=Role.ASSISTANT, turn=17)]
     more = [said(seq, turn=18 + (seq - 36) // 2) for seq in range(36, 60)]
 
     work = found([*log, *more])
@@ -153,7 +143,7 @@ def test_a_turn_split_by_a_summary_is_still_one() -> None:
 
 
 def test_an_old_turn_that_was_resumed_late_does_not_stop_compression() -> None:
-    log = [*talk(1, 40), said(41, "late answer", Role.ASSISTANT, turn=2)]
+    log = [*talk(1, 40), said(41, "late answer", role=Role.ASSISTANT, turn=2)]
 
     work = found(log)
 

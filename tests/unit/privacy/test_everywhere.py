@@ -80,12 +80,6 @@ async def test_the_survey_grows_session_by_session() -> None:
     assert set(seen) >= {1, 2, 3, 4}
 
 
-async def test_nothing_stored_is_nothing_found() -> None:
-    survey = await surveyed(office_of(MemoryStore()))
-
-    assert (survey.reports, survey.sessions, survey.violations) == ({}, 0, 0)
-
-
 async def test_more_sites_than_a_page_are_all_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenuto.privacy.compliance.service._SPACES", 2)
     store = MemoryStore()

@@ -29,9 +29,9 @@ from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.privacy.redactor import Redactor, TenantPolicies
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.stores.memory import MemoryStore
-from tests.samples import says
+from tests.clock import Ticks
+from tests.samples import ANN, says
 
-ANN = Scope(tenant="acme", user="ann")
 TEXT = "😀 Ann Lee moved to Lisbon"
 SECRET_WORDS = "Wilhelmina Quux"
 Answering = Callable[[bytes], Awaitable[bytes]]
@@ -220,16 +220,6 @@ class Scripted:
             for at in range(len(text))
             if text.startswith(word, at)
         ]
-
-
-class Ticks:
-    """A monotonic clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 PATIENT = timedelta(seconds=30)

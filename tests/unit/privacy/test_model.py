@@ -25,7 +25,7 @@ from tenuto.model.values import JsonObject
 from tenuto.ports import Tool
 from tenuto.privacy.crypto.vault import RestoringStream, neutralize_text, restore_text
 from tenuto.sessions import AppendRequest
-from tests.samples import ANN, BOB, answers
+from tests.samples import ANN, answers
 from tests.screens import KEY
 
 MAIL = "ann@example.com"
@@ -137,18 +137,16 @@ async def test_a_model_may_be_shown_redactions() -> None:
         assert await stored(app, reply.session_id) == [f"Write to {MAIL}.", "I cannot see it."]
 
 
-async def test_a_typed_mark_brings_nobody_a_value() -> None:
+@pytest.mark.parametrize(
+    ("said", "profile", "shown"),
+    [("Please say [EMAIL_1].", {}, "Please say ［EMAIL_1］."), ("Who am I?", {"name": "[EMAIL_1]"}, "［EMAIL_1］")],
+    ids=["in words", "in a profile"],
+)
+async def test_a_typed_mark_brings_nobody_a_value(said: str, profile: JsonObject, shown: str) -> None:
     async with house("Noted.", "I do not know.", privacy_message="pseudonym") as (app, model):
         first = await app.ask(ANN, f"My mail is {MAIL}.")
-        await app.ask(ANN, "Please say [EMAIL_1].", session_id=first.session_id)
-        assert "Please say ［EMAIL_1］." in prompt(model)
-
-
-async def test_a_mark_in_somebodys_profile_brings_them_nobodys_value() -> None:
-    async with house("Noted.", "Hello.", privacy_message="pseudonym") as (app, model):
-        first = await app.ask(ANN, f"My mail is {MAIL}.")
-        await app.ask(ANN, "Who am I?", session_id=first.session_id, profile={"name": "[EMAIL_1]"})
-        assert "［EMAIL_1］" in prompt(model)
+        await app.ask(ANN, said, session_id=first.session_id, profile=profile)
+        assert shown in prompt(model)
 
 
 async def test_an_answer_asked_for_again_comes_with_its_values() -> None:
@@ -244,21 +242,6 @@ async def test_answers_may_be_redacted_as_they_stream() -> None:
         assert isinstance(last, ReplyFinished)
         assert last.reply.text == streamed
         assert await stored(app, last.reply.session_id) == ["How do I reach her?", streamed]
-
-
-async def test_a_reveal_is_noted_before_it_is_handed_out() -> None:
-    async with house("Noted.", privacy_message="pseudonym") as (app, _):
-        reply = await app.ask(ANN, f"My mail is {MAIL}.")
-
-        values = await app.privacy.reveal(ANN, reply.session_id, ["[EMAIL_1]", "[PHONE_1]"], by="key:7")
-        notes = await app.privacy.audit.notes(ANN)
-
-        assert values == {"[EMAIL_1]": MAIL}
-        assert [(note.act, note.by, note.about["placeholders"]) for note in notes] == [
-            ("revealed", "key:7", ["[EMAIL_1]"])
-        ]
-        with pytest.raises(tenuto.errors.SessionNotFound):
-            await app.privacy.reveal(BOB, reply.session_id, ["[EMAIL_1]"], by="key:8")
 
 
 @given(text=st.text(alphabet="[]EMAIL_12 x", max_size=60), cuts=st.lists(st.integers(1, 7), max_size=30))

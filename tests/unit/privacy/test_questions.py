@@ -15,8 +15,9 @@ from tenuto.app import Tenuto
 from tenuto.errors import Unavailable
 from tenuto.model import Scope
 from tenuto.privacy.detection.external import ExternalDetector
+from tests.clock import Ticks
 from tests.samples import ANN, BOB
-from tests.unit.privacy.test_external_detector import Scripted, Ticks, analyzer, beside, entities
+from tests.unit.privacy.test_external_detector import Scripted, analyzer, beside, entities
 
 WORDS = "Plan my trip to Lisbon"
 

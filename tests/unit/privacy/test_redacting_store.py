@@ -26,13 +26,12 @@ from tenuto.model import (
 from tenuto.model.privacy import CustomPattern, Mode, PrivacyPolicy
 from tenuto.model.session import NewSession
 from tenuto.model.turn import IdempotencyKey, ToolRun, Trace
-from tenuto.ports import Store
 from tenuto.privacy.crypto.vault import VAULT, likeness
 from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore
-from tests.samples import ACME, ANN, BOB, SENT_AT, answers, fresh, opening, says
+from tests.samples import ACME, ANN, BOB, SENT_AT, answers, begin, fresh, says, talk, texts
 from tests.screens import screen_over, screened
 
 REDACTING = PrivacyPolicy(message=Mode.REDACT)
@@ -40,14 +39,28 @@ HIDING = PrivacyPolicy(message=Mode.PSEUDONYM)
 MAIL = "write to ann@example.com"
 
 
-async def words(store: Store, scope: Scope, session_id: str) -> list[str]:
-    return [message.text for message in (await store.sessions.messages(scope, session_id, Page(limit=50))).messages]
-
-
 async def values(store: RedactingStore, scope: Scope, session_id: str) -> dict[str, str]:
     vault = store.screen.vault
     assert vault is not None
     return await vault.values(await store.sessions.get(scope, session_id))
+
+
+@pytest.fixture
+def inner() -> MemoryStore:
+    """What stands behind `hiding`."""
+    return MemoryStore()
+
+
+@pytest.fixture
+def hiding(inner: MemoryStore) -> RedactingStore:
+    """Stores messages with pseudonyms."""
+    return RedactingStore(store=inner, screen=screen_over(inner, HIDING))
+
+
+@pytest.fixture
+def redacting() -> RedactingStore:
+    """Stores messages without private data."""
+    return screened(REDACTING)[1]
 
 
 def traced(session_id: str, request: str, **fields: object) -> Trace:
@@ -57,7 +70,7 @@ def traced(session_id: str, request: str, **fields: object) -> Trace:
 
 async def test_live_messages_are_kept_and_titles_and_traces_redacted_by_default() -> None:
     _, store = screened()
-    turn = await store.sessions.begin_turn(ANN, opening("s", MAIL))
+    turn = await begin(store, ANN, "s", MAIL)
     runs = (ToolRun(name="look", arguments={"mail": "ann@example.com"}, output=[{"phone": "13800138000"}]),)
     closing = FinishTurn(
         reply=(answers("I wrote to ann@example.com"),),
@@ -67,7 +80,7 @@ async def test_live_messages_are_kept_and_titles_and_traces_redacted_by_default(
 
     await store.sessions.finish_turn(turn, closing)
 
-    assert await words(store, ANN, "s") == [MAIL, "I wrote to ann@example.com"]
+    assert await texts(store, ANN, "s") == [MAIL, "I wrote to ann@example.com"]
     assert (await store.sessions.get(ANN, "s")).title == "Write to [REDACTED_EMAIL]"
     trace = await store.traces.trace(ANN, "s", 1)
     assert trace is not None
@@ -79,33 +92,31 @@ async def test_live_messages_are_kept_and_titles_and_traces_redacted_by_default(
     assert trace.redacted == {"EMAIL": 3, "PHONE": 1, "CC": 1}
 
 
-async def test_a_live_turn_gets_its_words_as_they_were_said_while_the_log_is_redacted() -> None:
-    _, store = screened(REDACTING)
-
-    turn = await store.sessions.begin_turn(ANN, opening("s", MAIL))
+async def test_a_live_turn_gets_its_words_as_they_were_said_while_the_log_is_redacted(
+    redacting: RedactingStore,
+) -> None:
+    turn = await begin(redacting, ANN, "s", MAIL)
 
     assert turn.user_messages[0].text == MAIL
     assert turn.window[-1].text == MAIL
-    assert await words(store, ANN, "s") == ["write to [REDACTED_EMAIL]"]
-    stored = (await store.sessions.messages(ANN, "s", Page(limit=1))).messages[0]
+    assert await texts(redacting, ANN, "s") == ["write to [REDACTED_EMAIL]"]
+    stored = (await redacting.sessions.messages(ANN, "s", Page(limit=1))).messages[0]
     assert stored.metadata == {"redacted": {"EMAIL": 1}}
 
 
-async def test_a_turn_found_again_by_its_key_gets_its_words_as_they_were_said() -> None:
-    _, store = screened(REDACTING)
+async def test_a_turn_found_again_by_its_key_gets_its_words_as_they_were_said(redacting: RedactingStore) -> None:
     once = IdempotencyKey(key="k", fingerprint="f")
-    first = await store.sessions.begin_turn(ANN, opening("s", MAIL, idempotency_key=once))
-    await store.sessions.finish_turn(first, FinishTurn(abandoned=True))
+    first = await begin(redacting, ANN, "s", MAIL, idempotency_key=once)
+    await redacting.sessions.finish_turn(first, FinishTurn(abandoned=True))
 
-    again = await store.sessions.begin_turn(ANN, opening("s", MAIL, idempotency_key=once))
+    again = await begin(redacting, ANN, "s", MAIL, idempotency_key=once)
 
     assert again.user_messages[0].text == MAIL
     assert again.user_messages[0].id == first.user_messages[0].id
-    assert await words(store, ANN, "s") == ["write to [REDACTED_EMAIL]"]
+    assert await texts(redacting, ANN, "s") == ["write to [REDACTED_EMAIL]"]
 
 
-async def test_tool_calls_results_metadata_and_foreign_parts_are_looked_through() -> None:
-    _, store = screened(REDACTING)
+async def test_tool_calls_results_metadata_and_foreign_parts_are_looked_through(redacting: RedactingStore) -> None:
     parts = (
         tool_call("call_1", "send", {"to": "ann@example.com", "password": "hunter2!x"}),
         tool_result("call_1", {"phones": ["+86 138 0013 8000"], "ok": True, "count": 3}),
@@ -113,9 +124,9 @@ async def test_tool_calls_results_metadata_and_foreign_parts_are_looked_through(
     )
     draft = says("done", Role.ASSISTANT, parts=parts, metadata={"mail": "ann@example.com"}, extra={"n": 13800138000})
 
-    await store.sessions.append(ANN, "s", AppendBatch(id=fresh("b"), messages=(draft,), create=NewSession()))
+    await redacting.sessions.append(ANN, "s", AppendBatch(id=fresh("b"), messages=(draft,), create=NewSession()))
 
-    message = (await store.sessions.messages(ANN, "s", Page(limit=1))).messages[0]
+    message = (await redacting.sessions.messages(ANN, "s", Page(limit=1))).messages[0]
     assert message.parts[0]["arguments"] == {"to": "[REDACTED_EMAIL]", "password": "[REDACTED_SECRET]"}
     assert message.parts[0]["name"] == "send"
     assert message.parts[1]["output"] == {"phones": ["[REDACTED_PHONE]"], "ok": True, "count": 3}
@@ -124,23 +135,21 @@ async def test_tool_calls_results_metadata_and_foreign_parts_are_looked_through(
     assert message.extra == {"n": "[REDACTED_PHONE]"}
 
 
-async def test_pictures_and_signatures_pass_unchanged() -> None:
-    _, store = screened(REDACTING)
+async def test_pictures_and_signatures_pass_unchanged(redacting: RedactingStore) -> None:
     picture = {"type": "image", "url": "data:image/png;base64," + "A4242424242424242" * 60, "blob": "Zm9v" * 200}
 
-    await store.sessions.append(
+    await redacting.sessions.append(
         ANN, "s", AppendBatch(id=fresh("b"), messages=(says("", parts=(picture,)),), create=NewSession())
     )
 
-    assert (await store.sessions.messages(ANN, "s", Page(limit=1))).messages[0].parts == (picture,)
+    assert (await redacting.sessions.messages(ANN, "s", Page(limit=1))).messages[0].parts == (picture,)
 
 
-async def test_a_head_is_looked_through_with_its_messages() -> None:
-    _, store = screened(REDACTING)
+async def test_a_head_is_looked_through_with_its_messages(redacting: RedactingStore) -> None:
     create = NewSession(title="call 13800138000", context={"mail": "ann@example.com"}, attributes={"n": 1})
 
-    await store.sessions.begin_turn(ANN, opening("s", "hello", create=create))
-    session = await store.sessions.patch(
+    await begin(redacting, ANN, "s", "hello", create=create)
+    session = await redacting.sessions.patch(
         ANN, "s", Changes(attributes={"mail": "bob@example.com"}, context={"mail": None})
     )
 
@@ -154,11 +163,11 @@ async def test_tenants_have_policies_of_their_own() -> None:
     _, store = screened(acme=own)
     other = Scope(tenant="other", user="ann")
 
-    await store.sessions.begin_turn(ANN, opening("s", "ask EMP-12345 or ann@example.com"))
-    await store.sessions.begin_turn(other, opening("s", "ask EMP-12345 or ann@example.com"))
+    await begin(store, ANN, "s", "ask EMP-12345 or ann@example.com")
+    await begin(store, other, "s", "ask EMP-12345 or ann@example.com")
 
-    assert await words(store, ANN, "s") == ["ask [REDACTED_STAFF_NO] or [REDACTED_EMAIL]"]
-    assert await words(store, other, "s") == ["ask EMP-12345 or ann@example.com"]
+    assert await texts(store, ANN, "s") == ["ask [REDACTED_STAFF_NO] or [REDACTED_EMAIL]"]
+    assert await texts(store, other, "s") == ["ask EMP-12345 or ann@example.com"]
 
 
 @pytest.mark.parametrize(
@@ -176,43 +185,35 @@ async def test_tenants_have_policies_of_their_own() -> None:
 async def test_words_are_stored_by_the_policy(policy: PrivacyPolicy, said: str, stored: str) -> None:
     _, store = screened(policy)
 
-    await store.sessions.begin_turn(ANN, opening("s", said))
+    await begin(store, ANN, "s", said)
 
-    assert await words(store, ANN, "s") == [stored]
+    assert await texts(store, ANN, "s") == [stored]
 
 
 # Pseudonyms.
 
 
-async def test_one_value_has_one_mark_in_all_its_spellings_and_all_turns() -> None:
-    _, store = screened(HIDING)
+async def test_one_value_has_one_mark_in_all_its_spellings_and_all_turns(hiding: RedactingStore) -> None:
+    turn = await begin(hiding, ANN, "s", "ring +86 138-0013-8000 or 13800138000, mail ann@example.com")
+    await hiding.sessions.finish_turn(turn, FinishTurn(reply=(answers("Noted: ANN@example.com, and bob@example.com"),)))
 
-    turn = await store.sessions.begin_turn(
-        ANN, opening("s", "ring +86 138-0013-8000 or 13800138000, mail ann@example.com")
-    )
-    await store.sessions.finish_turn(turn, FinishTurn(reply=(answers("Noted: ANN@example.com, and bob@example.com"),)))
-
-    assert await words(store, ANN, "s") == [
+    assert await texts(hiding, ANN, "s") == [
         "ring [PHONE_1] or [PHONE_1], mail [EMAIL_1]",
         "Noted: [EMAIL_1], and [EMAIL_2]",
     ]
 
 
-async def test_a_mark_that_somebody_typed_is_no_mark() -> None:
-    _, store = screened(HIDING)
-    first = await store.sessions.begin_turn(ANN, opening("s", "ann@example.com"))
-    await store.sessions.finish_turn(first, FinishTurn(reply=(answers("ok"),)))
+async def test_a_mark_that_somebody_typed_is_no_mark(hiding: RedactingStore) -> None:
+    await talk(hiding, ANN, "s", "ann@example.com", "ok")
 
-    turn = await store.sessions.begin_turn(ANN, opening("s", "what is [EMAIL_1]?"))
+    turn = await begin(hiding, ANN, "s", "what is [EMAIL_1]?")
 
     assert turn.user_messages[0].text == "what is ［EMAIL_1］?"
-    assert (await words(store, ANN, "s"))[-1] == "what is ［EMAIL_1］?"
+    assert (await texts(hiding, ANN, "s"))[-1] == "what is ［EMAIL_1］?"
 
 
-async def test_no_value_stands_in_the_store_in_the_clear() -> None:
-    inner, store = screened(HIDING)
-
-    await store.sessions.begin_turn(ANN, opening("s", MAIL))
+async def test_no_value_stands_in_the_store_in_the_clear(inner: MemoryStore, hiding: RedactingStore) -> None:
+    await begin(hiding, ANN, "s", MAIL)
 
     entry = await inner.state.read_state(ACME, VAULT, "s")
     assert entry is not None
@@ -220,110 +221,103 @@ async def test_no_value_stands_in_the_store_in_the_clear() -> None:
 
 
 @pytest.mark.parametrize("way", ["delete", "erase", "evict"])
-async def test_values_go_with_the_session(way: str) -> None:
-    inner, store = screened(HIDING)
-    await store.sessions.begin_turn(ANN, opening("s", MAIL))
+async def test_values_go_with_the_session(inner: MemoryStore, hiding: RedactingStore, way: str) -> None:
+    await begin(hiding, ANN, "s", MAIL)
     assert await inner.state.read_state(ACME, VAULT, "s") is not None
 
     match way:
         case "delete":
-            await store.sessions.delete(ANN, "s")
+            await hiding.sessions.delete(ANN, "s")
         case "erase":
-            await store.upkeep.erase(ANN)
+            await hiding.upkeep.erase(ANN)
         case _:
-            await store.upkeep.evict(ACME, 0)
+            await hiding.upkeep.evict(ACME, 0)
 
     assert await inner.state.read_state(ACME, VAULT, "s") is None
 
 
-async def test_a_fork_of_a_part_holds_the_values_of_that_part_alone() -> None:
-    _, store = screened(HIDING)
-    turn = await store.sessions.begin_turn(ANN, opening("s", MAIL))
-    await store.sessions.finish_turn(turn, FinishTurn(reply=(answers("ok"),)))
-    await store.sessions.begin_turn(ANN, opening("s", "and to bob@example.com"))
+async def test_a_fork_of_a_part_holds_the_values_of_that_part_alone(hiding: RedactingStore) -> None:
+    await talk(hiding, ANN, "s", MAIL, "ok")
+    await begin(hiding, ANN, "s", "and to bob@example.com")
 
-    await store.sessions.fork(ANN, "s", ForkRequest(new_id="branch", at=2))
+    await hiding.sessions.fork(ANN, "s", ForkRequest(new_id="branch", at=2))
 
-    assert await values(store, ANN, "branch") == {"[EMAIL_1]": "ann@example.com"}
+    assert await values(hiding, ANN, "branch") == {"[EMAIL_1]": "ann@example.com"}
 
 
-async def test_a_fork_reads_its_marks_and_loses_nothing_with_the_original() -> None:
-    _, store = screened(HIDING)
-    turn = await store.sessions.begin_turn(ANN, opening("s", MAIL))
-    await store.sessions.finish_turn(turn, FinishTurn(reply=(answers("ok"),)))
+async def test_a_fork_reads_its_marks_and_loses_nothing_with_the_original(hiding: RedactingStore) -> None:
+    await talk(hiding, ANN, "s", MAIL, "ok")
 
-    await store.sessions.fork(ANN, "s", ForkRequest(new_id="branch"))
-    await store.sessions.delete(ANN, "s")
-    turn = await store.sessions.begin_turn(ANN, opening("branch", "and bob@example.com, ann@example.com"))
+    await hiding.sessions.fork(ANN, "s", ForkRequest(new_id="branch"))
+    await hiding.sessions.delete(ANN, "s")
+    await begin(hiding, ANN, "branch", "and bob@example.com, ann@example.com")
 
-    assert await values(store, ANN, "branch") == {"[EMAIL_1]": "ann@example.com", "[EMAIL_2]": "bob@example.com"}
-    assert (await words(store, ANN, "branch"))[-1] == "and [EMAIL_2], [EMAIL_1]"
+    assert await values(hiding, ANN, "branch") == {"[EMAIL_1]": "ann@example.com", "[EMAIL_2]": "bob@example.com"}
+    assert (await texts(hiding, ANN, "branch"))[-1] == "and [EMAIL_2], [EMAIL_1]"
 
 
-async def test_marks_of_one_session_mean_nothing_in_another() -> None:
-    _, store = screened(HIDING)
-    await store.sessions.begin_turn(ANN, opening("one", "ann@example.com"))
-    await store.sessions.begin_turn(BOB, opening("two", "bob@example.com"))
+async def test_marks_of_one_session_mean_nothing_in_another(hiding: RedactingStore) -> None:
+    await begin(hiding, ANN, "one", "ann@example.com")
+    await begin(hiding, BOB, "two", "bob@example.com")
 
-    assert await values(store, BOB, "two") == {"[EMAIL_1]": "bob@example.com"}
+    assert await values(hiding, BOB, "two") == {"[EMAIL_1]": "bob@example.com"}
 
 
-async def test_a_strangers_words_leave_no_trace_in_a_session_that_is_not_theirs() -> None:
-    _, store = screened(HIDING)
-    await store.sessions.begin_turn(ANN, opening("s", "ann@example.com"))
+async def test_a_strangers_words_leave_no_trace_in_a_session_that_is_not_theirs(hiding: RedactingStore) -> None:
+    await begin(hiding, ANN, "s", "ann@example.com")
 
     with pytest.raises(SessionNotFound):
-        await store.sessions.begin_turn(BOB, opening("s", "eve@example.com"))
+        await begin(hiding, BOB, "s", "eve@example.com")
 
-    assert await values(store, ANN, "s") == {"[EMAIL_1]": "ann@example.com"}
+    assert await values(hiding, ANN, "s") == {"[EMAIL_1]": "ann@example.com"}
 
 
 async def test_a_session_that_made_room_leaves_no_values_to_the_next_of_its_id(fake_clock: FakeClock) -> None:
     inner = MemoryStore(clock=fake_clock)
     store = RedactingStore(store=inner, screen=screen_over(inner, HIDING))
     keeping = Retention(idle=timedelta(hours=1))
-    await store.sessions.begin_turn(ANN, opening("s", "ann@example.com", create=NewSession(retention=keeping)))
+    await begin(store, ANN, "s", "ann@example.com", create=NewSession(retention=keeping))
     fake_clock.advance(timedelta(hours=2))
 
-    turn = await store.sessions.begin_turn(ANN, opening("s", "bob@example.com"))
+    turn = await begin(store, ANN, "s", "bob@example.com")
 
     assert turn.expired
     assert await values(store, ANN, "s") == {"[EMAIL_1]": "bob@example.com"}
 
 
-async def test_values_of_refused_words_open_for_nobody() -> None:
+async def test_values_of_refused_words_open_for_nobody(inner: MemoryStore, hiding: RedactingStore) -> None:
     """Ann's message is refused because there is no such session; Bob then begins one with the id."""
-    inner, store = screened(HIDING)
     with pytest.raises(SessionNotFound):
-        await store.sessions.begin_turn(ANN, opening("s", "ann@example.com", create=None))
+        await begin(hiding, ANN, "s", "ann@example.com", create=None)
     assert await inner.state.read_state(ACME, VAULT, "s") is None
 
-    await store.sessions.begin_turn(BOB, opening("s", "hello [EMAIL_1]"))
+    await begin(hiding, BOB, "s", "hello [EMAIL_1]")
 
-    assert await values(store, BOB, "s") == {}
+    assert await values(hiding, BOB, "s") == {}
 
 
 @pytest.mark.parametrize("next_one", [False, True], ids=["gone", "made anew"])
-async def test_a_turn_that_lost_its_session_leaves_no_value_behind(next_one: bool) -> None:
+async def test_a_turn_that_lost_its_session_leaves_no_value_behind(
+    inner: MemoryStore, hiding: RedactingStore, next_one: bool
+) -> None:
     """Nor does it touch the values of the next session of that id."""
-    inner, store = screened(HIDING)
-    late = await store.sessions.begin_turn(ANN, opening("s", "hello"))
-    await store.sessions.delete(ANN, "s")
+    late = await begin(hiding, ANN, "s", "hello")
+    await hiding.sessions.delete(ANN, "s")
     if next_one:
-        await store.sessions.begin_turn(ANN, opening("s", "bob@example.com"))
+        await begin(hiding, ANN, "s", "bob@example.com")
 
     with pytest.raises((TurnLost, SessionNotFound)):
-        await store.sessions.finish_turn(late, FinishTurn(reply=(answers("ann@example.com"),)))
+        await hiding.sessions.finish_turn(late, FinishTurn(reply=(answers("ann@example.com"),)))
 
     if next_one:
-        assert await values(store, ANN, "s") == {"[EMAIL_1]": "bob@example.com"}
+        assert await values(hiding, ANN, "s") == {"[EMAIL_1]": "bob@example.com"}
     else:
         assert await inner.state.read_state(ACME, VAULT, "s") is None
 
 
 async def taken_up(store: RedactingStore, session_id: str, said: str, answered: str) -> int:
     """A turn with its trace; returns the number of its first message."""
-    turn = await store.sessions.begin_turn(ANN, opening(session_id, said))
+    turn = await begin(store, ANN, session_id, said)
     trace = replace(traced(session_id, said, answer=answered), number=turn.number)
     await store.sessions.finish_turn(turn, FinishTurn(reply=(answers(answered),), trace=trace))
     return turn.user_messages[0].seq
@@ -344,7 +338,7 @@ async def test_words_that_are_taken_back_take_their_values_along() -> None:
         "[EMAIL_3]": "eve@example.org",
     }
     await taken_up(store, "s", "card 4242 4242 4242 4242", "yes")
-    assert (await words(store, ANN, "s"))[-2:] == ["card [CC_2]", "yes"], "a number is not given twice"
+    assert (await texts(store, ANN, "s"))[-2:] == ["card [CC_2]", "yes"], "a number is not given twice"
 
 
 async def test_a_value_that_only_a_trace_showed_goes_with_its_turn() -> None:
@@ -357,99 +351,91 @@ async def test_a_value_that_only_a_trace_showed_goes_with_its_turn() -> None:
     assert await values(store, ANN, "s") == {"[EMAIL_1]": "ann@example.com"}
 
 
-async def test_words_go_with_their_values_also_when_the_policy_has_changed_since() -> None:
-    inner, store = screened(HIDING)
+async def test_words_go_with_their_values_also_when_the_policy_has_changed_since(
+    inner: MemoryStore, hiding: RedactingStore
+) -> None:
     for session in ("cut", "reset"):
-        await taken_up(store, session, "write to ann@example.com", "done")
+        await taken_up(hiding, session, "write to ann@example.com", "done")
     today = RedactingStore(store=inner, screen=screen_over(inner))
 
     await today.sessions.truncate(ANN, "cut", Truncation(after=0))
     await today.sessions.reset(ANN, "reset")
 
-    assert await values(store, ANN, "cut") == await values(store, ANN, "reset") == {}
+    assert await values(hiding, ANN, "cut") == await values(hiding, ANN, "reset") == {}
 
 
-async def test_taking_words_back_from_a_session_that_is_not_there_says_so() -> None:
-    _, store = screened(HIDING)
+async def test_taking_words_back_from_a_session_that_is_not_there_says_so(hiding: RedactingStore) -> None:
     with pytest.raises(SessionNotFound):
-        await store.sessions.truncate(ANN, "nowhere", Truncation(after=0))
+        await hiding.sessions.truncate(ANN, "nowhere", Truncation(after=0))
 
 
-async def test_marks_in_a_head_outlive_a_reset_and_numbers_are_not_given_twice() -> None:
-    _, store = screened(HIDING)
-    await store.sessions.begin_turn(
-        ANN, opening("s", "bob@example.com", create=NewSession(attributes={"to": "ann@example.com"}))
-    )
-    marked = (await store.sessions.get(ANN, "s")).attributes["to"]
+async def test_marks_in_a_head_outlive_a_reset_and_numbers_are_not_given_twice(hiding: RedactingStore) -> None:
+    await begin(hiding, ANN, "s", "bob@example.com", create=NewSession(attributes={"to": "ann@example.com"}))
+    marked = (await hiding.sessions.get(ANN, "s")).attributes["to"]
 
-    await store.sessions.reset(ANN, "s")
-    await store.sessions.begin_turn(ANN, opening("s", "eve@example.com"))
+    await hiding.sessions.reset(ANN, "s")
+    await begin(hiding, ANN, "s", "eve@example.com")
 
-    opened = await values(store, ANN, "s")
+    opened = await values(hiding, ANN, "s")
     assert opened[marked] == "ann@example.com"
     assert sorted(opened.values()) == ["ann@example.com", "eve@example.com"]
-    assert (await words(store, ANN, "s"))[-1] == "[EMAIL_3]"
+    assert (await texts(hiding, ANN, "s"))[-1] == "[EMAIL_3]"
 
 
-async def test_a_head_that_is_written_back_keeps_its_marks() -> None:
-    _, store = screened(HIDING)
-    await store.sessions.begin_turn(ANN, opening("s", "hi", create=NewSession(context={"mail": "ann@example.com"})))
-    context = (await store.sessions.get(ANN, "s")).context
+async def test_a_head_that_is_written_back_keeps_its_marks(hiding: RedactingStore) -> None:
+    await begin(hiding, ANN, "s", "hi", create=NewSession(context={"mail": "ann@example.com"}))
+    context = (await hiding.sessions.get(ANN, "s")).context
 
-    session = await store.sessions.patch(ANN, "s", Changes(context=context))
+    session = await hiding.sessions.patch(ANN, "s", Changes(context=context))
 
     assert session.context == {"mail": "[EMAIL_1]"}
 
 
-async def test_a_damaged_vault_keeps_nobody_from_being_erased() -> None:
-    inner, store = screened(HIDING)
-    await store.sessions.begin_turn(ANN, opening("s", "ann@example.com"))
+async def test_a_damaged_vault_keeps_nobody_from_being_erased(inner: MemoryStore, hiding: RedactingStore) -> None:
+    await begin(hiding, ANN, "s", "ann@example.com")
     await inner.state.write_state(ACME, VAULT, "s", "scribbled over")
 
-    erased = await store.upkeep.erase(ANN)
+    erased = await hiding.upkeep.erase(ANN)
 
     assert (len(erased.removed_sessions), erased.vault_values) == (1, 0)
     assert await inner.state.read_state(ACME, VAULT, "s") is None
 
 
-async def test_values_whose_session_has_gone_are_found() -> None:
-    inner, store = screened(HIDING)
+async def test_values_whose_session_has_gone_are_found(inner: MemoryStore, hiding: RedactingStore) -> None:
     for name in ("s", "other"):
-        await store.sessions.begin_turn(ANN, opening(name, "ann@example.com"))
+        await begin(hiding, ANN, name, "ann@example.com")
     await inner.sessions.delete(ANN, "s")
-    vault = store.screen.vault
+    vault = hiding.screen.vault
     assert vault is not None
 
     assert await vault.forget_orphans(ACME) == 1
 
     assert await inner.state.read_state(ACME, VAULT, "s") is None
-    assert await values(store, ANN, "other") == {"[EMAIL_1]": "ann@example.com"}
+    assert await values(hiding, ANN, "other") == {"[EMAIL_1]": "ann@example.com"}
 
 
 @pytest.mark.parametrize(
     "text",
     ["data:text/csv,name,ann@example.com", "data:text/plain;base64,ann@example.com", "A1b2" * 200 + " ann@example.com"],
 )
-async def test_only_what_nobody_can_read_passes_unread(text: str) -> None:
-    _, store = screened(REDACTING)
+async def test_only_what_nobody_can_read_passes_unread(redacting: RedactingStore, text: str) -> None:
     draft = says(text, metadata={"file": text})
 
-    await store.sessions.append(ANN, "s", AppendBatch(id=fresh("b"), messages=(draft,), create=NewSession()))
+    await redacting.sessions.append(ANN, "s", AppendBatch(id=fresh("b"), messages=(draft,), create=NewSession()))
 
-    message = (await store.sessions.messages(ANN, "s", Page(limit=1))).messages[0]
+    message = (await redacting.sessions.messages(ANN, "s", Page(limit=1))).messages[0]
     assert "ann@" not in message.text
     assert "ann@" not in message.metadata["file"]
 
 
-async def test_words_are_always_read_however_they_look() -> None:
-    _, store = screened(REDACTING)
+async def test_words_are_always_read_however_they_look(redacting: RedactingStore) -> None:
     draft = says("x", parts=({"type": "text", "text": "4242424242424242" + "a" * 600},))
 
-    await store.sessions.append(
+    await redacting.sessions.append(
         ANN, "s", AppendBatch(id=fresh("b"), messages=(draft, says("ghp_" + "aB3d" * 9)), create=NewSession())
     )
 
-    assert (await words(store, ANN, "s"))[-1] == "[REDACTED_API_KEY]"
+    assert (await texts(redacting, ANN, "s"))[-1] == "[REDACTED_API_KEY]"
 
 
 @pytest.mark.parametrize(
@@ -487,9 +473,9 @@ async def test_a_turn_whose_marks_could_not_be_stored_gives_its_lease_back() -> 
     store = RedactingStore(store=backend, screen=screen_over(backend, HIDING))
     key = IdempotencyKey(key="k", fingerprint="body")
     with pytest.raises(Unavailable):
-        await store.sessions.begin_turn(ANN, opening("s", MAIL, idempotency_key=key))
+        await begin(store, ANN, "s", MAIL, idempotency_key=key)
 
-    turn = await store.sessions.begin_turn(ANN, opening("s", MAIL, idempotency_key=key))
+    turn = await begin(store, ANN, "s", MAIL, idempotency_key=key)
 
     await store.sessions.finish_turn(turn, FinishTurn(reply=(answers("done"),)))
-    assert len(await words(store, ANN, "s")) == 2
+    assert len(await texts(store, ANN, "s")) == 2

@@ -21,7 +21,7 @@ from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.sqlite import SqliteStore
 from tests.clock import FakeClock
-from tests.peek import hot_ciphertexts
+from tests.peek import hot_ciphertexts, look_up_key
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE
 
 OLD = MasterKey(name="old", secret=bytes(range(32)))
@@ -44,8 +44,13 @@ def store() -> MemoryStore:
 
 
 @pytest.fixture
-async def cipher(store: MemoryStore) -> Cipher:
-    return await ciphers(store, ring(OLD)).cipher_for_sealing(ANN)
+def keys(store: MemoryStore) -> TenantCiphers:
+    return ciphers(store, ring(OLD))
+
+
+@pytest.fixture
+async def cipher(keys: TenantCiphers) -> Cipher:
+    return await keys.cipher_for_sealing(ANN)
 
 
 def cipher_at_once() -> Cipher:
@@ -104,9 +109,8 @@ async def test_twice_the_same_is_sealed_to_different_texts(cipher: Cipher) -> No
 
 
 @pytest.mark.parametrize("scope", [EVE, ANN_ELSEWHERE])
-async def test_another_tenant_or_site_opens_nothing(store: MemoryStore, scope: Scope) -> None:
+async def test_another_tenant_or_site_opens_nothing(keys: TenantCiphers, scope: Scope) -> None:
     """A7: tenants are isolated for ciphertext and digests, too."""
-    keys = ciphers(store, ring(OLD))
     mine, other = await keys.cipher_for_sealing(ANN), await keys.cipher_for_sealing(scope)
 
     with pytest.raises(DecryptionFailed):
@@ -114,9 +118,7 @@ async def test_another_tenant_or_site_opens_nothing(store: MemoryStore, scope: S
     assert mine.digest(b"ann", PLACE) != other.digest(b"ann", PLACE)
 
 
-async def test_users_of_a_site_share_its_keys(store: MemoryStore) -> None:
-    keys = ciphers(store, ring(OLD))
-
+async def test_users_of_a_site_share_its_keys(keys: TenantCiphers) -> None:
     sealed = (await keys.cipher_for_sealing(ANN)).seal(b"hello", PLACE)
 
     assert (await keys.cipher_for_opening(BOB)).open(sealed, PLACE) == b"hello"
@@ -128,8 +130,7 @@ async def test_what_is_no_sealed_text_is_not_opened(cipher: Cipher, text: str) -
         cipher.open(text, PLACE)
 
 
-async def test_what_is_kept_hot_is_bounded(store: MemoryStore) -> None:
-    keys = ciphers(store, ring(OLD))
+async def test_what_is_kept_hot_is_bounded(keys: TenantCiphers) -> None:
     cipher = await keys.cipher_for_sealing(ANN)
 
     first = cipher.seal(b"first", PLACE)
@@ -145,15 +146,14 @@ async def test_what_is_kept_hot_is_bounded(store: MemoryStore) -> None:
 # Keys
 
 
-async def test_the_store_holds_no_key_in_the_clear(store: MemoryStore) -> None:
-    keys = ciphers(store, ring(OLD))
+async def test_the_store_holds_no_key_in_the_clear(store: MemoryStore, keys: TenantCiphers) -> None:
     await keys.cipher_for_sealing(ANN)
 
     entry = await store.state.read_state(ACME, KEYS_NAMESPACE, "data")
 
     assert entry is not None
     assert OLD.fingerprint in str(entry.value)
-    look_up = keys._known["acme"].look_up  # where it is plain
+    look_up = look_up_key(keys, "acme")
     assert look_up is not None
     wrapped = base64.urlsafe_b64decode(entry.value["look_up"]["text"] + "==")
     assert len(wrapped) == 12 + 32 + 16
@@ -197,9 +197,7 @@ async def test_of_many_that_renew_at_once_no_key_is_lost(shared: SqliteStore) ->
     assert set(entry.value["data"]) == {*names, data_key_id(first)}
 
 
-async def test_reading_makes_no_key(store: MemoryStore) -> None:
-    keys = ciphers(store, ring(OLD))
-
+async def test_reading_makes_no_key(store: MemoryStore, keys: TenantCiphers) -> None:
     with pytest.raises(DecryptionFailed):
         (await keys.cipher_for_opening(ANN)).open(
             (await ciphers(MemoryStore(), ring(OLD)).cipher_for_sealing(ANN)).seal(b"x", PLACE), PLACE
@@ -273,16 +271,14 @@ async def test_a_tenant_moves_to_a_key_of_its_own(store: MemoryStore) -> None:
     await ciphers(store, ring(OLD)).cipher_for_sealing(EVE)
 
 
-async def test_rewrapping_meets_every_tenant_that_has_keys(store: MemoryStore) -> None:
-    keys = ciphers(store, ring(OLD))
+async def test_rewrapping_meets_every_tenant_that_has_keys(keys: TenantCiphers) -> None:
     for scope in (ANN, BOB, EVE, ANN_ELSEWHERE):
         await keys.cipher_for_sealing(scope)
 
     assert [tenant async for tenant in keys.tenants()] == ["acme", "evil"]
 
 
-async def test_a_renewed_data_key_seals_and_the_old_one_still_opens(store: MemoryStore) -> None:
-    keys = ciphers(store, ring(OLD))
+async def test_a_renewed_data_key_seals_and_the_old_one_still_opens(keys: TenantCiphers) -> None:
     before = await keys.cipher_for_sealing(ANN)
     sealed, digest = before.seal(b"old", PLACE), before.digest(b"x", PLACE)
 

@@ -34,13 +34,17 @@ def store() -> MemoryStore:
     return MemoryStore(clock=FakeClock())
 
 
+@pytest.fixture
+def sessions(store: MemoryStore) -> Sessions:
+    return desk(store)
+
+
 @pytest.mark.parametrize(
     "more",
     [Changes(context={"c": HALF}), Changes(attributes={"c": HALF}), Changes(metadata={"c": HALF})],
     ids=["context", "attributes", "metadata"],
 )
-async def test_values_count_together_whichever_part_they_stand_in(store: MemoryStore, more: Changes) -> None:
-    sessions = desk(store)
+async def test_values_count_together_whichever_part_they_stand_in(sessions: Sessions, more: Changes) -> None:
     session, _ = await sessions.create(ANN, NewSession(context={"a": HALF}))
     await sessions.patch(ANN, session.id, Changes(attributes={"b": HALF}))
 
@@ -53,8 +57,7 @@ async def test_values_count_together_whichever_part_they_stand_in(store: MemoryS
     assert (head.context, head.attributes, head.metadata) == ({"a": HALF}, {"b": HALF}, {})
 
 
-async def test_what_is_replaced_or_removed_makes_room(store: MemoryStore) -> None:
-    sessions = desk(store)
+async def test_what_is_replaced_or_removed_makes_room(sessions: Sessions) -> None:
     session, _ = await sessions.create(ANN, NewSession(context={"a": HALF, "b": HALF[:900]}))
 
     await sessions.patch(ANN, session.id, Changes(context={"a": "short", "c": HALF}))
@@ -77,8 +80,7 @@ async def test_a_head_of_a_more_generous_time_may_shrink_but_not_grow(store: Mem
     assert shrunk.context == {"b": 2, "c": 1}
 
 
-async def test_a_session_cannot_be_made_or_imported_with_too_large_a_head(store: MemoryStore) -> None:
-    sessions = desk(store)
+async def test_a_session_cannot_be_made_or_imported_with_too_large_a_head(sessions: Sessions) -> None:
     new = NewSession(metadata={"a": HALF * 3})
     saved = ExportedSession(new=new, messages=(says("hi"),))
 
@@ -92,8 +94,7 @@ async def test_a_session_cannot_be_made_or_imported_with_too_large_a_head(store:
     assert (await sessions.list(ANN)).sessions == ()
 
 
-async def test_a_turn_whose_changes_are_too_large_can_still_be_finished_without_them(store: MemoryStore) -> None:
-    sessions = desk(store)
+async def test_a_turn_whose_changes_are_too_large_can_still_be_finished_without_them(sessions: Sessions) -> None:
     turn = await sessions.begin(ANN, TurnRequest(user_messages=(says("hi"),)))
     reply = (answers("hello"),)
 
@@ -111,8 +112,7 @@ def ticket(turn: OpenTurn) -> OpenTurn:
     return replace(turn, session=replace(turn.session, version=0, context={}, attributes={}, metadata={}))
 
 
-async def test_a_turn_known_by_its_ticket_alone_is_judged_by_the_stored_head(store: MemoryStore) -> None:
-    sessions = desk(store)
+async def test_a_turn_known_by_its_ticket_alone_is_judged_by_the_stored_head(sessions: Sessions) -> None:
     turn = await sessions.begin(
         ANN, TurnRequest(user_messages=(says("hi"),), new_session=NewSession(context={"a": HALF}))
     )
@@ -124,8 +124,7 @@ async def test_a_turn_known_by_its_ticket_alone_is_judged_by_the_stored_head(sto
     assert (done.session.context, done.session.attributes) == ({"a": HALF}, {"b": HALF})
 
 
-async def test_patches_beside_turns_let_a_head_outgrow_its_limit_once(store: MemoryStore) -> None:
-    sessions = desk(store)
+async def test_patches_beside_turns_let_a_head_outgrow_its_limit_once(sessions: Sessions) -> None:
     session, _ = await sessions.create(ANN)
     for number in range(3):
         turn = await sessions.begin(ANN, TurnRequest(user_messages=(says("hi"),), session_id=session.id))
@@ -143,9 +142,8 @@ async def test_patches_beside_turns_let_a_head_outgrow_its_limit_once(store: Mem
 
 @pytest.mark.parametrize("known", [ticket, lambda turn: turn], ids=["by its ticket", "by itself"])
 async def test_a_turn_of_a_deleted_session_is_lost_as_ever(
-    store: MemoryStore, known: Callable[[OpenTurn], OpenTurn]
+    sessions: Sessions, known: Callable[[OpenTurn], OpenTurn]
 ) -> None:
-    sessions = desk(store)
     turn = await sessions.begin(ANN, TurnRequest(user_messages=(says("hi"),)))
     await sessions.delete(ANN, turn.session.id)
 
@@ -197,6 +195,6 @@ async def test_a_patch_without_a_version_outlasts_other_writers() -> None:
     assert (refused.value.expected, refused.value.actual) == (patched.version, patched.version + 1)
 
 
-async def test_a_patch_of_no_session_is_not_found(store: MemoryStore) -> None:
+async def test_a_patch_of_no_session_is_not_found(sessions: Sessions) -> None:
     with pytest.raises(SessionNotFound):
-        await desk(store).patch(ANN, "none", Changes(context={"a": 1}))
+        await sessions.patch(ANN, "none", Changes(context={"a": 1}))

@@ -84,6 +84,11 @@ def room() -> Room:
     return Room()
 
 
+@pytest.fixture
+def sessions(room: Room) -> Sessions:
+    return room.sessions()
+
+
 def wish(text: str, session_id: str | None = None, **fields: object) -> TurnRequest:
     return replace(TurnRequest(user_messages=(says(text),), session_id=session_id), **fields)
 
@@ -176,9 +181,8 @@ async def test_a_hijack_gets_a_new_id_and_a_warning_names_both(
     assert await room.store.sessions.messages(ANN, owned.id, Page()) == before
 
 
-async def test_creating_with_an_id(room: Room) -> None:
+async def test_creating_with_an_id(sessions: Sessions) -> None:
     """A8: absent is made, the caller's own comes back, another user's leads to a new id."""
-    sessions = room.sessions()
     made, new = await sessions.create(ANN, NewSession(title="T"), "chosen")
     same, again = await sessions.create(ANN, None, "chosen")
     other, replaced = await sessions.create(BOB, None, "chosen")
@@ -190,8 +194,7 @@ async def test_creating_with_an_id(room: Room) -> None:
     assert (await sessions.get(ANN, "chosen")).title == "T"
 
 
-async def test_the_same_id_of_another_tenant_is_no_conflict(room: Room) -> None:
-    sessions = room.sessions()
+async def test_the_same_id_of_another_tenant_is_no_conflict(room: Room, sessions: Sessions) -> None:
     await sessions.create(ANN, None, "chosen")
 
     theirs, new = await sessions.create(EVE, None, "chosen")
@@ -200,9 +203,8 @@ async def test_the_same_id_of_another_tenant_is_no_conflict(room: Room) -> None:
     assert EventKind.HIJACK_REFUSED not in room.kinds()
 
 
-async def test_a_retried_first_turn_finds_its_session_by_the_key(room: Room) -> None:
+async def test_a_retried_first_turn_finds_its_session_by_the_key(room: Room, sessions: Sessions) -> None:
     """A turn without an id, sent twice under one key, is one session with one question."""
-    sessions = room.sessions()
     first = await whole_turn(sessions, ANN, wish("hello", idempotency_key="k"))
 
     again = await whole_turn(sessions, ANN, wish("hello", idempotency_key="k"))
@@ -223,16 +225,13 @@ async def test_a_retry_that_must_move_to_a_new_id_moves_to_the_same(room: Room) 
     assert again.state is TurnState.FINISHED
 
 
-async def test_keys_of_different_callers_lead_to_different_sessions(room: Room) -> None:
-    sessions = room.sessions()
-
+async def test_keys_of_different_callers_lead_to_different_sessions(sessions: Sessions) -> None:
     ids = {(await sessions.begin(scope, wish("hi", idempotency_key="k"))).session.id for scope in (ANN, BOB, EVE, ACME)}
 
     assert len(ids) == 4
 
 
-async def test_a_key_with_other_words_is_refused(room: Room) -> None:
-    sessions = room.sessions()
+async def test_a_key_with_other_words_is_refused(sessions: Sessions) -> None:
     await whole_turn(sessions, ANN, wish("hello", idempotency_key="k"))
 
     with pytest.raises(IdempotencyKeyReused):
@@ -335,8 +334,7 @@ async def test_expiry_found_by_a_turn_is_announced_too(room: Room) -> None:
     assert room.kinds() == [EventKind.EXPIRED, EventKind.CREATED, EventKind.UPDATED]
 
 
-async def test_every_change_and_a_deletion_are_announced(room: Room) -> None:
-    sessions = room.sessions()
+async def test_every_change_and_a_deletion_are_announced(room: Room, sessions: Sessions) -> None:
     await sessions.create(ANN, None, "s")
     await sessions.patch(ANN, "s", Changes(title="T"))
     await sessions.append(ANN, "s", AppendRequest(messages=(says("x"),)))
@@ -417,9 +415,8 @@ async def test_a_damaged_session_is_announced_and_starts_afresh(
     assert await texts(room.store, ANN, turn.session.id) == ["hello", "answer"]
 
 
-async def test_attributes_of_an_absent_session_are_nothing(room: Room) -> None:
+async def test_attributes_of_an_absent_session_are_nothing(sessions: Sessions) -> None:
     """B14: setting does nothing, getting gives nothing."""
-    sessions = room.sessions()
     await sessions.create(ANN, None, "s")
 
     assert await sessions.set_attribute(ANN, "s", "colour", "red")
@@ -429,8 +426,7 @@ async def test_attributes_of_an_absent_session_are_nothing(room: Room) -> None:
     assert await sessions.get_attribute(ANN, "absent", "colour") is None
 
 
-async def test_a_fork_onto_somebody_elses_id_gets_another(room: Room) -> None:
-    sessions = room.sessions()
+async def test_a_fork_onto_somebody_elses_id_gets_another(sessions: Sessions) -> None:
     await sessions.create(ANN, None, "mine")
     await sessions.create(BOB, None, "his")
 
@@ -463,8 +459,7 @@ Bad = Callable[[Sessions], Awaitable[object]]
     ],
     ids=count(),
 )  # fmt: skip
-async def test_bad_input_is_refused_and_leaves_nothing(room: Room, error: type[Exception], act: Bad) -> None:
-    sessions = room.sessions()
+async def test_bad_input_is_refused_and_leaves_nothing(sessions: Sessions, error: type[Exception], act: Bad) -> None:
     with pytest.raises(error):
         await act(sessions)
 
@@ -482,8 +477,7 @@ def nested(depth: int) -> Draft:
     return says("x", metadata={"deep": value})
 
 
-async def test_an_append_is_stored_once_under_its_key(room: Room) -> None:
-    sessions = room.sessions()
+async def test_an_append_is_stored_once_under_its_key(sessions: Sessions) -> None:
     await sessions.create(ANN, None, "s")
     request = AppendRequest(messages=(says("x"),), idempotency_key="k")
 
@@ -522,8 +516,7 @@ async def test_a_preset_brings_its_own_rules_to_a_turn(room: Room) -> None:
     assert turn.session.retention.max_messages == 50
 
 
-async def test_nothing_of_a_batch_is_stored_when_one_message_is_bad(room: Room) -> None:
-    sessions = room.sessions()
+async def test_nothing_of_a_batch_is_stored_when_one_message_is_bad(room: Room, sessions: Sessions) -> None:
     await sessions.create(ANN, None, "s")
 
     with pytest.raises(Invalid):

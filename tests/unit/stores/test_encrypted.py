@@ -33,6 +33,7 @@ from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.memory import MemoryStore
 from tests.backends import RING
 from tests.clock import FakeClock
+from tests.peek import keep_keys_in
 from tests.samples import ACME, ANN, batch, begin, closing, once, talk, texts, trace_of, value_of
 from tests.unit.stores.sealed_house import OTHER_RING, damaged, encrypted, key_of
 
@@ -52,7 +53,7 @@ async def test_what_the_ciphers_and_the_door_need_is_not_sealed(store: Encrypted
 async def test_ciphers_may_keep_their_keys_in_the_store_they_seal(backend: MemoryStore) -> None:
     ciphers = TenantCiphers(store=backend.state, ring=RING)
     store = EncryptedStore(store=backend, ciphers=ciphers)
-    ciphers._store = store.state  # wired the wrong way round
+    keep_keys_in(ciphers, store.state)
 
     await store.sessions.append(ANN, "s", batch("hello"))
 

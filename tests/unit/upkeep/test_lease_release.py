@@ -45,21 +45,21 @@ class Filling(FlatMemoryStore):
         return done
 
 
-def _followed(store: Filling, *scripts: str, **policy: Any) -> tuple[Talk, list[Upkeep]]:
-    made: list[Upkeep] = []
+def _followed(*scripts: str, **policy: Any) -> tuple[Talk, Filling, Upkeep]:
+    store, made = Filling(), []
 
     def upkeep(sessions: Sessions) -> Afterwards:
         made.append(Upkeep(sessions=sessions, redaction=UpkeepRedaction(NO_REDACTION), sweep_every=HOUR))
         return made[0].after_turn
 
     assistant = helper(policies=hurried(**policy))
-    return talk(*scripts, store=store, assistants=[assistant], afterwards=upkeep), made
+    t = talk(*scripts, store=store, assistants=[assistant], afterwards=upkeep)
+    return t, store, made[0]
 
 
 async def test_a_session_is_free_again_once_its_full_store_has_room() -> None:
     """C13: no call waits for the lease of a turn that is known to have ended."""
-    store = Filling()
-    t, [upkeep] = _followed(store, "Lost.", "Here.")
+    t, store, upkeep = _followed("Lost.", "Here.")
     with pytest.raises(StoreFull):
         await t.chat.take_turn(ANN, ask("Hello?", "s", idempotency_key="k"))
     with pytest.raises(SessionBusy):
@@ -74,9 +74,8 @@ async def test_a_session_is_free_again_once_its_full_store_has_room() -> None:
 
 
 async def test_a_store_without_room_for_a_trace_is_given_the_bare_lease_back() -> None:
-    store = Filling()
+    t, store, upkeep = _followed("Lost.", "Lost again.")
     store.takes_bare = True
-    t, [upkeep] = _followed(store, "Lost.", "Lost again.")
     with pytest.raises(StoreFull):
         await t.chat.take_turn(ANN, ask("Hello?", "s"))
 
@@ -89,8 +88,7 @@ async def test_a_store_without_room_for_a_trace_is_given_the_bare_lease_back() -
 
 async def test_an_answer_given_without_its_store_does_not_hold_the_session() -> None:
     """X5."""
-    store = Filling()
-    t, [upkeep] = _followed(store, "Once.", "Twice.", on_store_down=OnStoreDown.STATELESS)
+    t, store, upkeep = _followed("Once.", "Twice.", on_store_down=OnStoreDown.STATELESS)
     assert (await t.chat.take_turn(ANN, ask("Hello?", "s"))).degraded == ("store",)
 
     store.full = False
@@ -101,8 +99,7 @@ async def test_an_answer_given_without_its_store_does_not_hold_the_session() -> 
 
 
 async def test_closing_tries_once_more_and_does_not_wait_for_a_store_that_is_away() -> None:
-    store = Filling()
-    t, [upkeep] = _followed(store, "Lost.")
+    t, store, upkeep = _followed("Lost.")
     with pytest.raises(StoreFull):
         await t.chat.take_turn(ANN, ask("Hello?", "s"))
     store.tried.clear()
@@ -116,8 +113,7 @@ async def test_closing_tries_once_more_and_does_not_wait_for_a_store_that_is_awa
 
 async def test_a_turn_that_another_one_followed_is_left_alone() -> None:
     """Its lease ran out, and somebody went on: what they hold stays theirs."""
-    store = Filling()
-    t, [upkeep] = _followed(store, "Lost.")
+    t, store, upkeep = _followed("Lost.")
     clock = store.tables.clock
     assert isinstance(clock, FakeClock)
     with pytest.raises(StoreFull):

@@ -24,6 +24,12 @@ from tests.samples import ANN, answers, says
 from tests.unit.chat.house import RETOLD, Asking, Discreet, House, Model
 
 
+async def talked(model: Model | None = None, **given: Any) -> tuple[House, Session]:
+    """A house, and a session in it of two messages more than are left uncompressed."""
+    house = House(model, **given)
+    return house, await house.talk(16)
+
+
 async def compress(house: House, session: Session, **rest: Any) -> Summary:
     """Follow a turn, and read the summary that came of it."""
     await follow(house, session, **rest)
@@ -39,8 +45,7 @@ async def follow(house: House, session: Session, **rest: Any) -> None:
 
 async def test_a_long_session_is_compressed_to_twenty_messages_and_a_summary() -> None:
     """E13, X7."""
-    house = House()
-    session = await house.talk(16)
+    house, session = await talked()
 
     summary = await compress(house, session)
 
@@ -51,9 +56,7 @@ async def test_a_long_session_is_compressed_to_twenty_messages_and_a_summary() -
 
 async def test_the_next_summary_builds_on_the_one_before_and_reads_no_old_talk_again() -> None:
     """T12: incremental; the model sees the previous summary and the new messages alone."""
-    model = Model(RETOLD)
-    house = House(model)
-    session = await house.talk(16)
+    house, session = await talked(model := Model(RETOLD))
     await follow(house, session)
     await house.talk(8, session.id)
 
@@ -127,8 +130,7 @@ async def test_a_model_is_asked_for_agreements_and_open_issues(turn: tuple[str, 
 )
 async def test_extraction_stands_in_for_a_model_that_is_of_no_use(said: str | Exception) -> None:
     """T12: a failing summariser loses nothing."""
-    house = House(Model(said))
-    session = await house.talk(16)
+    house, session = await talked(Model(said))
 
     summary = await compress(house, session)
 
@@ -180,8 +182,7 @@ async def test_a_few_words_in_another_language_turn_no_summary_around() -> None:
 
 
 async def test_a_model_that_talks_too_long_is_cut_between_sentences() -> None:
-    house = House(Model((RETOLD + " ") * 30), summary_characters=200)
-    session = await house.talk(16)
+    house, session = await talked(Model((RETOLD + " ") * 30), summary_characters=200)
 
     summary = await compress(house, session)
 
@@ -192,9 +193,7 @@ async def test_a_model_that_talks_too_long_is_cut_between_sentences() -> None:
 
 async def test_nothing_is_made_anew_while_nothing_changes() -> None:
     """T12."""
-    model = Model(RETOLD)
-    house = House(model)
-    session = await house.talk(16)
+    house, session = await talked(model := Model(RETOLD))
 
     for _ in range(3):
         await follow(house, session)
@@ -204,8 +203,7 @@ async def test_nothing_is_made_anew_while_nothing_changes() -> None:
 
 
 async def test_two_processes_that_compress_the_same_range_store_one_entry() -> None:
-    house = House(Model(RETOLD))
-    session = await house.talk(16)
+    house, session = await talked(Model(RETOLD))
     both = [house.another(), house.another()]
 
     for upkeep in both:
@@ -218,9 +216,7 @@ async def test_two_processes_that_compress_the_same_range_store_one_entry() -> N
 
 @pytest.mark.parametrize("what", ["truncate", "reset", "delete", "begin anew"])
 async def test_words_taken_back_while_the_model_thinks_leave_no_summary(what: str) -> None:
-    model = Model(RETOLD)
-    house = House(model)
-    session = await house.talk(16)
+    house, session = await talked(model := Model(RETOLD))
 
     async def take_back() -> None:
         match what:
@@ -257,8 +253,7 @@ class Forgetting(FlatMemoryStore):
 
 async def test_a_summary_of_words_taken_back_in_the_last_moment_is_never_read() -> None:
     store = Forgetting()
-    house = House(store=store)
-    session = await house.talk(16)
+    house, session = await talked(store=store)
     store.after = 5
 
     await follow(house, session)
@@ -285,8 +280,7 @@ async def test_a_summary_counts_the_messages_it_speaks_for_whatever_their_number
 
 
 async def test_truncating_below_a_summary_brings_the_one_before_it_back() -> None:
-    house = House()
-    session = await house.talk(16)
+    house, session = await talked()
     await follow(house, session)
     await house.talk(8, session.id)
     await follow(house, session)
@@ -302,8 +296,7 @@ async def test_work_that_a_crash_cut_off_is_found_due_again() -> None:
     model = Model(RETOLD)
     never = asyncio.Event()
     model.meanwhile = never.wait
-    house = House(model)
-    session = await house.talk(16)
+    house, session = await talked(model)
     house.upkeep.after_turn.follow(house.ended(session))
     await house.upkeep.drain(timedelta(0))
     assert await house.entries(session) == []
@@ -439,8 +432,7 @@ async def test_what_a_summary_speaks_for_is_rewritten_and_what_is_live_stays() -
 
 
 async def test_a_forked_session_keeps_its_summary() -> None:
-    house = House()
-    session = await house.talk(16)
+    house, session = await talked()
     await follow(house, session)
 
     fork = await house.sessions.fork(ANN, session.id)

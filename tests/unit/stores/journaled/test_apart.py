@@ -21,7 +21,7 @@ from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore
 from tests.outages import Process, process
 from tests.patience import until
-from tests.peek import held_rows, outbox_files, outbox_thread, outbox_work
+from tests.peek import close_outbox_files, held_rows, outbox_files, outbox_thread, outbox_work, tidy_behind_a_new_file
 from tests.samples import ANN, BOB, EVE, texts
 
 RUBBISH = b"this is no database at all" * 200
@@ -262,22 +262,14 @@ async def test_what_one_file_does_not_take_is_not_refused_for_another(away: Proc
     assert (await begun).journaled
 
 
-async def test_a_slot_taken_while_files_are_tidied_stays_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slot_taken_while_files_are_tidied_stays_ours(folder: Path) -> None:
     async with process(folder) as first:
         first.goes_away()
         await first.turn(ANN, "x", "two", "2")
     async with process(folder) as here:
         for row in await here.outbox.rows(session_key(ANN, "x")):
             await here.outbox.remove(row)
-        outbox, take_one = here.outbox, here.outbox._open_own_file
-
-        def both() -> Any:
-            taken = take_one()
-            # The thread's next work, before the loop has the result of the first.
-            outbox._for_each_file(lambda slot: outbox._tidy_file(slot, None))
-            return taken
-
-        monkeypatch.setattr(here.outbox, "_open_own_file", both)
+        tidy_behind_a_new_file(here.outbox)
         slot, _ = await here.outbox.number()
 
         assert acquire_file(folder, slot) is None
@@ -404,5 +396,4 @@ def _damage(here: Process, path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[4096:] = b"\xff" * (len(data) - 4096)
     path.write_bytes(data)
-    for slot in outbox_files(here.outbox).values():
-        slot._close()
+    close_outbox_files(here.outbox)

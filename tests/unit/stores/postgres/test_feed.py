@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -18,10 +18,10 @@ from tenuto.model.store_reports import Invalidation
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.cached import CachedStore
 from tenuto.stores.postgres import PostgresStore, _database, _feed
-from tenuto.stores.postgres._client import Connection
 from tenuto.stores.postgres._feed import PostgresFeed, parse_payload
 from tests.clock import FakeClock
 from tests.patience import LONG
+from tests.peek import ping_postgres
 from tests.samples import ANN, batch, talk
 from tests.servers import PostgresDatabase
 from tests.shared_stores import postgres_store
@@ -217,7 +217,7 @@ async def test_a_sign_of_life_counts_from_when_it_was_asked_for(monkeypatch: pyt
     monkeypatch.setattr(_feed, "time", SimpleNamespace(monotonic=lambda: now[0]))
     feed = PostgresFeed(unused, "tenuto", "writer00")
 
-    await feed._ping_or_acknowledge(cast("Connection", ReadLate()), 0)
+    await ping_postgres(feed, ReadLate())
 
     assert not feed.drain_invalidations()
 

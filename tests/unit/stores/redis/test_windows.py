@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from tenuto.model import Message, Role, Session, text_part, tool_result
 from tenuto.stores.redis import _window_cache
 from tenuto.stores.redis._window_cache import WindowCache
+from tests.peek import cached_bytes
 from tests.samples import HEAD, SENT_AT
 
 LARGE = "x" * 100_000
@@ -54,11 +55,11 @@ def test_what_is_dropped_is_no_longer_counted() -> None:
     windows.extend(b"a", grown, 1, (_message(200), _message(201)))
     seen = windows.get(b"a")
     assert seen is not None
-    assert (len(seen.messages), seen.size) == (20, windows._size)
+    assert (len(seen.messages), seen.size) == (20, cached_bytes(windows))
 
     windows.drop(b"a")
 
-    assert windows._size == 0
+    assert cached_bytes(windows) == 0
 
 
 def test_no_more_is_kept_than_the_largest_window_that_was_asked_for() -> None:

@@ -20,6 +20,7 @@ from tenuto.stores.sqlite._database import WriterThread, insist
 from tenuto.stores.sqlite._file import open_file
 from tenuto.stores.sqlite._heads import Transaction
 from tests.patience import LONG
+from tests.peek import is_writing, set_disk_time, set_patience, sqlite_db
 
 PATIENT = timedelta(seconds=LONG)
 
@@ -87,7 +88,7 @@ async def test_many_callers_take_turns_in_two_halves(writer: WriterThread, path:
 async def test_callers_who_are_quicker_than_the_disk_share_one_commit(writer: WriterThread, path: Path) -> None:
     for disk, transactions in ((60.0, 1), (0.0, 2)):
         before = commits(path)
-        writer._disk_took = disk
+        set_disk_time(writer, disk)
         await asyncio.gather(*(writer.run(note, f"{disk}-{n:02}") for n in range(32)))
         assert commits(path) - before == transactions
 
@@ -104,7 +105,7 @@ async def test_a_stored_job_is_answered_while_others_wait_for_a_lock(
         return insist(*args, **rest)
 
     monkeypatch.setattr(_database, "insist", locked_at_the_second)
-    writer._disk_took = 0.0
+    set_disk_time(writer, 0.0)
     jobs = [asyncio.ensure_future(writer.run(note, f"n{n:02}")) for n in range(32)]
 
     told, waiting = await asyncio.wait(jobs, timeout=LONG, return_when=asyncio.FIRST_COMPLETED)
@@ -190,7 +191,7 @@ async def test_a_commit_that_fails_fails_everybody_and_stores_nothing(writer: Wr
         txn.execute("CREATE TABLE child (id REFERENCES parent DEFERRABLE INITIALLY DEFERRED)")
         txn.execute("INSERT INTO child VALUES (1)")
 
-    writer._db.execute("PRAGMA foreign_keys = ON")
+    sqlite_db(writer).execute("PRAGMA foreign_keys = ON")
     results = await asyncio.gather(writer.run(note, "a"), writer.run(owe), return_exceptions=True)
 
     assert [type(result) for result in results] == [Unavailable, Unavailable]
@@ -242,7 +243,7 @@ async def test_beyond_the_bound_callers_wait_and_are_served(
 
 
 async def test_a_lock_held_too_long_elsewhere_is_unavailable(writer: WriterThread, path: Path) -> None:
-    writer._patience = 0.05
+    set_patience(writer, 0.05)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(Unavailable):
@@ -270,7 +271,7 @@ async def test_nobody_waits_for_a_lock_elsewhere_beyond_their_own_patience(write
         first = [asyncio.ensure_future(writer.run(note, f"a{n:02}")) for n in range(32)]
         await asyncio.sleep(0.1)
         # The second are patient for so long that no clock of the machine's makes them give up before the first.
-        writer._patience = LONG
+        set_patience(writer, LONG)
         second = [asyncio.ensure_future(writer.run(note, f"b{n:02}")) for n in range(32)]
 
         failed, _ = await asyncio.wait(first, timeout=LONG / 2)
@@ -319,7 +320,7 @@ async def test_whoever_closes_again_waits_for_the_end_as_well(writer: WriterThre
     await again
 
     assert await alone
-    assert not writer._thread.is_alive()
+    assert not is_writing(writer)
 
 
 async def test_closing_finishes_what_is_queued(writer: WriterThread, path: Path) -> None:
