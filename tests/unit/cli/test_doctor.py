@@ -106,6 +106,13 @@ def test_the_lines_say_what_to_do() -> None:
     assert "Something is wrong" in result.stdout
 
 
+def test_settings_are_shown_on_request_after_the_checks() -> None:
+    brief, whole = (CliRunner().invoke(program, ["doctor", *args]).stdout for args in ([], ["--settings"]))
+
+    assert "breaker_failures" not in brief
+    assert whole.index("All is well.") < whole.index("breaker_failures")
+
+
 def test_the_doctor_tells_who_answers_and_how() -> None:
     _, checks, _ = examined()
     _, chosen, _ = examined(
