@@ -6,10 +6,14 @@ async with tenuto.open("sqlite:///chat.db") as t:
     await t.finish(turn, "Hello Ann.")
 """
 
-from tenuto.app import Tenuto, open  # noqa: A004 - tenuto.open(...) is the name people type
+from typing import TYPE_CHECKING
+
 from tenuto.errors import Conflict, Invalid, LimitReached, NotFound, TenutoError, ToolError, Unavailable
 from tenuto.model import Draft, Message, OpenTurn, Page, Role, Scope, Session, SessionQuery, TurnState
 from tenuto.model.task import NewTask, TaskQuery, TaskStatus
+
+if TYPE_CHECKING:
+    from tenuto.app import Tenuto, open  # noqa: A004 - tenuto.open(...) is the name people type
 
 __all__ = [
     "Conflict",
@@ -34,3 +38,12 @@ __all__ = [
     "Unavailable",
     "open",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load what opens a store when it is asked for: values, errors and the command line do without."""
+    if name not in ("Tenuto", "open"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tenuto import app
+
+    return getattr(app, name)

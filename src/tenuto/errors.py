@@ -6,7 +6,6 @@ text.
 
 from __future__ import annotations
 
-from asyncio import CancelledError
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from types import MappingProxyType
@@ -493,4 +492,6 @@ def reply_error_code(ended: BaseException) -> str:
     """A code that quotes no text: that of a `TenutoError`, or the type name of any other exception."""
     if isinstance(ended, TenutoError):
         return ended.code
-    return "cancelled" if isinstance(ended, CancelledError) else type(ended).__name__.lower()
+    name = type(ended).__name__.lower()
+    # By its name, since values and errors do without asyncio, whose import takes as long as theirs.
+    return "cancelled" if name == "cancellederror" else name

@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Final
 
 from tenuto.errors import InvalidSetting, reply_error_code
@@ -117,6 +116,9 @@ def _exporters() -> Iterator[SpanExporter]:
         if name == "console":
             yield _console_exporter()
             continue
+        # Here, since it takes long to import and few ask for spans.
+        from importlib.metadata import entry_points
+
         found = next(iter(entry_points(group="opentelemetry_traces_exporter", name=_entry_point_name(name))), None)
         if found is None:
             hint = f"; {_NEEDED}" if name == "otlp" else ""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tenuto.server import web_console
 from tenuto.server.logs import KeyValueFormatter, request_id
 from tenuto.server.openapi import document
 from tests.journeys.door import ANN, Door, at, code, says, served
@@ -63,14 +64,30 @@ async def test_every_answer_carries_its_id_and_keeps_out_of_caches(door: Door) -
     assert odd.headers["x-request-id"] != "a b"
 
 
-async def test_the_list_of_routes_loads_nothing_from_anywhere(door: Door) -> None:
-    page = await door.http.get("/docs")
+async def test_the_page_of_routes_loads_nothing_from_elsewhere() -> None:
+    async with served() as door:
+        page = await door.http.get("/docs")
+        loaded = re.findall(r"""(?:src|href)="(console/[^"]*)""", page.text)
+        files = [await door.http.get(f"/{name}") for name in loaded]
 
+    policy = page.headers["content-security-policy"]
     assert page.status_code == 200
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self' 'sha256-")
+    assert "unsafe" not in policy
+    assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page.text)
+    assert [file.status_code for file in files] == [200] * 4
+    assert "openapi.json" in page.text
+
+
+async def test_without_swagger_ui_the_routes_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_console, "_load_files", dict)
+    async with served() as door:
+        page = await door.http.get("/docs")
+
     assert page.headers["content-security-policy"].startswith("default-src 'none'; style-src 'sha256-")
     assert "<script" not in page.text
-    assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page.text)
-    assert "openapi.json" in page.text
+    assert "<code>/v1/chat</code>" in page.text
+    assert "`" not in page.text
 
 
 async def test_the_list_of_routes_shows_a_first_step_that_works(door: Door) -> None:

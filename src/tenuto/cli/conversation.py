@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +24,9 @@ from tenuto.cli.placeholders import Marks, PlaceholderStream, count_redacted, la
 from tenuto.cli.sessions import show_sessions
 from tenuto.cli.terminal import pluralize, show_json, tally, visible
 from tenuto.cli.trace_view import show_manifest, show_trace
-from tenuto.errors import Invalid, SessionNotFound, TenutoError
-from tenuto.llm import OFFLINE
+from tenuto.errors import Invalid, ModelFailed, SessionNotFound, TenutoError
+from tenuto.llm import OFFLINE, model_names
+from tenuto.llm.reach import why_unreachable
 from tenuto.model import Changes, Page, Role, Scope, Session, SessionPage, SessionQuery
 from tenuto.model.generation import TextDelta
 from tenuto.model.policy import OnMissing
@@ -51,7 +53,16 @@ class ChatOptions(Value, frozen=True, kw_only=True):
 
 
 def converse(settings: Settings, begin: Callable[[BackgroundApp], Conversation], words: str | None) -> None:
-    """Answer the given text and end; without one, talk until the user leaves."""
+    """Answer the given text and end; without one, talk until the user leaves.
+
+    Raises:
+        ModelFailed: the only model is at an address that takes no connection. Its client would find that out as well,
+            but takes seconds to load, tries several times, and does not name the address.
+    """
+    if settings.model != OFFLINE and len(model_names(settings.model)) == 1 and settings.model_base_url is not None:
+        why = asyncio.run(why_unreachable(settings.model_base_url))
+        if why is not None:
+            raise ModelFailed(settings.model, f"does not answer: {why}")
     with open_in_background(settings) as aside:
         talk = begin(aside)
         talk.prepare()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 import typer
@@ -29,7 +29,13 @@ _PATIENCE_SECONDS: Final = 20
 _COLOURS: Final = {CheckStatus.OK: "green", CheckStatus.WARNING: "yellow", CheckStatus.ERROR: "red"}
 
 
-def doctor(tenant: Tenant = LOCAL, site: Site = "", store: StoreUrl = None, as_json: AsJson = False) -> None:
+def doctor(
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    store: StoreUrl = None,
+    show_settings: Annotated[bool, typer.Option("--settings", help="Show every setting in force as well.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Check this installation, and say what to do where it is not well."""
     scope = caller(tenant, site, None)
     settings, findings = _run_checks(scope, store)
@@ -38,8 +44,11 @@ def doctor(tenant: Tenant = LOCAL, site: Site = "", store: StoreUrl = None, as_j
     if as_json:
         show_json({"ok": well, "checks": msgspec.to_builtins(findings), "settings": shown})
     else:
-        _print_report(findings, shown)
+        _print_findings(findings)
         typer.echo("\nAll is well." if well else "\nSomething is wrong; the red lines say what to do.")
+        if show_settings and shown:
+            typer.secho("\nSettings", bold=True)
+            show_facts(shown.items())
     if not well:
         raise typer.Exit(1)
 
@@ -82,11 +91,7 @@ async def _store_findings(settings: Settings, scope: Scope) -> list[Finding]:
     return findings
 
 
-def _print_report(findings: Sequence[Finding], settings: dict[str, str]) -> None:
-    if settings:
-        typer.secho("Settings", bold=True)
-        show_facts(settings.items())
-        typer.secho("\nChecks", bold=True)
+def _print_findings(findings: Sequence[Finding]) -> None:
     width = max(len(finding.name) for finding in findings)
     for finding in findings:
         mark = typer.style(f"{finding.status:<7}", fg=_COLOURS[finding.status])

@@ -2,68 +2,99 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import sys
-from importlib.metadata import version
-from typing import Annotated
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
-from tenuto.app import Tenuto
-from tenuto.cli.chat import chat
-from tenuto.cli.doctor import doctor
-from tenuto.cli.keys import keys
-from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller
-from tenuto.cli.privacy import privacy
-from tenuto.cli.running import TenutoCommands, log_to_stderr, make_folder, run_command
-from tenuto.cli.sessions import sessions
-from tenuto.cli.tasks import tasks
-from tenuto.cli.terminal import pluralize, show_facts, show_json
-from tenuto.cli.traces import traces
-from tenuto.sessions.views import StatsView
-from tenuto.settings import read_settings
+from tenuto.cli.terminal import visible
+from tenuto.errors import Invalid, TenutoError
 
-
-def stats(
-    tenant: Tenant = LOCAL, site: Site = "", user: User = None, store: StoreUrl = None, as_json: AsJson = False
-) -> None:
-    """Count sessions, messages, tokens and cost."""
-    scope = caller(tenant, site, user)
-    held = StatsView.of(run_command(lambda app: app.sessions.stats(scope), store=store, read_only=True))
-    if as_json:
-        show_json(held)
-    else:
-        counts = [(name, f"{getattr(held, name):,}") for name in ("sessions", "messages", "tokens")]
-        show_facts([*counts, ("cost", f"{held.cost_usd} USD")])
+# Every command and the file that has it under the same name, in the order of `--help`. Only the one that is named is
+# loaded, so that none pays for the imports of another.
+COMMANDS: Final = {
+    "serve": "serve",
+    "chat": "chat",
+    "sessions": "sessions",
+    "traces": "traces",
+    "tasks": "tasks",
+    "keys": "keys",
+    "privacy": "privacy",
+    "doctor": "doctor",
+    "stats": "store",
+    "sweep": "store",
+}
 
 
-def sweep(store: StoreUrl = None, as_json: AsJson = False) -> None:
-    """Remove what has expired, in all tenants, now."""
+class TenutoCommands(TyperGroup):
+    """The commands, behind the one place where an error becomes a sentence and an exit code."""
 
-    async def sweep_all(app: Tenuto) -> tuple[int, int]:
-        return await app.upkeep.sweep(), await app.upkeep.sweep_tasks()
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands: dict[str, Any] = dict.fromkeys(COMMANDS)
 
-    sessions, tasks = run_command(sweep_all, store=store)
-    if as_json:
-        show_json({"swept": sessions, "tasks": tasks})
-    else:
-        typer.echo(f"{pluralize(sessions, 'expired session')} and {pluralize(tasks, 'expired task')} removed.")
+    # typer keeps the types of contexts and commands, base classes of those it shows, to itself.
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Load the module of the command that is named."""
+        if cmd_name not in COMMANDS:
+            return None
+        found = getattr(import_module(f"tenuto.cli.{COMMANDS[cmd_name]}"), cmd_name)
+        part = typer.Typer(rich_markup_mode=None)
+        if isinstance(found, typer.Typer):
+            part.add_typer(found, name=cmd_name)
+        else:
+            part.command(cmd_name)(found)
+        command = get_group(part).commands[cmd_name]
+        for each in (command, *getattr(command, "commands", {}).values()):
+            each.get_params = partial(_without_conversion, each.get_params)
+        return command
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options before the command."""
+        return _without_conversion(super().get_params, ctx)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the chosen command."""
+        try:
+            return super().invoke(ctx)
+        except TenutoError as error:
+            raise _exit_with_error(error) from None
+        except OSError as error:
+            # A reader that went away (`| head`) is no failure; typer ends quietly then.
+            if error.errno == errno.EPIPE:
+                raise
+            raise _exit_with_error(Invalid(error.strerror or type(error).__name__)) from None
 
 
-def serve(
-    host: Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = None,
-    port: Annotated[
-        int | None, typer.Option("--port", min=0, max=65_535, metavar="N", help="The port; 0 picks a free one.")
-    ] = None,
-    store: StoreUrl = None,
-) -> None:
-    """Serve sessions over HTTP until stopped."""
-    settings = read_settings(store=store, host=host, port=port)
-    make_folder(settings)
-    # Only this command pays for the web framework.
-    from tenuto.server import serve as serve_http
+def _without_conversion(get_params: Callable[[Any], list[Any]], ctx: Any) -> list[Any]:
+    """Parameters that take a value as it is when it has their type already: typer would load pydantic to see that."""
+    params = get_params(ctx)
+    for each in params:
+        if hasattr(each, "get_runtime_param") and each.nargs == 1 and not each.multiple:
+            each.get_runtime_param = partial(_Conversion, each.type_descriptor.annotation, each.get_runtime_param)
+    return params
 
-    serve_http(settings)
+
+class _Conversion:
+    def __init__(self, wanted: type, typers_own: Callable[[], Any]) -> None:
+        self._wanted, self._typers_own = wanted, typers_own
+
+    def coerce(self, value: Any, **place: Any) -> Any:
+        done = value is None or type(value) is self._wanted
+        return value if done else self._typers_own().coerce(value, **place)
+
+
+def _exit_with_error(error: TenutoError) -> typer.Exit:
+    """Say what went wrong, with its code, and end with 1."""
+    typer.echo(f"{error.code}: {visible(str(error))}", err=True)
+    return typer.Exit(1)
 
 
 # Tracebacks of typer's own kind print local variables, and those hold what users said.
@@ -74,22 +105,14 @@ program = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="Conversation state for LLM agents, held across restarts.",
-    epilog="Settings come from the environment (TENUTO_STORE, TENUTO_PRESET, ...); `tenuto doctor` shows them all.",
+    epilog="Settings come from the environment (TENUTO_STORE, TENUTO_PRESET, ...): `tenuto doctor --settings`.",
 )
-program.command()(serve)
-program.command()(chat)
-program.add_typer(sessions, name="sessions")
-program.add_typer(traces, name="traces")
-program.add_typer(tasks, name="tasks")
-program.add_typer(keys, name="keys")
-program.add_typer(privacy, name="privacy")
-program.command()(doctor)
-program.command()(stats)
-program.command()(sweep)
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(f"tenuto {version('tenuto')}")
         raise typer.Exit
 
@@ -101,6 +124,10 @@ def _about(
     ] = False,
 ) -> None:
     """Stands before every command."""
+    # Here, since `--version` and `--help` end before it and do without.
+    from tenuto.cli.running import log_to_stderr
+
+    log_to_stderr()
 
 
 def main() -> None:
@@ -109,5 +136,4 @@ def main() -> None:
         # A terminal that cannot show a character gets its number instead of a traceback.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    log_to_stderr()
     program(prog_name="tenuto")

@@ -1,52 +1,27 @@
-"""How a command runs: settings, one event loop around an open installation, and errors as one sentence."""
+"""How a command runs: settings, and one event loop around an open installation."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import typer
 from msgspec.structs import replace
-from typer.core import TyperGroup
 
 from tenuto.app import Tenuto, open_app
 from tenuto.cli.effective_settings import mask_password
 from tenuto.cli.terminal import visible
-from tenuto.errors import Invalid, InvalidSetting, TenutoError
+from tenuto.errors import InvalidSetting
 from tenuto.privacy.log_redaction import LogRedactor
 from tenuto.settings import Settings, read_settings
 from tenuto.stores.factory import sqlite_path
 from tenuto.wiring.privacy import open_policies
 
 _Answer = TypeVar("_Answer")
-
-
-class TenutoCommands(TyperGroup):
-    """The commands, behind the one place where an error becomes a sentence and an exit code."""
-
-    # typer keeps the type of this context, a base class of typer.Context, to itself.
-    def invoke(self, ctx: Any) -> Any:
-        """Run the chosen command."""
-        try:
-            return super().invoke(ctx)
-        except TenutoError as error:
-            raise exit_with_error(error) from None
-        except OSError as error:
-            # A reader that went away (`| head`) is no failure; typer ends quietly then.
-            if error.errno == errno.EPIPE:
-                raise
-            raise exit_with_error(Invalid(error.strerror or type(error).__name__)) from None
-
-
-def exit_with_error(error: TenutoError) -> typer.Exit:
-    """Say what went wrong, with its code, and end with 1."""
-    typer.echo(f"{error.code}: {visible(str(error))}", err=True)
-    return typer.Exit(1)
 
 
 def run_command(

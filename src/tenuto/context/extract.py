@@ -22,6 +22,7 @@ from tenuto.context.sentences import Sentence, message_sentences, plain_sentence
 from tenuto.context.tokens import MOST_CHARACTERS_A_TOKEN, TokenCounter
 from tenuto.model.graphemes import boundary_before
 from tenuto.model.message import Message, Role
+from tenuto.model.patterns import lazy_pattern
 from tenuto.model.prompt import Language
 from tenuto.recall.lexical import terms
 
@@ -40,18 +41,18 @@ _HEADED_TOKENS: Final = 48
 _HEADED_CHARACTERS: Final = 80
 _EARLIER: Final = 1_000_000
 
-_DECISION: Final = re.compile(
+_DECISION: Final = lazy_pattern(
     r"\b(?:agreed?|decided?|let's|we'll|confirmed|booked|must|deadline)\b|决定|同意|确定|约定|说好|必须|截止",
     re.IGNORECASE,
 )
-_UNDECIDED: Final = re.compile(
+_UNDECIDED: Final = lazy_pattern(
     r"\b(?:not (?:yet|sure)|undecided|later|todo|pending|still open)\b|待定|还没|尚未|不确定|稍后", re.IGNORECASE
 )
-_QUESTION: Final = re.compile(r"[?？]|[吗呢]$")
+_QUESTION: Final = lazy_pattern(r"[?？]|[吗呢]$")
 # What users say of themselves is seldom said twice: it counts for more than all that shared terms give.
 _OF_ONESELF: Final = 1.4
-_FIRST_PERSON: Final = re.compile(r"\b(?:i|my|we|our)\b|我", re.IGNORECASE)
-_FIGURE: Final = re.compile(r"\d")
+_FIRST_PERSON: Final = lazy_pattern(r"\b(?:i|my|we|our)\b|我", re.IGNORECASE)
+_FIGURE: Final = lazy_pattern(r"\d")
 
 K = TypeVar("K")
 

@@ -13,16 +13,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from tenuto.model.message import Message, Role
+from tenuto.model.patterns import lazy_pattern
 from tenuto.recall.lexical import MAX_CHARACTERS, LexicalIndex
 
 DEFAULT_THRESHOLD: Final = 0.15
 # The threshold for vectors that equals the default for terms: chosen for the local embedder by `python -m bench.gate`.
 _VECTOR_THRESHOLD: Final = 0.22
 
-_WORD: Final = re.compile(r"[a-z0-9]+(?:['-][a-z0-9]+)*|[\u3400-\u9fff]+")
+_WORD: Final = lazy_pattern(r"[a-z0-9]+(?:['-][a-z0-9]+)*|[\u3400-\u9fff]+")
 _SHORT_WORDS: Final = 2
 _SHORT_CHARACTERS: Final = 5
-_POINTS_BACK: Final = re.compile(
+_POINTS_BACK: Final = lazy_pattern(
     r"\b(?:its?|them|those|these|this|that|they|he|she|his|her|same|else|another|again|instead|meanwhile|above|previous"
     r"|earlier|ones|which one|among|more|the (?:first|second|third|last|next|other|best|cheapest))\b"
     r"|^\W*(?:and|but|or|then|also|still|(?:what|how) about|what if)\b"
@@ -31,7 +32,7 @@ _POINTS_BACK: Final = re.compile(
     re.IGNORECASE,
 )
 # The same words where they refer to nothing: "is it legal to", "this weekend", 这个周末.
-_POINTS_NOWHERE: Final = re.compile(
+_POINTS_NOWHERE: Final = lazy_pattern(
     r"\b(?:time is it|(?:is|was) it \w+ (?:to|that|if)|it takes?|any ?more|more than"
     r"|th(?:is|at|ese|ose) (?:days|year|month|week(?:end)?|morning|afternoon|evening|spring|summer|autumn|winter))\b"
     r"|这个?(?:周|星期|月|年)",

@@ -10,6 +10,7 @@ import msgspec
 
 from tenuto.model.graphemes import boundary_after, boundary_before
 from tenuto.model.message import Message, Role, offline_only_turns
+from tenuto.model.patterns import lazy_pattern
 from tenuto.model.values import Json, JsonObject
 from tenuto.recall.lexical import split_sentences
 
@@ -22,10 +23,10 @@ _LONGEST_CHINESE: Final = 90
 _LISTED: Final = 4
 _VALUE: Final = 60
 
-_CODE: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_MARKUP: Final = re.compile(r"^\s*(?:#{1,6}|[-*•>|]|\d{1,2}[.)、])\s*|\*\*|__|`|\|")
-_CLAUSE: Final = re.compile(r"[,，、;；:：—–]\s*")
-_HAN: Final = re.compile(r"[\u3400-\u9fff]")
+_CODE: Final = lazy_pattern(r"```.*?(?:```|\Z)", re.DOTALL)
+_MARKUP: Final = lazy_pattern(r"^\s*(?:#{1,6}|[-*•>|]|\d{1,2}[.)、])\s*|\*\*|__|`|\|")
+_CLAUSE: Final = lazy_pattern(r"[,，、;；:：—–]\s*")
+_HAN: Final = lazy_pattern(r"[\u3400-\u9fff]")
 
 
 class Sentence(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ from tenuto.context.wording import WORDING, language_of
 from tenuto.errors import InvalidSetting
 from tenuto.model.graphemes import boundary_after, boundary_before
 from tenuto.model.message import Draft
+from tenuto.model.patterns import lazy_pattern
 from tenuto.model.values import Json, JsonObject
 
 DEFAULT_ENCODING: Final = "o200k_base"
@@ -53,7 +54,7 @@ _MARGIN_OTHERS: Final = 1.25
 _MARGIN_ESTIMATE: Final = 1.2
 
 # Runs that a vocabulary joins (letters, digits, blanks), and everything else sign by sign.
-_RUNS: Final = re.compile(
+_RUNS: Final = lazy_pattern(
     r"(?P<word>[A-Za-z]+)"
     r"|(?P<digits>[0-9]+)"
     r"|(?P<blank>[ \t]+)"

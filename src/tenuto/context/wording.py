@@ -5,10 +5,10 @@ The Chinese texts of the layouts are those of the documents they come from, to t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final
 
+from tenuto.model.patterns import lazy_pattern
 from tenuto.model.prompt import Language
 from tenuto.model.values import Value
 
@@ -106,9 +106,9 @@ _ENGLISH: Final = Wording(
 WORDING: Final = {Language.CHINESE: _CHINESE, Language.ENGLISH: _ENGLISH}
 
 _LOOK_AT: Final = 2000
-_HAN: Final = re.compile("[\u4e00-\u9fff]+")
+_HAN: Final = lazy_pattern("[\u4e00-\u9fff]+")
 # A word: of letters, or about two Chinese characters.
-_WORD: Final = re.compile("[\u4e00-\u9fff]{1,2}|[^\\W\\d_\u4e00-\u9fff]+")
+_WORD: Final = lazy_pattern("[\u4e00-\u9fff]{1,2}|[^\\W\\d_\u4e00-\u9fff]+")
 
 
 def language_of(text: str) -> Language:

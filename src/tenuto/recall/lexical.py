@@ -17,6 +17,8 @@ from itertools import chain
 from operator import add
 from typing import Final, NamedTuple
 
+from tenuto.model.patterns import lazy_pattern
+
 MAX_CHARACTERS: Final = 8_000
 """How much of one text is read: a megabyte takes half a second to tokenize, and its beginning tells its subject."""
 
@@ -25,8 +27,8 @@ _K1: Final = 1.2
 _B: Final = 0.6
 
 _CJK: Final = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-_TOKEN: Final = re.compile(rf"[^\W_{_CJK}]+(?:['’][^\W_{_CJK}]+)*|[{_CJK}]+")
-_CHARACTER: Final = re.compile(rf"[{_CJK}]")
+_TOKEN: Final = lazy_pattern(rf"[^\W_{_CJK}]+(?:['’][^\W_{_CJK}]+)*|[{_CJK}]+")
+_CHARACTER: Final = lazy_pattern(rf"[{_CJK}]")
 _STOP_WORDS_TEXT: Final = """
 a about all also am an and any are as at be because been but by can could did do does for from get had has have he hello
 her hers hi him his how i if in into is it its just let like me mine more most my no not of on once or our ours please
@@ -36,7 +38,7 @@ i'm i've i'd i'll it's that's what's don't didn't isn't can't let's
 """
 _STOP_WORDS: Final = frozenset(_STOP_WORDS_TEXT.split())
 # Characters that join a sentence and name nothing: a run of Chinese is cut at them.
-_PARTICLES: Final = re.compile("[的了吗呢么啊呀吧嘛是在和与及这那我你您他她它们什哪谁请]+")
+_PARTICLES: Final = lazy_pattern("[的了吗呢么啊呀吧嘛是在和与及这那我你您他她它们什哪谁请]+")
 _STOP_PAIRS_TEXT: Final = """
 怎样 如何 为何 可以 能不 不能 多少 几个 一下 一个 一些 有没 没有 想要 告诉 谢谢 好吗 知道 介绍 讲讲 说说 关于 还有
 """
@@ -50,8 +52,8 @@ _ENDINGS: Final = {
 
 # Where a full stop stands behind an abbreviation, an initial or a list number, the sentence goes on.
 # Possessive and tried once per run of signs: a run of thousands takes linear time.
-_SENTENCE_END: Final = re.compile(r"[。！？；…]+[”’」』）)\"']*|(?<![.!?])[.!?]++[\"')\]]*+(?=\s|$)|\n+")
-_ABBREVIATION: Final = re.compile(
+_SENTENCE_END: Final = lazy_pattern(r"[。！？；…]+[”’」』）)\"']*|(?<![.!?])[.!?]++[\"')\]]*+(?=\s|$)|\n+")
+_ABBREVIATION: Final = lazy_pattern(
     r"(?:\b(?:mr|mrs|ms|dr|prof|st|no|vs|etc|inc|ltd|e\.g|i\.e|a\.m|p\.m)|(?:^|\s)[a-z]|^\s*\d{1,2})\.$", re.IGNORECASE
 )
 

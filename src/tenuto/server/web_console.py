@@ -1,7 +1,8 @@
-"""What people see in a browser: the console at `/`, its files under `/console/`, and a plain list of routes."""
+"""What people see in a browser: the console at `/`, its files under `/console/`, and the page of routes."""
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -17,6 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from tenuto.model.values import JsonObject
 from tenuto.server.auth import service
 from tenuto.server.json_io import JSON
 from tenuto.server.openapi import Router, document
@@ -45,11 +49,23 @@ pre { padding: 1rem; border: 1px solid color-mix(in srgb, currentColor 22%, tran
   overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; }
 td { padding: .3rem .8rem .3rem 0; vertical-align: top; }
-td:first-child { font-weight: 600; }
+.routes td:first-child { font-weight: 600; }
+body:has(#explorer) { max-width: 72rem; }
+#explorer { background: white; color-scheme: light; border-radius: .5rem; padding: .1rem 0 1rem; }
 """
-_PLAIN_POLICY: Final = (
-    f"default-src 'none'; style-src 'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'; {_NOWHERE}"
+_STYLE_HASH: Final = f"'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'"
+_PLAIN_POLICY: Final = f"default-src 'none'; style-src {_STYLE_HASH}; img-src 'self'; {_NOWHERE}"
+# Swagger UI writes markup of its own, so trusted types are not asked for; it gets nothing but our files and routes.
+_EXPLORER_POLICY: Final = (
+    f"default-src 'none'; script-src 'self'; style-src 'self' {_STYLE_HASH}; connect-src 'self'; "
+    f"img-src 'self' data:; {_NOWHERE}"
 )
+# What `tenuto[docs]` brings. The package around these files needs FastAPI, which is found here and never imported.
+_SWAGGER_PACKAGE: Final = "fastapi_swagger"
+_SWAGGER_FILES: Final = ("swagger-ui.css", "swagger-ui-bundle.js")
+_EXPLORER: Final = """<link rel="stylesheet" href="console/swagger-ui.css"><div id="explorer"></div>
+<script src="console/swagger-ui-bundle.js"></script><script src="console/explorer.js"></script>"""
+_CODE: Final = re.compile("`([^`]+)`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +105,20 @@ async def console_file(request: Request) -> Response:
 def _load_files() -> dict[str, _ConsoleFile]:
     """The console's files by name: what is not in here cannot be asked for."""
     found = {}
-    for name, place in _walk_files(files("tenuto.server") / "console"):
+    swagger = [(name, folder / name) for folder in _swagger_folder() for name in _SWAGGER_FILES]
+    for name, place in (*_walk_files(files("tenuto.server") / "console"), *swagger):
         body = place.read_bytes()
         kind = _TYPES.get(name.rpartition(".")[2])
         if kind is not None:
             found[name] = _ConsoleFile(body, kind, f'"{sha256(body).hexdigest()[:32]}"')
     return found
+
+
+def _swagger_folder() -> list[Path]:
+    """Where Swagger UI lies, if it is installed."""
+    spec = find_spec(_SWAGGER_PACKAGE)
+    places = [Path(place) / "resources" for place in (spec.submodule_search_locations or ())] if spec else []
+    return [place for place in places if all((place / name).is_file() for name in _SWAGGER_FILES)]
 
 
 def _walk_files(folder: Traversable, at: str = "") -> Iterator[tuple[str, Traversable]]:
@@ -113,21 +137,31 @@ async def openapi_document(request: Request) -> Response:
 
 @routes.get("/docs")
 async def routes_page(request: Request) -> Response:
-    """A first step, and all routes from the OpenAPI document."""
-    rows = [
-        f"<tr><td>{escape(method.upper())}</td><td><code>{escape(path)}</code></td>"
-        f"<td>{escape(operation.get('description', operation.get('summary', '')))}</td></tr>"
-        for path, operations in document(request.app)["paths"].items()
-        for method, operation in operations.items()
-    ]
+    """A first step, and all routes: Swagger UI where it is installed, else a list."""
+    explorable = _SWAGGER_FILES[0] in _load_files()
     return _html_page(
         "tenuto: routes",
         f"""<h1>Routes</h1>
 <p class="lead">Everything about bodies and answers stands in <a href="openapi.json">openapi.json</a>, which any
 OpenAPI tool reads.</p>
 {await _first_step(request)}
-<table>{"".join(rows)}</table>""",
+{_EXPLORER if explorable else _routes_table(document(request.app))}""",
+        _EXPLORER_POLICY if explorable else _PLAIN_POLICY,
     )
+
+
+def _as_code(quoted: re.Match[str]) -> str:
+    return f"<code>{quoted[1]}</code>"
+
+
+def _routes_table(api: JsonObject) -> str:
+    rows = [
+        f"<tr><td>{escape(method.upper())}</td><td><code>{escape(path)}</code></td>"
+        f"<td>{_CODE.sub(_as_code, escape(operation['description']))}</td></tr>"
+        for path, operations in api["paths"].items()
+        for method, operation in operations.items()
+    ]
+    return f'<table class="routes">{"".join(rows)}</table>'
 
 
 async def _first_step(request: Request) -> str:
@@ -148,9 +182,10 @@ async def _first_step(request: Request) -> str:
 <a href="readyz">readiness</a>, <a href="metrics">metrics</a>.</p>"""
 
 
-def _html_page(title: str, body: str) -> Response:
+def _html_page(title: str, body: str, policy: str) -> Response:
     html = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>{body}</body></html>'
+        '<meta name="viewport" content="width=device-width"><link rel="icon" href="console/icon.svg">'
+        f"<style>{_STYLE}</style></head><body>{body}</body></html>"
     )
-    return HTMLResponse(html, headers={"Content-Security-Policy": _PLAIN_POLICY, "Referrer-Policy": "no-referrer"})
+    return HTMLResponse(html, headers={"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer"})

@@ -43,6 +43,21 @@ async def test_sessions_are_listed_found_renamed_and_deleted(chromium: Browser) 
         assert sorted(session["title"] for session in listed) == ["Madrid", "Porto in May"]
 
 
+async def test_without_a_user_the_list_says_whose_each_session_is(chromium: Browser) -> None:
+    async with offline(chromium) as (visit, door):
+        for user, title in (("ann", "Lisbon"), ("ben", "Porto")):
+            await door.http.post("/v1/sessions", json={"title": title}, headers={"X-User-ID": user})
+        await visit.page.reload()
+        owners = visit.page.locator(".sessions .owner")
+        await expect(owners).to_have_text(["ben", "ann"])
+        await expect(owners.first).to_be_visible()
+
+        await visit.page.evaluate("sessionStorage.setItem('tenuto.user', 'ann')")
+        await visit.page.reload()
+        await expect(visit.page.locator(".sessions .title")).to_have_text(["Lisbon"])
+        await expect(owners.first).to_be_hidden()
+
+
 async def test_talks_have_titles_and_one_switches_between_them(chromium: Browser) -> None:
     async with offline(chromium) as (visit, _):
         await visit.say("My dog is called Bruno.")

@@ -344,3 +344,25 @@ def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_looking_makes_no_file(tmp_path: Path) -> None:
     assert run("sessions", "list").exit_code == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_chat_names_a_dead_model_address_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENUTO_MODEL", "openai:gpt-5")
+    monkeypatch.setenv("TENUTO_MODEL_BASE_URL", "http://ann:hunter2@127.0.0.1:1/v1")
+    monkeypatch.setenv("TENUTO_MODEL_API_KEY", "sk-key")
+    # Without the model's client, which takes seconds to load.
+    monkeypatch.setattr("tenuto.cli.conversation.open_in_background", None)
+
+    result = run("chat", "hello")
+
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "model_failed: the model openai:gpt-5 does not answer: 127.0.0.1:1 cannot be reached (Connection refused)\n"
+    )
+
+
+def test_chat_goes_on_with_the_next_model_of_a_chain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENUTO_MODEL", "openai:gpt-5,offline")
+    monkeypatch.setenv("TENUTO_MODEL_BASE_URL", "http://127.0.0.1:1/v1")
+
+    assert run("chat", "hello").exit_code == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import sqlite3
 from collections.abc import Mapping
 from datetime import timedelta
@@ -96,21 +97,40 @@ def test_the_lines_say_what_to_do() -> None:
     assert "Something is wrong" in result.stdout
 
 
+def test_settings_are_shown_on_request_after_the_checks() -> None:
+    brief, whole = (CliRunner().invoke(program, ["doctor", *args]).stdout for args in ([], ["--settings"]))
+
+    assert "breaker_failures" not in brief
+    assert whole.index("All is well.") < whole.index("breaker_failures")
+
+
+def test_a_model_address_that_takes_no_connection_is_red() -> None:
+    env = {"TENUTO_MODEL": "openai:gpt-5", "TENUTO_MODEL_BASE_URL": "http://ann:hunter2@127.0.0.1:1/v1"}
+
+    code, checks, _ = examined(env=env)
+
+    assert (code, checks["model"]["status"]) == (1, "error")
+    assert checks["model"]["message"].endswith(": 127.0.0.1:1 cannot be reached (Connection refused)")
+    assert "hunter2" not in str(checks)
+
+
 def test_the_doctor_tells_who_answers_and_how() -> None:
     _, checks, _ = examined()
-    _, chosen, _ = examined(
-        env={
-            "TENUTO_MODEL": "openai:gpt-5",
-            "TENUTO_MODEL_BASE_URL": "http://ann:hunter2@127.0.0.1:1/v1",
-            "TENUTO_ASSISTANT": "goods",
-            "TENUTO_PROMPT_TOKENS": "4096",
-        }
-    )
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        _, chosen, _ = examined(
+            env={
+                "TENUTO_MODEL": "openai:gpt-5",
+                "TENUTO_MODEL_BASE_URL": f"http://ann:hunter2@127.0.0.1:{port}/v1",
+                "TENUTO_ASSISTANT": "goods",
+                "TENUTO_PROMPT_TOKENS": "4096",
+            }
+        )
 
     assert checks["model"]["message"].startswith("offline: it needs no key")
     assert checks["assistants"]["message"] == "general (default), goods, npc"
     assert checks["prompt"]["message"] == "8,192 tokens: 7,168 to show, 1,024 for the reply"
-    assert chosen["model"]["message"] == "openai:gpt-5 at http://ann:***@127.0.0.1:1/v1, without a key"
+    assert chosen["model"]["message"] == f"openai:gpt-5 at http://ann:***@127.0.0.1:{port}/v1, without a key"
     assert chosen["assistants"]["message"] == "general, goods (default), npc"
     assert chosen["prompt"]["message"].startswith("4,096 tokens: 3,072 to show")
 

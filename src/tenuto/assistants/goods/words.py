@@ -16,6 +16,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec.structs import replace
 
 from tenuto.assistants.goods.intent import QueryIntent, Shown, Sort
+from tenuto.model.patterns import lazy_pattern
 from tenuto.recall import terms
 
 Topic: TypeAlias = Literal["goods", "orders", "complaint"]
@@ -60,38 +61,42 @@ _ENGLISH_ATTRIBUTES: Final = {chinese: english for english, chinese in ATTRIBUTE
 
 # The first row that matches decides; "not expensive" stands before "expensive".
 _SORTS: Final[tuple[tuple[Sort, re.Pattern[str]], ...]] = (
-    ("value", re.compile(r"\b(?:best |good )?value(?: for money)?\b|性价比(?:最?[高好])?|划算|最值得?买?")),
-    ("price", re.compile(r"\bnot (?:too |very |so )?expensive\b|不(?:要?太)?贵|别太贵")),
-    ("price", re.compile(r"\bcheap(?:er|est)?\b|\b(?:affordable|inexpensive|lowest price)\b|最?便宜|实惠|平价|低价")),
-    ("price_desc", re.compile(r"\b(?:most )?expensive\b|\bpriciest\b|\bpremium\b|最贵|高端|高档")),
+    ("value", lazy_pattern(r"\b(?:best |good )?value(?: for money)?\b|性价比(?:最?[高好])?|划算|最值得?买?")),
+    ("price", lazy_pattern(r"\bnot (?:too |very |so )?expensive\b|不(?:要?太)?贵|别太贵")),
+    ("price", lazy_pattern(r"\bcheap(?:er|est)?\b|\b(?:affordable|inexpensive|lowest price)\b|最?便宜|实惠|平价|低价")),
+    ("price_desc", lazy_pattern(r"\b(?:most )?expensive\b|\bpriciest\b|\bpremium\b|最贵|高端|高档")),
     (
         "sales",
-        re.compile(r"\bbest[- ]?sell(?:ing|ers?)\b|\b(?:most )?popular\b|销量(?:最?[高好])?|畅销|热销|热门|卖得最?好"),
+        lazy_pattern(
+            r"\bbest[- ]?sell(?:ing|ers?)\b|\b(?:most )?popular\b|销量(?:最?[高好])?|畅销|热销|热门|卖得最?好"
+        ),
     ),
     (
         "rating",
-        re.compile(r"\b(?:best|top|highest)(?:[- ]rated)?\b|\brat(?:ed|ing)\b|(?:评分|好评|口碑|评价)(?:最?[高好多])?"),
+        lazy_pattern(
+            r"\b(?:best|top|highest)(?:[- ]rated)?\b|\brat(?:ed|ing)\b|(?:评分|好评|口碑|评价)(?:最?[高好多])?"
+        ),
     ),
 )
-_SUPERLATIVE: Final = re.compile(r"\b(?:best|cheapest|most|highest|lowest|top|priciest)\b|最")
-_AMONG: Final = re.compile(r"\b(?:among|of|from|out of) (?:them|these|those)\b|其中|这些|这几[款个件]|当中")
-_ORDER_WORDS: Final = re.compile(
+_SUPERLATIVE: Final = lazy_pattern(r"\b(?:best|cheapest|most|highest|lowest|top|priciest)\b|最")
+_AMONG: Final = lazy_pattern(r"\b(?:among|of|from|out of) (?:them|these|those)\b|其中|这些|这几[款个件]|当中")
+_ORDER_WORDS: Final = lazy_pattern(
     r"\border(?:s|ed)?\b|\bshipped\b|\btracking\b|\bparcel\b|订单|物流|快递|发货|单号|我买的"
 )
-_COMPLAINT_WORDS: Final = re.compile(r"\bcomplain(?:t|ts|ing|ed)?\b|投诉")
-_ORDER_NUMBER: Final = re.compile(r"(?<![a-z0-9])(?:[a-z]{1,4}-?)?\d[\d-]{2,30}(?![a-z0-9])")
+_COMPLAINT_WORDS: Final = lazy_pattern(r"\bcomplain(?:t|ts|ing|ed)?\b|投诉")
+_ORDER_NUMBER: Final = lazy_pattern(r"(?<![a-z0-9])(?:[a-z]{1,4}-?)?\d[\d-]{2,30}(?![a-z0-9])")
 _ORDINALS: Final = {"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5} | {
     character: place for place, character in enumerate("一二三四五六七八九十", 1)
 }
-_POSITION: Final = re.compile(
+_POSITION: Final = lazy_pattern(
     r"\b(?:the )?(first|second|third|fourth|fifth|\d{1,2}(?:st|nd|rd|th))\b(?: one| item| order)?"
     r"|\bnumber (\d{1,2})\b|第([一二三四五六七八九十]|\d{1,2})[个款件单台本条种]?"
 )
-_LAST: Final = re.compile(r"\bthe last one\b|最后一[个款件单]")
+_LAST: Final = lazy_pattern(r"\bthe last one\b|最后一[个款件单]")
 
 # What follows makes other goods of a category word: a phone case is no phone.
 _NO_CATEGORY: Final = r"(?!\s*(?:(?:case|cover|charger|stand|holder|strap|bag|cable)s?|壳|套|膜|支架|充电|包|架))"
-_FILLER: Final = re.compile(
+_FILLER: Final = lazy_pattern(
     r"\b(?:show|find|recommend|suggest|need|buy|look(?:ing)?|search|sell|goods|products?|items?|things?|ones?|good|got"
     r"|give|prices?|priced?|costs?|budget|money|kinds?|anything|something|much|many|okay|ok|bye|goodbye)\b"
     r"|有没有|有什么|有哪些|推荐|一下|看看|多少钱|价格|价位|预算|怎么样|商品|东西|店里|请问|你们|你好|您好|再见"
@@ -100,7 +105,7 @@ _FILLER: Final = re.compile(
 
 # An amount of money: a figure or a number word, with or without a currency, and no unit of anything else behind it.
 _CURRENCY: Final = r"(?:(?:us|hk)?\$|[€£¥]|(?:usd|eur|gbp|rmb|cny|yuan|dollars?|euros?)(?![a-z])|元|块钱?)"
-_SIGN: Final = re.compile(_CURRENCY)
+_SIGN: Final = lazy_pattern(_CURRENCY)
 _CURRENCIES: Final = {"us$": "USD", "hk$": "HKD", "usd": "USD", "dollar": "$", "eur": "EUR", "euro": "EUR"} | {
     "gbp": "GBP",
     "rmb": "CNY",
@@ -126,10 +131,10 @@ _AMOUNT: Final = (
     r"|克|公斤|千克|斤|升|毫升|厘米|米|英?寸|小时|天|页|岁|码|瓦|星|分))"
     rf"(?:\s*{_CURRENCY})?"
 )
-_BETWEEN: Final = re.compile(
+_BETWEEN: Final = lazy_pattern(
     rf"between\s+({_AMOUNT})\s+and\s+({_AMOUNT})|({_AMOUNT})\s*(?:-|–|—|~|to|到|至)\s*({_AMOUNT})"
 )
-_BOUND_BEFORE: Final = re.compile(
+_BOUND_BEFORE: Final = lazy_pattern(
     r"(?<![a-z])(?:(?P<most>(?:no|not) (?:more than|over|above|exceeding)|at most|up to|max(?:imum)?|within"
     r"|budget(?: is| of)?|<=|不超过|不高于|最多|预算[是为]?)"
     r"|(?P<below>under|below|(?:less|lower|cheaper) than|<|不到|低于|少于|小于)"
@@ -138,7 +143,7 @@ _BOUND_BEFORE: Final = re.compile(
     r"|(?P<above>over|above|(?:more|higher) than|>|超过|高于|大于)"
     rf"|(?P<near>around|about|roughly|大约|大概|差不多))\s*:?\s*{_AMOUNT}"
 )
-_BOUND_AFTER: Final = re.compile(
+_BOUND_AFTER: Final = lazy_pattern(
     rf"{_AMOUNT}\s*(?:(?P<most>or (?:less|under|below|cheaper)|max{_END}|tops|以下|以内|之内|封顶)"
     r"|(?P<least>or (?:more|above|over)|and up|\+|以上|起)|(?P<near>左右|上下|or so))"
 )
@@ -270,10 +275,10 @@ def _alternatives(words: Iterable[str]) -> str:
 
 
 _SLUGS: Final = {word: slug for slug, words in CATEGORIES.items() for word in words}
-_CATEGORY: Final = re.compile(
+_CATEGORY: Final = lazy_pattern(
     rf"(?:(?<![a-z])({_alternatives(filter(str.isascii, _SLUGS))})(?:e?s)?(?![a-z])"
     rf"|({_alternatives(word for word in _SLUGS if not word.isascii())})){_NO_CATEGORY}"
 )
-_COLOR: Final = re.compile(
+_COLOR: Final = lazy_pattern(
     rf"(?<![a-z])(?:{_alternatives([*COLORS, 'gray'])})(?![a-z])|{_alternatives(COLORS.values())}"
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal, TypeAlias
 
+from tenuto.model.patterns import lazy_pattern
 from tenuto.recall import terms
 
 Kind: TypeAlias = Literal["meaning", "story"]
@@ -25,32 +26,32 @@ _NUMBERS: Final = {word: number for words in _COUNTED for number, word in enumer
 _NUMBER: Final = rf"(?<![\w-])(\d{{1,4}}(?:st|nd|rd|th)?|{'|'.join(word for word in _NUMBERS if word.isascii())})\b"
 _CHINESE_NUMBER: Final = r"第([一二三四五六七八九十百零廿\d]{1,5})"
 # "rule 3", "the third rule", 第三条; and what only means a rule while rules are the topic: "the third one", 第三个.
-_RULE_NUMBER: Final = re.compile(
+_RULE_NUMBER: Final = lazy_pattern(
     rf"{_CHINESE_NUMBER}[条则]|\brules?(?: number)? {_NUMBER}|{_NUMBER} rule\b", re.IGNORECASE
 )
-_ORDINAL: Final = re.compile(rf"{_CHINESE_NUMBER}个|{_NUMBER} one\b|\bthe {_NUMBER}(?=\W*$| means?\b)", re.IGNORECASE)
-_STORY: Final = re.compile(r"(?:具体的?)?(?:故事|例子)|\b(?:concrete )?(?:stor(?:y|ies)|examples?)\b", re.IGNORECASE)
-_MEANING: Final = re.compile(r"意思|含义|解释|\b(?:mean(?:s|ing)?|explain)\b", re.IGNORECASE)
+_ORDINAL: Final = lazy_pattern(rf"{_CHINESE_NUMBER}个|{_NUMBER} one\b|\bthe {_NUMBER}(?=\W*$| means?\b)", re.IGNORECASE)
+_STORY: Final = lazy_pattern(r"(?:具体的?)?(?:故事|例子)|\b(?:concrete )?(?:stor(?:y|ies)|examples?)\b", re.IGNORECASE)
+_MEANING: Final = lazy_pattern(r"意思|含义|解释|\b(?:mean(?:s|ing)?|explain)\b", re.IGNORECASE)
 # Words that only ask. Chinese is searched by pairs of characters, and a pair with one of these is in no piece.
-_ASKING: Final = re.compile(
+_ASKING: Final = lazy_pattern(
     r"请问|有没有|有?哪[些里]|[为有]?什么|一共|有?多少?|有?几|怎么|时候|一?个|[能再讲说]"
     r"|\b(?:how many|list|show|ones?)\b",
     re.IGNORECASE,
 )
-_SMALL_TALK: Final = re.compile(
+_SMALL_TALK: Final = lazy_pattern(
     r"[你您]好|多谢|谢谢|再见|好的?|[嗯哦了啊]|[你您](?:是谁|叫什么名?字?)"
     r"|\b(?:hi|hello|hey|there|good (?:morning|afternoon|evening)|thanks|thank you|a lot|very much|ok|okay|bye|goodbye"
     r"|who are you|what(?:'s| is) your name)\b",
     re.IGNORECASE,
 )
 # What only the conversation knows: who the visitor is, and what was said.
-_OF_THE_VISITOR: Final = re.compile(
+_OF_THE_VISITOR: Final = lazy_pattern(
     r"我(?:叫|是|姓|来自|喜欢).{0,10}$|我的名字|我刚才|我问|记得我|聊了什么"
     r"|\b(?:my name|who am i|call me|i (?:like|love|come from)|did i|remember me|we talked)\b"
     r"|\bi (?:just )?(?:asked|said)\b|\bi(?: am|'m)(?: \w+){1,2}$",
     re.IGNORECASE,
 )
-_CLAUSE_END: Final = re.compile(r"[,，.。!！?？;；:：\n]")
+_CLAUSE_END: Final = lazy_pattern(r"[,，.。!！?？;；:：\n]")
 
 
 def needs_evidence(question: str) -> bool:

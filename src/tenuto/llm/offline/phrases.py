@@ -6,6 +6,7 @@ import re
 from enum import StrEnum
 from typing import Final
 
+from tenuto.model.patterns import lazy_pattern
 from tenuto.model.prompt import Language
 from tenuto.model.values import Value
 
@@ -163,28 +164,28 @@ _INTENTS: Final = {
         r"|我们(?:刚才|都)?(?:聊|说|谈)了?(?:些?什么|啥)",
     ),
 }
-_ANY_INTENT: Final = re.compile("|".join(f"(?P<{intent}>{'|'.join(words)})" for intent, words in _INTENTS.items()))
+_ANY_INTENT: Final = lazy_pattern("|".join(f"(?P<{intent}>{'|'.join(words)})" for intent, words in _INTENTS.items()))
 _LONGEST_INTENT: Final = 120
-_PUNCTUATION: Final = re.compile(r"[\W_]+")
+_PUNCTUATION: Final = lazy_pattern(r"[\W_]+")
 
 _SUBJECT: Final = r"i|you|he|she|it|we|they|the|a|an|my|your|his|her|our|their|this|that|there|any"
 _CHINESE_ASKING: Final = (
     r"什么(?:时候|名字|地方)?|哪[里儿个些]?|谁|多少钱?|几[点个岁位天年次月号]|怎么样?|怎样|为何|如何|多[大久远高长]"
 )
-_QUESTION: Final = re.compile(
+_QUESTION: Final = lazy_pattern(
     rf"[?？][\"'”’)）]*$|[吗呢]\W*$|{_CHINESE_ASKING}"
     r"|^(?:what|when|where|which|who|whom|whose|why|how)\b[^,]*$"
     rf"|^(?:is|are|am|was|were|do|does|did|can|could|will|would|should|have|has) (?:{_SUBJECT})\b",
     re.IGNORECASE,
 )
-_REQUEST: Final = re.compile(
+_REQUEST: Final = lazy_pattern(
     r"(?:please |now )*(?:tell|show|give|write|explain|translate|find|list|describe|remind|repeat|calculate|compare"
     r"|help|draw|suggest|recommend|search|look up|go on|continue|say|summari[sz]e)\b"
     r"|(?:请|麻烦|帮我|给我|替我|[写讲画查][一个讲查]|说说|介绍|解释|翻译|告诉我|列出|推荐|计算|搜索|继续|重复|总结)"
     r"(?!.{0,4}记)",
     re.IGNORECASE,
 )
-_ASKING: Final = re.compile(
+_ASKING: Final = lazy_pattern(
     rf"\b(?:how (?:much|many|long|far|often)|what (?:time|kind of))\b|关于|说过|提到|{_CHINESE_ASKING}", re.IGNORECASE
 )
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 import re2  # type: ignore[import-untyped]
 
 from tenuto.errors import InvalidSetting
+from tenuto.model.patterns import lazy_pattern
 from tenuto.model.privacy import CustomPattern, PiiMatch
 from tenuto.privacy.rules.folding import FOLDS, INVISIBLE
 from tenuto.privacy.rules.span import PiiRule, PiiType
@@ -30,12 +31,12 @@ _MOST_INSTRUCTIONS: Final = 30_000
 _ODD_RANGE: Final = 128
 r"""Wider ranges are not folded: `[\x80-\uffff]` means any foreign character, not full-width letters."""
 
-_NAME: Final = re.compile("[A-Z][A-Z0-9_]{0,31}")
+_NAME: Final = lazy_pattern("[A-Z][A-Z0-9_]{0,31}")
 # `[STAFF_1]` would be both the placeholder of a pattern of that name and the first pseudonym of STAFF.
-_NUMBERED: Final = re.compile(".*_[0-9]+")
+_NUMBERED: Final = lazy_pattern(".*_[0-9]+")
 BUILT_IN: Final = frozenset({str(name) for name in (*PiiType, *PiiRule)})
 
-_TOKEN: Final = re.compile(
+_TOKEN: Final = lazy_pattern(
     r"""(?P<set>\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\])
     |(?P<escape>\\(?:p\{[^}]*\}|P\{[^}]*\}|[pP].|x\{[^}]*\}|x..|.))
     |(?P<flags>\(\?[a-zA-Z-]+\))
@@ -45,7 +46,7 @@ _TOKEN: Final = re.compile(
     |(?P<char>.)""",
     re.VERBOSE | re.DOTALL,
 )
-_MEMBER: Final = re.compile(r"\A\[\^?|\\.|([^\\])-([^\\\]])|(.)", re.DOTALL)
+_MEMBER: Final = lazy_pattern(r"\A\[\^?|\\.|([^\\])-([^\\\]])|(.)", re.DOTALL)
 _UNSUITABLE: Final = frozenset((*"^$", r"\A", r"\z", r"\B", r"\C", r"\Q"))
 # Lone surrogates have no UTF-8 encoding, which RE2 needs.
 _PLAIN: Final = {**FOLDS, **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)}

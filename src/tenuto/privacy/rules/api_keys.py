@@ -10,23 +10,24 @@ from functools import cache
 from importlib.resources import files
 from typing import Final, NamedTuple
 
+from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.span import PiiRule
 
-_ENDS: Final = re.compile(r"[^A-Za-z0-9_./+=:~%?&$-]")
+_ENDS: Final = lazy_pattern(r"[^A-Za-z0-9_./+=:~%?&$-]")
 BLOCK: Final = "-----BEGIN "
 LONGEST_BLOCK: Final = 8192
 KEY_WORD: Final = b"a" * 16
 """The shortest run of letters, digits, dashes and underscores that a key has, as `FoldedText.words` shows it."""
 
-_HEAD: Final = re.compile("(?<![A-Za-z0-9])[A-Za-z0-9]{2}|(?<![A-Za-z0-9])1/")
-_MIXED: Final = re.compile("[0-9]|[a-z][A-Z]")
+_HEAD: Final = lazy_pattern("(?<![A-Za-z0-9])[A-Za-z0-9]{2}|(?<![A-Za-z0-9])1/")
+_MIXED: Final = lazy_pattern("[0-9]|[a-z][A-Z]")
 # One Amazon key id in thirty has neither digits nor lower-case letters.
-_AMAZON: Final = re.compile("A[KS]IA[A-Z]{16}")
-_RANDOM_PART: Final = re.compile("(?=[A-Za-z]*[0-9]|[A-Za-z]*[a-z][A-Z])[A-Za-z0-9]{8,}|[A-Z]{12,}")
-_BOT: Final = re.compile(r"(?<=/bot)[0-9]{8,10}:[A-Za-z0-9_-]{35}")
-_JWT: Final = re.compile(r"(?<![A-Za-z0-9_])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,3}")
-_WEBHOOK: Final = re.compile(
+_AMAZON: Final = lazy_pattern("A[KS]IA[A-Z]{16}")
+_RANDOM_PART: Final = lazy_pattern("(?=[A-Za-z]*[0-9]|[A-Za-z]*[a-z][A-Z])[A-Za-z0-9]{8,}|[A-Z]{12,}")
+_BOT: Final = lazy_pattern(r"(?<=/bot)[0-9]{8,10}:[A-Za-z0-9_-]{35}")
+_JWT: Final = lazy_pattern(r"(?<![A-Za-z0-9_])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,3}")
+_WEBHOOK: Final = lazy_pattern(
     r"""(?:https?://)?(?:
         hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9/_-]{10,}
         |(?:[a-z]+\.)?discord(?:app)?\.com/api/webhooks/[0-9]{6,}/[A-Za-z0-9_-]{8,}
@@ -45,25 +46,25 @@ _WEBHOOK: Final = re.compile(
     re.VERBOSE,
 )
 # Keys of unknown providers: the key itself or the sentence says that it is one.
-_CHUNK: Final = re.compile("[A-Za-z0-9_+/~%-]{16,512}={0,2}")
-_PARTS: Final = re.compile("[_-]")
+_CHUNK: Final = lazy_pattern("[A-Za-z0-9_+/~%-]{16,512}={0,2}")
+_PARTS: Final = lazy_pattern("[_-]")
 _SCRAMBLED: Final = 16
-_HEXADECIMAL: Final = re.compile("[0-9a-f]+|[0-9A-F]+")
-_CHANGE: Final = re.compile("(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[0-9]|(?<=[0-9])[A-Za-z]")
-_SAYS_KEY: Final = re.compile(r"(?:[a-z0-9]{1,12}[_-]){0,3}(?:secret|token|key|apikey|api|pat|sk|rw|priv|auth)[_-]")
-_ASSIGNED: Final = re.compile(r"(?<![a-z])(?:ak|sk|sas|sig)[ ]?[:=][ ]?[\"']?\Z")
+_HEXADECIMAL: Final = lazy_pattern("[0-9a-f]+|[0-9A-F]+")
+_CHANGE: Final = lazy_pattern("(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[0-9]|(?<=[0-9])[A-Za-z]")
+_SAYS_KEY: Final = lazy_pattern(r"(?:[a-z0-9]{1,12}[_-]){0,3}(?:secret|token|key|apikey|api|pat|sk|rw|priv|auth)[_-]")
+_ASSIGNED: Final = lazy_pattern(r"(?<![a-z])(?:ak|sk|sas|sig)[ ]?[:=][ ]?[\"']?\Z")
 _CALLED_WITHIN: Final = 32
 _KEY_WORDS: Final = """api app auth access server license licence service secret private personal ak sk pat sas sig
     bearer token key credential oauth jwt webhook"""
-_CALLED_OTHERWISE: Final = re.compile(
+_CALLED_OTHERWISE: Final = lazy_pattern(
     r"public|idempotency|cache|primary|foreign|partition|sort|redis|s3|object|commit|hash|sha|etag|integrity|checksum|digest"
     r"|trace|request|公钥|公開|공개"
 )
 _OFFICE: Final = 192
 _WEBHOOK_SIGNS: Final = ("hook", "robot/send", "ifttt", "googleapis.com/v1/spaces", "logic.azure")
-_BLOCK_BEGIN: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?)-----")
-_BLOCK_LINES: Final = re.compile(r"(?:[\s\\nr]{0,4}[A-Za-z0-9+/=]{16,})*(?:\s[A-Za-z0-9+/=]{1,15}(?=\s|$))?")
-_PLACEHOLDER: Final = re.compile(
+_BLOCK_BEGIN: Final = lazy_pattern(r"-----BEGIN ([A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?)-----")
+_BLOCK_LINES: Final = lazy_pattern(r"(?:[\s\\nr]{0,4}[A-Za-z0-9+/=]{16,})*(?:\s[A-Za-z0-9+/=]{1,15}(?=\s|$))?")
+_PLACEHOLDER: Final = lazy_pattern(
     r"your|placeholder|insert|replace|example[_-]|[_-]here|redacted|x{5,}|\.\.\.|\*{3}|dummy|sample[_-]|<|\{|todo|changeme",
     re.IGNORECASE,
 )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.digit_runs import DigitRun, evenly
 from tenuto.privacy.rules.labels import Label
 from tenuto.privacy.rules.span import PiiRule
 
 # Issuer ranges and their card lengths.
-_ISSUERS: Final = re.compile(
+_ISSUERS: Final = lazy_pattern(
     r"""4(?:\d{12}|\d{15}|\d{18})                                              # Visa
     |(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}          # Mastercard
     |3[47]\d{13}                                                               # American Express
@@ -24,16 +25,16 @@ _ISSUERS: Final = re.compile(
     |(?:5[0678]|6\d)\d{10,17}                                                  # Maestro""",
     re.VERBOSE,
 )
-_BANK: Final = re.compile(r"(?:62|81|9[045]|8[78]|10|20|5[0678]|6[0-9])")
-_SIXTEEN: Final = re.compile("4|5[1-5]|2[2-7]")
-_CREDIT: Final = re.compile(r"6011|64[4-9]|65")
+_BANK: Final = lazy_pattern(r"(?:62|81|9[045]|8[78]|10|20|5[0678]|6[0-9])")
+_SIXTEEN: Final = lazy_pattern("4|5[1-5]|2[2-7]")
+_CREDIT: Final = lazy_pattern(r"6011|64[4-9]|65")
 # How people group them: 4-4-4-4(-3), 4-6-5, 4-6-4, 6-13, 6-10, one piece, digit by digit, two halves.
-_SHAPES: Final = re.compile(
+_SHAPES: Final = lazy_pattern(
     rb"\x04{4}[\x01-\x03]?|\x04\x06[\x04\x05]|\x06[\x0a\x0d]|\x04{3}[\x01-\x03]|[\x0c-\x13]|(?<!\x01)\x01{12,19}(?!\x01)|\x08\x08"
     rb"|\x04[\x0c\x0f]|\x0c\x04|\x04\x04\x08|\x08\x04\x04|\x04\x08\x04|\x05\x05\x05|\x04\x04\x05\x02"
 )
-_WORDLESS: Final = re.compile(rb"\x04{4}\x03?|\x04\x06[\x04\x05]|\x06[\x0a\x0d]|\x08\x08")
-_NETWORKS: Final = re.compile(
+_WORDLESS: Final = lazy_pattern(rb"\x04{4}\x03?|\x04\x06[\x04\x05]|\x06[\x0a\x0d]|\x08\x08")
+_NETWORKS: Final = lazy_pattern(
     r"""4(?:\d{15}|\d{18})|(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}|3[47]\d{13}
     |(?:6011|64[4-9]\d|65\d\d|35(?:2[89]|[3-8]\d))\d{12}|(?:30[0-5]|309|36\d|3[89]\d)\d{11}|(?:62|81)\d{14,17}
     |(?:6759|6763|5018|5020|5038|6304)\d{12}""",

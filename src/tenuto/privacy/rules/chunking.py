@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from heapq import merge
 from typing import Final, NamedTuple
 
+from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.api_keys import BLOCK, LONGEST_BLOCK, parse_key_block
 from tenuto.privacy.rules.folding import INVISIBLE, blank_escapes, fold
 
@@ -29,7 +30,7 @@ _SIGHT: Final = 40
 _EVERY: Final = 64
 """A stream looks for cuts each time it has received this many characters."""
 
-_ANCHOR: Final = re.compile(
+_ANCHOR: Final = lazy_pattern(
     r"""[!-~]{16,}|[0-9](?:[ \t\n.()/-]{0,4}[0-9]){4,}|[0-9]\.[0-9]\.[0-9]\.[0-9]|@|%40|::
     |[0-9a-f]:[0-9a-f]{1,4}:|-----|\[[a-z]|/[!-~]{0,31}[!@\#$%^&*]
     |pass|pasw|pw|psw|psk|secret|token|key|cred|kennwort|auth|basic|bearer|(?<![a-z0-9-])-u|--user|--proxy-user
@@ -41,16 +42,16 @@ _ANCHOR: Final = re.compile(
     re.VERBOSE,
 )
 # Names and addresses have weaker anchors, so texts searched for them can be cut at fewer places.
-_ASKED: Final = re.compile(
+_ASKED: Final = lazy_pattern(
     _ANCHOR.pattern
     + r"|[0-9]|order|ticket|track|invoice|booking|shipment|parcel|name|i'm|i\ am|mr|ms|dr\.?|contact|attn",
     re.VERBOSE,
 )
-_ASKED_SIGNS: Final = re.compile("[订单票注주省区市州县镇乡街路道巷弄村里姓名人叫我患乘户]|’(?=m)")
-_SIGNS: Final = re.compile(
+_ASKED_SIGNS: Final = lazy_pattern("[订单票注주省区市州县镇乡街路道巷弄村里姓名人叫我患乘户]|’(?=m)")
+_SIGNS: Final = lazy_pattern(
     "密|口令|授权码|提取码|秘|私钥|令牌|パス|暗証|トー|シー|キー|비밀|비번|암호|토큰|시크|키|패스|парол|Парол|护照|護照|旅券|여권|点|艾特|[零〇○一二三四五六七八九幺]{7,}"
 )
-_BEYOND: Final = re.compile("[^\x00-\x7f]")
+_BEYOND: Final = lazy_pattern("[^\x00-\x7f]")
 
 
 class Piece(NamedTuple):

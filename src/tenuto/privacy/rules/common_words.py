@@ -5,9 +5,9 @@ A value after words such as "I am" is a name only if it is none of these.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
+from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.labels import words
 
 _ENGLISH: Final = frozenset(
@@ -37,7 +37,7 @@ _ENGLISH: Final = frozenset(
         somebody anyone nobody"""
     )
 )
-_MOVING: Final = re.compile("[a-z]{3,}ing")
+_MOVING: Final = lazy_pattern("[a-z]{3,}ing")
 # Last characters of occupations and roles; given names hardly end so.
 _KINDS: Final = frozenset("员者师人民迷控党族客领工户粉士家")
 _PUPILS: Final = frozenset(words("学生 中生 科生 医生 男生 女生 新生 考生 习生 业生 校生 究生 门生"))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
+from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.api_keys import BLOCK, KEY_WORD, find_api_keys, find_private_keys
 from tenuto.privacy.rules.cards import SHORTEST_CARD, find_cards
 from tenuto.privacy.rules.chunking import LIMIT, Chunker, Piece
@@ -157,7 +157,7 @@ CALM_FAMILIES: Final[tuple[Family, ...]] = (
 )
 # The families for a text that also has none of the words that the rest need.
 SILENT_FAMILIES: Final[tuple[Family, ...]] = (_keys, _spelled_out)
-_DASHES: Final = re.compile("-(?:u|----|(?<= -))")
+_DASHES: Final = lazy_pattern("-(?:u|----|(?<= -))")
 _LOUD: Final = frozenset({"basic", "bearer", "identified by", "auth", "pass"})
 
 

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
+from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import REACH, Label, LabelContext, before, near
 from tenuto.privacy.rules.prechecks import LEAST
 
 # Separators between two groups of a run; any single character of a stretch is one.
-_GAP: Final = re.compile(r"[ \t.()/-]{2,3}|[ \t-]{0,2}\n[ \t]?")
+_GAP: Final = lazy_pattern(r"[ \t.()/-]{2,3}|[ \t-]{0,2}\n[ \t]?")
 # Digits and separators, long enough for a run. Searched in the view where every digit is a zero: a regex that begins
 # with one fixed character is several times as fast as one that begins with any of ten.
-_STRETCH: Final = re.compile(rb"0[0 \t\n.()/-]{5,}0")
+_STRETCH: Final = lazy_pattern(rb"0[0 \t\n.()/-]{5,}0")
 # Dates, with or without the hour, and decimals unlike 555.0187: most numbers of a log.
-_PLAIN: Final = re.compile(
+_PLAIN: Final = lazy_pattern(
     r"(?:19|20)[0-9]{2}([-/.])[0-9]{1,2}\1[0-9]{1,2}(?: [0-9]{1,2})?"
     r"|(?![0-9]{3}\.[0-9]{4}$)(?:[0-9]{1,2}|[1-9][0-9]{2,4})\.[0-9]+"
 )
-_WORD: Final = re.compile(r"(?<![A-Za-z0-9_])[A-Za-z]+\Z")
-_GROUP: Final = re.compile("[0-9]+")
-_PATH: Final = re.compile("[0-9]+[./][A-Za-z]")
+_WORD: Final = lazy_pattern(r"(?<![A-Za-z0-9_])[A-Za-z]+\Z")
+_GROUP: Final = lazy_pattern("[0-9]+")
+_PATH: Final = lazy_pattern("[0-9]+[./][A-Za-z]")
 CURRENCY: Final = frozenset("$€£¥￥₩")
 # Amounts and prices are not private.
-COUNTED: Final = re.compile(
+COUNTED: Final = lazy_pattern(
     r"[ ]?(?:条|條|次(?!日)|元(?![旦月宵])|件|篇|字节|步|公里|千米|块钱|万(?![一分])|亿|毫秒|秒(?!回)"
     r"|views?\b|records?\b|rows?\b|bytes?\b|times\b|ms\b|円|원)"
 )
 # A second number of the same length after a slash: 512-33-4455/431-66-2290.
-_TWIN_BEFORE: Final = re.compile(r"(?:[0-9]{8}|[0-9][ -][0-9]{3})[0-9][Xx]?/\Z")
-_TWIN_AFTER: Final = re.compile(r"/(?:[0-9]{9}|[0-9]{3,4}[ -][0-9])")
+_TWIN_BEFORE: Final = lazy_pattern(r"(?:[0-9]{8}|[0-9][ -][0-9]{3})[0-9][Xx]?/\Z")
+_TWIN_AFTER: Final = lazy_pattern(r"/(?:[0-9]{9}|[0-9]{3,4}[ -][0-9])")
 
 
 class DigitRun:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import words
 from tenuto.privacy.rules.prechecks import ENCODED_AT
@@ -13,8 +14,8 @@ from tenuto.privacy.rules.prechecks import ENCODED_AT
 # Latin letters belong to an address; adjacent characters of other scripts belong to the sentence.
 _LETTER: Final = "A-Za-z0-9\u00c0-\u024f"
 _LONGEST_LOCAL: Final = 64
-_PLAIN: Final = re.compile(rf"[{_LETTER}._%+'-]+")
-_DOMAIN: Final = re.compile(
+_PLAIN: Final = lazy_pattern(rf"[{_LETTER}._%+'-]+")
+_DOMAIN: Final = lazy_pattern(
     rf"(?:[{_LETTER}](?:[{_LETTER}-]{{0,61}}[{_LETTER}])?\.){{1,8}}"
     rf"(?:xn--[a-z0-9-]{{2,50}}|[A-Za-z\u00c0-\u024f]{{2,24}})(?![{_LETTER}]|-[{_LETTER}])"
 )
@@ -22,11 +23,11 @@ _DOMAIN: Final = re.compile(
 # existing top-level domain that no sentence begins with.
 _STOP: Final = "[.\u3002\uff61]"
 _STOPPED: Final = "com cn net org edu gov io co de jp kr tw hk eu uk fr ru au ca ch sg xyz vip cc ai"
-_DOMAIN_STOPPED: Final = re.compile(
+_DOMAIN_STOPPED: Final = lazy_pattern(
     rf"(?:[{_LETTER}](?:[{_LETTER}-]{{0,61}}[{_LETTER}])?{_STOP}){{1,4}}"
     rf"(?:{'|'.join(words(_STOPPED + ' ' + _STOPPED.upper()))})(?![{_LETTER}]|-[{_LETTER}])"
 )
-_COUNTRY: Final = re.compile("[\u3002\uff61](?:cn|hk|tw|mo|sg|jp|kr|uk|au)(?![A-Za-z0-9-])")
+_COUNTRY: Final = lazy_pattern("[\u3002\uff61](?:cn|hk|tw|mo|sg|jp|kr|uk|au)(?![A-Za-z0-9-])")
 _BEFORE_COUNTRY: Final = (".com", ".net", ".org", ".edu", ".gov", ".ac", ".co")
 # In non-Latin scripts addresses are rare and sentences have no spaces: the top-level domain must exist.
 _BEYOND: Final = "\u0370-\u06ff\u0900-\u097f\u0e00-\u0e7f\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
@@ -39,28 +40,28 @@ _ENDINGS: Final = "|".join(
         com cn net org edu gov de jp kr tw hk io eu info"""
     )
 )
-_DOMAIN_BEYOND: Final = re.compile(
+_DOMAIN_BEYOND: Final = lazy_pattern(
     rf"(?=[^@\s]{{0,64}}[{_BEYOND}])(?:[{_LETTER}{_BEYOND}](?:[{_LETTER}{_BEYOND}-]{{0,30}}[{_LETTER}{_BEYOND}])?\.){{1,4}}?"
     rf"(?:{_ENDINGS})(?![A-Za-z0-9-]|[\u0370-\u06ff]|\.[{_LETTER}{_BEYOND}]|(?![的即吧或和并与及是请来はへにをま])[\u3040-\u9fff])"
 )
-_LOCAL_BEYOND: Final = re.compile(rf"[{_LETTER}{_BEYOND}._%+-]{{1,32}}")
+_LOCAL_BEYOND: Final = lazy_pattern(rf"[{_LETTER}{_BEYOND}._%+-]{{1,32}}")
 # Words of a sentence that may be joined to the address after them.
-_LEAD: Final = re.compile("(?:给|到|至|是|为|為|系|箱|送|向|信|址|件|寄|请|找|は|へ|に|を|는|은|:)(?=[^@]{1,8}\\Z)")
+_LEAD: Final = lazy_pattern("(?:给|到|至|是|为|為|系|箱|送|向|信|址|件|寄|请|找|は|へ|に|を|는|은|:)(?=[^@]{1,8}\\Z)")
 # Mailing lists and relays put the original address before the @: bounces+rosa=example.org@..., `prvs=`, `SRS0=`.
 # Elsewhere an equals sign ends the name of a field: to=ann@example.com.
-_EQUALS: Final = re.compile(rf"[{_LETTER}._%+'=-]+")
-_PASSED_ON: Final = re.compile(
+_EQUALS: Final = lazy_pattern(rf"[{_LETTER}._%+'=-]+")
+_PASSED_ON: Final = lazy_pattern(
     rf"(?:(?<![{_LETTER}._%+'-])(?:(?:ms)?prvs[0-9]?|srs[01]|btv1)[=+-][{_LETTER}._%+'=-]+"
     rf"|(?<![{_LETTER}._%'-])[{_LETTER}._%'-]+\+[{_LETTER}._%+'-]*=[{_LETTER}._%+'-]+"
     rf"|(?<![{_LETTER}._%+'-])(?=[^=@]{{0,64}}(?:bounce|return|owner|-[0-9]))[{_LETTER}._%'-]+=(?:[a-z0-9-]+\.)+(?:{'|'.join(words(_STOPPED))}))\Z",
     re.IGNORECASE,
 )
 # z***3@example.com shows no address; **ann@example.com** shows one in bold.
-_MASK: Final = re.compile(r"[A-Za-z0-9][*•●]+\Z")
+_MASK: Final = lazy_pattern(r"[A-Za-z0-9][*•●]+\Z")
 # Before the @ of a URL is a user, and a password after a colon.
-_USER: Final = re.compile(r"://(?:[^\s/@:]{1,64}:)?\Z")
+_USER: Final = lazy_pattern(r"://(?:[^\s/@:]{1,64}:)?\Z")
 # The @ of an address inside a URL: ?to=ann%40example.com. Encoded characters before the local part do not belong to it.
-_ENCODED_SIGN: Final = re.compile("%(?:2[0236789CFcf]|3[A-Fa-f]|5[BDbd]|7[BDbd])")
+_ENCODED_SIGN: Final = lazy_pattern("%(?:2[0236789CFcf]|3[A-Fa-f]|5[BDbd]|7[BDbd])")
 # Text after the @ in file names, decorators and packages.
 _NOT_DOMAINS: Final = frozenset(
     words(

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from tenuto.model.patterns import lazy_pattern
+
 _ZEROS: Final = (
     *(0x0660, 0x06F0, 0x07C0, 0x0966, 0x09E6, 0x0A66, 0x0AE6, 0x0B66, 0x0BE6, 0x0C66, 0x0CE6, 0x0D66),
     *(0x0E50, 0x0ED0, 0x0F20, 0x1040, 0x17E0, 0x1810, 0x1D7CE, 0x1D7D8, 0x1D7E2, 0x1D7EC, 0x1D7F6),
@@ -32,7 +34,7 @@ FOLDS: Final[dict[int, int]] = {
     0xB7: ord("."),
 }
 # The katakana long vowel mark is a dash between digits only: パスワード must stay a word.
-_LONG_VOWEL: Final = re.compile("(?<=[0-9])\u30fc(?=[0-9])")
+_LONG_VOWEL: Final = lazy_pattern("(?<=[0-9])\u30fc(?=[0-9])")
 # Nearly every Chinese sentence has full-width punctuation, which the cheap `replace` handles; `translate` costs a
 # hundred times as much and runs only for letters, digits, odd dashes and spaces.
 _COMMON: Final = tuple((chr(wide), chr(FOLDS[wide])) for wide in map(ord, "：（）"))
@@ -66,26 +68,26 @@ def _character_class(ranges: Iterable[tuple[int, int]]) -> str:
 for _point in (0x30FC, *map(ord, "，；")):
     del FOLDS[_point]
 _ODD_POINTS: Final = frozenset(point for point in FOLDS if chr(point) not in _PUNCTUATION)
-_ODD: Final = re.compile(f"[{_character_class(_ranges(_ODD_POINTS))}]")
-INVISIBLE: Final = re.compile(f"[{_character_class(_ranges(_UNSEEN))}\U000e0000-\U000e007f]")
+_ODD: Final = lazy_pattern(f"[{_character_class(_ranges(_ODD_POINTS))}]")
+INVISIBLE: Final = lazy_pattern(f"[{_character_class(_ranges(_UNSEEN))}\U000e0000-\U000e007f]")
 # Single characters: one search finds them all, and few texts have one by chance.
 _SIGN_CHARACTERS: Final = "密令钥鑰授账提パ暗トキシ비암토키시패Пп照旅여"
-_SIGNS: Final = re.compile(f"[{_SIGN_CHARACTERS}]")
+_SIGNS: Final = lazy_pattern(f"[{_SIGN_CHARACTERS}]")
 _LONG_VOWEL_MARK: Final = "\u30fc"
 # A negated class: the engine looks it up in a table as long as it has no character beyond the first plane. All
 # characters beyond count as strange and are checked more closely.
 _STRANGE_POINTS: Final = {point for point in (*_ODD_POINTS, *_UNSEEN) if point <= 0xFFFF}
-_STRANGE: Final = re.compile(f"[^{_character_class(_complement(_STRANGE_POINTS))}]")
+_STRANGE: Final = lazy_pattern(f"[^{_character_class(_complement(_STRANGE_POINTS))}]")
 # Most texts have neither a strange character, nor a sign, nor a long vowel: one search says so.
-_NOTABLE: Final = re.compile(
+_NOTABLE: Final = lazy_pattern(
     f"[^{_character_class(_complement(_STRANGE_POINTS.union(map(ord, _SIGN_CHARACTERS + _LONG_VOWEL_MARK))))}]"
 )
 
 
 # An escaped line break or tab: \n13800138000. After a domain or a drive the letter begins a name: CORP\tom, C:\new.
-_ESCAPED_BLANK: Final = re.compile(r"(?<![A-Z][A-Z])(?<!\b[A-Za-z]:)(?<!\\)\\{1,8}[nrt]|\\{1,8}[nrt](?![a-z])")
-_OPENING_QUOTE: Final = re.compile(r"""(?:(?<=[\s:,{\[(=])|\A)(\\{1,8})\"""")
-_CLOSING_QUOTE: Final = re.compile(r"""(\\{1,8})\"""")
+_ESCAPED_BLANK: Final = lazy_pattern(r"(?<![A-Z][A-Z])(?<!\b[A-Za-z]:)(?<!\\)\\{1,8}[nrt]|\\{1,8}[nrt](?![a-z])")
+_OPENING_QUOTE: Final = lazy_pattern(r"""(?:(?<=[\s:,{\[(=])|\A)(\\{1,8})\"""")
+_CLOSING_QUOTE: Final = lazy_pattern(r"""(\\{1,8})\"""")
 
 
 def blank_escapes(text: str) -> str:
@@ -136,7 +138,7 @@ _STEMS: Final[tuple[str, ...]] = (
 _MORE_STEMS: Final[tuple[str, ...]] = (*_STEMS, "schl?ssel", "contrase?a")
 # The rest begin alike, so one search excludes all of them.
 _P_STEMS: Final = ("pass", "pasw", "pw", "psw", "psk")
-_ANY_P_STEM: Final = re.compile("p(?:as[sw]|w|s[wk])")
+_ANY_P_STEM: Final = lazy_pattern("p(?:as[sw]|w|s[wk])")
 _NONE: Final[frozenset[str]] = frozenset()
 
 

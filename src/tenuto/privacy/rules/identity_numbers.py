@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Final
 
+from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.digit_runs import COUNTED, CURRENCY, DigitRun, evenly
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import REACH, Label, LabelContext, after, before, near, words
@@ -45,7 +46,7 @@ SHORTEST_ID: Final = 15
 _ID_LENGTHS: Final = (SHORTEST_ID, 17, 18)
 _ID_WORDS: Final = ("id", "idcard", "idno", "cid", "sfz", "sfzh")
 # One group, 6-8-4, 4-4-4-4-2, 6-4-4-4, 6-4-2-2-4, digit by digit, or split once anywhere; the last may be an X.
-_ID_SHAPE: Final = re.compile(
+_ID_SHAPE: Final = lazy_pattern(
     rb"""[\x0f\x11\x12]|\x06\x08[\x03\x04]|\x04{4}[\x01\x02]|\x06\x04\x04[\x03\x04]|\x06\x04\x02\x02[\x03\x04]
     |\x03\x03\x04\x04[\x03\x04]|(?<!\x01)\x01{17,18}(?!\x01)|[\x06-\x0e][\x03-\x0c]""",
     re.VERBOSE,
@@ -97,17 +98,17 @@ def _x_suffix_length(view: FoldedText, end: int) -> int:
     return match.end() - end if match else 0
 
 
-_X: Final = re.compile("[ -]?[xX](?![A-Za-z0-9])")
+_X: Final = lazy_pattern("[ -]?[xX](?![A-Za-z0-9])")
 
 
 SOCIAL_SECURITY: Final = 9
 """Digits of a social security number."""
-_SSN_SHAPE: Final = re.compile(rb"\x03\x02\x04|\x09|(?<!\x01)\x01{9}(?!\x01)")
-_READ_OUT: Final = re.compile(r"[ .-]|[ ]-[ ]")
+_SSN_SHAPE: Final = lazy_pattern(rb"\x03\x02\x04|\x09|(?<!\x01)\x01{9}(?!\x01)")
+_READ_OUT: Final = lazy_pattern(r"[ .-]|[ ]-[ ]")
 
 
 # A person's tax number is the social security number.
-_TAX_ID: Final = re.compile(r"tax(?:payer)?[ -]?id(?:entification)?(?:[ ](?:no\.?|number))?[\s:=#]{0,3}(?:is[ ])?\Z")
+_TAX_ID: Final = lazy_pattern(r"tax(?:payer)?[ -]?id(?:entification)?(?:[ ](?:no\.?|number))?[\s:=#]{0,3}(?:is[ ])?\Z")
 
 
 def is_ssn(digits: str) -> bool:
@@ -154,7 +155,7 @@ def _is_tax_id(run: DigitRun, first: int) -> bool:
     return _TAX_ID.search(run.view.lower, max(0, start - REACH), start) is not None
 
 
-_PASSPORT: Final = re.compile(
+_PASSPORT: Final = lazy_pattern(
     r"""(?:(?<![A-Za-z0-9])|(?<=[Pp]assport))(?:
         (?![Nn][OoRr][ ])[A-Za-z]{1,2}[ -]?[0-9]{7,8}          # China, Japan, Korea, newer US
         |[A-Za-z]{1,2}[ ]?[0-9]{4}[ ][0-9]{4}(?![ ][0-9])
@@ -168,13 +169,13 @@ _PASSPORT: Final = re.compile(
     re.VERBOSE,
 )
 # Error codes and model names. They do not label other numbers: 报错13800138000 is a phone all the same.
-_NO_PAPER: Final = re.compile(
+_NO_PAPER: Final = lazy_pattern(
     r"(?:报错|错误|故障|异常|返回|机型|设备|行李牌|登机牌)(?:代?码|编?号)?(?:是|为)?[\s:#]{0,2}\Z"
 )
 # Letters before a number that is something else.
 _NO_SERIES: Final = frozenset(words("qq sn po mc cc id"))
 # The word may follow, in the same sentence and the same field.
-_THEN_PASSPORT: Final = re.compile(
+_THEN_PASSPORT: Final = lazy_pattern(
     r"(?:[^|\n。；;.]|\.(?! )){0,40}?"
     r"(?:pass(?:port|eport|aporto|nummer|nr)|pasaporte|reisepass|护照|護照|パスポート|旅券|여권)",
     re.IGNORECASE,
@@ -228,7 +229,7 @@ def _is_passport(context: LabelContext, form: str | None) -> bool:
 
 
 _CAPITALS: Final = bytes(ord("A") if 0x41 <= byte <= 0x5A else byte for byte in range(256))
-_IBAN: Final = re.compile(r"[A-Z]{2}[0-9]{2}(?:[ -]?[A-Z0-9]{4}){2,7}(?:[ -]?[A-Z0-9]{1,3})?(?![A-Za-z0-9])")
+_IBAN: Final = lazy_pattern(r"[A-Z]{2}[0-9]{2}(?:[ -]?[A-Z0-9]{4}){2,7}(?:[ -]?[A-Z0-9]{1,3})?(?![A-Za-z0-9])")
 
 
 def find_ibans(view: FoldedText) -> Iterator[tuple[int, int]]:

@@ -9,30 +9,31 @@ from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv6Address
 from typing import Final, NamedTuple
 
+from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import BORDER, NOTHING, Label, LabelContext, before, words
 
 # Searched in the view where every digit is a zero: one fixed character is fast. The text before is checked later.
-_V4: Final = re.compile(rb"0{1,3}\.0{1,3}\.0{1,3}\.0{1,5}(?![0A-Za-z_]|\.0)")
-_NOT_BEFORE_V4: Final = re.compile(r"(?:[0-9]\.|(?<![A-Za-z0-9])[A-Z]\.|[0-9_])\Z")
+_V4: Final = lazy_pattern(rb"0{1,3}\.0{1,3}\.0{1,3}\.0{1,5}(?![0A-Za-z_]|\.0)")
+_NOT_BEFORE_V4: Final = lazy_pattern(r"(?:[0-9]\.|(?<![A-Za-z0-9])[A-Z]\.|[0-9_])\Z")
 # Words that may be joined to an address: ping10.0.0.8, ip10.0.0.8.
-_GLUED: Final = re.compile(r"[A-Za-z]+\Z")
+_GLUED: Final = lazy_pattern(r"[A-Za-z]+\Z")
 _GLUED_WORDS: Final = frozenset(
     words(
         """ip ips vip eip clientip serverip hostip srcip dstip myip ping ssh telnet host server addr dns curl wget
         gateway nmap traceroute tracert mtr scp rdp vnc ftp sftp nc"""
     )
 )
-_V6: Final = re.compile(
+_V6: Final = lazy_pattern(
     r"(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f]{0,4})(?![0-9A-Za-z_:])"
 )
 _NOT_BEFORE_V6: Final = frozenset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.:-")
 _HEX_OR_COLON: Final = frozenset("0123456789abcdefABCDEF:") | {""}
-_HEXTET: Final = re.compile("[0-9A-Fa-f]{2,4}")
+_HEXTET: Final = lazy_pattern("[0-9A-Fa-f]{2,4}")
 # A device's long address or a disk's port: IP addresses are not written in eight pairs.
-_PAIRS: Final = re.compile("[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){7}")
-_NOT_PERSONAL: Final = re.compile(r"127\.|0\.0\.0\.0$|255\.")
-_ENDS_VERSION: Final = re.compile(
+_PAIRS: Final = lazy_pattern("[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){7}")
+_NOT_PERSONAL: Final = lazy_pattern(r"127\.|0\.0\.0\.0$|255\.")
+_ENDS_VERSION: Final = lazy_pattern(
     r"""\s?(?:(?:及?以上|以后|之后)的?版本|版|小节|小節|节|節|章|条|條|款|项
         |(?:升级|升到|更新到|降级|回退|回滚|刷回|退回|降到)(?!一下|到?了?(?:版本|固件|系统|内核|驱动))|两个小节|这两节|버전|バージョン)
     |\s(?:(?:the|an)[ ])?(?:LTS|release(?![ ]v?[0-9])|supersedes|obsoletes)\b
@@ -40,16 +41,16 @@ _ENDS_VERSION: Final = re.compile(
     |\s(?:newer|older)[ ]than\b""",
     re.VERBOSE,
 )
-_SUFFIX: Final = re.compile(
+_SUFFIX: Final = lazy_pattern(
     r"-(?:(?i:rc|alpha|beta|snapshot|release|preview|hotfix|final|nightly|canary|pre|ga|sp)|[mM](?=[0-9]))[.-]?[0-9]{0,4}(?![A-Za-z])"
 )
 # "from 10.15.7 to ...": after a version of three parts follows another version.
-_STEP_FROM: Final = re.compile(
+_STEP_FROM: Final = lazy_pattern(
     r"(?<![0-9A-Za-z_.])v?[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,4}(?:-[a-z]{1,10}[0-9]{0,3})?"
     r"(?:[ ](?:to|into)[ ]|[ ]?(?:->|=>|→)[ ]?|[ ]?(?:升级?|更新|降级?|回退|回滚)?到[ ]?)\Z"
 )
 # Words right before a version or a section. They do not label other numbers: a driver may have a phone.
-_BEGINS_VERSION: Final = re.compile(
+_BEGINS_VERSION: Final = lazy_pattern(
     r"""(?:(?<![a-z])(?:(?:sub)?sections|(?:sub)?clauses|chapters|articles|paragraphs|tables|figures|lts|requirements?
         |supersedes|obsoletes|bump|bumped|nuget|watchos|ipados|tvos|harmonyos|miui|emui|coloros|regel|ziffer|absatz)
         |(?<![a-z])(?:ver|vers|sec|rev|ch|chap|fig|para|art)\.
@@ -61,32 +62,32 @@ _BEGINS_VERSION: Final = re.compile(
     re.VERBOSE,
 )
 # A host follows these as often as a version, so the number itself must look like a version.
-_PERHAPS_VERSION: Final = re.compile(
+_PERHAPS_VERSION: Final = lazy_pattern(
     r"(?<![a-z])(?:rules?|drivers?|fw|patch|hotfix|qt|oracle|httpd|nginx|mysql|mariadb|nodejs|golang|dotnet|since"
     r"|(?:landed|fixed|introduced|deprecated|removed|shipped|added) in|flashed|roll(?:ed|ing)? ?back to"
     r"|(?:upgrad|updat|downgrad|flash|revert)(?:e|ed|ing)?(?: [a-z]{1,10}){0,3}? (?:to|from))\s\Z"
     r"|(?:刷[回到入成]|回退|回滚|退[回到]|降[回至]|升至|(?:升级|更新|降级)至|[新旧老]版本?|固件从"
     r"|(?:升级|更新|降级|刷)[\u4e00-\u9fff]{1,4}到)了?\s?\Z"
 )
-_VERSION_LIKE: Final = re.compile(r"(?!10\.)(?:1?[0-9]|2[0-5])(?:\.[0-9]{1,2}){3}")
-_VERSION_NEXT: Final = re.compile(
+_VERSION_LIKE: Final = lazy_pattern(r"(?!10\.)(?:1?[0-9]|2[0-5])(?:\.[0-9]{1,2}){3}")
+_VERSION_NEXT: Final = lazy_pattern(
     r"(?:-[A-Za-z]{1,10}[0-9]{0,3})?\s{0,2}(?:and|to|or|from|von|vs\.?|,|/|->|=>|和|到|或|、|与|und|bis|~|-|から|에서|升级到|升到|更新到|supersedes|replaces|ersetzt)"
     r"\s{0,2}(?:[a-z]+ )?(?:附录)?"
 )
-_THREE_PARTS: Final = re.compile(
+_THREE_PARTS: Final = lazy_pattern(
     r"(?<![0-9A-Za-z_.])v?([0-9]{1,3}\.[0-9]{1,3})\.[0-9]{1,4}(?![0-9A-Za-z_*/]|\.[0-9*x])"
 )
-_AT_HOME: Final = re.compile(r"192\.168\.|172\.(?:1[6-9]|2[0-9]|3[01])\.")
-_PRIVATE: Final = re.compile(rf"10\.|{_AT_HOME.pattern}")
+_AT_HOME: Final = lazy_pattern(r"192\.168\.|172\.(?:1[6-9]|2[0-9]|3[01])\.")
+_PRIVATE: Final = lazy_pattern(rf"10\.|{_AT_HOME.pattern}")
 _KIN_WITHIN: Final = 64
 """How far a version may be from another number with the same beginning."""
 _NO_STEP: Final = 7
 """Largest difference of the first numbers of two versions; beyond it the second is an address."""
 _NO_LEAP: Final = 2
 """The same for two versions that only share a sentence."""
-_COMPARED: Final = re.compile(r"(?!10\.)[0-9]{1,2}(?:\.[0-9]{1,2}){2}\.[0-9]{1,3}")
+_COMPARED: Final = lazy_pattern(r"(?!10\.)[0-9]{1,2}(?:\.[0-9]{1,2}){2}\.[0-9]{1,3}")
 # The target of a connection is an address, whatever the words before.
-_ADDRESSES: Final = re.compile(
+_ADDRESSES: Final = lazy_pattern(
     r"(?<![a-z])(?:on|at|via|host|server|node|ip|ping|ssh|addr|address|gateway|machine|box|reach|connect|from|dns|deployed|installed)(?![a-z])"
     r"|连|访问|服务器|主机|机器|节点|网关|地址|部署|[在通]|ping|接口"
 )
@@ -207,9 +208,9 @@ def _is_version(view: FoldedText, context: LabelContext, start: int, end: int) -
     return _PERHAPS_VERSION.search(window) is not None and _VERSION_LIKE.fullmatch(view.ascii, start, end) is not None
 
 
-_PRODUCT: Final = re.compile(r"(?P<path>[/.\\]?)(?<![A-Za-z])(?P<name>[A-Za-z]{3,})/\Z")
-_UNLIKE_PRODUCTS: Final = re.compile(r"10\.|[0-9]{3}\.")
-_PORT: Final = re.compile(":[0-9]{2,5}(?![0-9.])")
+_PRODUCT: Final = lazy_pattern(r"(?P<path>[/.\\]?)(?<![A-Za-z])(?P<name>[A-Za-z]{3,})/\Z")
+_UNLIKE_PRODUCTS: Final = lazy_pattern(r"10\.|[0-9]{3}\.")
+_PORT: Final = lazy_pattern(":[0-9]{2,5}(?![0-9.])")
 # Directories with one subdirectory for each version.
 _SHELVES: Final = frozenset(words("product products release releases version versions dist tags archive"))
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
+from tenuto.model.patterns import lazy_pattern
+
 REACH: Final = 48
 """How far to the left a label is searched."""
 REACH_AFTER: Final = 24
@@ -142,10 +144,10 @@ _TABLE: Final[dict[str, Label]] = {word: label for label, text in _WORDS.items()
 _LONGEST: Final = 8
 _FIRST: Final = frozenset(word[0] for word in _TABLE)
 _LAST: Final = frozenset(word[-1] for word in _TABLE)
-_TOKEN: Final = re.compile("[a-zäöüß]+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
-_WORDY: Final = re.compile(r"[^\x00-@\[-`{-\x7f]")
+_TOKEN: Final = lazy_pattern("[a-zäöüß]+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+_WORDY: Final = lazy_pattern(r"[^\x00-@\[-`{-\x7f]")
 # Between a label and its value: a colon, "is", 是, a bracket, "number", 号码 ...
-_CONNECTOR: Final = re.compile(
+_CONNECTOR: Final = lazy_pattern(
     r"""[\s:=#"'`|*<>(\[{,“”‘「『【《-]*(?:(?:is|are|was|at|on|from|no|nr|num|number|numbers|to|me|us|him|her|via|under|lautet|ist|unter|
     die|now|here|new|my|the|please|and|or|home|work|office|registered|code|id|line)\b[\s:.=#"'`*<(\[“‘「『【《]*){0,3}\+?"""
     r"""|[\s:="'`*<(\[“‘「『【《]*(?:[号號]?[码碼]?[是为為:はがの는은이가]|番号は?|です|또는|或|和|请打|一下|我|他|她|给我|[号號][码碼]?|번호는?)?[\s:=#"'`*<(\[“‘「『【《]*\+?""",
@@ -158,24 +160,24 @@ _PLAINLY: Final = frozenset(
     {"", " ", ":", ": ", " is ", " is: ", " is +", " +", ": +", "是", "：", "为", "=", "#", " #"}
 )
 # A label followed by its own number: "…187 fax: 555-0188", 传真555-0188.
-_HEADS_ANOTHER: Final = re.compile(
+_HEADS_ANOTHER: Final = lazy_pattern(
     r"(?:[a-z_\"' \t]{0,18}(?:[:=]|\bis\b)"
     r"|(?<=[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])(?:[号號][码碼]?)?[是为為:]?)[ \"']{0,2}[+(]?[0-9]"
     r"|[a-z_\"' \t号號码碼]{0,18}[:=是为為][ \"']{0,2}\Z",
     re.IGNORECASE,
 )
 # The end of a sentence or a field.
-BORDER: Final = re.compile(r"[。|\n;；!！?？]|[.](?=\s)")
-_APART: Final = re.compile(f"{BORDER.pattern}|，")
-_NUMBER: Final = re.compile(r"[0-9](?:[ .()/-]{0,2}[0-9])*")
-_DIGIT: Final = re.compile("[0-9]")
+BORDER: Final = lazy_pattern(r"[。|\n;；!！?？]|[.](?=\s)")
+_APART: Final = lazy_pattern(f"{BORDER.pattern}|，")
+_NUMBER: Final = lazy_pattern(r"[0-9](?:[ .()/-]{0,2}[0-9])*")
+_DIGIT: Final = lazy_pattern("[0-9]")
 # Where a label does not apply to the following text: "…187; phone", …6666，电话。
-_ENDS_SENTENCE: Final = re.compile(
+_ENDS_SENTENCE: Final = lazy_pattern(
     r"(?:[ ]?(?:numbers?|no\.?)|[号號][码碼]?)?[ )）\"']{0,2}(?:[.;!?。；！？]|\n(?!\s{0,2}[+(]?[0-9])|\s?\Z)",
     re.IGNORECASE,
 )
 # The label of the value before it follows: "… is my", 。这是我的.
-_SAYS_SO: Final = re.compile(
+_SAYS_SO: Final = lazy_pattern(
     r"[\s,;.，；。)\"'–—-]{0,3}(?:(?:(?:is|was|that's|that[ ]is|this[ ]is)[ ])?(?:my|our|his|her|their)[ ]"
     r"|[这那這]?就?是(?:[我你他她]们?|家里|公司)?的?)",
     re.IGNORECASE,
@@ -183,18 +185,18 @@ _SAYS_SO: Final = re.compile(
 _PICTURES: Final = frozenset("\u260e\u260f\u2706\U0001f4de\U0001f4f1\U0001f4e0")
 # Two words that are one label, while the second alone is another: "soc sec", "Soc. Security".
 _SECURITY: Final = frozenset({"sec", "security"})
-_SOCIAL: Final = re.compile(r"(?<![a-z])soc(?:ial)?[. ]{1,2}\Z")
+_SOCIAL: Final = lazy_pattern(r"(?<![a-z])soc(?:ial)?[. ]{1,2}\Z")
 # A label followed by a person is a verb that asks for a call: "tag me at ...".
-_PRONOUN: Final = re.compile(r"[ ](?:me|us|him|her|them)(?![a-z])")
+_PRONOUN: Final = lazy_pattern(r"[ ](?:me|us|him|her|them)(?![a-z])")
 # "Ring" is a label as a verb, but not as a noun: O-ring, wedding ring.
-_RINGS: Final = re.compile(
+_RINGS: Final = lazy_pattern(
     r"(?:\A|[^a-z -][ ]{0,2}|(?<![a-z])(?:to|please|pls|can|could|you|just|will|i|we|then|or|and|must|should|may|also"
     r"|back|either|simply|always|never|don't|can't|[a-z]{1,4}'(?:ll|d))[ ])\Z"
 )
 # Camel case: socialSecurityNumber, TaxpayerSSN. But not iPhone.
-_CAMEL: Final = re.compile("[a-z]{2}[A-Z]")
-_HUMPED: Final = re.compile("[A-Za-z]*[a-z]{2}[A-Z][A-Za-z]*")
-_HUMP: Final = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_CAMEL: Final = lazy_pattern("[a-z]{2}[A-Z]")
+_HUMPED: Final = lazy_pattern("[A-Za-z]*[a-z]{2}[A-Z][A-Za-z]*")
+_HUMP: Final = lazy_pattern("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 # 加V, +v: a WeChat account, which often is a phone number.
 _JOINS: Final = frozenset("加我+")
 _POSSESSIVE: Final = frozenset("的个我你他她新旧老该此本这那打の")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.prechecks import ORACLE_TOOLS, PASSWORD_STEMS, SLASHED, has_login, has_oracle, has_wifi
 from tenuto.privacy.rules.secret_values import (
@@ -21,78 +22,78 @@ Place = tuple[int, int]
 
 # The value before the name: "... is the new password", "... als Passwort", ...是新密码
 
-_NAME: Final = re.compile(
+_NAME: Final = lazy_pattern(
     r"(?:pass(?:word|phrase|code|wort)|pwd|pw|kennwort)"
     r"(?![\w-]|[ ](?:hash|field|policy|manager|reset|length|algorithm|hint|column|grant|flow|format|rule))"
 )
-_LEAD: Final = re.compile(
+_LEAD: Final = lazy_pattern(
     r"""(?:,?[ ](?:as|for|is|was|that's|thats|that[ ]is|which[ ]is|it's)[ ](?:my|the|your|our|a|his|her|their)[ ]
         (?:(?!common|worst|weak|most)[a-z-]{1,12}[ ]){0,2}
     |[ ]\((?:the[ ])?
     |[ ](?:als|ist[ ](?:das|mein|dein|unser|ihr))[ ](?:[a-z]{1,10}[ ])?(?:[a-z]{2,10}-?)?)\Z""",
     re.VERBOSE,
 )
-_NAME_IN_HAN: Final = re.compile(
+_NAME_IN_HAN: Final = lazy_pattern(
     "密码(?![\u4e00-\u9fff]?(?:长度|格式|错误|规则|哈希|加密|要求))|パスワード"
     "|(?:비밀번호|비번|암호|패스워드)(?:입니다|예요|이에요|로|야|임)"
 )
 _LEADS_IN_HAN: Final = {
-    "密": re.compile("[ ]?(?:就?是|为|作为?|当作?|做|设为|即|这个?|即为)[\u4e00-\u9fff]{0,6}\\Z"),
-    "パ": re.compile("[ ]?(?:が|は|を|という)[\u3040-\u9fff]{0,6}\\Z"),
+    "密": lazy_pattern("[ ]?(?:就?是|为|作为?|当作?|做|设为|即|这个?|即为)[\u4e00-\u9fff]{0,6}\\Z"),
+    "パ": lazy_pattern("[ ]?(?:が|は|を|という)[\u3040-\u9fff]{0,6}\\Z"),
 }
-_LEAD_IN_KOREAN: Final = re.compile("(?:가|이|를|을|는|은)?[ ]?(?:(?:새|제|내|임시)[ ]?)?\\Z")
-_PRINTABLE: Final = re.compile("[!-~]")
+_LEAD_IN_KOREAN: Final = lazy_pattern("(?:가|이|를|을|는|은)?[ ]?(?:(?:새|제|내|임시)[ ]?)?\\Z")
+_PRINTABLE: Final = lazy_pattern("[!-~]")
 _SIGHT: Final = 48
-_LAST_WORD: Final = re.compile(r"""(?<![!-~])["'(]{0,2}([!-~]{6,48}?)["'`”」』)]{0,2}\Z""")
+_LAST_WORD: Final = lazy_pattern(r"""(?<![!-~])["'(]{0,2}([!-~]{6,48}?)["'`”」』)]{0,2}\Z""")
 
 # A user name and its password.
 
 # `login: sam / ...`, `Zugangsdaten: mueller:...`
-_LOGIN: Final = re.compile(
+_LOGIN: Final = lazy_pattern(
     r"""(?<![A-Za-z])(?:log[ -]?ins?|creds?|credentials?|zugangsdaten|zugang|logindaten)
         (?:[ ][\w.?-]{1,16}){0,3}?(?:[ ]?[:=][ ]?|[ ](?:is|are|with|as|using|lautet|lauten|sind|ist)[ ]:?[ ]?|[ ])
         ["'`(]?[A-Za-z0-9][\w.@+\\-]{0,47}(?:[ ]?/[ ]?|:[ ]?|[ ]\|[ ])["'`]?(?P<value>[!-~]{5,64})""",
     re.VERBOSE | re.IGNORECASE,
 )
 # `wifi: guest / ...`. Such passwords have at least eight characters; radio standards are written in the same way.
-_WIFI: Final = re.compile(
+_WIFI: Final = lazy_pattern(
     r"""(?<![A-Za-z])(?:wi-?fi|wlan)(?:[ ][\w'-]{1,16}){0,2}?(?:[ ]?[:=][ ]?|[ ](?:is|ist)[ ]|是[ ]?)["'`]?
         (?!802|[0-9.]{1,3}[ ]?g)[^\s/|:]{1,32}[ ]?[/|][ ]?["'`]?(?!802|bluetooth|bt)(?P<value>[!-~]{8,63})""",
     re.VERBOSE | re.IGNORECASE,
 )
 # auth=("bob", "..."), new NetworkCredential("bob", "...")
-_CALLED: Final = re.compile(
+_CALLED: Final = lazy_pattern(
     r"""(?:[Aa]uth|[Cc]redentials?|[Ll]ogin)\w{0,12}[ ]?=?[ ]?\([ ]?["'][^"'\n]{1,48}["'],[ ]?
     ["'](?P<value>[^"'\s]{3,64})["']""",
     re.VERBOSE,
 )
 # `ssh in with root/...`, 用 admin/... 登录: a name, a slash and an odd word, next to a word for signing in.
-_USER: Final = re.compile(r"(?<![A-Za-z0-9_/.:\\-])[A-Za-z][A-Za-z0-9_.-]{1,31}\Z")
-_ODD_WORD: Final = re.compile(r"(?=[!-~]{0,31}[!@#$%^&*])[!-.0-~]{6,32}(?![!-~])")
-_SIGNS_IN: Final = re.compile(
+_USER: Final = lazy_pattern(r"(?<![A-Za-z0-9_/.:\\-])[A-Za-z][A-Za-z0-9_.-]{1,31}\Z")
+_ODD_WORD: Final = lazy_pattern(r"(?=[!-~]{0,31}[!@#$%^&*])[!-.0-~]{6,32}(?![!-~])")
+_SIGNS_IN: Final = lazy_pattern(
     r"(?<![a-z])(?:(?:sign|log)(?:ged|ging|ed|ing)?[ -]?(?:in|on|into)|ssh|rdp|telnet|connect(?:ed)?)(?![a-z])"
     r"|登录|登陆|登入|登錄|账号|帐号|账户|ログイン|로그인"
 )
 # `sqlplus scott/...@db`: Oracle's tools take user and password as one word.
-_ORACLE: Final = re.compile(
+_ORACLE: Final = lazy_pattern(
     rf"""(?<![\w/.-])(?:{"|".join(ORACLE_TOOLS)})(?:[ ]-\w{{1,8}}){{0,4}}[ ]["']?[A-Za-z][\w$]{{0,29}}/"""
     r"""(?P<value>[^\s@"'/]{4,64})""",
     re.IGNORECASE,
 )
-_BEYOND: Final = re.compile("[^!-~]")
+_BEYOND: Final = lazy_pattern("[^!-~]")
 # An e-mail address with a password after it, as in account lists.
-_COMBO: Final = re.compile(
+_COMBO: Final = lazy_pattern(
     r"@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,24}){1,4}(?:[:|;]|[ ][/|:][ ]|(?<!xn)-{2,4})"
     r"(?![A-Za-z_]{2,20}=)(?P<value>[!-~]{6,64})"
 )
 # `root:...@db.example.com:5432/app`, `scott/...@db:1521`: the part before the @, and the part from it on.
-_ACCOUNT: Final = re.compile(
+_ACCOUNT: Final = lazy_pattern(
     r"""(?!(?:sips?|mailto|xmpp|acct|git|ssh|to|cc|bcc|from|e?-?mail|im|reply-to):)
     (?:jdbc:oracle:thin:\w{1,32}/|[a-z][\w.-]{0,31}:)(?P<value>[^\s@/:"']{4,64})\Z""",
     re.VERBOSE | re.IGNORECASE,
 )
-_WORD_START: Final = re.compile(r"[^\s\"'(<]+\Z")
-_HOST: Final = re.compile(r"@(?:(?:tcp|unix)\(|[\w.-]{1,80}(?:/\w|:[0-9]{2,5}))")
+_WORD_START: Final = lazy_pattern(r"[^\s\"'(<]+\Z")
+_HOST: Final = lazy_pattern(r"@(?:(?:tcp|unix)\(|[\w.-]{1,80}(?:/\w|:[0-9]{2,5}))")
 
 
 def find_logins(view: FoldedText) -> Iterator[Place]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import words
 from tenuto.privacy.rules.secret_columns import cells_below
@@ -30,7 +31,7 @@ from tenuto.privacy.rules.span import PiiRule
 _ABOUT: Final = (
     r"(?:[ ]\([^()\n]{1,24}\)|[ ](?:for|of|to|on|in|from|f\?r|von|zum|zur)(?:[ ][\w@.'-]{1,16}(?<![a-z]{4}\.)){1,3}?)?"
 )
-_SIGN: Final = re.compile(
+_SIGN: Final = lazy_pattern(
     _ABOUT
     + r"""(?:["'`\])*]{0,3}[ \t]{0,3}(?P<sign>=>|:=|==?|:|<-|->|>)[ \t]*\n?[ \t]{0,3}"""
     # Names and values in two fields: <add key="DbPassword" value="...">, {"name": "DB_PASSWORD", "value": "..."}
@@ -39,13 +40,13 @@ _SIGN: Final = re.compile(
 )
 # The name and the value in separate fields: variable "db_password" { ... default = "..." }, the same in YAML,
 # <entry key="password"><value>..., <key>password</key><string>...
-_FIELD: Final = re.compile(
+_FIELD: Final = lazy_pattern(
     r"""["']?(?:[ \t]{0,3}\{[^{}]{0,64}?(?<!\w)(?:default|value)["']?[ \t]{0,8}[:=][ \t]{0,3}"""
     r"""|:[ \t]{0,2}\n(?:[ \t]{1,8}[A-Za-z]{1,12}:[^\n]{0,32}\n){0,2}[ \t]{1,8}(?:[Dd]efault|[Vv]alue):[ ]{1,2}"""
     r"""|[ ]?(?:</\w{1,12}>|/?>)\s{0,8}<(?:value|string)>)"""
 )
 _LONGEST_FIELD: Final = 80
-_PROSE: Final = re.compile(
+_PROSE: Final = lazy_pattern(
     _ABOUT
     + r"""["'`*]?(?:'s\b|[ \t]*,?[ ](?:"""
     + r"""(?:has been |had been |is |was |got |gets |wurde |ist )?"""
@@ -56,9 +57,9 @@ _PROSE: Final = re.compile(
     + r"""[ ]{0,2}(?::|->)?\s{0,2}"""
 )
 # "the password you need is": any words may come between, so the value must be unambiguous.
-_FAR: Final = re.compile(r"(?P<about>(?:,?[ ][a-z']{1,12}){1,5}),?(?:[ ](?:is|was|ist):?[ ]|:[ ]|[ ]->[ ])")
+_FAR: Final = lazy_pattern(r"(?P<about>(?:,?[ ][a-z']{1,12}){1,5}),?(?:[ ](?:is|was|ist):?[ ]|:[ ]|[ ]->[ ])")
 # "password?" on one line, and only the value on the next one, perhaps after the name of the speaker.
-_ANSWER: Final = re.compile(
+_ANSWER: Final = lazy_pattern(
     r"""[ ]?\??(?:[ ]?\n|(?<=\?)[ ])(?:[<>]{1,2}[ ]?|\[[0-9:. ]{4,20}\][ ]?)?(?:[A-Za-z]{1,16}:[ ])?"""
     r"""(?=[!-~]{6,48}[ ]?(?:\n|\Z))"""
 )
@@ -66,39 +67,43 @@ _NOT_ABOUT: Final = frozenset(
     words("hash policy length field column file page manager reset strength hint expiry change count type size id name")
 )
 # "changed my password from ... to ...": two values, and both must be unambiguous.
-_FROM: Final = re.compile(
+_FROM: Final = lazy_pattern(
     r"""["'`]?(?:[ ](?:has[ ]been|was|is|wurde))?(?:[ ](?:changed|updated|reset|rotated|switched|ge.ndert))?"""
     r"""[ ](?:from|von)[ ]"""
     r"""|[ ]?(?:已经?|刚)?[从由][ ]?"""
 )
-_INTO: Final = re.compile(
+_INTO: Final = lazy_pattern(
     r"""["'`”」]?(?:[ ](?:to|into|auf|zu|became|becomes|is[ ]now)[ ]|[ ]?(?:->|=>|→)[ ]?
     |[ ]?(?:改|换|變|变|变更|变成|更新|更改|修改|重置|調整|调整)(?:成|为|為|到)了?[ ]?)""",
     re.VERBOSE,
 )
 # "X or Y", X、Y: a similar value. After "and" something else may follow, so there more evidence is needed.
-_ALSO: Final = re.compile(
+_ALSO: Final = lazy_pattern(
     r"""["'`”」]?(?:[ ](?:or|oder|(?P<and>and|und))[ ]|[ ]?(?:或者?|、|(?P<han>和|及|以及|与|还有|跟))[ ]?)"""
 )
-_SAYS_MORE: Final = re.compile(r"""["'`”」]?[ ]?(?:(?:is|was|are|ist)\b|[:=是为])""")
-_SEVERAL: Final = re.compile(r"s\b[^\n]{0,16}\Z|分别|各自|两个")
+_SAYS_MORE: Final = lazy_pattern(r"""["'`”」]?[ ]?(?:(?:is|was|are|ist)\b|[:=是为])""")
+_SEVERAL: Final = lazy_pattern(r"s\b[^\n]{0,16}\Z|分别|各自|两个")
 _MOST_MORE: Final = 3
 _SIGHT: Final = 100
 """How far after a name further values are searched."""
-_SPACE: Final = re.compile(r"""["'`]?,?[ \t]{1,3}(?:[#-]+[ ])?(?=\S{3})""")
+_SPACE: Final = lazy_pattern(r"""["'`]?,?[ \t]{1,3}(?:[#-]+[ ])?(?=\S{3})""")
 # In a connection string a value ends at the semicolon, and may contain spaces: ;Pwd=three plain words;
-_SPACED: Final = re.compile(r"""[^\s;="',]+(?:[ ][^\s;="',]+){1,4}(?=;)""")
-_CLOSES: Final = re.compile(r"</[\w.:-]{0,32}\Z")
-_COMMAND: Final = re.compile(r"[a-z][\w./-]*[ ]")
+_SPACED: Final = lazy_pattern(r"""[^\s;="',]+(?:[ ][^\s;="',]+){1,4}(?=;)""")
+_CLOSES: Final = lazy_pattern(r"</[\w.:-]{0,32}\Z")
+_COMMAND: Final = lazy_pattern(r"[a-z][\w./-]*[ ]")
 # "never set the password to ...": an example, not a value in use.
-_WARNING: Final = re.compile(
+_WARNING: Final = lazy_pattern(
     r"(?:never|don.?t|do not|avoid)[ ](?:ever[ ])?(?:set|use|make|choose|pick|reuse|setting|using|choosing)[ ]"
     r"(?:[a-z]{1,8}[ ]){0,3}\Z"
 )
-_SETTING_NAME: Final = re.compile(r"""(?<![A-Za-z0-9_])(?P<whose>[A-Z][A-Z0-9_]{1,24})_KEYS?["']?[ ]?[:=][ ]?["']?\Z""")
-_NO_SECRET_KEY: Final = re.compile("CACHE|PRIMARY|FOREIGN|SORT|PARTITION|PUBLIC|IDEMPOT|ROW|DEDUP|HASH|OBJECT|S3|REDIS")
+_SETTING_NAME: Final = lazy_pattern(
+    r"""(?<![A-Za-z0-9_])(?P<whose>[A-Z][A-Z0-9_]{1,24})_KEYS?["']?[ ]?[:=][ ]?["']?\Z"""
+)
+_NO_SECRET_KEY: Final = lazy_pattern(
+    "CACHE|PRIMARY|FOREIGN|SORT|PARTITION|PUBLIC|IDEMPOT|ROW|DEDUP|HASH|OBJECT|S3|REDIS"
+)
 # "set my password to ... for phone: 555-0187": after "to" comes the value.
-_SETTING: Final = re.compile(r"(?:set|chang|reset|updat|switch|rotat)[a-z]{0,3}[ ](?:[a-z]{1,8}[ ]){0,3}\Z")
+_SETTING: Final = lazy_pattern(r"(?:set|chang|reset|updat|switch|rotat)[a-z]{0,3}[ ](?:[a-z]{1,8}[ ]){0,3}\Z")
 _LONGEST_LINK: Final = 64
 _LINKS: Final = (
     (_SIGN, "sign"),
@@ -108,24 +113,24 @@ _LINKS: Final = (
     (_SPACE, "space"),
     (_ANSWER, "far"),
 )
-_JOINED: Final = re.compile(r"[\w.\"'?&-]")
-_PAIRED: Final = re.compile(r"(?:/|账号|帐号|用户名|账户|用户)[/、和及&+ ]{0,2}\Z")
-_ONE_TIME: Final = re.compile(
+_JOINED: Final = lazy_pattern(r"[\w.\"'?&-]")
+_PAIRED: Final = lazy_pattern(r"(?:/|账号|帐号|用户名|账户|用户)[/、和及&+ ]{0,2}\Z")
+_ONE_TIME: Final = lazy_pattern(
     r"(?:one[ -]time|single[ -]use|动态|一次性|ワンタイム|일회용|[Ee]inmal)[ -]?\Z", re.IGNORECASE
 )
-_MEASURE: Final = re.compile(
+_MEASURE: Final = lazy_pattern(
     r"[ ](?:characters?|chars?|days?|hours?|minutes?|times?|bits?|digits?|letters?|attempts?|%|Zeichen|Tage)"
 )
-_WORDS_JOINED: Final = re.compile(r"[A-Za-z]+(?:[-_.'/][A-Za-z]+)*")
+_WORDS_JOINED: Final = lazy_pattern(r"[A-Za-z]+(?:[-_.'/][A-Za-z]+)*")
 
 # Names in Chinese, Japanese and Korean.
 
-_HAN_NAME: Final = re.compile(
+_HAN_NAME: Final = lazy_pattern(
     "(?P<password>密码|密碼|(?<![\u4e00-\u9fff])密(?=[ ]?[:=])|账密|口令|授权码|提取码"
     "|パスワード|パスコード|パスフレーズ|パス(?=は)|暗証番号|비밀번호|비번|암호|패스워드|패스(?=는)|[Пп]ароль)"
     "|(?P<key>密钥|秘钥|密鑰|私钥|令牌|トークン|토큰|シークレット|시크릿|キー|(?<=[Iiy])키|(?<=[Iiy] )키)"
 )
-_HAN_LINK: Final = re.compile(
+_HAN_LINK: Final = lazy_pattern(
     r"""["'”」』)*]{0,3}[ ]{0,2}
     (?:(?P<about>[\u4e00-\u9fff()（）的]{0,8}?)
         (?:(?:分别是|就是|还是|是|为|為|成|:|=>|=|->|→)了?|(?:改|换|设置?|填写?|用|试试?|默认|统一)(?=[ ]?["“「!-~]))
@@ -134,37 +139,37 @@ _HAN_LINK: Final = re.compile(
     re.VERBOSE,
 )
 # A name alone on its line, perhaps with its owner before it, but no verb: 登录密码.
-_HAN_LINE: Final = re.compile(
+_HAN_LINE: Final = lazy_pattern(
     "(?:\\A|\n)[ \t]{0,2}(?!忘[记了]|修改|重置|找回|更改|重设|输入|确认|查看|设置|显示|隐藏|验证|变更|保存|记住)"
     "[A-Za-z0-9\u4e00-\u9fff]{0,8}\\Z"
 )
-_HAN_BELOW: Final = re.compile(r"[ \t]{0,2}\n[ \t]{0,4}(?=[!-~]{4,48}[ \t]{0,2}(?:\n|\Z))")
-_HAN_NOT_ABOUT: Final = re.compile(
+_HAN_BELOW: Final = lazy_pattern(r"[ \t]{0,2}\n[ \t]{0,4}(?=[!-~]{4,48}[ \t]{0,2}(?:\n|\Z))")
+_HAN_NOT_ABOUT: Final = lazy_pattern(
     "长度|格式|强度|错误|有效期|规则|类型|算法|字段|位数|次数|时间|日期|失败|邮件|数量|不能|必须|哈希|策略|要求|提示|版本|数"
     "|不要|(?<![分特])别|勿|不可|不得|禁止|避免|例如|比如|譬如"
 )
 # A password that is only an example: 别把密码设成123456, 密码用123456这种.
-_HAN_WARNING: Final = re.compile(
+_HAN_WARNING: Final = lazy_pattern(
     "(?:别|不要|勿|不能|不可|禁止|避免|例如|比如|譬如)再?(?:把|将|使用|用|以|让)?[\u4e00-\u9fff]{0,4}\\Z"
 )
-_HAN_SETS: Final = re.compile("[成为為用设設改换換]")
-_HAN_EXAMPLE: Final = re.compile("[\"'”」]?(?:这种|这类|那种|之类|这样的|这样简单|等弱|等简单)")
+_HAN_SETS: Final = lazy_pattern("[成为為用设設改换換]")
+_HAN_EXAMPLE: Final = lazy_pattern("[\"'”」]?(?:这种|这类|那种|之类|这样的|这样简单|等弱|等简单)")
 # Words followed by a number, and nothing after that: 密码：芝麻开门2024.
-_HAN_PHRASE: Final = re.compile(
+_HAN_PHRASE: Final = lazy_pattern(
     "(?!请|见|同|由|详|与|在|和|无|暂|首|默认|联系|至少|不|你|您|他|她|谁|什么|多少)[\u4e00-\u9fff]{3,12}"
     "[!@#$%^&*_-]?[0-9]{1,8}[!@#$%^&*]{0,3}(?![0-9A-Za-z\u3040-\u9fff\uac00-\ud7af])"
 )
 _SAYS: Final = frozenset(":=是为")
-_HAN_NO_PHRASE: Final = re.compile("手机|电话|证|生日|号|位|联系|附件|通知|短信|页|第|后|前|改|年|月")
+_HAN_NO_PHRASE: Final = lazy_pattern("手机|电话|证|生日|号|位|联系|附件|通知|短信|页|第|后|前|改|年|月")
 # First characters of a value, and how far any link reaches from a name.
-_VALUE: Final = re.compile("[!-~“「『【]")
+_VALUE: Final = lazy_pattern("[!-~“「『【]")
 _FURTHEST_VALUE: Final = 32
 _LONGEST_HAN_NAME: Final = 8
-_HAN_FAR: Final = re.compile("[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af,，、?？:： ]{1,16}")
-_HAN_UNITS: Final = re.compile(
+_HAN_FAR: Final = lazy_pattern("[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af,，、?？:： ]{1,16}")
+_HAN_UNITS: Final = lazy_pattern(
     r"\s{0,2}(?:位|个|次|天|分钟|小时|秒|字符|种|条|年|月|日|号楼|字节|以上|以内|文字|자리|글자|桁)"
 )
-_HAN_METHOD: Final = re.compile(r"\s{0,2}(?:加密|算法|哈希)")
+_HAN_METHOD: Final = lazy_pattern(r"\s{0,2}(?:加密|算法|哈希)")
 
 
 def find_named_secrets(view: FoldedText, names: list[Name]) -> Iterator[tuple[int, int, PiiRule]]:

@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.common_words import is_common_word
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.span import PiiRule
 
-_ORDER: Final = re.compile(
+_ORDER: Final = lazy_pattern(
     r"(?:(?<![A-Za-z])(?:order|tracking|invoice|ticket|booking|shipment|parcel)s?"
     r"(?:[ _-]?(?:id|no\.?|nr\.?|number|code))?"
     r"|订单(?:编?号)?|(?:运|快递|物流|退款|工)?单号?|发票(?:号码?)?|注文番号|주문번호)"
@@ -22,18 +23,18 @@ _ORDER: Final = re.compile(
     re.IGNORECASE,
 )
 _HAN: Final = "\u4e00-\u9fff"
-_ADDRESS_ZH: Final = re.compile(
+_ADDRESS_ZH: Final = lazy_pattern(
     rf"(?:[{_HAN}]{{2,8}}?(?:省|自治区|市|自治州|区|县|镇|乡|街道)){{1,5}}"
     rf"[{_HAN}A-Za-z0-9]{{1,12}}?(?:路|街|大道|道|巷|胡同|弄|村|里)"
     rf"(?:[{_HAN}0-9A-Za-z#-]{{0,8}}?[0-9]{{1,5}}(?:号|弄|栋|幢|座|室|楼|单元))+"
 )
-_ADDRESS_EN: Final = re.compile(
+_ADDRESS_EN: Final = lazy_pattern(
     r"(?<![A-Za-z0-9])[0-9]{1,5}[A-Za-z]? (?:[NSEW]\.? )?(?:[A-Z][A-Za-z'.-]{1,20} |[0-9]{1,3}(?:st|nd|rd|th) ){1,3}"
     r"(?:Street|St|Avenue|Ave|Road|Rd|Boulevard|Blvd|Lane|Ln|Drive|Dr|Way|Court|Ct|Place|Pl|Square|Sq|Terrace|Parkway)\b\.?"
     r"(?:,? (?:Apt|Apartment|Suite|Ste|Unit|Floor|#)\.? ?[A-Za-z0-9-]{1,6})?"
     r"(?:, [A-Z][A-Za-z .'-]{1,24})?(?:,? [A-Z]{2} [0-9]{5}(?:-[0-9]{4})?)?"
 )
-_PERSON_EN: Final = re.compile(
+_PERSON_EN: Final = lazy_pattern(
     r"(?:\b[Mm]y name is|\b[Nn]ame:|\bMr\.?|\bMrs\.?|\bMs\.?|\bDr\.?|(?P<weak>\bI am|\bI['’]m|\bcontact:?|\battn:?))"
     r"[ ](?!(?:Mr|Mrs|Ms|Dr)\b)"
     r"(?P<value>[A-Z][a-zA-Z\u00c0-\u024f'-]{1,20}(?: [A-Z][a-zA-Z\u00c0-\u024f'.-]{0,20}){0,2})"
@@ -42,7 +43,7 @@ _SURNAMES: Final = (
     "王李张刘陈杨赵黄周吴徐孙胡朱高林何郭马罗梁宋郑谢韩唐冯于董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡贾丁魏薛叶阎余潘杜戴夏钟汪田任姜范方石姚谭廖邹熊金陆郝孔白崔"
     "康毛邱秦江史顾侯邵孟龙万段雷钱汤尹黎易常武乔贺赖龚文欧阳司马上官诸葛"
 )
-_PERSON_ZH: Final = re.compile(
+_PERSON_ZH: Final = lazy_pattern(
     rf"(?:我叫|姓名|收货人|联系人|收件人|户名|(?P<weak>我是|本人|叫做|患者|乘客))[是为:\s]{{0,3}}(?P<value>[{_SURNAMES}][{_HAN}]{{1,2}}?)"
     rf"(?=[^{_HAN}]|$|[的是在住和与及男女先电手身证请有说了])"
 )

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.digit_runs import COUNTED, DigitRun, evenly
 from tenuto.privacy.rules.labels import BORDER, CLOSE_AFTER, REACH, Label, LabelContext, after, before, has_letters
 from tenuto.privacy.rules.prechecks import LEAST
 
 # The most common country codes and their formats. `phonenumbers` checks others; it is correct but slow.
 _PLANS: Final[dict[str, re.Pattern[str]]] = {
-    code: re.compile(plan)
+    code: lazy_pattern(plan)
     for code, plan in {
         "1": r"[2-9]\d{9}",
         "86": r"0?1[3-9]\d{9}|0?(?:10|2\d|[3-9]\d\d)[2-8]\d{6,7}|400\d{7}",
@@ -33,8 +34,8 @@ _PLANS: Final[dict[str, re.Pattern[str]]] = {
 _LONGEST: Final = 15
 _LONGEST_DIALLED: Final = _LONGEST + len("00")
 _LONGEST_NATIONAL: Final = 13
-_MOBILE_CN: Final = re.compile(r"1[3-9]\d{9}")
-_MOBILE_WITH_86: Final = re.compile(r"(?:86)?1[3-9]\d{9}")
+_MOBILE_CN: Final = lazy_pattern(r"1[3-9]\d{9}")
+_MOBILE_WITH_86: Final = lazy_pattern(r"(?:86)?1[3-9]\d{9}")
 _MOBILE_LENGTH: Final = 11
 _ONE_PIECE: Final = bytes([_MOBILE_LENGTH])
 _MOBILE_SHAPES: Final = frozenset(
@@ -42,36 +43,36 @@ _MOBILE_SHAPES: Final = frozenset(
 )
 _FIRST_GROUPS: Final = frozenset({1, *(shape[0] for shape in _MOBILE_SHAPES)})
 """Possible lengths of the first group of a number that begins with 1."""
-_ONES: Final = re.compile(b"\x01+")
-_AREA_CN: Final = re.compile(r"0(?:10|2[0-9]|[3-9]\d\d)[2-8]\d{6,7}")
+_ONES: Final = lazy_pattern(b"\x01+")
+_AREA_CN: Final = lazy_pattern(r"0(?:10|2[0-9]|[3-9]\d\d)[2-8]\d{6,7}")
 _AREA_SHAPES: Final = frozenset(
     {b"\x03\x08", b"\x04\x07", b"\x04\x08", b"\x03\x04\x04", b"\x04\x04\x04", b"\x04\x03\x04"}
 )
-_NANP: Final = re.compile(r"1?[2-9]\d\d[2-9]\d{6}")
+_NANP: Final = lazy_pattern(r"1?[2-9]\d\d[2-9]\d{6}")
 _NANP_SHAPES: Final = frozenset({b"\x03\x03\x04", b"\x01\x03\x03\x04"})
 # A trunk zero: Japan, Korea, Germany, Britain, France and many more.
 # Without separators only mobiles of Britain, Korea, Japan and Germany, and landlines of big Chinese cities, are known.
-_BARE: Final = re.compile(r"07[1-9]\d{8}|010\d{8}|0[789]0\d{8}|01[5-7]\d{8,9}|0(?:10|2\d)[2-8]\d{7}")
-_MOBILE_DE: Final = re.compile(r"01[5-7]\d{8,9}")
-_TRUNK: Final = re.compile(r"0[1-9]\d{7,10}")
+_BARE: Final = lazy_pattern(r"07[1-9]\d{8}|010\d{8}|0[789]0\d{8}|01[5-7]\d{8,9}|0(?:10|2\d)[2-8]\d{7}")
+_MOBILE_DE: Final = lazy_pattern(r"01[5-7]\d{8,9}")
+_TRUNK: Final = lazy_pattern(r"0[1-9]\d{7,10}")
 _LOCAL: Final = b"000-0000"
-_EXTENSION: Final = re.compile(r"x[0-9]{1,6}(?![0-9A-Za-z])")
+_EXTENSION: Final = lazy_pattern(r"x[0-9]{1,6}(?![0-9A-Za-z])")
 # The number of a ticket, or the result of an equation.
-_NO_PHONE_BEFORE: Final = re.compile(r"(?P<hash>#)\s?\Z|〒\s?\Z|[0-9)]\s?=\s?\Z")
-_OPEN_ALWAYS: Final = re.compile(r"[ ,;]{1,2}\(?(?:24[ ]?[/x*×][ ]?7|7[ ]?[/x*×][ ]?24)(?![0-9])")
+_NO_PHONE_BEFORE: Final = lazy_pattern(r"(?P<hash>#)\s?\Z|〒\s?\Z|[0-9)]\s?=\s?\Z")
+_OPEN_ALWAYS: Final = lazy_pattern(r"[ ,;]{1,2}\(?(?:24[ ]?[/x*×][ ]?7|7[ ]?[/x*×][ ]?24)(?![0-9])")
 _ENCODED_PLUS: Final = "%2b"
 _PLUS_ENDS: Final = frozenset("+(b")
 # A mobile in a file name. Picture files have other numbers there, so for them a word must precede it.
-_IN_FILE: Final = re.compile(
+_IN_FILE: Final = lazy_pattern(
     r"(?:[_-][\w\u3400-\u9fff-]{0,32})?\."
     r"(?:(?:mp3|m4a|wav|amr|aac|ogg|3gp|vcf|pdf|docx?|xlsx?|pptx?)|(?P<picture>jpe?g|png|mp4|zip|txt))(?![A-Za-z0-9])",
     re.IGNORECASE,
 )
 _FILE_JOINTS: Final = frozenset("_-")
-_FILE_BEFORE: Final = re.compile("(?:[0-9]{8}|(?P<word>[A-Za-z\u3400-\u9fff]{1,16}))[_-]\\Z")
+_FILE_BEFORE: Final = lazy_pattern("(?:[0-9]{8}|(?P<word>[A-Za-z\u3400-\u9fff]{1,16}))[_-]\\Z")
 # Between two numbers of a list. The second has the label of the first.
-_LIST: Final = re.compile(r"\s?(?:[,;/、，；&|]|or|and|oder|und|和|或|及)?\s{0,2}(?:\+|\()?")
-_COMMA: Final = re.compile("[,，]")
+_LIST: Final = lazy_pattern(r"\s?(?:[,;/、，；&|]|or|and|oder|und|和|或|及)?\s{0,2}(?:\+|\()?")
+_COMMA: Final = lazy_pattern("[,，]")
 NOWHERE: Final = (-1, -1)
 """The position of the previous phone if there is none."""
 _LIST_REACH: Final = 10
@@ -79,14 +80,14 @@ _LIST_REACH: Final = 10
 _CALLING: Final = frozenset({Label.PHONE, Label.CALL, Label.NUMBER})
 _LISTED: Final = LabelContext(Label.PHONE, True)
 _LONGEST_LISTED: Final = 12
-_SUM: Final = re.compile(r"\s?=\s?[-+]?[0-9?x]")
-_DESK: Final = re.compile(r"-[0-9]{1,5}(?![0-9A-Za-z-])")
-_ROLE: Final = re.compile(r"-(?:office|fax|mobile|home|work|cell|desk)", re.IGNORECASE)
+_SUM: Final = lazy_pattern(r"\s?=\s?[-+]?[0-9?x]")
+_DESK: Final = lazy_pattern(r"-[0-9]{1,5}(?![0-9A-Za-z-])")
+_ROLE: Final = lazy_pattern(r"-(?:office|fax|mobile|home|work|cell|desk)", re.IGNORECASE)
 # "my number hasn't changed, it's still ...": the possessive says that it is a phone number.
-_WHOSE: Final = re.compile(r"(?<![a-z])(?:my|his|her|their|our|'s)[ ](?:new[ ]|old[ ])?(?:number|no|nr|num)(?![a-z])")
-_DATE: Final = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:\d\d){0,3}")
-_DAY_FIRST: Final = re.compile(r"(?:0[1-9]|[12]\d|3[01])(?:0[1-9]|1[0-2])(?:19|20)\d\d")
-_MONTH_FIRST: Final = re.compile(r"(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:19|20)\d\d")
+_WHOSE: Final = lazy_pattern(r"(?<![a-z])(?:my|his|her|their|our|'s)[ ](?:new[ ]|old[ ])?(?:number|no|nr|num)(?![a-z])")
+_DATE: Final = lazy_pattern(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:\d\d){0,3}")
+_DAY_FIRST: Final = lazy_pattern(r"(?:0[1-9]|[12]\d|3[01])(?:0[1-9]|1[0-2])(?:19|20)\d\d")
+_MONTH_FIRST: Final = lazy_pattern(r"(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:19|20)\d\d")
 _JOINTS: Final = frozenset(
     {"-", ".", " ", "/", "(", ")", ") ", ")-", " (", "-(", " - ", " / ", "  ", "- ", " -", ").", ".(", "/ ", " /", ")/"}
 )

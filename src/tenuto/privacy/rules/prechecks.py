@@ -5,9 +5,9 @@ Half of all messages hold no private data. A precheck that is false for a text i
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
+from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 
 LEAST: Final = 7
@@ -16,17 +16,17 @@ _ENOUGH: Final = b"0" * LEAST
 ENCODED_AT: Final = "%40"
 _STEMS: Final = frozenset({"basic", "bearer", "identified by", "auth"})
 PASSWORD_STEMS: Final = frozenset({"pass", "pw", "kennwort"})
-SLASHED: Final = re.compile(r"/[!-~]{0,31}[!@#$%^&*]")
+SLASHED: Final = lazy_pattern(r"/[!-~]{0,31}[!@#$%^&*]")
 ORACLE_TOOLS: Final = ("sqlplus", "expdp", "impdp", "sqlldr")
-_DOTTED: Final = re.compile(rb"00\.00+\.0")
+_DOTTED: Final = lazy_pattern(rb"00\.00+\.0")
 _SAME: Final = bytes(range(256))
-_THREE_DOTS: Final = re.compile(rb"\.0{1,3}\.0{1,3}\.")
-_COLONS: Final = re.compile(":(?::|(?:[0-9A-Fa-f]{1,4}:){6})")
-_SQUARE: Final = re.compile(r"\[(?:\.\]|[ ]?at[ ]?[\])}>])")
-_ROUND: Final = re.compile(r"\((?:\.\)|[ ]?at[ ]?[\])}>])")
+_THREE_DOTS: Final = lazy_pattern(rb"\.0{1,3}\.0{1,3}\.")
+_COLONS: Final = lazy_pattern(":(?::|(?:[0-9A-Fa-f]{1,4}:){6})")
+_SQUARE: Final = lazy_pattern(r"\[(?:\.\]|[ ]?at[ ]?[\])}>])")
+_ROUND: Final = lazy_pattern(r"\((?:\.\)|[ ]?at[ ]?[\])}>])")
 _PASSPORT_WORDS: Final = ("passport", "reisepass", "passnummer", "pass-nr", "passeport")
 _LOGINS: Final = frozenset({"cre", "auth"})
-_DASH: Final = re.compile("-(?:u|(?<= -))")
+_DASH: Final = lazy_pattern("-(?:u|(?<= -))")
 
 
 def has_urls(view: FoldedText) -> bool:

@@ -6,22 +6,22 @@ value, however near the name it is.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
+from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.secret_names import Name
 from tenuto.privacy.rules.secret_values import is_blank, is_keylike, is_other_data, is_varied
 
 _CUTS: Final = ("|", "\t", ",")
-_ENDS_CELL: Final = re.compile(r"""["'`*]{0,2}[ ]{0,16}(?P<cut>[|\t,\n])""")
+_ENDS_CELL: Final = lazy_pattern(r"""["'`*]{0,2}[ ]{0,16}(?P<cut>[|\t,\n])""")
 # A header has words in its cells, and no sentence.
-_HEADER: Final = re.compile(r"""[^\n:=(){}\[\]<>0-9;.!?。，；]{3,96}""")
+_HEADER: Final = lazy_pattern(r"""[^\n:=(){}\[\]<>0-9;.!?。，；]{3,96}""")
 _BEFORE: Final = 64
 """How long a header may be before the name, and how far below its values may be: no rule reads further."""
 _BELOW: Final = 136
-_CELL: Final = re.compile(r"""[ "'`]*(?P<value>[^\s"'`]{4,64})[ "'`]*""")
+_CELL: Final = lazy_pattern(r"""[ "'`]*(?P<value>[^\s"'`]{4,64})[ "'`]*""")
 
 
 def cells_below(view: FoldedText, name: Name) -> list[tuple[int, int]] | None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import words
 
@@ -43,18 +44,18 @@ _NO_DOORS: Final = frozenset(
 )
 _PUBLIC_KEYS: Final = ("publickey", "publickey_", "public_key_", "public key ")
 _AUTH_NAMES: Final = ("rediscli_", "/:_")
-OF_KEY: Final = re.compile(rf"(?:{'|'.join(sorted(_QUALIFIERS))})[_ -]?\Z")
+OF_KEY: Final = lazy_pattern(rf"(?:{'|'.join(sorted(_QUALIFIERS))})[_ -]?\Z")
 _JOINTS: Final = frozenset("_ -")
-_LAST_WORD: Final = re.compile(r"[a-z0-9]+\Z")
-_SETS: Final = re.compile(
+_LAST_WORD: Final = lazy_pattern(r"[a-z0-9]+\Z")
+_SETS: Final = lazy_pattern(
     r"""s?(?:_?[0-9]{1,2}|_[a-z0-9]{1,10})?["'`\])]{0,2}[ \t]{0,3}(?:[:=([]|->|is |was |["'],?\s|value)"""
 )
-_SUFFIX: Final = re.compile(
+_SUFFIX: Final = lazy_pattern(
     r"(?:[_-]?(?:key|value|secret|token|prod|production|dev|staging|test|live|base64|[0-9]{1,2}|access[_-]key|string|b64|default))*"
 )
 # The id of a key, which identifies the account: access_key_id, private_key_id.
-_KEY_ID: Final = re.compile(r"(?:(?<=access.key)|(?<=accesskey)|(?<=private.key)|(?<=privatekey))[_-]?id(?![a-z])")
-_GOES_ON: Final = re.compile(r"[a-z]|[_-][a-z]")
+_KEY_ID: Final = lazy_pattern(r"(?:(?<=access.key)|(?<=accesskey)|(?<=private.key)|(?<=privatekey))[_-]?id(?![a-z])")
+_GOES_ON: Final = lazy_pattern(r"[a-z]|[_-][a-z]")
 
 
 def _pass_kind(lower: str, at: int) -> str | None:
@@ -104,26 +105,26 @@ def _auth_kind(lower: str, at: int) -> str | None:
 _Stem = tuple[re.Pattern[str], Callable[[str, int], str | None]]
 _STEMS: Final[dict[str, _Stem]] = {
     "pass": (
-        re.compile(
+        lazy_pattern(
             # With typing errors: passwrod, passowrd, passwod.
             r"pass(?:word|wort|phrase|code|ward|[word]{3,5}|wd|w|key)s?|(?<=mot de )passe"
             r"|(?:(?<![a-z])|(?<=require)|(?<=store)|(?<=key)|(?<=db)|(?<=user)|(?<=smtp)|(?<=root)|(?<=admin))pass"
         ),
         _pass_kind,
     ),
-    "pasw": (re.compile(r"pasw[word]{2,4}"), lambda lower, at: "password"),
-    "pw": (re.compile(r"pwd|(?<![a-z])pw"), lambda lower, at: "password"),
-    "psw": (re.compile(r"(?<![a-z])psw[word]{0,4}"), lambda lower, at: "password"),
-    "kennwort": (re.compile("kennwort"), lambda lower, at: "password"),
-    "cre": (re.compile(r"creds?\b|credentials?|(?<=se)crets?"), _cre_kind),
+    "pasw": (lazy_pattern(r"pasw[word]{2,4}"), lambda lower, at: "password"),
+    "pw": (lazy_pattern(r"pwd|(?<![a-z])pw"), lambda lower, at: "password"),
+    "psw": (lazy_pattern(r"(?<![a-z])psw[word]{0,4}"), lambda lower, at: "password"),
+    "kennwort": (lazy_pattern("kennwort"), lambda lower, at: "password"),
+    "cre": (lazy_pattern(r"creds?\b|credentials?|(?<=se)crets?"), _cre_kind),
     # The key of a wireless network. WPA-PSK also is the name of a method, so it counts only if a value follows.
-    "psk": (re.compile(r"""(?<![a-z0-9])psk(?=["'`]?[ ]?[:=]|[ ](?:is|was)[ ])"""), lambda lower, at: "password"),
-    "auth": (re.compile("auth(?==)"), _auth_kind),
-    "token": (re.compile("tokens?"), _token_kind),
-    "key": (re.compile("keys?"), _key_kind),
+    "psk": (lazy_pattern(r"""(?<![a-z0-9])psk(?=["'`]?[ ]?[:=]|[ ](?:is|was)[ ])"""), lambda lower, at: "password"),
+    "auth": (lazy_pattern("auth(?==)"), _auth_kind),
+    "token": (lazy_pattern("tokens?"), _token_kind),
+    "key": (lazy_pattern("keys?"), _key_kind),
     # In the ASCII view a non-ASCII letter is a question mark.
-    "schl?ssel": (re.compile(r"schl\?ssel"), lambda lower, at: _key_kind(lower, at, at + 9)),
-    "contrase?a": (re.compile(r"contrase\?a"), lambda lower, at: "password"),
+    "schl?ssel": (lazy_pattern(r"schl\?ssel"), lambda lower, at: _key_kind(lower, at, at + 9)),
+    "contrase?a": (lazy_pattern(r"contrase\?a"), lambda lower, at: "password"),
 }
 
 

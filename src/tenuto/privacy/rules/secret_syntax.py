@@ -6,24 +6,25 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.prechecks import has_pipe, has_statement, has_switch
 from tenuto.privacy.rules.secret_values import has_capitals_inside, is_blank, is_fingerprint, is_keylike, is_varied
 from tenuto.privacy.rules.span import PiiRule
 
-_URL: Final = re.compile(
+_URL: Final = lazy_pattern(
     r"""(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{1,30}:(?:\\?/){2}[^\s:/@?\#"'<>]{0,64}:(?P<value>[^\s/"'<>]{1,128}?)@
     (?=[A-Za-z0-9.\[_-]|$)(?![^\s/@]{0,80}@)""",
     re.VERBOSE,
 )
 # A token alone before the host: https://1f0c...@o12.ingest.example.io/34
-_URL_TOKEN: Final = re.compile(r"https?:(?:\\?/){2}(?P<value>[A-Za-z0-9_.~-]{20,255})@(?=[A-Za-z0-9\[])")
-_PARTS: Final = re.compile("[_.~-]")
-_CHANGES: Final = re.compile("[0-9](?=[A-Za-z])|[A-Za-z](?=[0-9])|[a-z](?=[A-Z])")
-_USER: Final = re.compile(
+_URL_TOKEN: Final = lazy_pattern(r"https?:(?:\\?/){2}(?P<value>[A-Za-z0-9_.~-]{20,255})@(?=[A-Za-z0-9\[])")
+_PARTS: Final = lazy_pattern("[_.~-]")
+_CHANGES: Final = lazy_pattern("[0-9](?=[A-Za-z])|[A-Za-z](?=[0-9])|[a-z](?=[A-Z])")
+_USER: Final = lazy_pattern(
     r"""(?<![\w-])(?:-u|--user|--proxy-user|--auth)[ =]{0,2}["']?[\w.@+-]{1,64}:(?P<value>[^\s"']{3,128})"""
 )
-_SWITCH: Final = re.compile(
+_SWITCH: Final = lazy_pattern(
     r"""(?<![\w-])(?:sshpass[ ]+-p[ ]*
         |https?[ ][^\n|;]{0,48}?-a[ ]{1,3}["']?[\w.@+-]{1,64}:
         |(?:mysql(?:dump|admin|sh)?|mariadb(?:-dump|-admin)?)[ ](?:[^\n|;]{0,48}?[ ])?-p(?!assword)
@@ -41,16 +42,18 @@ _SWITCH: Final = re.compile(
     )["']?(?P<value>[^\s"'-][^\s"']{2,80})""",
     re.VERBOSE,
 )
-_PIPED: Final = re.compile(
+_PIPED: Final = lazy_pattern(
     r"""echo[ ]+["']?(?:[\w-]{1,32}:(?=[^|]{3,68}\|[ ]*(?:sudo[ ]+)?chpasswd))?(?P<value>[!-~]{3,64}?)["']?[ ]*
     \|[ ]*(?:sudo[ ]+-S|(?:sudo[ ]+)?chpasswd)""",
     re.VERBOSE,
 )
 _SWITCHES: Final = (_USER, _SWITCH)
-_STATEMENT: Final = re.compile(r"""(?:IDENTIFIED BY|WITH PASSWORD|(?<![A-Za-z])AUTH) +["']?(?P<value>[^\s"';]{4,64})""")
-_BASIC: Final = re.compile(r"(?<![A-Za-z])[Bb]asic +(?P<value>[A-Za-z0-9+/]{8,400}={0,2})(?![A-Za-z0-9+/=])")
-_BEARER: Final = re.compile(r"(?<![A-Za-z])(?:[Bb]earer|BEARER) +(?P<value>[A-Za-z0-9._~+/=-]{12,4096})")
-_DIGIT_OR_PADDING: Final = re.compile("[0-9=]")
+_STATEMENT: Final = lazy_pattern(
+    r"""(?:IDENTIFIED BY|WITH PASSWORD|(?<![A-Za-z])AUTH) +["']?(?P<value>[^\s"';]{4,64})"""
+)
+_BASIC: Final = lazy_pattern(r"(?<![A-Za-z])[Bb]asic +(?P<value>[A-Za-z0-9+/]{8,400}={0,2})(?![A-Za-z0-9+/=])")
+_BEARER: Final = lazy_pattern(r"(?<![A-Za-z])(?:[Bb]earer|BEARER) +(?P<value>[A-Za-z0-9._~+/=-]{12,4096})")
+_DIGIT_OR_PADDING: Final = lazy_pattern("[0-9=]")
 # Passwords of examples in documentation.
 _SAMPLES: Final = frozenset({"password", "pass", "pwd", "passwd", "secret", "user", "username", "xxx"})
 

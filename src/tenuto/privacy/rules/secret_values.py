@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import words
 
@@ -17,23 +18,23 @@ class Value(NamedTuple):
     quoted: bool
 
 
-_QUOTED: Final = re.compile(
+_QUOTED: Final = lazy_pattern(
     r"""(["'`])(?P<value>[^"'`\n]{1,64})\1|“(?P<curly>[^”\n]{1,64})”|[「『【](?P<corner>[^」』】\n]{1,64})[」』】]"""
 )
-_BARE: Final = re.compile(r"[!-~]{1,512}")
-_PAIR: Final = re.compile(r"[!-~]{1,32}?(?: ?[/|] ?(?=[!-~])|(?: ?[,和、] ?|[ ]{1,2})(?=[!-~]*[0-9!@#$%^&*]))")
+_BARE: Final = lazy_pattern(r"[!-~]{1,512}")
+_PAIR: Final = lazy_pattern(r"[!-~]{1,32}?(?: ?[/|] ?(?=[!-~])|(?: ?[,和、] ?|[ ]{1,2})(?=[!-~]*[0-9!@#$%^&*]))")
 # Characters of the syntax around a value.
-_CUT: Final = re.compile(
+_CUT: Final = lazy_pattern(
     r"&(?=[\w.-]+=)|;(?=\s|$|[\w ]+=)|,(?=\s|$|\"|\w+=)|[\"'`<>]|\\[nrt\"]|\)(?=[\s,.;]|$)|[}\]](?=[\s,;}\]]|$)|\||//"
 )
-_CUTTING: Final = re.compile(r"[&;,\"'`<>\\)}\]|/]")
-_LOOKUP: Final = re.compile(
+_CUTTING: Final = lazy_pattern(r"[&;,\"'`<>\\)}\]|/]")
+_LOOKUP: Final = lazy_pattern(
     r"""[$%<{(&\[|?@\\]|:[A-Za-z_]+\Z|!(?:vault|Ref|Sub|env|secret)\b|[A-Za-z_][\w.]*[(\[]|[a-z_]+(?:\.[A-Za-z_]+)+\Z|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:=|\Z)
     |(?:os|process|env|config|settings|self|this|request|req|args|params|secrets|vars?|local|data|ENV|System)\.\w
     |(?:await|new|return)[ ]|https?://|/[a-z]+/|\.{1,2}/|(?:~/|[A-Za-z]:\\)[\w.-]+[/\\.]""",
     re.VERBOSE,
 )
-_BLANK: Final = re.compile(r"[*xX.•●_#?-]+|(?:sk|pk|ghp|key)[-_](?:\.{2,}|x{4,}|\*+)")
+_BLANK: Final = lazy_pattern(r"[*xX.•●_#?-]+|(?:sk|pk|ghp|key)[-_](?:\.{2,}|x{4,}|\*+)")
 _HOLES: Final = ("your", "placeholder", "...", "<", "***", "example_", "-here", "_here", "${", "{{")
 _STOPWORDS: Final = frozenset(
     words(
@@ -47,18 +48,18 @@ _STOPWORDS: Final = frozenset(
         tbd todo xxx foo bar enabled disabled supported redacted removed placeholder here below above"""
     )
 )
-_DATE: Final = re.compile(
+_DATE: Final = lazy_pattern(
     r"(?:19|20)[0-9]{2}[-/.年][0-9]{1,2}(?:[-/.月][0-9]{1,2})?|[0-9]{1,2}[:.][0-9]{2}(?::[0-9]{2})?"
     r"|[0-9]{1,2}[-~][0-9]{1,2}|[0-9]{1,4}/[0-9]{1,4}|v?[0-9]+(?:\.[0-9]+){1,3}"
 )
-_MAIL: Final = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_MAIL: Final = lazy_pattern(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 # An IPv6 address, or its rest after a colon: db8:fef8::7. Passwords have other colons: ab12:cd34.
-_V6: Final = re.compile(
+_V6: Final = lazy_pattern(
     "(?=[0-9A-Fa-f:]*::|(?:[0-9A-Fa-f]+:){7})[0-9A-Fa-f]{3,4}:(?:[0-9A-Fa-f]{0,4}:){1,6}[0-9A-Fa-f]{0,4}(?:/[0-9]{1,3})?"
 )
-_SLUG: Final = re.compile(r"(?:[a-z]{2,}[0-9]{0,2}|v?[0-9]{1,8})(?:[_.:/#-](?:[a-z]+[0-9]{0,2}|[0-9]{1,8}))*")
-_CAMEL: Final = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
-_UUID: Final = re.compile(
+_SLUG: Final = lazy_pattern(r"(?:[a-z]{2,}[0-9]{0,2}|v?[0-9]{1,8})(?:[_.:/#-](?:[a-z]+[0-9]{0,2}|[0-9]{1,8}))*")
+_CAMEL: Final = lazy_pattern(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
+_UUID: Final = lazy_pattern(
     r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}"
 )
 

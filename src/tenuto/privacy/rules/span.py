@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 from typing import Final
 
 import msgspec
+
+from tenuto.model.patterns import lazy_pattern
 
 
 class PiiType(StrEnum):
@@ -98,6 +99,6 @@ class Span(msgspec.Struct, frozen=True, order=True):
 _NAMES: Final = "|".join(sorted({str(name) for name in (*PiiType, *PiiRule)}, key=len, reverse=True))
 
 # A placeholder in a text: a redaction, or a numbered pseudonym. The number is short, so that it cannot be a phone.
-MAY_BE_MARK: Final = re.compile(r"\[[A-Z]{2}")
+MAY_BE_MARK: Final = lazy_pattern(r"\[[A-Z]{2}")
 """Occurs in every text with a placeholder, and in few others: checked first."""
-MARK: Final = re.compile(rf"\[(?:REDACTED_)?(?:{_NAMES})(?:_[0-9]{{1,4}})?\]")
+MARK: Final = lazy_pattern(rf"\[(?:REDACTED_)?(?:{_NAMES})(?:_[0-9]{{1,4}})?\]")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import Label, before
 from tenuto.privacy.rules.span import PiiRule
@@ -13,16 +14,16 @@ from tenuto.privacy.rules.span import PiiRule
 _AT: Final = r"(?:[ ]?[\[({<][ ]?(?:at|AT)[ ]?[\])}>][ ]?|[ ](?:at|AT)[ ]|[ ]?艾特[ ]?|[ ]?[\[({][ ]?@[ ]?[\])}][ ]?)"
 _DOT: Final = r"(?:[ ]?[\[({<][ ]?(?:dot|DOT|\.)[ ]?[\])}>][ ]?|[ ](?:dot|DOT)[ ]|[ ]?点[ ]?)"
 _ENDINGS: Final = "com|org|net|edu|gov|io|co|cn|de|uk|jp|kr|fr|eu|info|dev|app|ai|me|us|ca|au"
-_MAIL: Final = re.compile(
+_MAIL: Final = lazy_pattern(
     rf"(?<![A-Za-z0-9])[A-Za-z0-9][A-Za-z0-9._+-]{{0,40}}(?:{_DOT}[A-Za-z0-9_-]{{1,30}}){{0,2}}{_AT}"
     rf"[A-Za-z0-9-]{{1,30}}(?:(?:{_DOT}|\.)[A-Za-z0-9-]{{1,20}}){{0,2}}(?:{_DOT}|\.)(?:{_ENDINGS})(?![A-Za-z0-9])"
 )
-_ADDRESS: Final = re.compile(
+_ADDRESS: Final = lazy_pattern(
     r"(?<![0-9])[0-9]{1,3}(?:(?:\[\.\]|\(\.\)|\[dot\]|\(dot\)|[ ]dot[ ])[0-9]{1,3}){3}(?![0-9])"
 )
-_NUMERALS: Final = re.compile("[零〇○一二三四五六七八九幺]{7,12}")
+_NUMERALS: Final = lazy_pattern("[零〇○一二三四五六七八九幺]{7,12}")
 _AS_DIGITS: Final = str.maketrans("零〇○一二三四五六七八九幺", "0001234567891")
-_MOBILE: Final = re.compile("1[3-9][0-9]{9}")
+_MOBILE: Final = lazy_pattern("1[3-9][0-9]{9}")
 
 
 def find_spelled_out(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:

@@ -4,14 +4,16 @@ import { fill, h, set, write } from "../dom.js";
 import { instant, moment } from "../format.js";
 import { t } from "../i18n.js";
 import { spoken } from "../marks.js";
+import { me } from "../me.js";
 import { addressOf } from "../route.js";
 import { iconButton } from "./buttons.js";
 import { writeMarked } from "./marks.js";
 
 export function sessionRow(actions, ask) {
   const title = h("span", { class: "title" });
+  const owner = h("span", { class: "owner" });
   const time = h("time");
-  const link = h("a", {}, title, time);
+  const link = h("a", {}, title, owner, time);
   const pen = iconButton("pen", "", () => name(shown));
   const bin = iconButton("bin", "", () => remove(shown));
   const look = [link, h("span", { class: "tools" }, pen, bin)];
@@ -24,6 +26,8 @@ export function sessionRow(actions, ask) {
     const spelled = titleOf(session);
     const told = { title: spoken(spelled) };
     writeMarked(title, spelled, { still: true });
+    // Without a user the list is that of all of them.
+    write(owner, me().user ? "" : session.user ?? "");
     write(time, moment(session.updated_at));
     set(time, "datetime", session.updated_at);
     set(time, "title", instant(session.updated_at));
