@@ -13,7 +13,7 @@ import re
 from collections import Counter as Multiset
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from itertools import groupby, islice
+from itertools import groupby
 from typing import Final, TypeVar
 
 import msgspec
@@ -190,16 +190,16 @@ def _signals(line: _Line) -> float:
     return speaker + (0.15 if _FIGURE.search(line.text) else 0.0) + (0.5 if line.part is not Part.MAIN else 0.0)
 
 
-def _is_settled(line: _Line, lines: Sequence[_Line], since: int) -> bool:
-    """Whether a decision was made again, or an open point spoken of in a statement, in the lines from `since` on."""
+def _is_settled(line: _Line, statements: Sequence[_Line]) -> bool:
+    """Whether a later statement made the decision again, or speaks of the open point."""
     if line.part is Part.MAIN or not line.terms:
         return False
-    wanted = _SETTLED * len(line.terms)
+    wanted, own, order = _SETTLED * len(line.terms), line.terms, line.order
     return any(
-        len(line.terms & other.terms) >= wanted
-        and other.part is not Part.OPEN
+        len(own & other.terms) >= wanted
+        and other.order > order
         and (line.part is other.part or (line.part is Part.OPEN and not _QUESTION.search(other.text)))
-        for other in islice(lines, since, None)
+        for other in statements
     )
 
 
@@ -222,6 +222,7 @@ class _Writer:
         self._tokens = tokens
         self._characters = math.inf if characters is None else characters
         self._counter = counter
+        self._costs: dict[str, int] = {}
         self._headings = ""
         if tokens >= _HEADED_TOKENS and self._characters >= _HEADED_CHARACTERS:
             self._headings = "".join(labels.parts.values())
@@ -229,7 +230,8 @@ class _Writer:
     def merge(self, new: Sequence[_Line], old: Sequence[_Line]) -> str:
         """The best lines of both within the limits; the new ones are served first, with a share of the room."""
         lines = [*old, *new]
-        lines = [line for place, line in enumerate(lines, 1) if not _is_settled(line, lines, place)]
+        statements = [line for line in lines if line.part is not Part.OPEN]
+        lines = [line for line in lines if not _is_settled(line, statements)]
         ranked = self._rank(lines)
         fresh = [line for line in ranked if line.order[0] >= 0]
         known = [line for line in ranked if line.order[0] < 0]
@@ -276,7 +278,10 @@ class _Writer:
                 tokens, characters = tokens - cost, characters - size
 
     def _cost(self, line: _Line) -> int:
-        return self._counter.count(line.text) + 1
+        cost = self._costs.get(line.text)
+        if cost is None:
+            cost = self._costs[line.text] = self._counter.count(line.text) + 1
+        return cost
 
     def _fits(self, text: str) -> bool:
         return len(text) <= self._characters and self._counter.count(text) <= self._tokens

@@ -28,6 +28,7 @@ _B: Final = 0.6
 
 _CJK: Final = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _TOKEN: Final = lazy_pattern(rf"[^\W_{_CJK}]+(?:['’][^\W_{_CJK}]+)*|[{_CJK}]+")
+_ASCII_TOKEN: Final = lazy_pattern("[a-z0-9]+(?:'[a-z0-9]+)*")
 _CHARACTER: Final = lazy_pattern(rf"[{_CJK}]")
 _STOP_WORDS_TEXT: Final = """
 a about all also am an and any are as at be because been but by can could did do does for from get had has have he hello
@@ -103,6 +104,9 @@ def terms(text: str, *, singles: bool = False) -> list[str]:
     A CJK character that stands alone between particles is a term by itself, as 盐 is in 盐是什么. `singles` adds each
     CJK character, so that a document is found by a query of one character.
     """
+    if text.isascii():
+        words = _ASCII_TOKEN.findall(text[:MAX_CHARACTERS].lower())
+        return [_stem(word) for word in words if word not in _STOP_WORDS]
     found: list[str] = []
     # One form for what looks alike: full-width letters, ligatures, upper case, curly apostrophes.
     folded = unicodedata.normalize("NFKC", text[:MAX_CHARACTERS]).casefold().replace("’", "'")
