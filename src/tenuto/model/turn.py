@@ -76,9 +76,22 @@ class _TraceAddress(msgspec.Struct, array_like=True):
     turn_id: str
 
 
+TRACE_ID_START: Final = "WyI"
+"""The encoded `["` that every trace id begins with."""
+
+
 def trace_id(session_id: str, number: int, turn_id: str) -> str:
     """A trace id contains its location, so that no index is needed; it carries no authority."""
     return urlsafe_b64encode(msgspec.json.encode(_TraceAddress(session_id, number, turn_id))).rstrip(b"=").decode()
+
+
+def is_trace_id(text: str) -> bool:
+    """Whether a text is nothing but a trace id."""
+    try:
+        address = _decode_address(text)
+    except (ValueError, RecursionError):
+        return False
+    return text == trace_id(address.session_id, address.number, address.turn_id)
 
 
 def place_of(asked: str) -> tuple[str, int]:
@@ -88,14 +101,18 @@ def place_of(asked: str) -> tuple[str, int]:
         TraceNotFound: it is no trace id.
     """
     try:
-        raw = urlsafe_b64decode(asked.encode() + b"=" * (-len(asked) % 4))
-        address = msgspec.json.decode(raw, type=_TraceAddress)
+        address = _decode_address(asked)
         check_id(address.session_id, "the session id")
     except (ValueError, RecursionError, Invalid):
         raise TraceNotFound from None
     if not 1 <= address.number < 2**53:
         raise TraceNotFound
     return address.session_id, address.number
+
+
+def _decode_address(text: str) -> _TraceAddress:
+    raw = urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4))
+    return msgspec.json.decode(raw, type=_TraceAddress)
 
 
 MAX_WINDOW = 10_000

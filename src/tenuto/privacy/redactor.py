@@ -18,6 +18,7 @@ from tenuto.errors import PrivateData
 from tenuto.model import Scope, Session
 from tenuto.model.privacy import Mode, PiiMatch, PrivacyPolicy, Sink, replace_matches
 from tenuto.model.session import record_types
+from tenuto.model.turn import TRACE_ID_START, is_trace_id
 from tenuto.model.values import Json, JsonObject
 from tenuto.privacy.crypto.vault import Vault
 from tenuto.privacy.rules.span import ON_REQUEST, PiiType
@@ -112,6 +113,9 @@ def _content_fields(part: JsonObject) -> JsonObject:
 
 
 def _is_opaque(text: str) -> bool:
+    """Whether a text is encoded data, or the id of a trace, which every answer carries in its metadata."""
+    if text.startswith(TRACE_ID_START) and is_trace_id(text):
+        return True
     return len(text) >= _LEAST_OPAQUE and not text.isdigit() and _OPAQUE.fullmatch(text) is not None
 
 

@@ -16,10 +16,10 @@ from tenuto.model import Message, Page
 from tenuto.model.generation import ToolContext, ToolOutput, ToolSpec
 from tenuto.model.privacy import Mode, PiiMatch, PrivacyPolicy, Sink
 from tenuto.model.prompt import Disposition
-from tenuto.model.turn import Trace
+from tenuto.model.turn import Trace, trace_id
 from tenuto.model.values import JsonObject
 from tenuto.privacy.detection.finder import PiiFinder
-from tenuto.privacy.redactor import Redactor, TenantPolicies
+from tenuto.privacy.redactor import Redactor, TenantPolicies, slots
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tests.samples import ANN
 from tests.unit.privacy.test_model import MAIL, house, prompt
@@ -249,3 +249,10 @@ async def test_a_text_for_several_sinks_is_searched_once(model: Mode, monkeypatc
     clean, taken = await TurnRedaction(screen).before_cut(ANN, f"write to {MAIL}", (Sink.MODEL, Sink.MESSAGE))
 
     assert (clean, dict(taken), len(searched)) == ("write to [REDACTED_EMAIL]", {"EMAIL": 1}, 1)
+
+
+def test_only_a_bare_trace_id_is_not_searched() -> None:
+    name = trace_id("s", 1, "t")
+    others = [f"{name} ann@example.org", f"{name}=", name[:-1]]
+
+    assert [slot.text for slot in slots({"trace": name, "more": others})] == others
