@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from tenuto.privacy.compliance.service import PrivacyService
 
 ModelChoice: TypeAlias = "str | GivenModel | Sequence[str | GivenModel]"
+# The tokens of a character at most.
+_MOST_TOKENS: Final = 4
 # A conversation with more characters that were never counted is fitted in a thread.
 _FITTED_AT_ONCE: Final = 64 * 1024
 _NO_MODELS: Final[Mapping[str, GivenModel]] = MappingProxyType({})
@@ -171,7 +173,7 @@ class Tenuto:
         messages further.
         """
         _check_scope(scope)
-        words = await self._counted_draft(text, role=Role.USER, speaker=scope.user)
+        words = self._count(self.draft(text, role=Role.USER, speaker=scope.user))
         request = TurnRequest(user_messages=(words,), session_id=session_id, idempotency_key=idempotency_key)
         return await self.begin_turn(scope, request, window)
 
@@ -179,14 +181,23 @@ class Tenuto:
         """As `begin`, with messages of any kind. The window is the argument, not the request's."""
         most = self.policies.context.loaded_messages if window is None else window
         turn = await self.sessions.begin(scope, replace(request, window=most))
-        if turn.state is TurnState.FINISHED or not turn.window:
+        if turn.state is TurnState.FINISHED or self._is_short_and_new(turn):
             return turn
         return await release_on_error(self.sessions.finish, turn, self._fit_window(turn, most))
 
+    def _is_short_and_new(self, turn: OpenTurn) -> bool:
+        """Whether nothing is there to fit: context and tokenizer take long to import for a program that stores only."""
+        if len(turn.window) > len(turn.user_messages):
+            return False
+        prompt = self.settings.prompt()
+        return sum([len(message.text) for message in turn.window]) * _MOST_TOKENS < prompt.budget - prompt.reply_tokens
+
     async def _fit_window(self, turn: OpenTurn, most: int) -> OpenTurn:
+        from tenuto.context import counter_for
         from tenuto.context.conversation import fit_window
 
-        prompt, context, counter = self.settings.prompt(), self.policies.context, await self._load_counter()
+        self._counter = counter = counter_for(self.settings.model)
+        prompt, context = self.settings.prompt(), self.policies.context
         if sum([len(message.text) for message in turn.window if not message.tokens]) < _FITTED_AT_ONCE:
             return fit_window(turn, prompt, context, counter, most)
         return await asyncio.to_thread(fit_window, turn, prompt, context, counter, most)
@@ -197,7 +208,7 @@ class Tenuto:
         """Store the reply, add its usage, and release the lease."""
         if not isinstance(reply, str | list | tuple):
             raise Invalid(f"the reply must be a text (str) or a list of Draft, not {type(reply).__name__}")
-        drafts = (await self._counted_draft(reply),) if isinstance(reply, str) else tuple(reply)
+        drafts = (self._count(self.draft(reply)),) if isinstance(reply, str) else tuple(reply)
         closing = FinishTurn(reply=drafts, usage=Usage(tokens=tokens, cost_nanos=cost_nanos))
         return (await self.sessions.finish(turn, closing)).session
 
@@ -223,18 +234,9 @@ class Tenuto:
         check_text(text, "the message")
         return Draft(id=fresh_id(), role=role, sent_at=self._clock(), parts=(text_part(text),), speaker=speaker)
 
-    async def _counted_draft(self, text: str, *, role: Role = Role.ASSISTANT, speaker: str | None = None) -> Draft:
-        return (await self._load_counter()).with_count(self.draft(text, role=role, speaker=speaker))
-
-    async def _load_counter(self) -> TokenCounter:
-        """The counter of the settings' model. Programs that never begin a turn do not wait for its vocabulary."""
-        if self._counter is None:
-            from tenuto.context import counter_for
-
-            counter = counter_for(self.settings.model)
-            await asyncio.to_thread(counter.preload)
-            self._counter = counter
-        return self._counter
+    def _count(self, draft: Draft) -> Draft:
+        """The message with its tokens, once a window had to be fitted; until then the tokenizer is not loaded."""
+        return draft if self._counter is None else self._counter.with_count(draft)
 
 
 @asynccontextmanager

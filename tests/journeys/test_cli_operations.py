@@ -87,7 +87,7 @@ def test_the_doctor_finds_a_new_installation_well(desk: Desk) -> None:
 
     assert (well.returncode, well.stderr) == (0, "")
     assert re.search(r"^ok +round trip +written, read and deleted in [\d.]+ ms$", well.stdout, re.MULTILINE)
-    assert re.search(r"^store +sqlite:///data/tenuto.db$", well.stdout, re.MULTILINE)
+    assert re.search(r"^ok +store +sqlite:///data/tenuto.db answers", well.stdout, re.MULTILINE)
     assert well.stdout.endswith("\nAll is well.\n")
 
 

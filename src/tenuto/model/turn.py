@@ -76,7 +76,7 @@ class _TraceAddress(msgspec.Struct, array_like=True):
     turn_id: str
 
 
-TRACE_ID_START: Final = "WyI"
+TRACE_ID_START: Final = "Wy"
 """The encoded `["` that every trace id begins with."""
 
 
