@@ -23,6 +23,7 @@ from tenuto.privacy.rules.span import ALWAYS, MARK, ON_REQUEST, PiiType, Span
 
 _PORTION: Final = 4 * LIMIT
 _MOST_KNOWN: Final = 4096
+_FEW_MATCHES: Final = 8
 _TYPES: Final = frozenset(map(str, PiiType))
 
 
@@ -51,16 +52,18 @@ class PiiFinder:
     def find(self, text: str) -> Sequence[PiiMatch]:
         """Every match, in order, none overlapping. The cost is linear in the length of the text.
 
-        Results are remembered by a digest of the text: the words of a turn pass several sinks.
+        Short results are remembered by a digest of the text: the words of a turn pass several sinks.
         """
         if len(text) > _PORTION:
             return self._search(text)
         key = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
         found = self._known.get(key)
         if found is None:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            found = self._known[key] = self._search(text)
+            found = self._search(text)
+            if len(found) <= _FEW_MATCHES:
+                if len(self._known) >= _MOST_KNOWN:
+                    self._known.clear()
+                self._known[key] = found
         return found
 
     def _search(self, text: str) -> Sequence[PiiMatch]:
