@@ -2,7 +2,7 @@
 
 A killed process leaves its leases behind. Another one of the same machine can tell so at once; elsewhere, and where
 `/proc` does not exist, a lease is held until it expires. Clients see ids of turns, so the process is masked with a key
-that only processes of the same boot, host and pid namespace know; they recognise each other by the bits left zero.
+that only processes of the same boot, host and namespaces know; they recognise each other by the bits left zero.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def _current(pid: int) -> _Process | None:
     """The process of this pid, which is the caller's own: a fork is another one."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
-        machine = f"{boot} {(_PROC / 'self/ns/pid').readlink()} {platform.node()}"
+        # A process start is told in the time of the reader's own time namespace.
+        spaces = [(_PROC / "self/ns" / space).readlink() for space in ("pid", "time")]
+        machine = f"{boot} {spaces} {platform.node()}"
         own, _, started = _stat("self")
     except (OSError, ValueError):
         return None
