@@ -114,11 +114,13 @@ def _invents(text: str, source: str) -> bool:
     """
     given, told = _numbers(source), _numbers(_ITEM_NUMBER.sub("", text))
     names = {word.casefold() for word in _NAME.findall(text)}
-    return not told <= given or bool(given and not told) or not names <= set(_WORD.findall(source.casefold()))
+    if not told <= given or (given and not told):
+        return True
+    return bool(names) and not names <= set(_WORD.findall(source.casefold()))
 
 
 def _numbers(text: str) -> set[str]:
-    return {re.sub("[.,]", "", number) for number in _NUMBER.findall(text)}
+    return {number.replace(",", "").replace(".", "") for number in _NUMBER.findall(text)}
 
 
 def _cut_to_limits(text: str, limits: SummaryLimits, counter: TokenCounter) -> str | None:
