@@ -304,7 +304,8 @@ class TurnOpener:
         return await release_on_error(self._sessions.finish, turn, self._check_open_turn(turn, request, wish.window))
 
     async def _new_session(self, scope: Scope, request: ChatRequest, assistant: Assistant) -> NewSession:
-        context: JsonObject = {PROFILE: request.profile} if request.profile else {}
+        # Members of a chat read its session, and their prompts would show the profile of whoever began it.
+        context: JsonObject = {PROFILE: request.profile} if request.profile and scope.chat is None else {}
         metadata = {ASSISTANT: assistant.name, **({PERSONA: scope.persona} if scope.persona is not None else {})}
         also = assistant.policies.privacy_also
         new = NewSession(metadata={**metadata, PRIVACY_ALSO: list(also)} if also else metadata, context=context)
@@ -452,7 +453,7 @@ def _prompt_inputs(
     first = context.get("language")
     language = _LANGUAGES.get(first) if isinstance(first, str) else None
     language = language or request.language or language_of(materials.question)
-    stored = context.get(PROFILE)
+    stored = context.get(PROFILE) if turn.scope.chat is None else None
     known = {**(stored if isinstance(stored, dict) else {}), **request.profile}
     names = {each.id: in_language(each.names, language) for each in assistant.personas.values()}
     return replace(

@@ -385,7 +385,7 @@ def agent_system(
 def profile_text(profile: Mapping[str, Json], language: Language) -> str:
     """A user's profile as the prompt's preferences: one line each, in a fixed order, the response style last."""
     words = WORDING[language]
-    known = {key: to_text(value) for key, value in profile.items() if value not in (None, "", [], {})}
+    known = {key: " ".join(to_text(value).split()) for key, value in profile.items() if value not in (None, "", [], {})}
     style = known.pop(STYLE_KEY, None)
     lines = [f"- {key}: {known[key]}" for key in sorted(known)]
     return "\n".join([*lines, f"{words.style}{style}"] if style else lines)
