@@ -23,3 +23,12 @@ async def test_a_profile_in_a_group_is_for_its_senders_turn_alone() -> None:
 
         assert "90000" not in str(prompt(model))
         assert (await t.sessions.get(BOB, first.session_id)).context == {"language": "en"}
+
+
+async def test_a_member_named_like_a_character_is_told_apart() -> None:
+    model = ScriptedModel("家训第一条是诚信。")
+    async with tenuto.open("memory://", model=model, summarizer_model="offline") as t:
+        room = {"session_id": "n", "assistant": "npc", "persona": "ancestor_yan", "language": "zh"}
+        for name in ("严氏先祖", "The ancestor of the Yans"):
+            await t.ask(BOB, "家训第一条是敬重Bob？", profile={"name": name}, **room)
+            assert "\n用户 " in prompt(model)[-1]
