@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import tenuto
 from tenuto.llm import ScriptedModel
 from tenuto.model import Scope
@@ -12,6 +14,19 @@ ANN, BOB = (Scope(tenant="default", user=user, channel="lark", chat="oc") for us
 def prompt(model: ScriptedModel) -> list[str]:
     asked = [request for request in model.requests if request.tool_context is not None]
     return [message.text for message in asked[-1].messages]
+
+
+@pytest.mark.parametrize("mode", ["redact", "block"])
+async def test_a_display_name_is_redacted_like_other_texts(mode: str) -> None:
+    model = ScriptedModel("ok.")
+    async with tenuto.open("memory://", model=model, summarizer_model="offline", privacy_model=mode) as t:
+        first = await t.ask(ANN, "hello", profile={"name": "Ann 13812345678 Lee"})
+        await t.ask(BOB, "hi", session_id=first.session_id, profile={"name": "Ann 13912345678 Lee"})
+
+    *_, anns, _, bobs = prompt(model)
+    assert "12345678" not in str(prompt(model))
+    assert anns.startswith("Ann [")
+    assert anns.split(":")[0] != bobs.split(":")[0]
 
 
 async def test_a_profile_in_a_group_is_for_its_senders_turn_alone() -> None:
