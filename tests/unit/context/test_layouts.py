@@ -174,6 +174,7 @@ def test_in_a_group_the_speakers_names_are_shown() -> None:
     assert prompt.manifest.total >= sum(COUNTER.count(message.text) for message in prompt.messages)
     assert "\nAnn: hi\n> Bob: I owe Ann 5\n助手: hello\nyou\n" in sheet
     assert sheet.endswith("当前问题: Bob: ?")
+    assert "=== 当前问题 ===\nBob: ?\n" in written(LayoutName.GOODS, question="?", **group).text
 
 
 def said_by(**names: str) -> list[Message]:
