@@ -63,14 +63,14 @@ async def test_a_conversation_over_http() -> None:
 
 
 async def test_in_a_group_the_model_is_told_who_said_what() -> None:
-    """D27: by the name in the profile; alone with one person, it is not."""
+    """D27: by the name in the profile."""
     room, question = {"X-Channel": "lark", "X-Chat-ID": "oc_1"}, "What is my favourite colour?"
     async with talking("Noted.", "I do not know.") as (door, model):
         first = await say(door, "My favourite colour is green.", {**ANN, **room}, profile={"name": "Ann"})
         group = first.json()["session_id"]
         await say(door, question, {**BOB, **room}, session_id=group)
 
-        assert model.requests[0].messages[-1].text == "My favourite colour is green."
+        assert model.requests[0].messages[-1].text == "Ann: My favourite colour is green."
         *_, anns, _, bobs = (message.text for message in model.requests[1].messages)
         assert anns == "Ann: My favourite colour is green."
         assert bobs.startswith("User ")

@@ -16,6 +16,7 @@ from tenuto.chat.request import ChatRequest
 from tenuto.chat.revision import Revision, check_not_superseded, mark_of, undo_user_message
 from tenuto.context import (
     TokenCounter,
+    display_name,
     has_relevant_history,
     inputs_from_turn,
     language_of,
@@ -34,7 +35,7 @@ from tenuto.errors import (
 )
 from tenuto.model import Draft, Message, NewSession, OpenTurn, Page, Role, Scope, Session, TurnState, text_part
 from tenuto.model.generation import Persona, Summary, ToolContext, TurnEnded
-from tenuto.model.message import NAME, display_name
+from tenuto.model.message import NAME
 from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
 from tenuto.model.prompt import Language, PromptInputs
 from tenuto.model.session import ASSISTANT, PERSONA, PRIVACY_ALSO, PROFILE
@@ -304,7 +305,8 @@ class TurnOpener:
         return await release_on_error(self._sessions.finish, turn, self._check_open_turn(turn, request, wish.window))
 
     async def _new_session(self, scope: Scope, request: ChatRequest, assistant: Assistant) -> NewSession:
-        context: JsonObject = {PROFILE: request.profile} if request.profile else {}
+        # Members of a chat read its session, and their prompts would show the profile of whoever began it.
+        context: JsonObject = {PROFILE: request.profile} if request.profile and scope.chat is None else {}
         metadata = {ASSISTANT: assistant.name, **({PERSONA: scope.persona} if scope.persona is not None else {})}
         also = assistant.policies.privacy_also
         new = NewSession(metadata={**metadata, PRIVACY_ALSO: list(also)} if also else metadata, context=context)
@@ -381,6 +383,7 @@ class TurnOpener:
             history=of_persona(history, scope.persona if assistant.isolated else None),
             persona=scope.persona,
             persona_name=in_language(persona.names, spoken) if persona is not None else None,
+            speaker_names=materials.speaker_names,
         )
         return TurnContext(
             request=request,
@@ -452,7 +455,7 @@ def _prompt_inputs(
     first = context.get("language")
     language = _LANGUAGES.get(first) if isinstance(first, str) else None
     language = language or request.language or language_of(materials.question)
-    stored = context.get(PROFILE)
+    stored = context.get(PROFILE) if turn.scope.chat is None else None
     known = {**(stored if isinstance(stored, dict) else {}), **request.profile}
     names = {each.id: in_language(each.names, language) for each in assistant.personas.values()}
     return replace(
@@ -464,7 +467,13 @@ def _prompt_inputs(
         isolated=assistant.isolated,
         language=language,
         display_names={name: shown for name, shown in names.items() if shown},
-        speaker_names=speaker_names(log.talk, turn.scope.tenant, language),
+        speaker_names=speaker_names(
+            log.talk,
+            turn.scope.tenant,
+            language,
+            in_chat=turn.scope.chat is not None,
+            personas=[name for each in assistant.personas.values() for name in each.names.values()],
+        ),
     )
 
 

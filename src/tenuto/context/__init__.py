@@ -8,8 +8,9 @@ from tenuto.context.assembly import (
     last_words,
     prompt_token_limit,
 )
-from tenuto.context.layout import agent_system, profile_text, speaker_names
+from tenuto.context.layout import agent_system, profile_text
 from tenuto.context.relevance import cosine, has_relevant_history, near_enough, points_back, spoken, term_coverage
+from tenuto.context.speakers import display_name, speaker_names
 from tenuto.context.tokens import DEFAULT_ENCODING, ENCODINGS, TokenCounter, counter_for, encoding_for, truncate_text
 from tenuto.context.wording import language_of
 from tenuto.model.graphemes import boundary_after, boundary_before
@@ -26,6 +27,7 @@ __all__ = [
     "check_budget",
     "cosine",
     "counter_for",
+    "display_name",
     "encoding_for",
     "has_relevant_history",
     "inputs_from_turn",

@@ -70,6 +70,7 @@ class Labels(msgspec.Struct, frozen=True):
 
     parts: dict[Part, str]
     speakers: dict[Role, str]
+    member: str
     nothing: str
 
 
@@ -77,16 +78,20 @@ _LABELS: Final = {
     Language.ENGLISH: Labels(
         parts={Part.MAIN: "Main points:", Part.AGREED: "Agreed:", Part.OPEN: "Open:"},
         speakers={Role.USER: "User: ", Role.ASSISTANT: "Assistant: ", Role.SYSTEM: "System: ", Role.TOOL: "Tool: "},
+        member="A member: ",
         nothing="(Nothing was said in words.)",
     ),
     Language.CHINESE: Labels(
         parts={Part.MAIN: "主要内容：", Part.AGREED: "约定：", Part.OPEN: "待定："},
         speakers={Role.USER: "用户：", Role.ASSISTANT: "助手：", Role.SYSTEM: "系统：", Role.TOOL: "工具："},
+        member="一位成员：",
         nothing="（没有文字内容。）",
     ),
 }
 _PARTS: Final = {label: part for labels in _LABELS.values() for part, label in labels.parts.items()}
-_SPEAKERS: Final = {label.strip(): role for labels in _LABELS.values() for role, label in labels.speakers.items()}
+_SPEAKERS: Final = {label.strip(): role for labels in _LABELS.values() for role, label in labels.speakers.items()} | {
+    labels.member.strip(): Role.USER for labels in _LABELS.values()
+}
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -108,13 +113,15 @@ def summarise(
     language: Language,
     counter: TokenCounter,
     redact: Callable[[str], str] = str,
+    in_chat: bool = False,
 ) -> str:
     """The messages in short, within so many tokens and characters, merged with the summary of those before them.
 
     Up to three paragraphs: main points, decisions, open points; sentences in their order, with their speakers. Never
-    empty. Every message passes `redact` before anything is taken from it.
+    empty. Every message passes `redact` before anything is taken from it. In a chat each sentence of a user is "a
+    member's": whoever asks next may be another one.
     """
-    writer = _Writer(tokens, characters, counter, _LABELS[language])
+    writer = _Writer(tokens, characters, counter, _LABELS[language], in_chat)
     for start in range(0, len(messages), _PORTION):
         new = _new_lines(message_sentences(messages[start : start + _PORTION], redact))
         previous = writer.merge(new, _old_lines(previous)) or previous
@@ -217,8 +224,11 @@ def _adds_nothing(line: _Line, other: _Line) -> bool:
 class _Writer:
     """Writes a summary of limited length."""
 
-    def __init__(self, tokens: int, characters: int | None, counter: TokenCounter, labels: Labels) -> None:
+    def __init__(
+        self, tokens: int, characters: int | None, counter: TokenCounter, labels: Labels, in_chat: bool
+    ) -> None:
         self.labels = labels
+        self._in_chat = in_chat
         self._tokens = tokens
         self._characters = math.inf if characters is None else characters
         self._counter = counter
@@ -292,10 +302,15 @@ class _Writer:
             lines = sorted((line for line in chosen if line.part is part), key=lambda line: line.order)
             if lines and self._headings:
                 rows.append(heading)
-            for role, group in groupby(lines, key=lambda line: line.role):
+            for (role, member), group in groupby(lines, key=self._speaker):
                 *texts, last = (line.text for line in group)
-                rows.append(self.labels.speakers.get(role, "") + " ".join([*map(_end_sentence, texts), last]))
+                label = self.labels.member if member else self.labels.speakers.get(role, "")
+                rows.append(label + " ".join([*map(_end_sentence, texts), last]))
         return "\n".join(rows)
+
+    def _speaker(self, line: _Line) -> tuple[Role, tuple[int, int] | None]:
+        """Lines with the same one share a row; those of users in a chat may be of several members."""
+        return line.role, line.order if self._in_chat and line.role is Role.USER else None
 
 
 def _end_sentence(text: str) -> str:

@@ -6,8 +6,7 @@ Layouts do not count messages. They write a `Page`, which counts the tokens of t
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
@@ -18,9 +17,8 @@ import msgspec
 from tenuto.context.tokens import MESSAGE_TOKENS, REPLY_TOKENS, TokenCounter, to_text, truncate_text
 from tenuto.context.window import Shown, VerbatimHistory
 from tenuto.context.wording import WORDING, Wording
-from tenuto.model.message import Message, Role, display_name, text_part
+from tenuto.model.message import Message, Role, text_part
 from tenuto.model.prompt import Language, LayoutName, Piece, Prompt, PromptMessage, RecallPosition
-from tenuto.model.scope import user_digest
 from tenuto.model.values import Json, JsonObject, Value
 
 _QUOTE: Final = "> "
@@ -253,8 +251,9 @@ class Layout(msgspec.Struct, frozen=True):
         self._render_history(page, chosen.window, sheet)
         if self.recall_position is RecallPosition.BEFORE_QUESTION:
             self._render_snippets(page, chosen)
-        page.add_frame(sheet.question)
-        page.add_frame(self.speaker_label(chosen.speaker))
+        label = self.speaker_label(chosen.speaker)
+        page.add_frame(sheet.question.removesuffix(self.words.user) if label else sheet.question)
+        page.add_frame(label)
         page.words(chosen.question)
         page.add_frame(sheet.closing)
         return stable
@@ -385,27 +384,7 @@ def agent_system(
 def profile_text(profile: Mapping[str, Json], language: Language) -> str:
     """A user's profile as the prompt's preferences: one line each, in a fixed order, the response style last."""
     words = WORDING[language]
-    known = {key: to_text(value) for key, value in profile.items() if value not in (None, "", [], {})}
+    known = {key: " ".join(to_text(value).split()) for key, value in profile.items() if value not in (None, "", [], {})}
     style = known.pop(STYLE_KEY, None)
     lines = [f"- {key}: {known[key]}" for key in sorted(known)]
     return "\n".join([*lines, f"{words.style}{style}"] if style else lines)
-
-
-def speaker_names(talk: Iterable[Message], tenant: str, language: Language) -> dict[str, str]:
-    """Names for the users of a conversation, none where only one speaks.
-
-    A user without a display name, or with one that another speaker has, gets a tag derived from the id.
-    """
-    given: dict[str, str] = {}
-    for message in talk:
-        if message.role is Role.USER and message.speaker is not None:
-            given[message.speaker] = display_name(message.extra) or given.get(message.speaker, "")
-    if len(given) < 2:
-        return {}
-    words = WORDING[language]
-    labels = [label.rstrip(": ") for label in (words.user, words.assistant, words.system)]
-    taken = Counter(name.casefold() for name in (*given.values(), *labels))
-    return {
-        user: name if name and taken[name.casefold()] == 1 else f"{name or labels[0]} {user_digest(tenant, user)[:6]}"
-        for user, name in given.items()
-    }

@@ -9,7 +9,7 @@ from typing import Final
 from tenuto.context.compression import SummaryLimits
 from tenuto.context.sentences import condense, plain_sentences
 from tenuto.context.tokens import TokenCounter, truncate_text
-from tenuto.context.wording import WORDING, language_of
+from tenuto.context.wording import WORDING, Wording, language_of
 from tenuto.model.message import Message, Role
 from tenuto.model.prompt import Language
 from tenuto.model.values import Value
@@ -77,12 +77,16 @@ def build_summary_request(
     limits: SummaryLimits,
     redact: Callable[[str], str],
     counter: TokenCounter,
+    *,
+    in_chat: bool = False,
 ) -> SummaryRequest:
     """What to ask a model: the earlier summary and the talk since, never the talk before it again."""
+    words = WORDING[language]
+    user = words.member if in_chat else words.user
     most = _MOST_TOKENS[language].format(count=limits.tokens * 2 // 3)
     if limits.characters is not None and limits.characters < limits.tokens * 2:
         most = _MOST_CHARACTERS[language].format(count=limits.characters)
-    lines = [line for message in messages for line in _message_lines(message, language, redact, counter)]
+    lines = [line for message in messages for line in _message_lines(message, user, words, redact, counter)]
     before = [_BEFORE[language], previous, ""] if previous else []
     return SummaryRequest(
         system=_SYSTEM[language].format(most=most),
@@ -135,14 +139,13 @@ def _cut_to_limits(text: str, limits: SummaryLimits, counter: TokenCounter) -> s
 
 
 def _message_lines(
-    message: Message, language: Language, redact: Callable[[str], str], counter: TokenCounter
+    message: Message, user: str, words: Wording, redact: Callable[[str], str], counter: TokenCounter
 ) -> list[str]:
-    words = WORDING[language]
     told: list[str] = []
     if message.role is Role.ITEM:
         return told
     if message.text.strip():
         said = truncate_text(" ".join(redact(message.text).split()), _MESSAGE, counter.count)
-        told.append((words.user if message.role is Role.USER else words.assistant) + said)
+        told.append((user if message.role is Role.USER else words.assistant) + said)
     outputs = [part.get("output") for part in message.parts if part["type"] == "tool_result"]
     return told + [words.system + redact(condense(output)) for output in outputs]

@@ -17,6 +17,7 @@ class Wording(Value, frozen=True, kw_only=True):
     """Headings end their line; what stands before a text on its line ends with a blank or a colon."""
 
     user: str
+    member: str
     assistant: str
     system: str
     preferences: str
@@ -43,6 +44,7 @@ class Wording(Value, frozen=True, kw_only=True):
 
 _CHINESE: Final = Wording(
     user="用户: ",
+    member="一位成员: ",
     assistant="助手: ",
     system="系统: ",
     preferences="用户偏好:\n",
@@ -73,6 +75,7 @@ _CHINESE: Final = Wording(
 
 _ENGLISH: Final = Wording(
     user="User: ",
+    member="A member: ",
     assistant="Assistant: ",
     system="System: ",
     preferences="The user's preferences:\n",

@@ -40,7 +40,8 @@ class ToolContext(Value, frozen=True, kw_only=True, gc=True):
     `scope` is the caller's, from the credential: whose orders, whose records. `state` is what the assistant's tools
     left with its newest answer that stands (the previous result set), so that "the first one" can be found again.
     `history` is the talk before the question, oldest first, as far as it was loaded; an isolated persona gets its own
-    turns only. `persona_name` is the persona's display name in the question's language.
+    turns only. `persona_name` is the persona's display name in the question's language. `speaker_names` gives users the
+    names they are shown under, where several may speak.
     """
 
     scope: Scope
@@ -52,6 +53,7 @@ class ToolContext(Value, frozen=True, kw_only=True, gc=True):
     history: tuple[Message, ...] = ()
     persona: str | None = None
     persona_name: str | None = None
+    speaker_names: Mapping[str, str] = MappingProxyType({})
 
 
 class ToolOutput(Value, frozen=True, kw_only=True, gc=True):

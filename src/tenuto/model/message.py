@@ -70,18 +70,10 @@ class Message(Draft, frozen=True, kw_only=True):
 
 # The key of a display name, in a user's profile and in the extra fields of a message (as OpenAI's messages have it).
 NAME = "name"
-# The longest display name in a prompt, in characters.
-_LONGEST_NAME = 40
 # The key of an answer's metadata that holds the tool state, by assistant.
 STATE = "state"
 # The type of a part that holds a summary.
 SUMMARY = "summary"
-
-
-def display_name(fields: JsonObject) -> str:
-    """The display name in a message's extra fields or a profile, on one line and without a colon; empty if none."""
-    name = fields.get(NAME)
-    return " ".join(name.replace(":", " ").replace("：", " ").split())[:_LONGEST_NAME] if isinstance(name, str) else ""
 
 
 def is_summary(message: Draft) -> bool:

@@ -88,7 +88,7 @@ class PromptInputs(Value, frozen=True, kw_only=True):
     history; and `window_start` is the first message that belongs to the context at all. `memories` or `evidence` set to
     `None` say that this assistant has none; an empty tuple, that this time nothing was found. An `isolated` persona
     sees only its own turns. `display_names` gives personas the names they are shown under; `speaker_names` gives users
-    theirs, and is empty where only one speaks. With `history_relevant` false the history has nothing to do with the
+    theirs, and is empty where no other may speak. With `history_relevant` false the history has nothing to do with the
     question and is left out. `question_tokens` is its count, 0 if it is not counted yet.
     """
 

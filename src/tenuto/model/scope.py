@@ -82,6 +82,11 @@ def user_digest(tenant: str, user: str) -> str:
     return sha256(f"{len(tenant)}:{tenant}{user}".encode()).hexdigest()
 
 
+def speaker_tag(tenant: str, user: str) -> str:
+    """What tells a user from others of the same name in a prompt: six hexadecimal digits."""
+    return user_digest(tenant, user)[:6]
+
+
 def owner_scope(scope: Scope) -> Scope:
     """The scope of the owner: a chat without the speaker, or a user without the place."""
     if scope.chat is not None:

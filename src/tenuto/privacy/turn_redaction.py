@@ -13,6 +13,7 @@ from tenuto.model import Message, Scope, Session
 from tenuto.model.message import is_summary
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.prompt import Piece, PromptInputs
+from tenuto.model.scope import speaker_tag
 from tenuto.model.turn import Trace
 from tenuto.model.values import Json
 from tenuto.privacy.crypto.vault import neutralize_text, restore_text
@@ -67,7 +68,7 @@ class TurnRedaction:
             return None
         found = _slots(materials, typed=self._redactor.has_typed_placeholders(scope))
         redaction = await self._redactor.texts(Sink.MODEL, scope, session, found)
-        return _fill_prompt_slots(materials, redaction.texts)
+        return _fill_prompt_slots(materials, scope.tenant, redaction.texts)
 
     async def before_cut(
         self, scope: Scope, text: str, sinks: Iterable[Sink], shown: int | None = None
@@ -92,13 +93,13 @@ def _slots(materials: PromptInputs, *, typed: bool) -> list[Slot]:
     """Every text of the prompt inputs. `typed` placeholders are neutralized; those in a summary are always ours."""
     pieces = (*(materials.memories or ()), *(materials.evidence or ()))
     said = [Slot(materials.question), *(slot for message in materials.history for slot in part_slots(message.parts))]
-    said += [Slot(piece.text) for piece in pieces]
+    said += [Slot(text) for text in (*(piece.text for piece in pieces), *materials.speaker_names.values())]
     if typed:
         said = [slot._replace(text=neutralize_text(slot.text)) for slot in said]
     return [Slot(materials.system), Slot(materials.preferences), Slot(materials.summary), *said]
 
 
-def _fill_prompt_slots(materials: PromptInputs, texts: Iterable[str]) -> PromptInputs:
+def _fill_prompt_slots(materials: PromptInputs, tenant: str, texts: Iterable[str]) -> PromptInputs:
     """The inputs with other texts, taken in the order of `_slots`. Token counts of changed texts are reset."""
     filled = iter(texts)
     system, preferences, summary, question = (next(filled) for _ in range(4))
@@ -106,6 +107,11 @@ def _fill_prompt_slots(materials: PromptInputs, texts: Iterable[str]) -> PromptI
     def message(one: Message) -> Message:
         parts = fill_part_slots(one.parts, filled)
         return one if parts == one.parts else replace(one, parts=parts, tokens=0)
+
+    def name(user: str, given: str) -> str:
+        # Two names may become the same placeholder.
+        text = next(filled)
+        return text if text == given else f"{text} {speaker_tag(tenant, user)}"
 
     def piece(one: Piece) -> Piece:
         text = next(filled)
@@ -121,6 +127,7 @@ def _fill_prompt_slots(materials: PromptInputs, texts: Iterable[str]) -> PromptI
         history=tuple([message(one) for one in materials.history]),
         memories=None if materials.memories is None else tuple(map(piece, materials.memories)),
         evidence=None if materials.evidence is None else tuple(map(piece, materials.evidence)),
+        speaker_names={user: name(user, given) for user, given in materials.speaker_names.items()},
     )
 
 

@@ -193,6 +193,7 @@ class Compressor:
                 limits,
                 lambda text: redaction.for_model(scope, redaction.for_summary(scope, text)),
                 self._counter,
+                in_chat=scope.chat is not None,
             )
             summary = await self._ask_model(ended.scope, asked)
             made_by = "extract" if summary is None else "model"
@@ -228,6 +229,7 @@ class Compressor:
             language=ended.language,
             counter=self._counter,
             redact=lambda text: self._redaction.for_summary(ended.scope, text),
+            in_chat=ended.scope.chat is not None,
         )
 
 

@@ -170,15 +170,16 @@ async def test_each_quote_says_whose_words_it_is() -> None:
     prompt = tuple(PromptMessage(role=Role.SYSTEM, parts=(text_part(text),)) for text in ("The boat is mine.", notes))
     history = [
         message(1, Role.USER, "The boat is white.", speaker="ann"),
-        message(3, Role.USER, "The boat is mine, says Bob.", speaker="bob", extra={"name": "Bob"}),
+        message(3, Role.USER, "The boat is mine, says Bob.", speaker="bob", extra={"name": "Ann"}),
     ]
 
-    answer = await answer_to(ModelRequest(messages=prompt, tool_context=turn_of("What about the boat?", history)))
+    asked = turn_of("What about the boat?", history, speaker_names={"ann": "Ann", "bob": "Ann 1a2b3c"})
+    answer = await answer_to(ModelRequest(messages=prompt, tool_context=asked))
 
     assert answer.splitlines() == [
         "The notes on this conversation say: “User: The boat leaves at noon.”",
         "You said: “The boat is white.”",
-        "Bob said: “The boat is mine, says Bob.”",
+        "Ann 1a2b3c said: “The boat is mine, says Bob.”",
     ]
     unnamed = turn_of("What about the boat?", [message(1, Role.USER, "The boat is old.", speaker="cal")])
     answer = await answer_to(ModelRequest(messages=(), tool_context=unnamed))

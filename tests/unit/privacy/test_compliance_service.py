@@ -240,6 +240,7 @@ async def test_what_was_noted_of_a_person_in_a_group_goes_with_their_words() -> 
     anns = replace(GROUP, user="ann")
     async with tenuto.open("memory://", max_messages=4) as app:
         first = await app.ask(anns, "Ann Lee here, ann@example.com", profile={"name": "Ann Lee"})
+        await app.sessions.patch(anns, first.session_id, Changes(context={"profile": {"name": "Ann Lee"}}))
         for words in ("one", "two", "three"):
             await app.ask(replace(GROUP, user="bob"), words, session_id=first.session_id)
         traces = await app.store.traces.traces(GROUP, first.session_id, 10)

@@ -38,7 +38,7 @@ from tenuto.model.generation import (
     ToolResult,
 )
 from tenuto.model.graphemes import boundary_before
-from tenuto.model.message import Message, Role, display_name, offline_only_turns
+from tenuto.model.message import Role, offline_only_turns
 from tenuto.model.prompt import Language
 from tenuto.model.values import JsonObject, Value, make_storable
 from tenuto.ports import OfflineTool, Tool
@@ -58,7 +58,7 @@ _QUOTE: Final = 600
 _COVERAGE: Final = 0.5
 _QUOTES: Final = 3
 _SUMMARY_SENTENCES: Final = 5
-_LABEL: Final = re.compile(r"^(?:user|assistant|用户|助手)[:：]\s*", re.IGNORECASE)
+_LABEL: Final = re.compile(r"^(?:user|assistant|a member|用户|助手|一位成员)[:：]\s*", re.IGNORECASE)
 
 
 class OfflineModel:
@@ -174,7 +174,7 @@ def load_conversation(asking: ModelRequest) -> Conversation:
             question=turn.question[:_MESSAGE],
             language=turn.language,
             persona_name=turn.persona_name,
-            utterances=_newest([*earlier, *_history(turn.history, turn.scope.user)]),
+            utterances=_newest([*earlier, *_history(turn)]),
         )
     said = [one for one in asking.messages if one.role in (Role.USER, Role.ASSISTANT)]
     question = said.pop().text[:_MESSAGE] if said and said[-1].role is Role.USER else ""
@@ -260,12 +260,13 @@ def _sentences(conversation: Conversation) -> list[Utterance]:
     return list(sentences.values())
 
 
-def _history(history: Sequence[Message], asker: str | None) -> Iterator[Utterance]:
-    chatter = offline_only_turns(history)
-    for message in history:
+def _history(turn: ToolContext) -> Iterator[Utterance]:
+    chatter = offline_only_turns(turn.history)
+    for message in turn.history:
         if message.role is Role.USER:
-            own = message.speaker is None or message.speaker == asker
-            yield Utterance(Speaker.USER if own else Speaker.OTHER, message.text, display_name(message.extra))
+            own = message.speaker == turn.scope.user or (message.speaker is None and turn.scope.chat is None)
+            name = turn.speaker_names.get(message.speaker or "", "")
+            yield Utterance(Speaker.USER if own else Speaker.OTHER, message.text, name)
         elif message.role is Role.ASSISTANT and message.turn not in chatter:
             yield Utterance(Speaker.MODEL, message.text)
 
