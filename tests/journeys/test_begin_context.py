@@ -70,6 +70,17 @@ async def test_stale_words_do_not_come_back_over_http() -> None:
         assert await turn("Newer") == ["New", "A.", "Newer"]
 
 
+async def test_a_clients_clock_makes_nothing_stale() -> None:
+    async with served(preset="channel") as door:
+        old = (await door.http.post(at("s", "turns"), headers=ANN, json={"message": says("Old")})).json()
+        await door.http.post(f"/v1/turns/{old['turn_id']}/finish", headers=ANN, json={})
+
+        new: Any = {**says("New"), "sent_at": "2099-01-01T00:00:00Z"}
+        turn = (await door.http.post(at("s", "turns"), headers=ANN, json={"message": new})).json()
+
+        assert [message["text"] for message in turn["window"]] == ["Old", "New"]
+
+
 async def test_a_summary_stands_in_for_what_it_covers_as_in_an_assistants_prompt() -> None:
     model = ScriptedModel("Yes.")
     async with tenuto.open("memory://", on_missing="adopt", model=model) as t:
