@@ -18,7 +18,8 @@ from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model import Draft, FinishTurn, OpenTurn, Role, Scope, Session, TurnState, Usage, text_part
 from tenuto.model.policy import Preset
 from tenuto.model.prompt import Language
-from tenuto.model.values import Value, check_text
+from tenuto.model.turn import MAX_WINDOW
+from tenuto.model.values import Value, check_int, check_text
 from tenuto.ports import Clock, Detector, utc_now
 from tenuto.privacy.compliance.compaction import Compactor
 from tenuto.privacy.turn_redaction import UpkeepRedaction
@@ -169,8 +170,8 @@ class Tenuto:
     ) -> OpenTurn:
         """Store the user message, take the lease, and load the conversation for the model: `summary` and `window`.
 
-        Both are what an assistant's prompt would show, within the token budget of the settings. `window` limits the
-        messages further.
+        The window holds the newest whole turns within the token budget of the settings; the summary stands in for what
+        it covers. `window` limits the messages further.
         """
         _check_scope(scope)
         words = self._count(self.draft(text, role=Role.USER, speaker=scope.user))
@@ -179,8 +180,11 @@ class Tenuto:
 
     async def begin_turn(self, scope: Scope, request: TurnRequest, window: int | None = None) -> OpenTurn:
         """As `begin`, with messages of any kind. The window is the argument, not the request's."""
-        most = self.policies.context.loaded_messages if window is None else window
-        turn = await self.sessions.begin(scope, replace(request, window=most))
+        loaded = self.policies.context.loaded_messages
+        most = loaded if window is None else window
+        check_int(most, 0, MAX_WINDOW, "the window")
+        # A summary may lie further back than the window reaches.
+        turn = await self.sessions.begin(scope, replace(request, window=max(most, loaded) if most else 0))
         if turn.state is TurnState.FINISHED or self._is_short_and_new(turn):
             return turn
         return await release_on_error(self.sessions.finish, turn, self._fit_window(turn, most))

@@ -197,6 +197,7 @@ async def test_a_turn_tells_when_the_session_was_last_active(store: Store, clock
 
     assert first.last_active_at is None
     assert second.last_active_at == last_active
+    assert second.session.updated_at == clock()
 
 
 async def test_concurrent_appends_to_one_session_are_all_kept(store: Store) -> None:

@@ -5,17 +5,25 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from msgspec.structs import replace
+
 import tenuto
 from tenuto.app import Tenuto
 from tenuto.context import TokenCounter
 from tenuto.context.compression import summary_draft
 from tenuto.llm import ScriptedModel
-from tenuto.model import OpenTurn, Page, Scope
+from tenuto.model import Draft, OpenTurn, Page, Role, Scope, Truncation, text_part
 from tenuto.model.generation import Summary
-from tenuto.sessions import AppendRequest
+from tenuto.model.message import tool_call, tool_result
+from tenuto.model.values import JsonObject
+from tenuto.sessions import AppendRequest, TurnRequest, fresh_id
 from tests.clock import FakeClock
 from tests.journeys.door import ANN, at, says, served
 from tests.samples import SENT_AT
+
+
+def draft(*parts: JsonObject, role: Role = Role.USER) -> Draft:
+    return Draft(id=fresh_id(), role=role, sent_at=SENT_AT, parts=parts)
 
 
 def texts(turn: OpenTurn) -> list[str]:
@@ -70,6 +78,17 @@ async def test_stale_words_do_not_come_back_over_http() -> None:
         assert await turn("Newer") == ["New", "A.", "Newer"]
 
 
+async def test_a_clients_clock_makes_nothing_stale() -> None:
+    async with served(preset="channel") as door:
+        old = (await door.http.post(at("s", "turns"), headers=ANN, json={"message": says("Old")})).json()
+        await door.http.post(f"/v1/turns/{old['turn_id']}/finish", headers=ANN, json={})
+
+        new: Any = {**says("New"), "sent_at": "2099-01-01T00:00:00Z"}
+        turn = (await door.http.post(at("s", "turns"), headers=ANN, json={"message": new})).json()
+
+        assert [message["text"] for message in turn["window"]] == ["Old", "New"]
+
+
 async def test_a_summary_stands_in_for_what_it_covers_as_in_an_assistants_prompt() -> None:
     model = ScriptedModel("Yes.")
     async with tenuto.open("memory://", on_missing="adopt", model=model) as t:
@@ -107,15 +126,76 @@ async def test_the_window_of_a_turn_keeps_to_the_token_budget() -> None:
         assert long.user_messages[0].text == "word " * 3000
 
 
-async def test_a_caller_may_ask_for_fewer_messages() -> None:
+async def test_a_window_begins_with_a_question() -> None:
     async with tenuto.open("memory://", on_missing="adopt") as t:
         ann = t.scope(user="ann")
         for number in range(30):
             await exchange(t, ann, "s", f"Question {number}")
+        seen: dict[int | None, list[str]] = {}
+        for most in (None, 4, 3, 2, 1, 0):
+            turn = await t.begin(ann, "And now?", session_id="s", window=most)
+            seen[most] = texts(turn)
+            await t.sessions.truncate(ann, "s", Truncation(after=turn.session.last_seq - 1))
 
-        turn = await t.begin(ann, "And now?", session_id="s", window=4)
+        newest = ["Question 29", "A.", "And now?"]
+        assert (len(seen[None]), seen[None][0], seen[None][-3:]) == (39, "Question 11", newest)
+        assert [seen[most] for most in (4, 3, 2, 1, 0)] == [newest, newest, newest[-1:], newest[-1:], []]
 
-        assert texts(turn) == ["A.", "Question 29", "A.", "And now?"]
+
+async def test_a_small_window_comes_with_the_summary() -> None:
+    async with tenuto.open("memory://", on_missing="adopt") as t:
+        ann = t.scope(user="ann")
+        for number in range(3):
+            await exchange(t, ann, "s", f"Question {number}")
+        await summarised(t, ann, "s", "Ann asked.", covered=2)
+        await exchange(t, ann, "s", "Question 3")
+
+        turn = await t.begin(ann, "And now?", session_id="s", window=2)
+
+        assert (texts(turn), turn.summary) == (["And now?"], "Ann asked.")
+
+
+async def test_a_tool_call_comes_back_with_the_result_of_the_next_turn() -> None:
+    """A person may have to agree first."""
+    asked, done = tool_call("c1", "rm", {}), tool_result("c1", "ok")
+    async with tenuto.open("memory://", on_missing="adopt") as t:
+        ann = t.scope(user="ann")
+        for parts in ((tool_call("c0", "rm", {}),), (asked, text_part("May I?"))):
+            turn = await t.begin(ann, "Delete it", session_id="s")
+            await t.finish(turn, [draft(*parts, role=Role.ASSISTANT)])
+
+        turn = await t.begin_turn(ann, TurnRequest(session_id="s", user_messages=(draft(done, role=Role.TOOL),)))
+        await t.finish(turn, "Deleted.")
+        later = await t.begin(ann, "Thanks", session_id="s")
+
+        found = [[part for part in message.parts if part["type"] != "text"] for message in later.window]
+        assert found == [[], [], [asked], [done], [], []]
+        assert [message.parts for message in turn.window] == [message.parts for message in later.window[:4]]
+
+
+async def test_messages_of_the_same_id_keep_their_texts() -> None:
+    async with tenuto.open("memory://", on_missing="adopt") as t:
+        ann = t.scope(user="ann")
+        await exchange(t, ann, "s", "Hello")
+        said = [replace(draft(text_part(text), text_part(".")), id="same") for text in ("One", "Two")]
+        await t.sessions.append(ann, "s", AppendRequest(messages=tuple(said)))
+
+        assert texts(await t.begin(ann, "And?", session_id="s")) == ["Hello", "A.", "One.", "Two.", "And?"]
+
+
+async def test_only_texts_are_cut_each_in_its_own_message() -> None:
+    picture = {"type": "image", "url": "https://example.org/a.png"}
+    async with tenuto.open("memory://", on_missing="adopt", prompt_tokens=2000, reply_tokens=500) as t:
+        ann = t.scope(user="ann")
+        system = draft(text_part("You are kind."), role=Role.SYSTEM)
+        long = draft(text_part("word " * 9000), picture)
+        turn = await t.begin_turn(ann, TurnRequest(session_id="s", user_messages=(system, long)))
+        await t.finish(turn, "Nice.")
+        later = await t.begin(ann, "And?", session_id="s", window=4)
+
+        for first, second in (turn.window, later.window[:2]):
+            assert (first.text, second.parts[1:]) == ("You are kind.", (picture,))
+            assert 1000 < len(second.text) < 5 * 1500
 
 
 async def test_what_only_the_callers_model_can_read_stays_in_the_window() -> None:

@@ -174,7 +174,7 @@ def _kind_order(recalled: RecallPosition) -> tuple[Kind, ...]:
 # A budget must leave at least this much for a question; less is a mistake in the settings.
 LEAST_QUESTION: Final = 64
 # A text that would keep fewer tokens than this is dropped instead of cut.
-_LEAST_CUT: Final = 32
+LEAST_CUT: Final = 32
 # The usual dispositions; looked up once, since access to an enumeration's member is slow.
 _ALWAYS: Final = (Disposition.KEPT, Reason.ALWAYS)
 _KEPT: Final = (Disposition.KEPT, Reason.FITS)
@@ -341,7 +341,7 @@ class _PromptAssembly:
         if kind is Kind.SUMMARY and not self.materials.history_relevant:
             account.add(kind, Disposition.DROPPED, Reason.IRRELEVANT, 0, whole)
             return ""
-        if whole > self.left and self.left < _LEAST_CUT:
+        if whole > self.left and self.left < LEAST_CUT:
             account.add(kind, Disposition.DROPPED, Reason.OVER_BUDGET, 0, whole)
             return ""
         kept = truncate_text(text, self.left, self.counter.count, whole)
@@ -357,7 +357,7 @@ class _PromptAssembly:
             around = self.layout.snippet_overhead(piece, kind is Kind.EVIDENCE)
             words = self.counter.count_text(text, piece.tokens if text == piece.text else 0)
             room = self.left - around
-            if words > room and (kept or room < _LEAST_CUT):
+            if words > room and (kept or room < LEAST_CUT):
                 account.add(kind, Disposition.DROPPED, Reason.OVER_BUDGET, 0, words + around, piece.id)
                 continue
             shown = truncate_text(text, room, self.counter.count, words)

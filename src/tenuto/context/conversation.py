@@ -1,68 +1,140 @@
-"""The conversation of a turn for a program that calls its own model: what an assistant's prompt would show of it."""
+"""The conversation of a turn for a program that calls its own model: raw messages, cut only where they do not fit."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.context.assembly import assemble, inputs_from_turn, last_words, prompt_token_limit
+from tenuto.context.assembly import LEAST_CUT, LEAST_QUESTION, last_words, prompt_token_limit
 from tenuto.context.compression import LogTail
-from tenuto.context.tokens import MESSAGE_TOKENS, TokenCounter
-from tenuto.model.message import Role, text_part
+from tenuto.context.layout import layout_for
+from tenuto.context.tokens import MESSAGE_TOKENS, TokenCounter, level, truncate_parts, truncate_text
+from tenuto.context.window import LEAST_WORDS, Shown, TurnReader, WindowFiller, drop_unpaired_tools, spans
+from tenuto.model.message import Message, Role
 from tenuto.model.policy import ContextPolicy
-from tenuto.model.prompt import LayoutName, PromptPolicy, Reason
+from tenuto.model.prompt import Disposition, Language, LayoutName, PromptPolicy
 from tenuto.model.turn import OpenTurn
 
-# More than the frame of a layout takes.
+# More than the heading of a summary and the opening of the reply take.
 _MARGIN: Final = 64
 
 
 def fit_window(
     turn: OpenTurn, policy: PromptPolicy, context: ContextPolicy, counter: TokenCounter, most: int
 ) -> OpenTurn:
-    """The turn with its summary, and a window without what that covers, what is stale and what the budget cuts.
+    """The turn with its summary, and a window without what that covers, what is stale and what the limits cut.
 
-    Messages and parts that only the caller's model can read stay. The window has at most so many messages; if that is
-    less than the policy loads, it begins with the first of them.
+    The window has at most so many messages and begins with a turn's first one, if that is loaded.
     """
-    if _fits_whole(turn, policy, context, counter):
-        return turn
     log = LogTail(turn.window)
-    talk = log.talk
-    inputs = inputs_from_turn(turn, "", talk=talk, summary=log.summary(turn.context_start))
-    if most < context.loaded_messages and inputs.history:
-        inputs = replace(inputs, window_start=max(inputs.window_start, inputs.history[0].seq))
-    prompt = assemble(inputs, replace(policy, layout=LayoutName.CHAT), context, counter)
-    shown = {one.message_id: one.parts for one in prompt.messages}
-    foreign = {entry.first for entry in prompt.manifest.entries if entry.reason is Reason.NOT_SHOWN}
-    window = [
-        message
-        if message.seq in foreign or shown[message.id] is message.parts
-        else replace(message, parts=shown[message.id])
-        for message in talk
-        if message.id in shown or message.seq in foreign
-    ]
-    asked, question = turn.user_messages or last_words(talk), prompt.messages[-1].text
-    if question != inputs.question:
-        asked = (replace(asked[-1], parts=(text_part(question),)),)
-    window = sorted((*window, *asked), key=lambda message: message.seq)
-    # Beside it there is no system message: the caller has its own.
-    summary = next((one.parts[-1]["text"] for one in prompt.messages[:-1] if one.message_id is None), "")
-    return replace(turn, window=tuple(window[-most:]), summary=summary)
+    talk, summary = log.talk, log.summary(turn.context_start)
+    begins = max(summary.through + 1 if summary is not None else 1, turn.context_start)
+    asked = (turn.user_messages or last_words(talk))[-most:]
+    history = talk[bisect_left(talk, begins, key=attrgetter("seq")) :]
+    history = _newest_turns(_without(history, asked), most - len(asked), begins)
+    text = summary.text if summary is not None else ""
+    room = max(LEAST_QUESTION, prompt_token_limit(policy, counter) - _MARGIN)
+    if _fits_whole((*history, *asked), text, room, policy, context, counter):
+        return replace(turn, window=_joined(history, asked), summary=text)
+    asked, left = _fit_asked(asked, room, counter)
+    cap = policy.message_tokens or max(LEAST_WORDS, room // 4)
+    layout = layout_for(LayoutName.CHAT, Language.ENGLISH, counter, {}, policy.recall_position)
+    filling = WindowFiller(history, context, TurnReader(layout, counter, cap, raw=True), False)
+    text = _fit_summary(text, left - filling.newest(left), counter)
+    turns = filling.older(left - counter.count_recurring(text), policy.trim_share).turns
+    window = _joined([_as_shown(one) for each in turns for one in each.shown], asked)
+    return replace(turn, window=_paired(window, asked), summary=text)
 
 
-def _fits_whole(turn: OpenTurn, policy: PromptPolicy, context: ContextPolicy, counter: TokenCounter) -> bool:
-    """Whether everything is plain talk well within the limits, as in most turns: then there is nothing to assemble."""
+def _joined(history: Sequence[Message], asked: Sequence[Message]) -> tuple[Message, ...]:
+    if not history or not asked or history[-1].seq < asked[0].seq:
+        return (*history, *asked)
+    return tuple(sorted((*history, *asked), key=attrgetter("seq")))
+
+
+def _without(talk: tuple[Message, ...], asked: Sequence[Message]) -> tuple[Message, ...]:
+    before = len(talk) - len(asked)
+    if asked and before >= 0 and talk[before].seq == asked[0].seq:
+        return talk[:before]
+    # Other messages were appended meanwhile.
+    own = {message.seq for message in asked}
+    return tuple(message for message in talk if message.seq not in own)
+
+
+def _newest_turns(history: tuple[Message, ...], most: int, begins: int) -> tuple[Message, ...]:
+    """The newest messages in whole turns; of a newest turn that is longer, how it begins and how it ends."""
+    first = max(0, len(history) - most)
+    if not first and (not history or history[0].seq == begins or history[0].role in (Role.USER, Role.SYSTEM)):
+        return history
+    for place in range(max(1, first), len(history)):
+        if history[place - 1].turn != history[place].turn:
+            return history[place:]
+    newest = history[next(spans(history))[0] :]
+    return (newest[0], *newest[1:][1 - most :]) if most > 1 else ()
+
+
+def _fits_whole(
+    messages: Sequence[Message],
+    summary: str,
+    room: int,
+    policy: PromptPolicy,
+    context: ContextPolicy,
+    counter: TokenCounter,
+) -> bool:
+    """Whether everything is plain talk well within the limits, as in most turns: then there is nothing to cut."""
     if (context.window_messages, context.window_turns, context.window_characters) != (None, None, None):
         return False
-    left = prompt_token_limit(policy, counter) - _MARGIN
-    cap = policy.message_tokens or left // 4
-    for message in turn.window:
-        if message.role is Role.ITEM or len(message.parts) != 1 or message.parts[0]["type"] != "text":
+    cap = policy.message_tokens or room // 4
+    left = room - counter.count_recurring(summary) if summary else room
+    for message in messages:
+        parts = message.parts
+        if message.role is Role.ITEM or len(parts) != 1 or parts[0]["type"] != "text" or not parts[0]["text"]:
             return False
         tokens = counter.count_message(message)
         left -= tokens + MESSAGE_TOKENS
         if tokens > cap or left < 0:
             return False
-    return turn.window[0].seq >= turn.context_start
+    return left >= 0
+
+
+def _fit_asked(asked: Sequence[Message], room: int, counter: TokenCounter) -> tuple[tuple[Message, ...], int]:
+    """The turn's own messages, the longest cut first, and the tokens they leave. Of very many the newest stay."""
+    sizes = [counter.count_message(message) for message in asked]
+    left = room - sum(sizes) - MESSAGE_TOKENS * len(asked)
+    if left >= 0:
+        return tuple(asked), left
+    kept = room // (LEAST_WORDS + MESSAGE_TOKENS)
+    asked, sizes = asked[-kept:], sizes[-kept:]
+    height = level(sizes, room - MESSAGE_TOKENS * len(asked))
+    cut = [
+        message
+        if size <= height
+        else counter.with_count(replace(message, parts=truncate_parts(message.parts, height, counter), tokens=0))
+        for message, size in zip(asked, sizes, strict=True)
+    ]
+    return tuple(cut), 0
+
+
+def _fit_summary(text: str, left: int, counter: TokenCounter) -> str:
+    whole = counter.count_recurring(text)
+    return "" if whole > left < LEAST_CUT else truncate_text(text, left, counter.count, whole)
+
+
+def _as_shown(shown: Shown) -> Message:
+    if shown.disposition is Disposition.KEPT:
+        return shown.message
+    return replace(shown.message, parts=shown.parts, tokens=shown.tokens)
+
+
+def _paired(window: Sequence[Message], asked: Sequence[Message]) -> tuple[Message, ...]:
+    """The window without tool calls and results whose partner it does not hold, except for the turn's own."""
+    own = {message.seq for message in asked}
+    return tuple(
+        message if message.seq in own or len(parts) == len(message.parts) else replace(message, parts=parts)
+        for message, parts in zip(window, drop_unpaired_tools(window, adjacent=False), strict=True)
+        if message.seq in own or parts
+    )

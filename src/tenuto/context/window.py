@@ -117,11 +117,15 @@ def spans(history: Sequence[Message]) -> Iterator[tuple[int, int]]:
 
 @dataclass(slots=True)
 class TurnReader:
-    """Reads turns for one layout, with a cap on each message's tokens."""
+    """Reads turns for one layout, with a cap on each message's tokens.
+
+    For a caller that has its own model they are read `raw`: with everything that only this model can read.
+    """
 
     _layout: Layout
     _counter: TokenCounter
     _cap: int
+    raw: bool = False
 
     def turn(self, history: Sequence[Message], start: int, end: int) -> Turn:
         """The turn at that place."""
@@ -131,7 +135,8 @@ class TurnReader:
             return _plain_turn(messages, start, plain)
         shown: list[Shown] = []
         hidden: list[tuple[Message, Reason]] = []
-        for message, parts in zip(messages, drop_unpaired_tools(messages), strict=True):
+        sound = [message.parts for message in messages] if self.raw else drop_unpaired_tools(messages)
+        for message, parts in zip(messages, sound, strict=True):
             found = self._read_message(message, parts)
             if isinstance(found, Shown):
                 shown.append(found)
@@ -179,7 +184,7 @@ class TurnReader:
 
     def _read_message(self, message: Message, parts: tuple[JsonObject, ...]) -> Shown | Reason:
         visible = tuple(filter(self._is_visible, parts))
-        if message.role is Role.ITEM or not visible:
+        if not visible or (message.role is Role.ITEM and not self.raw):
             return _hidden_reason(message, parts)
         around = self._layout.around(message)
         quoted = self._escape_parts(visible, message.role)
@@ -212,7 +217,7 @@ class TurnReader:
 
     def _is_visible(self, part: JsonObject) -> bool:
         kind = part["type"]
-        return bool(part["text"]) if kind == "text" else kind in _TOOLS and self._layout.shows_tools
+        return bool(part["text"]) if kind == "text" else self.raw or (kind in _TOOLS and self._layout.shows_tools)
 
     def _escape_parts(self, parts: tuple[JsonObject, ...], role: Role) -> tuple[JsonObject, ...]:
         if self._layout.around_all is not None:
@@ -227,10 +232,10 @@ class TurnReader:
         return tuple(quoted) if changed else parts
 
 
-def drop_unpaired_tools(messages: Sequence[Message]) -> list[tuple[JsonObject, ...]]:
+def drop_unpaired_tools(messages: Sequence[Message], adjacent: bool = True) -> list[tuple[JsonObject, ...]]:
     """The parts of each message, without tool calls that have no result and results that have no call.
 
-    A result counts if it follows its call before any other text, as providers demand.
+    An `adjacent` result follows its call before any other text, as providers demand.
     """
     if not any(part["type"] in _TOOLS for message in messages for part in message.parts):
         return [message.parts for message in messages]
@@ -249,7 +254,9 @@ def drop_unpaired_tools(messages: Sequence[Message]) -> list[tuple[JsonObject, .
                     asked[str(part.get("id"))] = (place, number)
                 case "text":
                     spoke = spoke or bool(part["text"])
-        if spoke or asked:
+        if not adjacent:
+            waiting |= asked
+        elif spoke or asked:
             waiting = asked
     return [_paired_parts(place, message, sound) for place, message in enumerate(messages)]
 
@@ -275,7 +282,7 @@ def _reduced_reason(message: Message, sound: Sequence[JsonObject], visible: Sequ
 
 
 # Fewer tokens of a message are useless: its truncation mark alone takes more.
-_LEAST_WORDS = 16
+LEAST_WORDS: Final = 16
 
 
 @dataclass(slots=True)
@@ -426,7 +433,7 @@ class WindowFiller:
 
     def _limit_tokens(self, turn: Turn, room: int) -> Turn | None:
         height = level([shown.tokens for shown in turn.shown], room - sum(shown.around for shown in turn.shown))
-        if height < _LEAST_WORDS:
+        if height < LEAST_WORDS:
             return None
         shown = tuple(
             one if one.tokens <= height else self._reader.truncate(one, height, Reason.OVER_BUDGET)
@@ -484,12 +491,12 @@ def _keep_messages(turn: Turn, kept: Sequence[Shown], reason: Reason) -> Turn:
 
 
 def _text_only(shown: Shown, reason: Reason, reader: TurnReader) -> Shown | None:
-    texts = tuple(part for part in shown.parts if part["type"] == "text")
+    texts = tuple(part for part in shown.parts if part["type"] not in _TOOLS)
     if not texts:
         return None
     if len(texts) == len(shown.parts):
         return shown
-    uncut = tuple(part for part in shown.original_parts if part["type"] == "text")
+    uncut = tuple(part for part in shown.original_parts if part["type"] not in _TOOLS)
     return reader.with_parts(replace(shown, original_parts=uncut), texts, reason)
 
 

@@ -537,9 +537,12 @@ class Sessions:
 
 
 def _mark_stale(turn: OpenTurn, stale_after: timedelta | None) -> OpenTurn:
-    """The turn, with the conversation before its messages marked as stale if the session was idle that long (D9)."""
+    """The turn, with the conversation before its messages marked as stale if the session was idle that long (D9).
+
+    Both times are the store's: clients choose the `sent_at` of their messages.
+    """
     last, words = turn.last_active_at, turn.user_messages
-    if stale_after is None or last is None or not words or words[0].sent_at - last < stale_after:
+    if stale_after is None or last is None or not words or turn.session.updated_at - last < stale_after:
         return turn
     return replace(turn, stale_before=words[0].seq)
 

@@ -96,8 +96,9 @@ class AfterTurn:
         if ended.claims_title:
             self._jobs.start("title", subject, lambda: self._titler.title(bare))
         # A running job will have covered what this turn saw; what came since is found due after the next turn.
-        if not self._jobs.is_running("summary", subject) and self._may_be_due(ended):
-            self._jobs.start("summary", subject, lambda: self._compressor.compress(bare))
+        whose = (subject, ended.persona)
+        if not self._jobs.is_running("summary", whose) and self._may_be_due(ended):
+            self._jobs.start("summary", whose, lambda: self._compressor.compress(bare))
 
     def _may_be_due(self, ended: TurnEnded) -> bool:
         """Judged by the messages that the turn has loaded, before the stored session is read."""

@@ -71,7 +71,7 @@ async def test_the_next_summary_builds_on_the_one_before_and_reads_no_old_talk_a
 
 
 async def test_no_second_job_waits_while_one_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What came meanwhile is found due after the next turn."""
+    """What came meanwhile is found due after the next turn. Characters have summaries of their own."""
     runs: list[TurnEnded] = []
     gate = asyncio.Event()
 
@@ -82,16 +82,16 @@ async def test_no_second_job_waits_while_one_runs(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Compressor, "compress", compress)
     house = House()
     session = await house.talk(16)
-    for _ in range(3):
-        house.upkeep.after_turn.follow(house.ended(session))
+    for persona in (None, None, "elder", None, "elder"):
+        house.upkeep.after_turn.follow(replace(house.ended(session), persona=persona))
         await asyncio.sleep(0)
 
     gate.set()
     await house.upkeep.drain()
-    assert len(runs) == 1
+    assert [run.persona for run in runs] == [None, "elder"]
 
     await follow(house, session)
-    assert len(runs) == 2
+    assert len(runs) == 3
 
 
 @pytest.mark.parametrize(
