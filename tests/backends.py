@@ -132,7 +132,7 @@ def _damage_inside(backend: Backend) -> Damage | None:
 
     async def inside(store: Store, scope: Scope, session_id: str) -> None:
         assert isinstance(store, CachedStore | EncryptedStore | CircuitBreakerStore | JournaledStore)
-        await damage(store.inner, scope, session_id)
+        await damage(store.inner.inner if isinstance(store, JournaledStore) else store.inner, scope, session_id)
 
     return inside
 
@@ -179,7 +179,10 @@ def journaled(backend: Backend) -> Backend:
     async def opened(place: Place) -> AsyncIterator[Store]:
         async with backend.open(place) as store:
             outbox = await Outbox.open(place.folder / "journal")
-            async with JournaledStore(store=store, outbox=outbox, feed=_feed_of(store), clock=place.clock) as journal:
+            async with (
+                CachedStore(store=store, feed=_feed_of(store), clock=place.clock) as hot,
+                JournaledStore(store=hot, outbox=outbox, clock=place.clock) as journal,
+            ):
                 yield journal
             await outbox.close()
 

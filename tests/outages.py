@@ -13,6 +13,7 @@ from tenuto.model import FinishTurn, OpenTurn, Page, Scope
 from tenuto.model.scope import session_key
 from tenuto.model.store_reports import Invalidation
 from tenuto.ports import Ciphers, Store
+from tenuto.stores.cached import CachedStore
 from tenuto.stores.journaled import JournaledStore, Outbox
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
@@ -137,6 +138,7 @@ class Process:
         clock: FakeClock | None = None,
         ciphers: Callable[[Store], Ciphers] | None = None,
         echoing: bool = True,
+        serves_reads: bool = False,
     ) -> None:
         self.clock = clock or FakeClock()
         self.folder = folder
@@ -147,16 +149,21 @@ class Process:
             self.wire.tell = self.feed.tell
         self.now = 0.0
         self._ciphers = ciphers
+        self._serves_reads = serves_reads
         self.outbox: Outbox
+        self.cached: CachedStore
         self.store: JournaledStore
 
     async def start(self) -> None:
         self.outbox = await Outbox.open(self.folder)
         behind = cast(Store, self.wire)
+        self.cached = CachedStore(
+            store=behind, feed=self.feed, clock=self.clock, serves_reads=self._serves_reads, monotonic=lambda: self.now
+        )
+        await self.cached.__aenter__()
         self.store = JournaledStore(
-            store=behind,
+            store=self.cached,
             outbox=self.outbox,
-            feed=self.feed,
             ciphers=self._ciphers(behind) if self._ciphers is not None else None,
             clock=self.clock,
             monotonic=lambda: self.now,
@@ -167,6 +174,7 @@ class Process:
     async def die(self) -> None:
         """What is in memory goes; what was not on disk was not there."""
         await self.store.__aexit__(None, None, None)
+        await self.cached.__aexit__(None, None, None)
         await self.outbox.close()
 
     async def restart(self) -> None:

@@ -141,17 +141,17 @@ def last_heard(listener: InvalidationListener) -> float:
 
 def last_seen(journal: JournaledStore) -> Any:
     """What the journal takes for known of sessions: shown only while the store is away, which the test is not about."""
-    return journal.sessions._known
+    return journal._journal.cache
 
 
 def hears_news(journal: JournaledStore) -> bool:
     """Whether the store's feed is connected: what was seen before that is not trusted."""
-    return journal._feed.listening
+    return journal._journal.cache._feed.listening
 
 
 def recent_calls(journal: JournaledStore) -> list[bytes]:
     """The sessions whose calls are remembered, to tell their news from those of others."""
-    return list(journal.sessions._known._calls._lately)
+    return list(journal._journal.cache._activity)
 
 
 def held_rows(journal: JournaledStore) -> int:

@@ -329,13 +329,16 @@ class Backend(Store, Protocol):
 class ChangeFeed(Protocol):
     """Reports to a cache which sessions another process changed, by `session_key`.
 
-    Changes made through this object may be reported as well, and several changes as one; a removal is always reported
-    as such.
+    Changes made through this object may be reported as well, and several changes as one; a removal by others is always
+    reported as such.
     """
 
     @property
     def listening(self) -> bool:
-        """Whether changes are received at present; the latest may still be in transit."""
+        """Whether changes are received at present; the latest may still be in transit.
+
+        A feed that cannot attribute changes first reports those that have arrived.
+        """
         ...
 
     def watch(self, on_invalidate: Callable[[Invalidation | None], None]) -> AbstractAsyncContextManager[None]:

@@ -16,6 +16,7 @@ import jwt
 import pytest
 
 from tenuto.model import Scope
+from tenuto.stores.cached import CachedStore
 from tenuto.stores.factory import open_store
 from tenuto.stores.journaled import JournaledStore, Outbox
 from tenuto.stores.redis import ConnectionPolicy, RedisStore
@@ -134,7 +135,10 @@ async def test_what_a_frozen_server_carries_out_later_is_not_stored_twice(tmp_pa
     with start_redis(fsync="no") as server:
         store = await RedisStore.open(server.url, policy=ConnectionPolicy(call_timeout=0.3))
         outbox = await Outbox.open(tmp_path)
-        async with JournaledStore(store=store, outbox=outbox, feed=store.feed, replay_interval=0.05) as journal:
+        async with (
+            CachedStore(store=store, feed=store.feed) as cached,
+            JournaledStore(store=cached, outbox=outbox, replay_interval=0.05) as journal,
+        ):
             await talk(journal, ANN, "s", "one", "1", journaled=True)
             server.freeze()
             turn = await begin(journal, ANN, "s", "two", journaled=True)

@@ -74,6 +74,18 @@ async def test_a_rewriting_is_heard(pair: tuple[CachedStore, CachedStore]) -> No
     await settled(here, "s", ["-", "ok", "next", "fine"])
 
 
+async def test_a_change_behind_our_own_turn_is_heard(pair: tuple[CachedStore, CachedStore]) -> None:
+    """What our own calls left in the cache is served as long as no other process changes the session."""
+    here, there = pair
+    for number in range(5):
+        await talk(here, ANN, "s", "secret", f"{number}")
+        await warmed(here, "s")
+        await there.sessions.append(ANN, "s", batch(f"elsewhere {number}"))
+
+        await settled(here, "s", await texts(there, ANN, "s"))
+        assert (await texts(here, ANN, "s"))[-1] == f"elsewhere {number}"
+
+
 async def test_an_erasure_is_heard(pair: tuple[CachedStore, CachedStore]) -> None:
     here, there = pair
     for n in range(3):

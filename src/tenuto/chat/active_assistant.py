@@ -1,17 +1,14 @@
-"""The active assistant of each session, cached so that a turn need not load its session first."""
+"""The active assistant of a session, which its metadata names."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from tenuto.assistants import Assistant, AssistantRegistry
-from tenuto.model import Scope, Session
+from tenuto.model import Session
 from tenuto.model.generation import Persona
 from tenuto.model.session import ASSISTANT, PERSONA, PERSONAS
 from tenuto.model.values import JsonObject
-
-_MOST: Final = 4096
 
 
 class ActiveAssistant(NamedTuple):
@@ -34,27 +31,6 @@ class ActiveAssistant(NamedTuple):
         """What differs from the metadata of the session."""
         noted = {ASSISTANT: self.assistant, PERSONA: self.persona, PERSONAS: dict(self.others) or None}
         return {what: name for what, name in noted.items() if session.metadata.get(what) != name}
-
-
-class RecentAssistants:
-    """A guess for each session in use. Another process may have changed it: the session of the begun turn decides."""
-
-    def __init__(self) -> None:
-        self._last: OrderedDict[tuple[str, ...], ActiveAssistant] = OrderedDict()
-
-    def guess(self, scope: Scope, session_id: str) -> ActiveAssistant | None:
-        """The cached assistant of this caller's session."""
-        return self._last.get(_cache_key(scope, session_id))
-
-    def remember(self, scope: Scope, session_id: str, partner: ActiveAssistant) -> None:
-        place = _cache_key(scope, session_id)
-        self._last[place] = partner
-        self._last.move_to_end(place)
-        if len(self._last) > _MOST:
-            self._last.popitem(last=False)
-
-    def drop(self, scope: Scope, session_id: str) -> None:
-        self._last.pop(_cache_key(scope, session_id), None)
 
 
 def active_assistant_of(session: Session | None) -> ActiveAssistant:
@@ -88,7 +64,3 @@ def resolve_assistant(
         known = last.persona if assistant.name == last.assistant else dict(last.others).get(assistant.name)
         character = known if known in assistant.personas else None
     return assistant, assistant.persona(character)
-
-
-def _cache_key(scope: Scope, session_id: str) -> tuple[str, ...]:
-    return (scope.tenant, scope.site, session_id, *scope.owner)

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, in_language
-from tenuto.chat.active_assistant import ActiveAssistant, RecentAssistants, active_assistant_of, resolve_assistant
+from tenuto.chat.active_assistant import ActiveAssistant, active_assistant_of, resolve_assistant
 from tenuto.chat.agent_loop import load_tool_state
 from tenuto.chat.deps import ChatDeps
 from tenuto.chat.relevance_gate import DEGRADED, Gate
@@ -24,15 +24,7 @@ from tenuto.context import (
     speaker_names,
 )
 from tenuto.context.compression import LogTail, conversation_in, of_persona
-from tenuto.errors import (
-    AssistantNotFound,
-    DecryptionFailed,
-    NothingToAnswer,
-    SessionNotFound,
-    Superseded,
-    TurnLost,
-    Unavailable,
-)
+from tenuto.errors import DecryptionFailed, NothingToAnswer, SessionNotFound, Superseded, Unavailable
 from tenuto.model import Draft, Message, NewSession, OpenTurn, Page, Role, Scope, Session, TurnState, text_part
 from tenuto.model.generation import Persona, Summary, ToolContext, TurnEnded
 from tenuto.model.message import NAME
@@ -41,10 +33,9 @@ from tenuto.model.prompt import Language, PromptInputs
 from tenuto.model.session import ASSISTANT, PERSONA, PRIVACY_ALSO, PROFILE
 from tenuto.model.turn import ONCE, trace_id
 from tenuto.model.values import JsonObject, Value
-from tenuto.ports import release_lease
 from tenuto.sessions import TurnRequest, fresh_id
 from tenuto.sessions.limits import check_messages, check_text_size
-from tenuto.sessions.service import complete_despite_cancel, release_on_error
+from tenuto.sessions.service import release_on_error
 from tenuto.sessions.titles import with_fallback_title
 
 # Older messages that are fetched where they are needed.
@@ -110,7 +101,6 @@ class TurnOpener:
         self._redaction = means.redaction
         self._back = Revision(means.sessions)
         self._gate = Gate(means, means.embedder) if means.embedder is not None else None
-        self._partners = RecentAssistants()
         self._counter = TokenCounter()
 
     def clear_caches(self) -> None:
@@ -119,25 +109,13 @@ class TurnOpener:
             self._gate.clear_cache()
 
     async def open_turn(self, scope: Scope, request: ChatRequest) -> TurnContext:
-        """Find assistant and session, store the user message, load the history."""
-        guess = self._guess_assistant(scope, request)
-        begun = await self._try_open(scope, request, guess) if guess is not None else None
-        if begun is None:
-            begun = await self._try_open(scope, request)
-        assert begun is not None, "only a guess can be wrong"
-        if begun.turn is not None and begun.turn.state is not TurnState.FINISHED:
-            # The finished turn stores its assistant in the session; until then this is a guess.
-            self._partners.remember(scope, begun.session_id, begun.active_assistant)
-        return begun
+        """Find assistant and session, store the user message, load the history.
 
-    async def _try_open(
-        self, scope: Scope, request: ChatRequest, guess: ActiveAssistant | None = None
-    ) -> TurnContext | None:
-        """Begin with a guessed assistant, `None` if the guess was wrong; without a guess, load the session first."""
-        caller, last = scope, guess
-        if last is None:
-            named = self._names_assistant(request)
-            last = active_assistant_of(None if named else await self._load_session(scope, request.session_id))
+        A running conversation reads its assistant from the session cache. If another process changes it between that
+        read and the begin of the turn, the turn goes to the assistant that was read.
+        """
+        named = self._names_assistant(request)
+        last = active_assistant_of(None if named else await self._load_session(scope, request.session_id))
         assistant, persona = resolve_assistant(self._assistants, request.assistant, request.persona, last)
         # Before the text, which may have megabytes, is counted or scanned for private values.
         check_text_size(request.text, assistant.policies.sessions)
@@ -147,12 +125,7 @@ class TurnOpener:
             await self._spending.check_tenant(scope)
             return self._stateless_context(scope, request, assistant, persona)
         try:
-            turn, replaced = await self._begin_in_store(scope, request, assistant, must_exist=guess is not None)
-        except SessionNotFound:
-            if guess is None:
-                raise
-            self._partners.drop(caller, request.session_id or "")
-            return None
+            turn, replaced = await self._begin_in_store(scope, request, assistant)
         except DecryptionFailed:
             raise
         except Unavailable:
@@ -160,10 +133,6 @@ class TurnOpener:
                 raise
             _log.warning("the store is unavailable: answering without memory")
             return self._stateless_context(scope, request, assistant, persona)
-        last = active_assistant_of(turn.session)
-        if guess not in (None, last) and self._is_wrong_guess(request, last, (assistant, persona)):
-            await self._undo_wrong_guess(turn)
-            return None
         begun = await self._context_of(turn, request, assistant, persona)
         return replace(begun, replaced_answer=replaced) if replaced else begun
 
@@ -217,41 +186,6 @@ class TurnOpener:
             materials = replace(materials, preferences=preferences)
         return replace(begun, tool_context=asked, prompt_inputs=materials)
 
-    def _guess_assistant(self, scope: Scope, request: ChatRequest) -> ActiveAssistant | None:
-        """The cached assistant of the session. An edit or a regeneration loads the session instead."""
-        if (
-            request.session_id is None
-            or request.regenerate
-            or request.edit is not None
-            or self._names_assistant(request)
-        ):
-            return None
-        return self._partners.guess(scope, request.session_id)
-
-    def _is_wrong_guess(
-        self, request: ChatRequest, last: ActiveAssistant, chosen: tuple[Assistant, Persona | None]
-    ) -> bool:
-        """Whether the stored session leads to another choice than the guess did."""
-        try:
-            return resolve_assistant(self._assistants, request.assistant, request.persona, last) != chosen
-        except AssistantNotFound:
-            # The requested persona belongs to the guessed assistant only.
-            return True
-
-    async def _undo_wrong_guess(self, turn: OpenTurn) -> None:
-        """Remove a message that was addressed to the wrong assistant: another process has changed the session."""
-        self._partners.drop(turn.scope, turn.session.id)
-        # Judged by the policy of the wrong assistant.
-        turn = replace(turn, stale_before=0)
-        if turn.state is TurnState.FINISHED or await release_on_error(
-            self._sessions.finish, turn, undo_user_message(self._sessions, turn)
-        ):
-            return
-        await complete_despite_cancel(release_lease(self._sessions.finish, turn))
-        if turn.state is TurnState.OPENED:
-            # A retry would store the message twice.
-            raise TurnLost(turn.session.id, turn.id)
-
     def _names_assistant(self, request: ChatRequest) -> bool:
         """Whether the request itself determines assistant and persona."""
         if request.assistant is None:
@@ -270,12 +204,10 @@ class TurnOpener:
             return None
 
     async def _begin_in_store(
-        self, scope: Scope, request: ChatRequest, assistant: Assistant, *, must_exist: bool = False
+        self, scope: Scope, request: ChatRequest, assistant: Assistant
     ) -> tuple[OpenTurn, tuple[Message, ...]]:
         """The stored turn, and the answer that it replaces."""
         words, policy = self._user_messages(scope, request), assistant.policies.sessions
-        if must_exist and policy.on_missing is not OnMissing.ERROR:
-            policy = replace(policy, on_missing=OnMissing.ERROR)
         goes_back = request.regenerate or request.edit is not None
         may_be_new = request.session_id is None or policy.on_missing is not OnMissing.ERROR
         if goes_back or may_be_new:

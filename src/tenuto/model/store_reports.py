@@ -10,11 +10,13 @@ class Invalidation(Value, frozen=True, kw_only=True):
 
     `removed` is true where something that was said is not to be shown any more: deleted, reset, cut off, rewritten,
     evicted, erased. `local` says whether the change came through the object that tells; `None` where it cannot tell.
+    `mixed` says that changes of several writers may be told as one.
     """
 
     keys: tuple[bytes, ...]
     removed: bool = False
     local: bool | None = None
+    mixed: bool = False
 
 
 class DurabilityFinding(Value, frozen=True, kw_only=True):

@@ -1,21 +1,27 @@
-"""L1: a cache of sessions in front of a store, never staler than the store's change feed.
+"""A store with the cache of sessions in front: reads are served from it where nothing newer can exist.
 
-A hit serves heads and newest pages. Writes go to the store and evict the entry. Before a hit the feed is caught up, but
-once in an iteration of the event loop, within which no report can arrive. If that fails, nothing is served from here.
+Before a hit the feed is caught up, but once in an iteration of the event loop, within which no report can arrive. If
+that fails, nothing is served from here. Every answer of the store is written through to the cache.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, TypeAlias, TypeVar
+from typing import Self, TypeVar
 
-import msgspec
-
+from tenuto.errors import (
+    CircuitOpen,
+    SessionForeign,
+    SessionNotFound,
+    TenutoError,
+    TurnLost,
+    Unavailable,
+    VersionConflict,
+)
 from tenuto.model import (
     AppendBatch,
     AppendResult,
@@ -24,7 +30,6 @@ from tenuto.model import (
     EraseResult,
     FinishTurn,
     ForkRequest,
-    Message,
     MessagePage,
     OpenTurn,
     Page,
@@ -33,46 +38,17 @@ from tenuto.model import (
     Scope,
     Session,
     Truncation,
+    TurnState,
 )
-from tenuto.model.message import memory_bytes
 from tenuto.model.scope import session_key
-from tenuto.model.store_reports import Invalidation
 from tenuto.ports import ChangeFeed, Clock, SessionStore, Store, StoreUpkeep, utc_now
+from tenuto.stores.session_cache import Call, SessionCache, cache_key
 
-_HEAD_BYTES = 2048
 _Answer = TypeVar("_Answer")
-_Name: TypeAlias = tuple[str, str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class _CachedSession:
-    """A session's head, and its newest messages where a page brought them; `whole` when none stand before them."""
-
-    key: bytes
-    session: Session
-    tail: tuple[Message, ...]
-    whole: bool
-    size: int
-
-
-def _make_entry(session: Session, tail: tuple[Message, ...] = (), *, whole: bool = False) -> _CachedSession:
-    key = session_key(session.scope, session.id)
-    values = len(msgspec.json.encode((session.context, session.attributes, session.metadata)))
-    return _CachedSession(key, session, tail, whole, _HEAD_BYTES + values + sum(map(memory_bytes, tail)))
-
-
-class _PendingLoad:
-    """A read of the store that is under way; other callers may await its `result`."""
-
-    def __init__(self, key: bytes, wanted: int) -> None:
-        self.key = key
-        self.wanted = wanted
-        # `None` if it failed, so that each caller must ask for itself.
-        self.result: asyncio.Future[_CachedSession | None] = asyncio.get_running_loop().create_future()
 
 
 class CachedStore:
-    """A store with an L1 in front: LRU, bounded by sessions and by bytes."""
+    """A store over another one, with a `cache` of its sessions; without `serves_reads` only the journal reads it."""
 
     def __init__(
         self,
@@ -82,216 +58,262 @@ class CachedStore:
         clock: Clock = utc_now,
         max_sessions: int = 10_000,
         max_bytes: int = 256 * 1024 * 1024,
+        serves_reads: bool = True,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.inner = store
-        self._feed = feed
+        self.feed = feed
+        self.cache = SessionCache(feed, max_sessions=max_sessions, max_bytes=max_bytes, ticks=monotonic)
         self._stack = AsyncExitStack()
-        self.sessions = CachedSessions(store.sessions, feed, clock, max_sessions, max_bytes)
+        self.sessions = CachedSessions(store.sessions, self.cache, feed, clock, serves_reads=serves_reads)
         self.traces = store.traces
         self.state = store.state
-        self.upkeep = _CachedUpkeep(store.upkeep, self.sessions.evict_removed)
+        self.upkeep = _CachedUpkeep(store.upkeep, self.cache)
 
     async def __aenter__(self) -> Self:
-        await self._stack.enter_async_context(self._feed.watch(self.sessions.drop))
+        await self._stack.enter_async_context(self.feed.watch(self.cache.on_invalidate))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._stack.aclose()
-        self.sessions.drop(None)
+        self.cache.clear()
+
+
+class _PendingLoad:
+    """A read of the store that is under way; other callers may await its `result`."""
+
+    def __init__(self, call: Call, wanted: int) -> None:
+        self.call = call
+        self.wanted = wanted
+        # `None` if it failed, so that each caller must ask for itself.
+        self.result: asyncio.Future[MessagePage | None] = asyncio.get_running_loop().create_future()
 
 
 class CachedSessions:
     """The `SessionStore` port with the cache."""
 
-    def __init__(self, inner: SessionStore, feed: ChangeFeed, clock: Clock, max_sessions: int, max_bytes: int) -> None:
+    def __init__(
+        self, inner: SessionStore, cache: SessionCache, feed: ChangeFeed, clock: Clock, *, serves_reads: bool
+    ) -> None:
         self._inner = inner
+        self._cache = cache
         self._feed = feed
         self._clock = clock
-        self._max_sessions = max_sessions
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self._entries: OrderedDict[_Name, _CachedSession] = OrderedDict()
-        self._flights: dict[_Name, _PendingLoad] = {}
-        # The feed reports keys; hits go by name, which is cheaper than computing a key.
-        self._names: dict[bytes, _Name] = {}
+        self._serves_reads = serves_reads
+        self._loads: dict[bytes, _PendingLoad] = {}
         self._caught_up = False
         self.hits = 0
         self.misses = 0
-        self.list, self.renew_turn = inner.list, inner.renew_turn
+        self.list = inner.list
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._cache)
 
     # Reading
 
     async def get(self, scope: Scope, session_id: str) -> Session:
-        return (await self._lookup(scope, session_id, 0)).session
+        return (await self._newest(scope, session_id, 0)).session
 
     async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
-        if query.before is not None or query.after is not None:
-            return await self._inner.messages(scope, session_id, query)
-        entry = await self._lookup(scope, session_id, query.limit)
-        return MessagePage(
-            session=entry.session,
-            messages=entry.tail[-query.limit :],
-            more_before=len(entry.tail) > query.limit or not entry.whole,
-            more_after=False,
-        )
+        if query.before is None and query.after is None:
+            return await self._newest(scope, session_id, query.limit)
+        with self._cache.reads(cache_key(scope, session_id)) as call:
+            page = await self._ask(scope, call, self._inner.messages(scope, session_id, query))
+            self._cache.observe_page(call, page.session, (), 0)
+        return page
+
+    async def _newest(self, scope: Scope, session_id: str, wanted: int) -> MessagePage:
+        """The session with at most `wanted` newest messages, from the cache or the store."""
+        key = cache_key(scope, session_id)
+        if not self._serves_reads or not self._catch_up():
+            return await self._load(scope, session_id, key, wanted)
+        entry = self._cache.current(key)
+        if entry is not None and self._can_serve(scope, entry.session):
+            held = len(entry.tail)
+            if not wanted or held >= wanted or entry.whole:
+                self.hits += 1
+                messages = entry.tail[max(0, held - wanted) :] if wanted else ()
+                more = held > wanted or not entry.whole
+                return MessagePage(session=entry.session, messages=messages, more_before=more, more_after=False)
+        self.misses += 1
+        load = self._loads.get(key)
+        if load is not None and load.wanted >= wanted and load.call.certain:
+            page = await asyncio.shield(load.result)  # A cancelled caller must not cancel it for the others.
+            if page is not None and self._can_serve(scope, page.session):
+                return _newest_of(page, wanted)
+        return await self._load(scope, session_id, key, wanted)
+
+    def _catch_up(self) -> bool:
+        if not self._caught_up and self._feed.drain_invalidations():
+            self._caught_up = True
+            asyncio.get_running_loop().call_soon(setattr, self, "_caught_up", False)
+        return self._caught_up
+
+    def _can_serve(self, scope: Scope, session: Session) -> bool:
+        """Whether the store would answer the same. A foreign scope goes there, too, so that timing reveals nothing."""
+        now = self._clock()
+        return scope.reaches(session.scope) and not session.expired(now) and session.deadline_after_read(now) is None
+
+    async def _load(self, scope: Scope, session_id: str, key: bytes, wanted: int) -> MessagePage:
+        """Read from the store, once for all concurrent callers."""
+        with self._cache.reads(key) as call:
+            load = self._loads[key] = _PendingLoad(call, wanted)
+            page: MessagePage | None = None
+            try:
+                if wanted:
+                    page = await self._ask(scope, call, self._inner.messages(scope, session_id, Page(limit=wanted)))
+                else:
+                    head = await self._ask(scope, call, self._inner.get(scope, session_id))
+                    page = MessagePage(session=head, messages=(), more_before=True, more_after=False)
+                self._cache.observe_page(call, page.session, page.messages, wanted)
+                return page
+            finally:
+                if self._loads.get(key) is load:
+                    del self._loads[key]
+                load.result.set_result(page)
 
     # Turns
 
     async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
-        return await self._write_through(scope, request.session_id, self._inner.begin_turn(scope, request))
+        with self._cache.changes(cache_key(scope, request.session_id)) as call:
+            turn = await self._ask(scope, call, self._inner.begin_turn(scope, request))
+            if turn.state is TurnState.FINISHED:
+                call.changing = False
+            else:
+                self._cache.observe_begin(call, turn, request.idempotency_key, request.window)
+        return turn
 
     async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
-        return await self._write_through(turn.scope, turn.session.id, self._inner.finish_turn(turn, request))
+        with self._cache.changes(cache_key(turn.scope, turn.session.id)) as call:
+            return self._add(call, await self._ask(turn.scope, call, self._inner.finish_turn(turn, request)), turn.id)
 
-    async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
-        return await self._write_through(scope, session_id, self._inner.append(scope, session_id, batch))
+    async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
+        with self._cache.changes(cache_key(turn.scope, turn.session.id)) as call:
+            renewed = await self._ask(turn.scope, call, self._inner.renew_turn(turn))
+            self._cache.observe_renewal(call.key)
+        return renewed
 
     # Changing
 
+    async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
+        with self._cache.changes(cache_key(scope, session_id)) as call:
+            done = await self._ask(scope, call, self._inner.append(scope, session_id, batch), drops=True)
+            return self._add(call, done)
+
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
-        return await self._write_through(scope, session_id, self._inner.patch(scope, session_id, changes))
+        with self._cache.changes(cache_key(scope, session_id)) as call:
+            patched = await self._ask(scope, call, self._inner.patch(scope, session_id, changes), drops=True)
+            self._cache.observe_added(call, patched)
+        return patched
 
     async def reset(self, scope: Scope, session_id: str, *, keep_metadata: Sequence[str] = ()) -> Session:
-        return await self._write_through(
-            scope, session_id, self._inner.reset(scope, session_id, keep_metadata=keep_metadata)
-        )
+        return await self._replace(scope, session_id, self._inner.reset(scope, session_id, keep_metadata=keep_metadata))
 
     async def fork(self, scope: Scope, session_id: str, request: ForkRequest) -> Session:
-        return await self._write_through(scope, request.new_id, self._inner.fork(scope, session_id, request))
+        return await self._replace(scope, request.new_id, self._inner.fork(scope, session_id, request))
 
     async def truncate(self, scope: Scope, session_id: str, request: Truncation) -> Session:
-        return await self._write_through(scope, session_id, self._inner.truncate(scope, session_id, request))
+        return await self._replace(scope, session_id, self._inner.truncate(scope, session_id, request))
 
     async def rewrite(self, scope: Scope, session_id: str, request: Rewrite) -> Session:
-        return await self._write_through(scope, session_id, self._inner.rewrite(scope, session_id, request))
+        return await self._replace(scope, session_id, self._inner.rewrite(scope, session_id, request))
 
     async def delete(self, scope: Scope, session_id: str) -> None:
-        await self._write_through(scope, session_id, self._inner.delete(scope, session_id))
+        await self._replace(scope, session_id, self._inner.delete(scope, session_id))
 
-    def evict_removed(self, gone: tuple[RemovedSession, ...]) -> None:
-        """Evict sessions that upkeep removed."""
-        for item in gone:
-            self._evict((item.scope.tenant, item.scope.site, item.session_id))
+    # What the methods share
 
-    # Entries
+    async def _ask(self, scope: Scope, call: Call, asked: Awaitable[_Answer], *, drops: bool = False) -> _Answer:
+        """Await an answer of the store. Without one the session may have changed, and is not served.
 
-    async def _lookup(self, scope: Scope, session_id: str, wanted: int) -> _CachedSession:
-        """The session with at least `wanted` newest messages, from the cache or the store."""
-        if not self._caught_up:
-            if not self._feed.drain_invalidations():
-                return await self._fetch(scope, session_id, wanted)
-            self._caught_up = True
-            asyncio.get_running_loop().call_soon(setattr, self, "_caught_up", False)
-        name = (scope.tenant, scope.site, session_id)
-        entry = self._entries.get(name)
-        if entry is not None and self._can_serve(scope, entry, wanted):
-            self._entries.move_to_end(name)
-            self.hits += 1
-            return entry
-        self.misses += 1
-        flight = self._flights.get(name)
-        if flight is not None and flight.wanted >= wanted:
-            joined = await asyncio.shield(flight.result)  # A cancelled caller must not cancel it for the others.
-            if joined is not None and self._can_serve(scope, joined, wanted):
-                return joined
-        return await self._load_once(scope, session_id, name, wanted)
-
-    def _can_serve(self, scope: Scope, entry: _CachedSession, wanted: int) -> bool:
-        """Whether the store would answer the same. A foreign scope goes there, too, so that timing reveals nothing."""
-        now = self._clock()
-        session = entry.session
-        return (
-            scope.reaches(session.scope)
-            and not session.expired(now)
-            and session.deadline_after_read(now) is None
-            and (not wanted or entry.whole or len(entry.tail) >= wanted)
-        )
-
-    async def _load_once(self, scope: Scope, session_id: str, name: _Name, wanted: int) -> _CachedSession:
-        """Read from the store, once for all concurrent callers; cached unless the session changes meanwhile."""
-        flight = self._flights[name] = _PendingLoad(session_key(scope, session_id), wanted)
-        self._names[flight.key] = name
-        entry: _CachedSession | None = None
+        It `drops` the session then, except for steps of a turn, which the journal continues from what was cached.
+        """
+        cache, key = self._cache, call.key
         try:
-            entry = await self._fetch(scope, session_id, wanted)
-            return entry
-        finally:
-            # A change removes the flight: its answer is then out of date and not cached.
-            if self._flights.get(name) is flight:
-                self._evict(name)
-                if entry is not None:
-                    self._put(name, entry)
-            flight.result.set_result(entry)
+            answer = await asked
+        except BaseException as failed:
+            if not is_outcome_unknown(failed):
+                call.changing = False
+                if isinstance(failed, TurnLost | VersionConflict) or (
+                    isinstance(failed, SessionNotFound) and not isinstance(failed, SessionForeign)
+                ):
+                    cache.drop_session(key)
+            elif call.changing:
+                head = cache.head(key)
+                if head is None or scope.reaches(head.scope):
+                    cache.observe_unanswered(key)
+                    if drops:
+                        cache.drop_session(key)
+            raise
+        call.exact = cache.observe_answer(call.since) and call.exact
+        if call.changing:
+            self._loads.pop(key, None)  # What it reads may be older than this answer.
+        return answer
 
-    async def _fetch(self, scope: Scope, session_id: str, wanted: int) -> _CachedSession:
-        if not wanted:
-            return _make_entry(await self._inner.get(scope, session_id))
-        page = await self._inner.messages(scope, session_id, Page(limit=wanted))
-        return _make_entry(page.session, page.messages, whole=not page.more_before)
+    def _add(self, call: Call, done: AppendResult, turn_id: str | None = None) -> AppendResult:
+        """Write added messages through."""
+        if done.duplicate:
+            call.changing = False
+        else:
+            self._cache.observe_added(call, done.session, done.messages, turn_id)
+        return done
 
-    async def _write_through(self, scope: Scope, session_id: str, write: Awaitable[_Answer]) -> _Answer:
-        """Write to the store, and evict the session whether that succeeded or not."""
-        try:
-            return await write
-        finally:
-            self._evict((scope.tenant, scope.site, session_id))
-
-    def _put(self, name: _Name, entry: _CachedSession) -> None:
-        if entry.size > self._max_bytes:
-            return
-        self._names[entry.key] = name
-        self._entries[name] = entry
-        self._bytes += entry.size
-        while self._bytes > self._max_bytes or len(self._entries) > self._max_sessions:
-            self._evict(next(iter(self._entries)))
-
-    def _evict(self, name: _Name) -> None:
-        flight = self._flights.pop(name, None)
-        old = self._entries.pop(name, None)
-        if old is not None:
-            self._bytes -= old.size
-            self._names.pop(old.key, None)
-        elif flight is not None:
-            self._names.pop(flight.key, None)
-
-    def drop(self, news: Invalidation | None) -> None:
-        """The feed reports that these sessions changed elsewhere, or that any may have."""
-        if news is None:
-            self._entries.clear()
-            self._flights.clear()
-            self._names.clear()
-            self._bytes = 0
-            return
-        for key in news.keys:
-            name = self._names.get(key)
-            if name is not None:
-                self._evict(name)
+    async def _replace(self, scope: Scope, session_id: str, change: Awaitable[_Answer]) -> _Answer:
+        """Change or remove messages of a session, which is then read again."""
+        with self._cache.changes(cache_key(scope, session_id)) as call:
+            answer = await self._ask(scope, call, change, drops=True)
+            self._cache.drop_session(call.key)
+        return answer
 
 
 class _CachedUpkeep:
-    """The `StoreUpkeep` port before a cache: removed sessions are evicted."""
+    """The `StoreUpkeep` port before the cache: removed sessions are dropped."""
 
-    def __init__(self, inner: StoreUpkeep, evict_removed: Callable[[tuple[RemovedSession, ...]], None]) -> None:
+    def __init__(self, inner: StoreUpkeep, cache: SessionCache) -> None:
         self._inner = inner
-        self._evict_removed = evict_removed
-        self.list_sites, self.compact, self.stats, self.ping = inner.list_sites, inner.compact, inner.stats, inner.ping
+        self._cache = cache
+        self.list_sites, self.compact, self.stats = inner.list_sites, inner.compact, inner.stats
 
     async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
-        gone = await self._inner.sweep(limit)
-        self._evict_removed(gone)
-        return gone
+        return self._drop(await self._ask(self._inner.sweep(limit)))
 
     async def evict(self, scope: Scope, keep: int, keep_session: str | None = None) -> tuple[RemovedSession, ...]:
-        gone = await self._inner.evict(scope, keep, keep_session)
-        self._evict_removed(gone)
-        return gone
+        return self._drop(await self._ask(self._inner.evict(scope, keep, keep_session)))
 
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
-        erased = await self._inner.erase(scope, limit)
-        self._evict_removed(erased.removed_sessions)
+        erased = await self._ask(self._inner.erase(scope, limit))
+        self._drop(erased.removed_sessions)
         return erased
+
+    async def ping(self) -> None:
+        since = self._cache.losses
+        await self._inner.ping()
+        self._cache.observe_answer(since)
+
+    async def _ask(self, asked: Awaitable[_Answer]) -> _Answer:
+        try:
+            return await asked
+        except BaseException as failed:
+            if is_outcome_unknown(failed):
+                self._cache.observe_unanswered(None)
+            raise
+
+    def _drop(self, gone: tuple[RemovedSession, ...]) -> tuple[RemovedSession, ...]:
+        for item in gone:
+            self._cache.drop_session(session_key(item.scope, item.session_id))
+        return gone
+
+
+def is_outcome_unknown(failed: BaseException) -> bool:
+    """Whether a failed call may have been applied: it was sent, and the store did not refuse it."""
+    return not isinstance(failed, TenutoError) or (
+        isinstance(failed, Unavailable) and not isinstance(failed, CircuitOpen)
+    )
+
+
+def _newest_of(page: MessagePage, wanted: int) -> MessagePage:
+    messages = page.messages[max(0, len(page.messages) - wanted) :] if wanted else ()
+    more = page.more_before or len(page.messages) > wanted
+    return MessagePage(session=page.session, messages=messages, more_before=more, more_after=False)

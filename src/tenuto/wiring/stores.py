@@ -4,7 +4,7 @@
     ProtectedStore             |       |       x      |      protected keys of task boards
     RedactingStore             x       |       x      x      the privacy policy
     JournaledStore             x       x       |      x      outages of a server: turns wait on disk and are replayed
-    CachedStore                x       |       |      x      L1, coherent by the backend's change feed
+    CachedStore                x       |       |      x      the session cache, coherent by the backend's change feed
     EncryptedStore             x       x       x      |      encryption at rest, where there is a key
     CircuitBreakerStore        x       x       x      x      a server that stops answering is not asked for a while
                                |       |       |      |
@@ -93,20 +93,26 @@ async def open_stores(
     if ciphers is not None:
         store = EncryptedStore(store=store, ciphers=ciphers, sealing=settings.encryption)
     l1: CachedStore | None = None
-    if settings.l1 and feed is not None:
+    journals = on_server and not read_only
+    if feed is not None and (settings.l1 or journals):
         l1 = CachedStore(
-            store=store, feed=feed, clock=clock, max_sessions=settings.l1_sessions, max_bytes=settings.l1_bytes
+            store=store,
+            feed=feed,
+            clock=clock,
+            max_sessions=settings.l1_sessions,
+            max_bytes=settings.l1_bytes,
+            serves_reads=settings.l1,
         )
         store = await stack.enter_async_context(l1)
     journal: JournaledStore | None = None
-    if on_server and feed is not None and not read_only:
+    if l1 is not None and journals:
         # Imports the memory store, too, which file backends do without.
         from tenuto.stores.journaled import JournaledStore, Outbox
 
         outbox = await Outbox.open(folder)
         stack.push_async_callback(outbox.close)
         sealers = ciphers if settings.encryption else None
-        journal = JournaledStore(store=store, outbox=outbox, feed=feed, ciphers=sealers, clock=clock)
+        journal = JournaledStore(store=l1, outbox=outbox, ciphers=sealers, clock=clock)
         store = await stack.enter_async_context(journal)
     screen = open_screen(stack, settings, known, clock, detector)
     trusted = RedactingStore(store=store, screen=screen)

@@ -1,21 +1,23 @@
-"""Whom a session talks to is remembered between turns, and a turn that was begun on a wrong guess leaves nothing."""
+"""Whom a session talks to stands in the session, which a running conversation reads from the cache."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import cast
 
 import pytest
 
-from tenuto.errors import AssistantNotFound, SessionNotFound, TurnLost
-from tenuto.model import AppendBatch, Changes, FinishTurn, Role, Scope, Session
+from tenuto.errors import AssistantNotFound, SessionNotFound
+from tenuto.model import Changes, FinishTurn, MessagePage, Page, Scope, Session
 from tenuto.model.generation import Persona
-from tenuto.model.message import SUMMARY
 from tenuto.model.policy import OnMissing
 from tenuto.model.prompt import Language
 from tenuto.ports import Store
 from tenuto.sessions import TurnRequest
+from tenuto.stores.cached import CachedStore
+from tests.backends import Unshared
 from tests.doubles import FlatMemoryStore
-from tests.samples import ANN, BOB, batch, says
+from tests.samples import ANN, BOB, says
 from tests.talking import Talk, ask, helper, patient, talk
 from tests.unit.logbook import log_of
 
@@ -35,26 +37,45 @@ def told(t: Talk) -> str:
     return t.model.requests[-1].messages[0].text
 
 
-def looks_at(t: Talk) -> list[str]:
-    """Which heads are looked at from now on."""
-    seen: list[str] = []
-    get = t.sessions.get
+class Counting(FlatMemoryStore):
+    """Counts reads; `meanwhile` happens between the read of a session and what follows."""
 
-    async def noted(scope: Scope, session_id: str) -> Session:
-        seen.append(session_id)
-        return await get(scope, session_id)
+    reads = 0
+    meanwhile: Callable[[], Awaitable[object]] | None = None
 
-    t.sessions.get = noted  # type: ignore[method-assign]  # to see it happen
-    return seen
+    async def get(self, scope: Scope, session_id: str) -> Session:
+        self.reads += 1
+        found = await super().get(scope, session_id)
+        if self.meanwhile is not None:
+            await self.meanwhile()
+        return found
+
+    async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
+        self.reads += 1
+        return await super().messages(scope, session_id, query)
 
 
-async def test_a_session_in_use_is_not_looked_at_before_its_turn() -> None:
-    t = await two()
-    looks = looks_at(t)
+async def test_a_running_conversation_reads_its_assistant_from_the_cache() -> None:
+    store = Counting()
+    async with CachedStore(store=cast(Store, store), feed=Unshared()) as cached:
+        t = await two(cached)
+        for _ in range(3):
+            await t.chat.take_turn(ANN, ask("Again", "s"))
+            assert told(t) == "You differ."
 
-    await t.chat.take_turn(ANN, ask("Again", "s"))
+    assert store.reads == 0
 
-    assert (told(t), looks) == ("You differ.", [])
+
+async def test_a_turn_goes_to_the_assistant_that_was_read() -> None:
+    """Another process changes it in the same moment; the turn stores its own, and the words stay."""
+    store = Counting()
+    t = await two(cast(Store, store))
+    store.meanwhile = lambda: store.patch(ANN, "s", Changes(metadata={"assistant": "helper"}))
+
+    reply = await t.chat.take_turn(ANN, ask("Again", "s"))
+
+    assert (reply.assistant, told(t)) == ("other", "You differ.")
+    assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
 
 
 async def test_a_partner_that_another_process_has_changed_gets_the_words_and_gets_them_once() -> None:
@@ -153,49 +174,6 @@ async def test_a_character_whom_the_session_has_left_is_not_found_and_nothing_st
 
     assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi."]
     assert (await t.chat.take_turn(ANN, ask("Again", "s"))).assistant == "helper"
-
-
-class Crowded(FlatMemoryStore):
-    """A store in which another client appends words as soon as a turn has begun: that takes no lease."""
-
-    crowded = False
-    behind = batch("From elsewhere")
-
-    async def begin_turn(self, *args: Any) -> Any:
-        turn = await super().begin_turn(*args)
-        if self.crowded:
-            self.crowded = False
-            await self.append(ANN, "s", self.behind)
-        return turn
-
-
-async def test_words_said_to_the_wrong_partner_stay_when_somebody_has_spoken_since() -> None:
-    """Taking them back would take the others' words along."""
-    store = Crowded()
-    t = await two(store)
-    await t.store.sessions.patch(ANN, "s", Changes(metadata={"assistant": "helper"}))
-    store.crowded = True
-
-    with pytest.raises(TurnLost):
-        await t.chat.take_turn(ANN, ask("Again", "s", idempotency_key="k"))
-    reply = await t.chat.take_turn(ANN, ask("Again", "s", idempotency_key="k"))
-
-    assert (reply.assistant, told(t)) == ("helper", "You help.")
-    assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi.", "Again", "From elsewhere", "Hi."]
-
-
-async def test_a_summary_behind_misdirected_words_does_not_stop_their_removal() -> None:
-    """It is the other process's own, of the turn before, and is made anew."""
-    store = Crowded()
-    store.behind = AppendBatch(id="b", messages=(says("", Role.ITEM, parts=({"type": SUMMARY, "text": "They met."},)),))
-    t = await two(store)
-    await t.store.sessions.patch(ANN, "s", Changes(metadata={"assistant": "helper"}))
-    store.crowded = True
-
-    reply = await t.chat.take_turn(ANN, ask("Again", "s"))
-
-    assert reply.assistant == "helper"
-    assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
 
 
 async def test_a_turn_taken_up_again_is_answered_by_the_character_its_words_were_said_to() -> None:

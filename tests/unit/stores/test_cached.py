@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
 
-from tenuto.errors import SessionNotFound
+from tenuto.errors import SessionNotFound, StoreUnavailable
 from tenuto.model import Changes, MessagePage, NewSession, Page, Retention, Scope, Session, Touch
 from tenuto.model.scope import session_key
 from tenuto.model.store_reports import Invalidation
 from tenuto.stores.cached import CachedStore
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore
-from tests.samples import ANN, BOB, EVE, batch, talk, texts
+from tests.samples import ANN, BOB, EVE, batch, begin, closing, talk, texts
 
 
 class Feed:
@@ -86,7 +86,7 @@ async def next_turn_of_the_loop() -> None:
 
 
 async def test_a_hit_asks_the_store_nothing(cached: CachedStore, store: Counting) -> None:
-    await talk(cached, ANN, "s", "q", "a")
+    await talk(store, ANN, "s", "q", "a")
     first = await cached.sessions.messages(ANN, "s", Page(limit=20))
 
     again = await cached.sessions.messages(ANN, "s", Page(limit=20))
@@ -220,13 +220,97 @@ async def test_the_feed_is_asked_once_in_a_turn_of_the_loop(cached: CachedStore,
     assert feed.asked == asked + 1
 
 
-async def test_a_flush_forgets_everything(cached: CachedStore, feed: Feed) -> None:
+async def test_after_a_loss_of_the_feed_nothing_from_before_is_served(
+    cached: CachedStore, store: Counting, feed: Feed
+) -> None:
     await talk(cached, ANN, "s", "q", "a")
-    await cached.sessions.get(ANN, "s")
 
     feed.tell(None)
+    await store.patch(ANN, "s", Changes(title="elsewhere"))
 
-    assert len(cached.sessions) == 0
+    assert (await cached.sessions.get(ANN, "s")).title == "elsewhere"
+
+
+async def _turn(cached: CachedStore) -> None:
+    await talk(cached, ANN, "s", "more", "a")
+
+
+async def _title(cached: CachedStore) -> None:
+    await cached.sessions.patch(ANN, "s", Changes(title="t"))
+
+
+async def _summary(cached: CachedStore) -> None:
+    await cached.sessions.append(ANN, "s", batch("note"))
+
+
+async def _renewal(cached: CachedStore) -> None:
+    turn = await begin(cached, ANN, "s", "long")
+    await cached.sessions.renew_turn(turn)
+    await cached.sessions.finish_turn(turn, closing("a"))
+
+
+@pytest.mark.parametrize("change", [_turn, _title, _summary, _renewal])
+async def test_a_conversation_is_served_without_a_read_of_the_store(
+    cached: CachedStore, store: Counting, change: Callable[[CachedStore], Awaitable[None]]
+) -> None:
+    for _ in range(3):
+        await change(cached) if store.tables.records else await talk(cached, ANN, "s", "q", "a")
+        session = await cached.sessions.get(ANN, "s")
+        page = await cached.sessions.messages(ANN, "s", Page(limit=5))
+        assert (store.reads, session) == (0, await FlatMemoryStore.get(store, ANN, "s"))
+        assert page == await FlatMemoryStore.messages(store, ANN, "s", Page(limit=5))
+
+
+async def test_evicted_messages_are_not_served(cached: CachedStore, store: Counting) -> None:
+    """What a turn adds may take the place of older messages."""
+    kept = NewSession(retention=Retention(max_messages=3))
+    for question in ("one", "two", "three"):
+        await talk(cached, ANN, "s", question, "a", create=kept)
+
+    page = await cached.sessions.messages(ANN, "s", Page(limit=20))
+
+    assert (store.reads, page) == (0, await FlatMemoryStore.messages(store, ANN, "s", Page(limit=20)))
+
+
+async def test_the_tail_is_as_long_as_what_was_asked_for(cached: CachedStore) -> None:
+    for number in range(10):
+        await talk(cached, ANN, "s", f"q{number}", "a", window=4)
+
+    entry = cached.cache.get(session_key(ANN, "s"))
+
+    assert entry is not None
+    assert len(entry.tail) == 4
+
+
+async def test_a_change_that_may_be_anothers_is_asked_for(cached: CachedStore, store: Counting, feed: Feed) -> None:
+    """A report right behind our answer, without its origin; the session stays known for an outage."""
+    await talk(cached, ANN, "s", "q", "a")
+    await store.patch(ANN, "s", Changes(title="elsewhere"))
+    feed.pending.append(session_key(ANN, "s"))
+    await next_turn_of_the_loop()
+
+    assert (await cached.sessions.get(ANN, "s")).title == "elsewhere"
+    assert len(cached.sessions) == 1
+
+
+@pytest.mark.parametrize("local", [True, None])
+async def test_a_call_without_an_answer_may_be_applied_later(
+    cached: CachedStore, store: Counting, feed: Feed, local: bool | None
+) -> None:
+    """Its report is ours, and what it changed is not known."""
+    await talk(cached, ANN, "s", "q", "a")
+
+    async def lost(*_: object) -> Session:
+        raise StoreUnavailable
+
+    store.patch = lost  # type: ignore[assignment,method-assign]
+    with pytest.raises(StoreUnavailable):
+        await cached.sessions.patch(ANN, "s", Changes(title="late"))
+    await cached.sessions.get(ANN, "s")
+    await FlatMemoryStore.patch(store, ANN, "s", Changes(title="late"))
+    feed.tell(Invalidation(keys=(session_key(ANN, "s"),), local=local))
+
+    assert (await cached.sessions.get(ANN, "s")).title == "late"
 
 
 async def test_a_load_overtaken_by_a_change_is_not_kept(cached: CachedStore, store: Counting, feed: Feed) -> None:

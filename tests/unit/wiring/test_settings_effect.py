@@ -59,7 +59,7 @@ def test_the_server_reads_every_setting(valkey: RedisServer, tmp_path: Path, mon
     assert set(Settings.__struct_fields__) - _READ == set()
 
 
-@pytest.mark.parametrize("bound", [{"l1_sessions": 2}, {"l1_bytes": 5000}], ids=str)
+@pytest.mark.parametrize("bound", [{"l1_sessions": 2}, {"l1_bytes": 7000}], ids=str)
 async def test_l1_keeps_no_more_than_its_settings_allow(bound: dict[str, Any], tmp_path: Path) -> None:
     async with open_app(Settings(store=f"sqlite:///{tmp_path}/s.db", **bound), run_upkeep=False) as app:
         assert app.stores.cache is not None

@@ -13,17 +13,16 @@ from weakref import WeakValueDictionary
 from tenuto.errors import CircuitOpen, SessionBusy, StoreUnavailable, TenutoError, Unavailable
 from tenuto.model import AppendResult, BeginTurn, FinishTurn, OpenTurn, Scope, TurnState
 from tenuto.model.scope import user_digest
-from tenuto.model.store_reports import Invalidation
 from tenuto.model.values import Value
-from tenuto.ports import ChangeFeed, Ciphers, Clock, Store
-from tenuto.stores.journaled.inflight import Call
-from tenuto.stores.journaled.last_seen import LastSeen
-from tenuto.stores.journaled.local_replica import View
+from tenuto.ports import Ciphers, Clock
+from tenuto.stores.cached import CachedStore
+from tenuto.stores.journaled.local_replica import View, record_of
 from tenuto.stores.journaled.local_turns import LocalTurns
 from tenuto.stores.journaled.open_turns import Running
 from tenuto.stores.journaled.outbox import Outbox
 from tenuto.stores.journaled.replay import OutboxReplay
 from tenuto.stores.journaled.rows import RowSealer
+from tenuto.stores.session_cache import Call
 
 _QUARANTINE_TTL: Final = timedelta(days=30)
 """How long turns that the store can never take stay in the journal."""
@@ -53,16 +52,17 @@ class Journal:
     def __init__(
         self,
         *,
-        store: Store,
+        store: CachedStore,
         outbox: Outbox,
-        feed: ChangeFeed,
         ciphers: Ciphers | None,
         clock: Clock,
         every: float,
         ticks: Callable[[], float],
     ) -> None:
-        self.known = LastSeen(feed, ticks=ticks)
+        self.cache = store.cache
         self.running = Running()
+        self.cache.on_answer = self._observe_answer
+        self.cache.on_foreign = self.running.doubt
         self.seals = RowSealer(ciphers, clock)
         self.has_pending = outbox.has_rows
         self._upkeep = store.upkeep
@@ -75,7 +75,7 @@ class Journal:
             sessions=store.sessions, state=store.state, outbox=outbox, seals=self.seals, clock=clock
         )
         self._local = LocalTurns(
-            outbox=outbox, seals=self.seals, known=self.known, running=self.running, clock=clock, wake=self._wake
+            outbox=outbox, seals=self.seals, cache=self.cache, running=self.running, clock=clock, wake=self._wake
         )
         self._locks: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
         self._backoff: dict[bytes, float] = {}
@@ -104,8 +104,8 @@ class Journal:
             self._away_since = self._clock()
             self._log_status("the store does not answer: turns that may be are journaled")
 
-    def observe_answer(self, since: int) -> None:
-        """The store answered a call sent after `since` losses of the feed.
+    def _observe_answer(self) -> None:
+        """The store answered.
 
         A store that failed a moment ago, as one of its nodes may, does not count as back yet.
         """
@@ -114,45 +114,16 @@ class Journal:
             self._log_status(f"the store answers again; {self._outbox.counts.waiting} journaled turns wait for it")
             if self._outbox.sessions:
                 self._wake.set()
-        self.known.observe_answer(since)
 
-    def observe_begin(self, call: Call, opening: BeginTurn, turn: OpenTurn) -> None:
-        """The store began a turn, which may end during an outage; or had answered it before."""
-        if turn.state is TurnState.FINISHED:
-            call.changing = False
-            return
-        self.known.observe_begin(call, turn, opening.idempotency_key)
-        if opening.journaled:
-            self.running.add(call.key, opening, turn, doubtful=not call.certain)
-
-    def observe_finish(self, call: Call, turn_id: str, done: AppendResult) -> None:
-        """The store finished a turn, or had done so before."""
-        self.running.drop(turn_id)
-        if done.duplicate:
-            call.changing = False
-        else:
-            self.known.observe_finish(call, turn_id, done.session, done.messages)
-
-    def observe_removal(self, key: bytes, by: str | None = None) -> None:
-        """Messages of a session are gone, or may be: its open turns, except the one it was done `by`, must not be
-        journaled."""
-        self.known.drop_session(key)
-        self.running.drop_session(key, sparing=by)
-
-    def observe_turn_lost(self, key: bytes, turn_id: str) -> None:
-        """The store no longer has a turn."""
-        self.known.drop_session(key)
-        self.running.drop(turn_id)
-
-    def on_invalidate(self, news: Invalidation | None) -> None:
-        """The feed reports that these sessions changed, or that any may have."""
-        for key in self.known.on_invalidate(news):
-            self.running.doubt(key)
+    def observe_begin(self, key: bytes, opening: BeginTurn, turn: OpenTurn) -> None:
+        """The store began a turn, which may end during an outage."""
+        if opening.journaled and turn.state is not TurnState.FINISHED:
+            self.running.add(key, opening, turn, doubtful=self.cache.get(key) is None)
 
     def is_foreign(self, scope: Scope, key: bytes) -> bool:
         """Whether a session was last seen outside the scope, so that calls within the scope cannot change it."""
         running = self.running.of(key)
-        head = self.known.head(key) or (running[-1].turn.session if running else None)
+        head = self.cache.head(key) or (running[-1].turn.session if running else None)
         return head is not None and not scope.reaches(head.scope)
 
     # Turns during an outage
@@ -170,7 +141,7 @@ class Journal:
                 raise StoreUnavailable
             await self._local.refresh_if_rows_missing(key)
             # The store was not asked to begin this turn, so it has nothing of it.
-            return await self._local.begin(scope, opening, key, StoreUnavailable(), self.known.get(key))
+            return await self._local.begin(scope, opening, key, StoreUnavailable(), self.cache.get(key))
 
     async def begin_locally(self, scope: Scope, opening: BeginTurn, call: Call, away: StoreUnavailable) -> OpenTurn:
         """Begin a turn here, in a cached session or a new one, after the store did not answer.
@@ -182,7 +153,7 @@ class Journal:
         """
         key = call.key
         async with self._session_lock(key), self._backing_off(key, away):
-            before = self.known.still(call.before)
+            before = self.cache.still(call.before)
             since = before.session.last_seq if before is not None else 0
             sent = not isinstance(away, CircuitOpen)
             return await self._local.begin(scope, opening, key, away, before, since if sent else None)
@@ -235,11 +206,11 @@ class Journal:
             StoreUnavailable: it is not cached.
         """
         self.observe_unavailable()
-        entry = self.known.get(key)
+        entry = self.cache.get(key)
         if entry is None:
             raise StoreUnavailable
         view = View(self._clock)
-        view.load_record(key, entry.record())
+        view.load_record(key, record_of(entry))
         return view
 
     # Replay
@@ -292,13 +263,11 @@ class Journal:
         return not self._outbox.sessions
 
     async def _check_store(self) -> bool:
-        since = self.known.losses
         try:
             await self._upkeep.ping()
         except StoreUnavailable:
             self.observe_unavailable()
             return False
-        self.observe_answer(since)
         return True
 
     async def _try_replay(self, key: bytes) -> None:
@@ -319,27 +288,21 @@ class Journal:
             return True
         if self._ticks() < self._backoff.get(key, 0.0):
             return False
-        call = self.known.changes(key)
         try:
-            with call:
-                await self._replay.session(key, self._local.open)
+            await self._replay.session(key, self._local.open)
         except StoreUnavailable as away:
             self.observe_unavailable()
             self._back_off(key, away)
             return False
         finally:
-            self._apply_moved_turns(call)
-        self.observe_answer(call.since)
+            self._apply_moved_turns(key)
         return not self._outbox.has_rows(key)
 
-    def _apply_moved_turns(self, call: Call) -> None:
+    def _apply_moved_turns(self, key: bytes) -> None:
         """Continue replayed open turns in the store, and drop the local session once it has no rows."""
-        key = call.key
-        if not self._outbox.has_rows(key):
-            self.known.drop_session(key)
         for turn_id in [turn_id for turn_id in self._replay.moved if self._local.open[turn_id].key == key]:
             turn, here = self._replay.moved.pop(turn_id), self._local.open.pop(turn_id)
-            self.observe_begin(call, here.opening, turn)
+            self.observe_begin(key, here.opening, turn)
         if not self._outbox.has_rows(key):
             self._drop_session(key)  # Rows of turns that are still open were erased or quarantined.
 
@@ -357,7 +320,7 @@ class Journal:
 
     async def forget_session(self, key: bytes) -> None:
         """Drop everything of a deleted session."""
-        self.observe_removal(key)
+        self.running.drop_session(key)
         if self._outbox.has_rows(key):
             async with self._session_lock(key):
                 for raw in await self._outbox.rows(key):
@@ -382,7 +345,7 @@ class Journal:
         """Drop a user's open turns, and every cached session of the site: any may hold the user's messages."""
         self.running.drop_user(person)
         self.running.mark_site_doubtful(person)
-        self.known.drop_site(person)
+        self.cache.drop_site(person)
 
     def _drop_session(self, key: bytes) -> None:
         """Drop the local session, which has no rows."""

@@ -32,10 +32,21 @@ from tenuto.ports import Clock
 from tenuto.stores.journaled.rows import JournaledBegin, ReplicaOrigin, Row
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.memory.record import KeyedWrite, SessionRecord
+from tenuto.stores.session_cache import CachedSession
 
 # Bounds on stored messages that a row carries, so that a session can go on after a restart.
 _TAIL_MESSAGES: Final = 40
 _TAIL_BYTES: Final = 256 * 1024
+
+
+def record_of(entry: CachedSession) -> SessionRecord:
+    """A cached session as a record of the memory store."""
+    keyed = OrderedDict(
+        (key, KeyedWrite(one.fingerprint, one.turn_id, one.number, one.words, one.reply or (0, -1), bool(one.reply)))
+        for key, one in entry.keyed.items()
+    )
+    before = max(0, entry.session.messages - len(entry.tail))
+    return SessionRecord(session=entry.session, log=list(entry.tail), before=before, keyed=keyed)
 
 
 class View:

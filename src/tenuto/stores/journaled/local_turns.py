@@ -13,14 +13,12 @@ from tenuto.model import AppendResult, BeginTurn, FinishTurn, OpenTurn, TurnStat
 from tenuto.model.scope import Scope
 from tenuto.model.turn import is_superseded
 from tenuto.ports import Clock
-from tenuto.stores.journaled.inflight import Call
-from tenuto.stores.journaled.last_seen import LastSeen
-from tenuto.stores.journaled.local_replica import View
+from tenuto.stores.journaled.local_replica import View, record_of
 from tenuto.stores.journaled.open_turns import Running, StartedTurn, session_at_begin
 from tenuto.stores.journaled.outbox import Outbox
 from tenuto.stores.journaled.rows import JournaledBegin, JournalRow, RowSealer, place_of, row_user_digests
-from tenuto.stores.journaled.seen_session import SeenSession
 from tenuto.stores.memory.record import is_turn_finished
+from tenuto.stores.session_cache import CachedSession, Call, SessionCache
 
 
 class LocalTurn(NamedTuple):
@@ -39,13 +37,20 @@ class LocalTurns:
     """
 
     def __init__(
-        self, *, outbox: Outbox, seals: RowSealer, known: LastSeen, running: Running, clock: Clock, wake: asyncio.Event
+        self,
+        *,
+        outbox: Outbox,
+        seals: RowSealer,
+        cache: SessionCache,
+        running: Running,
+        clock: Clock,
+        wake: asyncio.Event,
     ) -> None:
         self.view = View(clock)
         self.open: dict[str, LocalTurn] = {}
         self._outbox = outbox
         self._seals = seals
-        self._known = known
+        self._cache = cache
         self._running = running
         self._clock = clock
         self._wake = wake
@@ -56,7 +61,7 @@ class LocalTurns:
         opening: BeginTurn,
         key: bytes,
         away: StoreUnavailable,
-        before: SeenSession | None,
+        before: CachedSession | None,
         since: int | None = None,
     ) -> OpenTurn:
         """Begin a turn in the session as it was `before`, or as its rows show it.
@@ -68,7 +73,7 @@ class LocalTurns:
         saved = self.view.snapshot(key)
         try:
             loaded = await self._load_for_begin(key, before, opening)
-            exists_in_store = opening.create is None or self._known.head(key) is not None
+            exists_in_store = opening.create is None or self._cache.head(key) is not None
             if (not loaded and exists_in_store) or self.view.is_write_only(key):
                 raise away
             turn = await self.view.sessions.begin_turn(scope, opening)
@@ -132,7 +137,7 @@ class LocalTurns:
     async def refresh_if_rows_missing(self, key: bytes) -> None:
         """Drop from the replica what another process erased from the outbox, or a damaged file lost."""
         if await self._outbox.lacks_some(key):
-            self._known.drop_session(key)
+            self._cache.drop_session(key)
             self._running.doubt(key)
             await self.reset(key)
 
@@ -159,7 +164,7 @@ class LocalTurns:
         for turn_id in [turn_id for turn_id, here in self.open.items() if here.key == key]:
             del self.open[turn_id]
 
-    async def _load_for_begin(self, key: bytes, entry: SeenSession | None, opening: BeginTurn) -> bool:
+    async def _load_for_begin(self, key: bytes, entry: CachedSession | None, opening: BeginTurn) -> bool:
         """Load a session into the replica, if all messages that the turn should see are here."""
         if self._outbox.has_rows(key):
             return self.view.has_session(key) or await self.rebuild(key)
@@ -174,12 +179,12 @@ class LocalTurns:
         key = begun.key
         if self._outbox.has_rows(key) and (self.view.has_session(key) or await self.rebuild(key)):
             return
-        entry = session_at_begin(begun, self._known.still(call.before))
+        entry = session_at_begin(begun, self._cache.still(call.before))
         self.view.drop_session(key)
-        self._load_seen(key, entry or SeenSession(begun.turn.session, (), 0), blind=entry is None)
+        self._load_seen(key, entry or CachedSession(begun.turn.session, ()), blind=entry is None)
 
-    def _load_seen(self, key: bytes, entry: SeenSession, *, blind: bool = False) -> None:
-        self.view.load_record(key, entry.record(), blind=blind)
+    def _load_seen(self, key: bytes, entry: CachedSession, *, blind: bool = False) -> None:
+        self.view.load_record(key, record_of(entry), blind=blind)
         for begun in self._running.of(key):
             self.view.lease(key, begun.turn, begun.opening)
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from tenuto.model import BeginTurn, OpenTurn, Scope
-from tenuto.stores.journaled.seen_session import SeenSession
+from tenuto.stores.session_cache import CachedSession
 
 _MOST: Final = 10_000
 
@@ -93,7 +93,7 @@ class Running:
                 self.drop(begun.turn.id)
 
 
-def session_at_begin(begun: StartedTurn, entry: SeenSession | None) -> SeenSession | None:
+def session_at_begin(begun: StartedTurn, entry: CachedSession | None) -> CachedSession | None:
     """A turn's session as it was at its begin, if certain: what was seen since may include the turn's end."""
     session, words = begun.turn.session, begun.turn.user_messages
     if entry is None or begun.doubtful or entry.session.incarnation != session.incarnation:
@@ -101,4 +101,4 @@ def session_at_begin(begun: StartedTurn, entry: SeenSession | None) -> SeenSessi
     tail = tuple(message for message in entry.tail if message.seq <= session.last_seq)
     if not tail or tail[-1].seq != session.last_seq or (words and tail[-1].id != words[-1].id):
         return None
-    return SeenSession(session, tail, 0, entry.keyed)
+    return CachedSession(session, tail, keyed=entry.keyed)

@@ -10,23 +10,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from msgspec.structs import replace
 
-from tenuto.errors import (
-    CircuitOpen,
-    SessionBusy,
-    SessionForeign,
-    SessionNotFound,
-    StoreUnavailable,
-    TenutoError,
-    TurnLost,
-    Unavailable,
-    VersionConflict,
-)
+from tenuto.errors import SessionBusy, SessionNotFound, StoreUnavailable, TurnLost
 from tenuto.model import (
     AppendBatch,
     AppendResult,
@@ -46,13 +35,14 @@ from tenuto.model import (
 )
 from tenuto.model.scope import session_key, site_scope, user_digest, user_scope
 from tenuto.model.turn import Trace
-from tenuto.ports import ChangeFeed, Ciphers, Clock, SessionStore, Store, TraceStore, utc_now
+from tenuto.ports import Ciphers, Clock, SessionStore, TraceStore, utc_now
+from tenuto.stores.cached import CachedStore, is_outcome_unknown
 from tenuto.stores.codec import to_micros
-from tenuto.stores.journaled.inflight import Call
 from tenuto.stores.journaled.journal import Journal, JournalState
 from tenuto.stores.journaled.local_replica import View
 from tenuto.stores.journaled.outbox import Outbox
 from tenuto.stores.journaled.replay import ERASURES, rename_trace
+from tenuto.stores.session_cache import cache_key
 
 _Answer = TypeVar("_Answer")
 
@@ -67,9 +57,8 @@ class JournaledStore:
     def __init__(
         self,
         *,
-        store: Store,
+        store: CachedStore,
         outbox: Outbox,
-        feed: ChangeFeed,
         ciphers: Ciphers | None = None,
         clock: Clock = utc_now,
         replay_interval: float = 1.0,
@@ -77,10 +66,9 @@ class JournaledStore:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.inner = store
-        self._feed = feed
         self._by_itself = auto_replay
         self._journal = Journal(
-            store=store, outbox=outbox, feed=feed, ciphers=ciphers, clock=clock, every=replay_interval, ticks=monotonic
+            store=store, outbox=outbox, ciphers=ciphers, clock=clock, every=replay_interval, ticks=monotonic
         )
         self._work = _ShieldedSteps()
         self._stack = AsyncExitStack()
@@ -90,7 +78,6 @@ class JournaledStore:
         self.upkeep = _JournaledUpkeep(store, self._journal, clock)
 
     async def __aenter__(self) -> Self:
-        await self._stack.enter_async_context(self._feed.watch(self._journal.on_invalidate))
         if self._by_itself:
             await self._stack.enter_async_context(self._replay_task())
         return self
@@ -100,7 +87,6 @@ class JournaledStore:
     ) -> None:
         await self._work.drain()
         await self._stack.aclose()
-        self._journal.known.forget_all()
 
     @property
     def status(self) -> JournalState:
@@ -147,190 +133,144 @@ class _JournaledSessions:
     def __init__(self, inner: SessionStore, journal: Journal, work: _ShieldedSteps) -> None:
         self._inner = inner
         self._journal = journal
-        self._known = journal.known
         self._uncut = work.complete
         self.list = inner.list
 
     # Turns
 
     async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
-        journal, key = self._journal, _session_key(scope, request.session_id)
+        journal, key = self._journal, cache_key(scope, request.session_id)
         if journal.has_pending(key):
             begun = await self._uncut(journal.begin_after_pending(scope, request, key))
             if begun is not None:
                 return begun
-        with self._known.changes(key) as call:
+        with journal.cache.follow(key) as call:
             try:
-                turn = await self._call_store(call, self._inner.begin_turn(scope, request))
+                turn = await self._inner.begin_turn(scope, request)
             except StoreUnavailable as away:
                 journal.observe_unavailable()
                 if not request.journaled:
                     raise
                 return await self._uncut(journal.begin_locally(scope, request, call, away))
-            journal.observe_begin(call, request, turn)
+            journal.observe_begin(key, request, turn)
         if request.journaled and journal.seals.sealing:
             await journal.seals.cache_cipher(scope)
         return turn
 
     async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
-        journal, key = self._journal, _session_key(turn.scope, turn.session.id)
+        journal, key = self._journal, cache_key(turn.scope, turn.session.id)
         if journal.has_pending(key):
             ended = await self._uncut(journal.finish_after_pending(turn, request, key))
             if ended is not None:
                 return ended
         turn, request = self._as_in_store(turn, request)
-        with self._known.changes(key) as call:
+        with journal.cache.follow(key) as call:
             try:
-                done = await self._call_store(call, self._inner.finish_turn(turn, request))
+                done = await self._inner.finish_turn(turn, request)
             except StoreUnavailable as away:
                 journal.observe_unavailable()
                 return await self._uncut(journal.finish(turn.id, request, call, away))
             except (TurnLost, SessionNotFound):
-                journal.observe_turn_lost(key, turn.id)
+                journal.running.drop(turn.id)
                 raise
-            journal.observe_finish(call, turn.id, done)
+            journal.running.drop(turn.id)
         return done
 
     async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
         renewed = await self._journal.renew(turn)
         if renewed is not None:
             return renewed
-        key = _session_key(turn.scope, turn.session.id)
         there, _ = self._as_in_store(turn, FinishTurn())
         try:
-            with self._known.changes(key) as call:
-                renewed = await self._call_store(call, self._inner.renew_turn(there))
+            renewed = await self._inner.renew_turn(there)
         except (TurnLost, SessionNotFound):
-            self._journal.observe_turn_lost(key, turn.id)
+            self._journal.running.drop(turn.id)
             raise
-        self._known.observe_renewal(key)
         self._journal.running.update_lease(renewed)
         return renewed
 
     async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
-        return await self._change_session(scope, session_id, lambda: self._inner.append(scope, session_id, batch))
+        await self._replay_pending(scope, session_id)
+        return await self._inner.append(scope, session_id, batch)
 
     # Reading
 
     async def get(self, scope: Scope, session_id: str) -> Session:
-        key = _session_key(scope, session_id)
+        key = cache_key(scope, session_id)
         if (view := await self._replica_if_pending(key)) is not None:
             return await view.sessions.get(scope, session_id)
         try:
-            with self._known.reads(key) as call:
-                session = await self._call_store(call, self._inner.get(scope, session_id))
-                self._known.observe_page(call, session, ())
+            return await self._inner.get(scope, session_id)
         except StoreUnavailable:
             return await self._journal.last_seen_replica(key).sessions.get(scope, session_id)
-        return session
 
     async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
-        key = _session_key(scope, session_id)
+        key = cache_key(scope, session_id)
         if (view := await self._replica_if_pending(key)) is not None:
             return await view.page(scope, session_id, query)
-        newest = query.before is None and query.after is None
         try:
-            with self._known.reads(key) as call:
-                found = await self._call_store(call, self._inner.messages(scope, session_id, query))
-                self._known.observe_page(call, found.session, found.messages if newest else ())
+            return await self._inner.messages(scope, session_id, query)
         except StoreUnavailable:
             return await self._journal.last_seen_replica(key).page(scope, session_id, query)
-        return found
 
     # Changing
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
-        key = _session_key(scope, session_id)
-        await self._replay_pending(key)
-        with self._known.changes(key) as call:
-            try:
-                patched = await self._call_store(call, self._inner.patch(scope, session_id, changes))
-            except BaseException as failed:
-                if isinstance(failed, VersionConflict) or self._may_have_applied(scope, key, failed):
-                    self._known.drop_session(key)
-                raise
-            # The cached messages stay valid: every first turn is followed by a patch of the title.
-            self._known.observe_patch(call, patched)
-        return patched
+        await self._replay_pending(scope, session_id)
+        return await self._inner.patch(scope, session_id, changes)
 
     async def reset(self, scope: Scope, session_id: str, *, keep_metadata: Sequence[str] = ()) -> Session:
-        key = _session_key(scope, session_id)
-        await self._replay_pending(key)
-        return await self._remove_content(scope, key, self._inner.reset(scope, session_id, keep_metadata=keep_metadata))
+        await self._replay_pending(scope, session_id)
+        reset = self._inner.reset(scope, session_id, keep_metadata=keep_metadata)
+        return await self._remove_content(scope, session_id, reset)
 
     async def fork(self, scope: Scope, session_id: str, request: ForkRequest) -> Session:
-        await self._replay_pending(_session_key(scope, session_id))
-        return await self._change_session(scope, request.new_id, lambda: self._inner.fork(scope, session_id, request))
+        await self._replay_pending(scope, session_id)
+        await self._replay_pending(scope, request.new_id)
+        return await self._inner.fork(scope, session_id, request)
 
     async def truncate(self, scope: Scope, session_id: str, request: Truncation) -> Session:
-        key, within = _session_key(scope, session_id), request.within_turn
-        await self._replay_pending(key)
-        truncate = self._inner.truncate(scope, session_id, request)
-        return await self._remove_content(scope, key, truncate, by=within.id if within is not None else None)
+        await self._replay_pending(scope, session_id)
+        within, truncate = request.within_turn, self._inner.truncate(scope, session_id, request)
+        return await self._remove_content(scope, session_id, truncate, by=within.id if within is not None else None)
 
     async def rewrite(self, scope: Scope, session_id: str, request: Rewrite) -> Session:
-        return await self._change_session(scope, session_id, lambda: self._inner.rewrite(scope, session_id, request))
+        await self._replay_pending(scope, session_id)
+        return await self._inner.rewrite(scope, session_id, request)
 
     async def delete(self, scope: Scope, session_id: str) -> None:
-        key = _session_key(scope, session_id)
         with suppress(SessionBusy):  # A turn that runs is lost with its session.
-            await self._replay_pending(key)
-        await self._remove_content(scope, key, self._inner.delete(scope, session_id))
-        await self._journal.forget_session(key)
+            await self._replay_pending(scope, session_id)
+        await self._remove_content(scope, session_id, self._inner.delete(scope, session_id))
+        await self._journal.forget_session(cache_key(scope, session_id))
 
     # What the methods share
 
     async def _replica_if_pending(self, key: bytes) -> View | None:
         return await self._uncut(self._journal.replica_for(key)) if self._journal.has_pending(key) else None
 
-    async def _replay_pending(self, key: bytes) -> None:
+    async def _replay_pending(self, scope: Scope, session_id: str) -> None:
+        key = cache_key(scope, session_id)
         if self._journal.has_pending(key):
             await self._uncut(self._journal.settle(key))
 
-    async def _call_store(self, call: Call, asked: Awaitable[_Answer]) -> _Answer:
-        """Await a call to the store and observe whether it answers."""
-        try:
-            said = await asked
-        except TenutoError as failed:
-            if not _is_outcome_unknown(failed):
-                call.changing = False
-            if isinstance(failed, SessionNotFound) and not isinstance(failed, SessionForeign):
-                self._known.drop_session(call.key)
-            raise
-        self._journal.observe_answer(call.since)
-        return said
-
-    async def _change_session(self, scope: Scope, session_id: str, change: Callable[[], Awaitable[_Answer]]) -> _Answer:
-        """Change a session in the store after its pending turns, and drop it from the cache."""
-        key = _session_key(scope, session_id)
-        await self._replay_pending(key)
-        with self._known.changes(key) as call:
-            try:
-                said = await self._call_store(call, change())
-            except BaseException as failed:
-                if self._may_have_applied(scope, key, failed):
-                    self._known.drop_session(key)
-                raise
-        self._known.drop_session(key)
-        return said
-
     async def _remove_content(
-        self, scope: Scope, key: bytes, change: Awaitable[_Answer], by: str | None = None
+        self, scope: Scope, session_id: str, change: Awaitable[_Answer], by: str | None = None
     ) -> _Answer:
-        """Delete messages of a session; a failed call counts as done if it may have been."""
-        with self._known.changes(key) as call:
-            try:
-                said = await self._call_store(call, change)
-            except BaseException as failed:
-                if self._may_have_applied(scope, key, failed):
-                    self._journal.observe_removal(key, by)
-                raise
-        self._journal.observe_removal(key, by)
-        return said
+        """Delete messages of a session; a failed call counts as done if it may have been.
 
-    def _may_have_applied(self, scope: Scope, key: bytes, failed: BaseException) -> bool:
-        """Whether a failed change may have been applied."""
-        return _is_outcome_unknown(failed) and not self._journal.is_foreign(scope, key)
+        The session's open turns, except the one it was done `by`, must not be journaled then.
+        """
+        key, running = cache_key(scope, session_id), self._journal.running
+        foreign = self._journal.is_foreign(scope, key)
+        try:
+            said = await change
+        except BaseException as failed:
+            if is_outcome_unknown(failed) and not foreign:
+                running.drop_session(key, sparing=by)
+            raise
+        running.drop_session(key, sparing=by)
+        return said
 
     def _as_in_store(self, turn: OpenTurn, closing: FinishTurn) -> tuple[OpenTurn, FinishTurn]:
         """A turn and its end as the store has it: a turn that was replayed while open may have another number."""
@@ -361,7 +301,7 @@ class _JournaledTraces:
 
     async def _trace_store(self, scope: Scope, session_id: str) -> TraceStore:
         """Where the session's traces are: in the local view while its turns wait, else in the store."""
-        key = _session_key(scope, session_id)
+        key = cache_key(scope, session_id)
         view = await self._uncut(self._journal.replica_for(key)) if self._journal.has_pending(key) else None
         return self._inner if view is None else view.traces
 
@@ -369,12 +309,12 @@ class _JournaledTraces:
 class _JournaledUpkeep:
     """The `StoreUpkeep` port before the journal."""
 
-    def __init__(self, store: Store, journal: Journal, clock: Clock) -> None:
+    def __init__(self, store: CachedStore, journal: Journal, clock: Clock) -> None:
         self._inner = inner = store.upkeep
         self._state = store.state
         self._journal = journal
         self._clock = clock
-        self.list_sites, self.compact, self.stats = inner.list_sites, inner.compact, inner.stats
+        self.list_sites, self.compact, self.stats, self.ping = inner.list_sites, inner.compact, inner.stats, inner.ping
 
     async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
         return self._forget_removed(await self._inner.sweep(limit))
@@ -393,28 +333,7 @@ class _JournaledUpkeep:
         self._journal.forget_open_turns(person)
         return replace(erased, journal=turns)
 
-    async def ping(self) -> None:
-        since = self._journal.known.losses
-        await self._inner.ping()
-        self._journal.observe_answer(since)
-
     def _forget_removed(self, gone: tuple[RemovedSession, ...]) -> tuple[RemovedSession, ...]:
         for item in gone:
-            self._journal.observe_removal(session_key(item.scope, item.session_id))
+            self._journal.running.drop_session(session_key(item.scope, item.session_id))
         return gone
-
-
-def _is_outcome_unknown(failed: BaseException) -> bool:
-    """Whether a failed call may have been applied: it was sent, and the store did not refuse it."""
-    return not isinstance(failed, TenutoError) or (
-        isinstance(failed, Unavailable) and not isinstance(failed, CircuitOpen)
-    )
-
-
-def _session_key(scope: Scope, session_id: str) -> bytes:
-    return _cached_session_key(scope.tenant, scope.site, session_id)
-
-
-@lru_cache(maxsize=10_000)
-def _cached_session_key(tenant: str, site: str, session_id: str) -> bytes:
-    return session_key(Scope(tenant=tenant, site=site), session_id)

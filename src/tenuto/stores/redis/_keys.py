@@ -5,6 +5,7 @@ slot, and exist as long as it does; listings (shelves) and the expiry index are 
 
     <prefix>:h:{session}  hash    the head, with idempotency keys and producers' marks; what caches listen to
     <prefix>:g:{session}  hash    there for no longer than a script runs, to tell caches that it takes something away
+    <prefix>:b:{session}  hash    as long, to tell them that changes of several writers may be told as one
     <prefix>:m:{session}  zset    the messages, by sequence number
     <prefix>:v:{session}  hash    context, attributes and metadata, one field per name
     <prefix>:t:{session}  zset    traces, by their turn's number
@@ -47,6 +48,7 @@ class RedisKeys:
         self._families = tuple(start + kind + b"{" for kind in _SESSION)
         self.heads = self._families[0]
         self.gone = start + b":g:{"
+        self.mixed = start + b":b:{"
         self.shelves = start + b":w:{"
         self.spaces = start + b":l"
         self.set_aside = start + b":q"

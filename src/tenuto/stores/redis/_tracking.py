@@ -154,10 +154,11 @@ class RedisFeed:
             if names is None:
                 on_invalidate(None)
                 return
-            for taken_away, start in ((True, self._keys.gone), (False, self._keys.heads)):
-                keys = tuple(self._keys.parse_session_key(name) for name in names if name.startswith(start))
+            for start in (self._keys.gone, self._keys.mixed, self._keys.heads):
+                keys = tuple([self._keys.parse_session_key(name) for name in names if name.startswith(start)])
                 if keys:
-                    on_invalidate(Invalidation(keys=keys, removed=taken_away))
+                    removed, mixed = start == self._keys.gone, start == self._keys.mixed
+                    on_invalidate(Invalidation(keys=keys, removed=removed, mixed=mixed))
 
         return self._tracking.watch(forward)
 

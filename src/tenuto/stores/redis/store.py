@@ -46,7 +46,7 @@ class RedisStore:
         self._owners = StateOwners(asking)
         self._spaces = SiteIndex(asking, shelves, self._owners)
         self._sweeping = Sweeper(asking, shelves, self._spaces)
-        self._tracking = ClientTracking(self.link, self.keys.heads, self.keys.gone)
+        self._tracking = ClientTracking(self.link, self.keys.heads, self.keys.gone, self.keys.mixed)
         self.sessions = RedisSessions(asking, windows, shelves, self._sweeping)
         self.traces = RedisTraces(asking, self._sweeping)
         self.state = RedisState(asking, self._owners)

@@ -25,8 +25,9 @@ class SqliteFeed:
     for no lock: if the file is locked, `catch_up` returns false.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, writer: int) -> None:
         self._path = path
+        self._writer = writer
         self._watchers: list[OnInvalidate] = []
         self._db: sqlite3.Connection | None = None
         self._version: int | None = None
@@ -83,7 +84,7 @@ class SqliteFeed:
             self._resync(db)
             return
         rows = db.execute(
-            "SELECT number, keys FROM change WHERE number > ? ORDER BY number", (self._number,)
+            "SELECT number, writer, keys FROM change WHERE number > ? ORDER BY number", (self._number,)
         ).fetchall()
         if not rows:
             return
@@ -92,10 +93,11 @@ class SqliteFeed:
             return
         self._number = rows[-1][0]
         # Own commits too: a cancelled caller does not know that its write was committed.
-        for _, keys in rows:
+        for _, writer, keys in rows:
             changed = tuple(keys[at : at + _KEY_BYTES] for at in range(0, len(keys), _KEY_BYTES))
-            # The list does not hold the kind of change, so assume a deletion.
-            self._notify(Invalidation(keys=changed, removed=True))
+            local = writer == self._writer
+            # The list does not hold the kind of change, so assume that others removed something.
+            self._notify(Invalidation(keys=changed, removed=not local, local=local))
 
     def _resync(self, db: sqlite3.Connection) -> None:
         """Start from the present state and invalidate everything cached before."""

@@ -65,7 +65,7 @@ class SqliteStore:
         check = file_check(file)
         writer = WriterThread(writing, lock_timeout, brief=BRIEF, check_file=check)
         reading_threads = ReaderThreads(reading, check_file=check)
-        return cls(path=file, clock=clock, writer=writer, readers=reading_threads, feed=SqliteFeed(file))
+        return cls(path=file, clock=clock, writer=writer, readers=reading_threads, feed=SqliteFeed(file, writer.id))
 
     async def __aenter__(self) -> SqliteStore:
         return self

@@ -24,7 +24,7 @@ from tenuto.model import (
     TurnState,
 )
 from tenuto.model.scope import session_key
-from tenuto.stores.journaled.inflight import MOMENT
+from tenuto.stores.session_cache import MOMENT
 from tests.outages import Fate, Process, full_disk
 from tests.peek import held_turns
 from tests.samples import ANN, BOB, batch, begin, closing, once, texts

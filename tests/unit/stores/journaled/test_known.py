@@ -30,6 +30,19 @@ async def test_a_new_title_does_not_cost_the_talk_before_an_outage(talked: Proce
     assert turn.session.title == "Numbers"
 
 
+async def test_a_summary_does_not_cost_the_talk_before_an_outage(talked: Process) -> None:
+    """T7: upkeep appends it behind a turn, and the store goes away."""
+    await talked.store.sessions.append(ANN, "s", batch("summary"))
+
+    assert await _window(talked) == ["one", "1", "summary", "two"]
+
+
+async def test_a_session_that_was_imported_goes_on_in_an_outage(here: Process) -> None:
+    await here.store.sessions.append(ANN, "s", batch("one", "1"))
+
+    assert await _window(here) == ["one", "1", "two"]
+
+
 async def test_a_head_that_somebody_else_changed_is_no_longer_known(talked: Process) -> None:
     """A version that does not fit says that what is known here is old."""
     with pytest.raises(VersionConflict):

@@ -175,13 +175,6 @@ async def _answered_elsewhere(here: Process) -> None:
     await texts(here.store, ANN, "s")
 
 
-async def _answered_before_an_append(here: Process) -> None:
-    turn = await here.begin(ANN, "s", user_messages=_MARKED, idempotency_key=once("k"))
-    await here.finish(turn, "1")
-    await here.store.sessions.append(ANN, "s", batch("note"))
-    await texts(here.store, ANN, "s")
-
-
 async def _answered_before_a_restart(here: Process) -> None:
     turn = await here.begin(ANN, "s", user_messages=_MARKED, idempotency_key=once("k"))
     await here.finish(turn, "1")
@@ -190,7 +183,7 @@ async def _answered_before_a_restart(here: Process) -> None:
     await here.restart()
 
 
-@pytest.mark.parametrize("answered", [_answered_elsewhere, _answered_before_an_append, _answered_before_a_restart])
+@pytest.mark.parametrize("answered", [_answered_elsewhere, _answered_before_a_restart])
 async def test_a_retry_whose_answer_is_not_known_here_is_refused(
     here: Process, answered: Callable[[Process], Awaitable[None]]
 ) -> None:
@@ -205,6 +198,17 @@ async def test_a_retry_whose_answer_is_not_known_here_is_refused(
     )
 
     assert another.state is TurnState.OPENED
+
+
+async def test_a_retry_is_answered_though_a_summary_came_behind_its_answer(here: Process) -> None:
+    turn = await here.begin(ANN, "s", user_messages=_MARKED, idempotency_key=once("k"))
+    await here.finish(turn, "1")
+    await here.store.sessions.append(ANN, "s", batch("note"))
+    here.goes_away()
+
+    again = await here.begin(ANN, "s", user_messages=_MARKED, idempotency_key=once("k"))
+
+    assert (again.state, [message.text for message in again.reply]) == (TurnState.FINISHED, ["1"])
 
 
 async def test_a_retry_of_a_turn_that_waits_here_goes_on_with_it(away: Process) -> None:

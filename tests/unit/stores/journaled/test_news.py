@@ -13,7 +13,7 @@ import pytest
 from tenuto.errors import SessionBusy, StoreUnavailable
 from tenuto.model import Changes, NewSession, Retention, Touch, Truncation
 from tenuto.model.scope import session_key
-from tenuto.stores.journaled.inflight import MOMENT
+from tenuto.stores.session_cache import MOMENT
 from tests.outages import Fate, Process, Told, process
 from tests.peek import last_seen, recent_calls
 from tests.samples import ANN, batch, closing, once, talk, texts

@@ -15,12 +15,13 @@ from msgspec.structs import replace
 from tenuto.model import Changes, NewSession, Page, Retention, Rewrite, Truncation, text_part
 from tenuto.model.scope import session_key
 from tenuto.model.store_reports import Invalidation
+from tenuto.stores.cached import CachedStore
 from tenuto.stores.journaled import JournaledStore, Outbox
 from tenuto.stores.redis import ConnectionPolicy, RedisStore, _invalidation
 from tests.clock import FakeClock
 from tests.patience import LONG, until
 from tests.peek import last_seen
-from tests.samples import ANN, batch, begin, talk
+from tests.samples import ANN, batch, begin, closing, talk
 from tests.servers import RedisCluster, RedisServer, start_redis
 from tests.shared_stores import redis_store
 
@@ -156,9 +157,8 @@ async def test_a_removal_in_one_round_with_our_change_is_not_taken_for_ours(
         other = await stack.enter_async_context(redis_store(server.url, policy=PATIENT))
         outbox = await Outbox.open(tmp_path / "journal")
         stack.push_async_callback(outbox.close)
-        journal = await stack.enter_async_context(
-            JournaledStore(store=store, outbox=outbox, feed=store.feed, auto_replay=False)
-        )
+        cached = await stack.enter_async_context(CachedStore(store=store, feed=store.feed))
+        journal = await stack.enter_async_context(JournaledStore(store=cached, outbox=outbox, auto_replay=False))
         await stack.enter_async_context(store.feed.watch(told))
         await until(store.feed.drain_invalidations)
         await talk(journal, ANN, "s", "secret", "1")
@@ -180,8 +180,45 @@ async def test_a_removal_in_one_round_with_our_change_is_not_taken_for_ours(
         await until(lambda: store.feed.drain_invalidations() and told.taken_away)
 
         assert own_alone is not None
-        assert [news.removed for news in told.news].count(False) == 1
+        assert len([news for news in told.news if not news.removed and not news.mixed]) == 1
         assert last_seen(journal).get(KEY) is None
+
+
+@pytest.mark.parametrize("theirs_connects_first", [True, False])
+async def test_a_change_in_one_round_with_the_end_of_our_turn_is_served(
+    server: RedisServer, theirs_connects_first: bool
+) -> None:
+    """The server tells of the session once for both, and may take theirs last; our own turns alone are served."""
+    async with AsyncExitStack() as stack:
+        stores = [await stack.enter_async_context(redis_store(server.url, policy=PATIENT)) for _ in range(2)]
+        other, store = stores if theirs_connects_first else reversed(stores)
+        cached = await stack.enter_async_context(CachedStore(store=store, feed=store.feed))
+        await until(store.feed.drain_invalidations)
+        for connected in (other, cached):
+            await talk(connected, ANN, "last", "x", "y")
+            await connected.sessions.patch(ANN, "last", Changes(title="t"))
+        await talk(cached, ANN, "s", "one", "1")
+        turn = await begin(cached, ANN, "s", "two")
+
+        server.freeze()
+        ours = asyncio.create_task(cached.sessions.finish_turn(turn, closing("2")))
+        theirs = asyncio.create_task(other.sessions.patch(ANN, "s", Changes(title="theirs")))
+        await until(lambda: _calls_waiting(server) == 2)
+        server.thaw()
+        await ours
+        await theirs
+
+        assert await cached.sessions.get(ANN, "s") == await store.sessions.get(ANN, "s")
+
+
+async def test_our_own_turns_are_served_without_a_read(server: RedisServer) -> None:
+    async with redis_store(server.url, policy=PATIENT) as store, CachedStore(store=store, feed=store.feed) as cached:
+        await until(store.feed.drain_invalidations)
+        for number in range(20):
+            await talk(cached, ANN, "s", f"q{number}", "a")
+            assert (await cached.sessions.get(ANN, "s")).turns == number + 1
+
+        assert cached.sessions.hits > 15, "a report may come behind its answer"
 
 
 def _calls_waiting(server: RedisServer) -> int:

@@ -1,7 +1,7 @@
 -- Every change ends here: caps, version, deadline, place on the shelves, and `more` fields that changed beside.
 -- Shelves, expiry index and the list of spaces are derived data: written here where one server holds all keys, by
 -- the caller elsewhere, who sees by the numbers when the index is due. A failure there must not undo the write, so
--- errors are left to the repair. Gives the `numbers`.
+-- errors are left to the repair. `foreseen` says that the caller knew the version. Gives the `numbers`.
 if n[MAX_MESSAGES] >= 0 and n[MESSAGES] > n[MAX_MESSAGES] or n[MAX_TURNS] >= 0 then
   -- include: trim
 end
@@ -21,3 +21,6 @@ if shelf ~= '' then
 end
 local numbers = struct.pack(LAYOUT, unpack(n)) .. owner
 call('HSET', HEAD, 's', numbers, unpack(more))
+if not foreseen then
+  -- include: mixed
+end

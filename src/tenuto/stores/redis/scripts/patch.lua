@@ -3,7 +3,7 @@
 local _, expected = struct.unpack('>i8i8', ARGV[5])
 -- include: reach
 if expected >= 0 and expected ~= n[VERSION] then return { 'version', n[VERSION] } end
-local at, more = 6, {}
+local at, more, foreseen = 6, {}
 -- include: patch
 -- include: changed
 -- include: variables

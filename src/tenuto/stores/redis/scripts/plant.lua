@@ -13,7 +13,7 @@ end
 if answer[1] ~= 'absent' and answer[1] ~= 'expired' then return answer end
 n, owner = { struct.unpack(LAYOUT, ARGV[6]) }, string.sub(ARGV[6], SIZE + 1)
 -- include: lay
-local at, removals, more = 10, 0, {}
+local at, removals, more, foreseen = 10, 0, {}
 -- include: set
 for i = at, at + 2 * count - 1, 1000 do
   call('ZADD', LOG, unpack(ARGV, i, math.min(i + 999, at + 2 * count - 1)))

@@ -19,7 +19,7 @@ for _, name in ipairs(n[HAS_VARS] == 1 and call('HKEYS', VARS) or {}) do
 end
 n[KEYS_SEEN], n[LEASE_UNTIL], n[MESSAGES], n[WINDOW] = 0, -1, 0, n[SEQ] + 1
 n[EPOCH] = n[EPOCH] + 1
-local more = {}
+local more, foreseen = {}, true  -- the key above tells more
 -- include: changed
 -- include: variables
 return { 'ok', numbers, facts, title, variables }

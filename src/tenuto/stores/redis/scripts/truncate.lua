@@ -49,7 +49,7 @@ if within == '' then
 end
 n[EPOCH] = n[EPOCH] + 1
 -- include: gone
-local more = {}
+local more, foreseen = {}, true  -- the key above tells more
 -- include: changed
 -- include: variables
 return { 'ok', numbers, facts, title, variables }
