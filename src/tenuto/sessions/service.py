@@ -26,6 +26,7 @@ from tenuto.errors import (
     Unavailable,
     VersionConflict,
 )
+from tenuto.holder import is_holder_gone, with_holder
 from tenuto.model import (
     AppendBatch,
     AppendResult,
@@ -59,7 +60,6 @@ from tenuto.model.turn import TurnState
 from tenuto.model.values import Json, Value, check_int, check_text, check_type
 from tenuto.ports import SessionStore, StoreUpkeep, release_lease
 from tenuto.sessions.events import EventEmitter, EventKind
-from tenuto.sessions.holder import is_holder_gone, with_holder
 from tenuto.sessions.limits import check_head_size, check_message_sizes, check_messages, with_retention
 from tenuto.sessions.transfer import ExportedSession
 
