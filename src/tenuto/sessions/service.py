@@ -20,6 +20,7 @@ from tenuto.errors import (
     Invalid,
     SessionBusy,
     SessionCorrupt,
+    SessionElsewhere,
     SessionForeign,
     SessionNotFound,
     TenutoError,
@@ -125,6 +126,7 @@ class Sessions:
         Raises:
             SessionNotFound: there is no such session for this caller, and the policy creates none.
             SessionBusy: another turn still ran when the wait was over.
+            SessionElsewhere: another process still held turns of the session when the wait was over.
             TooLarge: a message, or the initial values of a new session, are above the size limit.
         """
         check_type(scope, Scope, "scope")
@@ -435,8 +437,8 @@ class Sessions:
             except asyncio.CancelledError:
                 await complete_despite_cancel(self._release_begun(beginning))
                 raise
-            except SessionBusy as busy:
-                if busy.turn_id != released and is_holder_gone(busy.turn_id):
+            except (SessionBusy, SessionElsewhere) as busy:
+                if isinstance(busy, SessionBusy) and busy.turn_id != released and is_holder_gone(busy.turn_id):
                     released = busy.turn_id
                     await self._release_gone(scope, busy)
                     continue

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from tenuto.errors import (
     CircuitOpen,
     SessionBusy,
+    SessionElsewhere,
     SessionForeign,
     SessionNotFound,
     StoreUnavailable,
@@ -52,6 +53,7 @@ from tenuto.stores.journaled.inflight import Call
 from tenuto.stores.journaled.journal import Journal, JournalState
 from tenuto.stores.journaled.local_replica import View
 from tenuto.stores.journaled.outbox import Outbox
+from tenuto.stores.journaled.own_changes import OwnChanges
 from tenuto.stores.journaled.replay import ERASURES, rename_trace
 
 _Answer = TypeVar("_Answer")
@@ -61,7 +63,8 @@ class JournaledStore:
     """A store over one that may be down.
 
     During an outage, turns whose opening is `journaled` begin and end here, and cached sessions can be read; every
-    other call raises `StoreUnavailable`. With `auto_replay` the outbox is replayed about once per `replay_interval`.
+    other call raises `StoreUnavailable`. With `auto_replay` the outbox is replayed about once per `replay_interval`,
+    and the order of turns is kept across processes. `probe` asks the store itself, past a circuit breaker.
     """
 
     def __init__(
@@ -75,24 +78,38 @@ class JournaledStore:
         replay_interval: float = 1.0,
         auto_replay: bool = True,
         monotonic: Callable[[], float] = time.monotonic,
+        probe: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.inner = store
         self._feed = feed
         self._by_itself = auto_replay
+        own = OwnChanges(store.sessions, monotonic)
         self._journal = Journal(
-            store=store, outbox=outbox, feed=feed, ciphers=ciphers, clock=clock, every=replay_interval, ticks=monotonic
+            store=store,
+            own=own,
+            outbox=outbox,
+            feed=feed,
+            ciphers=ciphers,
+            clock=clock,
+            every=replay_interval,
+            ticks=monotonic,
+            probe=probe or store.upkeep.ping,
         )
         self._work = _ShieldedSteps()
         self._stack = AsyncExitStack()
-        self.sessions = _JournaledSessions(store.sessions, self._journal, self._work)
+        self.sessions = _JournaledSessions(own, self._journal, self._work)
         self.traces = _JournaledTraces(store.traces, self._journal, self._work)
         self.state = store.state
         self.upkeep = _JournaledUpkeep(store, self._journal, clock)
 
     async def __aenter__(self) -> Self:
-        await self._stack.enter_async_context(self._feed.watch(self._journal.on_invalidate))
+        journal = self._journal
+        for on_invalidate in (journal.on_invalidate, journal.peers.on_invalidate, journal.own.on_invalidate):
+            await self._stack.enter_async_context(self._feed.watch(on_invalidate))
         if self._by_itself:
-            await self._stack.enter_async_context(self._replay_task())
+            self._stack.push_async_callback(self._journal.peers.close)
+            await self._stack.enter_async_context(_background(self._journal.peers.run(), "tenuto journal peers"))
+            await self._stack.enter_async_context(_background(self._journal.run_replay(), "tenuto journal"))
         return self
 
     async def __aexit__(
@@ -110,16 +127,6 @@ class JournaledStore:
     async def replay(self) -> bool:
         """Replay the outbox now; returns whether nothing waits any more."""
         return await self._journal.round()
-
-    @asynccontextmanager
-    async def _replay_task(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._journal.run_replay(), name="tenuto journal")
-        try:
-            yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
 
 class _ShieldedSteps:
@@ -161,12 +168,18 @@ class _JournaledSessions:
                 return begun
         with self._known.changes(key) as call:
             try:
+                if not journal.peers.settled:
+                    await journal.peers.admit(scope, request, key)
                 turn = await self._call_store(call, self._inner.begin_turn(scope, request))
+            except SessionElsewhere:
+                call.changing = False
+                raise
             except StoreUnavailable as away:
-                journal.observe_unavailable()
+                journal.observe_unavailable(away)
                 if not request.journaled:
                     raise
-                return await self._uncut(journal.begin_locally(scope, request, call, away))
+                with journal.peers.journaling(key):
+                    return await self._uncut(journal.begin_locally(scope, request, call, away))
             journal.observe_begin(call, request, turn)
         if request.journaled and journal.seals.sealing:
             await journal.seals.cache_cipher(scope)
@@ -181,10 +194,11 @@ class _JournaledSessions:
         turn, request = self._as_in_store(turn, request)
         with self._known.changes(key) as call:
             try:
-                done = await self._call_store(call, self._inner.finish_turn(turn, request))
+                done = await self._call_store(call, self._inner.finish_turn(turn, request), begun=True)
             except StoreUnavailable as away:
-                journal.observe_unavailable()
-                return await self._uncut(journal.finish(turn.id, request, call, away))
+                journal.observe_unavailable(away)
+                with journal.peers.journaling(key):
+                    return await self._uncut(journal.finish(turn.id, request, call, away))
             except (TurnLost, SessionNotFound):
                 journal.observe_turn_lost(key, turn.id)
                 raise
@@ -199,7 +213,7 @@ class _JournaledSessions:
         there, _ = self._as_in_store(turn, FinishTurn())
         try:
             with self._known.changes(key) as call:
-                renewed = await self._call_store(call, self._inner.renew_turn(there))
+                renewed = await self._call_store(call, self._inner.renew_turn(there), begun=True)
         except (TurnLost, SessionNotFound):
             self._journal.observe_turn_lost(key, turn.id)
             raise
@@ -220,8 +234,10 @@ class _JournaledSessions:
             with self._known.reads(key) as call:
                 session = await self._call_store(call, self._inner.get(scope, session_id))
                 self._known.observe_page(call, session, ())
-        except StoreUnavailable:
-            return await self._journal.last_seen_replica(key).sessions.get(scope, session_id)
+        except SessionElsewhere:
+            raise
+        except StoreUnavailable as away:
+            return await self._journal.last_seen_replica(key, away).sessions.get(scope, session_id)
         return session
 
     async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
@@ -233,8 +249,10 @@ class _JournaledSessions:
             with self._known.reads(key) as call:
                 found = await self._call_store(call, self._inner.messages(scope, session_id, query))
                 self._known.observe_page(call, found.session, found.messages if newest else ())
-        except StoreUnavailable:
-            return await self._journal.last_seen_replica(key).page(scope, session_id, query)
+        except SessionElsewhere:
+            raise
+        except StoreUnavailable as away:
+            return await self._journal.last_seen_replica(key, away).page(scope, session_id, query)
         return found
 
     # Changing
@@ -287,8 +305,12 @@ class _JournaledSessions:
         if self._journal.has_pending(key):
             await self._uncut(self._journal.settle(key))
 
-    async def _call_store(self, call: Call, asked: Awaitable[_Answer]) -> _Answer:
-        """Await a call to the store and observe whether it answers."""
+    async def _call_store(self, call: Call, asked: Awaitable[_Answer], *, begun: bool = False) -> _Answer:
+        """Await a call to the store and observe whether it answers; its turn may have `begun` there.
+
+        Raises:
+            SessionElsewhere: the store does not have the session, but another process may.
+        """
         try:
             said = await asked
         except TenutoError as failed:
@@ -296,6 +318,8 @@ class _JournaledSessions:
                 call.changing = False
             if isinstance(failed, SessionNotFound) and not isinstance(failed, SessionForeign):
                 self._known.drop_session(call.key)
+            if type(failed) is SessionNotFound and not begun and self._journal.peers.may_hold(call.key):
+                raise SessionElsewhere from failed
             raise
         self._journal.observe_answer(call.since)
         return said
@@ -402,6 +426,18 @@ class _JournaledUpkeep:
         for item in gone:
             self._journal.observe_removal(session_key(item.scope, item.session_id))
         return gone
+
+
+@asynccontextmanager
+async def _background(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+    """Work that goes on until the block ends."""
+    task = asyncio.create_task(work, name=name)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 def _is_outcome_unknown(failed: BaseException) -> bool:
