@@ -14,13 +14,15 @@ import pytest
 from tenuto.errors import SessionElsewhere, SessionNotFound, StoreUnavailable
 from tenuto.model import NewSession, Page
 from tenuto.model.scope import JOURNALS, SYSTEM, session_key
+from tenuto.model.turn import JOURNALED_AFTER, order_by_place
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
-from tests.outages import Process, process
+from tests.outages import Fate, Killed, Process, process
 from tests.peek import journal_peers
 from tests.samples import ANN, EVE
 
 KEY = session_key(ANN, "s")
+BEFORE_THE_SECOND_ROW = 8
 
 
 class Pair:
@@ -263,3 +265,55 @@ async def test_entries_hold_no_ids_and_go_with_their_process(pair: Pair) -> None
 
 async def _entries(at: Process) -> Any:
     return await at.memory.state.list_state(SYSTEM, JOURNALS)
+
+
+async def test_turns_of_a_process_that_was_cut_off_alone_are_marked_with_their_place(pair: Pair) -> None:
+    """They are stored late: another process went on meanwhile."""
+    await talk_before(pair)
+    pair.one.goes_away()
+    for number in ("3", "4"):
+        await pair.one.turn(ANN, "s", f"q{number}", f"a{number}")
+    await pair.two.turn(ANN, "s", "q5", "a5")
+    await pair.one.catch_up()
+
+    page = await pair.two.memory.sessions.messages(ANN, "s", Page())
+
+    assert [message.text for message in page.messages][4:] == ["q5", "a5", "q3", "a3", "q4", "a4"]
+    assert [message.metadata.get(JOURNALED_AFTER) for message in page.messages] == [None] * 6 + [4] * 4
+    assert [message.text for message in order_by_place(page.messages)] == [
+        *("q1", "a1", "q2", "a2"),
+        *("q3", "a3", "q4", "a4"),
+        *("q5", "a5"),
+    ]
+
+
+async def test_a_replay_that_is_killed_leaves_the_places_as_they_were(pair: Pair) -> None:
+    await talk_before(pair)
+    pair.one.goes_away()
+    for number in ("3", "4"):
+        await pair.one.turn(ANN, "s", f"q{number}", f"a{number}")
+    pair.one.comes_back()
+    pair.one.wire.strike(BEFORE_THE_SECOND_ROW, Fate.KILLED_BEFORE)
+    with pytest.raises(Killed):
+        await pair.one.replay()
+    await pair.one.restart()
+    await pair.two.turn(ANN, "s", "q5", "a5")
+    await pair.one.catch_up()
+
+    page = await pair.two.memory.sessions.messages(ANN, "s", Page())
+
+    assert [message.text for message in page.messages][4:] == ["q3", "a3", "q5", "a5", "q4", "a4"]
+    assert [message.text for message in order_by_place(page.messages)][4:] == ["q3", "a3", "q4", "a4", "q5", "a5"]
+
+
+async def test_the_answer_of_a_turn_that_ended_in_the_store_stays_with_its_question(pair: Pair) -> None:
+    await talk_before(pair)
+    pair.one.goes_away()
+    turn = await pair.one.begin(ANN, "s", "q3")
+    await pair.two.turn(ANN, "s", "q4", "a4")
+    await pair.one.catch_up()
+    await pair.one.finish(turn, "a3")
+
+    page = await pair.two.memory.sessions.messages(ANN, "s", Page())
+
+    assert [message.text for message in order_by_place(page.messages)][4:] == ["q3", "a3", "q4", "a4"]
