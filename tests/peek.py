@@ -144,6 +144,11 @@ def last_seen(journal: JournaledStore) -> Any:
     return journal._journal.cache
 
 
+def journal_peers(journal: JournaledStore) -> Any:
+    """The other processes on its store; tests renew entries when they say so."""
+    return journal._journal.peers
+
+
 def hears_news(journal: JournaledStore) -> bool:
     """Whether the store's feed is connected: what was seen before that is not trusted."""
     return journal._journal.cache._feed.listening

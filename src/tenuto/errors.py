@@ -415,6 +415,15 @@ class StoreUnavailable(Unavailable):
         super().__init__(what, why)
 
 
+class SessionElsewhere(StoreUnavailable):
+    """Another process may hold journaled turns of the session; nothing was carried out."""
+
+    retry_after: ClassVar[timedelta] = timedelta(seconds=1)
+
+    def __init__(self) -> None:
+        super().__init__("session", "may have turns that another process has not stored yet")
+
+
 class CircuitOpen(StoreUnavailable):
     """The circuit breaker rejects calls after several failures in a row; nothing was carried out."""
 

@@ -397,6 +397,24 @@ ONCE: Final = "once"
 """The key of a message's metadata that holds the digest of its idempotency key."""
 
 
+JOURNALED_AFTER: Final = "journaled_after"
+"""The key of a message's metadata that holds the last sequence number its process knew when it journaled the turn."""
+
+
+def order_by_place(messages: Iterable[Message]) -> list[Message]:
+    """Messages with journaled turns where they belong: another process may have gone on before they were stored."""
+    messages = list(messages)
+    places = {said.turn: said.metadata[JOURNALED_AFTER] for said in messages if JOURNALED_AFTER in said.metadata}
+
+    def place(said: Message) -> tuple[int, bool, int]:
+        after = places.get(said.turn)
+        if not isinstance(after, int) or after >= said.seq:
+            return said.seq, False, said.seq
+        return after, True, said.seq
+
+    return sorted(messages, key=place)
+
+
 def superseded_digests(session: Session) -> list[str]:
     """The digests of superseded keys in a session, oldest first."""
     noted = session.metadata.get(TAKEN_BACK)

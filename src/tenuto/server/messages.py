@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from tenuto.model import AppendResult, Page, Usage
 from tenuto.model.message import is_summary
+from tenuto.model.turn import order_by_place
 from tenuto.model.values import JsonObject, View
 from tenuto.server.auth import asking, sessions
 from tenuto.server.json_io import (
@@ -58,6 +59,8 @@ async def get_messages(request: Request) -> Response:
     found = await sessions(request).messages(scope, path_parameter(request), page)
     if not asked.summaries:
         found = replace(found, messages=tuple(message for message in found.messages if not is_summary(message)))
+    if asked.in_place:
+        found = replace(found, messages=tuple(order_by_place(found.messages)))
     return answer(MessageList.of(found))
 
 

@@ -20,12 +20,14 @@ from tenuto.errors import (
     Invalid,
     SessionBusy,
     SessionCorrupt,
+    SessionElsewhere,
     SessionForeign,
     SessionNotFound,
     TenutoError,
     Unavailable,
     VersionConflict,
 )
+from tenuto.holder import is_holder_gone, with_holder
 from tenuto.model import (
     AppendBatch,
     AppendResult,
@@ -59,7 +61,6 @@ from tenuto.model.turn import TurnState
 from tenuto.model.values import Json, Value, check_int, check_text, check_type
 from tenuto.ports import SessionStore, StoreUpkeep, release_lease
 from tenuto.sessions.events import EventEmitter, EventKind
-from tenuto.sessions.holder import is_holder_gone, with_holder
 from tenuto.sessions.limits import check_head_size, check_message_sizes, check_messages, with_retention
 from tenuto.sessions.transfer import ExportedSession
 
@@ -125,6 +126,7 @@ class Sessions:
         Raises:
             SessionNotFound: there is no such session for this caller, and the policy creates none.
             SessionBusy: another turn still ran when the wait was over.
+            SessionElsewhere: another process still held turns of the session when the wait was over.
             TooLarge: a message, or the initial values of a new session, are above the size limit.
         """
         check_type(scope, Scope, "scope")
@@ -435,8 +437,8 @@ class Sessions:
             except asyncio.CancelledError:
                 await complete_despite_cancel(self._release_begun(beginning))
                 raise
-            except SessionBusy as busy:
-                if busy.turn_id != released and is_holder_gone(busy.turn_id):
+            except (SessionBusy, SessionElsewhere) as busy:
+                if isinstance(busy, SessionBusy) and busy.turn_id != released and is_holder_gone(busy.turn_id):
                     released = busy.turn_id
                     await self._release_gone(scope, busy)
                     continue

@@ -64,6 +64,10 @@ class Breaker:
         self.refused += 1
         return None
 
+    def expire(self) -> None:
+        """The server is known to answer again: the next call is the probe."""
+        self._until = self._now()
+
     def record_success(self, generation: int) -> None:
         """A call was answered: reset the count; a probe closes the breaker."""
         if generation == self._generation:

@@ -39,7 +39,9 @@ class CircuitBreakerStore:
     ) -> None:
         self.inner = store
         sharded = store if isinstance(store, Sharded) and store.sharded else None
-        self.circuit = circuit = Circuit(sharded=sharded, policy=policy or BreakerPolicy(), now=now, first=first)
+        self.circuit = circuit = Circuit(
+            sharded=sharded, policy=policy or BreakerPolicy(), now=now, first=first, ping=store.upkeep.ping
+        )
         self.sessions = _BreakerSessions(store.sessions, circuit)
         self.traces = _BreakerTraces(store.traces, circuit)
         self.state = _BreakerStateStore(store.state, circuit)
@@ -62,7 +64,9 @@ class Circuit:
         policy: BreakerPolicy,
         now: Callable[[], float],
         first: Callable[[], Awaitable[None]] | None,
+        ping: Callable[[], Awaitable[None]],
     ) -> None:
+        self._ping = ping
         self._sharded = sharded
         self._policy = policy
         self._now = now
@@ -89,6 +93,16 @@ class Circuit:
     def rejected(self) -> int:
         """The number of rejected calls."""
         return sum(breaker.refused for breaker in self._breakers.values())
+
+    async def probe(self) -> None:
+        """Ping the server, open or not; once it answers, the next call may close the breaker.
+
+        Raises:
+            StoreUnavailable: it does not answer.
+        """
+        await self._ping()
+        for breaker in self._breakers.values():
+            breaker.expire()
 
     async def close(self) -> None:
         """Cancel a running `first`."""

@@ -33,7 +33,7 @@ from tenuto.model import (
     Truncation,
 )
 from tenuto.model.privacy import KEYS_NAMESPACE, TENANTS_NAMESPACE, is_sealed
-from tenuto.model.scope import SYSTEM, session_key
+from tenuto.model.scope import JOURNALS, SYSTEM, session_key
 from tenuto.model.turn import Trace
 from tenuto.model.values import Json, check_json
 from tenuto.ports import Cipher, Ciphers, SessionStore, StateStore, Store, TraceStore, release_lease
@@ -358,5 +358,5 @@ class _EncryptedState:
 
 
 def _stays_plaintext(scope: Scope, namespace: str) -> bool:
-    """Whether state is not sealed: the keys themselves, and API keys, which are stored as hashes."""
-    return namespace in _UNSEALED or (namespace == _API_KEYS and scope.tenant == SYSTEM.tenant)
+    """Whether state is not sealed: the keys themselves, and API keys and journaled sessions, which are hashes."""
+    return namespace in _UNSEALED or (namespace in (_API_KEYS, JOURNALS) and scope.tenant == SYSTEM.tenant)

@@ -112,7 +112,8 @@ async def open_stores(
         outbox = await Outbox.open(folder)
         stack.push_async_callback(outbox.close)
         sealers = ciphers if settings.encryption else None
-        journal = JournaledStore(store=l1, outbox=outbox, ciphers=sealers, clock=clock)
+        probe = guard.circuit.probe if guard is not None else None
+        journal = JournaledStore(store=l1, outbox=outbox, ciphers=sealers, clock=clock, probe=probe)
         store = await stack.enter_async_context(journal)
     screen = open_screen(stack, settings, known, clock, detector)
     trusted = RedactingStore(store=store, screen=screen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Final
@@ -20,6 +20,8 @@ from tenuto.stores.journaled.local_replica import View, record_of
 from tenuto.stores.journaled.local_turns import LocalTurns
 from tenuto.stores.journaled.open_turns import Running
 from tenuto.stores.journaled.outbox import Outbox
+from tenuto.stores.journaled.own_changes import OwnChanges
+from tenuto.stores.journaled.peers import JournalPeers
 from tenuto.stores.journaled.replay import OutboxReplay
 from tenuto.stores.journaled.rows import RowSealer
 from tenuto.stores.session_cache import Call
@@ -29,9 +31,10 @@ _QUARANTINE_TTL: Final = timedelta(days=30)
 
 # A call that timed out may still be carried out, until its connection is found dead and reset.
 _MAY_STILL_ARRIVE: Final = 3.0
-_LONGEST_PAUSE: Final = 5.0
+_LONGEST_PAUSE: Final = 1.0
 _ADOPT_EVERY: Final = 60.0
 _WARN_EVERY: Final = 60.0
+_REPLAYED_AT_ONCE: Final = 16
 _ASIDE_AT_ONCE: Final = 100
 _log = logging.getLogger(__name__)
 
@@ -53,11 +56,13 @@ class Journal:
         self,
         *,
         store: CachedStore,
+        own: OwnChanges,
         outbox: Outbox,
         ciphers: Ciphers | None,
         clock: Clock,
         every: float,
         ticks: Callable[[], float],
+        probe: Callable[[], Awaitable[None]],
     ) -> None:
         self.cache = store.cache
         self.running = Running()
@@ -65,15 +70,16 @@ class Journal:
         self.cache.on_foreign = self.running.doubt
         self.seals = RowSealer(ciphers, clock)
         self.has_pending = outbox.has_rows
+        self.own = own
+        self.peers = JournalPeers(sessions=own, state=store.state, outbox=outbox, probe=probe, ticks=ticks)
+        self._probe = probe
         self._upkeep = store.upkeep
         self._outbox = outbox
         self._clock = clock
         self._every = every
         self._ticks = ticks
         self._wake = asyncio.Event()
-        self._replay = OutboxReplay(
-            sessions=store.sessions, state=store.state, outbox=outbox, seals=self.seals, clock=clock
-        )
+        self._replay = OutboxReplay(sessions=own, state=store.state, outbox=outbox, seals=self.seals, clock=clock)
         self._local = LocalTurns(
             outbox=outbox, seals=self.seals, cache=self.cache, running=self.running, clock=clock, wake=self._wake
         )
@@ -97,8 +103,9 @@ class Journal:
 
     # Results of calls to the store
 
-    def observe_unavailable(self) -> None:
+    def observe_unavailable(self, away: StoreUnavailable) -> None:
         """The store did not answer."""
+        self.peers.observe_outage(away)
         self._shaky_until = self._ticks() + self._every
         if self._away_since is None:
             self._away_since = self._clock()
@@ -154,6 +161,8 @@ class Journal:
         key = call.key
         async with self._session_lock(key), self._backing_off(key, away):
             before = self.cache.still(call.before)
+            if before is not None and not (self.peers.alone or self.own.is_last(key) or self.has_pending(key)):
+                raise away  # Another process may go on with it.
             since = before.session.last_seq if before is not None else 0
             sent = not isinstance(away, CircuitOpen)
             return await self._local.begin(scope, opening, key, away, before, since if sent else None)
@@ -199,13 +208,13 @@ class Journal:
                 raise StoreUnavailable
             return view if view.has_session(key) else None
 
-    def last_seen_replica(self, key: bytes) -> View:
+    def last_seen_replica(self, key: bytes, away: StoreUnavailable) -> View:
         """A session as last seen, for a read that the store did not answer.
 
         Raises:
             StoreUnavailable: it is not cached.
         """
-        self.observe_unavailable()
+        self.observe_unavailable(away)
         entry = self.cache.get(key)
         if entry is None:
             raise StoreUnavailable
@@ -252,8 +261,8 @@ class Journal:
             # Not during an outage: a restarted process continues the sessions of its own file.
             await self._outbox.adopt()
             # Sessions whose last call failed come last: another server may answer for the others.
-            for key in sorted(self._outbox.sessions, key=lambda key: self._backoff.get(key, 0.0)):
-                await self._try_replay(key)
+            keys = iter(sorted(self._outbox.sessions, key=lambda key: self._backoff.get(key, 0.0)))
+            await self._replay_each(keys)
             await self._purge_quarantine()
         await self._outbox.tidy(self._clock() - _QUARANTINE_TTL)
         for key in self._local.view.keys:
@@ -262,11 +271,27 @@ class Journal:
                     self._drop_session(key)  # Its file was given up.
         return not self._outbox.sessions
 
+    async def _replay_each(self, keys: Iterator[bytes]) -> None:
+        """Replay several sessions at a time, each in its order: they share the fsyncs of the outbox."""
+
+        async def replay_next() -> None:
+            for key in keys:
+                await self._try_replay(key)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(_REPLAYED_AT_ONCE):
+                    group.create_task(replay_next())
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+
     async def _check_store(self) -> bool:
         try:
+            if self._away_since is not None:
+                await self._probe()
             await self._upkeep.ping()
-        except StoreUnavailable:
-            self.observe_unavailable()
+        except StoreUnavailable as away:
+            self.observe_unavailable(away)
             return False
         return True
 
@@ -291,7 +316,7 @@ class Journal:
         try:
             await self._replay.session(key, self._local.open)
         except StoreUnavailable as away:
-            self.observe_unavailable()
+            self.observe_unavailable(away)
             self._back_off(key, away)
             return False
         finally:

@@ -42,7 +42,7 @@ from tenuto.model import (
     Truncation,
     TurnState,
 )
-from tenuto.model.turn import is_superseded, trace_id
+from tenuto.model.turn import JOURNALED_AFTER, is_superseded, trace_id
 from tenuto.model.values import Value
 from tenuto.ports import Clock, SessionStore, StateStore
 from tenuto.stores.codec import to_micros
@@ -242,6 +242,7 @@ class OutboxReplay:
             create=None,
             lease=beginning.opening.lease if live else _LEASE,
             idempotency_key=_once(beginning),
+            user_messages=_mark_place(beginning.opening.user_messages, beginning),
         )
         try:
             return await self._sessions.begin_turn(beginning.scope, opening)
@@ -251,6 +252,7 @@ class OutboxReplay:
             raise
 
     async def _finish_turn(self, row: Row, turn: OpenTurn, closing: FinishTurn) -> None:
+        closing = replace(closing, reply=_mark_place(closing.reply, row.beginning))
         try:
             await self._sessions.finish_turn(turn, rename_trace(closing, turn))
         except TurnLost:
@@ -357,6 +359,12 @@ def rename_trace(closing: FinishTurn, turn: OpenTurn) -> FinishTurn:
     )
     renamed = replace(trace, id=name, number=turn.number, session_id=turn.session.id)
     return replace(closing, reply=reply, trace=renamed)
+
+
+def _mark_place(drafts: tuple[Draft, ...], beginning: JournaledBegin) -> tuple[Draft, ...]:
+    """The messages of a journaled turn, marked with the place where they belong."""
+    place = {JOURNALED_AFTER: beginning.since}
+    return tuple(replace(draft, metadata={**draft.metadata, **place}) for draft in drafts)
 
 
 def _check_not_removed(row: Row, found: StoredSession) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 from msgspec.structs import replace
 
-from tenuto.errors import SessionBusy, SessionNotFound, StoreUnavailable, TurnLost
+from tenuto.errors import SessionBusy, SessionElsewhere, SessionNotFound, StoreUnavailable, TurnLost
 from tenuto.model import (
     AppendBatch,
     AppendResult,
@@ -41,6 +41,7 @@ from tenuto.stores.codec import to_micros
 from tenuto.stores.journaled.journal import Journal, JournalState
 from tenuto.stores.journaled.local_replica import View
 from tenuto.stores.journaled.outbox import Outbox
+from tenuto.stores.journaled.own_changes import OwnChanges
 from tenuto.stores.journaled.replay import ERASURES, rename_trace
 from tenuto.stores.session_cache import cache_key
 
@@ -51,7 +52,8 @@ class JournaledStore:
     """A store over one that may be down.
 
     During an outage, turns whose opening is `journaled` begin and end here, and cached sessions can be read; every
-    other call raises `StoreUnavailable`. With `auto_replay` the outbox is replayed about once per `replay_interval`.
+    other call raises `StoreUnavailable`. With `auto_replay` the outbox is replayed about once per `replay_interval`,
+    and the order of turns is kept across processes. `probe` asks the store itself, past a circuit breaker.
     """
 
     def __init__(
@@ -64,22 +66,35 @@ class JournaledStore:
         replay_interval: float = 1.0,
         auto_replay: bool = True,
         monotonic: Callable[[], float] = time.monotonic,
+        probe: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.inner = store
         self._by_itself = auto_replay
+        own = OwnChanges(store.sessions, monotonic)
         self._journal = Journal(
-            store=store, outbox=outbox, ciphers=ciphers, clock=clock, every=replay_interval, ticks=monotonic
+            store=store,
+            own=own,
+            outbox=outbox,
+            ciphers=ciphers,
+            clock=clock,
+            every=replay_interval,
+            ticks=monotonic,
+            probe=probe or store.upkeep.ping,
         )
         self._work = _ShieldedSteps()
         self._stack = AsyncExitStack()
-        self.sessions = _JournaledSessions(store.sessions, self._journal, self._work)
+        self.sessions = _JournaledSessions(own, self._journal, self._work)
         self.traces = _JournaledTraces(store.traces, self._journal, self._work)
         self.state = store.state
         self.upkeep = _JournaledUpkeep(store, self._journal, clock)
 
     async def __aenter__(self) -> Self:
+        for on_invalidate in (self._journal.peers.on_invalidate, self._journal.own.on_invalidate):
+            await self._stack.enter_async_context(self.inner.feed.watch(on_invalidate))
         if self._by_itself:
-            await self._stack.enter_async_context(self._replay_task())
+            self._stack.push_async_callback(self._journal.peers.close)
+            await self._stack.enter_async_context(_background(self._journal.peers.run(), "tenuto journal peers"))
+            await self._stack.enter_async_context(_background(self._journal.run_replay(), "tenuto journal"))
         return self
 
     async def __aexit__(
@@ -96,16 +111,6 @@ class JournaledStore:
     async def replay(self) -> bool:
         """Replay the outbox now; returns whether nothing waits any more."""
         return await self._journal.round()
-
-    @asynccontextmanager
-    async def _replay_task(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._journal.run_replay(), name="tenuto journal")
-        try:
-            yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
 
 class _ShieldedSteps:
@@ -146,12 +151,17 @@ class _JournaledSessions:
                 return begun
         with journal.cache.follow(key) as call:
             try:
-                turn = await self._inner.begin_turn(scope, request)
+                if not journal.peers.settled:
+                    await journal.peers.admit(scope, request, key)
+                turn = await self._find(key, self._inner.begin_turn(scope, request))
+            except SessionElsewhere:
+                raise
             except StoreUnavailable as away:
-                journal.observe_unavailable()
+                journal.observe_unavailable(away)
                 if not request.journaled:
                     raise
-                return await self._uncut(journal.begin_locally(scope, request, call, away))
+                with journal.peers.journaling(key):
+                    return await self._uncut(journal.begin_locally(scope, request, call, away))
             journal.observe_begin(key, request, turn)
         if request.journaled and journal.seals.sealing:
             await journal.seals.cache_cipher(scope)
@@ -168,8 +178,9 @@ class _JournaledSessions:
             try:
                 done = await self._inner.finish_turn(turn, request)
             except StoreUnavailable as away:
-                journal.observe_unavailable()
-                return await self._uncut(journal.finish(turn.id, request, call, away))
+                journal.observe_unavailable(away)
+                with journal.peers.journaling(key):
+                    return await self._uncut(journal.finish(turn.id, request, call, away))
             except (TurnLost, SessionNotFound):
                 journal.running.drop(turn.id)
                 raise
@@ -191,7 +202,7 @@ class _JournaledSessions:
 
     async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
         await self._replay_pending(scope, session_id)
-        return await self._inner.append(scope, session_id, batch)
+        return await self._find(cache_key(scope, session_id), self._inner.append(scope, session_id, batch))
 
     # Reading
 
@@ -200,24 +211,28 @@ class _JournaledSessions:
         if (view := await self._replica_if_pending(key)) is not None:
             return await view.sessions.get(scope, session_id)
         try:
-            return await self._inner.get(scope, session_id)
-        except StoreUnavailable:
-            return await self._journal.last_seen_replica(key).sessions.get(scope, session_id)
+            return await self._find(key, self._inner.get(scope, session_id))
+        except SessionElsewhere:
+            raise
+        except StoreUnavailable as away:
+            return await self._journal.last_seen_replica(key, away).sessions.get(scope, session_id)
 
     async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
         key = cache_key(scope, session_id)
         if (view := await self._replica_if_pending(key)) is not None:
             return await view.page(scope, session_id, query)
         try:
-            return await self._inner.messages(scope, session_id, query)
-        except StoreUnavailable:
-            return await self._journal.last_seen_replica(key).page(scope, session_id, query)
+            return await self._find(key, self._inner.messages(scope, session_id, query))
+        except SessionElsewhere:
+            raise
+        except StoreUnavailable as away:
+            return await self._journal.last_seen_replica(key, away).page(scope, session_id, query)
 
     # Changing
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
         await self._replay_pending(scope, session_id)
-        return await self._inner.patch(scope, session_id, changes)
+        return await self._find(cache_key(scope, session_id), self._inner.patch(scope, session_id, changes))
 
     async def reset(self, scope: Scope, session_id: str, *, keep_metadata: Sequence[str] = ()) -> Session:
         await self._replay_pending(scope, session_id)
@@ -227,7 +242,7 @@ class _JournaledSessions:
     async def fork(self, scope: Scope, session_id: str, request: ForkRequest) -> Session:
         await self._replay_pending(scope, session_id)
         await self._replay_pending(scope, request.new_id)
-        return await self._inner.fork(scope, session_id, request)
+        return await self._find(cache_key(scope, session_id), self._inner.fork(scope, session_id, request))
 
     async def truncate(self, scope: Scope, session_id: str, request: Truncation) -> Session:
         await self._replay_pending(scope, session_id)
@@ -236,7 +251,7 @@ class _JournaledSessions:
 
     async def rewrite(self, scope: Scope, session_id: str, request: Rewrite) -> Session:
         await self._replay_pending(scope, session_id)
-        return await self._inner.rewrite(scope, session_id, request)
+        return await self._find(cache_key(scope, session_id), self._inner.rewrite(scope, session_id, request))
 
     async def delete(self, scope: Scope, session_id: str) -> None:
         with suppress(SessionBusy):  # A turn that runs is lost with its session.
@@ -254,6 +269,19 @@ class _JournaledSessions:
         if self._journal.has_pending(key):
             await self._uncut(self._journal.settle(key))
 
+    async def _find(self, key: bytes, asked: Awaitable[_Answer]) -> _Answer:
+        """Await a call about a session.
+
+        Raises:
+            SessionElsewhere: the store does not have it, but another process may.
+        """
+        try:
+            return await asked
+        except SessionNotFound as absent:
+            if type(absent) is SessionNotFound and self._journal.peers.may_hold(key):
+                raise SessionElsewhere from absent
+            raise
+
     async def _remove_content(
         self, scope: Scope, session_id: str, change: Awaitable[_Answer], by: str | None = None
     ) -> _Answer:
@@ -264,7 +292,7 @@ class _JournaledSessions:
         key, running = cache_key(scope, session_id), self._journal.running
         foreign = self._journal.is_foreign(scope, key)
         try:
-            said = await change
+            said = await self._find(key, change)
         except BaseException as failed:
             if is_outcome_unknown(failed) and not foreign:
                 running.drop_session(key, sparing=by)
@@ -337,3 +365,15 @@ class _JournaledUpkeep:
         for item in gone:
             self._journal.running.drop_session(session_key(item.scope, item.session_id))
         return gone
+
+
+@asynccontextmanager
+async def _background(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+    """Work that goes on until the block ends."""
+    task = asyncio.create_task(work, name=name)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

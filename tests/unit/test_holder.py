@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tenuto import holder
 from tenuto.errors import SessionBusy, Unavailable
+from tenuto.holder import is_holder_gone, with_holder
 from tenuto.model import AppendResult, FinishTurn, OpenTurn
-from tenuto.sessions import holder
-from tenuto.sessions.holder import is_holder_gone, with_holder
 from tests.doubles import FlatMemoryStore
 from tests.patience import LONG
 from tests.samples import ANN
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only /proc tell
 
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[str]]:
-    program = "from tenuto.sessions.holder import with_holder; print(with_holder('t'), flush=True); input()"
+    program = "from tenuto.holder import with_holder; print(with_holder('t'), flush=True); input()"
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe, text=True) as process:
         yield process

@@ -1,0 +1,230 @@
+"""Other processes on the same store that may hold journaled turns, so that sessions keep their order after an outage.
+
+Each process renews an entry in the store that lists the sessions whose turns wait in its journal. A process that has
+noticed an outage waits, once the store is back, until every other one has renewed its entry: sessions on a list are
+left alone until their turns are replayed, all others go on. Renewals are recognised by the entry's version, so no
+clocks are compared. A process that does not renew in time, or whose end is known on this machine, holds nothing up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from secrets import token_hex
+from typing import Final, NamedTuple
+
+from tenuto.errors import CircuitOpen, SessionElsewhere, SessionNotFound, StoreUnavailable, Unavailable
+from tenuto.holder import is_holder_gone, with_holder
+from tenuto.model import BeginTurn, Scope
+from tenuto.model.scope import JOURNALS, SYSTEM
+from tenuto.model.store_reports import Invalidation
+from tenuto.ports import SessionStore, StateStore
+from tenuto.stores.journaled.outbox import Outbox
+
+_LEASE: Final = 10.0
+"""Seconds without a renewal after which a process counts as dead."""
+_RENEW_EVERY: Final = 1.0
+_RENEW_SOON: Final = 0.2
+"""The pause between renewals for as long as a lease after an outage."""
+_MAX_PEERS: Final = 1000
+_MAX_LISTED: Final = 2000
+_ALL: Final = "*"
+_SOON: Final = timedelta(seconds=0.2)
+
+
+class _Peer(NamedTuple):
+    """Another process: its entry's version, when that was first seen, and the sessions it lists."""
+
+    version: int
+    seen_at: float
+    sessions: frozenset[str]
+
+
+class JournalPeers:
+    """The entry of this process and those of others; `settled` unless a turn may have to wait for another process.
+
+    Without `run` or `renew` it stays settled.
+    """
+
+    def __init__(
+        self,
+        *,
+        sessions: SessionStore,
+        state: StateStore,
+        outbox: Outbox,
+        probe: Callable[[], Awaitable[None]],
+        ticks: Callable[[], float],
+    ) -> None:
+        self.settled = True
+        self._sessions = sessions
+        self._state = state
+        self._outbox = outbox
+        self._probe = probe
+        self._ticks = ticks
+        self.name = with_holder(token_hex(16))
+        self._registers = False
+        self._journaling: Counter[bytes] = Counter()
+        self._peers: dict[str, _Peer] = {}
+        # The versions at the first answer after an outage, and when that was: they must have grown since.
+        self._first_seen: dict[str, int] | None = {}
+        self._back_at = self._outage_at = float("-inf")
+        self._outages = 0
+        self._wake = asyncio.Event()
+
+    def observe_outage(self, away: StoreUnavailable | None = None) -> None:
+        """A call was not answered, or the feed was interrupted. A rejected call says nothing new about the store."""
+        if self._registers and not isinstance(away, CircuitOpen):
+            self.settled = False
+            self._first_seen = None
+            self._outages += 1
+            self._outage_at = self._ticks()
+            self._wake.set()
+
+    def on_invalidate(self, news: Invalidation | None) -> None:
+        """An interrupted feed is the sign of an outage in which this process may have called nothing."""
+        if news is None:
+            self.observe_outage()
+
+    @contextmanager
+    def journaling(self, key: bytes) -> Iterator[None]:
+        """List a session while its turn is on the way to the disk."""
+        self._journaling[key] += 1
+        try:
+            yield
+        finally:
+            self._journaling[key] -= 1
+            self._journaling += Counter()
+
+    # Asked by turns
+
+    async def admit(self, scope: Scope, request: BeginTurn, key: bytes) -> None:
+        """Admit a turn, unless another process may hold earlier ones of its session.
+
+        Raises:
+            SessionElsewhere: one may.
+            CircuitOpen: the store does not answer yet; nothing was sent.
+        """
+        try:
+            if self._first_seen is None:
+                await self._look()
+            if self._is_listed(key) or (self._awaited() and await self._exists(scope, request)):
+                raise SessionElsewhere
+        except SessionElsewhere:
+            raise
+        except StoreUnavailable as away:
+            raise CircuitOpen(_SOON) from away
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other process is registered."""
+        return not self._peers
+
+    def may_hold(self, key: bytes) -> bool:
+        """Whether a session that the store does not have may be in another process's journal.
+
+        That may also be one that alone lost the store: it does not renew its entry.
+        """
+        if not self._registers:
+            return False
+        late = self._ticks() - 3 * _RENEW_EVERY
+        return bool(
+            self._first_seen is None
+            or self._is_listed(key)
+            or self._awaited()
+            or any(peer.seen_at < late for name, peer in self._peers.items() if not is_holder_gone(name))
+        )
+
+    async def _exists(self, scope: Scope, request: BeginTurn) -> bool:
+        if request.create is None:
+            return True
+        try:
+            await self._sessions.get(scope, request.session_id)
+        except SessionNotFound:
+            return False
+        return True
+
+    def _is_listed(self, key: bytes) -> bool:
+        name = _listed_name(key)
+        return any(name in peer.sessions or _ALL in peer.sessions for peer in self._peers.values())
+
+    def _awaited(self) -> list[str]:
+        """The processes that have not renewed their entries since the store is back."""
+        first = self._first_seen or {}
+        # One renewal may have been sent before the outage; the next one was sent after its answer.
+        return [
+            name
+            for name, peer in self._peers.items()
+            if 0 <= peer.version - first.get(name, -2) < 2 and not is_holder_gone(name)
+        ]
+
+    # In the background
+
+    async def run(self) -> None:
+        """Renew the entry until cancelled."""
+        while True:
+            with suppress(Unavailable):
+                await self.renew()
+            soon = not self.settled or self._ticks() < self._outage_at + _LEASE
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_RENEW_SOON if soon else _RENEW_EVERY):
+                    await self._wake.wait()
+            self._wake.clear()
+
+    async def renew(self) -> None:
+        """Write the entry of this process and read those of the others."""
+        self._registers = True
+        try:
+            if not self.settled:
+                await self._probe()
+            listed = sorted({_listed_name(key) for key in (*self._outbox.sessions, *self._journaling)})
+            value = listed if len(listed) <= _MAX_LISTED else [_ALL]
+            await self._state.write_state(SYSTEM, JOURNALS, self.name, value)
+            await self._look()
+        except StoreUnavailable as away:
+            self.observe_outage(away)
+            raise
+
+    async def close(self) -> None:
+        """Remove the entry."""
+        if self._registers:
+            self._registers = False
+            with suppress(Unavailable):
+                await self._state.delete_state(SYSTEM, JOURNALS, self.name)
+
+    async def _look(self) -> None:
+        """Read the other entries; ignored if the store failed meanwhile."""
+        outages = self._outages
+        found = await self._state.list_state(SYSTEM, JOURNALS, limit=_MAX_PEERS)
+        if outages != self._outages:
+            return
+        now, before = self._ticks(), self._peers
+        self._peers = {}
+        for entry in found:
+            if entry.key == self.name:
+                continue
+            peer = before.get(entry.key)
+            if peer is None or peer.version != entry.version:
+                names = entry.value if isinstance(entry.value, list) else []
+                peer = _Peer(entry.version, now, frozenset(name for name in names if isinstance(name, str)))
+            self._peers[entry.key] = peer
+        if self._first_seen is None:
+            self._first_seen, self._back_at = {name: peer.version for name, peer in self._peers.items()}, now
+        await self._remove_dead(now)
+        self.settled = outages == self._outages and not (
+            self._awaited() or any(peer.sessions for peer in self._peers.values())
+        )
+
+    async def _remove_dead(self, now: float) -> None:
+        """Remove the entries of processes that are known to be gone or have not renewed them for a lease."""
+        for name, peer in list(self._peers.items()):
+            if now - max(peer.seen_at, self._back_at) >= _LEASE or is_holder_gone(name):
+                del self._peers[name]
+                await self._state.delete_state(SYSTEM, JOURNALS, name)
+
+
+def _listed_name(key: bytes) -> str:
+    """A session in an entry: enough of its key to be told apart."""
+    return key[:8].hex()

@@ -1,0 +1,161 @@
+"""Two servers on one store, clients that choose one at random, and a store that dies again and again.
+
+`CHAOS_TURNS=3000 CHAOS_KILLS=12` makes the run as long as that; in the suite it is short.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import jwt
+import pytest
+
+from tests.chaos.acknowledged import Turn, Verdict, check_all
+from tests.journeys.door import bearer
+from tests.journeys.test_http_process import WAIT, Running, running
+from tests.servers import PostgresServer, RedisServer, start_postgres, start_redis
+
+SECRET = "a secret of at least thirty-two bytes"
+WHO = bearer(jwt.encode({"tenant_id": "acme", "sub": "ann", "exp": 2**32}, SECRET, "HS256"))
+TURNS = int(os.environ.get("CHAOS_TURNS", "150"))
+KILLS = int(os.environ.get("CHAOS_KILLS", "2"))
+CLIENTS = 16
+TURNS_PER_SESSION = 30
+
+
+@pytest.fixture(params=["valkey", "postgres"])
+def server(request: pytest.FixtureRequest) -> Iterator[RedisServer | PostgresServer]:
+    """A server of this test's own, to be killed; what it acknowledged survives that."""
+    with start_redis(fsync="always") if request.param == "valkey" else start_postgres() as own:
+        yield own
+
+
+@dataclass
+class Talks:
+    """What the clients have been told."""
+
+    doors: tuple[Running, ...]
+    acknowledged: dict[str, list[Turn]] = field(default_factory=dict)
+    statuses: Counter[str] = field(default_factory=Counter)
+    kills: int = 0
+    over: bool = False
+    drained: list[float] = field(default_factory=list)
+
+    @property
+    def turns(self) -> int:
+        """The number of acknowledged turns."""
+        return sum(map(len, self.acknowledged.values()))
+
+    async def run(self, server: RedisServer | PostgresServer) -> None:
+        """Talk until there are enough turns and kills."""
+        limits = httpx.Limits(max_keepalive_connections=0)
+        async with httpx.AsyncClient(timeout=WAIT, limits=limits, headers=WHO) as http, asyncio.TaskGroup() as group:
+            for client in range(CLIENTS):
+                group.create_task(self._client(http, client))
+            await self._strike(server)
+            while self.turns < TURNS:
+                await asyncio.sleep(0.05)
+            self.over = True
+
+    async def _strike(self, server: RedisServer | PostgresServer) -> None:
+        """Kill the store, or freeze it for longer than a call may take."""
+        frozen_for = 2.5 if isinstance(server, RedisServer) else 6.5
+        for strike in range(KILLS):
+            await asyncio.sleep(random.uniform(1, 3))
+            if strike % 2:
+                await asyncio.to_thread(server.freeze)
+                await asyncio.sleep(frozen_for)
+                await asyncio.to_thread(server.thaw)
+            else:
+                await asyncio.to_thread(server.kill)
+                await asyncio.sleep(random.uniform(0.2, 3))
+                await asyncio.to_thread(server.start)
+            self.kills += 1
+            await self._until_replayed()
+
+    async def _until_replayed(self) -> None:
+        since = time.monotonic()
+        async with httpx.AsyncClient(timeout=WAIT, headers=bearer(SECRET)) as http, asyncio.timeout(WAIT):
+            for door in self.doors:
+                while "tenuto_journal_waiting 0.0" not in (await http.get(f"{door.http.base_url}/metrics")).text:
+                    await asyncio.sleep(0.05)
+        self.drained.append(round(time.monotonic() - since, 1))
+
+    async def _client(self, http: httpx.AsyncClient, client: int) -> None:
+        """Hold one conversation after the other; a turn follows once the one before it is acknowledged."""
+        number = 0
+        while not self.over:
+            number += 1
+            session: str | None = None
+            for turn in range(1, TURNS_PER_SESSION + 1):
+                question = f"Question {turn} of conversation {client}.{number}?"
+                told = await self._turn(http, session, question, f"{client}.{number}.{turn}")
+                if told is None:
+                    return
+                session = str(told["session_id"])
+                self.acknowledged.setdefault(session, []).append((question, str(told["answer"])))
+
+    async def _turn(
+        self, http: httpx.AsyncClient, session: str | None, question: str, key: str
+    ) -> dict[str, object] | None:
+        """Repeat a turn, at any server, until it is acknowledged; `None` when all is over."""
+        body = {"message": question} | ({"session_id": session} if session else {})
+        while not self.over:
+            door = random.choice(self.doors)
+            with suppress(httpx.TransportError):
+                answer = await http.post(f"{door.http.base_url}/v1/chat", json=body, headers={"Idempotency-Key": key})
+                if answer.status_code == 200:
+                    told: dict[str, object] = answer.json()
+                    self.statuses["journaled" if told["degraded"] else "200"] += 1
+                    return told
+                self.statuses[f"{answer.status_code} {answer.json().get('code')}"] += 1
+            await asyncio.sleep(random.uniform(0.02, 0.1))
+        return None
+
+    def logs(self) -> dict[str, list[tuple[str, str]]]:
+        """What the store has."""
+        return {session: self._log(session) for session in self.acknowledged}
+
+    def _log(self, session: str) -> list[tuple[str, str]]:
+        door = self.doors[0]
+        answer = door.http.get(f"/v1/sessions/{session}/messages", params={"limit": 1000}, headers=WHO)
+        assert answer.status_code == 200, answer.text
+        said = [(message["role"], message["text"]) for message in answer.json()["messages"]]
+        return [(role, text) for role, text in said if role in ("user", "assistant")]
+
+
+async def test_turns_at_two_servers_survive_their_store_in_order(
+    server: RedisServer | PostgresServer, tmp_path: Path
+) -> None:
+    """Promise 1: nothing acknowledged is lost, doubled or reordered, whichever server a client reaches."""
+    url = server.url if isinstance(server, RedisServer) else server.app_url
+    settings = {
+        "TENUTO_JOURNAL": str(tmp_path / "journal"),
+        "TENUTO_JWT_SECRET": SECRET,
+        "TENUTO_METRICS_TOKEN": SECRET,
+        "TENUTO_REQUESTS_PER_MINUTE": "1000000",
+    }
+    with (
+        running(tmp_path / "unused", "--store", url, **settings) as one,
+        running(tmp_path / "unused", "--store", url, **settings) as two,
+    ):
+        talks = Talks((one, two))
+        await talks.run(server)
+        await talks._until_replayed()
+        logs = talks.logs()
+
+    verdict = check_all(talks.acknowledged, logs)
+    print(verdict, talks.kills, "kills, drained after", talks.drained, dict(talks.statuses))
+    assert verdict == Verdict(acknowledged=talks.turns), talks.statuses
+    assert (talks.kills, talks.turns >= TURNS) == (KILLS, True)
+    assert talks.statuses["journaled"]
+    assert not talks.statuses["404 session_not_found"]

@@ -1,0 +1,319 @@
+"""Two processes with journals on one store: after an outage, turns keep their order, and no session is denied."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenuto.errors import SessionElsewhere, SessionNotFound, StoreUnavailable
+from tenuto.model import NewSession, Page
+from tenuto.model.scope import JOURNALS, SYSTEM, session_key
+from tenuto.model.turn import JOURNALED_AFTER, order_by_place
+from tenuto.stores.memory import MemoryStore
+from tests.clock import FakeClock
+from tests.outages import Fate, Killed, Process, process
+from tests.peek import journal_peers
+from tests.samples import ANN, EVE
+
+KEY = session_key(ANN, "s")
+BEFORE_THE_SECOND_ROW = 8
+
+
+class Pair:
+    """Two processes; their clocks go at the same pace."""
+
+    def __init__(self, one: Process, two: Process) -> None:
+        self.one, self.two = one, two
+
+    @property
+    def both(self) -> tuple[Process, Process]:
+        return self.one, self.two
+
+    async def renew(self, *processes: Process) -> None:
+        """Each writes its entry and reads the others', three times: as often as a turn may have to wait for."""
+        for _ in range(3):
+            for each in processes or self.both:
+                await journal_peers(each.store).renew()
+
+    async def outage(self) -> None:
+        """Both notice that the store is away."""
+        for each in self.both:
+            each.goes_away()
+            with pytest.raises(StoreUnavailable):
+                await journal_peers(each.store).renew()
+
+    def comes_back(self) -> None:
+        for each in self.both:
+            each.comes_back()
+
+
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
+    memory = MemoryStore(clock=FakeClock())
+    async with process(tmp_path / "one", store=memory) as one, process(tmp_path / "two", store=memory) as two:
+        made = Pair(one, two)
+        await made.renew()
+        yield made
+
+
+async def talk_before(pair: Pair) -> None:
+    """Two turns at the first process, of which the second is told."""
+    for number in ("1", "2"):
+        await pair.one.turn(ANN, "s", f"q{number}", f"a{number}", create=NewSession())
+    pair.two.feed.tell([KEY])
+
+
+async def test_a_turn_waits_for_those_that_another_process_has_journaled(pair: Pair) -> None:
+    """Issue 15: stored 1, 2, 4, 3 before."""
+    await talk_before(pair)
+    await pair.outage()
+    await pair.one.turn(ANN, "s", "q3", "a3")
+    pair.comes_back()
+    with pytest.raises(SessionElsewhere):
+        await pair.two.begin(ANN, "s", "q4")
+    await pair.renew()
+    with pytest.raises(SessionElsewhere):
+        await pair.two.begin(ANN, "s", "q4")
+
+    await pair.one.replay()
+    await pair.renew()
+    await pair.two.turn(ANN, "s", "q4", "a4")
+
+    assert await pair.two.log(ANN, "s") == [f"{kind}{n}" for n in range(1, 5) for kind in "qa"]
+
+
+async def test_other_sessions_go_on_once_every_process_has_renewed(pair: Pair) -> None:
+    await talk_before(pair)
+    await pair.two.turn(ANN, "t", "q1", "a1", create=NewSession())
+    await pair.outage()
+    await pair.one.turn(ANN, "s", "q3", "a3")
+    pair.comes_back()
+    await journal_peers(pair.two.store).renew()
+    with pytest.raises(SessionElsewhere):
+        await pair.two.begin(ANN, "t", "too early")
+
+    await pair.renew()
+    await pair.two.turn(ANN, "t", "q2", "a2")
+
+    assert await pair.two.log(ANN, "t") == ["q1", "a1", "q2", "a2"]
+
+
+async def test_one_renewal_may_have_been_sent_before_the_outage(pair: Pair) -> None:
+    """It is carried out afterwards, with a list that is out of date."""
+    await talk_before(pair)
+    await pair.outage()
+    await pair.one.turn(ANN, "s", "q3", "a3")
+    pair.comes_back()
+    await journal_peers(pair.two.store).renew()
+    await pair.two.memory.state.write_state(SYSTEM, JOURNALS, journal_peers(pair.one.store).name, [])
+    await journal_peers(pair.two.store).renew()
+
+    with pytest.raises(SessionElsewhere):
+        await pair.two.begin(ANN, "s", "q4")
+
+
+async def test_new_sessions_are_never_held_up(pair: Pair) -> None:
+    await pair.outage()
+    pair.comes_back()
+
+    await pair.two.turn(ANN, "new", "q1", "a1", create=NewSession())
+
+    assert await pair.two.log(ANN, "new") == ["q1", "a1"]
+
+
+async def test_a_session_that_began_elsewhere_in_the_outage_is_not_denied(pair: Pair) -> None:
+    await pair.outage()
+    await pair.one.turn(ANN, "s", "q1", "a1", create=NewSession())
+    pair.comes_back()
+    for _ in range(2):
+        for call in (pair.two.store.sessions.get(ANN, "s"), pair.two.begin(ANN, "s", "q2", create=None)):
+            with pytest.raises(SessionElsewhere):
+                await call
+        await pair.renew()
+
+    await pair.one.replay()
+    await pair.renew()
+
+    assert (await pair.two.store.sessions.get(ANN, "s")).messages == 2
+    with pytest.raises(SessionNotFound):
+        await pair.two.store.sessions.get(ANN, "never")
+    with pytest.raises(SessionNotFound):
+        await pair.two.store.sessions.get(EVE, "s")
+
+
+async def test_a_session_is_not_denied_while_another_process_does_not_renew(pair: Pair) -> None:
+    """It may be cut off alone, and journal; after its lease it counts as dead."""
+    pair.one.goes_away()
+    await pair.one.turn(ANN, "s", "q1", "a1", create=NewSession())
+    pair.two.now += 5
+    with pytest.raises(SessionElsewhere):
+        await pair.two.store.sessions.get(ANN, "s")
+
+    pair.two.now += 10
+    await pair.renew(pair.two)
+
+    with pytest.raises(SessionNotFound):
+        await pair.two.store.sessions.get(ANN, "s")
+
+
+async def test_a_process_that_does_not_come_back_holds_up_for_its_lease_only(pair: Pair) -> None:
+    await talk_before(pair)
+    await pair.outage()
+    await pair.one.turn(ANN, "s", "q3", "a3")
+    pair.two.comes_back()
+    await pair.renew(pair.two)
+    pair.two.now += 9
+    await pair.renew(pair.two)
+    with pytest.raises(SessionElsewhere):
+        await pair.two.begin(ANN, "s", "q4")
+
+    pair.two.now += 1.1
+    await pair.renew(pair.two)
+    await pair.two.turn(ANN, "s", "q4", "a4")
+
+    assert [entry.key for entry in await _entries(pair.two)] == [journal_peers(pair.two.store).name]
+
+
+async def test_a_process_of_this_machine_that_is_gone_holds_nothing_up(pair: Pair) -> None:
+    program = "from tenuto.holder import with_holder; print(with_holder('t'))"
+    ended = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
+    gone = (await ended.communicate())[0].decode().strip()
+    await pair.two.memory.state.write_state(SYSTEM, JOURNALS, gone, [KEY[:8].hex()])
+    await talk_before(pair)
+    await pair.outage()
+    pair.comes_back()
+
+    await pair.renew()
+    await pair.two.turn(ANN, "s", "q3", "a3")
+
+    assert gone not in {entry.key for entry in await _entries(pair.two)}
+
+
+async def test_an_outage_that_ends_and_begins_again_is_waited_out_again(pair: Pair) -> None:
+    await talk_before(pair)
+    await pair.outage()
+    pair.comes_back()
+    await pair.renew()
+    await pair.outage()
+    await pair.one.turn(ANN, "s", "q3", "a3")
+    pair.comes_back()
+
+    with pytest.raises(SessionElsewhere):
+        await pair.two.begin(ANN, "s", "q4")
+
+
+async def test_an_interrupted_feed_is_a_sign_of_an_outage(pair: Pair) -> None:
+    await talk_before(pair)
+    pair.one.goes_away()
+    await pair.one.turn(ANN, "s", "q3", "a3")
+    pair.two.feed.lose_track()
+
+    with pytest.raises(SessionElsewhere):
+        await pair.two.begin(ANN, "s", "q4")
+
+
+async def test_without_an_outage_a_turn_costs_no_look_at_the_entries(pair: Pair) -> None:
+    calls = len(pair.two.wire.calls)
+
+    await pair.two.turn(ANN, "s", "q1", "a1", create=NewSession())
+
+    assert pair.two.wire.calls[calls:] == ["begin_turn", "finish_turn"]
+
+
+async def test_only_the_process_that_changed_a_session_last_goes_on_in_an_outage(pair: Pair) -> None:
+    """Otherwise both could, and the order of their turns would not be known."""
+    await talk_before(pair)
+    await pair.two.store.sessions.messages(ANN, "s", Page())
+    await pair.outage()
+
+    with pytest.raises(StoreUnavailable):
+        await pair.two.begin(ANN, "s", "q3")
+    assert (await pair.one.begin(ANN, "s", "q3")).journaled
+
+
+async def test_a_process_alone_goes_on_with_what_it_has_read(pair: Pair) -> None:
+    await talk_before(pair)
+    await journal_peers(pair.one.store).close()
+    await pair.renew(pair.two)
+    await pair.two.store.sessions.messages(ANN, "s", Page())
+    pair.two.goes_away()
+
+    assert (await pair.two.begin(ANN, "s", "q3")).journaled
+
+
+async def test_entries_hold_no_ids_and_go_with_their_process(pair: Pair) -> None:
+    await talk_before(pair)
+    await pair.outage()
+    await pair.one.turn(ANN, "s", "q3", "a3")
+    pair.comes_back()
+    await pair.renew()
+
+    stored = json.dumps([entry.value for entry in await _entries(pair.two)])
+    for each in pair.both:
+        await journal_peers(each.store).close()
+
+    assert KEY[:8].hex() in stored
+    assert "acme" not in stored
+    assert not await _entries(pair.two)
+
+
+async def _entries(at: Process) -> Any:
+    return await at.memory.state.list_state(SYSTEM, JOURNALS)
+
+
+async def test_turns_of_a_process_that_was_cut_off_alone_are_marked_with_their_place(pair: Pair) -> None:
+    """They are stored late: another process went on meanwhile."""
+    await talk_before(pair)
+    pair.one.goes_away()
+    for number in ("3", "4"):
+        await pair.one.turn(ANN, "s", f"q{number}", f"a{number}")
+    await pair.two.turn(ANN, "s", "q5", "a5")
+    await pair.one.catch_up()
+
+    page = await pair.two.memory.sessions.messages(ANN, "s", Page())
+
+    assert [message.text for message in page.messages][4:] == ["q5", "a5", "q3", "a3", "q4", "a4"]
+    assert [message.metadata.get(JOURNALED_AFTER) for message in page.messages] == [None] * 6 + [4] * 4
+    assert [message.text for message in order_by_place(page.messages)] == [
+        *("q1", "a1", "q2", "a2"),
+        *("q3", "a3", "q4", "a4"),
+        *("q5", "a5"),
+    ]
+
+
+async def test_a_replay_that_is_killed_leaves_the_places_as_they_were(pair: Pair) -> None:
+    await talk_before(pair)
+    pair.one.goes_away()
+    for number in ("3", "4"):
+        await pair.one.turn(ANN, "s", f"q{number}", f"a{number}")
+    pair.one.comes_back()
+    pair.one.wire.strike(BEFORE_THE_SECOND_ROW, Fate.KILLED_BEFORE)
+    with pytest.raises(Killed):
+        await pair.one.replay()
+    await pair.one.restart()
+    await pair.two.turn(ANN, "s", "q5", "a5")
+    await pair.one.catch_up()
+
+    page = await pair.two.memory.sessions.messages(ANN, "s", Page())
+
+    assert [message.text for message in page.messages][4:] == ["q3", "a3", "q5", "a5", "q4", "a4"]
+    assert [message.text for message in order_by_place(page.messages)][4:] == ["q3", "a3", "q4", "a4", "q5", "a5"]
+
+
+async def test_the_answer_of_a_turn_that_ended_in_the_store_stays_with_its_question(pair: Pair) -> None:
+    await talk_before(pair)
+    pair.one.goes_away()
+    turn = await pair.one.begin(ANN, "s", "q3")
+    await pair.two.turn(ANN, "s", "q4", "a4")
+    await pair.one.catch_up()
+    await pair.one.finish(turn, "a3")
+
+    page = await pair.two.memory.sessions.messages(ANN, "s", Page())
+
+    assert [message.text for message in order_by_place(page.messages)][4:] == ["q3", "a3", "q4", "a4"]
