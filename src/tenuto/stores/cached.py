@@ -130,7 +130,7 @@ class CachedSessions:
         return (await self._lookup(scope, session_id, 0)).session
 
     async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
-        if query.before is not None or query.after is not None:
+        if query.before is not None or query.after is not None or not query.touch:
             return await self._inner.messages(scope, session_id, query)
         entry = await self._lookup(scope, session_id, query.limit)
         return MessagePage(

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from tenuto.app import open_app
-from tenuto.errors import InvalidSetting
+from tenuto.errors import InvalidSetting, SessionNotFound
 from tenuto.model import Changes, Scope
 from tenuto.model.privacy import Sink
 from tenuto.server.metrics import Metrics
@@ -49,6 +49,20 @@ async def test_a_scan_is_due_once_in_its_interval_and_tells_counts_only(
     assert first.message.endswith("1 records, 0 unreadable, 0 sites locked, against the policy: 1 EMAIL in title")
     assert second.message.endswith("against the policy: nothing")
     assert MAIL not in caplog.text
+
+
+async def test_a_scan_keeps_no_session_alive(fake_clock: FakeClock) -> None:
+    settings = Settings(store="memory://", preset="multi_agent", privacy_scan_every=timedelta(days=5))
+    async with open_app(settings, clock=fake_clock, run_upkeep=False) as app:
+        assert app.scheduled_scan is not None
+        turn = await app.begin(ANN, "hi")
+        await app.finish(turn, "hello")
+        for _ in range(2):
+            fake_clock.advance(timedelta(days=5))
+            await app.scheduled_scan.scan_if_due()
+
+        with pytest.raises(SessionNotFound):
+            await app.sessions.get(ANN, turn.session.id)
 
 
 async def test_upkeep_scans_at_the_interval_of_its_setting() -> None:

@@ -200,7 +200,8 @@ class Scanner:
         covered = 0
         before: int | None = None
         while True:
-            page = await self._store.sessions.messages(scope, session.id, Page(limit=_MESSAGES, before=before))
+            query = Page(limit=_MESSAGES, before=before, touch=False)
+            page = await self._store.sessions.messages(scope, session.id, query)
             for message in page.messages:
                 covered = max(covered, _summarized_through(message))
             mended = [
