@@ -245,12 +245,22 @@ class Redactor:
     """
 
     def __init__(
-        self, *, policies: TenantPolicies, vault: Vault | None = None, outside: ExternalDetector | None = None
+        self,
+        *,
+        policies: TenantPolicies,
+        vault: Vault | None = None,
+        outside: ExternalDetector | None = None,
+        at_once: int = _AT_ONCE,
     ) -> None:
         self.policies = policies
         self.vault = vault
         self.outside = outside
+        self._at_once = at_once
         self._widened: dict[frozenset[PiiType], Redactor] = {}
+
+    def in_threads(self) -> Redactor:
+        """The redactor that searches every text in a thread: one after another, short ones block the loop as well."""
+        return Redactor(policies=self.policies, vault=self.vault, outside=self.outside, at_once=0)
 
     def looking_for(self, types: Iterable[str]) -> Redactor:
         """The redactor that finds these types on request as well; made once for each set of them."""
@@ -259,7 +269,9 @@ class Redactor:
             return self
         if wanted not in self._widened:
             policies = self.policies.widened(wanted)
-            self._widened[wanted] = Redactor(policies=policies, vault=self.vault, outside=self.outside)
+            self._widened[wanted] = Redactor(
+                policies=policies, vault=self.vault, outside=self.outside, at_once=self._at_once
+            )
         return self._widened[wanted]
 
     def for_records(self, *metadata: JsonObject) -> Redactor:
@@ -375,7 +387,7 @@ class Redactor:
     async def _find_own_matches(self, scope: Scope, slots: Sequence[Slot]) -> list[Sequence[PiiMatch]]:
         """Matches of our own rules. Long texts are searched in a thread, so that they do not block the event loop."""
         finder = self.policies.finder(scope)
-        if sum(len(slot.text) for slot in slots) <= _AT_ONCE:
+        if sum(len(slot.text) for slot in slots) <= self._at_once:
             return _find_in_slots(finder, slots)
         return await asyncio.to_thread(_find_in_slots, finder, slots)
 

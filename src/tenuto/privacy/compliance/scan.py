@@ -137,7 +137,7 @@ class Scanner:
 
     def __init__(self, *, store: Store, screen: Redactor) -> None:
         self._store = store
-        self._screen = screen
+        self._screen = screen.in_threads()
 
     async def scan(self, scope: Scope, *, fix: bool = False) -> AsyncIterator[Report]:
         """Scan the site record by record and yield the growing report. With `fix`, apply the policy to each record."""
