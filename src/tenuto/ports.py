@@ -107,7 +107,7 @@ class SessionStore(Protocol):
         ...
 
     async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
-        """A page of the log; extends the deadline if the retention counts reads."""
+        """A page of the log; extends the deadline if the retention counts reads and the page has `touch`."""
         ...
 
     async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:

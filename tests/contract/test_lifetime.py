@@ -44,6 +44,19 @@ async def test_a_read_moves_the_deadline_where_reads_touch(store: Store, clock: 
     assert session.version == version
 
 
+async def test_a_read_without_touch_moves_no_deadline(store: Store, clock: FakeClock) -> None:
+    """What scans all sessions must not keep them alive."""
+    await store.sessions.append(ANN, "s", batch("one", create=kept(idle=MONTH, touch=Touch.READ)))
+    clock.advance(timedelta(days=29))
+    for query in (Page(touch=False), Page(after=0, touch=False)):
+        page = await store.sessions.messages(ANN, "s", query)
+        assert (page.messages[0].text, page.session.expires_at) == ("one", page.session.updated_at + MONTH)
+    clock.advance(timedelta(days=1))
+
+    with pytest.raises(SessionNotFound):
+        await store.sessions.get(ANN, "s")
+
+
 async def test_only_what_touches_moves_a_deadline(store: Store, clock: FakeClock) -> None:
     """A read moves nothing where writes touch, and neither moves an absolute deadline."""
     for session, touch in (("s", Touch.WRITE), ("absolute", Touch.NEVER)):

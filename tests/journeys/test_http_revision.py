@@ -91,5 +91,5 @@ async def test_a_reset_keeps_the_assistant_and_what_tools_leave_stays_inside(sto
         assert "state" not in page["messages"][-1]["metadata"]
         assert "goods" not in session["context"]
         assert export["messages"][-1]["metadata"]["state"]["goods"]["items"]
-        assert reset.json()["metadata"] == {"assistant": "goods"}
+        assert reset.json()["metadata"] == {"assistant": "goods", "privacy_also": ["ADDRESS", "ORDER_ID"]}
         assert (reply["assistant"], reply["data"].get("goods", [])) == ("goods", [])

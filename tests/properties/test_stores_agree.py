@@ -165,9 +165,17 @@ class Machine(RuleBasedStateMachine):
     def get(self, scope: Scope, name: str) -> None:
         self.both(lambda store: store.sessions.get(scope, name))
 
-    @rule(scope=SCOPES, name=IDS, limit=st.integers(1, 4), side=st.sampled_from(["", "before", "after"]), seq=COUNTS)
-    def page(self, scope: Scope, name: str, limit: int, side: str, seq: int) -> None:
-        page = Page(limit=limit, **({side: seq * 2} if side else {}))
+    @rule(
+        scope=SCOPES,
+        name=IDS,
+        limit=st.integers(1, 4),
+        side=st.sampled_from(["", "before", "after"]),
+        seq=COUNTS,
+        touch=st.booleans(),
+    )
+    def page(self, scope: Scope, name: str, limit: int, side: str, seq: int, touch: bool) -> None:
+        before, after = (seq * 2 if side == name else None for name in ("before", "after"))
+        page = Page(limit=limit, before=before, after=after, touch=touch)
         self.both(lambda store: store.sessions.messages(scope, name, page))
 
     @rule(scope=SCOPES, limit=st.integers(1, 3), title=st.sampled_from([None, "t", "茶"]))

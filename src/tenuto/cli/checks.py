@@ -30,7 +30,7 @@ from tenuto.errors import (
     TenutoError,
     Unavailable,
 )
-from tenuto.llm.reach import why_unreachable
+from tenuto.llm.reach import model_addresses, why_unreachable
 from tenuto.model import AppendBatch, Draft, NewSession, Page, Retention, Role, Scope, SessionQuery, text_part
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.scope import SYSTEM
@@ -271,31 +271,35 @@ async def talking(app: Tenuto) -> list[Finding]:
     settings = app.settings
     try:
         chat = await app.chat()
+        names = sorted({chat.model_of(assistant).name for assistant in chat.assistants})
+        addresses = model_addresses(names, main=settings.model, base_url=settings.model_base_url)
     except InvalidSetting as refused:
         return [_error("chat", str(refused), "correct the setting it names, or unset it: offline needs nothing")]
-    names = sorted({chat.model_of(assistant).name for assistant in chat.assistants})
     known = ", ".join(
         f"{each.name} (default)" if each.name == chat.assistants.default else each.name for each in chat.assistants
     )
     room = settings.prompt_tokens - settings.reply_tokens
     return [
-        await _check_models(settings, names),
+        await _check_models(settings, names, addresses),
         _check_embedder(settings, chat),
         _ok("assistants", known),
         _ok("prompt", f"{settings.prompt_tokens:,} tokens: {room:,} to show, {settings.reply_tokens:,} for the reply"),
     ]
 
 
-async def _check_models(settings: Settings, names: list[str]) -> Finding:
+async def _check_models(settings: Settings, names: list[str], addresses: list[str]) -> Finding:
     if names == ["offline"]:
         return _ok("model", "offline: it needs no key and answers from tools and talk; set TENUTO_MODEL for another")
     says = " and ".join(names)
     if settings.model_base_url is not None:
         key = "with a key" if settings.model_api_key is not None else "without a key"
         says = f"{says} at {mask_password(settings.model_base_url)}, {key}"
-        why = await why_unreachable(settings.model_base_url)
-        if why is not None:
-            return _error("model", f"{says}: {why}", "start the server there, or correct TENUTO_MODEL_BASE_URL")
+    for address in addresses:
+        if (why := await why_unreachable(address)) is not None:
+            return _error(
+                "model", f"{says}: {why}", "start the server there, or set TENUTO_MODEL_BASE_URL to its address"
+            )
+    if settings.model_base_url is not None:
         return _ok("model", says)
     # Without a key that is needed, the model would not have opened.
     return _ok("model", f"{says}; any key it needs is set, and the first question shows whether it is right")

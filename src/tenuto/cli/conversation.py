@@ -26,7 +26,7 @@ from tenuto.cli.terminal import pluralize, show_json, tally, visible
 from tenuto.cli.trace_view import show_manifest, show_trace
 from tenuto.errors import Invalid, ModelFailed, SessionNotFound, TenutoError
 from tenuto.llm import OFFLINE, model_names
-from tenuto.llm.reach import why_unreachable
+from tenuto.llm.reach import model_addresses, why_unreachable
 from tenuto.model import Changes, Page, Role, Scope, Session, SessionPage, SessionQuery
 from tenuto.model.generation import TextDelta
 from tenuto.model.policy import OnMissing
@@ -59,10 +59,10 @@ def converse(settings: Settings, begin: Callable[[BackgroundApp], Conversation],
         ModelFailed: the only model is at an address that takes no connection. Its client would find that out as well,
             but takes seconds to load, tries several times, and does not name the address.
     """
-    if settings.model != OFFLINE and len(model_names(settings.model)) == 1 and settings.model_base_url is not None:
-        why = asyncio.run(why_unreachable(settings.model_base_url))
-        if why is not None:
-            raise ModelFailed(settings.model, f"does not answer: {why}")
+    if len(model_names(settings.model)) == 1:
+        for address in model_addresses([settings.model], main=settings.model, base_url=settings.model_base_url):
+            if (why := asyncio.run(why_unreachable(address))) is not None:
+                raise ModelFailed(settings.model, f"does not answer: {why}")
     with open_in_background(settings) as aside:
         talk = begin(aside)
         talk.prepare()

@@ -10,6 +10,7 @@ from datetime import timedelta
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -46,10 +47,26 @@ class ModelConnection(Value, frozen=True, kw_only=True):
     retries: int = 2
 
     def __post_init__(self) -> None:
-        if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
-            raise InvalidSetting("model_base_url", "is no address; it begins with http:// or https://")
+        if self.base_url is not None:
+            check_address("model_base_url", self.base_url)
         if self.timeout <= timedelta(0) or self.first_token_timeout <= timedelta(0):
             raise InvalidSetting("model_timeout", "must be longer than nothing")
+
+
+def check_address(setting: str, url: str) -> str:
+    """Return the address of a server.
+
+    Raises:
+        InvalidSetting: it is none; the error names the setting and not the address, which may hold a password.
+    """
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound:
+        raise InvalidSetting(setting, "is no address; one is written as http://host:8000/v1 or https://host/v1")
+    return url
 
 
 @asynccontextmanager

@@ -31,6 +31,7 @@ from tenuto.errors import (
 )
 from tenuto.llm.factory import ModelConnection
 from tenuto.llm.pydantic_ai_messages import to_call, to_messages, to_tools
+from tenuto.llm.reach import LOCAL
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCallRequested
 from tenuto.model.values import make_storable
 from tenuto.ports import Tool
@@ -39,8 +40,6 @@ _log = logging.getLogger(__name__)
 
 # Models that think before they speak spend output tokens on it, which must not eat up the answer's share.
 _THINKING_TOKENS: Final = 8_192
-# Where a provider listens when nothing says otherwise.
-_LOCAL: Final = {"ollama": "http://localhost:11434/v1", "vllm": "http://localhost:8000/v1"}
 # Why a request failed, most special first, and the error it is.
 _WHY: Final[tuple[tuple[type[Exception], str, type[ModelFailed]], ...]] = (
     (failures.ModelRateLimitError, "is asked more often than its provider allows", ModelFailed),
@@ -239,9 +238,9 @@ def provider_by_name(kind: str, access: ModelConnection) -> Provider[Any]:
     try:
         provider = made(**known)
     except failures.UserError:
-        if kind not in _LOCAL or "base_url" in known:
+        if kind not in LOCAL or "base_url" in known:
             raise
-        provider = made(**known, base_url=_LOCAL[kind])
+        provider = made(**known, base_url=LOCAL[kind])
     assert isinstance(provider, Provider)
     return provider
 

@@ -1,15 +1,50 @@
-"""Whether a model's address takes connections, found out without a request, which could cost something."""
+"""Where models are, and whether they take connections, found out without a request, which could cost something."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterable
 from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from tenuto.llm.factory import check_address, model_names, provider_of
+
+LOCAL: Final = {"ollama": "http://localhost:11434/v1", "vllm": "http://localhost:8000/v1"}
+"""Where a provider listens when nothing says otherwise."""
+# The variables in which the providers' clients look for an address.
+_VARIABLES: Final = {
+    "ollama": "OLLAMA_BASE_URL",
+    "vllm": "VLLM_BASE_URL",
+    "openai": "OPENAI_BASE_URL",
+    "openai-chat": "OPENAI_BASE_URL",
+    "openai-responses": "OPENAI_BASE_URL",
+    "anthropic": "ANTHROPIC_BASE_URL",
+}
 _PATIENCE_SECONDS: Final = 2
 _PORTS: Final = {"http": 80, "https": 443}
+
+
+def model_addresses(chains: Iterable[str], *, main: str, base_url: str | None) -> list[str]:
+    """The addresses of the models that these chains name, as far as they are set or local.
+
+    `base_url` is that of the first provider in the chain `main`.
+
+    Raises:
+        InvalidSetting: one of them is no address.
+    """
+    found: dict[str, None] = {}
+    home = provider_of(main)
+    for provider in (provider_of(name) for chain in chains for name in model_names(chain)):
+        variable = _VARIABLES.get(provider, "")
+        if provider == home and base_url is not None:
+            found[check_address("model_base_url", base_url)] = None
+        elif told := os.environ.get(variable):
+            found[check_address(variable, told)] = None
+        elif provider in LOCAL:
+            found[LOCAL[provider]] = None
+    return list(found)
 
 
 async def why_unreachable(base_url: str) -> str | None:
@@ -28,9 +63,10 @@ async def why_unreachable(base_url: str) -> str | None:
     except TimeoutError:
         return f"{host}:{port} did not answer within {_PATIENCE_SECONDS} s"
     except OSError as error:
-        # The text of a refused call repeats the address; that of an unknown name is all there is.
+        # The text of a refused call repeats the address; that of an unknown name is all there is; a host with several
+        # addresses that fail has neither.
         code = error.errno or 0
         why = os.strerror(code) if code > 0 else error.strerror
-        return f"{host}:{port} cannot be reached ({why or type(error).__name__})"
+        return f"{host}:{port} cannot be reached" + (f" ({why})" if why else "")
     writer.close()
     return None

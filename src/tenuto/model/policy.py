@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tenuto.errors import InvalidSetting
+from tenuto.model.privacy import CustomPattern
 from tenuto.model.session import MAX_CAP, Retention, Touch
 from tenuto.model.turn import MAX_LEASE
 from tenuto.model.values import Value
@@ -177,13 +178,15 @@ class Preset(Value, frozen=True, kw_only=True):
     """The policies of one kind of assistant.
 
     `privacy_also` are types of private data (ADDRESS, ORDER_ID, PERSON) that its titles, traces and exports do not
-    show, besides those of the tenant's policy. The conversation itself needs them.
+    show, besides those of the tenant's policy. The conversation itself needs them. `privacy_patterns` are forms of such
+    a type, found without a label; their name is the type.
     """
 
     sessions: SessionPolicy
     context: ContextPolicy
     tasks: TaskPolicy = TaskPolicy()
     privacy_also: tuple[str, ...] = ()
+    privacy_patterns: tuple[CustomPattern, ...] = ()
 
     def __post_init__(self) -> None:
         _check_window_within("window_messages", self.context.window_messages, self.sessions.retention.max_messages)
@@ -221,6 +224,7 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
             ),
             context=ContextPolicy(window_turns=10, compress_at=None),
             privacy_also=("ADDRESS", "ORDER_ID"),
+            privacy_patterns=(CustomPattern(name="ORDER_ID", pattern=r"\bGD[0-9]{12}\b", ignore_case=True),),
         ),
         "npc": Preset(
             sessions=SessionPolicy(

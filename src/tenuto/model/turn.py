@@ -336,11 +336,15 @@ class AppendResult(Value, frozen=True, kw_only=True):
 
 
 class Page(Value, frozen=True, kw_only=True):
-    """Which messages: the newest, or those next `before` or `after` a sequence number."""
+    """Which messages: the newest, or those next `before` or `after` a sequence number.
+
+    Without `touch` the read is not a use of the session: its deadline stays.
+    """
 
     limit: int = 50
     before: int | None = None
     after: int | None = None
+    touch: bool = True
 
     def __post_init__(self) -> None:
         check_int(self.limit, 1, MAX_WINDOW, "limit")

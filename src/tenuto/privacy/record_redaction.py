@@ -11,11 +11,12 @@ from msgspec.structs import replace
 from tenuto.model import Changes, Draft, Message, NewSession, Scope, Session
 from tenuto.model.message import STATE, is_summary
 from tenuto.model.privacy import REDACTED, Mode, Sink
-from tenuto.model.session import ASSISTANT, MAX_TITLE_CHARACTERS, PERSONA, PERSONAS
+from tenuto.model.session import ASSISTANT, MAX_TITLE_CHARACTERS, PERSONA, PERSONAS, PRIVACY_ALSO, record_types
 from tenuto.model.turn import Trace
 from tenuto.model.values import Json, JsonObject
 from tenuto.privacy.crypto.vault import neutralize_text
 from tenuto.privacy.redactor import ANY, Places, Redactor, Slot, fill_part_slots, fill_slots, part_slots, slots
+from tenuto.privacy.rules.span import ON_REQUEST
 
 _Words = TypeVar("_Words", bound=Draft)
 # Values that this project writes itself, in a message's metadata and in a session's context and metadata: assistants
@@ -163,6 +164,7 @@ def _add_redacted_counts(metadata: JsonObject, taken: Mapping[str, int]) -> Json
 
 
 _Head = TypeVar("_Head", NewSession, Changes)
+_NOTHING: Final[JsonObject] = {}
 
 
 class MessageRedaction:
@@ -199,11 +201,11 @@ class MessageRedaction:
             stored.append(await redact_draft(self._redactor, sink, scope, session, draft))
         return tuple(stored)
 
-    async def head(self, scope: Scope, session: Session | None, head: _Head) -> _Head:
-        """A session head, or changes to one, as they may be stored."""
+    async def head(self, scope: Scope, session: Session | None, head: _Head, noted: JsonObject = _NOTHING) -> _Head:
+        """A session head, or changes to one, as they may be stored; `noted` is the metadata that is stored already."""
         title = head.title
         if title and isinstance(title, str):
-            head = replace(head, title=await self.title(scope, session, title))
+            head = replace(head, title=await self.title(scope, session, title, head.metadata, noted))
         if self._redactor.mode(Sink.MESSAGE, scope) is Mode.KEEP:
             return head
         values = (head.context, head.attributes, head.metadata)
@@ -212,10 +214,29 @@ class MessageRedaction:
         )
         return replace(head, context=context, attributes=attributes, metadata=metadata)
 
-    async def title(self, scope: Scope, session: Session | None, title: str) -> str:
+    async def title(self, scope: Scope, session: Session | None, title: str, *metadata: JsonObject) -> str:
         """A title as it may be stored, cut again: placeholders may be longer than their values."""
-        redaction = await self._redactor.texts(Sink.TITLE, scope, session, [Slot(title)])
+        redaction = await self._redactor.for_records(*metadata).texts(Sink.TITLE, scope, session, [Slot(title)])
         return redaction.texts[0][:MAX_TITLE_CHARACTERS]
+
+
+async def redact_title(redactor: Redactor, session: Session) -> Changes:
+    """The changes that redact a stored title, and its copy in the metadata, which marks a generated one."""
+    title = await MessageRedaction(redactor).title(session.scope, session, session.title, session.metadata)
+    copy = session.metadata.get("title")
+    if title == session.title:
+        return Changes()
+    if not isinstance(copy, dict) or copy.get("text") != session.title:
+        return Changes(title=title)
+    return Changes(title=title, metadata={"title": {**copy, "text": title}})
+
+
+def keep_record_types(session: Session, changes: Changes) -> Changes:
+    """The changes without the removal of a type that the session keeps out of its records."""
+    if PRIVACY_ALSO not in changes.metadata:
+        return changes
+    types = ON_REQUEST.intersection([*record_types(session.metadata), *record_types(changes.metadata)])
+    return replace(changes, metadata={**changes.metadata, PRIVACY_ALSO: sorted(types) or None})
 
 
 def _neutralize_draft(draft: Draft) -> Draft:

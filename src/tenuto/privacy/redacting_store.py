@@ -6,12 +6,13 @@ the redacted one.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.errors import DecryptionFailed, SessionForeign, SessionNotFound, TurnLost
+from tenuto.errors import DecryptionFailed, SessionForeign, SessionNotFound, TurnLost, Unavailable, VersionConflict
 from tenuto.model import (
     AppendBatch,
     AppendResult,
@@ -32,18 +33,25 @@ from tenuto.model import (
     Truncation,
 )
 from tenuto.model.privacy import is_user_memory
-from tenuto.model.session import drop_nulls
+from tenuto.model.session import PRIVACY_ALSO, drop_nulls
 from tenuto.model.turn import TurnState
-from tenuto.model.values import Json, check_json
+from tenuto.model.values import Json, JsonObject, check_json
 from tenuto.ports import SessionStore, StateStore, Store, StoreUpkeep, TraceStore, release_lease
 from tenuto.privacy.crypto.vault import Vault
-from tenuto.privacy.record_redaction import MessageRedaction, redact_state, redact_trace, session_texts
+from tenuto.privacy.record_redaction import (
+    MessageRedaction,
+    keep_record_types,
+    redact_state,
+    redact_title,
+    redact_trace,
+    session_texts,
+)
 from tenuto.privacy.redactor import Redactor
-from tenuto.privacy.unused_values import drop_unused_values, placeholders_after
+from tenuto.privacy.unused_values import drop_unused_values, iter_trace_pages, placeholders_after
 
+_log = logging.getLogger(__name__)
 _DETECTOR: Final = "detector"
 """Name of the external detector in `Trace.degraded`."""
-_Head = TypeVar("_Head", NewSession, Changes)
 
 
 class RedactingStore:
@@ -94,11 +102,14 @@ class _RedactingSessions:
     async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
         scope, session, entry = turn.scope, turn.session, self._entry
         said = entry.neutralize_drafts(scope, request.reply)
-        changes = await entry.head(scope, session, request.changes) if request.changes is not None else None
-        trace = request.trace
+        changes, trace = request.changes, request.trace
+        head = await self._head_of(turn) if changes is not None or trace is not None else session
+        if changes is not None:
+            changes = await entry.head(scope, session, keep_record_types(head, changes), head.metadata)
+        noted = changes.metadata if changes is not None else {}
+        records = self._screen.for_records(head.metadata, noted)
         if trace is not None:
-            noted = changes.metadata if changes is not None else {}
-            trace = await redact_trace(self._screen.for_records(session.metadata, noted), scope, session, trace)
+            trace = await redact_trace(records, scope, session, trace)
             if self._screen.degraded and _DETECTOR not in trace.degraded:
                 trace = replace(trace, degraded=(*trace.degraded, _DETECTOR))
         reply = await entry.messages(scope, session, said)
@@ -109,6 +120,8 @@ class _RedactingSessions:
             if self._screen.vault is not None and self._screen.uses_vault(scope):
                 await self._screen.vault.delete_if_session_gone(session)
             raise
+        if records is not self._screen.for_records(head.metadata):
+            done = replace(done, session=await self._redact_earlier(scope, done.session, records))
         return replace(done, trace=trace) if trace is not None else done
 
     async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
@@ -127,16 +140,17 @@ class _RedactingSessions:
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
         known = await self._vault_session(scope, session_id)
-        if isinstance(changes.title, str) and changes.title:
+        noted: JsonObject = {}
+        if changes.title or PRIVACY_ALSO in changes.metadata:
             session = known or await self._inner.get(scope, session_id)
-            titles = MessageRedaction(self._screen.for_records(session.metadata))
-            changes = replace(changes, title=await titles.title(scope, known, changes.title))
-        return await self._inner.patch(scope, session_id, await self._entry.head(scope, known, changes))
+            changes, noted = keep_record_types(session, changes), session.metadata
+        return await self._inner.patch(scope, session_id, await self._entry.head(scope, known, changes, noted))
 
     async def fork(self, scope: Scope, session_id: str, request: ForkRequest) -> Session:
         known = await self._vault_session(scope, session_id)
         if request.title is not None:
-            request = replace(request, title=await self._entry.title(scope, None, request.title))
+            noted = (known or await self._inner.get(scope, session_id)).metadata
+            request = replace(request, title=await self._entry.title(scope, None, request.title, noted))
         fork = await self._inner.fork(scope, session_id, request)
         if known is not None and self._screen.vault is not None:
             vault = self._screen.vault
@@ -166,6 +180,35 @@ class _RedactingSessions:
         await self._inner.delete(scope, session_id)
         if self._screen.vault is not None:
             await self._screen.vault.delete_values(scope, session_id)
+
+    async def _head_of(self, turn: OpenTurn) -> Session:
+        """The head of a turn's session, which a turn restored from its ticket lacks."""
+        if turn.session.version:
+            return turn.session
+        try:
+            return await self._inner.get(turn.scope, turn.session.id)
+        except SessionNotFound:
+            return turn.session  # `finish_turn` raises the fitting error.
+
+    async def _redact_earlier(self, scope: Scope, session: Session, records: Redactor) -> Session:
+        """Redact the title and the traces of a session whose records are to show less from now on.
+
+        The turn is stored, so a store that fails now must not fail it; a later scan finds what is left.
+        """
+        try:
+            async for page in iter_trace_pages(self._traces, scope, session.id):
+                redacted = [await redact_trace(records, scope, session, trace) for trace in page]
+                changed = tuple(new for old, new in zip(page, redacted, strict=True) if new is not old)
+                if changed:
+                    session = await self._inner.rewrite(scope, session.id, Rewrite(traces=changed))
+            while (changes := await redact_title(self._screen, session)) != Changes():
+                try:
+                    session = await self._inner.patch(scope, session.id, replace(changes, if_version=session.version))
+                except VersionConflict:
+                    session = await self._inner.get(scope, session.id)
+        except (SessionNotFound, Unavailable) as away:
+            _log.warning("title and traces of session %s were not redacted again: %s", session.id, away.code)
+        return session
 
     async def _vault_session(self, scope: Scope, session_id: str) -> Session | None:
         """The session whose vault new values go into; `None` without a vault, or where the session does not exist yet.

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from tenuto.errors import PrivateData
 from tenuto.model import Scope, Session
-from tenuto.model.privacy import Mode, PiiMatch, PrivacyPolicy, Sink, replace_matches
+from tenuto.model.policy import PRESETS
+from tenuto.model.privacy import CustomPattern, Mode, PiiMatch, PrivacyPolicy, Sink, replace_matches
 from tenuto.model.session import record_types
 from tenuto.model.turn import TRACE_ID_START, is_trace_id
 from tenuto.model.values import Json, JsonObject
@@ -197,11 +198,17 @@ class Redaction:
 
 
 class TenantPolicies:
-    """The policy of each tenant, and its finder, built on first use."""
+    """The policy of each tenant, and its finder, built on first use; `forms` are patterns of built-in types."""
 
-    def __init__(self, general: PrivacyPolicy, tenants: Mapping[str, PrivacyPolicy] | None = None) -> None:
+    def __init__(
+        self,
+        general: PrivacyPolicy,
+        tenants: Mapping[str, PrivacyPolicy] | None = None,
+        forms: Sequence[CustomPattern] = (),
+    ) -> None:
         self._general = general
         self._tenants = dict(tenants or {})
+        self._forms = forms
         self._finders: dict[str, PiiFinder] = {}
 
     @property
@@ -221,16 +228,20 @@ class TenantPolicies:
             # Imported late: programs that keep texts as they are never need the detector's tables.
             from tenuto.privacy.detection.finder import PiiFinder
 
-            finder = self._finders[name] = PiiFinder(self.of(scope))
+            finder = self._finders[name] = PiiFinder(self.of(scope), self._forms)
         return finder
 
     def widened(self, types: frozenset[PiiType]) -> TenantPolicies:
-        """These policies with more types to look for, except those that a policy never looks for."""
+        """These policies with more types to look for, except those that a policy never looks for.
+
+        They are found in the forms of every preset: which assistants took part in a session is not known here.
+        """
 
         def widen(policy: PrivacyPolicy) -> PrivacyPolicy:
             return replace(policy, also=tuple({*policy.also, *types.difference(policy.never)}))
 
-        return TenantPolicies(widen(self._general), {name: widen(one) for name, one in self._tenants.items()})
+        forms = [form for preset in PRESETS.values() for form in preset.privacy_patterns if form.name in types]
+        return TenantPolicies(widen(self._general), {name: widen(one) for name, one in self._tenants.items()}, forms)
 
     @property
     def any_uses_vault(self) -> bool:
@@ -245,12 +256,22 @@ class Redactor:
     """
 
     def __init__(
-        self, *, policies: TenantPolicies, vault: Vault | None = None, outside: ExternalDetector | None = None
+        self,
+        *,
+        policies: TenantPolicies,
+        vault: Vault | None = None,
+        outside: ExternalDetector | None = None,
+        at_once: int = _AT_ONCE,
     ) -> None:
         self.policies = policies
         self.vault = vault
         self.outside = outside
+        self._at_once = at_once
         self._widened: dict[frozenset[PiiType], Redactor] = {}
+
+    def in_threads(self) -> Redactor:
+        """The redactor that searches every text in a thread: one after another, short ones block the loop as well."""
+        return Redactor(policies=self.policies, vault=self.vault, outside=self.outside, at_once=0)
 
     def looking_for(self, types: Iterable[str]) -> Redactor:
         """The redactor that finds these types on request as well; made once for each set of them."""
@@ -259,7 +280,9 @@ class Redactor:
             return self
         if wanted not in self._widened:
             policies = self.policies.widened(wanted)
-            self._widened[wanted] = Redactor(policies=policies, vault=self.vault, outside=self.outside)
+            self._widened[wanted] = Redactor(
+                policies=policies, vault=self.vault, outside=self.outside, at_once=self._at_once
+            )
         return self._widened[wanted]
 
     def for_records(self, *metadata: JsonObject) -> Redactor:
@@ -375,7 +398,7 @@ class Redactor:
     async def _find_own_matches(self, scope: Scope, slots: Sequence[Slot]) -> list[Sequence[PiiMatch]]:
         """Matches of our own rules. Long texts are searched in a thread, so that they do not block the event loop."""
         finder = self.policies.finder(scope)
-        if sum(len(slot.text) for slot in slots) <= _AT_ONCE:
+        if sum(len(slot.text) for slot in slots) <= self._at_once:
             return _find_in_slots(finder, slots)
         return await asyncio.to_thread(_find_in_slots, finder, slots)
 

@@ -29,7 +29,7 @@ async def placeholders_after(
         if not page.more_after or not page.messages:
             break
         after = page.messages[-1].seq
-    async for noted in _trace_pages(traces, scope, session_id):
+    async for noted in iter_trace_pages(traces, scope, session_id):
         found |= _placeholders_in(trace_texts(trace for trace in noted if first is not None and trace.number >= first))
         if first is None or noted[-1].number < first:
             break
@@ -52,12 +52,12 @@ async def drop_unused_values(
             break
         before = page.messages[0].seq
     if left:
-        async for noted in _trace_pages(traces, session.scope, session.id):
+        async for noted in iter_trace_pages(traces, session.scope, session.id):
             left -= _placeholders_in(trace_texts(noted))
     await vault.retain(session, (), frozenset(left))
 
 
-async def _trace_pages(traces: TraceStore, scope: Scope, session_id: str) -> AsyncIterator[tuple[Trace, ...]]:
+async def iter_trace_pages(traces: TraceStore, scope: Scope, session_id: str) -> AsyncIterator[tuple[Trace, ...]]:
     before: int | None = None
     while page := await traces.traces(scope, session_id, _TRACES, before):
         yield page

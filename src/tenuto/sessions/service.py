@@ -56,7 +56,7 @@ from tenuto.model import (
 )
 from tenuto.model.message import check_drafts
 from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
-from tenuto.model.session import PARTNER, check_attribute_name
+from tenuto.model.session import PARTNER, PRIVACY_ALSO, check_attribute_name
 from tenuto.model.turn import TurnState
 from tenuto.model.values import Json, Value, check_int, check_text, check_type
 from tenuto.ports import SessionStore, StoreUpkeep, release_lease
@@ -307,7 +307,9 @@ class Sessions:
     async def reset(self, scope: Scope, session_id: str) -> Session:
         """Remove the messages and keep the session with its assistant; a running turn is lost."""
         check_type(scope, Scope, "scope")
-        return await self._change(scope, session_id, self._store.reset(scope, session_id, keep_metadata=PARTNER))
+        return await self._change(
+            scope, session_id, self._store.reset(scope, session_id, keep_metadata=(*PARTNER, PRIVACY_ALSO))
+        )
 
     async def truncate(self, scope: Scope, session_id: str, request: Truncation) -> Session:
         """Remove what follows a message, except for the messages numbered in `keep_seqs`.

@@ -117,6 +117,8 @@ class CachedSessions:
         return (await self._newest(scope, session_id, 0)).session
 
     async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
+        if not query.touch:
+            return await self._inner.messages(scope, session_id, query)
         if query.before is None and query.after is None:
             return await self._newest(scope, session_id, query.limit)
         with self._cache.reads(cache_key(scope, session_id)) as call:

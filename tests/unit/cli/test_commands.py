@@ -346,10 +346,10 @@ def test_looking_makes_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_chat_names_a_dead_model_address_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TENUTO_MODEL", "openai:gpt-5")
-    monkeypatch.setenv("TENUTO_MODEL_BASE_URL", "http://ann:hunter2@127.0.0.1:1/v1")
-    monkeypatch.setenv("TENUTO_MODEL_API_KEY", "sk-key")
+@pytest.mark.parametrize("name", ["TENUTO_MODEL_BASE_URL", "OLLAMA_BASE_URL"])
+def test_chat_names_a_dead_model_address_at_once(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("TENUTO_MODEL", "ollama:llama3")
+    monkeypatch.setenv(name, "http://ann:hunter2@127.0.0.1:1/v1")
     # Without the model's client, which takes seconds to load.
     monkeypatch.setattr("tenuto.cli.conversation.open_in_background", None)
 
@@ -357,7 +357,7 @@ def test_chat_names_a_dead_model_address_at_once(monkeypatch: pytest.MonkeyPatch
 
     assert result.exit_code == 1
     assert result.stderr == (
-        "model_failed: the model openai:gpt-5 does not answer: 127.0.0.1:1 cannot be reached (Connection refused)\n"
+        "model_failed: the model ollama:llama3 does not answer: 127.0.0.1:1 cannot be reached (Connection refused)\n"
     )
 
 

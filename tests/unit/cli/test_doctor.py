@@ -114,6 +114,25 @@ def test_a_model_address_that_takes_no_connection_is_red() -> None:
     assert "hunter2" not in str(checks)
 
 
+@pytest.mark.parametrize("chain", ["ollama:llama3", "anthropic:claude-haiku-5-5, ollama:llama3"])
+def test_the_own_address_of_a_local_provider_is_tried(chain: str) -> None:
+    env = {"TENUTO_MODEL": chain, "OLLAMA_BASE_URL": "http://ann:hunter2@127.0.0.1:1/v1", "ANTHROPIC_API_KEY": "x"}
+
+    code, checks, _ = examined(env=env)
+
+    assert (code, checks["model"]["status"]) == (1, "error")
+    assert checks["model"]["message"] == f"{chain}: 127.0.0.1:1 cannot be reached (Connection refused)"
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:99999/v1", "http://[::1", "http://", "ftp://host/v1"])
+def test_what_is_no_address_is_an_invalid_setting(url: str) -> None:
+    code, checks, _ = examined(env={"TENUTO_MODEL": "ollama:llama3", "TENUTO_MODEL_BASE_URL": url})
+    _, others, _ = examined(env={"TENUTO_MODEL": "ollama:llama3", "OLLAMA_BASE_URL": url})
+
+    assert (code, checks["chat"]["status"], others["chat"]["status"]) == (1, "error", "error")
+    assert checks["chat"]["message"].startswith("model_base_url: is no address")
+
+
 def test_the_doctor_tells_who_answers_and_how() -> None:
     _, checks, _ = examined()
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -15,6 +15,7 @@ import pytest
 from tenuto.errors import InvalidSetting, ModelFailed, ModelTimeout
 from tenuto.llm import UNREADABLE, ModelConnection, OfflineModel, complete, open_model
 from tenuto.llm.pydantic_ai import open_pydantic_ai_model
+from tenuto.llm.reach import LOCAL, model_addresses
 from tenuto.model import Role, text_part, tool_call, tool_result
 from tenuto.model.generation import ModelDone, ModelRequest, TextDelta, ToolCall, ToolCallRequested, ToolSpec
 from tenuto.model.prompt import PromptMessage
@@ -63,7 +64,14 @@ answer = partial(events_of, asking=ASKING)
 @pytest.fixture(autouse=True)
 def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test may use keys from the environment."""
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "OLLAMA_BASE_URL", "VLLM_BASE_URL"):
+    for name in (
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_BASE_URL",
+        "OLLAMA_BASE_URL",
+        "VLLM_BASE_URL",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -344,7 +352,7 @@ REFUSED = {
     "no key": ("openai:gpt-4o", {}, "openai:gpt-4o needs OPENAI_API_KEY, or TENUTO_MODEL_API_KEY"),
     "no package": ("cohere:command-r", {}, r"cohere:command-r needs a package .* 'pydantic-ai-slim\[cohere\]'"),
     "no such address": ("deepseek:deepseek-chat", {"base_url": "http://x"}, "deepseek has an address of its own"),
-    "an address that is none": ("openai:x", {"base_url": "localhost"}, "begins with http"),
+    "an address that is none": ("openai:x", {"base_url": "localhost"}, "is no address"),
     "no time": ("openai:x", {"base_url": "http://x", "timeout": timedelta(0)}, "must be longer than nothing"),
     "nothing": ("", {}, "names no model"),
     "a gap": ("offline,", {}, "names no model"),
@@ -352,6 +360,13 @@ REFUSED = {
     "behind offline": ("offline, openai:x", {}, "behind offline"),
     "the library's own test model": ("test", {}, "'test' names no provider"),
 }
+
+
+def test_local_providers_have_an_address_without_a_setting_remote_ones_none() -> None:
+    chains = ["anthropic:a, ollama:b, offline", "vllm:c"]
+
+    assert model_addresses(chains, main="anthropic:a", base_url=None) == [LOCAL["ollama"], LOCAL["vllm"]]
+    assert model_addresses(chains[:1], main="ollama:b", base_url="http://box/v1") == ["http://box/v1"]
 
 
 @pytest.mark.parametrize(("names", "given", "why"), REFUSED.values(), ids=REFUSED)

@@ -13,9 +13,11 @@ import tenuto
 from tenuto import Scope, Tenuto
 from tenuto.assistants.custom import load_folder
 from tenuto.errors import InvalidSetting
-from tenuto.model import Changes
+from tenuto.model import Changes, FinishTurn, NewSession, OpenTurn
 from tenuto.model.privacy import Sink
 from tenuto.privacy.record_redaction import redact_export_pages, redact_export_session
+from tenuto.sessions import TurnRequest
+from tenuto.sessions.titles import generated_title
 
 ANN = Scope(tenant="acme", user="1001")
 NUMBER, STREET = "GD202610034163", "12 Oak Street"
@@ -57,6 +59,56 @@ async def test_the_records_stay_redacted_after_a_change_of_assistant(app: Tenuto
     for name, text in (await records(app, first.session_id)).items():
         assert NUMBER not in text, name
         assert STREET not in text, name
+
+
+@pytest.mark.parametrize(
+    "words", [NUMBER, f"has {NUMBER.lower()} shipped?", f"订单{NUMBER}到了吗", f"{NUMBER[:2]} {NUMBER}"]
+)
+async def test_an_order_number_of_the_shop_needs_no_label(app: Tenuto, words: str) -> None:
+    reply = await app.ask(ANN, words, assistant="goods")
+    await app.ask(ANN, f"Is {NUMBER} late?", session_id=reply.session_id)
+    await app.upkeep.drain()
+    for name, text in (await records(app, reply.session_id)).items():
+        assert NUMBER not in text.upper(), name
+
+
+async def test_every_way_to_a_title_redacts_it(app: Tenuto) -> None:
+    reply = await app.ask(ANN, "hello", assistant="goods")
+    first = await app.sessions.get(ANN, reply.session_id)
+    turn = await app.sessions.begin(ANN, TurnRequest(session_id=first.id))
+    ticket = OpenTurn.named(ANN, first.id, turn.session.incarnation, turn.id)
+    await app.sessions.finish(ticket, FinishTurn(reply=(), changes=Changes(title=COMPLAINT)))
+    created, _ = await app.sessions.create(ANN, NewSession(title=COMPLAINT, metadata=first.metadata))
+    forked = await app.sessions.fork(ANN, first.id, title=COMPLAINT)
+    for session in (await app.sessions.get(ANN, first.id), created, forked):
+        assert session.title == "My order [REDACTED_ORDER_ID] never came to [REDACTED_ADDRESS]"
+
+
+async def test_what_was_noted_before_the_shop_joined_is_redacted(app: Tenuto) -> None:
+    first = await app.ask(ANN, COMPLAINT, assistant="general")
+    await app.upkeep.drain()
+    await app.ask(ANN, "my orders", session_id=first.session_id, assistant="goods")
+    await app.upkeep.drain()
+    session = await app.sessions.get(ANN, first.session_id)
+    assert NUMBER not in str(session.metadata)
+    assert generated_title(session) is not None, "it is still a title of ours"
+    for name, text in (await records(app, first.session_id)).items():
+        assert NUMBER not in text, name
+        assert STREET not in text, name
+
+
+async def test_clients_cannot_remove_the_types_of_a_session(app: Tenuto) -> None:
+    reply = await app.ask(ANN, "hello", assistant="goods")
+    values: list[Any] = [None, [], ["PERSON"], "ADDRESS", {}]
+    for given in values:
+        await app.sessions.patch(ANN, reply.session_id, Changes(metadata={"privacy_also": given}))
+    turn = await app.begin(ANN, "q", session_id=reply.session_id)
+    await app.sessions.finish(turn, FinishTurn(reply=(), changes=Changes(metadata={"privacy_also": None})))
+    assert (await app.sessions.reset(ANN, reply.session_id)).metadata["privacy_also"] == [
+        "ADDRESS",
+        "ORDER_ID",
+        "PERSON",
+    ]
 
 
 async def test_other_assistants_keep_to_the_policy(app: Tenuto) -> None:

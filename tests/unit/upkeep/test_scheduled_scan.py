@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
 
 from tenuto.app import open_app
-from tenuto.errors import InvalidSetting
+from tenuto.errors import InvalidSetting, SessionNotFound
 from tenuto.model import Changes, Scope
-from tenuto.model.privacy import Sink
+from tenuto.model.privacy import PiiMatch, Sink
+from tenuto.privacy.detection.finder import PiiFinder
 from tenuto.server.metrics import Metrics
 from tenuto.settings import Settings, read_settings
 from tests.clock import FakeClock
@@ -49,6 +52,39 @@ async def test_a_scan_is_due_once_in_its_interval_and_tells_counts_only(
     assert first.message.endswith("1 records, 0 unreadable, 0 sites locked, against the policy: 1 EMAIL in title")
     assert second.message.endswith("against the policy: nothing")
     assert MAIL not in caplog.text
+
+
+async def test_a_scan_keeps_no_session_alive(fake_clock: FakeClock) -> None:
+    settings = Settings(store="memory://", preset="multi_agent", privacy_scan_every=timedelta(days=5))
+    async with open_app(settings, clock=fake_clock, run_upkeep=False) as app:
+        assert app.scheduled_scan is not None
+        turn = await app.begin(ANN, "hi")
+        await app.finish(turn, "hello")
+        for _ in range(2):
+            fake_clock.advance(timedelta(days=5))
+            await app.scheduled_scan.scan_if_due()
+
+        with pytest.raises(SessionNotFound):
+            await app.sessions.get(ANN, turn.session.id)
+
+
+async def test_a_scan_searches_outside_the_event_loop(fake_clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_app(Settings(store="memory://"), clock=fake_clock, run_upkeep=False) as app:
+        await app.finish(await app.begin(ANN, f"I am {MAIL}"), "Hello")
+        searching: list[threading.Thread] = []
+        find = PiiFinder.find
+
+        def noted(finder: PiiFinder, text: str) -> Sequence[PiiMatch]:
+            if text:
+                searching.append(threading.current_thread())
+            return find(finder, text)
+
+        monkeypatch.setattr(PiiFinder, "find", noted)
+        async for _ in app.privacy.scan_all(fix=True):
+            pass
+
+    assert searching
+    assert threading.current_thread() not in searching
 
 
 async def test_upkeep_scans_at_the_interval_of_its_setting() -> None:

@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from tenuto.errors import DecryptionFailed, MasterKeyMissing, SessionNotFound, StateCorrupt, VersionConflict
 from tenuto.model import Changes, Message, Page, Rewrite, Scope, Session, StateEntry, StateLocation
 from tenuto.model.message import SUMMARY, is_summary
 from tenuto.model.privacy import Mode, Sink
-from tenuto.model.session import MAX_TITLE_CHARACTERS
 from tenuto.model.turn import Trace
 from tenuto.model.values import JsonObject
 from tenuto.ports import Store
@@ -28,6 +28,7 @@ from tenuto.privacy.record_redaction import (
     redact_draft,
     redact_session_values,
     redact_state,
+    redact_title,
     redact_trace,
     state_slots,
     trace_values,
@@ -137,7 +138,7 @@ class Scanner:
 
     def __init__(self, *, store: Store, screen: Redactor) -> None:
         self._store = store
-        self._screen = screen
+        self._screen = screen.in_threads()
 
     async def scan(self, scope: Scope, *, fix: bool = False) -> AsyncIterator[Report]:
         """Scan the site record by record and yield the growing report. With `fix`, apply the policy to each record."""
@@ -200,7 +201,8 @@ class Scanner:
         covered = 0
         before: int | None = None
         while True:
-            page = await self._store.sessions.messages(scope, session.id, Page(limit=_MESSAGES, before=before))
+            query = Page(limit=_MESSAGES, before=before, touch=False)
+            page = await self._store.sessions.messages(scope, session.id, query)
             for message in page.messages:
                 covered = max(covered, _summarized_through(message))
             mended = [
@@ -251,9 +253,9 @@ class Scanner:
             if self._screen.mode(Sink.MESSAGE, scope) is not Mode.KEEP:
                 values = await redact_session_values(self._screen, Sink.MESSAGE, scope, session, values)
             changes = _head_changes(session, values)
-            title = (await self._records(session).texts(Sink.TITLE, scope, session, [Slot(session.title)])).texts[0]
-            if title != session.title:
-                changes = replace(changes, title=title[:MAX_TITLE_CHARACTERS])
+            retitled = await redact_title(self._screen, session)
+            if retitled.title is not UNSET:
+                changes = replace(changes, title=retitled.title, metadata=changes.metadata | retitled.metadata)
             if changes == Changes(if_version=session.version):
                 return
             try:

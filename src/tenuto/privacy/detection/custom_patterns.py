@@ -53,22 +53,24 @@ _PLAIN: Final = {**FOLDS, **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)}
 
 
 class CustomPatterns:
-    """All custom patterns of a policy, in its order.
+    """All custom patterns of a policy, in its order, and further `forms` of built-in types.
 
     Raises:
         InvalidSetting: a name does not fit a placeholder, or an expression is invalid for RE2 or too large. The
             message has the name and the reason, and leaves the expression out.
     """
 
-    def __init__(self, patterns: Sequence[CustomPattern]) -> None:
+    def __init__(self, patterns: Sequence[CustomPattern], forms: Sequence[CustomPattern] = ()) -> None:
         if len(patterns) > MOST_PATTERNS:
             raise InvalidSetting(SETTING, f"there are more than {MOST_PATTERNS}")
         self.names = tuple(pattern.name for pattern in patterns)
-        self._expressions = [(pattern.name, _compile_pattern(pattern)) for pattern in patterns]
         for name in self.names:
+            _check_name(name)
             if self.names.count(name) > 1:
                 raise _invalid_pattern(name, "stands there twice")
-        self._anywhere = _compile_re2("all of them together", "|".join(map(_source_without_boundaries, patterns)))
+        every = (*patterns, *forms)
+        self._expressions = [(pattern.name, _compile_pattern(pattern)) for pattern in every]
+        self._anywhere = _compile_re2("all of them together", "|".join(map(_source_without_boundaries, every)))
         """Matches wherever one of them does, in any context."""
 
     @property
@@ -133,14 +135,17 @@ def max_match_length(expression: str) -> int | None:
     return max(groups[0][:2])
 
 
-def _compile_pattern(pattern: CustomPattern) -> Any:
-    name = pattern.name
+def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise _invalid_pattern(ascii(name[:32]), "is no name for a pattern: write capitals, digits and _, 32 at most")
     if name in BUILT_IN or name.startswith("REDACTED"):
         raise _invalid_pattern(name, "is a name of ours; take another one")
     if _NUMBERED.fullmatch(name):
         raise _invalid_pattern(name, "ends in a number like a pseudonym's mark; take another name")
+
+
+def _compile_pattern(pattern: CustomPattern) -> Any:
+    name = pattern.name
     if len(pattern.pattern) > _LONGEST_TEXT:
         raise _invalid_pattern(name, f"is longer than {_LONGEST_TEXT} characters")
     _compile_re2(name, pattern.pattern)

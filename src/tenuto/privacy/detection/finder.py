@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from tenuto.errors import InvalidSetting
-from tenuto.model.privacy import PiiMatch, PrivacyPolicy, replace_matches
+from tenuto.model.privacy import CustomPattern, PiiMatch, PrivacyPolicy, replace_matches
 from tenuto.privacy.crypto.vault import likeness
 from tenuto.privacy.detection.custom_patterns import BUILT_IN, CustomPatterns
 from tenuto.privacy.rules.chunking import LIMIT, Chunker, Piece
@@ -30,13 +30,16 @@ _TYPES: Final = frozenset(map(str, PiiType))
 class PiiFinder:
     """Finds by one policy. It is expensive to build and cheap to use: keep one for each policy.
 
+    `forms` are patterns of built-in types, by name.
+
     Raises:
         InvalidSetting: the policy names an unknown type, or has an invalid pattern or allow-list entry.
     """
 
-    def __init__(self, policy: PrivacyPolicy) -> None:
+    def __init__(self, policy: PrivacyPolicy, forms: Sequence[CustomPattern] = ()) -> None:
         self.types = _policy_types(policy)
-        self._own = CustomPatterns(policy.patterns) if policy.patterns else None
+        forms = [form for form in forms if form.name in self.types]
+        self._own = CustomPatterns(policy.patterns, forms) if policy.patterns or forms else None
         self._allowed = Allowlist(policy.allow) if policy.allow else None
         self._never = frozenset(policy.never)
         self._known: dict[bytes, Sequence[PiiMatch]] = {}

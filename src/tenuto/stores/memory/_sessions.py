@@ -149,7 +149,7 @@ class MemorySessions:
         return self._read_record(scope, session_id).session
 
     async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
-        record = self._read_record(scope, session_id)
+        record = (self._read_record if query.touch else self._tables.reach)(scope, session_id)
         log = record.log
         if query.after is not None:
             first = log_index(log, query.after + 1)

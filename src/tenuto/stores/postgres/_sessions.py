@@ -125,10 +125,10 @@ class PostgresSessions:
     # Reading
 
     async def get(self, scope: Scope, session_id: str) -> Session:
-        return (await self._read_page(scope, session_id, 0, None, None)).session
+        return (await self._read_page(scope, session_id, 0, Page())).session
 
     async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
-        return await self._read_page(scope, session_id, query.limit, query.before, query.after)
+        return await self._read_page(scope, session_id, query.limit, query)
 
     async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
         behind = _END if query.cursor is None else decode_cursor(query.cursor)
@@ -234,19 +234,17 @@ class PostgresSessions:
             await self._db.wait_for_caches(row["news"])
         return row
 
-    async def _read_page(
-        self, scope: Scope, session_id: str, size: int, before: int | None, after: int | None
-    ) -> MessagePage:
+    async def _read_page(self, scope: Scope, session_id: str, size: int, query: Page) -> MessagePage:
         now = self._db.clock()
-        op = (*place(scope, session_id, now), size, before, after)
+        op = (*place(scope, session_id, now), size, query.before, query.after)
         row = await self._read.call(op, again=op)
         if error := missing(session_id, row["code"], row["owner"]):
             raise error
         try:
-            page = page_of(row, size, forwards=after is not None)
+            page = page_of(row, size, forwards=query.after is not None)
         except Undecodable as exc:
             raise await self._db.quarantine(op, row, exc) from exc
-        deadline = page.session.deadline_after_read(now)
+        deadline = page.session.deadline_after_read(now) if query.touch else None
         return page if deadline is None else await self._touch_deadline(page, op, row["head"]["ref"], deadline)
 
     async def _touch_deadline(self, page: MessagePage, op: Op, ref: int, deadline: datetime) -> MessagePage:

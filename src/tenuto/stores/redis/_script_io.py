@@ -267,7 +267,7 @@ def parse_append_result(batch: AppendBatch, reply: Reply) -> AppendResult:
 
 def pages(page: Page) -> Ask:
     """The arguments of `messages.lua`."""
-    return Ask((page.limit, _or_absent(page.before), _or_absent(page.after)))
+    return Ask((page.limit, _or_absent(page.before), _or_absent(page.after), int(page.touch)))
 
 
 def page_of(page: Page, reply: Reply) -> MessagePage:

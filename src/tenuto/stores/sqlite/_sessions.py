@@ -291,7 +291,7 @@ class SqliteSessions:
     async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
         ask = self._db.ask(scope, session_id)
         found = await self._db.read(lambda db: _log.page_of(db.execute, reach(db.execute, ask), query))
-        session = await self._touch_if_due(ask, found.session)
+        session = await self._touch_if_due(ask, found.session) if query.touch else found.session
         return found if session is found.session else replace(found, session=session)
 
     async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:

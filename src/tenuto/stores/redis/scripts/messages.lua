@@ -1,7 +1,8 @@
 -- A page of the log: the newest, or those next before or after a sequence number.
 -- include: head
-local _, limit, before, after = struct.unpack('>i8i8i8i8', ARGV[5])
+local _, limit, before, after, touches = struct.unpack('>i8i8i8i8i8', ARGV[5])
 -- include: reach
+if touches == 0 then n[IDLE] = -1 end -- Nothing below writes it back.
 -- include: touch
 local found, beyond
 if after >= 0 then
