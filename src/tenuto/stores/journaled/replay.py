@@ -6,6 +6,7 @@ of its ids follow what the store had before. What others wrote meanwhile stays b
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Container, Iterable
 from contextlib import suppress
@@ -101,6 +102,7 @@ class OutboxReplay:
         self._clock = clock
         self.replayed = 0
         self.moved: dict[str, OpenTurn] = {}
+        self._created: dict[bytes, str] = {}
 
     async def session(self, key: bytes, live: Container[str]) -> None:
         """Replay a session's rows; the turns in `live` are open, and are not abandoned.
@@ -109,22 +111,37 @@ class OutboxReplay:
             SessionBusy: a turn of another process holds the session; the other rows wait.
             Unavailable: the store is down; the other rows wait.
         """
-        for seen in await self._outbox.rows(key):
-            raw = await self._outbox.row(seen.slot, seen.number)
-            if raw is None:
-                continue
-            try:
-                await self._replay_row(raw, live)
-            except _RowErased:
-                continue
-            except (SessionBusy, MasterKeyMissing):
+        removals = list[asyncio.Task[None]]()
+        cleared: frozenset[str] = frozenset()
+        try:
+            for seen in await self._outbox.rows(key):
+                raw = replace(seen, incarnation=seen.incarnation or self._created.get(key, ""))
+                # Checked after the row before: who was not erased then was not for a later turn.
+                if not cleared.issuperset(raw.persons) and await self.is_user_erased(raw):
+                    await self._withdraw_row(raw)
+                elif await self._replay_or_quarantine(raw, live):
+                    cleared = frozenset(raw.persons)
+                    # While the next row is replayed: they share the fsync.
+                    removals.append(asyncio.create_task(self._remove_stored(raw)))
+        finally:
+            self._created.pop(key, None)
+            await asyncio.gather(*removals)
+
+    async def _replay_or_quarantine(self, raw: JournalRow, live: Container[str]) -> bool:
+        """Replay a row; returns whether it is stored and must be deleted."""
+        try:
+            return await self._replay_row(raw, live)
+        except _RowErased:
+            return False
+        except (SessionBusy, MasterKeyMissing):
+            raise
+        except Unavailable as away:
+            if not isinstance(away, DecryptionFailed):
                 raise
-            except Unavailable as away:
-                if not isinstance(away, DecryptionFailed):
-                    raise
-                await self._withdraw_or_quarantine(raw, away)
-            except TenutoError as refused:
-                await self._withdraw_or_quarantine(raw, refused)
+            await self._withdraw_or_quarantine(raw, away)
+        except TenutoError as refused:
+            await self._withdraw_or_quarantine(raw, refused)
+        return False
 
     async def is_user_erased(self, raw: JournalRow) -> bool:
         """Whether a user of the row was erased since, on any machine. An unreadable time counts as now."""
@@ -137,20 +154,21 @@ class OutboxReplay:
                 return True
         return False
 
-    async def _replay_row(self, raw: JournalRow, live: Container[str]) -> None:
-        """Replay a row and delete it; undo it if a user was erased meanwhile."""
-        if await self.is_user_erased(raw):
-            await self._withdraw_row(raw)
-            return
+    async def _replay_row(self, raw: JournalRow, live: Container[str]) -> bool:
+        """Replay a row, and delete that of an open turn; undo it and return False if a user was erased meanwhile."""
         row = await self._seals.row(raw)
         turn = await self._replay_turn(raw, row, row.turn_id in live)
         if await self.is_user_erased(raw):
             await self._withdraw_row(raw)
-            return
+            return False
+        if turn is not None:
+            await self._remove_stored(raw)
+            self.moved[turn.id] = turn
+        return turn is None
+
+    async def _remove_stored(self, raw: JournalRow) -> None:
         await self._outbox.remove(raw)
         self.replayed += 1
-        if turn is not None:
-            self.moved[turn.id] = turn
 
     async def _replay_turn(self, raw: JournalRow, row: Row, live: bool) -> OpenTurn | None:
         """Replay one turn; returns it if it is open and goes on in the store."""
@@ -217,6 +235,7 @@ class OutboxReplay:
             session = (await self._sessions.append(row.beginning.scope, found.session_id, batch)).session
         if origin.head is None and not row.incarnation:
             await self._outbox.record_incarnation(raw.session, session.incarnation)
+            self._created[raw.session] = session.incarnation
         return session
 
     async def _load_since(self, scope: Scope, session_id: str, seq: int) -> StoredSession:
