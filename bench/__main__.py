@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import StatisticsError
 from time import perf_counter
 from typing import Final
 
@@ -116,7 +117,10 @@ class _Run:
     def serving(self) -> None:
         """Chat over HTTP."""
         self.say(f"{self.up.backend}: servers")
-        self.report.served += measure_serving(self.up, self.plan, self.folder)
+        try:
+            self.report.served += measure_serving(self.up, self.plan, self.folder)
+        except (RuntimeError, OSError, EOFError, StatisticsError) as exc:
+            self.report.remarks.append(f"{self.up.backend}: the servers did not run ({type(exc).__name__}: {exc}).")
 
     def details(self) -> None:
         """Hits in L1, times of not-found; on SQLite fsyncs, new processes and assembling, too."""

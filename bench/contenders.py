@@ -34,6 +34,8 @@ class Entry:
     about: str = ""
     reference: bool = False
     """Shown for comparison; no target speaks of it."""
+    fresh: bool = False
+    """Its sessions are made anew before each slice, since a few turns change what is measured."""
 
     @property
     def key(self) -> str:
@@ -71,7 +73,8 @@ def _bare(backend: Backend) -> Entry:
 
 def _asks(backend: Backend) -> tuple[Entry, Entry]:
     asked = Entry(name=ASK, backend=backend, side="ours", factory="bench.ours:open_asking", operations=("ask",))
-    return asked, replace(asked, name=IMPORTED, factory="bench.ours:open_asking_imported", lengths=_SHORT)
+    factory = "bench.ours:open_asking_imported"
+    return asked, replace(asked, name=IMPORTED, factory=factory, lengths=_SHORT, fresh=True)
 
 
 def _peer_asks(name: str, factory: str) -> Entry:

@@ -11,6 +11,8 @@ from bench.workload import OPERATIONS, YOUNG, Operation
 
 MANY: Final = 32
 ASKING: Final = 16
+# Turns in a session that is made anew for a slice.
+_FRESH_TURNS: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +51,14 @@ class Plan:
 
     def sessions(self, entry: Entry, history: int) -> int:
         """How many sessions of this length a contender keeps."""
+        if entry.fresh:
+            return ASKING
         return min(self.peer_sessions, self.pools[history]) if entry.side == "peer" else self.pools[history]
 
     def at_most(self, entry: Entry, history: int) -> int:
         """Operations in a slice, so that the sessions grow by half at most over the whole run."""
+        if entry.fresh:
+            return ASKING * _FRESH_TURNS
         once_more = self.repeats - 1 if history == LENGTH_OF_RATIOS else 0
         writing = [what for what in self.operations if what != "load"]
         writing_slices = (len(writing) * len(self.concurrencies) + once_more) * self.rounds

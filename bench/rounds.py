@@ -170,6 +170,8 @@ def _slice(results: Results, crew: Crew, plan: Plan, number: int, cell: Cell) ->
         return
 
     def act() -> None:
+        if entry.fresh:
+            crew.seed(cell.history, plan.sessions(entry, cell.history), f"round-{number}")
         seconds, at_most = plan.slice, plan.at_most(entry, cell.history)
         if cell.history == YOUNG:
             seconds, at_most = _WHOLE, YOUNG_TURNS * cell.at_once
