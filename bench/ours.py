@@ -81,19 +81,25 @@ def _summary(system: PromptMessage, talk: PromptMessage) -> str:
 class Ours:
     """The public door. A cycle is `begin` and `finish` with an idempotency key; an ask is a whole turn."""
 
-    def __init__(self, app: Tenuto, stack: AsyncExitStack, own_turns: int = 0) -> None:
+    def __init__(self, app: Tenuto, stack: AsyncExitStack, *, own_turns: int, counted: bool) -> None:
         self._app = app
         self._stack = stack
         self._own_turns = own_turns
+        self._counted = counted
         self._ids: dict[str, str] = {}
 
     async def seed(self, session: str, turns: Sequence[Turn]) -> None:
-        """Import the history; its last turns are asked, where asks are to be measured."""
+        """Append the history, `counted` as turns of its own are; the last are asked, where asks are to be measured."""
         scope, imported = scope_of(session), turns[: max(0, len(turns) - self._own_turns)]
         await self._app.sessions.create(scope, session_id=session)
         self._ids[session] = session
         for first in range(0, len(imported), _SEEDED_AT_ONCE):
             drafts = [draft for turn in imported[first : first + _SEEDED_AT_ONCE] for draft in drafts_of(turn)]
+            if self._counted:
+                # Imported here: the start of a process that only loads is measured, too.
+                from tenuto.context import TokenCounter
+
+                drafts = [TokenCounter().with_count(draft) for draft in drafts]
             await self._app.sessions.append(scope, session, AppendRequest(messages=tuple(drafts)))
         for turn in turns[len(imported) :]:
             await self.ask(session, turn)
@@ -126,26 +132,26 @@ class Ours:
 
 async def open_ours(url: str) -> Ours:
     """Defaults, except for the stored cap of 500 messages: histories of 10,000 are to stay that long."""
-    return await _open(url, own_turns=0)
+    return await _open(url, own_turns=0, counted=True)
 
 
 async def open_asking(url: str) -> Ours:
     """The same; a history ends with turns of its own, so that slices see the steady state."""
-    return await _open(url, own_turns=_OWN_TURNS)
+    return await _open(url, own_turns=_OWN_TURNS, counted=True)
 
 
 async def open_asking_imported(url: str) -> Ours:
     """The same with an imported history and one turn after it."""
-    return await _open(url, own_turns=1)
+    return await _open(url, own_turns=1, counted=False)
 
 
-async def _open(url: str, own_turns: int) -> Ours:
+async def _open(url: str, *, own_turns: int, counted: bool) -> Ours:
     stack = AsyncExitStack()
     model = InstantModel()
     app = await stack.enter_async_context(
         tenuto.open(url, model=model.name, models={model.name: model}, max_messages=0)
     )
-    return Ours(app, stack, own_turns)
+    return Ours(app, stack, own_turns=own_turns, counted=counted)
 
 
 class BareStore:

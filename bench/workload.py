@@ -181,13 +181,18 @@ class Pool:
         deadline = started + seconds
         # Each task walks through its own share of the sessions, and goes on where the last slice stopped.
         share = max(1, len(self.sessions) // at_once)
+        # Appended messages are no turns: where there are enough sessions, turns are measured in others.
+        first = 0
+        if share > 1 and what != "ask":
+            share //= 2
+            first = share * at_once if what == "append" else 0
 
         async def worker(place: int) -> None:
             nonlocal errors
             step = self._next
             begun = perf_counter()
             while begun < deadline and len(took) + errors < at_most:
-                session = self._session(place, at_once, step, share)
+                session = self._session(first + place, at_once, step, share)
                 step += 1
                 try:
                     await act(session)
