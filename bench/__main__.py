@@ -7,28 +7,34 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import StatisticsError
 from time import perf_counter
 from typing import Final
 
 from rich.console import Console
 
 from bench.absence import measure_absence
+from bench.assembling import measure_assembling
 from bench.contenders import BACKENDS, Backend, Entry, entries
+from bench.crew import WorkerFailed
 from bench.fsyncs import count_fsyncs
 from bench.grounds import Ground, ground, machine, working_folder
 from bench.hits import measure_hits
+from bench.memory import measure_memory
 from bench.plan import FULL, QUICK, Plan
 from bench.report import Report
 from bench.rounds import run_rounds
+from bench.serving import measure_serving
 from bench.startup import measure_starts
 from bench.targets import target_table, targets
-from bench.turns import measure_assembling, measure_turns
 from tenuto.errors import TenutoError
 
 _PEERS: Final = Path(".venv-peers/bin/python")
+_PARTS: Final = ("cycles", "asks", "serving", "details")
 
 
 def main() -> None:
@@ -55,6 +61,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few minutes instead of fifteen and more")
     parser.add_argument("--backend", choices=BACKENDS, action="append", help="only this one; may be repeated")
+    parser.add_argument("--part", choices=_PARTS, action="append", help="only this one; may be repeated")
     parser.add_argument("--peers", type=Path, metavar="PYTHON", help=f"interpreter that has the peers ({_PEERS})")
     parser.add_argument("--no-peers", action="store_true", help="leave other projects out")
     parser.add_argument("--folder", type=Path, help="where files go while it runs (the system's temporary folder)")
@@ -67,9 +74,6 @@ def _run(args: argparse.Namespace, plan: Plan, say: Callable[[str], None]) -> Re
     peers = None if args.no_peers else _peer_python(args.peers)
     backends: list[Backend] = args.backend or list(BACKENDS)
 
-    def python(entry: Entry) -> str:
-        return str(peers) if entry.side == "peer" else sys.executable
-
     with working_folder(args.folder) as folder:
         report = Report(machine=machine(folder), plan=plan.name)
         if peers is None:
@@ -78,29 +82,68 @@ def _run(args: argparse.Namespace, plan: Plan, say: Callable[[str], None]) -> Re
         for backend in backends:
             say(f"{backend}: starting")
             with ground(backend, folder) as up:
-                who = entries(backend, peers=peers is not None)
-                report.results.append(run_rounds(up, who, python, plan, folder, say))
-                _our_own(report, up, plan, say)
-                if backend == "sqlite":
-                    say("sqlite: counting fsyncs")
-                    report.fsyncs = count_fsyncs(up.new_url, sys.executable, plan, folder)
-                    say("sqlite: starting new processes")
-                    report.starts = measure_starts(up.new_url, who, python, plan)
-                    report.assembling = measure_assembling()
+                run = _Run(report, up, plan, folder, peers, say)
+                for part in args.part or _PARTS:
+                    getattr(run, part)()
     return report
 
 
-def _our_own(report: Report, up: Ground, plan: Plan, say: Callable[[str], None]) -> None:
-    """What only concerns our store: hits in L1, and the times of not-found."""
-    try:
-        say(f"{up.backend}: L1 hits")
-        report.hits += asyncio.run(measure_hits(up.backend, up.new_url(), plan))
-        say(f"{up.backend}: not-found answers")
-        report.absences += asyncio.run(measure_absence(up.backend, up.new_url(), plan))
-        say(f"{up.backend}: whole turns")
-        report.turns += asyncio.run(measure_turns(up.backend, up.new_url()))
-    except (TenutoError, ImportError, AttributeError) as exc:
-        report.remarks.append(f"{up.backend}: our store did not run ({type(exc).__name__}: {exc}).")
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The parts of a run on one backend; each adds to the report."""
+
+    report: Report
+    up: Ground
+    plan: Plan
+    folder: Path
+    peers: Path | None
+    say: Callable[[str], None]
+
+    def cycles(self) -> None:
+        """Begin and finish, appends and loads beside raw drivers and peers."""
+        who = self._entries()
+        self.report.results.append(run_rounds(self.up, who, self._python, self.plan, self.folder, self.say))
+
+    def asks(self) -> None:
+        """Whole turns, and the memory of the sessions that had them."""
+        who, plan = self._entries(asking=True), self.plan.for_asking()
+        self.report.asks.append(run_rounds(self.up, who, self._python, plan, self.folder, self.say))
+        self.say(f"{self.up.backend}: memory")
+        try:
+            self.report.memory.append(measure_memory(self.up, sys.executable, self.plan, self.folder))
+        except WorkerFailed as exc:
+            self.report.remarks.append(f"{exc}.")
+
+    def serving(self) -> None:
+        """Chat over HTTP."""
+        self.say(f"{self.up.backend}: servers")
+        try:
+            self.report.served += measure_serving(self.up, self.plan, self.folder)
+        except (RuntimeError, OSError, EOFError, StatisticsError) as exc:
+            self.report.remarks.append(f"{self.up.backend}: the servers did not run ({type(exc).__name__}: {exc}).")
+
+    def details(self) -> None:
+        """Hits in L1, times of not-found; on SQLite fsyncs, new processes and assembling, too."""
+        up, plan = self.up, self.plan
+        try:
+            self.say(f"{up.backend}: L1 hits")
+            self.report.hits += asyncio.run(measure_hits(up.backend, up.new_url(), plan))
+            self.say(f"{up.backend}: not-found answers")
+            self.report.absences += asyncio.run(measure_absence(up.backend, up.new_url(), plan))
+        except (TenutoError, ImportError, AttributeError) as exc:
+            self.report.remarks.append(f"{up.backend}: our store did not run ({type(exc).__name__}: {exc}).")
+        if up.backend == "sqlite":
+            self.say("sqlite: counting fsyncs")
+            self.report.fsyncs = count_fsyncs(up.new_url, sys.executable, plan, self.folder)
+            self.say("sqlite: starting new processes")
+            self.report.starts = measure_starts(up.new_url, self._entries(), self._python, plan)
+            self.report.assembling = measure_assembling()
+
+    def _entries(self, *, asking: bool = False) -> Sequence[Entry]:
+        return entries(self.up.backend, peers=self.peers is not None, asking=asking)
+
+    def _python(self, entry: Entry) -> str:
+        return str(self.peers) if entry.side == "peer" else sys.executable
 
 
 def _peer_python(given: Path | None) -> Path | None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Final, Literal, cast
 
 from bench.workload import OPERATIONS, Contender, Operation
 
 Backend = Literal["sqlite", "redis", "postgres"]
-Side = Literal["ours", "raw", "peer"]
+Side = Literal["ours", "store", "raw", "peer"]
 BACKENDS: Final[tuple[Backend, ...]] = ("sqlite", "redis", "postgres")
 LENGTH_OF_RATIOS: Final = 100
+LENGTH_OF_ASKS: Final = 1000
 LONG_HISTORY: Final = 5000
+BARE: Final = "tenuto's store alone"
+ASK: Final = "tenuto ask"
+IMPORTED: Final = "tenuto ask, imported history"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +34,8 @@ class Entry:
     about: str = ""
     reference: bool = False
     """Shown for comparison; no target speaks of it."""
+    fresh: bool = False
+    """Its sessions are made anew before each slice, since a few turns change what is measured."""
 
     @property
     def key(self) -> str:
@@ -41,12 +47,14 @@ def _main(backend: Backend, side: Side, name: str, factory: str, about: str = ""
     return Entry(name=name, backend=backend, side=side, factory=factory, about=about)
 
 
-def _variant(backend: Backend, name: str, factory: str, about: str, *, reference: bool = True) -> Entry:
-    """A raw way beside the main one, looked at where the ratios are taken."""
+def _variant(
+    backend: Backend, name: str, factory: str, about: str, *, side: Side = "raw", reference: bool = True
+) -> Entry:
+    """A raw way beside the main one, or our store alone, looked at where the ratios are taken."""
     return Entry(
         name=name,
         backend=backend,
-        side="raw",
+        side=side,
         factory=factory,
         lengths=(LENGTH_OF_RATIOS,),
         operations=("cycle",),
@@ -59,11 +67,27 @@ def _peer(backend: Backend, name: str, factory: str, *, lengths: tuple[int, ...]
     return Entry(name=name, backend=backend, side="peer", factory=factory, lengths=lengths, about=about)
 
 
+def _bare(backend: Backend) -> Entry:
+    return _variant(backend, BARE, "bench.ours:open_bare", "begin_turn and finish_turn of the backend", side="store")
+
+
+def _asks(backend: Backend) -> tuple[Entry, Entry]:
+    asked = Entry(name=ASK, backend=backend, side="ours", factory="bench.ours:open_asking", operations=("ask",))
+    factory = "bench.ours:open_asking_imported"
+    return asked, replace(asked, name=IMPORTED, factory=factory, lengths=_SHORT, fresh=True)
+
+
+def _peer_asks(name: str, factory: str) -> Entry:
+    lengths = (LENGTH_OF_RATIOS, LENGTH_OF_ASKS)
+    return replace(_peer("sqlite", name, factory, lengths=lengths), operations=("ask",))
+
+
 _BOTH: Final = (LENGTH_OF_RATIOS, LONG_HISTORY)
 _SHORT: Final = (LENGTH_OF_RATIOS,)
 
 ENTRIES: Final[tuple[Entry, ...]] = (
     _main("sqlite", "ours", "tenuto", "bench.ours:open_ours"),
+    _bare("sqlite"),
     _main(
         "sqlite",
         "raw",
@@ -78,6 +102,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     _peer("sqlite", "langgraph AsyncSqliteSaver", "bench.peers.langgraph:open_sqlite", lengths=_BOTH),
     _peer("sqlite", "google-adk DatabaseSessionService", "bench.peers.google_adk:open_service", lengths=_SHORT),
     _main("redis", "ours", "tenuto", "bench.ours:open_ours"),
+    _bare("redis"),
     _main(
         "redis",
         "raw",
@@ -101,6 +126,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     ),
     _peer("redis", "openai-agents RedisSession", "bench.peers.openai_agents:open_redis", lengths=_BOTH),
     _main("postgres", "ours", "tenuto", "bench.ours:open_ours"),
+    _bare("postgres"),
     _main(
         "postgres",
         "raw",
@@ -115,14 +141,22 @@ ENTRIES: Final[tuple[Entry, ...]] = (
 )
 
 
-def entries(backend: Backend, *, peers: bool) -> Sequence[Entry]:
-    """Who runs on a backend, ours first."""
-    return [entry for entry in ENTRIES if entry.backend == backend and (peers or entry.side != "peer")]
+ASKERS: Final[tuple[Entry, ...]] = (
+    *(entry for backend in BACKENDS for entry in _asks(backend)),
+    _peer_asks("openai-agents Runner, SQLiteSession", "bench.peers.openai_agents:open_runner"),
+    _peer_asks("langgraph graph, AsyncSqliteSaver", "bench.peers.langgraph:open_graph"),
+)
+
+
+def entries(backend: Backend, *, peers: bool, asking: bool = False) -> Sequence[Entry]:
+    """The contenders on a backend, ours first: those that store turns, or those that take whole ones."""
+    of_all = ASKERS if asking else ENTRIES
+    return [entry for entry in of_all if entry.backend == backend and (peers or entry.side != "peer")]
 
 
 def entry(key: str) -> Entry:
     """The one with this key."""
-    return next(entry for entry in ENTRIES if entry.key == key)
+    return next(entry for entry in (*ENTRIES, *ASKERS) if entry.key == key)
 
 
 async def open_contender(key: str, url: str) -> Contender:

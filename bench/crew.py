@@ -11,9 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from bench.contenders import Entry
+import psutil
+
+from bench.contenders import LENGTH_OF_RATIOS, Entry
 from bench.worker import COUNT_COMMITS
-from bench.workload import Measured, Operation
+from bench.workload import PHASES, Measured, Operation
 
 _PATIENCE: Final = 600.0
 _ROOT: Final = Path(__file__).parents[1]
@@ -45,7 +47,13 @@ class Crew:
             stdout=subprocess.PIPE,
             stderr=self._file,
             cwd=_ROOT,
-            env={**os.environ, "PYTHONPATH": str(_ROOT), COUNT_COMMITS: "1" if count_commits else ""},
+            env={
+                **os.environ,
+                # This tree, whatever is installed.
+                "PYTHONPATH": f"{_ROOT / 'src'}{os.pathsep}{_ROOT}",
+                "TENUTO_JOURNAL": str(log.with_suffix(".journal")),
+                COUNT_COMMITS: "1" if count_commits else "",
+            },
         )
         self._ready = False
 
@@ -63,14 +71,19 @@ class Crew:
             self._answer()
             self._ready = True
 
-    def seed(self, history: int, sessions: int) -> None:
+    def seed(self, history: int, sessions: int, prefix: str = "s") -> None:
         """Have the sessions of one length made."""
-        self._ask("seed", history=history, sessions=sessions, prefix="s")
+        phases = PHASES if "ask" in self.entry.operations and history >= LENGTH_OF_RATIOS else 1
+        self._ask("seed", history=history, sessions=sessions, prefix=prefix, phases=phases)
 
     def measure(self, history: int, what: Operation, at_once: int, seconds: float, at_most: int) -> Measured:
         """Have one slice run."""
         answer = self._ask("measure", history=history, what=what, at_once=at_once, seconds=seconds, at_most=at_most)
         return Measured(**answer)
+
+    def resident_bytes(self) -> int:
+        """Memory of the process."""
+        return int(psutil.Process(self._process.pid).memory_info().rss)
 
     def mark(self, path: Path) -> None:
         """Leave a mark in the trace of system calls."""

@@ -9,7 +9,7 @@ from statistics import median
 from time import perf_counter
 from typing import Final
 
-from bench.ours import Ours, scope_of
+from bench.ours import BareStore, scope_of
 from bench.plan import Plan
 from bench.workload import WINDOW, Words
 from tenuto.model import Page
@@ -56,9 +56,9 @@ async def measure_hits(backend: str, url: str, plan: Plan) -> list[Hits]:
 
 async def _seed(store: Backend) -> None:
     words = Words()
-    ours = Ours(store)
+    bare = BareStore(store)
     for session in _SESSIONS:
-        await ours.seed(session, [words.turn() for _ in range(_TURNS)])
+        await bare.seed(session, [words.turn() for _ in range(_TURNS)])
 
 
 async def _compare(backend: str, what: str, store: Store, cached: CachedStore, plan: Plan) -> Hits:

@@ -1,12 +1,17 @@
-"""Our own stores, opened as the application opens them and called through the port."""
+"""tenuto as its users have it: `tenuto.open` with its defaults, and a model that answers at once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from itertools import cycle
 from typing import Final
 
-from bench.workload import WINDOW, Turn
+import tenuto
+from bench.workload import WINDOW, Turn, Words
+from tenuto.app import Tenuto
 from tenuto.model import (
     AppendBatch,
     BeginTurn,
@@ -21,36 +26,144 @@ from tenuto.model import (
     Usage,
     text_part,
 )
-from tenuto.ports import Backend
+from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta
+from tenuto.model.prompt import PromptMessage
+from tenuto.ports import Backend, Tool
+from tenuto.sessions import AppendRequest
 from tenuto.stores.factory import open_store
 
-# The stored cap is lifted: histories of 10,000 messages are to stay that long.
-FRESH: Final = NewSession(retention=Retention(max_messages=None))
+# Own turns before a slice: enough for a session to have been compressed several times.
+_OWN_TURNS: Final = 50
 _NEWEST: Final = Page(limit=WINDOW)
 _USERS: Final = 64
 _SEEDED_AT_ONCE: Final = 250
+_SUMMARY: Final = 600
+_NUMBER: Final = re.compile(r"\d+")
+_USAGE: Final = Usage(tokens=300, cost_nanos=1_250_000)
 
 
 def scope_of(session: str) -> Scope:
-    """Whose session it is: sessions are spread over some dozens of users."""
+    """The owner of a session: sessions are spread over some dozens of users."""
     return Scope(tenant="bench", user=f"user-{int(session.rsplit('-', 1)[1]) % _USERS}")
 
 
+def drafts_of(turn: Turn) -> tuple[Draft, Draft]:
+    """Question and answer as messages."""
+    now = datetime.now(UTC)
+    return (
+        Draft(id=f"q-{turn.number}", role=Role.USER, sent_at=now, parts=(text_part(turn.user),)),
+        Draft(id=f"a-{turn.number}", role=Role.ASSISTANT, sent_at=now, parts=(text_part(turn.assistant),)),
+    )
+
+
+class InstantModel:
+    """A model that has its answer ready."""
+
+    name = "instant"
+
+    def __init__(self) -> None:
+        words = Words()
+        self._answers = cycle([words.turn().assistant for _ in range(64)])
+
+    async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+        """One piece of text and the usage."""
+        upkeep = request.tool_context is None
+        yield TextDelta(text=_summary(*request.messages) if upkeep else next(self._answers))
+        yield ModelDone(model=self.name, input_tokens=300, output_tokens=100)
+
+
+def _summary(system: PromptMessage, talk: PromptMessage) -> str:
+    """What the check of a summary accepts: lines of the talk in the language of the request, and the talk's numbers."""
+    lines = [line for line in talk.text.splitlines() if line.isascii() is system.text.isascii()]
+    return "\n".join(lines)[-_SUMMARY:] + " " + " ".join(set(_NUMBER.findall(talk.text)))
+
+
 class Ours:
-    """A cycle is `begin_turn` and `finish_turn`, with an idempotency key, a lease and totals."""
+    """The public door. A cycle is `begin` and `finish` with an idempotency key; an ask is a whole turn."""
+
+    def __init__(self, app: Tenuto, stack: AsyncExitStack, *, own_turns: int, counted: bool) -> None:
+        self._app = app
+        self._stack = stack
+        self._own_turns = own_turns
+        self._counted = counted
+        self._ids: dict[str, str] = {}
+
+    async def seed(self, session: str, turns: Sequence[Turn]) -> None:
+        """Append the history, `counted` as turns of its own are; the last are asked, where asks are to be measured."""
+        scope, imported = scope_of(session), turns[: max(0, len(turns) - self._own_turns)]
+        await self._app.sessions.create(scope, session_id=session)
+        self._ids[session] = session
+        for first in range(0, len(imported), _SEEDED_AT_ONCE):
+            drafts = [draft for turn in imported[first : first + _SEEDED_AT_ONCE] for draft in drafts_of(turn)]
+            if self._counted:
+                # Imported here: the start of a process that only loads is measured, too.
+                from tenuto.context import TokenCounter
+
+                drafts = [TokenCounter().with_count(draft) for draft in drafts]
+            await self._app.sessions.append(scope, session, AppendRequest(messages=tuple(drafts)))
+        for turn in turns[len(imported) :]:
+            await self.ask(session, turn)
+        await self.settle()
+
+    async def append(self, session: str, turn: Turn) -> None:
+        await self._app.sessions.append(scope_of(session), session, AppendRequest(messages=drafts_of(turn)))
+
+    async def load(self, session: str) -> int:
+        return len((await self._app.sessions.messages(scope_of(session), session, _NEWEST)).messages)
+
+    async def cycle(self, session: str, turn: Turn) -> int:
+        key = f"key-{turn.number}"
+        begun = await self._app.begin(scope_of(session), turn.user, session_id=session, idempotency_key=key)
+        await self._app.finish(begun, turn.assistant, tokens=_USAGE.tokens, cost_nanos=_USAGE.cost_nanos)
+        return len(begun.window)
+
+    async def ask(self, session: str, turn: Turn) -> None:
+        """The first ask of an unknown session begins a new one."""
+        reply = await self._app.ask(scope_of(session), turn.user, session_id=self._ids.get(session))
+        self._ids[session] = reply.session_id
+
+    async def settle(self) -> None:
+        """Titles and summaries are made."""
+        await self._app.upkeep.drain()
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+
+
+async def open_ours(url: str) -> Ours:
+    """Defaults, except for the stored cap of 500 messages: histories of 10,000 are to stay that long."""
+    return await _open(url, own_turns=0, counted=True)
+
+
+async def open_asking(url: str) -> Ours:
+    """The same; a history ends with turns of its own, so that slices see the steady state."""
+    return await _open(url, own_turns=_OWN_TURNS, counted=True)
+
+
+async def open_asking_imported(url: str) -> Ours:
+    """The same with an imported history and one turn after it."""
+    return await _open(url, own_turns=1, counted=False)
+
+
+async def _open(url: str, *, own_turns: int, counted: bool) -> Ours:
+    stack = AsyncExitStack()
+    model = InstantModel()
+    app = await stack.enter_async_context(
+        tenuto.open(url, model=model.name, models={model.name: model}, max_messages=0)
+    )
+    return Ours(app, stack, own_turns=own_turns, counted=counted)
+
+
+class BareStore:
+    """The backend alone, called through its port: what the raw driver is compared with."""
 
     def __init__(self, store: Backend) -> None:
         self._store = store
 
     async def seed(self, session: str, turns: Sequence[Turn]) -> None:
-        for first in range(0, len(turns), _SEEDED_AT_ONCE):
-            some = turns[first : first + _SEEDED_AT_ONCE]
-            drafts = tuple(draft for turn in some for draft in drafts_of(turn))
-            batch = AppendBatch(id=f"seed-{some[0].number}", messages=drafts, create=FRESH)
-            await self._store.sessions.append(scope_of(session), session, batch)
-
-    async def append(self, session: str, turn: Turn) -> None:
-        batch = AppendBatch(id=f"batch-{turn.number}", messages=drafts_of(turn))
+        drafts = tuple(draft for turn in turns for draft in drafts_of(turn))
+        create = NewSession(retention=Retention(max_messages=None))
+        batch = AppendBatch(id=f"seed-{turns[0].number}", messages=drafts, create=create)
         await self._store.sessions.append(scope_of(session), session, batch)
 
     async def load(self, session: str) -> int:
@@ -66,23 +179,13 @@ class Ours:
             idempotency_key=IdempotencyKey(key=f"key-{turn.number}", fingerprint="body"),
         )
         begun = await self._store.sessions.begin_turn(scope_of(session), opening)
-        closing = FinishTurn(reply=(answer,), usage=Usage(tokens=300, cost_nanos=1_250_000))
-        await self._store.sessions.finish_turn(begun, closing)
+        await self._store.sessions.finish_turn(begun, FinishTurn(reply=(answer,), usage=_USAGE))
         return len(begun.window)
 
     async def close(self) -> None:
         await self._store.close()
 
 
-def drafts_of(turn: Turn) -> tuple[Draft, Draft]:
-    """Question and answer as messages."""
-    now = datetime.now(UTC)
-    return (
-        Draft(id=f"q-{turn.number}", role=Role.USER, sent_at=now, parts=(text_part(turn.user),)),
-        Draft(id=f"a-{turn.number}", role=Role.ASSISTANT, sent_at=now, parts=(text_part(turn.assistant),)),
-    )
-
-
-async def open_ours(url: str) -> Ours:
+async def open_bare(url: str) -> BareStore:
     """The store of the URL; SQLite with `synchronous=FULL`, which is the default."""
-    return Ours(await open_store(url))
+    return BareStore(await open_store(url))

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from statistics import median
 from typing import Any, Final
 
 from bench.absence import Absence
 from bench.contenders import LENGTH_OF_RATIOS, LONG_HISTORY, Entry
 from bench.fsyncs import Fsyncs
 from bench.hits import Hits
-from bench.rounds import Results
+from bench.memory import Memory
+from bench.plan import ASKING, MANY
+from bench.rounds import Cell, Results
+from bench.serving import CLIENTS, Served
 from bench.startup import Start
 from bench.tables import Table, exponent, milliseconds, per_second, times
-from bench.turns import Turns, turn_table
-from bench.workload import OPERATIONS, Operation
+from bench.workload import OPERATIONS, YOUNG, YOUNG_TURNS, Operation
 
-MANY: Final = 32
 _TITLES: Final[dict[Operation, str]] = {
     "append": "append a turn (question and answer)",
     "load": "load the newest 20 messages",
-    "cycle": "the whole cycle (load 20, append the question, append the answer)",
+    "cycle": "begin and finish (load, store the question, store the answer)",
 }
 
 
@@ -35,7 +37,9 @@ class Report:
     hits: list[Hits] = field(default_factory=list)
     starts: list[Start] = field(default_factory=list)
     absences: list[Absence] = field(default_factory=list)
-    turns: list[Turns] = field(default_factory=list)
+    asks: list[Results] = field(default_factory=list)
+    served: list[Served] = field(default_factory=list)
+    memory: list[Memory] = field(default_factory=list)
     assembling: tuple[float, float] | None = None
     """Milliseconds to assemble 500 messages, and to count them anew."""
     remarks: list[str] = field(default_factory=list)
@@ -44,6 +48,12 @@ class Report:
         """All tables, backend by backend."""
         for results in self.results:
             yield from backend_tables(results)
+        for results in self.asks:
+            yield ask_table(results)
+        if self.served:
+            yield serving_table(self.served)
+        if self.memory:
+            yield memory_table(self.memory)
         if self.fsyncs:
             yield fsync_table(self.fsyncs)
         if self.hits:
@@ -52,8 +62,6 @@ class Report:
             yield start_table(self.starts)
         if self.absences:
             yield absence_table(self.absences)
-        if self.turns:
-            yield turn_table(self.turns)
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`: every slice of every round."""
@@ -65,7 +73,9 @@ class Report:
             "hits": [{**asdict(one), "ratio": one.ratio} for one in self.hits],
             "starts": [asdict(one) for one in self.starts],
             "absences": [asdict(one) for one in self.absences],
-            "turns": [{**asdict(one), "ratio": one.ratio} for one in self.turns],
+            "asks": [_plain(results) for results in self.asks],
+            "served": [asdict(one) for one in self.served],
+            "memory": [asdict(one) for one in self.memory],
             "assembling": self.assembling,
             "remarks": self.remarks,
         }
@@ -122,6 +132,7 @@ def _ratio_table(results: Results) -> Table:
         [
             "contender",
             f"cycles/s at {LENGTH_OF_RATIOS}",
+            "CPU ms",
             "tenuto does",
             f"cycles/s at {LONG_HISTORY:,}",
             "tenuto does",
@@ -133,14 +144,63 @@ def _ratio_table(results: Results) -> Table:
         for history in (LENGTH_OF_RATIOS, LONG_HISTORY):
             theirs = results.rate(entry.key, history, "cycle", MANY)
             cells += [per_second(theirs), times(ratio_to(results, entry, history))]
+        cells.insert(1, milliseconds(results.cpu(Cell(entry.key, LENGTH_OF_RATIOS, "cycle", MANY))))
         table.add(entry.name, *cells, str(results.errors(entry.key)))
     table.note = " ".join(f"{why}." for why in results.absent.values())
     return table
 
 
+def ask_table(results: Results) -> Table:
+    """Whole turns: a row for each contender and length."""
+    table = Table(
+        f"{results.about}: a whole turn with a model that answers at once, {ASKING} at once",
+        ["contender", "messages", "turns/s", "ms a turn", "CPU ms a turn", "tenuto: by wall", "by CPU", "errors"],
+        note=" ".join(
+            [
+                "Titles and summaries are made within the measured time; a server's processor time is not counted.",
+                *(f"{why}." for why in results.absent.values()),
+            ]
+        ),
+    )
+    for cell in results.slices:
+        rate = results.rate(cell.key, cell.history, "ask", cell.at_once)
+        ours = Cell(results.ours(), cell.history, "ask", cell.at_once)
+        ratios = [times(results.ratio(ours, cell, by_cpu=by_cpu)) if cell != ours else "" for by_cpu in (False, True)]
+        length = f"young (1 to {YOUNG_TURNS} turns)" if cell.history == YOUNG else f"{cell.history:,}"
+        figures = (per_second(rate), milliseconds(1 / rate), milliseconds(results.cpu(cell)))
+        errors = sum(one.errors for one in results.slices[cell])
+        table.add(cell.key.partition(": ")[2], length, *figures, *ratios, str(errors))
+    return table
+
+
+def serving_table(served: list[Served]) -> Table:
+    """Requests over HTTP."""
+    table = Table(
+        f"POST /v1/chat with {CLIENTS} clients, the offline model acknowledging statements",
+        ["backend", "servers", "form", "requests/s", "p50 ms", "p99 ms", "p99 / p50", "CPU ms", "errors"],
+        note="CPU: of all servers, for one request. The clients run on the same machine.",
+    )
+    for one in served:
+        figures = (per_second(median(one.rates)), *(milliseconds(median(taken)) for taken in (one.p50s, one.p99s)))
+        rest = (times(one.spread), milliseconds(median(one.cpus)), str(one.errors))
+        table.add(one.backend, str(one.processes), one.form, *figures, *rest)
+    return table
+
+
+def memory_table(memory: list[Memory]) -> Table:
+    """What known sessions occupy."""
+    table = Table(
+        "Memory: a process, and each 1,000 sessions of 22 messages that it has served",
+        ["backend", "process MiB", "1,000 sessions MiB"],
+    )
+    for one in memory:
+        table.add(one.backend, f"{one.before / 2**20:.0f}", f"{one.per_thousand / 2**20:.1f}")
+    return table
+
+
 def ratio_to(results: Results, entry: Entry, history: int) -> float:
     """Our cycles for each of theirs."""
-    return results.ratio(results.ours(), entry.key, history, "cycle", MANY)
+    return results.ratio(Cell(results.ours(), history, "cycle", MANY), Cell(entry.key, history, "cycle", MANY))
 
 
 def fsync_table(fsyncs: list[Fsyncs]) -> Table:

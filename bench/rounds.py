@@ -16,11 +16,13 @@ from statistics import median
 from bench.contenders import LENGTH_OF_RATIOS, Backend, Entry
 from bench.crew import Crew, WorkerFailed
 from bench.grounds import Ground
-from bench.plan import CONCURRENCIES, Plan
+from bench.plan import Plan
 from bench.stats import growth
-from bench.workload import OPERATIONS, WINDOW, Measured, Operation
+from bench.workload import WINDOW, YOUNG, YOUNG_TURNS, Measured, Operation
 
 Say = Callable[[str], None]
+# Young sessions are measured from their first turn to their last.
+_WHOLE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +50,20 @@ class Results:
         slices = self.slices.get(Cell(key, history, what, at_once))
         return median(one.rate for one in slices) if slices else math.nan
 
-    def ratio(self, key: str, other: str, history: int, what: Operation, at_once: int) -> float:
-        """How many times the rate of the other: compared round by round, since neighbours share their disturbances."""
-        ours = self.slices.get(Cell(key, history, what, at_once), ())
-        theirs = self.slices.get(Cell(other, history, what, at_once), ())
-        ratios = [mine.rate / yours.rate for mine, yours in zip(ours, theirs, strict=False) if yours.operations]
+    def ratio(self, first: Cell, second: Cell, *, by_cpu: bool = False) -> float:
+        """How many times the rate of the second: compared round by round, since neighbours share their disturbances."""
+        pairs = zip(self.slices.get(first, ()), self.slices.get(second, ()), strict=False)
+        ratios = [
+            one.rate_of_cpu / other.rate_of_cpu if by_cpu else one.rate / other.rate
+            for one, other in pairs
+            if other.operations
+        ]
         return median(ratios) if ratios else math.nan
+
+    def cpu(self, cell: Cell) -> float:
+        """Processor seconds of one operation, the median of the rounds."""
+        slices = [one for one in self.slices.get(cell, ()) if one.operations]
+        return median(one.cpu / one.operations for one in slices) if slices else math.nan
 
     def p50(self, key: str, history: int, what: Operation, at_once: int) -> float:
         """The median time of an operation in seconds, the median of the rounds."""
@@ -84,7 +94,7 @@ class Results:
     def _cells(self, key: str, what: Operation, at_once: int) -> Iterator[Cell]:
         for cell in self.slices:
             if (cell.key, cell.what, cell.at_once) == (key, what, at_once) and (
-                what == "append" or cell.history >= WINDOW
+                what == "append" or cell.history >= WINDOW  # without the young
             ):
                 yield cell
 
@@ -104,7 +114,7 @@ def run_rounds(
     with ExitStack() as stack:
         crews = []
         for place, entry in enumerate(entries):
-            log = folder / f"{ground.backend}-{place}.log"
+            log = folder / f"{ground.backend}-{plan.operations[0]}-{place}.log"
             crews.append(stack.enter_context(Crew(entry, ground.new_url(), pythons(entry), log)))
         # Storing the histories is not measured, so it may go on side by side.
         with ThreadPoolExecutor(2) as pool:
@@ -136,8 +146,8 @@ def _measure(results: Results, crews: Sequence[Crew], plan: Plan, say: Say) -> N
     for number in range(plan.rounds):
         say(f"{results.backend}: round {number + 1} of {plan.rounds}")
         for history in plan.pools:
-            for what in OPERATIONS:
-                for at_once in CONCURRENCIES:
+            for what in plan.operations:
+                for at_once in plan.concurrencies:
                     for time in range(plan.times(history, what, at_once)):
                         # Nobody always goes first: who comes after a checkpoint or a busy neighbour changes.
                         for crew in _rotated(crews, number + time):
@@ -160,8 +170,12 @@ def _slice(results: Results, crew: Crew, plan: Plan, number: int, cell: Cell) ->
         return
 
     def act() -> None:
-        at_most = plan.at_most(entry, cell.history)
-        measured = crew.measure(cell.history, cell.what, cell.at_once, plan.slice, at_most)
+        if entry.fresh:
+            crew.seed(cell.history, plan.sessions(entry, cell.history), f"round-{number}")
+        seconds, at_most = plan.slice, plan.at_most(entry, cell.history)
+        if cell.history == YOUNG:
+            seconds, at_most = _WHOLE, YOUNG_TURNS * cell.at_once
+        measured = crew.measure(cell.history, cell.what, cell.at_once, seconds, at_most)
         results.slices.setdefault(cell, []).append(measured)
 
     _attempt(results, crew, act)
@@ -169,7 +183,8 @@ def _slice(results: Results, crew: Crew, plan: Plan, number: int, cell: Cell) ->
 
 def _too_slow(entry: Entry, cell: Cell) -> bool:
     """At long histories some peers need seconds a call; only what a ratio or a growth is made of is asked of them."""
-    return entry.side == "peer" and cell.history > LENGTH_OF_RATIOS and (cell.what == "cycle") != (cell.at_once > 1)
+    alone = cell.what in ("append", "load")
+    return entry.side == "peer" and cell.history > LENGTH_OF_RATIOS and alone == (cell.at_once > 1)
 
 
 def _attempt(results: Results, crew: Crew, act: Callable[[], None]) -> None:

@@ -58,7 +58,9 @@ def per_second(rate: float) -> str:
 
 def milliseconds(seconds: float) -> str:
     """A short time."""
-    return "–" if math.isnan(seconds) else f"{seconds * 1e3:.3g}"
+    if math.isnan(seconds):
+        return "–"
+    return f"{seconds * 1e3:,.0f}" if seconds >= 1 else f"{seconds * 1e3:.3g}"
 
 
 def times(ratio: float) -> str:

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from bench.absence import DOOR
-from bench.contenders import LENGTH_OF_RATIOS, LONG_HISTORY, Backend, Entry
-from bench.report import MANY, Report, ratio_to
-from bench.rounds import Results
-from bench.tables import Table, times
-from bench.turns import FEW, LONG
-from bench.workload import Operation
+from bench.contenders import BARE, IMPORTED, LENGTH_OF_ASKS, LENGTH_OF_RATIOS, LONG_HISTORY, Backend, Entry
+from bench.plan import ASKING, MANY
+from bench.report import Report, ratio_to
+from bench.rounds import Cell, Results
+from bench.serving import CLIENTS, PROCESSES
+from bench.tables import Table, exponent, times
+from bench.workload import YOUNG, Operation
 
-_TIMES_FASTEST_PEER: Final[dict[Backend, float]] = {"sqlite": 4, "redis": 5, "postgres": 8}
+_TIMES_FASTEST_PEER: Final[dict[Backend, float]] = {"sqlite": 5, "redis": 7, "postgres": 16}
 _TIMES_RAW: Final[dict[Backend, float]] = {"sqlite": 0.7, "redis": 2, "postgres": 0.7}
 _TIMES_LANGGRAPH: Final = 50.0
 _GROWTH: Final = 0.1
 _FSYNCS: Final = 0.25
 _HIT: Final = 20.0
 _START: Final = 0.3
-_TURN: Final = 3.0
 _ASSEMBLING: Final = 20.0
-# Medians of one run scatter by some tenths on a busy machine.
+_TIMES_ASKING_PEERS: Final = {LENGTH_OF_RATIOS: 6.0, LENGTH_OF_ASKS: 20.0}
+_STEADY: Final = 1.3
+# "What our own do": medians of one run scatter by some tenths.
 _SAME: Final = 1.25
+_SPREAD: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,11 @@ def targets(report: Report) -> list[Target]:
     found += _hits(report)
     found += _start(report)
     found += _absences(report)
-    found += _turns(report)
+    for results in report.asks:
+        if results.ours() not in results.absent:
+            found += _asks(results)
+    found += _serving(report)
+    found += _assembling(report)
     return found
 
 
@@ -86,7 +93,7 @@ def _ratios(results: Results) -> Iterator[Target]:
     backend = results.backend
     yield _ratio(
         results,
-        f"{backend}: cycles against the fastest peer, {MANY} at once, {LENGTH_OF_RATIOS} messages",
+        f"{backend}: begin + finish against the fastest peer, {MANY} at once, {LENGTH_OF_RATIOS} messages",
         _slowest_ratio(results, results.side("peer"), LENGTH_OF_RATIOS),
         _TIMES_FASTEST_PEER[backend],
     )
@@ -94,14 +101,16 @@ def _ratios(results: Results) -> Iterator[Target]:
     if langgraph:
         yield _ratio(
             results,
-            f"{backend}: cycles against LangGraph, {LONG_HISTORY:,} messages",
+            f"{backend}: begin + finish against LangGraph, {LONG_HISTORY:,} messages",
             _slowest_ratio(results, langgraph, LONG_HISTORY),
             _TIMES_LANGGRAPH,
         )
+    bare = Cell(f"{backend}: {BARE}", LENGTH_OF_RATIOS, "cycle", MANY)
+    raw = [(results.ratio(bare, replace(bare, key=entry.key)), entry.name) for entry in _raw(results)]
     yield _ratio(
         results,
-        f"{backend}: cycles against the raw driver, {MANY} at once, {LENGTH_OF_RATIOS} messages",
-        _slowest_ratio(results, _raw(results), LENGTH_OF_RATIOS),
+        f"{backend}: the store alone against the raw driver, {MANY} at once, {LENGTH_OF_RATIOS} messages",
+        _least(raw),
         _TIMES_RAW[backend],
     )
 
@@ -114,7 +123,10 @@ def _raw(results: Results) -> list[Entry]:
 
 def _slowest_ratio(results: Results, entries: list[Entry], history: int) -> tuple[float, str]:
     """Our ratio to the fastest of them."""
-    ratios = [(ratio_to(results, entry, history), entry.name) for entry in entries]
+    return _least([(ratio_to(results, entry, history), entry.name) for entry in entries])
+
+
+def _least(ratios: list[tuple[float, str]]) -> tuple[float, str]:
     return min((ratio for ratio in ratios if not math.isnan(ratio[0])), default=(math.nan, ""))
 
 
@@ -166,26 +178,55 @@ def _absences(report: Report) -> Iterator[Target]:
             )
 
 
-def _turns(report: Report) -> Iterator[Target]:
-    for one in report.turns:
-        if one.callers == MANY and one.backend in ("sqlite", "redis"):
+def _asks(results: Results) -> Iterator[Target]:
+    backend = results.backend
+    for history, wanted in _TIMES_ASKING_PEERS.items():
+        ours = Cell(results.ours(), history, "ask", ASKING)
+        for by_cpu, way in ((False, "wall"), (True, "processor")):
+            for entry in results.side("peer"):
+                ratio = results.ratio(ours, replace(ours, key=entry.key), by_cpu=by_cpu)
+                what = f"{backend}: whole ask, {history:,} messages, by {way} time, against a peer"
+                yield _ratio(results, what, (ratio, entry.name), wanted)
+    steady = Cell(results.ours(), LENGTH_OF_RATIOS, "ask", ASKING)
+    young, imported = replace(steady, history=YOUNG), replace(steady, key=f"{backend}: {IMPORTED}")
+    yield _at_most(
+        f"{backend}: a steady turn ({LENGTH_OF_RATIOS} messages) against a young one",
+        _both(results, young, steady),
+        _STEADY,
+    )
+    yield _at_most(
+        f"{backend}: a turn on {LENGTH_OF_RATIOS} imported messages against our own",
+        _both(results, steady, imported),
+        _SAME,
+    )
+    grows = results.growth(results.ours(), "ask", ASKING)
+    met = None if math.isnan(grows) else round(grows, 2) <= _GROWTH
+    yield Target(f"{backend}: growth exponent of ask", f"at most {_GROWTH}", exponent(grows), met)
+
+
+def _both(results: Results, base: Cell, other: Cell) -> tuple[float, float]:
+    """How many times the base's wall and processor time the other takes."""
+    return results.ratio(base, other), results.ratio(base, other, by_cpu=True)
+
+
+def _at_most(what: str, ratios: tuple[float, float], wanted: float) -> Target:
+    wall, cpu = ratios
+    met = None if math.isnan(wall) else max(wall, cpu) <= wanted
+    return Target(what, f"at most {wanted:g} times", f"{times(wall)} by wall, {times(cpu)} by processor time", met)
+
+
+def _serving(report: Report) -> Iterator[Target]:
+    for one in report.served:
+        if one.processes == max(PROCESSES):
             yield Target(
-                f"{one.backend}: a whole turn beside its model, {MANY} at once, against the bare cycle",
-                f"at most {_TURN:g} times",
-                times(one.ratio),
-                one.ratio <= _TURN,
+                f"{one.backend}: p99 of /v1/chat ({one.form}), {CLIENTS} clients, {one.processes} servers, against p50",
+                f"at most {_SPREAD:g} times",
+                times(one.spread),
+                one.spread <= _SPREAD,
             )
-    few = {(one.backend, one.history): one for one in report.turns if one.callers == FEW}
-    for (backend, history), one in few.items():
-        short = few.get((backend, LENGTH_OF_RATIOS))
-        if history == LONG and short is not None:
-            grown = one.turn / short.turn
-            yield Target(
-                f"{backend}: a turn in a session of {LONG:,} messages against one of {LENGTH_OF_RATIOS}",
-                "the same",
-                times(grown),
-                grown <= _SAME,
-            )
+
+
+def _assembling(report: Report) -> Iterator[Target]:
     if report.assembling is not None:
         assembling, counting = report.assembling
         ratio = counting / assembling

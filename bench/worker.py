@@ -32,10 +32,10 @@ class Worker:
         self._words = Words()
         self._pools: dict[int, Pool] = {}
 
-    async def seed(self, *, history: int, sessions: int, prefix: str) -> dict[str, Any]:
+    async def seed(self, *, history: int, sessions: int, prefix: str, phases: int) -> dict[str, Any]:
         """Make the sessions of one length."""
         pool = self._pools[history] = Pool(self._contender, prefix, sessions, history)
-        await pool.fill(self._words)
+        await pool.fill(self._words, phases)
         return {"sessions": len(pool.sessions)}
 
     async def measure(self, *, history: int, what: Any, at_once: int, seconds: float, at_most: int) -> dict[str, Any]:

@@ -10,15 +10,20 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
-from time import perf_counter
-from typing import Any, Final, Literal, Protocol
+from time import perf_counter, process_time
+from typing import Any, Final, Literal, Protocol, cast
 
 WINDOW: Final = 20
 SHORTEST: Final = 200
 LONGEST: Final = 600
 
-Operation = Literal["append", "load", "cycle"]
+Operation = Literal["append", "load", "cycle", "ask"]
 OPERATIONS: Final[tuple[Operation, ...]] = ("append", "load", "cycle")
+# The length of a history that has no messages yet: each slice takes turns in new sessions, so many in each.
+YOUNG: Final = 0
+YOUNG_TURNS: Final = 14
+# Histories of asks differ in length by so many turns, so that their compressions do not fall into one slice.
+PHASES: Final = 16
 
 _ENGLISH: Final = (
     "Could you tell me which of the two routes is open on Sundays?",
@@ -98,6 +103,18 @@ class Contender(Protocol):
         ...
 
 
+class Asker(Contender, Protocol):
+    """A contender with a model that answers at once."""
+
+    async def ask(self, session: str, turn: Turn) -> None:
+        """One whole turn."""
+        ...
+
+    async def settle(self) -> None:
+        """Wait for the work that turns leave behind; it belongs to their cost."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """One slice of time: how many operations ended in it, and how long a usual one took."""
@@ -108,11 +125,18 @@ class Measured:
     p50: float
     length: float
     """How many messages the sessions held on average, halfway through."""
+    cpu: float
+    """Processor seconds of the contender's process, all threads."""
 
     @property
     def rate(self) -> float:
         """Operations per second."""
         return self.operations / self.seconds
+
+    @property
+    def rate_of_cpu(self) -> float:
+        """Operations per processor second."""
+        return self.operations / self.cpu
 
     def as_dict(self) -> dict[str, Any]:
         """For the wire between the processes."""
@@ -126,16 +150,21 @@ class Pool:
         self.sessions: Final = [f"{prefix}-{history}-{place}" for place in range(count)]
         self.history: Final = history
         self._contender = contender
+        self._prefix = prefix
         self._messages = 0
         self._next = 0
 
-    async def fill(self, words: Words, side_by_side: int = 4) -> None:
-        """Store the history, and see that a load finds it."""
-        waiting = list(self.sessions)
+    async def fill(self, words: Words, phases: int = 1, side_by_side: int = 4) -> None:
+        """Store the history, and see that a load finds it. With `phases` the lengths differ around the one asked."""
+        if self.history == YOUNG:
+            return
+        waiting = list(enumerate(self.sessions))
 
         async def worker() -> None:
             while waiting:
-                await self._contender.seed(waiting.pop(), [words.turn() for _ in range(self.history // 2)])
+                place, session = waiting.pop()
+                turns = self.history // 2 + place % phases - phases // 2
+                await self._contender.seed(session, [words.turn() for _ in range(turns)])
 
         await asyncio.gather(*(worker() for _ in range(side_by_side)))
         found = await self._contender.load(self.sessions[0])
@@ -148,17 +177,22 @@ class Pool:
         before = self._messages
         took: list[float] = []
         errors = 0
-        started = perf_counter()
+        started, cpu = perf_counter(), process_time()
         deadline = started + seconds
         # Each task walks through its own share of the sessions, and goes on where the last slice stopped.
         share = max(1, len(self.sessions) // at_once)
+        # Appended messages are no turns: where there are enough sessions, turns are measured in others.
+        first = 0
+        if share > 1 and what != "ask":
+            share //= 2
+            first = share * at_once if what == "append" else 0
 
         async def worker(place: int) -> None:
             nonlocal errors
             step = self._next
             begun = perf_counter()
             while begun < deadline and len(took) + errors < at_most:
-                session = self.sessions[(place + at_once * (step % share)) % len(self.sessions)]
+                session = self._session(first + place, at_once, step, share)
                 step += 1
                 try:
                     await act(session)
@@ -172,10 +206,17 @@ class Pool:
                     begun = ended
 
         await asyncio.gather(*(worker(place) for place in range(at_once)))
-        spent = perf_counter() - started
+        if what == "ask":
+            await cast(Asker, self._contender).settle()
+        spent, cpu = perf_counter() - started, process_time() - cpu
         self._next += len(took) // at_once + 1
-        halfway = (before + self._messages) / 2 / len(self.sessions)
-        return Measured(len(took), errors, spent, median(took) if took else spent, self.history + halfway)
+        halfway = (before + self._messages) / 2 / max(1, len(self.sessions))
+        return Measured(len(took), errors, spent, median(took) if took else spent, self.history + halfway, cpu)
+
+    def _session(self, place: int, at_once: int, step: int, share: int) -> str:
+        if self.history == YOUNG:
+            return f"{self._prefix}-young-{self._next}-{place + at_once * ((step - self._next) // YOUNG_TURNS)}"
+        return self.sessions[(place + at_once * (step % share)) % len(self.sessions)]
 
     def _act(self, what: Operation, words: Words) -> Callable[[str], Awaitable[object]]:
         contender = self._contender
@@ -188,4 +229,8 @@ class Pool:
             await contender.cycle(session, words.turn())
             self._messages += 2
 
-        return {"append": append, "load": contender.load, "cycle": cycle}[what]
+        async def ask(session: str) -> None:
+            await cast(Asker, contender).ask(session, words.turn())
+            self._messages += 2
+
+        return {"append": append, "load": contender.load, "cycle": cycle, "ask": ask}[what]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from itertools import cycle
 from typing import Any
 
-from bench.workload import WINDOW, Turn
+from bench.workload import WINDOW, Turn, Words
 
 
 class AgentsSessions:
@@ -45,6 +46,55 @@ class AgentsSessions:
         return session
 
 
+class AgentsRunner(AgentsSessions):
+    """Whole turns: `Runner.run` with a session. Its tracing is off, which favours it."""
+
+    def __init__(self, make: Callable[[str], Any]) -> None:
+        super().__init__(make)
+        agents = import_module("agents")
+        self._run: Callable[..., Any] = agents.Runner.run
+        self._agent = agents.Agent(name="bench", instructions="You help.", model=_instant_model(agents))
+        self._config = agents.RunConfig(tracing_disabled=True)
+
+    async def seed(self, session: str, turns: Sequence[Turn]) -> None:
+        """In the form that the runner stores."""
+        items: list[Any] = []
+        for turn in turns:
+            items.append({"role": "user", "content": turn.user})
+            items.append(_output(turn.assistant).model_dump(exclude_unset=True))
+        await self._session(session).add_items(items)
+
+    async def ask(self, session: str, turn: Turn) -> None:
+        await self._run(self._agent, turn.user, session=self._session(session), run_config=self._config)
+
+    async def settle(self) -> None:
+        """It leaves nothing behind."""
+
+
+def _instant_model(agents: Any) -> Any:
+    words = Words()
+    answers = cycle([words.turn().assistant for _ in range(64)])
+
+    async def get_response(*_: Any, **__: Any) -> Any:
+        return agents.ModelResponse(
+            output=[_output(next(answers))],
+            usage=agents.Usage(requests=1, input_tokens=300, output_tokens=100, total_tokens=400),
+            response_id=None,
+        )
+
+    # Made at run time: the environment in which types are checked does not have the base class.
+    methods = {"get_response": staticmethod(get_response), "stream_response": staticmethod(get_response)}
+    return type("InstantModel", (agents.Model,), methods)()
+
+
+def _output(text: str) -> Any:
+    types = import_module("openai.types.responses")
+    content = types.ResponseOutputText(annotations=[], text=text, type="output_text")
+    return types.ResponseOutputMessage(
+        id="msg", content=[content], role="assistant", status="completed", type="message"
+    )
+
+
 def _items(turn: Turn) -> list[dict[str, str]]:
     return [{"role": "user", "content": turn.user}, {"role": "assistant", "content": turn.assistant}]
 
@@ -54,6 +104,13 @@ async def open_sqlite(url: str) -> AgentsSessions:
     sqlite_session = import_module("agents").SQLiteSession
     path = url.removeprefix("sqlite:///")
     return AgentsSessions(lambda name: sqlite_session(name, path))
+
+
+async def open_runner(url: str) -> AgentsRunner:
+    """Runner and SQLiteSession."""
+    sqlite_session = import_module("agents").SQLiteSession
+    path = url.removeprefix("sqlite:///")
+    return AgentsRunner(lambda name: sqlite_session(name, path))
 
 
 async def open_sqlalchemy(url: str) -> AgentsSessions:
