@@ -13,7 +13,7 @@ from tenuto.context.assembly import LEAST_CUT, LEAST_QUESTION, last_words, promp
 from tenuto.context.compression import LogTail
 from tenuto.context.layout import layout_for
 from tenuto.context.tokens import MESSAGE_TOKENS, TokenCounter, level, truncate_parts, truncate_text
-from tenuto.context.window import LEAST_WORDS, Shown, TurnReader, WindowFiller, drop_unpaired_tools, spans
+from tenuto.context.window import LEAST_WORDS, Shown, TurnReader, WindowFiller, drop_unpaired_tools, roundness, spans
 from tenuto.model.message import Message, Role
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import Disposition, Language, LayoutName, PromptPolicy
@@ -38,10 +38,14 @@ def fit_window(
     history = _newest_turns(_without(history, asked), most - len(asked), begins)
     text = summary.text if summary is not None else ""
     room = max(LEAST_QUESTION, prompt_token_limit(policy, counter) - _MARGIN)
-    if _fits_whole((*history, *asked), text, room, policy, context, counter):
-        return replace(turn, window=_joined(history, asked), summary=text)
-    asked, left = _fit_asked(asked, room, counter)
     cap = policy.message_tokens or max(LEAST_WORDS, room // 4)
+    costs = _plain_costs((*history, *asked), cap, context, counter)
+    if costs:
+        left = room - sum(costs[len(history) :]) - (counter.count_recurring(text) if text else 0)
+        start = _plain_start(history, costs[: len(history)], left, policy.trim_share)
+        if start is not None:
+            return replace(turn, window=_joined(history[start:], asked), summary=text)
+    asked, left = _fit_asked(asked, room, counter)
     layout = layout_for(LayoutName.CHAT, Language.ENGLISH, counter, {}, policy.recall_position)
     filling = WindowFiller(history, context, TurnReader(layout, counter, cap, raw=True), False)
     text = _fit_summary(text, left - filling.newest(left), counter)
@@ -77,28 +81,38 @@ def _newest_turns(history: tuple[Message, ...], most: int, begins: int) -> tuple
     return (newest[0], *newest[1:][1 - most :]) if most > 1 else ()
 
 
-def _fits_whole(
-    messages: Sequence[Message],
-    summary: str,
-    room: int,
-    policy: PromptPolicy,
-    context: ContextPolicy,
-    counter: TokenCounter,
-) -> bool:
-    """Whether everything is plain talk well within the limits, as in most turns: then there is nothing to cut."""
+def _plain_costs(messages: Sequence[Message], cap: int, context: ContextPolicy, counter: TokenCounter) -> list[int]:
+    """The tokens of each message, if all are plain talk without cuts, as in most turns; else nothing."""
     if (context.window_messages, context.window_turns, context.window_characters) != (None, None, None):
-        return False
-    cap = policy.message_tokens or room // 4
-    left = room - counter.count_recurring(summary) if summary else room
+        return []
+    costs: list[int] = []
     for message in messages:
         parts = message.parts
         if message.role is Role.ITEM or len(parts) != 1 or parts[0]["type"] != "text" or not parts[0]["text"]:
-            return False
+            return []
         tokens = counter.count_message(message)
-        left -= tokens + MESSAGE_TOKENS
-        if tokens > cap or left < 0:
-            return False
-    return left >= 0
+        if tokens > cap:
+            return []
+        costs.append(tokens + MESSAGE_TOKENS)
+    return costs
+
+
+def _plain_start(history: Sequence[Message], costs: Sequence[int], room: int, trim_share: float) -> int | None:
+    """Where the newest whole turns begin that fit; `None` if the newest one does not.
+
+    Of the starts that leave enough, the roundest is taken: it stays the same for many turns, and so does the prompt.
+    """
+    if sum(costs) <= room:
+        return 0
+    held, starts = 0, list[tuple[int, int]]()
+    for place in range(len(history) - 1, -1, -1):
+        held += costs[place]
+        if held > room:
+            break
+        if not place or history[place - 1].turn != history[place].turn:
+            starts.append((held, place))
+    enough = [place for held, place in starts if held >= (1 - trim_share) * room] or [place for _, place in starts[-1:]]
+    return max(enough, key=lambda place: roundness(history[place].turn), default=None)
 
 
 def _fit_asked(asked: Sequence[Message], room: int, counter: TokenCounter) -> tuple[tuple[Message, ...], int]:

@@ -398,7 +398,7 @@ class WindowFiller:
     def _trim(self, kept: list[Turn], latest: int) -> list[Turn]:
         newest = max((place for place, turn in enumerate(kept) if turn.shown), default=0)
         starts = range(min(latest, newest) + 1) if kept else ()
-        start = max(starts, key=lambda place: _roundness(kept[place].number), default=0)
+        start = max(starts, key=lambda place: roundness(kept[place].number), default=0)
         self._window.omitted += [(first, end, Reason.TRIMMED) for first, end in _adjacent_ranges(kept[:start])]
         return kept[start:]
 
@@ -521,6 +521,6 @@ def _adjacent_ranges(turns: Sequence[Turn]) -> list[tuple[int, int]]:
     return stretches
 
 
-def _roundness(number: int) -> int:
+def roundness(number: int) -> int:
     """How often two divides it: of any stretch of numbers exactly one is the roundest, and it stays so as it moves."""
     return (number & -number).bit_length() if number else 64
