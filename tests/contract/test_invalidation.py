@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from tenuto.errors import SessionNotFound
-from tenuto.model import Page, Rewrite, text_part
+from tenuto.errors import SessionNotFound, TenutoError
+from tenuto.model import Changes, Page, Rewrite, Truncation, text_part
 from tenuto.stores.cached import CachedStore
 from tenuto.stores.factory import open_store
 from tests.patience import LONG
@@ -84,6 +85,38 @@ async def test_a_change_behind_our_own_turn_is_heard(pair: tuple[CachedStore, Ca
 
         await settled(here, "s", await texts(there, ANN, "s"))
         assert (await texts(here, ANN, "s"))[-1] == f"elsewhere {number}"
+
+
+async def _changes(store: CachedStore, luck: random.Random) -> None:
+    """One change of the session or a read of it; one in ten is given up."""
+    steps: list[Callable[[], Awaitable[object]]] = [
+        lambda: talk(store, ANN, "s", "q", "a"),
+        lambda: store.sessions.append(ANN, "s", batch("note")),
+        lambda: store.sessions.patch(ANN, "s", Changes(title=str(luck.random()))),
+        lambda: store.sessions.truncate(ANN, "s", Truncation(after=5)),
+        lambda: store.sessions.messages(ANN, "s", Page(limit=10)),
+    ]
+    patience = luck.random() / 1000 if luck.random() < 0.1 else LONG
+    with suppress(TenutoError, TimeoutError):
+        async with asyncio.timeout(patience):
+            await luck.choices(steps, weights=[8, 4, 4, 1, 3])[0]()
+
+
+async def _is_outdated(cache: CachedStore) -> bool:
+    page = Page(limit=10)
+    return await cache.sessions.messages(ANN, "s", page) != await cache.inner.sessions.messages(ANN, "s", page)
+
+
+async def test_caches_come_to_agree_with_the_store(pair: tuple[CachedStore, CachedStore]) -> None:
+    """Whatever both processes do at once: no cache serves what is out of date from then on."""
+    luck = random.Random(4)
+    await talk(pair[0], ANN, "s", "q", "a")
+    for number in range(40):
+        await asyncio.gather(*[_changes(cache, luck) for cache in (*pair, pair[number % 2])])
+        async with asyncio.timeout(LONG):
+            for cache in pair:
+                while await _is_outdated(cache):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
 
 
 async def test_an_erasure_is_heard(pair: tuple[CachedStore, CachedStore]) -> None:

@@ -74,7 +74,7 @@ class CachedSession:
     size: int = 0
     wanted: int = 0
     """The most messages that a call asked for; the tail is not longer."""
-    keyed: OrderedDict[str, KeyedTurn] = field(default_factory=OrderedDict)
+    keyed: dict[str, KeyedTurn] = field(default_factory=dict)
     seen_at: float = 0.0
     since: int = NEVER
     """The losses of the feed before this was requested; `NEVER` if a change may have been missed since."""
@@ -94,21 +94,23 @@ class CachedSession:
 
 
 class Call:
-    """One call on a session: the entry `before` it, and `since` how many losses of the feed it was sent.
+    """One call on a session, sent `since` so many losses of the feed.
 
     It is `certain` if the feed reports no later change than its answer, and `exact` if all that it reported meanwhile
-    is ours.
+    is ours. `before` is the entry that the journal goes on from.
     """
 
     __slots__ = ("_cache", "before", "certain", "changing", "exact", "key", "since")
 
-    def __init__(self, cache: SessionCache, key: bytes, *, certain: bool, changing: bool) -> None:
+    def __init__(
+        self, cache: SessionCache, key: bytes, certain: bool, changing: bool, before: CachedSession | None = None
+    ) -> None:
         self._cache = cache
         self.key = key
-        self.before = cache.get(key)
         self.since = cache.losses
         self.certain = self.exact = certain
         self.changing = changing
+        self.before = before
 
     def __enter__(self) -> Self:
         self._cache.add_call(self)
@@ -185,17 +187,17 @@ class SessionCache:
 
     def changes(self, key: bytes) -> Call:
         """Track a call that changes a session."""
-        return Call(self, key, certain=self._feed.listening, changing=True)
+        return Call(self, key, self._feed.listening, True)
 
     def reads(self, key: bytes) -> Call:
         """Track a read, which changes the expiry of a session with `Touch.READ`."""
         listening = self._feed.listening  # First: it may report what has arrived by now.
         head = self.head(key)
-        return Call(self, key, certain=listening, changing=head is not None and head.retention.touch is Touch.READ)
+        return Call(self, key, listening, head is not None and head.retention.touch is Touch.READ)
 
     def follow(self, key: bytes) -> Call:
         """Keep the session as it is before a call that is tracked itself."""
-        return Call(self, key, certain=True, changing=False)
+        return Call(self, key, True, False, self.get(key))
 
     def add_call(self, call: Call) -> None:
         """A call is about to be sent."""
@@ -206,16 +208,17 @@ class SessionCache:
 
     def complete_call(self, call: Call) -> None:
         """A call was answered or cancelled."""
-        activity, now = self._activity[call.key], self._ticks()
+        calls, now = self._activity, self._ticks()
+        activity = calls[call.key]
         activity.under_way.remove(call)
         if call.changing:
             activity.until = now + MOMENT
-            self._activity.move_to_end(call.key)
-        while self._activity:
-            oldest = next(iter(self._activity.values()))
+            calls.move_to_end(call.key)
+        while calls:
+            oldest = next(iter(calls.values()))
             if oldest.under_way or now < oldest.until:
                 break
-            self._activity.popitem(last=False)
+            calls.popitem(last=False)
 
     def observe_answer(self, since: int) -> bool:
         """The store answered a call sent after `since` losses of the feed: entries seen before are not trusted.
@@ -249,7 +252,7 @@ class SessionCache:
         if once is not None and words:
             entry.keyed[once.key] = KeyedTurn(once.fingerprint, turn.id, turn.number, (words[0].seq, words[-1].seq))
             if len(entry.keyed) > _KEYS_KEPT:
-                entry.keyed.popitem(last=False)
+                del entry.keyed[next(iter(entry.keyed))]
 
     def observe_added(
         self, call: Call, session: Session, messages: tuple[Message, ...] = (), turn_id: str | None = None
@@ -341,34 +344,31 @@ class SessionCache:
     def _extended_tail(self, key: bytes, session: Session, added: tuple[Message, ...]) -> tuple[Message, ...]:
         """The cached messages and added ones, if only our own change lies between: each increments the version."""
         old = self._entries.get(key)
-        if old is None or _version_delta(old, session) not in (0, 1) or not old.tail:
+        delta = _version_delta(old, session) if old is not None else None
+        if old is None or delta not in (0, 1) or not old.tail:
             return ()
-        if added and old.tail[-1].seq + 1 != added[0].seq:
-            return ()
-        return (*old.tail, *added)
+        if delta == 0:
+            return old.tail  # A read has brought the change before its own answer.
+        return (*old.tail, *added) if not added or old.tail[-1].seq + 1 == added[0].seq else ()
 
     def _store(self, call: Call, session: Session, tail: tuple[Message, ...], wanted: int = 0) -> CachedSession:
-        old = self.get(call.key)
-        if old is not None and (_version_delta(old, session) or 0) < 0:
-            return old  # Answers may arrive out of order.
-        old = self._remove(call.key)
-        if old is not None and old.session.incarnation != session.incarnation:
-            old = None
-        wanted = max(wanted, old.wanted if old is not None else 0) or _LEAST_WANTED
+        key, old = call.key, self._entries.get(call.key)
+        since = call.since if call.certain else NEVER
+        if old is not None:
+            delta = _version_delta(old, session)
+            is_older = delta is not None and (delta < 0 or (delta == 0 and since < old.since))
+            if is_older and self.still(old) is not None:
+                return old  # Answers may arrive out of order.
+            self._remove(key)
+            old = old if delta is not None else None
+        wanted = max(wanted, old.wanted) if old is not None else wanted or _LEAST_WANTED
         tail = tail[-min(wanted, session.messages) :] if session.messages else ()
-        entry = CachedSession(
-            session=session,
-            tail=tail,
-            size=_update_bytes(old, tail) if old is not None else _estimate_bytes(session, tail),
-            wanted=wanted,
-            keyed=old.keyed if old is not None else OrderedDict(),
-            seen_at=self._ticks(),
-            since=call.since if call.certain else NEVER,
-            exact=call.exact and call.certain,
-        )
-        if entry.size <= self._max_bytes:
-            self._entries[call.key] = entry
-            self.bytes += entry.size
+        size = _update_bytes(old, tail) if old is not None else _estimate_bytes(session, tail)
+        keyed = old.keyed if old is not None else {}
+        entry = CachedSession(session, tail, size, wanted, keyed, self._ticks(), since, call.exact and call.certain)
+        if size <= self._max_bytes:
+            self._entries[key] = entry
+            self.bytes += size
         while self.bytes > self._max_bytes or len(self._entries) > self._max_sessions:
             self._remove(next(iter(self._entries)))
         return entry

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from tenuto.errors import SessionNotFound, StoreUnavailable
-from tenuto.model import Changes, MessagePage, NewSession, Page, Retention, Scope, Session, Touch
+from tenuto.model import AppendResult, Changes, MessagePage, NewSession, Page, Retention, Scope, Session, Touch
 from tenuto.model.scope import session_key
 from tenuto.model.store_reports import Invalidation
 from tenuto.stores.cached import CachedStore
@@ -259,6 +260,25 @@ async def test_a_conversation_is_served_without_a_read_of_the_store(
         page = await cached.sessions.messages(ANN, "s", Page(limit=5))
         assert (store.reads, session) == (0, await FlatMemoryStore.get(store, ANN, "s"))
         assert page == await FlatMemoryStore.messages(store, ANN, "s", Page(limit=5))
+
+
+async def test_a_read_that_overtakes_an_answer_costs_nothing(cached: CachedStore, store: Counting) -> None:
+    await talk(cached, ANN, "s", "q", "a")
+    append = store.append
+
+    async def late(*args: Any) -> AppendResult:
+        done = await append(*args)
+        cached.cache.on_invalidate(None)
+        await cached.sessions.get(ANN, "s")
+        await cached.sessions.messages(ANN, "s", Page(limit=20))
+        return done
+
+    store.append = late  # type: ignore[assignment,method-assign]
+    await cached.sessions.append(ANN, "s", batch("note"))
+    entry = cached.cache.get(session_key(ANN, "s"))
+
+    assert entry is not None
+    assert [message.text for message in entry.tail] == ["q", "a", "note"]
 
 
 async def test_evicted_messages_are_not_served(cached: CachedStore, store: Counting) -> None:
