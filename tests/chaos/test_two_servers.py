@@ -152,7 +152,7 @@ def _figures(seconds: list[float]) -> tuple[float, float]:
 
 async def _until(holds: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(WAIT):
-        while not await holds():
+        while not await holds():  # noqa: ASYNC110 (another process changes it)
             await asyncio.sleep(0.05)
 
 

@@ -72,7 +72,6 @@ class JournalPeers:
         self._first_seen: dict[str, int] | None = {}
         self._back_at = self._outage_at = float("-inf")
         self._outages = 0
-        self._wake = asyncio.Event()
 
     def observe_outage(self, away: StoreUnavailable | None = None) -> None:
         """A call was not answered, or the feed was interrupted. A rejected call says nothing new about the store."""
@@ -81,7 +80,6 @@ class JournalPeers:
             self._first_seen = None
             self._outages += 1
             self._outage_at = self._ticks()
-            self._wake.set()
 
     def on_invalidate(self, news: Invalidation | None) -> None:
         """An interrupted feed is the sign of an outage in which this process may have called nothing."""
@@ -168,10 +166,7 @@ class JournalPeers:
             with suppress(Unavailable):
                 await self.renew()
             soon = not self.settled or self._ticks() < self._outage_at + _LEASE
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_RENEW_SOON if soon else _RENEW_EVERY):
-                    await self._wake.wait()
-            self._wake.clear()
+            await asyncio.sleep(_RENEW_SOON if soon else _RENEW_EVERY)
 
     async def renew(self) -> None:
         """Write the entry of this process and read those of the others."""
