@@ -57,6 +57,7 @@ class JournalPeers:
         outbox: Outbox,
         probe: Callable[[], Awaitable[None]],
         ticks: Callable[[], float],
+        sharded: bool,
     ) -> None:
         self.settled = True
         self._sessions = sessions
@@ -64,6 +65,7 @@ class JournalPeers:
         self._outbox = outbox
         self._probe = probe
         self._ticks = ticks
+        self._sharded = sharded
         self.name = with_holder(token_hex(16))
         self._registers = False
         self._journaling: Counter[bytes] = Counter()
@@ -103,7 +105,7 @@ class JournalPeers:
 
         Raises:
             SessionElsewhere: one may.
-            CircuitOpen: the store does not answer yet; nothing was sent.
+            CircuitOpen: the store does not answer yet; nothing was sent. A sharded one may, and the turn is tried.
         """
         try:
             if self._first_seen is None:
@@ -113,7 +115,9 @@ class JournalPeers:
         except SessionElsewhere:
             raise
         except StoreUnavailable as away:
-            raise CircuitOpen(_SOON) from away
+            if not self._sharded:
+                raise CircuitOpen(_SOON) from away
+            # The server of the entries is down, perhaps not that of the session.
 
     @property
     def alone(self) -> bool:
@@ -173,7 +177,9 @@ class JournalPeers:
         self._registers = True
         try:
             if not self.settled:
-                await self._probe()
+                # It may fail for one server of several.
+                with suppress(StoreUnavailable):
+                    await self._probe()
             listed = sorted({_listed_name(key) for key in (*self._outbox.sessions, *self._journaling)})
             value = listed if len(listed) <= _MAX_LISTED else [_ALL]
             await self._state.write_state(SYSTEM, JOURNALS, self.name, value)

@@ -326,3 +326,18 @@ async def test_a_store_that_refuses_at_once_is_asked_with_pauses(pair: Pair) -> 
     running.cancel()
 
     assert len(pair.one.wire.calls) < 20
+
+
+async def test_a_probe_that_fails_for_one_server_of_several_holds_no_renewal_up(pair: Pair) -> None:
+    await talk_before(pair)
+    await pair.outage()
+    pair.comes_back()
+    for each in pair.both:
+        journal_peers(each.store)._probe = _does_not_answer
+    await pair.renew()
+
+    assert journal_peers(pair.two.store).settled
+
+
+async def _does_not_answer() -> None:
+    raise StoreUnavailable
