@@ -1,4 +1,4 @@
-"""Quiet sessions of any length go on when the store dies: titles and summaries are no reason to refuse them."""
+"""Quiet sessions of any length go on when the store dies, whatever titles and summaries were made of them."""
 
 from __future__ import annotations
 

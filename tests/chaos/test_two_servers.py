@@ -13,7 +13,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -74,7 +74,7 @@ class Talks:
         """Kill the store, or freeze it for longer than a call may take; a Postgres call may take five seconds."""
         frozen_for, freezes = (2.5, True) if isinstance(server, RedisServer) else (6.5, KILLS > 2)
         for strike in range(KILLS):
-            await asyncio.sleep(random.uniform(1, 3))
+            await asyncio.sleep(random.uniform(0.5, 2))
             if strike % 2 and freezes:
                 await asyncio.to_thread(server.freeze)
                 await asyncio.sleep(frozen_for)
@@ -152,7 +152,7 @@ def _figures(seconds: list[float]) -> tuple[float, float]:
 
 async def _until(holds: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(WAIT):
-        while not await holds():  # noqa: ASYNC110
+        while not await holds():  # noqa: ASYNC110 (another process changes it)
             await asyncio.sleep(0.05)
 
 
@@ -167,11 +167,12 @@ async def test_turns_at_two_servers_survive_their_store_in_order(
         "TENUTO_METRICS_TOKEN": SECRET,
         "TENUTO_REQUESTS_PER_MINUTE": "1000000",
     }
-    with (
-        running(tmp_path / "unused", "--store", url, **settings) as one,
-        running(tmp_path / "unused", "--store", url, **settings) as two,
-    ):
-        talks = Talks((one, two))
+    with ExitStack() as first, ExitStack() as second:
+        doors = (running(tmp_path / "unused", "--store", url, **settings) for _ in range(2))
+        starts = (
+            asyncio.to_thread(stack.enter_context, door) for stack, door in zip((first, second), doors, strict=True)
+        )
+        talks = Talks(tuple(await asyncio.gather(*starts)))
         await talks.run(server)
         await talks.until_replayed()
         logs = talks.logs()

@@ -55,6 +55,20 @@ async def test_pages_lead_through_a_long_talk_both_ways(door: Door) -> None:
     assert code(await door.http.get(at("s", "messages") + "?before=2&after=1", headers=ANN)) == (400, "invalid")
 
 
+async def test_turns_that_were_stored_late_are_shown_at_their_place(door: Door) -> None:
+    """A process that was cut off alone knew two messages when it journaled a turn; another one went on."""
+    late = {"metadata": {"journaled_after": 2}}
+    turns = [says("q1"), says("a1", "assistant"), says("q3"), says("a3", "assistant")]
+    await append(door, {"messages": [*turns, says("q2") | late, says("a2", "assistant") | late]})
+
+    async def texts(query: str) -> list[str]:
+        page = (await door.http.get(at("s", "messages") + query, headers=ANN)).json()
+        return [message["text"] for message in page["messages"]]
+
+    assert await texts("") == ["q1", "a1", "q3", "a3", "q2", "a2"]
+    assert await texts("?in_place=true") == ["q1", "a1", "q2", "a2", "q3", "a3"]
+
+
 async def test_a_message_comes_back_exactly_as_it_was_sent(door: Door) -> None:
     """T19: numbers keep their kind, unknown fields and parts stay, empty lists stay lists."""
     raw = (

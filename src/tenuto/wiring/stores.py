@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenuto.errors import StoreUnavailable, Unavailable
-from tenuto.ports import Backend, Clock, Detector, Preparable, Store
+from tenuto.ports import Backend, Clock, Detector, Preparable, Sharded, Store
 from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.privacy.redactor import Redactor
 from tenuto.settings import DEFAULT_STORE, Settings
@@ -112,8 +112,14 @@ async def open_stores(
         outbox = await Outbox.open(folder)
         stack.push_async_callback(outbox.close)
         sealers = ciphers if settings.encryption else None
-        probe = guard.circuit.probe if guard is not None else None
-        journal = JournaledStore(store=l1, outbox=outbox, ciphers=sealers, clock=clock, probe=probe)
+        journal = JournaledStore(
+            store=l1,
+            outbox=outbox,
+            ciphers=sealers,
+            clock=clock,
+            probe=guard.circuit.probe if guard is not None else None,
+            sharded=isinstance(backend, Sharded) and backend.sharded,
+        )
         store = await stack.enter_async_context(journal)
     screen = open_screen(stack, settings, known, clock, detector)
     trusted = RedactingStore(store=store, screen=screen)

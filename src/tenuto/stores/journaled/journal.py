@@ -63,6 +63,7 @@ class Journal:
         every: float,
         ticks: Callable[[], float],
         probe: Callable[[], Awaitable[None]],
+        sharded: bool,
     ) -> None:
         self.cache = store.cache
         self.running = Running()
@@ -71,7 +72,9 @@ class Journal:
         self.seals = RowSealer(ciphers, clock)
         self.has_pending = outbox.has_rows
         self.own = own
-        self.peers = JournalPeers(sessions=own, state=store.state, outbox=outbox, probe=probe, ticks=ticks)
+        self.peers = JournalPeers(
+            sessions=own, state=store.state, outbox=outbox, probe=probe, ticks=ticks, sharded=sharded
+        )
         self._probe = probe
         self._upkeep = store.upkeep
         self._outbox = outbox

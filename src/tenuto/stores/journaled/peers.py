@@ -57,6 +57,7 @@ class JournalPeers:
         outbox: Outbox,
         probe: Callable[[], Awaitable[None]],
         ticks: Callable[[], float],
+        sharded: bool,
     ) -> None:
         self.settled = True
         self._sessions = sessions
@@ -64,6 +65,7 @@ class JournalPeers:
         self._outbox = outbox
         self._probe = probe
         self._ticks = ticks
+        self._sharded = sharded
         self.name = with_holder(token_hex(16))
         self._registers = False
         self._journaling: Counter[bytes] = Counter()
@@ -72,7 +74,6 @@ class JournalPeers:
         self._first_seen: dict[str, int] | None = {}
         self._back_at = self._outage_at = float("-inf")
         self._outages = 0
-        self._wake = asyncio.Event()
 
     def observe_outage(self, away: StoreUnavailable | None = None) -> None:
         """A call was not answered, or the feed was interrupted. A rejected call says nothing new about the store."""
@@ -81,7 +82,6 @@ class JournalPeers:
             self._first_seen = None
             self._outages += 1
             self._outage_at = self._ticks()
-            self._wake.set()
 
     def on_invalidate(self, news: Invalidation | None) -> None:
         """An interrupted feed is the sign of an outage in which this process may have called nothing."""
@@ -105,7 +105,7 @@ class JournalPeers:
 
         Raises:
             SessionElsewhere: one may.
-            CircuitOpen: the store does not answer yet; nothing was sent.
+            CircuitOpen: the store does not answer yet; nothing was sent. A sharded one may, and the turn is tried.
         """
         try:
             if self._first_seen is None:
@@ -115,7 +115,9 @@ class JournalPeers:
         except SessionElsewhere:
             raise
         except StoreUnavailable as away:
-            raise CircuitOpen(_SOON) from away
+            if not self._sharded:
+                raise CircuitOpen(_SOON) from away
+            # The server of the entries is down, perhaps not that of the session.
 
     @property
     def alone(self) -> bool:
@@ -168,17 +170,16 @@ class JournalPeers:
             with suppress(Unavailable):
                 await self.renew()
             soon = not self.settled or self._ticks() < self._outage_at + _LEASE
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_RENEW_SOON if soon else _RENEW_EVERY):
-                    await self._wake.wait()
-            self._wake.clear()
+            await asyncio.sleep(_RENEW_SOON if soon else _RENEW_EVERY)
 
     async def renew(self) -> None:
         """Write the entry of this process and read those of the others."""
         self._registers = True
         try:
             if not self.settled:
-                await self._probe()
+                # It may fail for one server of several.
+                with suppress(StoreUnavailable):
+                    await self._probe()
             listed = sorted({_listed_name(key) for key in (*self._outbox.sessions, *self._journaling)})
             value = listed if len(listed) <= _MAX_LISTED else [_ALL]
             await self._state.write_state(SYSTEM, JOURNALS, self.name, value)

@@ -53,7 +53,8 @@ class JournaledStore:
 
     During an outage, turns whose opening is `journaled` begin and end here, and cached sessions can be read; every
     other call raises `StoreUnavailable`. With `auto_replay` the outbox is replayed about once per `replay_interval`,
-    and the order of turns is kept across processes. `probe` asks the store itself, past a circuit breaker.
+    and the order of turns is kept across processes. `probe` asks the store itself, past a circuit breaker. Of a
+    `sharded` store one server may be down alone.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class JournaledStore:
         auto_replay: bool = True,
         monotonic: Callable[[], float] = time.monotonic,
         probe: Callable[[], Awaitable[None]] | None = None,
+        sharded: bool = False,
     ) -> None:
         self.inner = store
         self._by_itself = auto_replay
@@ -80,6 +82,7 @@ class JournaledStore:
             every=replay_interval,
             ticks=monotonic,
             probe=probe or store.upkeep.ping,
+            sharded=sharded,
         )
         self._work = _ShieldedSteps()
         self._stack = AsyncExitStack()

@@ -317,3 +317,27 @@ async def test_the_answer_of_a_turn_that_ended_in_the_store_stays_with_its_quest
     page = await pair.two.memory.sessions.messages(ANN, "s", Page())
 
     assert [message.text for message in order_by_place(page.messages)][4:] == ["q3", "a3", "q4", "a4"]
+
+
+async def test_a_store_that_refuses_at_once_is_asked_with_pauses(pair: Pair) -> None:
+    pair.one.goes_away()
+    running = asyncio.create_task(journal_peers(pair.one.store).run())
+    await asyncio.sleep(0.5)
+    running.cancel()
+
+    assert len(pair.one.wire.calls) < 20
+
+
+async def test_a_probe_that_fails_for_one_server_of_several_holds_no_renewal_up(pair: Pair) -> None:
+    await talk_before(pair)
+    await pair.outage()
+    pair.comes_back()
+    for each in pair.both:
+        journal_peers(each.store)._probe = _does_not_answer
+    await pair.renew()
+
+    assert journal_peers(pair.two.store).settled
+
+
+async def _does_not_answer() -> None:
+    raise StoreUnavailable
