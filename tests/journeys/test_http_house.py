@@ -111,6 +111,8 @@ async def test_the_openapi_has_examples_for_every_body(door: Door) -> None:
     assert all(operation.get("description") for operation in operations)
     assert len({operation["operationId"] for operation in operations}) == len(operations)
     assert not any("422" in operation["responses"] for operation in operations)
+    for path in ("/v1/chat", "/v1/npc/chat", "/goods/qa"):
+        assert {"408", "431", "502", "503"} <= api["paths"][path]["post"]["responses"].keys()
 
 
 async def test_every_example_of_the_openapi_works(door: Door) -> None:

@@ -425,6 +425,26 @@ async def test_what_somebody_said_in_a_group_goes_with_its_trace_and_its_values(
     assert opened.get("values") == ({"[EMAIL_2]": "bob@example.org"} if given else None)
 
 
+async def test_user_messages_of_every_route_have_a_speaker_and_go_with_them() -> None:
+    async with served(locked=True) as door:
+        backend = await door.key()
+        team = {**backend, "X-Channel": "lark", "X-Chat-ID": "team"}
+        ann, body = {**team, "X-User-ID": "ann"}, {"messages": [says("Hi"), says("Well?", "system")]}
+        await door.http.post("/v1/sessions", headers=team, json={"id": "g"})
+        for route, named in (("/v1/turns", {"session_id": "g"}), (at("g", "turns"), {})):
+            turn = await door.http.post(route, headers=ann, json={**body, **named})
+            await door.http.post(f"/v1/turns/{turn.json()['turn_id']}/abandon", headers=team)
+        await door.http.post(at("g", "messages"), headers=ann, json=body)
+        await door.http.post(at("g", "messages"), headers=ann, json=says("Me too", speaker="bob"))
+        await door.http.post(at("g", "messages"), headers=team, json=says("And I"))
+
+        spoken = [message["speaker"] for message in await told(door, backend, "g")]
+        done = await door.http.delete("/v1/users/ann", headers=backend)
+
+    assert spoken == [*["ann", None] * 3, "bob", None]
+    assert done.json()["counts"]["shared_messages"] == 3
+
+
 async def test_people_erase_themselves_and_nobody_else() -> None:
     async with served(jwt_secret=SECRET) as door:
         ann, admin = token("ann"), token("root", role="admin")

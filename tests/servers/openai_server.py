@@ -83,9 +83,9 @@ def calls(*wanted: tuple[str, str, str], usage: tuple[int, int] | None = (20, 8)
     return _stream(events, usage, finish, cut=False)
 
 
-def refusal(status: int, message: str, code: str = "error") -> Reply:
+def refusal(status: int, message: str, code: str = "error", kind: str = "some_error") -> Reply:
     """An error as providers send it; theirs may quote what the user said."""
-    body = json.dumps({"error": {"message": message, "type": code, "code": code}})
+    body = json.dumps({"error": {"message": message, "type": kind, "code": code}})
     return Reply(pieces=(body.encode(),), status=status, kind="application/json")
 
 

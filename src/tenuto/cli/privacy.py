@@ -234,6 +234,7 @@ def _receipt_facts(receipt: Receipt) -> list[tuple[str, str]]:
         ("erased", moment(receipt.erased_at)),
         ("removed", tally({name: many for name, many in receipt.counts.items() if many}) or "nothing was there"),
         ("bytes", _compaction_text(receipt.compaction, receipt.remaining_reason)),
+        ("limits", receipt.limits),
         ("key", receipt.public_key),
         ("signature", receipt.signature),
     ]

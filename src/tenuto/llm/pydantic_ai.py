@@ -43,7 +43,7 @@ _THINKING_TOKENS: Final = 8_192
 # Why a request failed, most special first, and the error it is.
 _WHY: Final[tuple[tuple[type[Exception], str, type[ModelFailed]], ...]] = (
     (failures.ModelRateLimitError, "is asked more often than its provider allows", ModelFailed),
-    (failures.ModelQuotaExceededError, "has no quota left", ModelFailed),
+    (failures.ModelQuotaExceededError, "has no quota left", ModelRefused),
     (failures.ModelAuthenticationError, "refuses our key", ModelKeyRefused),
     (failures.ModelNotFoundError, "is not known to its provider", ModelNotFound),
     (failures.ModelContextWindowExceededError, "cannot take a prompt this long", PromptTooLong),
@@ -62,6 +62,9 @@ _ABOUT_ACCESS: Final = (
     failures.ModelContextWindowExceededError,
 )
 _MESSAGE_CHARACTERS: Final = 300
+# A code or type of a provider's error; anything else in these fields may be a text.
+_CODE: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
+_LLAMA_CPP_TOO_LONG: Final = "exceed_context_size_error"
 
 
 class PydanticAIModel:
@@ -148,18 +151,20 @@ class PydanticAIModel:
 
     def _failure(self, exc: Exception) -> ModelFailed:
         status = getattr(exc, "status_code", None)
+        told = [str(getattr(exc, f"provider_error_{field}", None) or "") for field in ("code", "type")]
+        raised = failures.ModelContextWindowExceededError if _LLAMA_CPP_TOO_LONG in told else type(exc)
         _log.warning(
             "model %s at %s failed: %s %s %s %s",
             self._name,
             _host(self._model.base_url),
-            type(exc).__name__.lstrip("_"),
+            raised.__name__.lstrip("_"),
             status or "",
-            getattr(exc, "provider_error_code", None) or "",
-            str(exc)[:_MESSAGE_CHARACTERS] if isinstance(exc, _ABOUT_ACCESS) else "",
+            " ".join(filter(_CODE.fullmatch, told)),
+            str(exc)[:_MESSAGE_CHARACTERS] if issubclass(raised, _ABOUT_ACCESS) else "",
         )
         if isinstance(exc, failures.ModelRequestTimeout | failures.ModelTimeoutError | TimeoutError):
             return ModelTimeout(self._name)
-        _, why, kind = next((row for row in _WHY if isinstance(exc, row[0])), _UNKNOWN)
+        _, why, kind = next((row for row in _WHY if issubclass(raised, row[0])), _UNKNOWN)
         return kind(self._name, f"{why} ({status})" if status else why)
 
 

@@ -24,6 +24,7 @@ _CHAT = describe(
     ReplyView,
     body=ChatBody,
     headers=("Idempotency-Key",),
+    problems=(502,),
     content={"text/event-stream": {"example": 'event: delta\ndata: {"text":"The "}\n\n'}},
 )
 # Each of its fields may be left out, but not all of them.

@@ -36,7 +36,7 @@ class GoodsAnswer(View, frozen=True, kw_only=True, rename="camel"):
     degraded: tuple[str, ...]
 
 
-@routes.post("/goods/qa", describe(GoodsAnswer, body=GoodsQuestion, headers=("Idempotency-Key",)))
+@routes.post("/goods/qa", describe(GoodsAnswer, body=GoodsQuestion, headers=("Idempotency-Key",), problems=(502,)))
 async def goods_qa(request: Request) -> Response:
     """Ask about goods, or about the user's own orders; an unknown or expired session becomes a new one (B6).
 

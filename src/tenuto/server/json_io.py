@@ -13,12 +13,13 @@ from typing import Any, Final, NoReturn, TypeAlias, TypeVar, get_args, get_type_
 from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.context import TokenCounter
 from tenuto.errors import Invalid, InvalidJson, InvalidText, TooLarge
-from tenuto.model import Draft, Session
+from tenuto.model import Draft, Role, Scope, Session
 from tenuto.model.message import content_bytes
 from tenuto.model.values import Json, JsonObject, View, check_id
 from tenuto.server.auth import service, sessions
@@ -197,11 +198,14 @@ def fingerprint(body: Json) -> str:
     return blake2b(msgspec.json.encode(body, order="sorted"), digest_size=16).hexdigest()
 
 
-async def drafts_of(request: Request, messages: list[JsonObject]) -> tuple[Draft, ...]:
-    """The messages of a body as drafts, with corrected token counts."""
+async def drafts_of(request: Request, scope: Scope, messages: list[JsonObject]) -> tuple[Draft, ...]:
+    """The messages of a body as drafts: user messages with a speaker, by default the caller; corrected token counts."""
     now = service(request).clock()
-    drafts = tuple(draft_from_json(message, new_id=fresh_id(), now=now) for message in messages)
-    return await correct_token_counts(request, drafts)
+    drafts = (draft_from_json(message, new_id=fresh_id(), now=now) for message in messages)
+    spoken = tuple(
+        replace(draft, speaker=draft.speaker or scope.user) if draft.role is Role.USER else draft for draft in drafts
+    )
+    return await correct_token_counts(request, spoken)
 
 
 async def correct_token_counts(request: Request, drafts: tuple[Draft, ...]) -> tuple[Draft, ...]:

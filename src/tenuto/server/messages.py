@@ -70,7 +70,7 @@ async def append_messages(request: Request) -> Response:
     scope = await asking(request)
     body = await body_of(request, dict)
     batch = convert_json(_as_batch(body), AppendMessages)
-    messages = await drafts_of(request, batch.messages)
+    messages = await drafts_of(request, scope, batch.messages)
     # The tokens that a client names are what it spent, whatever we count for the prompt.
     spent = Usage(tokens=sum(message.get("tokens", 0) for message in batch.messages))
     done = await sessions(request).append(

@@ -82,7 +82,7 @@ class NpcDeleted(View, frozen=True, kw_only=True):
     session_id: str
 
 
-@routes.post("/chat", describe(NpcAnswer, body=NpcQuestion, headers=("Idempotency-Key",)))
+@routes.post("/chat", describe(NpcAnswer, body=NpcQuestion, headers=("Idempotency-Key",), problems=(502,)))
 async def npc_chat(request: Request) -> Response:
     """Ask a character; facts come from the evidence store, and the answer names them (C1, C6)."""
     admission = await authenticate_request(request)

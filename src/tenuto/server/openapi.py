@@ -37,12 +37,15 @@ _REASONS: Final = {
     401: "A credential is needed, and none that holds was shown.",
     403: "The request names a tenant, site or user that the credential does not stand for, or needs another role.",
     404: "There is no such session or task for this caller, or nothing in it that goes by this name.",
+    408: "The request did not arrive in time.",
     409: "The request contradicts what is stored or under way.",
     413: "The request or a message in it is too large.",
     429: "The caller asks too often; see Retry-After.",
-    503: "The store does not answer; see Retry-After.",
+    431: "The headers are too large or too many.",
+    502: "The model's provider refuses the request as it is.",
+    503: "The store or the model does not answer; see Retry-After.",
 }
-_ALWAYS: Final = (400, 401, 403, 404, 429, 503)
+_ALWAYS: Final = (400, 401, 403, 404, 408, 429, 431, 503)
 
 _TEXT: Final[JsonObject] = {"type": "string", "minLength": 1}
 _ANY_TEXT: Final[JsonObject] = {"type": "string"}

@@ -99,7 +99,7 @@ async def finish_turn(request: Request) -> Response:
     turn = _turn_from_path(request, await asking(request))
     body = await body_of(request, FinishTurnBody)
     closing = FinishTurn(
-        reply=await drafts_of(request, body.all()),
+        reply=await drafts_of(request, turn.scope, body.all()),
         usage=body.usage.value(),
         changes=body.changes.value() if body.changes is not None else None,
     )
@@ -122,7 +122,7 @@ async def abandon_turn(request: Request) -> Response:
 
 async def _begin_turn(request: Request, scope: Scope, session_id: str | None, body: BeginTurnBody) -> Response:
     wish = TurnRequest(
-        user_messages=await drafts_of(request, body.all()),
+        user_messages=await drafts_of(request, scope, body.all()),
         session_id=session_id,
         idempotency_key=idempotency_key(request),
         fingerprint=fingerprint(body.all()),

@@ -175,8 +175,11 @@ BROKEN: dict[str, tuple[Reply, str]] = {
     "429": (refusal(429, SECRET, "rate_limit_exceeded"), "asked more often than its provider allows (429)"),
     "401": (refusal(401, SECRET, "invalid_api_key"), "refuses our key (401)"),
     "404": (refusal(404, SECRET, "model_not_found"), "is not known to its provider (404)"),
+    "no quota": (refusal(429, SECRET, "insufficient_quota"), "has no quota left (429)"),
     "400": (refusal(400, SECRET), "refused the request (400)"),
+    "code in words": (refusal(400, SECRET, SECRET, SECRET), "refused the request (400)"),
     "too long": (refusal(400, SECRET, "context_length_exceeded"), "cannot take a prompt this long (400)"),
+    "llama.cpp": (refusal(400, SECRET, "400", "exceed_context_size_error"), "cannot take a prompt this long (400)"),
     "garbage": (GARBAGE, "failed"),
     "a page": (A_PAGE, "answered with something that cannot be used"),
     "nothing": (words(), "gave an empty answer"),
@@ -200,8 +203,10 @@ async def test_a_failure_is_told_without_the_users_words(
     assert SECRET not in "".join(traceback.format_exception(failed.value))
     # What a provider says about key, model, quota and length is for the operator; the rest may quote the prompt.
     assert (SECRET in caplog.text) == any(told in why for told in ("(429)", "our key", "not known", "this long"))
+    assert reply != BROKEN["400"][0] or "ModelRequestRejectedError 400 error some_error" in caplog.text
     assert len(server.asked) == 1
     refused = {
+        "no quota": "model_refused",
         "refused the request": "model_refused",
         "our key": "model_key_refused",
         "not known": "model_not_found",

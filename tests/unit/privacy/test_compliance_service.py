@@ -211,6 +211,7 @@ async def test_in_talks_of_others_the_persons_words_go_and_the_talk_stays(app: T
         ("fine", None),
     ]
     assert receipt.counts["shared_messages"] == 1
+    assert "answers to other members" in receipt.limits
 
 
 async def test_values_that_went_with_a_persons_words_are_counted() -> None:

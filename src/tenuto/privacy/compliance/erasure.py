@@ -27,6 +27,10 @@ from tenuto.privacy.compliance.receipts import Receipt, ReceiptSigner
 
 _log = logging.getLogger(__name__)
 _STEP: Final = 100
+_LIMITS: Final = (
+    "in sessions of a group or the tenant, answers to other members, summaries and titles stay and may quote the user; "
+    "files of replicas, archives and backups are not covered"
+)
 _UNREADABLE: Final = "unreadable"
 
 # Removes a user's data elsewhere; returns counts of what was removed.
@@ -91,6 +95,7 @@ class UserEraser:
             user_digest=user_digest(scope.tenant, scope.user),
             erased_at=self._clock(),
             counts={},
+            limits=_LIMITS,
         )
         sites = {scope.site: scope}
         if not only_site:

@@ -30,7 +30,7 @@ class Receipt(Value, frozen=True, kw_only=True):
     """What was removed. The user is named by a digest, since receipts are kept and must not keep the name.
 
     `compaction` says whether deleted bytes were cleared: `done`, `later`, `partly` (`remaining_reason` says where some
-    are left), or `nothing` to clear. Backups are not covered.
+    are left), or `nothing` to clear. `limits` says what an erasure does not cover.
     """
 
     id: str
@@ -41,6 +41,7 @@ class Receipt(Value, frozen=True, kw_only=True):
     counts: dict[str, int]
     compaction: CompactionStatus = CompactionStatus.LATER
     remaining_reason: str = ""
+    limits: str = ""
     public_key: str = ""
     signature: str = ""
 

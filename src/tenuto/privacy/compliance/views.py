@@ -48,7 +48,8 @@ class ReceiptView(View, frozen=True, kw_only=True):
     """What was removed. `user_digest` is a digest of tenant and user; the signature covers every other field.
 
     `compaction` says whether deleted bytes were cleared from the store's files: `done`, `later` (upkeep will clear
-    them), `partly` (`remaining_reason` says what is left), or `nothing` if nothing was removed.
+    them), `partly` (`remaining_reason` says what is left), or `nothing` if nothing was removed. `limits` says what no
+    erasure covers.
     """
 
     id: str
@@ -59,6 +60,7 @@ class ReceiptView(View, frozen=True, kw_only=True):
     counts: dict[str, int]
     compaction: CompactionStatus
     remaining_reason: str
+    limits: str
     public_key: str
     signature: str
 
