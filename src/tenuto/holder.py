@@ -34,6 +34,11 @@ def with_holder(turn_id: str) -> str:
     return f"{turn_id}.{_mask(turn_id, here.machine) ^ (here.pid << _START_BITS | here.started):032x}"
 
 
+def without_holder(turn_id: str) -> str:
+    """The id of a turn that another process goes on with: its lease must not be taken for that of a dead one."""
+    return turn_id.partition(".")[0]
+
+
 def is_holder_gone(turn_id: str) -> bool:
     """Whether the turn's process was on this machine and does not run any more; in doubt it does."""
     plain, _, holder = turn_id.partition(".")

@@ -29,6 +29,7 @@ from tenuto.errors import (
     Unavailable,
     VersionConflict,
 )
+from tenuto.holder import without_holder
 from tenuto.model import (
     AppendBatch,
     Draft,
@@ -191,7 +192,7 @@ class OutboxReplay:
                 try:
                     turn = await self._sessions.renew_turn(turn)
                 except TurnLost:
-                    turn = await self._reopen_turn(beginning, turn, beginning.opening.lease)
+                    turn = await self._reopen_turn(beginning, turn, beginning.opening.turn_id, beginning.opening.lease)
         if turn.state is TurnState.FINISHED:
             _check_not_answered(row, turn)
         elif live:
@@ -257,6 +258,7 @@ class OutboxReplay:
     ) -> OpenTurn:
         opening = replace(
             beginning.opening,
+            turn_id=beginning.opening.turn_id if live else without_holder(beginning.opening.turn_id),
             session_id=found.session_id,
             create=None,
             lease=beginning.opening.lease if live else _LEASE,
@@ -279,16 +281,17 @@ class OutboxReplay:
                 return  # Its user messages are stored, and it holds no lease.
             if not await self._is_question_stored(row):
                 raise
-            turn = await self._reopen_turn(row.beginning, turn, _LEASE)
+            turn = await self._reopen_turn(row.beginning, turn, without_holder(row.turn_id), _LEASE)
             if turn.state is TurnState.FINISHED:
                 _check_not_answered(row, turn)
             else:
                 await self._sessions.finish_turn(turn, rename_trace(closing, turn))
 
-    async def _reopen_turn(self, beginning: JournaledBegin, turn: OpenTurn, lease: timedelta) -> OpenTurn:
+    async def _reopen_turn(self, beginning: JournaledBegin, turn: OpenTurn, turn_id: str, lease: timedelta) -> OpenTurn:
         """Begin a turn again that lost its lease: by its key, or without user messages."""
         opening = replace(
             beginning.opening,
+            turn_id=turn_id,
             session_id=turn.session.id,
             user_messages=(),
             create=None,
@@ -410,7 +413,7 @@ def _once(beginning: JournaledBegin) -> IdempotencyKey:
 
 def _check_not_answered(row: Row, turn: OpenTurn) -> None:
     """Refuse a turn whose key was answered by another one, when the caller repeated the request elsewhere."""
-    if turn.id != row.turn_id and row.closing is not None and row.closing.reply:
+    if without_holder(turn.id) != without_holder(row.turn_id) and row.closing is not None and row.closing.reply:
         raise IdempotencyKeyReused
 
 

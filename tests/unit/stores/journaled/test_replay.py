@@ -405,3 +405,23 @@ async def test_a_store_that_comes_and_goes_is_logged_sparsely(here: Process, cap
 
     assert (away, here.store.status.away) == (True, False)
     assert len(caplog.messages) == 2
+
+
+async def test_a_replayed_turn_of_a_dead_process_holds_its_lease(talked: Process) -> None:
+    """Another process must not take the replay's lease for that of the process that was killed."""
+    talked.goes_away()
+    await talked.turn(ANN, "s", "two", "2", turn_id="turn.0badc0de")
+    await talked.restart()
+    begun: list[str] = []
+    store = talked.memory.sessions.begin_turn
+
+    async def noted(scope: Scope, request: BeginTurn) -> OpenTurn:
+        begun.append(request.turn_id)
+        return await store(scope, request)
+
+    talked.memory.sessions.begin_turn = noted  # type: ignore[method-assign]
+    talked.comes_back()
+
+    assert await talked.replay()
+    assert begun == ["turn"]
+    assert (await talked.log(ANN, "s"))[-2:] == ["two", "2"]
