@@ -365,3 +365,23 @@ async def test_closing_waits_for_nothing_that_is_done_first() -> None:
 
     with pytest.raises(asyncio.CancelledError):
         await call
+
+
+async def test_a_probe_asks_past_an_open_breaker_and_lets_the_next_call_through() -> None:
+    """A journal need not wait for the reset, half a minute, to learn that the server is back."""
+    store = Moody()
+    guarded = CircuitBreakerStore(store=store, policy=BreakerPolicy(failures=1), now=Ticks())
+    await store.append(ANN, "s", batch("one"))
+    store.mood = AWAY
+    with pytest.raises(StoreUnavailable):
+        await guarded.sessions.get(ANN, "s")
+    with pytest.raises(StoreUnavailable):
+        await guarded.circuit.probe()
+    with pytest.raises(CircuitOpen):
+        await guarded.sessions.get(ANN, "s")
+
+    store.mood = None
+    await guarded.circuit.probe()
+    found = await guarded.sessions.get(ANN, "s")
+
+    assert (found.id, guarded.circuit.state) == ("s", BreakerState.CLOSED)

@@ -133,10 +133,6 @@ class Slot:
         """A session's rows that wait, oldest first."""
         return self._select_rows("session = ? AND aside IS NULL ORDER BY number", session)
 
-    def row(self, number: int) -> JournalRow | None:
-        """A row that waits, as it is now."""
-        return next(iter(self._select_rows("number = ? AND aside IS NULL", number)), None)
-
     def quarantined(self, after: int, limit: int) -> list[JournalRow]:
         """The next quarantined rows."""
         return self._select_rows("number > ? AND aside IS NOT NULL ORDER BY number LIMIT ?", after, limit)

@@ -34,7 +34,7 @@ _MAY_STILL_ARRIVE: Final = 3.0
 _LONGEST_PAUSE: Final = 1.0
 _ADOPT_EVERY: Final = 60.0
 _WARN_EVERY: Final = 60.0
-_REPLAYED_AT_ONCE: Final = 32
+_REPLAYED_AT_ONCE: Final = 64
 _ASIDE_AT_ONCE: Final = 100
 _log = logging.getLogger(__name__)
 

@@ -146,15 +146,6 @@ class Outbox:
             self._waiting.pop(session, None)
         return rows
 
-    async def row(self, slot: int, number: int) -> JournalRow | None:
-        """A row that waits, as it is now; `None` when it is gone."""
-
-        def read() -> JournalRow | None:
-            with self._dropping_if_damaged(slot):
-                return self._slots[slot].row(number) if slot in self._slots else None
-
-        return await self._run_on_thread(read)
-
     async def lacks_some(self, session: bytes) -> bool:
         """Whether rows of a session are gone that this process has not removed.
 
