@@ -469,7 +469,8 @@ class StoreReplaced(Unavailable):
     retry_after: ClassVar[None] = None
 
     def __init__(self) -> None:
-        super().__init__("session store", "was deleted or replaced while it was open; put its file back or restart")
+        why = "was deleted or replaced while it was open; put its file back (a restart begins with what is there now)"
+        super().__init__("session store", why)
 
 
 class DecryptionFailed(Unavailable):

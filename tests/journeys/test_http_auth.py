@@ -251,8 +251,12 @@ async def test_where_the_host_is_reachable_there_is_no_open_door() -> None:
         assert code(await door.http.get("/v1/sessions")) == (401, "invalid_credential")
 
 
-async def test_the_first_key_closes_the_door_within_two_seconds_and_for_good(door: Door) -> None:
+async def test_the_first_key_closes_the_door_within_two_seconds_and_for_good(
+    door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="tenuto")
     assert await status(door, {}) == 200
+    assert "closed" not in caplog.text
 
     key, secret = await door.keys.create(tenant="acme")
     door.ticks.now += 2
@@ -260,6 +264,7 @@ async def test_the_first_key_closes_the_door_within_two_seconds_and_for_good(doo
     assert await status(door, {}) == 401
     assert await status(door, bearer(secret)) == 200
     assert (await door.http.get("/healthz")).json()["auth"] == "closed: API keys"
+    assert caplog.text.count("closed: the first API key was made, so requests need a credential") == 1
 
     await door.keys.revoke(key.id)
     door.ticks.now += 2

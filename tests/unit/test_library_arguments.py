@@ -195,6 +195,12 @@ async def test_a_file_that_cannot_be_is_told_by_the_setting_and_nothing_is_made(
     assert _names(tmp_path) == ["file"]
 
 
+async def test_a_detector_without_its_method_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match=r"^detector: object has no method find\(scope, text, language\)"):
+        async with tenuto.open("memory://", detector=object()):  # type: ignore[arg-type]
+            pass
+
+
 def _names(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from tenuto.app import Tenuto, open_app
 from tenuto.chat import Chat
+from tenuto.cli.running import naming_store
 from tenuto.settings import Settings
 
 _Answer = TypeVar("_Answer")
@@ -77,7 +78,8 @@ def open_in_background(settings: Settings) -> Iterator[BackgroundApp]:
     opened: Future[BackgroundApp] = Future()
     ended: Future[None] = Future()
     threading.Thread(target=_thread_main, args=(settings, opened, ended), name="tenuto", daemon=True).start()
-    aside = opened.result()
+    with naming_store(settings):
+        aside = opened.result()
     try:
         yield aside
     finally:

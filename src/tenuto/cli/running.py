@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from tenuto.app import Tenuto, open_app
 from tenuto.cli.effective_settings import mask_password
 from tenuto.cli.terminal import visible
-from tenuto.errors import InvalidSetting
+from tenuto.errors import InvalidSetting, StoreUnavailable
 from tenuto.privacy.log_redaction import LogRedactor
 from tenuto.settings import Settings, read_settings
 from tenuto.stores.factory import sqlite_path
@@ -47,7 +48,19 @@ def run_command(
         async with open_app(replace(settings, l1=False), run_upkeep=False, read_only=read_only) as app:
             return await story(app)
 
-    return asyncio.run(run())
+    with naming_store(settings):
+        return asyncio.run(run())
+
+
+@contextmanager
+def naming_store(settings: Settings) -> Iterator[None]:
+    """Name the address of a store that does not answer."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        if type(error) is not StoreUnavailable:
+            raise
+        raise StoreUnavailable(f"session store at {shown_store(settings)}") from None
 
 
 def sqlite_file(url: str) -> Path | None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tenuto.cli.options import StoreUrl
-from tenuto.cli.running import make_folder
+from tenuto.cli.running import make_folder, naming_store
 from tenuto.settings import read_settings
 
 
@@ -24,4 +24,5 @@ def serve(
     # Only this command pays for the web framework.
     from tenuto.server import serve as serve_http
 
-    serve_http(settings)
+    with naming_store(settings):
+        serve_http(settings)

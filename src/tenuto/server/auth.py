@@ -10,6 +10,7 @@ lately, so that routes that need no store go on answering.
 from __future__ import annotations
 
 import ipaddress
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -35,6 +36,7 @@ from tenuto.server.problems import HostNotAllowed, InvalidCredential, ScopeMisma
 from tenuto.sessions import Sessions
 from tenuto.settings import Settings
 
+_log = logging.getLogger(__name__)
 OPEN: Final = "open: loopback only, tenant local"
 DEFAULT_TENANT: Final = "local"
 _TRUSTED_FOR: Final = 2.0
@@ -199,6 +201,8 @@ class Gate:
         now = self._now()
         if self._looked_at is None or now - self._looked_at >= _TRUSTED_FOR:
             self._closed = await self._has_keys()
+            if self._closed and self._looked_at is not None:
+                _log.info("closed: the first API key was made, so requests need a credential")
             self._looked_at = now
         return not self._closed
 

@@ -108,6 +108,8 @@ def _open_detector(stack: AsyncExitStack, settings: Settings, given: Detector | 
         detector = _find_detector(settings.privacy_detector) or _open_presidio(stack, settings)
     if detector is None:
         return None
+    if not callable(getattr(detector, "find", None)):
+        raise InvalidSetting("detector", f"{type(detector).__name__} has no method find(scope, text, language)")
     from tenuto.privacy.detection.external import ExternalDetector, ExternalDetectorPolicy
 
     languages = tuple(name.strip() for name in settings.privacy_detector_languages.split(","))

@@ -366,3 +366,13 @@ def test_chat_goes_on_with_the_next_model_of_a_chain(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("TENUTO_MODEL_BASE_URL", "http://127.0.0.1:1/v1")
 
     assert run("chat", "hello").exit_code == 0
+
+
+@pytest.mark.parametrize("command", [("sessions", "list"), ("serve", "--port", "0"), ("chat", "hello")])
+def test_a_store_that_does_not_answer_is_named_without_its_password(command: tuple[str, ...]) -> None:
+    result = run(*command, "--store", "redis://ann:hunter2@127.0.0.1:1/0")
+
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "unavailable: the session store at redis://ann:***@127.0.0.1:1/0 does not answer\n",
+    )
