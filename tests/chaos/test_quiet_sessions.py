@@ -20,7 +20,6 @@ pytestmark = pytest.mark.usefixtures("tried_again_at_once", "trustful")
 LONGEST = 40
 
 
-@pytest.mark.xfail(reason="a successful append makes the journal forget a session until it reads the session cache")
 async def test_quiet_sessions_of_any_length_go_on_in_an_outage(
     server: RedisServer | PostgresServer, tmp_path: Path
 ) -> None:
