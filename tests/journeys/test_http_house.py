@@ -46,7 +46,7 @@ async def test_metrics_count_by_route_and_name_nobody(tmp_path: Path) -> None:
         assert 'method="other"' in text
         assert f'tenuto_http_request_seconds_count{{method="GET",{route}}} 3.0' in text
         assert 'tenuto_session_events_total{kind="created"} 1.0' in text
-        assert 'tenuto_cache_reads_total{result="hit"} 1.0' in text
+        assert 'tenuto_cache_reads_total{result="hit"} 2.0' in text
         assert "tenuto_cache_sessions 1.0" in text
         for secret in ("the-id", "the-title", "the-path", "acme", "ann", "BREW"):
             assert secret not in text

@@ -25,7 +25,7 @@ from typing import Final, Self
 
 import msgspec
 
-from tenuto.model import IdempotencyKey, Message, OpenTurn, Scope, Session, Touch, TurnState
+from tenuto.model import IdempotencyKey, Message, OpenTurn, Scope, Session, Touch
 from tenuto.model.message import memory_bytes
 from tenuto.model.scope import session_key
 from tenuto.model.store_reports import Invalidation
@@ -80,6 +80,8 @@ class CachedSession:
     """The losses of the feed before this was requested; `NEVER` if a change may have been missed since."""
     exact: bool = False
     """Whether every change reported since is known to be our own, and included."""
+    apart: tuple[Message, ...] = ()
+    """Messages before the tail, from which an answer that is still to come is missing."""
 
     @property
     def whole(self) -> bool:
@@ -244,11 +246,8 @@ class SessionCache:
 
     def observe_begin(self, call: Call, turn: OpenTurn, once: IdempotencyKey | None, wanted: int) -> None:
         """Store the head and the newest messages that a turn began with."""
-        words, tail = turn.user_messages, turn.window
-        if words and turn.state is TurnState.OPENED:
-            longer = self._extended_tail(call.key, turn.session, words)
-            tail = longer if len(longer) > len(tail) else tail
-        entry = self._store(call, turn.session, tail, wanted)
+        words = turn.user_messages
+        entry = self._store(call, turn.session, turn.window or words, wanted)
         if once is not None and words:
             entry.keyed[once.key] = KeyedTurn(once.fingerprint, turn.id, turn.number, (words[0].seq, words[-1].seq))
             if len(entry.keyed) > _KEYS_KEPT:
@@ -258,16 +257,13 @@ class SessionCache:
         self, call: Call, session: Session, messages: tuple[Message, ...] = (), turn_id: str | None = None
     ) -> None:
         """Store a changed head and add messages: the reply of a turn, or of no turn."""
-        entry = self._store(call, session, self._extended_tail(call.key, session, messages) or messages)
+        entry = self._store(call, session, messages)
         for keyed in entry.keyed.values():
             if keyed.turn_id == turn_id:
                 keyed.reply = (messages[0].seq, messages[-1].seq) if messages else (0, -1)
 
     def observe_page(self, call: Call, session: Session, newest: tuple[Message, ...], wanted: int) -> None:
         """Store a head and newest messages that were read; keep the cached ones if they are more of the same."""
-        old = self._entries.get(call.key)
-        if old is not None and _version_delta(old, session) == 0 and len(old.tail) > len(newest):
-            newest = old.tail
         if session.retention.touch is Touch.READ:
             call.changing = True  # It was not known before whether its expiry would move.
         self._store(call, session, newest, wanted)
@@ -341,16 +337,6 @@ class SessionCache:
         unanswered, now = self._unanswered, self._ticks()
         return bool(unanswered) and (now < unanswered.get(key, 0.0) or now < unanswered.get(None, 0.0))
 
-    def _extended_tail(self, key: bytes, session: Session, added: tuple[Message, ...]) -> tuple[Message, ...]:
-        """The cached messages and added ones, if only our own change lies between: each increments the version."""
-        old = self._entries.get(key)
-        delta = _version_delta(old, session) if old is not None else None
-        if old is None or delta not in (0, 1) or not old.tail:
-            return ()
-        if delta == 0:
-            return old.tail  # A read has brought the change before its own answer.
-        return (*old.tail, *added) if not added or old.tail[-1].seq + 1 == added[0].seq else ()
-
     def _store(self, call: Call, session: Session, tail: tuple[Message, ...], wanted: int = 0) -> CachedSession:
         key, old = call.key, self._entries.get(call.key)
         since = call.since if call.certain else NEVER
@@ -358,14 +344,23 @@ class SessionCache:
             delta = _version_delta(old, session)
             is_older = delta is not None and (delta < 0 or (delta == 0 and since < old.since))
             if is_older and self.still(old) is not None:
+                if call.certain:
+                    self._fill_gap(old, tail, wanted)
                 return old  # Answers may arrive out of order.
             self._remove(key)
             old = old if delta is not None else None
+        apart: tuple[Message, ...] = ()
+        if old is not None and (_version_delta(old, session) in (0, 1) or old.since == since != NEVER):
+            # Only changes of our own lie between, which remove nothing.
+            tail, apart = _join(old.tail or old.apart, tail, session.last_seq)
+            apart = apart or (old.apart if old.tail else ())
         wanted = max(wanted, old.wanted) if old is not None else wanted or _LEAST_WANTED
         tail = tail[-min(wanted, session.messages) :] if session.messages else ()
-        size = _update_bytes(old, tail) if old is not None else _estimate_bytes(session, tail)
+        measured = old is not None and not old.apart and not apart
+        size = _update_bytes(old, tail) if measured and old is not None else _estimate_bytes(session, (*apart, *tail))
         keyed = old.keyed if old is not None else {}
-        entry = CachedSession(session, tail, size, wanted, keyed, self._ticks(), since, call.exact and call.certain)
+        exact = call.exact and call.certain
+        entry = CachedSession(session, tail, size, wanted, keyed, self._ticks(), since, exact, apart)
         if size <= self._max_bytes:
             self._entries[key] = entry
             self.bytes += size
@@ -373,11 +368,40 @@ class SessionCache:
             self._remove(next(iter(self._entries)))
         return entry
 
+    def _fill_gap(self, entry: CachedSession, tail: tuple[Message, ...], wanted: int) -> None:
+        """Add what an answer brings that was overtaken by a later one."""
+        known, _ = _join(entry.apart, tail, -1)
+        if not known:
+            return
+        entry.tail, entry.apart = _join(known, entry.tail, entry.session.last_seq)
+        entry.wanted = max(entry.wanted, wanted)
+        entry.tail = entry.tail[-entry.wanted :]
+        self.bytes -= entry.size
+        entry.size = _estimate_bytes(entry.session, (*entry.apart, *entry.tail))
+        self.bytes += entry.size
+
     def _remove(self, key: bytes) -> CachedSession | None:
         old = self._entries.pop(key, None)
         if old is not None:
             self.bytes -= old.size
         return old
+
+
+def _join(
+    before: tuple[Message, ...], after: tuple[Message, ...], last_seq: int
+) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """The end of a log made of two pieces; with a gap between them the later piece, and the earlier one apart."""
+    if not before:
+        return after, ()
+    if not after:
+        return (before, ()) if before[-1].seq == last_seq else ((), before)
+    first, last = after[0].seq, after[-1].seq
+    if first > before[-1].seq + 1:
+        return after, before
+    if before[-1].seq < first:
+        return before + after, ()
+    head = tuple(message for message in before if message.seq < first)
+    return (*head, *after, *(message for message in before if message.seq > last)), ()
 
 
 def _version_delta(old: CachedSession, session: Session) -> int | None:

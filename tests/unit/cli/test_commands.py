@@ -369,7 +369,11 @@ def test_chat_goes_on_with_the_next_model_of_a_chain(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("command", [("sessions", "list"), ("serve", "--port", "0"), ("chat", "hello")])
-def test_a_store_that_does_not_answer_is_named_without_its_password(command: tuple[str, ...]) -> None:
+def test_a_store_that_does_not_answer_is_named_without_its_password(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It would outlast this test.
+    monkeypatch.setattr("tenuto.server.run.configure_logging", lambda *_: None)
     result = run(*command, "--store", "redis://ann:hunter2@127.0.0.1:1/0")
 
     assert (result.exit_code, result.stderr) == (

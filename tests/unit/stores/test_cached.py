@@ -9,15 +9,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tenuto.errors import SessionNotFound, StoreUnavailable
 from tenuto.model import AppendResult, Changes, MessagePage, NewSession, Page, Retention, Scope, Session, Touch
 from tenuto.model.scope import session_key
 from tenuto.model.store_reports import Invalidation
 from tenuto.stores.cached import CachedStore
+from tenuto.stores.session_cache import SessionCache
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore
-from tests.samples import ANN, BOB, EVE, batch, begin, closing, talk, texts
+from tests.samples import ANN, BOB, EVE, HEAD, batch, begin, closing, stored, talk, texts
 
 
 class Feed:
@@ -363,3 +365,25 @@ async def test_what_expired_is_not_answered_from_here(cached: CachedStore, clock
 
     with pytest.raises(SessionNotFound):
         await cached.sessions.get(ANN, "s")
+
+
+@pytest.mark.parametrize("order", [(3, 4), (4, 3)], ids=["in order", "overtaken"])
+async def test_answers_of_our_own_changes_are_joined_in_any_order(feed: Feed, order: tuple[int, int]) -> None:
+    """A summary may be appended while a turn ends; an outage right after needs the whole window."""
+    cache = SessionCache(feed, max_sessions=10, max_bytes=2**20)
+    heads = {seq: replace(HEAD, version=seq, messages=seq, last_seq=seq) for seq in (2, 3, 4)}
+    key = session_key(HEAD.scope, HEAD.id)
+    with cache.reads(key) as read:
+        cache.observe_page(read, heads[2], (stored(1), stored(2)), wanted=20)
+    with cache.changes(key) as first, cache.changes(key) as second:
+        for call, seq in zip((first, second), order, strict=True):
+            cache.observe_added(call, heads[seq], (stored(seq),))
+
+    entry = cache.current(key)
+    assert entry is not None
+    assert [message.seq for message in entry.tail] == [1, 2, 3, 4]
+    with cache.reads(key) as head_alone:
+        cache.observe_page(head_alone, replace(heads[4], version=5), (), wanted=0)
+    renewed = cache.current(key)
+    assert renewed is not None
+    assert renewed.tail == entry.tail
