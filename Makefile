@@ -106,6 +106,7 @@ $(py):
 		echo 'tenuto needs Python 3.11 or newer: install it, or name one with PYTHON=/path/to/python3 make ...' >&2; \
 		exit 1; \
 	fi; \
+	echo 'Making the environment $(venv) ...'; \
 	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
 		echo "$$python cannot make virtual environments: install its venv package (on Debian: apt install python3-venv)." >&2; \
 		exit 1; \
