@@ -12,7 +12,15 @@ from msgspec.structs import replace
 from tenuto.context.assembly import LEAST_CUT, LEAST_QUESTION, last_words, prompt_token_limit
 from tenuto.context.compression import LogTail
 from tenuto.context.layout import layout_for
-from tenuto.context.tokens import MESSAGE_TOKENS, TokenCounter, level, truncate_parts, truncate_text
+from tenuto.context.tokens import (
+    MESSAGE_TOKENS,
+    MOST_CHARACTERS_A_TOKEN,
+    MOST_TOKENS_A_CHARACTER,
+    TokenCounter,
+    level,
+    truncate_parts,
+    truncate_text,
+)
 from tenuto.context.window import LEAST_WORDS, Shown, TurnReader, WindowFiller, drop_unpaired_tools, roundness, spans
 from tenuto.model.message import Message, Role
 from tenuto.model.policy import ContextPolicy
@@ -87,10 +95,13 @@ def _plain_costs(messages: Sequence[Message], cap: int, context: ContextPolicy, 
         return []
     costs: list[int] = []
     for message in messages:
-        parts = message.parts
+        parts, tokens = message.parts, message.tokens
         if message.role is Role.ITEM or len(parts) != 1 or parts[0]["type"] != "text" or not parts[0]["text"]:
             return []
-        tokens = counter.count_message(message)
+        # As in `TokenCounter.count_message`, written out: every message of every turn passes here.
+        length = len(parts[0]["text"])
+        if length > tokens * MOST_CHARACTERS_A_TOKEN or tokens > length * MOST_TOKENS_A_CHARACTER:
+            tokens = counter.count_recurring(parts[0]["text"])
         if tokens > cap:
             return []
         costs.append(tokens + MESSAGE_TOKENS)
