@@ -1,7 +1,8 @@
 """Sessions: opened, resumed, guarded, changed, announced."""
 
 from tenuto.sessions.events import EventEmitter, EventKind, Listener, SessionEvent
-from tenuto.sessions.service import AppendRequest, Sessions, TurnRequest, derived_id, fresh_id
+from tenuto.sessions.ids import derived_id, fresh_id
+from tenuto.sessions.service import AppendRequest, Sessions, TurnRequest
 
 __all__ = [
     "AppendRequest",

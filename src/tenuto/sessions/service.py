@@ -1,16 +1,13 @@
-"""Sessions: limits, waiting, access and events on top of the store, and ids."""
+"""Sessions: limits, waiting, access and events on top of the store."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import os
 import random
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from datetime import timedelta
-from hashlib import blake2b, sha256
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -54,13 +51,13 @@ from tenuto.model import (
     Truncation,
     Usage,
 )
-from tenuto.model.message import check_drafts
 from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
 from tenuto.model.session import PARTNER, PRIVACY_ALSO, check_attribute_name
 from tenuto.model.turn import TurnState
 from tenuto.model.values import Json, Value, check_int, check_text, check_type
 from tenuto.ports import SessionStore, StoreUpkeep, release_lease
 from tenuto.sessions.events import EventEmitter, EventKind
+from tenuto.sessions.ids import digest_of, fingerprint, fresh_id, session_id_for_key
 from tenuto.sessions.limits import check_head_size, check_message_sizes, check_messages, with_retention
 from tenuto.sessions.transfer import ExportedSession
 
@@ -72,8 +69,6 @@ _EVEN_SECONDS = 0.005
 _RENEWED_LEASE: Final = timedelta(seconds=9)
 _MOST = 2**31
 _MESSAGES: Final = ("messages",)
-# The digit of a UUID that holds its variant: two bits are fixed, two are free.
-_VARIANTS: Final = "89ab" * 4
 
 
 class TurnRequest(Value, frozen=True, kw_only=True):
@@ -232,7 +227,9 @@ class Sessions:
                 await self._announce_refused(scope, asked, absent)
                 if isinstance(absent, SessionForeign):
                     asked = unnamed
-        once = IdempotencyKey(key=idempotency_key, fingerprint=fingerprint or _digest(new)) if idempotency_key else None
+        once = (
+            IdempotencyKey(key=idempotency_key, fingerprint=fingerprint or digest_of(new)) if idempotency_key else None
+        )
         batch = AppendBatch(id=fresh_id(), create=with_retention(new, self.policy), idempotency_key=once)
         made = await self._create_in_store(scope, asked, batch)
         if not made.duplicate:
@@ -555,16 +552,6 @@ def _once(key: str, drafts: Sequence[Draft], given: str | None) -> IdempotencyKe
     return IdempotencyKey(key=key, fingerprint=given or fingerprint(drafts))
 
 
-def fingerprint(drafts: Sequence[Draft]) -> str:
-    """A digest of the content that an idempotency key stands for, without ids and times."""
-    check_drafts(drafts)
-    return _digest([(draft.role, draft.parts, draft.speaker, draft.extra) for draft in drafts])
-
-
-def _digest(value: object) -> str:
-    return blake2b(msgspec.json.encode(value), digest_size=16).hexdigest()
-
-
 async def complete_despite_cancel(work: Coroutine[Any, Any, _Result]) -> _Result:
     """Wait until the work is done, and only then pass on a cancellation; `asyncio.shield` would leave it unowned."""
     task = asyncio.ensure_future(work)
@@ -592,25 +579,3 @@ async def release_on_error(
     except BaseException:
         await complete_despite_cancel(release_lease(finish, turn))
         raise
-
-
-def fresh_id() -> str:
-    """A UUID of version 7: unguessable, unique, in order of time (A23)."""
-    # Formatted here: building a `UUID` takes longer than the rest.
-    stamp, chance = f"{time.time_ns() // 1_000_000:012x}", os.urandom(10).hex()
-    variant = _VARIANTS[int(chance[3], 16)]
-    return f"{stamp[:8]}-{stamp[8:]}-7{chance[:3]}-{variant}{chance[4:7]}-{chance[8:]}"
-
-
-def derived_id(prefix: str, *facts: str) -> str:
-    """`prefix` and 24 hex digits (96 bits) of a hash over the facts; ("a", "b") and ("ab",) differ."""
-    digest = sha256()
-    for fact in facts:
-        raw = fact.encode()
-        digest.update(len(raw).to_bytes(4, "big") + raw)
-    return prefix + digest.hexdigest()[:24]
-
-
-def session_id_for_key(scope: Scope, key: str) -> str:
-    """The id of a session created under an idempotency key: a retry gets the same session."""
-    return derived_id("s-", scope.tenant, scope.site, *scope.owner, key)
