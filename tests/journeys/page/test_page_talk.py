@@ -11,6 +11,7 @@ import pytest
 from playwright.async_api import Browser, Locator, Route, expect
 
 from tenuto.llm import Call, Echo, Fail, Hang, Say
+from tenuto.llm.offline.phrases import PHRASES
 from tests.journeys.page.visit import offline, scripted, stored, visiting
 from tests.journeys.test_http_process import running
 from tests.servers.process import free_port
@@ -283,3 +284,27 @@ async def test_a_character_answers_in_chinese_and_shows_its_evidence(chromium: B
         await visit.page.get_by_role("button", name="切换到英文").click()
         await expect(visit.page.get_by_role("button", name="What the model saw")).to_be_visible()
         assert await visit.page.evaluate("document.documentElement.lang") == "en"
+
+
+@pytest.mark.parametrize("locale", ["en-GB", "zh-CN"])
+async def test_each_example_answers_a_click_in_an_empty_conversation(chromium: Browser, locale: str) -> None:
+    empty = {phrase for words in PHRASES.values() for phrase in (words.nothing_found, words.nothing_said)}
+    async with offline(chromium, locale=locale) as (visit, _):
+        clicked = 0
+        for assistant in ("general", "goods", "npc"):
+            choice, examples = visit.page.locator(f"input[value={assistant}]"), visit.page.locator(".example")
+            await choice.check()
+            for place in range(await examples.count()):
+                await visit.open("/#/new")
+                await visit.page.reload()
+                await choice.check()
+                asked = await examples.nth(place).inner_text()
+                await examples.nth(place).click()
+                told = (await visit.hear()).locator(".prose")
+                await expect(visit.page.locator(".said")).to_have_text([asked])
+                assert await told.inner_text() not in empty
+                clicked += 1
+            await visit.open("/#/new")
+            await visit.page.reload()
+
+    assert clicked == 6
