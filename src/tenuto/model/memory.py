@@ -1,0 +1,116 @@
+"""`Memory`: what is remembered of a user or a chat beyond one session, and how it is searched."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from tenuto.errors import Invalid
+from tenuto.model.values import Value, check_int, check_text
+
+MEMORIES: Final = "memory"
+VECTORS: Final = "memory.vectors"
+MEMORY_CHANGES: Final = "memory.changes"
+"""The namespaces of a user's or a chat's state: memories, their vectors, and which of them changed last."""
+
+MAX_MEMORY: Final = 4_000
+"""Characters of a memory's text."""
+MAX_HITS: Final = 100
+
+
+class MemoryKind(StrEnum):
+    """A fact about the user, a preference that shapes answers, or an episode: what a conversation was about."""
+
+    FACT = "fact"
+    PREFERENCE = "preference"
+    EPISODE = "episode"
+
+
+class MemorySource(StrEnum):
+    """How a memory came about: quoted from a turn, extracted by a model, of a stale session, or written by hand."""
+
+    QUOTE = "quote"
+    MODEL = "model"
+    STALE = "stale"
+    WRITTEN = "written"
+
+
+class Memory(Value, frozen=True, kw_only=True):
+    """One thing that is remembered.
+
+    `said_at` is when it was said, by `speaker` (empty: the owner). `session_id` and `seqs` are where. Of two memories
+    with the same `subject` ("employer") the later one holds: the earlier has `valid_until` and `superseded_by`.
+    `mentions` counts how often it was said. After `expires_at` it does not exist.
+    """
+
+    id: str
+    kind: MemoryKind
+    text: str
+    said_at: datetime
+    source: MemorySource = MemorySource.WRITTEN
+    speaker: str = ""
+    session_id: str = ""
+    seqs: tuple[int, ...] = ()
+    persona: str | None = None
+    subject: str = ""
+    mentions: int = 1
+    valid_until: datetime | None = None
+    superseded_by: str = ""
+    expires_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        check_text(self.text, "the memory")
+        if not self.text.strip():
+            raise Invalid("a memory needs a text")
+        if len(self.text) > MAX_MEMORY:
+            raise Invalid(f"a memory has at most {MAX_MEMORY} characters, not {len(self.text)}")
+
+
+class MemoryQuery(Value, frozen=True, kw_only=True):
+    """A search in the memories of one owner.
+
+    `since` and `until` bound when a memory was said; with `persona`, memories of other personas are left out; with
+    `superseded`, what no longer holds is found as well. `talk` is the conversation before the question, oldest first:
+    a follow-up ("and there?") is understood by it. `diversity` is the lambda of MMR: 1 ranks by relevance alone.
+    """
+
+    text: str
+    limit: int = 5
+    kinds: tuple[MemoryKind, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    session_id: str = ""
+    persona: str | None = None
+    superseded: bool = False
+    talk: tuple[str, ...] = ()
+    diversity: float = 0.7
+
+    def __post_init__(self) -> None:
+        check_text(self.text, "the query")
+        check_int(self.limit, 1, MAX_HITS, "limit")
+        if not 0 <= self.diversity <= 1:
+            raise Invalid("diversity must lie between 0 and 1")
+
+
+class MemoryScores(Value, frozen=True, kw_only=True):
+    """Why a memory was found: its share of each arm, from 0 to 1, and the terms it shares with the query.
+
+    `coverage` is the share of the query's weight that its terms hold. `similarity` is the greatest similarity to a
+    memory ranked above it.
+    """
+
+    lexical: float = 0.0
+    vector: float = 0.0
+    coverage: float = 0.0
+    session: float = 0.0
+    similarity: float = 0.0
+    terms: tuple[str, ...] = ()
+
+
+class MemoryHit(Value, frozen=True, kw_only=True):
+    """A memory that was found, its fused `score`, and what the score is made of."""
+
+    memory: Memory
+    score: float
+    scores: MemoryScores
