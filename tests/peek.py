@@ -216,9 +216,9 @@ def end_after_one_round(upkeep: Upkeep) -> None:
 
 def patient_gate(chat: Chat) -> None:
     """Have the gate wait for its embedder for a minute: how long a busy machine takes is not what is tested."""
-    gate = chat._opener._gate
-    assert gate is not None
-    gate._patience = 60
+    embedder = chat._opener._embedder
+    assert embedder is not None
+    embedder._patience = 60
 
 
 def hot_ciphertexts(keys: TenantCiphers) -> tuple[int, Any]:

@@ -24,6 +24,8 @@ from tenuto.model.values import JsonObject
 from tenuto.ports import Afterwards, ChatModel, Clock, Embedder, Span, Store
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import TurnRedaction
+from tenuto.recall.embedding import CachedEmbedder
+from tenuto.recall.service import Memories
 from tenuto.sessions import EventEmitter, Sessions
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
@@ -124,6 +126,8 @@ def talk(
     model: ScriptedModel | None = None,
     span: Span | None = None,
     embedder: Embedder | None = None,
+    patience: timedelta = timedelta(seconds=5),
+    memories: Memories | None = None,
     afterwards: Callable[[Sessions], Afterwards] | None = None,
     redaction: TurnRedaction | None = None,
 ) -> Talk:
@@ -150,7 +154,8 @@ def talk(
             afterwards=noted if afterwards is None else afterwards(sessions),
             limits=limits or ChatLimits(),
             span=span,
-            embedder=embedder,
+            embedder=CachedEmbedder(embedder, clock=clock, patience=patience) if embedder is not None else None,
+            memories=memories,
             redaction=redaction or TurnRedaction(NO_REDACTION),
         )
     )

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tenuto.context import TokenCounter
     from tenuto.llm import GivenModel
     from tenuto.privacy.compliance.service import PrivacyService
+    from tenuto.recall.service import Memories
 
 ModelChoice: TypeAlias = "str | GivenModel | Sequence[str | GivenModel]"
 # The tokens of a character at most.
@@ -82,6 +83,7 @@ class Tenuto:
         self._assistants = assistants
         self._opening = asyncio.Lock()
         self._chat: Chat | None = None
+        self._memories: Memories | None = None
         self._counter: TokenCounter | None = None
         self.scheduled_scan = self._schedule_scan(settings.privacy_scan_every)
 
@@ -91,6 +93,7 @@ class Tenuto:
         Raises:
             InvalidSetting: the model, an assistant or a budget of the settings is not valid.
         """
+        memories = await self.memories()
         async with self._opening:
             if self._chat is None:
                 # Assistants, tokenizer and models take long to import.
@@ -102,6 +105,7 @@ class Tenuto:
                         store=self.store,
                         redactor=self.redactor,
                         sessions=self.sessions,
+                        memories=memories,
                         upkeep=self.upkeep,
                         clock=self._clock,
                         models=self._models,
@@ -109,6 +113,23 @@ class Tenuto:
                     )
                 )
         return self._chat
+
+    async def memories(self) -> Memories:
+        """What is remembered of users and chats beyond their sessions. Loaded on first use.
+
+        Raises:
+            InvalidSetting: the embedder of the settings cannot be opened.
+        """
+        async with self._opening:
+            if self._memories is None:
+                from tenuto.wiring.recall import open_memories
+
+                self._memories = await self._stack.enter_async_context(
+                    open_memories(
+                        self.settings, store=self.store, redactor=self.redactor, clock=self._clock, models=self._models
+                    )
+                )
+        return self._memories
 
     @cached_property
     def privacy(self) -> PrivacyService:
@@ -124,8 +145,8 @@ class Tenuto:
             return {"task_deadlines": await self.tasks.drop_user_deadlines(scope)}
 
         async def vectors(_: Scope) -> dict[str, int]:
-            if self._chat is not None:
-                self._chat.clear_caches()
+            if self._memories is not None:
+                self._memories.clear_cache()
             return {}
 
         return PrivacyService(

@@ -145,6 +145,16 @@ class TraceNotFound(NotFound):
         super().__init__("trace not found")
 
 
+class MemoryNotFound(NotFound):
+    """The owner has no memory of this id."""
+
+    code: ClassVar[str] = "memory_not_found"
+
+    def __init__(self, memory_id: str) -> None:
+        super().__init__("memory not found")
+        self.memory_id = memory_id
+
+
 class MessageNotFound(NotFound):
     """No message of the user has this sequence number in the session."""
 

@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.errors import InvalidSetting
+from tenuto.model.memory import MemoryPolicy
 from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, Preset, SessionPolicy, TaskPolicy, preset
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
 from tenuto.model.prompt import PromptPolicy
@@ -145,6 +146,15 @@ class Settings(Value, frozen=True, kw_only=True):
     log_level: str = "info"
     telemetry: bool = False
 
+    memories: bool = True
+    # None: where the server needs no credential, and in the terminal.
+    memories_without_user: bool | None = None
+    memories_in_groups: bool = False
+    max_memories: int = 20_000
+    episode_retention: timedelta = timedelta(days=180)
+    fact_retention: timedelta = timedelta(0)
+    preference_retention: timedelta = timedelta(0)
+
     memory_enabled: bool = True
     memory_max_messages: int | None = None
     memory_max_chars: int | None = None
@@ -177,6 +187,7 @@ class Settings(Value, frozen=True, kw_only=True):
         self.budgets()
         self.policies()
         self.npc_policies()
+        self.memory_policy()
 
     def _check_jwt(self) -> None:
         ways = [name for name in ("jwt_secret", "jwt_key_file", "jwt_jwks_file") if getattr(self, name)]
@@ -234,6 +245,26 @@ class Settings(Value, frozen=True, kw_only=True):
             session_cost_nanos=_usd_budget("session_budget_usd", self.session_budget_usd),
             tenant_tokens_per_day=_token_budget("tenant_daily_tokens", self.tenant_daily_tokens),
             tenant_cost_nanos_per_day=_usd_budget("tenant_daily_usd", self.tenant_daily_usd),
+        )
+
+    def memory_policy(self) -> MemoryPolicy:
+        """What is remembered, and for how long.
+
+        Raises:
+            InvalidSetting: a value is out of range.
+        """
+        _check_range("max_memories", self.max_memories, 1, 1_000_000)
+        for what in ("episode_retention", "fact_retention", "preference_retention"):
+            if getattr(self, what) < timedelta(0):
+                raise InvalidSetting(what, "must not be negative; 0 is for ever")
+        return MemoryPolicy(
+            enabled=self.memories,
+            in_groups=self.memories_in_groups,
+            without_user=bool(self.memories_without_user),
+            max_memories=self.max_memories,
+            episode_life=self.episode_retention or None,
+            fact_life=self.fact_retention or None,
+            preference_life=self.preference_retention or None,
         )
 
     def journals(self) -> Path:

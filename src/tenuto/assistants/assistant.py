@@ -28,9 +28,10 @@ class Assistant:
     `run_first` names tools that run before the model if their `plan` applies: evidence is retrieved independently of
     the model. `postprocess` may change the final text, for example add citations. `relevance` is the threshold of
     similarity for the history to enter the prompt; 0 admits any. An `isolated` persona sees only its own turns. Without
-    `remembers` each question is answered by itself and nothing is stored. Texts missing in one language are taken from
-    the other. Facts of one that `looks_up` come from its tools: a language model's answer without a successful call is
-    marked `lookup` in `degraded`. `file` is the file it was loaded from.
+    `remembers` each question is answered by itself and nothing is stored; without `recalls` nothing is remembered
+    beyond the session. Texts missing in one language are taken from the other. Facts of one that `looks_up` come from
+    its tools: a language model's answer without a successful call is marked `lookup` in `degraded`. `file` is the file
+    it was loaded from.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Assistant:
     isolated: bool = False
     relevance: float = 0.0
     remembers: bool = True
+    recalls: bool = True
     looks_up: bool = False
     postprocess: Mend | None = None
     file: str | None = None

@@ -11,8 +11,10 @@ from tenuto.assistants import AssistantRegistry
 from tenuto.chat.spending import Spending
 from tenuto.model.turn import Trace
 from tenuto.model.values import Value
-from tenuto.ports import Afterwards, ChatModel, Clock, Embedder, Span, TraceStore
+from tenuto.ports import Afterwards, ChatModel, Clock, Span, TraceStore
 from tenuto.privacy.turn_redaction import TurnRedaction
+from tenuto.recall.embedding import CachedEmbedder
+from tenuto.recall.service import Memories
 from tenuto.sessions import Sessions
 
 Models: TypeAlias = Callable[[str | None], ChatModel]
@@ -24,7 +26,6 @@ class ChatLimits(Value, frozen=True, kw_only=True):
 
     model_timeout: timedelta = timedelta(seconds=120)
     tool_timeout: timedelta = timedelta(seconds=30)
-    embedder_timeout: timedelta = timedelta(seconds=5)
     tool_rounds: int = 6
 
 
@@ -40,7 +41,8 @@ class ChatDeps:
     clock: Clock
     afterwards: Afterwards
     redaction: TurnRedaction
-    embedder: Embedder | None = None
+    embedder: CachedEmbedder | None = None
+    memories: Memories | None = None
     titles_by_model: bool = False
     limits: ChatLimits = field(default_factory=ChatLimits)
     span: Span | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Final
 
@@ -11,6 +12,8 @@ from tenuto.assistants import Assistant, in_language
 from tenuto.chat.active_assistant import ActiveAssistant, active_assistant_of, resolve_assistant
 from tenuto.chat.agent_loop import load_tool_state
 from tenuto.chat.deps import ChatDeps
+from tenuto.chat.recall import DEGRADED as RECALL_DEGRADED
+from tenuto.chat.recall import TurnRecall, cancel_recall
 from tenuto.chat.relevance_gate import DEGRADED, Gate
 from tenuto.chat.request import ChatRequest
 from tenuto.chat.revision import Revision, check_not_superseded, mark_of, undo_user_message
@@ -33,6 +36,7 @@ from tenuto.model.prompt import Language, PromptInputs
 from tenuto.model.session import ASSISTANT, PERSONA, PRIVACY_ALSO, PROFILE
 from tenuto.model.turn import ONCE, trace_id
 from tenuto.model.values import JsonObject, Value
+from tenuto.recall.service import PreparedSearch
 from tenuto.sessions import TurnRequest, fresh_id
 from tenuto.sessions.limits import check_messages, check_text_size
 from tenuto.sessions.service import release_on_error
@@ -87,6 +91,8 @@ class TurnContext(Value, frozen=True, kw_only=True):
             log_tail=loaded,
             reserved_tokens=taken,
             persona=self.scope.persona if self.assistant.isolated else None,
+            stale_before=self.turn.stale_before if self.turn is not None else 0,
+            recalls=self.assistant.recalls,
         )
 
 
@@ -100,13 +106,15 @@ class TurnOpener:
         self._clock = means.clock
         self._redaction = means.redaction
         self._back = Revision(means.sessions)
-        self._gate = Gate(means, means.embedder) if means.embedder is not None else None
+        self._embedder = means.embedder
+        self._gate = Gate(means.embedder, means.redaction) if means.embedder is not None else None
+        self._recall = TurnRecall(means.memories) if means.memories is not None else None
         self._counter = TokenCounter()
 
     def clear_caches(self) -> None:
         """Drop cached values that were computed from user text."""
-        if self._gate is not None:
-            self._gate.clear_cache()
+        if self._embedder is not None:
+            self._embedder.clear_cache()
 
     async def open_turn(self, scope: Scope, request: ChatRequest) -> TurnContext:
         """Find assistant and session, store the user message, load the history.
@@ -124,6 +132,22 @@ class TurnOpener:
         if not assistant.remembers:
             await self._spending.check_tenant(scope)
             return self._stateless_context(scope, request, assistant, persona)
+        # It runs beside the store's part of the turn, and does not outlive it.
+        recalling = self._recall.start(scope, request.text) if self._recall is not None and assistant.recalls else None
+        try:
+            return await self._open_stored(scope, request, assistant, persona, recalling)
+        finally:
+            if recalling is not None:
+                await cancel_recall(recalling)
+
+    async def _open_stored(
+        self,
+        scope: Scope,
+        request: ChatRequest,
+        assistant: Assistant,
+        persona: Persona | None,
+        recalling: asyncio.Task[PreparedSearch] | None,
+    ) -> TurnContext:
         try:
             turn, replaced = await self._begin_in_store(scope, request, assistant)
         except DecryptionFailed:
@@ -133,22 +157,32 @@ class TurnOpener:
                 raise
             _log.warning("the store is unavailable: answering without memory")
             return self._stateless_context(scope, request, assistant, persona)
-        begun = await self._context_of(turn, request, assistant, persona)
+        begun = await self._context_of(turn, request, assistant, persona, recalling)
         return replace(begun, replaced_answer=replaced) if replaced else begun
 
     async def _context_of(
-        self, turn: OpenTurn, request: ChatRequest, assistant: Assistant, persona: Persona | None
+        self,
+        turn: OpenTurn,
+        request: ChatRequest,
+        assistant: Assistant,
+        persona: Persona | None,
+        recalling: asyncio.Task[PreparedSearch] | None,
     ) -> TurnContext:
         """The context of a stored turn; if it cannot be loaded, the lease is released."""
         if turn.state is TurnState.FINISHED:
             return self._build_context(request, assistant, persona, turn, LogTail(turn.window), None)
         if turn.state is TurnState.RESUMED:
             turn, persona = _restore_persona(turn, assistant, persona)
-        loading = self._load_context(request, assistant, persona, turn)
+        loading = self._load_context(request, assistant, persona, turn, recalling)
         return await release_on_error(self._sessions.finish, turn, loading)
 
     async def _load_context(
-        self, request: ChatRequest, assistant: Assistant, persona: Persona | None, turn: OpenTurn
+        self,
+        request: ChatRequest,
+        assistant: Assistant,
+        persona: Persona | None,
+        turn: OpenTurn,
+        recalling: asyncio.Task[PreparedSearch] | None,
     ) -> TurnContext:
         """Load the messages the prompt may use: those of the turn's window, and older ones that no summary covers."""
         start, window = turn.context_start, turn.window
@@ -165,9 +199,26 @@ class TurnOpener:
         begun = self._build_context(request, assistant, persona, turn, log, summary)
         if self._gate is not None and assistant.relevance > 0:
             begun = await self._apply_relevance_gate(begun, self._gate)
+        if self._recall is not None and recalling is not None:
+            begun = await self._add_memories(begun, self._recall, recalling)
         if begun.tool_context.state or begun.prompt_inputs.preferences:
             begun = await self._restore_private_values(begun)
         return begun
+
+    async def _add_memories(
+        self, begun: TurnContext, recall: TurnRecall, recalling: asyncio.Task[PreparedSearch]
+    ) -> TurnContext:
+        """Add what is remembered of the user; without it the turn goes on."""
+        asked, inputs, turn = begun.tool_context, begun.prompt_inputs, begun.turn
+        assert turn is not None
+        found = await recall.finish(recalling, turn, inputs, begun.scope.persona if begun.assistant.isolated else None)
+        liked = "\n".join(filter(None, (inputs.preferences, found.preference_lines)))
+        return replace(
+            begun,
+            prompt_inputs=replace(inputs, memories=found.pieces(inputs.language), preferences=liked),
+            tool_context=replace(asked, memories=tuple([hit.memory for hit in found.hits])),
+            degraded=(*begun.degraded, RECALL_DEGRADED) if found.degraded else begun.degraded,
+        )
 
     async def _apply_relevance_gate(self, begun: TurnContext, gate: Gate) -> TurnContext:
         """Decide by embeddings whether the history is relevant; without an embedder the lexical decision stays."""

@@ -106,19 +106,19 @@ def usable(said: str, asked: SummaryRequest, counter: TokenCounter) -> str | Non
     source = {term for line in asked.text.splitlines() for term in terms(line)}
     if len(about & source) < _SHARED * len(about):
         return None
-    if _invents(text, asked.text):
+    if invents(text, asked.text) or (_numbers(asked.text) and not _numbers(_ITEM_NUMBER.sub("", text))):
         return None
     return _cut_to_limits(text, asked.limits, counter)
 
 
-def _invents(text: str, source: str) -> bool:
-    """Whether the text has a number or a capitalised word that the source lacks, or none of the source's numbers.
+def invents(text: str, source: str) -> bool:
+    """Whether the text has a number or a capitalised word that the source lacks.
 
     The first word of a sentence has its capital from its place, and a number at the beginning of a line counts items.
     """
     given, told = _numbers(source), _numbers(_ITEM_NUMBER.sub("", text))
     names = {word.casefold() for word in _NAME.findall(text)}
-    if not told <= given or (given and not told):
+    if not told <= given:
         return True
     return bool(names) and not names <= set(_WORD.findall(source.casefold()))
 

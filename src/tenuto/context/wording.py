@@ -25,6 +25,10 @@ class Wording(Value, frozen=True, kw_only=True):
     summary: str
     memories: str
     memories_end: str
+    user_said: str
+    speaker_said: str
+    earlier_talk: str
+    noted: str
     evidence: str
     evidence_end: str
     cut: str
@@ -52,6 +56,10 @@ _CHINESE: Final = Wording(
     summary="以下是之前对话的摘要:\n",
     memories="【相关记忆 - 仅供上下文参考，不作为事实依据】\n",
     memories_end="【相关记忆结束】\n",
+    user_said="用户说过",
+    speaker_said="{name}说过",
+    earlier_talk="之前的对话",
+    noted="记录",
     evidence="【证据 - 事实以此为准，引用时注明编号】\n",
     evidence_end="【证据结束】\n",
     cut="[……原文共 {size} {unit}，有删节……]",
@@ -83,6 +91,10 @@ _ENGLISH: Final = Wording(
     summary="Summary of the conversation so far:\n",
     memories="[Memories: context only, not evidence of fact]\n",
     memories_end="[End of memories]\n",
+    user_said="the user said",
+    speaker_said="{name} said",
+    earlier_talk="an earlier conversation",
+    noted="noted",
     evidence="[Evidence: facts come from here; cite the ids]\n",
     evidence_end="[End of evidence]\n",
     cut="[... part of {size} {unit} left out ...]",

@@ -7,6 +7,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from tenuto.model.memory import Memory
 from tenuto.model.message import Message
 from tenuto.model.policy import Preset
 from tenuto.model.prompt import Language, Piece, PromptMessage, PromptPolicy
@@ -41,7 +42,8 @@ class ToolContext(Value, frozen=True, kw_only=True, gc=True):
     left with its newest answer that stands (the previous result set), so that "the first one" can be found again.
     `history` is the talk before the question, oldest first, as far as it was loaded; an isolated persona gets its own
     turns only. `persona_name` is the persona's display name in the question's language. `speaker_names` gives users the
-    names they are shown under, where several may speak.
+    names they are shown under, where several may speak. `memories` were found for the question: quotations of earlier
+    conversations, and no evidence.
     """
 
     scope: Scope
@@ -54,6 +56,7 @@ class ToolContext(Value, frozen=True, kw_only=True, gc=True):
     persona: str | None = None
     persona_name: str | None = None
     speaker_names: Mapping[str, str] = MappingProxyType({})
+    memories: tuple[Memory, ...] = ()
 
 
 class ToolOutput(Value, frozen=True, kw_only=True, gc=True):
@@ -156,7 +159,9 @@ class TurnEnded(Value, frozen=True, kw_only=True):
     `session` is its head as the turn left it. `claims_title` says that this turn claimed the title and so is the one to
     have a better one made. `log_tail` is the end of the log as the turn knows it, its own messages included: with it a
     look at the store is spared where nothing is due. `reserved_tokens` are the tokens of the prompt that talk cannot
-    have: system prompt, preferences, and the share of recall. `persona` is set if it is isolated.
+    have: system prompt, preferences, and the share of recall. `persona` is set if it is isolated. `stale_before` is the
+    first message that is context, if what precedes it became stale with this turn. With `recalls`, what the user said
+    is remembered.
     """
 
     scope: Scope
@@ -171,3 +176,5 @@ class TurnEnded(Value, frozen=True, kw_only=True):
     log_tail: tuple[Message, ...] = ()
     reserved_tokens: int = 0
     persona: str | None = None
+    stale_before: int = 0
+    recalls: bool = False

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
 from tenuto.errors import Invalid
+from tenuto.model.scope import Scope
 from tenuto.model.values import Value, check_int, check_text
 
 MEMORIES: Final = "memory"
@@ -114,3 +115,34 @@ class MemoryHit(Value, frozen=True, kw_only=True):
     memory: Memory
     score: float
     scores: MemoryScores
+
+
+class MemoryPolicy(Value, frozen=True, kw_only=True):
+    """What is remembered, and for how long.
+
+    An owner has at most `max_memories`; the oldest leave first, preferences never. `in_groups` captures what is said in
+    a chat of several people for that chat. `without_user` remembers for callers that name no user: right where one
+    person uses an installation, and wrong where one credential serves many.
+    """
+
+    enabled: bool = True
+    in_groups: bool = False
+    without_user: bool = False
+    max_memories: int = 20_000
+    episode_life: timedelta | None = timedelta(days=180)
+    fact_life: timedelta | None = None
+    preference_life: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        check_int(self.max_memories, 1, 1_000_000, "max_memories")
+
+    def life_of(self, kind: MemoryKind) -> timedelta | None:
+        """How long a memory of that kind lives after it was said; `None` is for ever."""
+        life: timedelta | None = getattr(self, f"{kind.value}_life")
+        return life
+
+    def covers(self, scope: Scope) -> bool:
+        """Whether anything is remembered for this scope at all."""
+        if not self.enabled or scope.visitor:
+            return False
+        return bool(scope.owner) or self.without_user

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final, TypeGuard
 
 from tenuto.errors import InvalidSetting
+from tenuto.model.memory import MEMORY_CHANGES, VECTORS
 from tenuto.model.scope import Scope
 from tenuto.model.values import Json, Value
 
@@ -53,8 +54,8 @@ _NO_PSEUDONYM: Final = frozenset({Sink.LOG, Sink.MEMORY, Sink.EXPORT, Sink.ANSWE
 
 # The namespace of a shop: its goods, and each buyer's orders.
 SHOP: Final = "goods"
-# Namespaces of users with business data, which is not redacted: an order needs its number.
-_BOOKS: Final = frozenset({SHOP})
+# Namespaces of users that are not redacted: business data (an order needs its number), and vectors and ids of memories.
+_BOOKS: Final = frozenset({SHOP, VECTORS, MEMORY_CHANGES})
 
 _NO_MARKS: Final[Mapping[tuple[str, str], str]] = MappingProxyType({})
 

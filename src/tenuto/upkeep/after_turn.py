@@ -1,4 +1,4 @@
-"""Work that follows a turn: a title, a summary of what no longer fits, and the release of a lease after an outage."""
+"""Work that follows a turn: a title, a summary, memories, and the release of a lease after an outage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from tenuto.model.policy import SessionPolicy
 from tenuto.model.scope import session_key
 from tenuto.ports import Clock
 from tenuto.privacy.turn_redaction import UpkeepRedaction
+from tenuto.recall.service import Memories
 from tenuto.sessions import Sessions
+from tenuto.upkeep.capture import Capturer
 from tenuto.upkeep.compressor import SPARE, Compressor
 from tenuto.upkeep.jobs import Jobs, Small, safely
 from tenuto.upkeep.titler import Titler
@@ -77,13 +79,28 @@ class LeaseRelease:
 class AfterTurn:
     """Decides what is due after a turn, and starts it in the background."""
 
-    def __init__(self, *, sessions: Sessions, small: Small | None, redaction: UpkeepRedaction, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        sessions: Sessions,
+        small: Small | None,
+        redaction: UpkeepRedaction,
+        clock: Clock,
+        memories: Memories | None = None,
+    ) -> None:
         self._counter = TokenCounter()
         self._jobs = Jobs()
         self._releasing = LeaseRelease(sessions=sessions)
         self._titler = Titler(sessions=sessions, small=small, redaction=redaction)
         self._compressor = Compressor(
             sessions=sessions, small=small, redaction=redaction, counter=self._counter, clock=clock
+        )
+        self._capturer = (
+            Capturer(
+                memories=memories, sessions=sessions, small=small, redaction=redaction, compressor=self._compressor
+            )
+            if memories is not None
+            else None
         )
 
     def follow(self, ended: TurnEnded) -> None:
@@ -95,6 +112,9 @@ class AfterTurn:
         bare = replace(ended, log_tail=())
         if ended.claims_title:
             self._jobs.start("title", subject, lambda: self._titler.title(bare))
+        if (capturer := self._capturer) is not None and (work := capturer.due(ended)) is not None:
+            # By its version: a later turn's must not take the place of one that waits.
+            self._jobs.start("capture", (subject, ended.session.version), lambda: capturer.capture(bare, work))
         # A running job will have covered what this turn saw; what came since is found due after the next turn.
         whose = (subject, ended.persona)
         if not self._jobs.is_running("summary", whose) and self._may_be_due(ended):

@@ -97,6 +97,13 @@ class Compressor:
             if found is None or not await self._store_summary(ended, talk.session, found, at_once) or not talk.more:
                 return
 
+    async def retell(self, ended: TurnEnded, messages: Sequence[Message]) -> str:
+        """The messages in short, by the model if there is one, for a memory."""
+        limits = self._summary_limits(ended)
+        said = [message.text for message in messages if message.role is Role.USER]
+        ended = replace(ended, language=majority_language(said, ended.language))
+        return (await self._summarize(ended, messages, "", limits))[0]
+
     async def _load_uncovered(self, ended: TurnEnded) -> _UncoveredLog:
         """Load what no summary covers, from the newest message backwards to the summary."""
         page = await self._sessions.messages(ended.scope, ended.session.id, Page(limit=_LOOK))
@@ -117,7 +124,9 @@ class Compressor:
     async def _store_summary(self, ended: TurnEnded, session: Session, found: Due, at_once: bool) -> bool:
         """Store the summary; returns whether it is stored, by this or another process."""
         limits = self._summary_limits(ended)
-        text, made_by = await self._summarize(ended, found, limits, at_once)
+        previous = found.previous.text if found.previous is not None else ""
+        speaking = replace(ended, language=_summary_language(found, ended.language))
+        text, made_by = await self._summarize(speaking, found.cover, previous, limits, at_once=at_once)
         last = found.cover[-1]
         summary = Summary(
             text=text,
@@ -172,13 +181,13 @@ class Compressor:
         storable = max(16, (self._sessions.policy.max_message_bytes - _ENTRY_BYTES) // 4)
         return replace(limits, characters=min(limits.characters or storable, storable))
 
-    async def _summarize(self, ended: TurnEnded, found: Due, limits: SummaryLimits, at_once: bool) -> tuple[str, str]:
+    async def _summarize(
+        self, ended: TurnEnded, cover: Sequence[Message], previous: str, limits: SummaryLimits, *, at_once: bool = False
+    ) -> tuple[str, str]:
         """The summary and its source: a model if there is one and its answer is usable, else extraction."""
-        previous = found.previous.text if found.previous is not None else ""
-        ended = replace(ended, language=_summary_language(found, ended.language))
         if self._small is None or at_once:
-            return await self._extract(found.cover, previous, ended, limits), "extract"
-        parts = portions(found.cover, self._counter)
+            return await self._extract(cover, previous, ended, limits), "extract"
+        parts = portions(cover, self._counter)
         skipped = [message for part in parts[:-_ASKED] for message in part]
         if skipped:
             previous = await self._extract(skipped, previous, ended, limits)

@@ -17,6 +17,7 @@ from tenuto.tasks import Tasks
 from tenuto.upkeep.jobs import Small, safely
 
 if TYPE_CHECKING:
+    from tenuto.recall.service import Memories
     from tenuto.upkeep.after_turn import AfterTurn
 
 _log = logging.getLogger(__name__)
@@ -50,14 +51,16 @@ class Upkeep:
         self._redaction = redaction
         self._pause = pause
         self._catch_up = catch_up
+        self._memories: Memories | None = None
         self._followed = False
 
     # After a turn
 
-    def equip(self, *, small: Small | None = None) -> None:
-        """Set the small model, before the first use of `after_turn`."""
+    def equip(self, *, small: Small | None = None, memories: Memories | None = None) -> None:
+        """Set the small model and the memories, before the first use of `after_turn`."""
         assert not self._followed, "turns were followed without it already"
         self._small = small
+        self._memories = memories
 
     async def drain(self, within: timedelta | None = None) -> None:
         """Wait until everything that was started is done; what takes longer than `within` is cancelled."""
@@ -71,7 +74,13 @@ class Upkeep:
         from tenuto.upkeep.after_turn import AfterTurn
 
         self._followed = True
-        return AfterTurn(sessions=self._sessions, small=self._small, redaction=self._redaction, clock=self._clock)
+        return AfterTurn(
+            sessions=self._sessions,
+            small=self._small,
+            redaction=self._redaction,
+            clock=self._clock,
+            memories=self._memories,
+        )
 
     # Every few minutes
 

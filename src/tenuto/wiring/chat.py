@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -25,16 +25,16 @@ from tenuto.chat import Chat, ChatDeps, ChatLimits, Spending
 from tenuto.context import TokenCounter, check_budget, encoding_for
 from tenuto.context.tokens import to_text
 from tenuto.errors import InvalidSetting
-from tenuto.llm import OFFLINE, GivenModel, ModelConnection, complete, open_model, provider_of
-from tenuto.llm.embedding import open_embedder
+from tenuto.llm import OFFLINE, GivenModel, complete, open_model, provider_of
 from tenuto.model import Scope, Usage
 from tenuto.model.policy import preset
 from tenuto.model.prompt import Language
-from tenuto.ports import ChatModel, Clock, Embedder, StateStore, Store
+from tenuto.ports import ChatModel, Clock, StateStore, Store
 from tenuto.privacy.redacting_model import RedactingModel
 from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.rules.span import ON_REQUEST
 from tenuto.privacy.turn_redaction import TurnRedaction
+from tenuto.recall.service import Memories
 from tenuto.sessions import Sessions
 from tenuto.settings import Settings
 from tenuto.telemetry import open_spans
@@ -51,6 +51,7 @@ async def open_chat(
     store: Store,
     redactor: Redactor,
     sessions: Sessions,
+    memories: Memories,
     upkeep: Upkeep,
     clock: Clock,
     models: Mapping[str, GivenModel],
@@ -73,7 +74,7 @@ async def open_chat(
         # The offline model makes titles and summaries no better than extraction does.
         spending = Spending(state=store.state, budgets=settings.budgets(), clock=clock)
         summarizer_model = _make_small(shelf[small], settings.model_timeout, spending) if small != OFFLINE else None
-        upkeep.equip(small=summarizer_model)
+        upkeep.equip(small=summarizer_model, memories=memories)
         # Before the models close: work for finished turns may still call them.
         stack.push_async_callback(upkeep.drain, _LAST_WORK)
         screened = {name: RedactingModel(model=model, screen=redactor) for name, model in shelf.items()}
@@ -85,7 +86,8 @@ async def open_chat(
                 assistants=known,
                 models=lambda name: screened[name or settings.model],
                 redaction=TurnRedaction(redactor),
-                embedder=await stack.enter_async_context(_embedder(settings, home)),
+                embedder=memories.embedder,
+                memories=memories,
                 spending=spending,
                 clock=clock,
                 afterwards=upkeep.after_turn,
@@ -122,15 +124,6 @@ async def _open_models(
             # The assistant's file names this model, not the settings.
             raise InvalidSetting("assistants", f"{user.file or user.name}: {unfit}") from None
     return shelf
-
-
-def _embedder(settings: Settings, home: str) -> AbstractAsyncContextManager[Embedder | None]:
-    # Without a model provider, address and key are meant for the embedder; a self-hosted server needs no prefix.
-    ours = (home or "openai") in (OFFLINE, settings.embedder.partition(":")[0])
-    access = (
-        ModelConnection(base_url=settings.model_base_url, api_key=settings.model_api_key) if ours else ModelConnection()
-    )
-    return open_embedder(settings.embedder, access)
 
 
 def _make_small(model: ChatModel, timeout: timedelta, spending: Spending) -> Small:

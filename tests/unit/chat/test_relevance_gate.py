@@ -13,11 +13,11 @@ import pytest
 
 import tenuto
 from tenuto.app import Tenuto
-from tenuto.chat import ChatLimits, Reply
-from tenuto.chat import relevance_gate as gating
+from tenuto.chat import Reply
 from tenuto.errors import Unavailable
 from tenuto.llm import ScriptedModel
 from tenuto.model.prompt import Disposition, Kind, Reason
+from tenuto.recall import embedding
 from tests.clock import FakeClock
 from tests.peek import patient_gate
 from tests.samples import ANN, BOB
@@ -74,9 +74,9 @@ def shown(t: Talk) -> str:
 
 
 def chat(embedder: Subjects | None, *, clock: FakeClock | None = None, **fields: Any) -> Talk:
-    limits = ChatLimits(embedder_timeout=timedelta(milliseconds=20)) if embedder and embedder.hangs else None
+    patience = timedelta(milliseconds=20) if embedder and embedder.hangs else timedelta(seconds=5)
     assistant = helper(**{"relevance": 0.15, **fields})
-    return talk("Please call a vet.", embedder=embedder, clock=clock, limits=limits, assistants=[assistant])
+    return talk("Please call a vet.", embedder=embedder, clock=clock, patience=patience, assistants=[assistant])
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ async def test_nobody_is_spared_a_text_because_somebody_else_said_it(embedder: S
 
 
 async def test_only_so_many_vectors_are_known(embedder: Subjects, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gating, "_KNOWN", 1)
+    monkeypatch.setattr(embedding, "_KNOWN", 1)
     t = chat(embedder)
 
     await after_the_cat(t, KITTEN)
@@ -324,6 +324,7 @@ async def served(**settings: Any) -> AsyncIterator[tuple[Tenuto, list[dict[str, 
             assistant="helper",
             embedder="openai:served",
             model_base_url=f"{server.url}/v1",
+            memories=False,
             **settings,
         ) as app:
             patient_gate(await app.chat())
@@ -358,7 +359,7 @@ async def test_a_providers_embedder_is_shown_what_a_model_is_shown() -> None:
 async def test_a_cut_shows_a_providers_embedder_no_half_of_a_value() -> None:
     async with served(privacy_model="redact") as (app, asked):
         first = await app.ask(ANN, CAT)
-        await app.ask(ANN, "x" * (gating._CHARACTERS - 8) + f" {MAIL}", session_id=first.session_id)
+        await app.ask(ANN, "x" * (embedding.EMBEDDED_CHARACTERS - 8) + f" {MAIL}", session_id=first.session_id)
 
     assert "ann@" not in asked[0]["input"][0]
-    assert len(asked[0]["input"][0]) == gating._CHARACTERS
+    assert len(asked[0]["input"][0]) == embedding.EMBEDDED_CHARACTERS

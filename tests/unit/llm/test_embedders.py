@@ -101,13 +101,13 @@ async def test_a_local_one_that_fails_says_so_and_quotes_nothing(
     assert failed.value.__suppress_context__
 
 
-def test_a_turn_without_a_gate_loads_no_weights(tmp_path: Path) -> None:
+def test_a_turn_without_gate_and_memories_loads_no_weights(tmp_path: Path) -> None:
     """Installed, it costs nothing until an assistant asks for it."""
     program = """
 import asyncio, sys, tenuto
 
 async def main():
-    async with tenuto.open("memory://") as app:
+    async with tenuto.open("memory://", memories=False) as app:
         first = await app.ask(app.scope(user="ann"), "My name is Ann.")
         await app.ask(app.scope(user="ann"), "What is my name?", session_id=first.session_id)
         assert (await app.chat()).embedder == "local"

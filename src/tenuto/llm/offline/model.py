@@ -38,6 +38,7 @@ from tenuto.model.generation import (
     ToolResult,
 )
 from tenuto.model.graphemes import boundary_before
+from tenuto.model.memory import MemorySource
 from tenuto.model.message import Role, offline_only_turns
 from tenuto.model.prompt import Language
 from tenuto.model.values import JsonObject, Value, make_storable
@@ -149,7 +150,7 @@ def pieces(text: str) -> Iterator[str]:
 
 
 class Utterance(NamedTuple):
-    """A text, its speaker, and another user's display name."""
+    """A text, its speaker, and another user's display name, or when a memory was said."""
 
     speaker: Speaker
     text: str
@@ -174,7 +175,7 @@ def load_conversation(asking: ModelRequest) -> Conversation:
             question=turn.question[:_MESSAGE],
             language=turn.language,
             persona_name=turn.persona_name,
-            utterances=_newest([*earlier, *_history(turn)]),
+            utterances=_newest([*earlier, *_memories(turn), *_history(turn)]),
         )
     said = [one for one in asking.messages if one.role in (Role.USER, Role.ASSISTANT)]
     question = said.pop().text[:_MESSAGE] if said and said[-1].role is Role.USER else ""
@@ -269,6 +270,18 @@ def _history(turn: ToolContext) -> Iterator[Utterance]:
             yield Utterance(Speaker.USER if own else Speaker.OTHER, message.text, name)
         elif message.role is Role.ASSISTANT and message.turn not in chatter:
             yield Utterance(Speaker.MODEL, message.text)
+
+
+def _memories(turn: ToolContext) -> Iterator[Utterance]:
+    """What was remembered for the question, as far as the user said it; the oldest first."""
+    days = PHRASES[turn.language].days
+    for memory in sorted(turn.memories, key=lambda one: one.said_at):
+        if memory.source is not MemorySource.STALE:
+            ago = (turn.now.date() - memory.said_at.date()).days
+            when = days[0 if ago <= 0 else 1 if ago == 1 else 2 if 7 <= ago < 14 else 3]
+            name = memory.speaker
+            speaker = Speaker.OTHER if name else Speaker.MEMORY
+            yield Utterance(speaker, memory.text, name or when.format(date=memory.said_at.date().isoformat()))
 
 
 def _newest(utterances: Sequence[Utterance]) -> tuple[Utterance, ...]:

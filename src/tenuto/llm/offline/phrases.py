@@ -12,12 +12,16 @@ from tenuto.model.values import Value
 
 
 class Speaker(StrEnum):
-    """Who a quoted sentence comes from. `NOTES` is what the prompt tells of older messages: the summary."""
+    """Who a quoted sentence comes from.
+
+    `NOTES` is what the prompt tells of older messages: the summary. `MEMORY` is from an earlier conversation.
+    """
 
     USER = "user"
     OTHER = "other"
     MODEL = "model"
     NOTES = "notes"
+    MEMORY = "memory"
 
 
 class Intent(StrEnum):
@@ -52,6 +56,7 @@ class Phrases(Value, frozen=True, kw_only=True):
     last: str
     summary: str
     another_user: str
+    days: tuple[str, str, str, str]
     quotes: dict[Speaker, str]
 
 
@@ -81,11 +86,13 @@ PHRASES: Final = {
         last="Your last message was: “{text}”",
         summary="Sentences from this conversation:",
         another_user="Another user",
+        days=("earlier today", "yesterday", "last week", "on {date}"),
         quotes={
             Speaker.USER: "You said: “{text}”",
             Speaker.OTHER: "{name} said: “{text}”",
             Speaker.MODEL: "I said: “{text}”",
             Speaker.NOTES: "The notes on this conversation say: “{text}”",
+            Speaker.MEMORY: "You said {name}: “{text}”",
         },
     ),
     Language.CHINESE: Phrases(
@@ -112,11 +119,13 @@ PHRASES: Final = {
         last="你的上一条消息是：“{text}”",
         summary="这段对话里的句子：",
         another_user="另一位用户",
+        days=("今天早些时候", "昨天", "上周", "在 {date} "),
         quotes={
             Speaker.USER: "你说过：“{text}”",
             Speaker.OTHER: "{name}说过：“{text}”",
             Speaker.MODEL: "我说过：“{text}”",
             Speaker.NOTES: "对话摘要里写着：“{text}”",
+            Speaker.MEMORY: "你{name}说过：“{text}”",
         },
     ),
 }

@@ -1,0 +1,120 @@
+"""An embedder within a time limit: it rests after a failure, so that turns do not wait, and caches vectors."""
+
+from __future__ import annotations
+
+import logging
+from asyncio import timeout
+from collections import OrderedDict
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import Final, NamedTuple, TypeAlias
+
+from tenuto.errors import Unavailable
+from tenuto.model import Scope
+from tenuto.ports import Clock, Embedder
+
+Vector: TypeAlias = Sequence[float]
+
+EMBEDDED_CHARACTERS: Final = 1_000
+"""Of a text; its beginning shows what it is about."""
+_KNOWN: Final = 2_048
+_LIFE: Final = timedelta(minutes=10)
+"""How long an unused vector is cached. The next text evicts it: an idle process keeps it, even after another process
+has erased its user."""
+_REST: Final = timedelta(seconds=30)
+_log = logging.getLogger(__name__)
+
+
+class CachedEmbedder:
+    """Embeds texts of one scope; `None` instead of vectors while the embedder does not answer."""
+
+    def __init__(self, embedder: Embedder, *, clock: Clock, patience: timedelta) -> None:
+        self._embedder = embedder
+        self._clock = clock
+        self._patience = patience.total_seconds()
+        self._known: OrderedDict[bytes, _CachedVector] = OrderedDict()
+        self._forgotten = 0
+        self._rests_until: datetime | None = None
+        # Weights on this machine take a second or more to load; a provider is always there.
+        self.ready = embedder.remote
+
+    @property
+    def name(self) -> str:
+        """The embedder's name."""
+        return self._embedder.name
+
+    @property
+    def remote(self) -> bool:
+        """Whether texts leave this machine."""
+        return self._embedder.remote
+
+    async def embed(self, scope: Scope, texts: Sequence[str]) -> list[Vector] | None:
+        """The vectors of the texts' beginnings; `None` if the embedder rests, fails or takes too long."""
+        if self._rests_until is not None and self._clock() < self._rests_until:
+            return None
+        try:
+            async with timeout(self._patience):
+                vectors = await self._embed_cached(scope, [text[:EMBEDDED_CHARACTERS] for text in texts])
+        except (Unavailable, TimeoutError) as failed:
+            _log.warning("embedder %s failed, words decide: %s", self._embedder.name, type(failed).__name__)
+            self._rests_until = self._clock() + _REST
+            return None
+        self._rests_until, self.ready = None, True
+        return vectors
+
+    async def warm(self) -> None:
+        """Load what the embedder needs, however long it takes; it is `ready` afterwards, unless it fails."""
+        try:
+            await self._embedder.embed(["."])
+        except Unavailable:
+            return
+        self.ready = True
+
+    def clear_cache(self) -> None:
+        """Drop all vectors, including those being computed; their users are not recorded, so all go."""
+        self._forgotten += 1
+        self._known.clear()
+
+    async def _embed_cached(self, scope: Scope, texts: Sequence[str]) -> list[Vector]:
+        keys = [_cache_key(scope, text) for text in texts]
+        self._evict_expired()
+        vectors = {key: self._known[key].vector for key in keys if key in self._known}
+        unknown = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
+        forgotten = self._forgotten
+        if unknown:
+            vectors.update(zip(unknown, await self._embedder.embed(list(unknown.values())), strict=True))
+        if len({len(vector) for vector in vectors.values()}) > 1:
+            # The embedder returns another model's vectors under the same name.
+            self._known.clear()
+            raise Unavailable("embedder", "has changed")
+        if forgotten == self._forgotten:
+            self._cache_vectors(vectors)
+        return [vectors[key] for key in keys]
+
+    def _cache_vectors(self, vectors: dict[bytes, Vector]) -> None:
+        now = self._clock()
+        for key, vector in vectors.items():
+            self._known[key] = _CachedVector(vector, now)
+            self._known.move_to_end(key)
+        while len(self._known) > _KNOWN:
+            self._known.popitem(last=False)
+
+    def _evict_expired(self) -> None:
+        """Evict expired vectors; the cache is ordered by last use."""
+        before = self._clock() - _LIFE
+        while self._known and next(iter(self._known.values())).needed_at <= before:
+            self._known.popitem(last=False)
+
+
+class _CachedVector(NamedTuple):
+    """The vector of a text, and when it was last used."""
+
+    vector: Vector
+    needed_at: datetime
+
+
+def _cache_key(scope: Scope, text: str) -> bytes:
+    """The key of one user's text: no user learns from response times what others wrote."""
+    whose = "\0".join((scope.tenant, scope.site, scope.user or ""))
+    return blake2b(f"{len(whose)}\0{whose}\0{text}".encode(errors="surrogatepass"), digest_size=16).digest()
