@@ -22,6 +22,19 @@ _log = logging.getLogger(__name__)
 _PLACE: Final = ("privacy.scan", "began")
 
 
+async def claim_round(state: StateStore, place: tuple[str, str], now: datetime, every: timedelta) -> bool:
+    """Whether this process is the one to begin a round that is due once in `every`; the claim is stored at `place`."""
+    entry = await state.read_state(SYSTEM, *place)
+    # A clock that was set back must not defer it for longer.
+    if entry is not None and timedelta(0) <= now - datetime.fromisoformat(entry.value) < every:
+        return False
+    try:
+        await state.write_state(SYSTEM, *place, now.isoformat(), 0 if entry is None else entry.version)
+    except VersionConflict:
+        return False  # Another process has begun it.
+    return True
+
+
 class ScheduledScan:
     """Scans once in `every`. The start is noted in the store, so one process of an installation scans at a time.
 
@@ -55,14 +68,8 @@ class ScheduledScan:
 
     async def scan_if_due(self) -> None:
         """Scan, unless a process began a scan less than `every` ago. A scan that was broken off is not repeated."""
-        now, entry = self._clock(), await self._state.read_state(SYSTEM, *_PLACE)
-        # A clock that was set back must not defer it for longer.
-        if entry is not None and timedelta(0) <= now - datetime.fromisoformat(entry.value) < self._every:
+        if not await claim_round(self._state, _PLACE, self._clock(), self._every):
             return
-        try:
-            await self._state.write_state(SYSTEM, *_PLACE, now.isoformat(), 0 if entry is None else entry.version)
-        except VersionConflict:
-            return  # Another process has begun it.
         last: ScanSummary | None = None
         async for last in self._scan():  # noqa: B007
             await asyncio.sleep(0)  # An embedded store yields to no other task in between.

@@ -19,6 +19,7 @@ from tenuto.upkeep.jobs import Small, safely
 if TYPE_CHECKING:
     from tenuto.recall.service import Memories
     from tenuto.upkeep.after_turn import AfterTurn
+    from tenuto.upkeep.memory_sweep import MemorySweep
 
 _log = logging.getLogger(__name__)
 _BATCH: Final = 1000
@@ -52,15 +53,19 @@ class Upkeep:
         self._pause = pause
         self._catch_up = catch_up
         self._memories: Memories | None = None
+        self._memory_sweep: MemorySweep | None = None
         self._followed = False
 
     # After a turn
 
-    def equip(self, *, small: Small | None = None, memories: Memories | None = None) -> None:
-        """Set the small model and the memories, before the first use of `after_turn`."""
+    def equip(
+        self, *, small: Small | None = None, memories: Memories | None = None, memory_sweep: MemorySweep | None = None
+    ) -> None:
+        """Set what turns bring along, before the first use of `after_turn`."""
         assert not self._followed, "turns were followed without it already"
         self._small = small
         self._memories = memories
+        self._memory_sweep = memory_sweep
 
     async def drain(self, within: timedelta | None = None) -> None:
         """Wait until everything that was started is done; what takes longer than `within` is cancelled."""
@@ -95,6 +100,8 @@ class Upkeep:
                 # The next rounds are needed whatever fails in one.
                 _log.exception("expired sessions were not swept")
             await safely("sweep of tasks", self.sweep_tasks)
+            if self._memory_sweep is not None:
+                await safely("sweep of memories", self._memory_sweep.sweep_if_due)
             if self._catch_up is not None:
                 await safely("compaction", self._catch_up)
             await self._pause(self._sweep_every.total_seconds())

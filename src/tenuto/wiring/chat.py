@@ -39,6 +39,7 @@ from tenuto.sessions import Sessions
 from tenuto.settings import Settings
 from tenuto.telemetry import open_spans
 from tenuto.upkeep import Small, Upkeep
+from tenuto.upkeep.memory_sweep import MemorySweep
 
 # How long closing waits for running titles and summaries; cancelled ones are due again.
 _LAST_WORK: Final = timedelta(seconds=10)
@@ -74,7 +75,8 @@ async def open_chat(
         # The offline model makes titles and summaries no better than extraction does.
         spending = Spending(state=store.state, budgets=settings.budgets(), clock=clock)
         summarizer_model = _make_small(shelf[small], settings.model_timeout, spending) if small != OFFLINE else None
-        upkeep.equip(small=summarizer_model, memories=memories)
+        sweep = MemorySweep(memories=memories, store=store, clock=clock)
+        upkeep.equip(small=summarizer_model, memories=memories, memory_sweep=sweep)
         # Before the models close: work for finished turns may still call them.
         stack.push_async_callback(upkeep.drain, _LAST_WORK)
         screened = {name: RedactingModel(model=model, screen=redactor) for name, model in shelf.items()}

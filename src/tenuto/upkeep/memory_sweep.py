@@ -1,0 +1,75 @@
+"""Upkeep of memories: expired ones are removed, and those without a vector of the present embedder get one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from tenuto.errors import DecryptionFailed
+from tenuto.model import Scope, StateLocation
+from tenuto.model.memory import MEMORIES
+from tenuto.ports import Clock, Store
+from tenuto.recall.service import Memories
+from tenuto.upkeep.scheduled_scan import claim_round
+
+_PLACE: Final = ("memory.sweep", "began")
+_EVERY: Final = timedelta(days=1)
+_PAGE: Final = 500
+_log = logging.getLogger(__name__)
+
+
+class SweepProgress(NamedTuple):
+    """How many users and chats have been looked at, and how many of their memories were embedded."""
+
+    owners: int
+    embedded: int
+
+
+class MemorySweep:
+    """Goes through all memories once a day, in one process of an installation."""
+
+    def __init__(self, *, memories: Memories, store: Store, clock: Clock) -> None:
+        self._memories = memories
+        self._store = store
+        self._clock = clock
+
+    async def sweep_if_due(self) -> None:
+        """Sweep, unless a process began a sweep less than a day ago."""
+        if not await claim_round(self._store.state, _PLACE, self._clock(), _EVERY):
+            return
+        done = SweepProgress(0, 0)
+        async for done in self.sweep():  # noqa: B007
+            await asyncio.sleep(0)  # An embedded store yields to no other task in between.
+        _log.info("memories of %d users and chats were swept, %d embedded", *done)
+
+    async def sweep(self) -> AsyncIterator[SweepProgress]:
+        """Go through the memories of every user and chat; yields after each of them."""
+        owners = embedded = 0
+        if self._memories.embedder is not None:
+            await self._memories.embedder.warm()
+        last: Scope | None = None
+        while sites := await self._store.upkeep.list_sites(last, _PAGE):
+            for last in sites:
+                async for owner in memory_owners(self._store, last):
+                    try:
+                        embedded += await self._memories.index_missing(owner)
+                    except DecryptionFailed:
+                        _log.warning("the memories of an owner were not swept: their key is missing")
+                    owners += 1
+                    yield SweepProgress(owners, embedded)
+
+
+async def memory_owners(store: Store, site: Scope) -> AsyncIterator[Scope]:
+    """The users and chats of a site that have memories."""
+    after: StateLocation | None = None
+    owner: Scope | None = None
+    while page := await store.state.list_state_locations(site, after, _PAGE):
+        for after in page:
+            if after.namespace == MEMORIES and after.scope != owner:
+                owner = after.scope
+                yield owner
+        if len(page) < _PAGE:
+            return
