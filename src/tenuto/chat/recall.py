@@ -13,14 +13,16 @@ from tenuto.model import OpenTurn, Scope
 from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemoryQuery, MemorySource
 from tenuto.model.prompt import Language, Piece, PromptInputs
 from tenuto.model.values import Value
+from tenuto.recall.lexical import terms
 from tenuto.recall.service import Memories, PreparedSearch
 
 DEGRADED: Final = "recall"
 # Memories in a prompt, and how many are looked at: those that the window shows anyway are left out.
 _SHOWN: Final = 5
 _FETCHED: Final = 20
-# A memory that shares less than this with a question is not about it.
+# A memory that shares less than this with a question is not about it: of its terms' weight or number, or by meaning.
 _LEAST_COVERAGE: Final = 0.2
+_LEAST_TERMS: Final = 0.34
 _LEAST_SIMILARITY: Final = 0.4
 # Messages before the question that a follow-up is understood by.
 _TALK: Final = 3
@@ -75,10 +77,10 @@ class TurnRecall:
             # Whatever fails here, the conversation goes on without memories.
             _log.warning("recall failed: %s", type(failed).__name__)
             return Recalled(degraded=True)
+        asked = len(set(terms(inputs.question)))
+        hits = [hit for hit in found.hits if _is_relevant(hit, asked) and not _is_shown(hit.memory, turn)]
         return Recalled(
-            hits=tuple([hit for hit in found.hits if _is_relevant(hit) and not _is_shown(hit.memory, turn)][:_SHOWN]),
-            preferences=tuple(prepared.preferences[-_PREFERENCES:]),
-            degraded=found.degraded,
+            hits=tuple(hits[:_SHOWN]), preferences=tuple(prepared.preferences[-_PREFERENCES:]), degraded=found.degraded
         )
 
 
@@ -101,8 +103,13 @@ def quote_memory(memory: Memory, language: Language) -> str:
     return f"{_day(memory.said_at)}, {who}: “{_on_one_line(memory.text)}”"
 
 
-def _is_relevant(hit: MemoryHit) -> bool:
-    return hit.scores.coverage >= _LEAST_COVERAGE or hit.scores.vector >= _LEAST_SIMILARITY
+def _is_relevant(hit: MemoryHit, asked: int) -> bool:
+    scores = hit.scores
+    return (
+        scores.coverage >= _LEAST_COVERAGE
+        or len(scores.terms) >= max(1, asked * _LEAST_TERMS)
+        or scores.vector >= _LEAST_SIMILARITY
+    )
 
 
 def _is_shown(memory: Memory, turn: OpenTurn) -> bool:

@@ -92,6 +92,8 @@ class TurnContext(Value, frozen=True, kw_only=True):
             reserved_tokens=taken,
             persona=self.scope.persona if self.assistant.isolated else None,
             stale_before=self.turn.stale_before if self.turn is not None else 0,
+            edited_from=self.request.edit or 0,
+            edited_until=self.turn.user_messages[0].seq if self.turn is not None and self.turn.user_messages else 0,
             recalls=self.assistant.recalls,
         )
 

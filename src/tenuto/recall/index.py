@@ -230,6 +230,8 @@ class MemoryIndex:
         weights: Mapping[str, float],
     ) -> tuple[MemoryHit, ...]:
         pool = self._pool(fused, rows)
+        if not len(pool):
+            return ()
         prior = session_scores(fused[pool], rows["session"][pool])
         totals = (fused[pool] + SESSION_WEIGHT * prior).round(6)
         order = np.lexsort((-rows["said_at"][pool], -totals))[: _CANDIDATES * query.limit]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
@@ -28,8 +29,12 @@ class OwnerMemories:
 
     def fill(self, memories: dict[str, Memory], vectors: Mapping[str, Vector | None]) -> None:
         """Take these in place of all others."""
+        lengths = Counter(len(vector) for vector in vectors.values() if vector is not None)
+        length = max(lengths, key=lengths.__getitem__, default=0)
         self.memories = memories
-        self.vectors = {memory_id: vector for memory_id, vector in vectors.items() if vector is not None}
+        self.vectors = {
+            name: vector for name, vector in vectors.items() if vector is not None and len(vector) == length
+        }
         self.index = MemoryIndex(memories.values(), self.vectors)
         self._by_text: dict[str, str] = {}
         self._by_terms: dict[frozenset[str], set[str]] = {}
@@ -38,12 +43,19 @@ class OwnerMemories:
 
     def put(self, memory: Memory, vector: Vector | None) -> None:
         """Add a memory, or replace the one of the same id."""
+        self.expect_length(vector)
         self.remove(memory.id)
         self.memories[memory.id] = memory
         if vector is not None:
             self.vectors[memory.id] = vector
         self.index.put(memory, vector)
         self._note(memory)
+
+    def expect_length(self, vector: Vector | None) -> None:
+        """Drop all vectors if the embedder's have another length now: it is another model under the same name."""
+        held = next(iter(self.vectors.values()), None)
+        if vector is not None and held is not None and len(held) != len(vector):
+            self.fill(self.memories, {})
 
     def remove(self, memory_id: str) -> None:
         """Remove a memory, if it is there."""

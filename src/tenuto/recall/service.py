@@ -441,6 +441,7 @@ class PreparedSearch:
     async def search(self, query: MemoryQuery) -> RecallResult:
         """Search by the prepared vector and by words."""
         owner = self._owner
+        owner.expect_length(self._vector)
         if not owner.memories:
             return RecallResult((), degraded=self._degraded)
         if len(owner.memories) <= _SEARCHED_AT_ONCE:

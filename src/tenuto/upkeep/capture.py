@@ -69,14 +69,6 @@ _SYSTEM: Final = {
 _log = logging.getLogger(__name__)
 
 
-class CaptureWork(msgspec.Struct, frozen=True):
-    """The user's messages to remember, and which sequence numbers are `present` in the log from `since` on."""
-
-    messages: tuple[Message, ...]
-    since: int
-    present: frozenset[int]
-
-
 class Capturer:
     """Remembers after turns."""
 
@@ -97,8 +89,8 @@ class Capturer:
         # The last message that was captured from, by session.
         self._captured: OrderedDict[bytes, int] = OrderedDict()
 
-    def due(self, ended: TurnEnded) -> CaptureWork | None:
-        """What there is to remember after a turn, judged by the messages it has loaded.
+    def due(self, ended: TurnEnded) -> tuple[Message, ...] | None:
+        """The user's messages to read after a turn, of those it has loaded; `None` if there is nothing to do.
 
         Of a session that this process has not captured from, the last messages are read again: the process that
         answered them may have died before it remembered them, and what is remembered already is not stored twice.
@@ -114,31 +106,27 @@ class Capturer:
         self._captured.move_to_end(session)
         if len(self._captured) > _SESSIONS:
             self._captured.popitem(last=False)
-        work = CaptureWork(
-            messages=tuple([message for message in said if len(terms(message.text[:_READ])) >= _LEAST_TERMS]),
-            since=tail[0].seq,
-            present=frozenset(message.seq for message in tail),
-        )
-        return work if work.messages or ended.stale_before else None
+        worth = tuple([message for message in said if len(terms(message.text[:_READ])) >= _LEAST_TERMS])
+        return worth if worth or ended.stale_before or ended.edited_from else None
 
-    async def capture(self, ended: TurnEnded, work: CaptureWork) -> None:
+    async def capture(self, ended: TurnEnded, messages: Sequence[Message]) -> None:
         """Remember what a turn said, and the conversation that became stale with it."""
         if ended.stale_before:
             await self._capture_stale(ended)
-        await self._forget_removed(ended, work)
-        for message in work.messages:
+        if ended.edited_from:
+            await self._forget_edited(ended)
+        for message in messages:
             await self._memories.remember(ended.scope, await self._extract(ended, message))
 
-    async def _forget_removed(self, ended: TurnEnded, work: CaptureWork) -> None:
-        """Forget what was captured from messages that an edit has removed since."""
+    async def _forget_edited(self, ended: TurnEnded) -> None:
+        """Forget what was captured from messages that an edit has removed."""
         known = await self._memories.list(ended.scope, session_id=ended.session.id, superseded=True, limit=_KNOWN)
         gone = [
             one.id
             for one in known
             if one.source is not MemorySource.STALE
             and one.seqs
-            and one.seqs[-1] not in work.present
-            and work.since <= one.seqs[-1] <= max(work.present)
+            and ended.edited_from <= one.seqs[-1] < ended.edited_until
         ]
         if gone:
             await self._memories.forget(ended.scope, gone)

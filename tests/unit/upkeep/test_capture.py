@@ -1,0 +1,232 @@
+"""Capture: what is remembered after a turn, once, of the user's own words; and of a stale session (D9 to D13, T15)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import tenuto
+from tenuto.app import Tenuto
+from tenuto.llm import ScriptedModel
+from tenuto.model import NewSession, Scope
+from tenuto.model.memory import Memory, MemoryKind, MemorySource
+from tenuto.recall.service import Memories
+from tenuto.upkeep.capture import junk_reason, parse_notes, quotable_sentences
+from tests.clock import FakeClock
+from tests.samples import ANN, BOB
+
+BOLOGNA = "I live in Bologna with my two cats."
+MAIL = "ann@example.com"
+GROUP = Scope(tenant="acme", user="ann", channel="lark", chat="team")
+
+
+@asynccontextmanager
+async def opened(**settings: Any) -> AsyncIterator[tuple[Tenuto, Memories]]:
+    async with tenuto.open("memory://", **{"embedder": "none", "on_missing": "adopt", **settings}) as app:
+        yield app, await app.memories()
+
+
+async def remembered(app: Tenuto, scope: Scope = ANN, **filters: Any) -> list[Memory]:
+    await app.upkeep.drain()
+    return list(await (await app.memories()).list(scope, **filters))
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (BOLOGNA, [BOLOGNA]),
+        ("Hi! My sister Clara works at Ferrari. What is the weather like?", ["My sister Clara works at Ferrari."]),
+        ("我住在杭州，养了两只猫。今天天气怎么样？", ["我住在杭州，养了两只猫。"]),
+        ("Thanks a lot!", []),
+        ("Where do I live?", []),
+        ("Tell me about my orders", []),
+        ("Paris is the capital of France.", []),
+        ("I do.", []),
+        ("", []),
+        ("🙂🙂", []),
+        ("I " + "like long stories " * 60 + ".", []),
+    ],
+)
+def test_statements_of_the_user_are_quoted_and_the_rest_is_not(text: str, kept: list[str]) -> None:
+    assert quotable_sentences(text) == kept
+    assert all(junk_reason(sentence) == "" for sentence in kept)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kept"),
+    [
+        (
+            '{"memories": [{"kind": "fact", "text": "The user lives in Bologna.", "subject": "Home Town"}]}',
+            ["home town"],
+        ),
+        ('```json\n{"memories": [{"kind": "preference", "text": "Likes cats."}]}\n```', [""]),
+        ('{"memories": []}', []),
+        ('{"memories": [{"kind": "fact", "text": "The user has 7 cats."}]}', []),
+        ('{"memories": [{"kind": "fact", "text": "The user lives in Rome with Marco."}]}', []),
+        ('{"memories": [{"kind": "fact", "text": "Likes jazz."}]}', []),
+        ('{"memories": [{"kind": "secret", "text": "The user lives in Bologna."}]}', None),
+        ("I noted that you live in Bologna.", None),
+        ("", None),
+    ],
+)
+def test_a_models_notes_hold_nothing_that_the_user_did_not_say(answer: str, kept: list[str] | None) -> None:
+    notes = parse_notes(answer, BOLOGNA)
+
+    assert (None if notes is None else [note.subject for note in notes]) == kept
+
+
+async def test_a_turn_is_remembered_with_its_place_and_through_the_policy() -> None:
+    async with opened() as (app, _):
+        reply = await app.ask(ANN, f"{BOLOGNA} My address is {MAIL}, write to me.")
+        found = await remembered(app)
+        nobody = await remembered(app, BOB)
+
+    assert {one.text for one in found} == {BOLOGNA, "My address is [REDACTED_EMAIL], write to me."}
+    assert {(one.kind, one.source, one.session_id, one.seqs) for one in found} == {
+        (MemoryKind.FACT, MemorySource.QUOTE, reply.session_id, (1,))
+    }
+    assert nobody == []
+
+
+async def test_an_answer_is_not_captured_and_a_repeated_statement_counts() -> None:
+    """What was recalled comes back in answers; only the user's own words are remembered."""
+    async with opened() as (app, _):
+        await app.ask(ANN, BOLOGNA)
+        await app.upkeep.drain()
+        reply = await app.ask(ANN, "Where do I live?")
+        await app.ask(ANN, BOLOGNA.upper())
+        found = await remembered(app)
+
+    assert BOLOGNA in reply.text
+    assert [(one.text, one.mentions) for one in found] == [(BOLOGNA, 2)]
+
+
+async def test_a_models_facts_supersede_each_other_by_subject_and_a_failed_model_is_replaced_by_quotes() -> None:
+    def note(text: str, kind: str = "fact", subject: str = "employer") -> str:
+        return json.dumps({"memories": [{"kind": kind, "text": text, "subject": subject}]})
+
+    notes = [
+        note("Works at Acme."),
+        note("Works at Bolt."),
+        note("Wants short answers.", "preference", "style"),
+        "no JSON",
+    ]
+    models = {"main": ScriptedModel("Fine."), "small": ScriptedModel(*notes)}
+    async with opened(models=models, model="main", summarizer_model="small") as (app, memories):
+        # A title would ask the small model, too.
+        await app.sessions.create(ANN, NewSession(title="Work"), session_id="s")
+        said = ["I work at Acme now.", "I work at Bolt now.", "I like short answers best, wants and all.", BOLOGNA]
+        for text in said:
+            await app.ask(ANN, text, session_id="s")
+            await app.upkeep.drain()
+        found = await remembered(app, superseded=True)
+        preferences = await memories.preferences(ANN)
+
+    by_text = {one.text: one for one in found}
+    assert set(by_text) == {"Works at Acme.", "Works at Bolt.", "Wants short answers.", BOLOGNA}
+    assert by_text["Works at Acme."].superseded_by == by_text["Works at Bolt."].id
+    assert [one.text for one in preferences] == ["Wants short answers."]
+    assert by_text[BOLOGNA].source is MemorySource.QUOTE
+
+
+async def test_an_edited_message_takes_its_memories_with_it() -> None:
+    async with opened() as (app, _):
+        first = await app.ask(ANN, BOLOGNA)
+        await app.upkeep.drain()
+        await app.ask(ANN, "I live in Milan with my two dogs.", session_id=first.session_id, edit=1)
+        found = await remembered(app)
+
+    assert [one.text for one in found] == ["I live in Milan with my two dogs."]
+
+
+async def test_a_process_that_died_before_it_remembered_is_made_up_for() -> None:
+    async with opened() as (app, _):
+        await app.ask(ANN, BOLOGNA, session_id="s")
+        await app.upkeep.drain()
+        await (await app.memories()).forget(ANN, everything=True)
+        # As a new process finds it: nothing is known of what was captured.
+        app.upkeep.after_turn._capturer._captured.clear()  # type: ignore[union-attr]
+        await app.ask(ANN, "I also have a small garden.", session_id="s")
+        found = await remembered(app)
+
+    assert {one.text for one in found} == {BOLOGNA, "I also have a small garden."}
+
+
+@pytest.mark.parametrize(("in_groups", "kept"), [(True, [BOLOGNA]), (False, [])])
+async def test_a_group_is_remembered_by_setting_and_for_the_chat_alone(in_groups: bool, kept: list[str]) -> None:
+    async with opened(memories_in_groups=in_groups) as (app, _):
+        await app.ask(GROUP, BOLOGNA)
+        of_chat, of_user = await remembered(app, GROUP), await remembered(app, ANN)
+
+    assert [one.text for one in of_chat] == kept
+    assert [one.speaker for one in of_chat] == ["ann" for _ in kept]
+    assert of_user == []
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_a_caller_without_a_user_is_remembered_only_by_setting(allowed: bool) -> None:
+    async with opened(memories_without_user=allowed) as (app, _):
+        await app.ask(Scope(tenant="acme"), BOLOGNA)
+        await app.ask(Scope(tenant="acme", visitor=True), BOLOGNA)
+        reply = await app.ask(Scope(tenant="acme"), "Where do I live?")
+        found = await remembered(app, Scope(tenant="acme"))
+
+    assert ([one.text for one in found] == [BOLOGNA]) is allowed
+    assert (BOLOGNA in reply.text) is allowed
+
+
+# Stale sessions
+
+
+@asynccontextmanager
+async def gone_stale(**settings: Any) -> AsyncIterator[Tenuto]:
+    """A session of two turns that nobody touched for three days."""
+    clock = FakeClock()
+    stale = {"clock": clock, "stale_after": timedelta(hours=48), **settings}
+    async with opened(**stale) as (app, _):
+        await app.ask(ANN, "The roof of the barn leaks near the chimney.", session_id="s")
+        await app.ask(ANN, "The roofer comes on 3 March at nine.", session_id="s")
+        await app.upkeep.drain()
+        clock.advance(timedelta(days=3))
+        yield app
+
+
+async def test_a_stale_session_is_captured_once_by_concurrent_requests() -> None:
+    async with gone_stale() as app:
+        await asyncio.gather(*(app.ask(ANN, f"Good morning {n} to you", session_id="s") for n in range(4)))
+        found = await remembered(app, kinds=[MemoryKind.EPISODE])
+
+    (episode,) = found
+    assert "roofer comes on 3 March" in episode.text
+    assert (episode.source, episode.session_id, episode.seqs) == (MemorySource.STALE, "s", (1, 4))
+    assert episode.expires_at is not None
+
+
+async def test_a_failed_capture_still_clears_the_context() -> None:
+    async with gone_stale() as app:
+        memories = await app.memories()
+
+        async def fails(*_: object) -> None:
+            raise RuntimeError("full")
+
+        memories.remember = fails  # type: ignore[method-assign, assignment]
+        await app.ask(ANN, "Good morning to you", session_id="s")
+        await app.upkeep.drain()
+        again = await app.ask(ANN, "When does the roofer come?", session_id="s")
+
+    assert "3 March" not in again.text
+
+
+async def test_staleness_of_zero_is_off() -> None:
+    async with gone_stale(stale_after=timedelta(0)) as app:
+        reply = await app.ask(ANN, "When does the roofer come?", session_id="s")
+        found = await remembered(app, kinds=[MemoryKind.EPISODE])
+
+    assert "3 March" in reply.text
+    assert found == []
