@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from tenuto.model.memory import Memory, MemoryKind
+from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemoryQuery
 from tenuto.recall.embedding import Vector
-from tenuto.recall.index import MemoryIndex
 from tenuto.recall.lexical import terms
 from tenuto.recall.records import LogMark
+
+if TYPE_CHECKING:
+    from tenuto.recall.index import MemoryIndex
 
 # Two statements with the same terms are about the same, unless there are too few to tell.
 _SAME_TERMS: Final = 3
@@ -25,47 +27,57 @@ class OwnerMemories:
         self.lock = asyncio.Lock()
         self.mark = LogMark()
         self.loaded_at: datetime | None = None
+        self._index: MemoryIndex | None = None
         self.fill({}, {})
 
     def fill(self, memories: dict[str, Memory], vectors: Mapping[str, Vector | None]) -> None:
-        """Take these in place of all others."""
+        """Take these in place of all others; of vectors of several lengths, the most frequent count."""
         lengths = Counter(len(vector) for vector in vectors.values() if vector is not None)
-        length = max(lengths, key=lengths.__getitem__, default=0)
+        self._length = max(lengths, key=lengths.__getitem__, default=0)
+        fitting = {name: one for name, one in vectors.items() if one is not None and len(one) == self._length}
         self.memories = memories
-        self.vectors = {
-            name: vector for name, vector in vectors.items() if vector is not None and len(vector) == length
-        }
-        self.index = MemoryIndex(memories.values(), self.vectors)
+        self.embedded = set(fitting)
+        self._index = None
         self._by_text: dict[str, str] = {}
         self._by_terms: dict[frozenset[str], set[str]] = {}
+        if memories:
+            self._index = _new_index(memories.values(), fitting)
         for memory in memories.values():
             self._note(memory)
 
     def put(self, memory: Memory, vector: Vector | None) -> None:
-        """Add a memory, or replace the one of the same id."""
+        """Add a memory, or replace the one of the same id. Without a vector, that of the same text is kept."""
         self.expect_length(vector)
-        self.remove(memory.id)
-        self.memories[memory.id] = memory
+        old = self.memories.get(memory.id)
+        if old is not None:
+            self._unnote(old)
         if vector is not None:
-            self.vectors[memory.id] = vector
-        self.index.put(memory, vector)
+            self.embedded.add(memory.id)
+            self._length = len(vector)
+        elif old is None or old.text != memory.text:
+            self.embedded.discard(memory.id)
+        self.memories[memory.id] = memory
+        if self._index is None:
+            self._index = _new_index((), {})
+        self._index.put(memory, vector)
         self._note(memory)
-
-    def expect_length(self, vector: Vector | None) -> None:
-        """Drop all vectors if the embedder's have another length now: it is another model under the same name."""
-        held = next(iter(self.vectors.values()), None)
-        if vector is not None and held is not None and len(held) != len(vector):
-            self.fill(self.memories, {})
 
     def remove(self, memory_id: str) -> None:
         """Remove a memory, if it is there."""
         memory = self.memories.pop(memory_id, None)
-        if memory is not None:
-            self.vectors.pop(memory_id, None)
-            self.index.remove(memory_id)
-            if self._by_text.get(_normal(memory.text)) == memory_id:
-                del self._by_text[_normal(memory.text)]
-            self._by_terms.get(_term_set(memory), set()).discard(memory_id)
+        if memory is not None and self._index is not None:
+            self.embedded.discard(memory_id)
+            self._index.remove(memory_id)
+            self._unnote(memory)
+
+    def expect_length(self, vector: Vector | None) -> None:
+        """Drop all vectors if the embedder's have another length now: it is another model under the same name."""
+        if vector is not None and self.embedded and len(vector) != self._length:
+            self.fill(self.memories, {})
+
+    def search(self, query: MemoryQuery, vector: Vector | None, now: datetime) -> tuple[MemoryHit, ...]:
+        """The best memories for a query, best first."""
+        return () if self._index is None else self._index.search(query, vector, now)
 
     def same_text(self, memory: Memory) -> Memory | None:
         """The memory that holds and says the same, letter for letter."""
@@ -89,10 +101,22 @@ class OwnerMemories:
             and (one.speaker, one.persona) == (memory.speaker, memory.persona)
         ]
 
+    def _unnote(self, memory: Memory) -> None:
+        if self._by_text.get(_normal(memory.text)) == memory.id:
+            del self._by_text[_normal(memory.text)]
+        self._by_terms.get(_term_set(memory), set()).discard(memory.id)
+
     def _note(self, memory: Memory) -> None:
         if not memory.superseded_by:
             self._by_text[_normal(memory.text)] = memory.id
             self._by_terms.setdefault(_term_set(memory), set()).add(memory.id)
+
+
+def _new_index(memories: Iterable[Memory], vectors: Mapping[str, Vector]) -> MemoryIndex:
+    # It imports numpy, which takes a tenth of a second: not for a user of whom nothing is remembered.
+    from tenuto.recall.index import MemoryIndex
+
+    return MemoryIndex(memories, vectors)
 
 
 def is_expired(memory: Memory, now: datetime) -> bool:

@@ -85,8 +85,8 @@ class MemoryRecords:
         )
         return None if entry is None else self._decode(entry, vector.value if vector is not None else None)
 
-    async def write(self, scope: Scope, memory: Memory, vector: Vector | None, if_version: int | None) -> Memory | None:
-        """Store a memory with its vector; returns it as the policy lets it be stored.
+    async def write(self, scope: Scope, memory: Memory, if_version: int | None) -> Memory | None:
+        """Store a memory; returns it as the policy lets it be stored.
 
         `None` if its row has another version by now: with `if_version` 0, that there is one already.
         """
@@ -95,7 +95,6 @@ class MemoryRecords:
             entry = await self._state.write_state(scope, MEMORIES, memory.id, value, if_version)
         except VersionConflict:
             return None
-        await self.write_vector(scope, memory.id, vector)
         return msgspec.convert(entry.value, Memory)
 
     async def write_vector(self, scope: Scope, memory_id: str, vector: Vector | None) -> None:

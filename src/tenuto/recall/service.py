@@ -205,8 +205,10 @@ class Memories:
                 if clean is None:
                     raise Invalid("this text may not be remembered under the privacy policy")
                 (vector,) = await self._embed(scope, [clean.text])
-                written = await self._records.write(scope, clean, vector, stored.version)
+                written = await self._records.write(scope, clean, stored.version)
                 if written is not None:
+                    if clean.text != stored.memory.text:
+                        await self._records.write_vector(scope, memory_id, vector)
                     owner.put(written, vector)
                     await self._announce(scope, owner, [memory_id])
                     return written
@@ -238,7 +240,9 @@ class Memories:
             now = self._clock()
             await self._remove(scope, owner, [one.id for one in owner.memories.values() if is_expired(one, now)])
             done = 0
-            missing = [memory_id for memory_id in owner.memories if memory_id not in owner.vectors]
+            missing = [memory_id for memory_id in owner.memories if memory_id not in owner.embedded]
+            if missing and self.embedder is not None and not self.embedder.ready:
+                await self.embedder.warm()
             for start in range(0, len(missing) if self.embedder is not None else 0, 64):
                 batch = [owner.memories[memory_id] for memory_id in missing[start : start + 64]]
                 vectors = await self._embed(scope, [memory.text for memory in batch])
@@ -285,7 +289,7 @@ class Memories:
             else:
                 await self._load_changed(scope, owner, mark, changed)
         self._evict()
-        if self.embedder is not None and self.embedder.ready and len(owner.vectors) < len(owner.memories):
+        if self.embedder is not None and self.embedder.ready and len(owner.embedded) < len(owner.memories):
             self._run(key, self.index_missing(scope))
         return owner
 
@@ -362,10 +366,12 @@ class Memories:
             again = replace(same, mentions=same.mentions + 1, said_at=said, expires_at=memory.expires_at)
             return await self._rewrite(scope, owner, again, changed)
         earlier = [one for one in owner.replaced_by(memory) if one.said_at <= memory.said_at]
-        written = await self._records.write(scope, memory, vector, 0)
+        written = await self._records.write(scope, memory, 0)
         if written is None:
             # Another process has captured it in this moment.
             return memory
+        if vector is not None:
+            await self._records.write_vector(scope, memory.id, vector)
         owner.put(written, vector)
         changed.append(written.id)
         for one in earlier:
@@ -377,10 +383,9 @@ class Memories:
         self, scope: Scope, owner: OwnerMemories, memory: Memory, changed: MutableSequence[str]
     ) -> Memory:
         """Store a changed memory; its text and so its vector stay."""
-        vector = owner.vectors.get(memory.id)
-        written = await self._records.write(scope, memory, vector, None)
+        written = await self._records.write(scope, memory, None)
         assert written is not None, "without a version there is no conflict"
-        owner.put(written, vector)
+        owner.put(written, None)
         changed.append(memory.id)
         return written
 
@@ -445,10 +450,10 @@ class PreparedSearch:
         if not owner.memories:
             return RecallResult((), degraded=self._degraded)
         if len(owner.memories) <= _SEARCHED_AT_ONCE:
-            hits = owner.index.search(query, self._vector, self._clock())
+            hits = owner.search(query, self._vector, self._clock())
         else:
             async with owner.lock:
-                hits = await asyncio.to_thread(owner.index.search, query, self._vector, self._clock())
+                hits = await asyncio.to_thread(owner.search, query, self._vector, self._clock())
         return RecallResult(hits, degraded=self._degraded)
 
 

@@ -48,8 +48,6 @@ class MemorySweep:
     async def sweep(self) -> AsyncIterator[SweepProgress]:
         """Go through the memories of every user and chat; yields after each of them."""
         owners = embedded = 0
-        if self._memories.embedder is not None:
-            await self._memories.embedder.warm()
         last: Scope | None = None
         while sites := await self._store.upkeep.list_sites(last, _PAGE):
             for last in sites:

@@ -75,7 +75,7 @@ async def open_chat(
         # The offline model makes titles and summaries no better than extraction does.
         spending = Spending(state=store.state, budgets=settings.budgets(), clock=clock)
         summarizer_model = _make_small(shelf[small], settings.model_timeout, spending) if small != OFFLINE else None
-        sweep = MemorySweep(memories=memories, store=store, clock=clock)
+        sweep = MemorySweep(memories=memories, store=store, clock=clock) if settings.memories else None
         upkeep.equip(small=summarizer_model, memories=memories, memory_sweep=sweep)
         # Before the models close: work for finished turns may still call them.
         stack.push_async_callback(upkeep.drain, _LAST_WORK)
