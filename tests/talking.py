@@ -25,6 +25,7 @@ from tenuto.ports import Afterwards, ChatModel, Clock, Embedder, Span, Store
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.sessions import EventEmitter, Sessions
+from tenuto.sessions.usage import UsageLedger
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
 from tests.samples import ANN
@@ -145,7 +146,7 @@ def talk(
             traces=store.traces,
             assistants=AssistantRegistry(known, known[0].name),
             models=lambda _: script,
-            spending=Spending(state=store.state, budgets=budgets or Budgets(), clock=clock),
+            spending=Spending(ledger=UsageLedger(state=store.state, clock=clock), budgets=budgets or Budgets()),
             clock=clock,
             afterwards=noted if afterwards is None else afterwards(sessions),
             limits=limits or ChatLimits(),

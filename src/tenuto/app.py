@@ -25,6 +25,7 @@ from tenuto.privacy.compliance.compaction import Compactor
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import EventEmitter, Listener, Sessions, TurnRequest, fresh_id
 from tenuto.sessions.service import release_on_error
+from tenuto.sessions.usage import UsageLedger
 from tenuto.settings import Settings, read_settings
 from tenuto.tasks import Tasks
 from tenuto.upkeep import ScheduledScan, Upkeep
@@ -61,6 +62,7 @@ class Tenuto:
         tasks: Tasks,
         announcer: EventEmitter,
         upkeep: Upkeep,
+        ledger: UsageLedger,
         compactor: Compactor,
         clock: Clock,
         stack: AsyncExitStack,
@@ -74,6 +76,7 @@ class Tenuto:
         self.sessions = sessions
         self.tasks = tasks
         self.upkeep = upkeep
+        self._ledger = ledger
         self._announcer = announcer
         self._compactor = compactor
         self._clock = clock
@@ -103,6 +106,7 @@ class Tenuto:
                         redactor=self.redactor,
                         sessions=self.sessions,
                         upkeep=self.upkeep,
+                        ledger=self._ledger,
                         clock=self._clock,
                         models=self._models,
                         assistants=self._assistants,
@@ -270,9 +274,12 @@ async def open_app(
         state = stores.trusted.state
         tasks = Tasks(state=state, sessions=store.sessions, policy=policies.tasks, clock=clock, new_id=fresh_id)
         compactor = Compactor(state=store.state, upkeep=store.upkeep, clock=clock)
+        ledger = UsageLedger(state=store.state, clock=clock)
+        stack.push_async_callback(ledger.close)
         upkeep = Upkeep(
             sessions=sessions,
             tasks=tasks,
+            ledger=ledger,
             sweep_every=settings.sweep_every,
             clock=clock,
             redaction=UpkeepRedaction(stores.redactor),
@@ -285,12 +292,15 @@ async def open_app(
             tasks=tasks,
             announcer=announcer,
             upkeep=upkeep,
+            ledger=ledger,
             compactor=compactor,
             clock=clock,
             stack=stack,
             models=models,
             assistants=assistants,
         )
+        # Without upkeep, too: `tenuto chat` may run for hours.
+        await stack.enter_async_context(_running(ledger.run()))
         if run_upkeep:
             await stack.enter_async_context(_running(upkeep.run()))
             if app.scheduled_scan is not None:
