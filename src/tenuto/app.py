@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tenuto.context import TokenCounter
     from tenuto.llm import GivenModel
     from tenuto.privacy.compliance.service import PrivacyService
+    from tenuto.sessions.analytics import Analytics
 
 ModelChoice: TypeAlias = "str | GivenModel | Sequence[str | GivenModel]"
 # The tokens of a character at most.
@@ -113,6 +114,14 @@ class Tenuto:
                     )
                 )
         return self._chat
+
+    @cached_property
+    def analytics(self) -> Analytics:
+        """Usage and hot topics of a tenant's site."""
+        # Topics need the lexical room, which keeping sessions does without.
+        from tenuto.sessions.analytics import Analytics
+
+        return Analytics(ledger=self._ledger, sessions=self.store.sessions, clock=self._clock)
 
     @cached_property
     def privacy(self) -> PrivacyService:
