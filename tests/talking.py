@@ -27,6 +27,7 @@ from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.recall.embedding import CachedEmbedder
 from tenuto.recall.service import Memories
 from tenuto.sessions import EventEmitter, Sessions
+from tenuto.sessions.usage import UsageLedger
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
 from tests.samples import ANN
@@ -149,7 +150,7 @@ def talk(
             traces=store.traces,
             assistants=AssistantRegistry(known, known[0].name),
             models=lambda _: script,
-            spending=Spending(state=store.state, budgets=budgets or Budgets(), clock=clock),
+            spending=Spending(ledger=UsageLedger(state=store.state, clock=clock), budgets=budgets or Budgets()),
             clock=clock,
             afterwards=noted if afterwards is None else afterwards(sessions),
             limits=limits or ChatLimits(),

@@ -25,6 +25,7 @@ from tenuto.privacy.compliance.compaction import Compactor
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import EventEmitter, Listener, Sessions, TurnRequest, fresh_id
 from tenuto.sessions.service import release_on_error
+from tenuto.sessions.usage import UsageLedger
 from tenuto.settings import Settings, read_settings
 from tenuto.tasks import Tasks
 from tenuto.upkeep import ScheduledScan, Upkeep
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from tenuto.llm import GivenModel
     from tenuto.privacy.compliance.service import PrivacyService
     from tenuto.recall.service import Memories
+    from tenuto.sessions.analytics import Analytics
 
 ModelChoice: TypeAlias = "str | GivenModel | Sequence[str | GivenModel]"
 # The tokens of a character at most.
@@ -62,6 +64,7 @@ class Tenuto:
         tasks: Tasks,
         announcer: EventEmitter,
         upkeep: Upkeep,
+        ledger: UsageLedger,
         compactor: Compactor,
         clock: Clock,
         stack: AsyncExitStack,
@@ -75,6 +78,7 @@ class Tenuto:
         self.sessions = sessions
         self.tasks = tasks
         self.upkeep = upkeep
+        self._ledger = ledger
         self._announcer = announcer
         self._compactor = compactor
         self._clock = clock
@@ -107,6 +111,7 @@ class Tenuto:
                         sessions=self.sessions,
                         memories=memories,
                         upkeep=self.upkeep,
+                        ledger=self._ledger,
                         clock=self._clock,
                         models=self._models,
                         assistants=self._assistants,
@@ -130,6 +135,14 @@ class Tenuto:
                     )
                 )
         return self._memories
+
+    @cached_property
+    def analytics(self) -> Analytics:
+        """Usage and hot topics of a tenant's site."""
+        # Topics need the lexical room, which keeping sessions does without.
+        from tenuto.sessions.analytics import Analytics
+
+        return Analytics(ledger=self._ledger, sessions=self.store.sessions, clock=self._clock)
 
     @cached_property
     def privacy(self) -> PrivacyService:
@@ -291,9 +304,12 @@ async def open_app(
         state = stores.trusted.state
         tasks = Tasks(state=state, sessions=store.sessions, policy=policies.tasks, clock=clock, new_id=fresh_id)
         compactor = Compactor(state=store.state, upkeep=store.upkeep, clock=clock)
+        ledger = UsageLedger(state=store.state, clock=clock)
+        stack.push_async_callback(ledger.close)
         upkeep = Upkeep(
             sessions=sessions,
             tasks=tasks,
+            ledger=ledger,
             sweep_every=settings.sweep_every,
             clock=clock,
             redaction=UpkeepRedaction(stores.redactor),
@@ -306,12 +322,15 @@ async def open_app(
             tasks=tasks,
             announcer=announcer,
             upkeep=upkeep,
+            ledger=ledger,
             compactor=compactor,
             clock=clock,
             stack=stack,
             models=models,
             assistants=assistants,
         )
+        # Without upkeep, too: `tenuto chat` may run for hours.
+        await stack.enter_async_context(_running(ledger.run()))
         if run_upkeep:
             await stack.enter_async_context(_running(upkeep.run()))
             if app.scheduled_scan is not None:

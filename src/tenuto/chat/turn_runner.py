@@ -34,7 +34,8 @@ from tenuto.context import assemble, counter_for, truncate_text
 from tenuto.context.layout import join_unanswered
 from tenuto.context.tokens import to_text
 from tenuto.errors import DecryptionFailed, StoreFull, TenutoError, TooLarge, TurnLost, Unavailable, reply_error_code
-from tenuto.model import AppendResult, Changes, Draft, FinishTurn, OpenTurn, Role, Scope, Session, Usage, text_part
+from tenuto.model import AppendResult, Changes, Draft, FinishTurn, OpenTurn, Role, Scope, Session, text_part
+from tenuto.model.analytics import UsageCounts
 from tenuto.model.generation import ModelRequest, ToolCall
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.privacy import Sink
@@ -66,6 +67,7 @@ class Turn:
         self._began_at = means.clock()
         self._prompt: Prompt | None = None
         self._stored_already = False
+        self._counted = False
         # How the turn must end once the old answer is removed.
         self._owed: FinishTurn | None = None
         self._kept: Trace | None = None
@@ -194,6 +196,7 @@ class Turn:
             self._degraded["detector"] = None
         trace = self._build_trace(answer, texts)
         session = await self._store_turn(answer, trace)
+        await self._count_usage(answer, turns=1)
         if self._means.redaction.degraded:
             # The detector may have failed only on what was stored.
             self._degraded["detector"] = None
@@ -211,8 +214,6 @@ class Turn:
         begun, turn = self._begun, self._begun.turn
         usage = answer.usage
         if turn is None:
-            if self._means.spending.active:
-                await self._add_spending(usage)
             return None
         try:
             with self._steps.step("finish"):
@@ -233,8 +234,6 @@ class Turn:
             self._release_later(turn, self._owed or FinishTurn(abandoned=True, usage=usage, trace=trace), failed)
             return None
         self._stored_already = True
-        if self._means.spending.active:
-            await self._add_spending(usage)
         loaded = (*turn.window, *done.messages)
         entries = self._prompt.manifest.entries if self._prompt is not None else ()
         # The tokens that the conversation cannot use; these entries open every manifest.
@@ -276,9 +275,20 @@ class Turn:
             self._degraded["journal"] = None
         return done
 
-    async def _add_spending(self, usage: Usage) -> None:
-        """Add to the tenant's spending today, also on cancellation."""
-        await complete_despite_cancel(self._means.spending.add(self._begun.scope, usage))
+    async def _count_usage(self, answer: Completion, turns: int) -> None:
+        """Add to the tenant's usage today, once and also on cancellation."""
+        if self._counted:
+            return
+        self._counted = True
+        begun, spending = self._begun, self._means.spending
+        counts = UsageCounts(
+            turns=turns,
+            input_tokens=answer.input_tokens,
+            output_tokens=answer.output_tokens,
+            cost_nanos=answer.cost_nanos,
+        )
+        adding = spending.add(begun.scope, counts, begun.assistant.name)
+        await (complete_despite_cancel(adding) if spending.budgets.per_tenant else adding)
 
     def _reply_drafts(self, answer: Completion, trace: Trace) -> tuple[Draft, ...]:
         """The reply as it is stored: calls with their results, then the answer."""
@@ -398,7 +408,7 @@ class Turn:
         """Release the session without an answer, and store a trace with the reason."""
         turn, answer = self._begun.turn, self._answering.answer
         # The usage is charged with or without an answer.
-        await self._means.spending.add(self._begun.scope, answer.usage)
+        await self._count_usage(answer, turns=0)
         if turn is None:
             return
         said = answer.text

@@ -1,4 +1,4 @@
-"""Numbers as bars: what a prompt's budget went to, and when a turn's steps took place."""
+"""Numbers as bars: what a prompt's budget went to, when a turn's steps took place, and columns of tables."""
 
 from __future__ import annotations
 
@@ -103,6 +103,12 @@ def timeline(steps: Mapping[str, float], *, width: int) -> list[str]:
         lines.append(f"{name:<{longest}}  {bar:<{width}}  {milliseconds:>10,.1f} ms")
         offset += share
     return lines
+
+
+def bars(amounts: Sequence[float], *, width: int) -> list[str]:
+    """A bar for each amount, the greatest `width` long; what is more than nothing has one cell at least."""
+    most = max(amounts, default=0)
+    return ["█" * max(round(amount / most * width), 1) if amount > 0 else "" for amount in amounts]
 
 
 def bar_width(beside: int = 2) -> int:

@@ -29,6 +29,8 @@ COMMANDS: Final = {
     "privacy": "privacy",
     "doctor": "doctor",
     "stats": "store",
+    "usage": "analytics",
+    "topics": "analytics",
     "sweep": "store",
 }
 

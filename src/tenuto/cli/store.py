@@ -27,11 +27,11 @@ def stats(
 def sweep(store: StoreUrl = None, as_json: AsJson = False) -> None:
     """Remove what has expired, in all tenants, now."""
 
-    async def sweep_all(app: Tenuto) -> tuple[int, int]:
-        return await app.upkeep.sweep(), await app.upkeep.sweep_tasks()
+    async def sweep_all(app: Tenuto) -> tuple[int, int, int]:
+        return await app.upkeep.sweep(), await app.upkeep.sweep_tasks(), await app.upkeep.sweep_usage()
 
-    sessions, tasks = run_command(sweep_all, store=store)
+    sessions, tasks, usage = run_command(sweep_all, store=store)
     if as_json:
-        show_json({"swept": sessions, "tasks": tasks})
+        show_json({"swept": sessions, "tasks": tasks, "usage": usage})
     else:
         typer.echo(f"{pluralize(sessions, 'expired session')} and {pluralize(tasks, 'expired task')} removed.")

@@ -39,11 +39,13 @@ i'm i've i'd i'll it's that's what's don't didn't isn't can't let's
 """
 _STOP_WORDS: Final = frozenset(_STOP_WORDS_TEXT.split())
 # Characters that join a sentence and name nothing: a run of Chinese is cut at them.
-_PARTICLES: Final = lazy_pattern("[的了吗呢么啊呀吧嘛是在和与及这那我你您他她它们什哪谁请]+")
+_PARTICLE: Final = "[的了吗呢么啊呀吧嘛是在和与及这那我你您他她它们什哪谁请]"
+_PARTICLES: Final = lazy_pattern(f"{_PARTICLE}+")
 _STOP_PAIRS_TEXT: Final = """
 怎样 如何 为何 可以 能不 不能 多少 几个 一下 一个 一些 有没 没有 想要 告诉 谢谢 好吗 知道 介绍 讲讲 说说 关于 还有
 """
 _STOP_PAIRS: Final = frozenset(_STOP_PAIRS_TEXT.split())
+_CJK_STOPS: Final = lazy_pattern(rf"(?:{'|'.join(_STOP_PAIRS_TEXT.split())}|{_PARTICLE})+")
 # Inflections by their last letter, longest first.
 _ENDINGS: Final = {
     "s": (("ies", "y"), ("sses", "ss"), ("es", ""), ("s", "")),
@@ -122,6 +124,22 @@ def terms(text: str, *, singles: bool = False) -> list[str]:
         elif token not in _STOP_WORDS:
             found.append(_stem(token))
     return found
+
+
+def readable_words(text: str) -> tuple[list[tuple[str, str]], list[str]]:
+    """The words of a text for people: each with its term and as it is written, and the runs of CJK characters.
+
+    A run ends at particles and stop words; where its words begin and end, only many texts together tell.
+    """
+    words: list[tuple[str, str]] = []
+    runs: list[str] = []
+    for token in _TOKEN.findall(unicodedata.normalize("NFKC", text[:MAX_CHARACTERS]).replace("’", "'")):
+        folded = token.casefold()
+        if _CHARACTER.match(token):
+            runs += filter(None, _CJK_STOPS.split(token))
+        elif folded not in _STOP_WORDS:
+            words.append((_stem(folded), token.removesuffix("'s")))
+    return words, runs
 
 
 def split_sentences(text: str) -> list[str]:

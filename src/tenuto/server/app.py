@@ -13,8 +13,21 @@ from tenuto.access import ApiKeys, JwtPolicy, JwtVerifier
 from tenuto.app import Tenuto, open_app
 from tenuto.errors import InvalidSetting, StoreUnavailable
 from tenuto.ports import Clock, utc_now
+from tenuto.server import (
+    analytics,
+    export,
+    goods,
+    health,
+    messages,
+    npc,
+    privacy,
+    problems,
+    sessions,
+    tasks,
+    turns,
+    web_console,
+)
 from tenuto.server import chat as talks
-from tenuto.server import export, goods, health, messages, npc, privacy, problems, sessions, tasks, turns, web_console
 from tenuto.server.auth import Gate, RateLimiter, ServerContext, is_loopback
 from tenuto.server.metrics import Metrics
 from tenuto.server.middleware import RequestMiddleware
@@ -68,7 +81,7 @@ def create_app(
                 raise
             yield
 
-    modules = (talks, turns, messages, sessions, tasks, export, privacy, npc, goods, health, web_console)
+    modules = (talks, turns, messages, sessions, tasks, analytics, export, privacy, npc, goods, health, web_console)
     app = Starlette(
         routes=[route for module in modules for route in module.routes.routes],
         exception_handlers=problems.HANDLERS,

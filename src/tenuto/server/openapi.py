@@ -181,16 +181,17 @@ def describe(
     headers: tuple[str, ...] = (),
     problems: tuple[int, ...] = (),
     content: Mapping[str, JsonObject] | None = None,
+    example: JsonObject | None = None,
     public: bool = False,
 ) -> Operation:
-    """What a route takes and answers: `answer` as JSON under each of `statuses` (200 by default), `content` by other
-    media types, and problems. A body with a required field is required itself; a request that names a version or an
-    idempotency key may conflict."""
+    """What a route takes and answers: `answer` as JSON under each of `statuses` (200 by default), such as `example`,
+    `content` by other media types, and problems. A body with a required field is required itself; a request that names
+    a version or an idempotency key may conflict."""
     kinds = tuple(kind for kind in (answer, body) if kind is not None)
     good: JsonObject = {"description": inspect.getdoc(answer) if answer is not None else "Done."}
     if answer is not None or content is not None:
         good["content"] = {
-            **({"application/json": {"schema": _schema_ref(answer)}} if answer else {}),
+            **({"application/json": _json_content(answer, example)} if answer else {}),
             **(content or {}),
         }
     expected = {*problems, *(() if public else _ALWAYS)}
@@ -210,6 +211,10 @@ def describe(
     if public:
         operation["security"] = []
     return Operation(operation, kinds)
+
+
+def _json_content(answer: type[Any], example: JsonObject | None) -> JsonObject:
+    return {"schema": _schema_ref(answer), **({} if example is None else {"example": example})}
 
 
 def _header_refs(headers: tuple[str, ...]) -> list[JsonObject]:

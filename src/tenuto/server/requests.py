@@ -11,6 +11,7 @@ from msgspec.structs import asdict
 
 from tenuto.errors import Invalid
 from tenuto.model import Changes, NewSession, Producer, Status, Usage
+from tenuto.model.analytics import USAGE_DAYS
 from tenuto.model.prompt import Language
 from tenuto.model.session import cost_nanos
 from tenuto.model.task import TaskStatus
@@ -278,6 +279,19 @@ class AuditQuery(msgspec.Struct, kw_only=True, frozen=True):
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     cursor: Annotated[str, Meta(description="Continues a listing: the `cursor` of its last page.")] | None = None
+
+
+class UsageQuery(msgspec.Struct, kw_only=True, frozen=True):
+    """Of which days to tell the usage."""
+
+    days: Annotated[int, Meta(ge=1, le=USAGE_DAYS, description="How many days, today (UTC) included.")] = 30
+
+
+class TopicQuery(msgspec.Struct, kw_only=True, frozen=True):
+    """Of which days to tell the topics, and how many."""
+
+    days: Annotated[int, Meta(ge=1, le=USAGE_DAYS, description="How many days, today (UTC) included.")] = 7
+    limit: Annotated[int, Meta(ge=1, le=100)] = 20
 
 
 class OpenTask(RequestBody, frozen=True, kw_only=True):

@@ -6,7 +6,8 @@ A message's fields that we do not know stand beside ours, as the sender wrote th
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import date, datetime
+from itertools import starmap
 from typing import Annotated, Final, Self, TypeAlias, cast
 
 import msgspec
@@ -15,6 +16,7 @@ from msgspec.structs import asdict, replace
 
 from tenuto.errors import Invalid, InvalidJson
 from tenuto.model import Draft, Message, MessagePage, Role, Session, SessionStats, Status, text_part
+from tenuto.model.analytics import UsageCounts, UsageReport
 from tenuto.model.message import STATE, check_part
 from tenuto.model.session import ForkPoint, SessionPage, usd
 from tenuto.model.values import Json, JsonObject, View
@@ -163,6 +165,86 @@ class StatsView(View, frozen=True, kw_only=True):
     def of(cls, stats: SessionStats) -> Self:
         """The view of what a tenant's site holds."""
         return cls.derive(stats, cost_usd=usd(stats.cost_nanos))
+
+
+class UsageView(View, frozen=True, kw_only=True):
+    """Answered turns, and what models read, wrote and cost."""
+
+    turns: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: str
+
+    @classmethod
+    def of(cls, counts: UsageCounts) -> Self:
+        """The view of some usage."""
+        return cls.derive(counts, cost_usd=usd(counts.cost_nanos))
+
+
+class AssistantUsageView(UsageView, frozen=True, kw_only=True):
+    """The usage of an assistant; null stands for titles and summaries."""
+
+    assistant: str | None
+
+    @classmethod
+    def named(cls, assistant: str | None, counts: UsageCounts) -> Self:
+        """The view of what an assistant used."""
+        return cls.derive(UsageView.of(counts), assistant=assistant)
+
+
+class DayUsageView(UsageView, frozen=True, kw_only=True):
+    """The usage of a day, in all and by assistant."""
+
+    day: date
+    assistants: list[AssistantUsageView]
+
+
+class UsageReportView(View, frozen=True, kw_only=True):
+    """The usage of a site from `first_day` to `last_day` (UTC): in all, by assistant, and of each day that had any."""
+
+    first_day: date
+    last_day: date
+    total: UsageView
+    assistants: list[AssistantUsageView]
+    days: list[DayUsageView]
+
+    @classmethod
+    def of(cls, report: UsageReport) -> Self:
+        """The view of a report."""
+        return cls.derive(
+            report,
+            total=UsageView.of(report.total),
+            assistants=list(starmap(AssistantUsageView.named, report.by_assistant.items())),
+            days=[
+                DayUsageView.derive(
+                    UsageView.of(counts),
+                    day=day,
+                    assistants=[
+                        AssistantUsageView.named(row.assistant, row.counts) for row in report.rows if row.day == day
+                    ],
+                )
+                for day, counts in report.by_day.items()
+            ],
+        )
+
+
+class TopicView(View, frozen=True, kw_only=True):
+    """A word that titles share: in how many sessions, and of how many users."""
+
+    name: str
+    sessions: int
+    users: int
+
+
+class TopicReportView(View, frozen=True, kw_only=True):
+    """Topics of the sessions that changed from `first_day` to `last_day` (UTC), the most frequent first. `sessions`
+    were read; `truncated` says that there are more, older than those."""
+
+    first_day: date
+    last_day: date
+    topics: list[TopicView]
+    sessions: int
+    truncated: bool
 
 
 # No NUL, which some stores refuse.

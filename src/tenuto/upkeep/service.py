@@ -13,6 +13,7 @@ from tenuto.errors import Unavailable
 from tenuto.ports import Clock, utc_now
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
+from tenuto.sessions.usage import UsageLedger
 from tenuto.tasks import Tasks
 from tenuto.upkeep.jobs import Small, safely
 
@@ -38,6 +39,7 @@ class Upkeep:
         sessions: Sessions,
         sweep_every: timedelta,
         tasks: Tasks | None = None,
+        ledger: UsageLedger | None = None,
         clock: Clock = utc_now,
         small: Small | None = None,
         redaction: UpkeepRedaction,
@@ -46,6 +48,7 @@ class Upkeep:
     ) -> None:
         self._sessions = sessions
         self._tasks = tasks
+        self._ledger = ledger
         self._sweep_every = sweep_every
         self._clock = clock
         self._small = small
@@ -102,6 +105,7 @@ class Upkeep:
             await safely("sweep of tasks", self.sweep_tasks)
             if self._memory_sweep is not None:
                 await safely("sweep of memories", self._memory_sweep.sweep_if_due)
+            await safely("sweep of usage", self.sweep_usage)
             if self._catch_up is not None:
                 await safely("compaction", self._catch_up)
             await self._pause(self._sweep_every.total_seconds())
@@ -124,3 +128,7 @@ class Upkeep:
             if not swept.more:
                 break
         return total
+
+    async def sweep_usage(self) -> int:
+        """Remove usage older than 400 days; returns how many rows were removed."""
+        return await self._ledger.prune() if self._ledger is not None else 0

@@ -26,7 +26,8 @@ from tenuto.context import TokenCounter, check_budget, encoding_for
 from tenuto.context.tokens import to_text
 from tenuto.errors import InvalidSetting
 from tenuto.llm import OFFLINE, GivenModel, complete, open_model, provider_of
-from tenuto.model import Scope, Usage
+from tenuto.model import Scope
+from tenuto.model.analytics import UsageCounts
 from tenuto.model.policy import preset
 from tenuto.model.prompt import Language
 from tenuto.ports import ChatModel, Clock, StateStore, Store
@@ -36,6 +37,7 @@ from tenuto.privacy.rules.span import ON_REQUEST
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.recall.service import Memories
 from tenuto.sessions import Sessions
+from tenuto.sessions.usage import UsageLedger
 from tenuto.settings import Settings
 from tenuto.telemetry import open_spans
 from tenuto.upkeep import Small, Upkeep
@@ -54,6 +56,7 @@ async def open_chat(
     sessions: Sessions,
     memories: Memories,
     upkeep: Upkeep,
+    ledger: UsageLedger,
     clock: Clock,
     models: Mapping[str, GivenModel],
     assistants: Sequence[Assistant],
@@ -73,7 +76,7 @@ async def open_chat(
             _check_budget(assistant, shelf[assistant.model or settings.model])
             _check_types(assistant)
         # The offline model makes titles and summaries no better than extraction does.
-        spending = Spending(state=store.state, budgets=settings.budgets(), clock=clock)
+        spending = Spending(ledger=ledger, budgets=settings.budgets())
         summarizer_model = _make_small(shelf[small], settings.model_timeout, spending) if small != OFFLINE else None
         sweep = MemorySweep(memories=memories, store=store, clock=clock) if settings.memories else None
         upkeep.equip(small=summarizer_model, memories=memories, memory_sweep=sweep)
@@ -133,8 +136,10 @@ def _make_small(model: ChatModel, timeout: timedelta, spending: Spending) -> Sma
 
     async def small(scope: Scope, instructions: str, text: str, tokens: int) -> str:
         said, ended = await complete(model, instructions, text, tokens, timeout)
-        usage = Usage(tokens=ended.input_tokens + ended.output_tokens, cost_nanos=ended.cost_nanos)
-        await spending.add(scope, usage)
+        counts = UsageCounts(
+            input_tokens=ended.input_tokens, output_tokens=ended.output_tokens, cost_nanos=ended.cost_nanos
+        )
+        await spending.add(scope, counts)
         return said
 
     return small

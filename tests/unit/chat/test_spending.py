@@ -9,11 +9,14 @@ import pytest
 
 from tenuto.chat.spending import Spending
 from tenuto.errors import BudgetExhausted, InvalidSetting
-from tenuto.model import Scope, Session, Usage
+from tenuto.model import Scope, Session
+from tenuto.model.analytics import UsageCounts
 from tenuto.model.session import Budgets
+from tenuto.sessions.usage import UsageLedger
 from tenuto.settings import Settings
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
+from tests.outages import Wire
 from tests.samples import ANN, BOB, EVE
 
 
@@ -22,15 +25,20 @@ async def _no_session() -> Session | None:
 
 
 def spending(clock: FakeClock, store: MemoryStore | None = None, **budgets: int) -> Spending:
-    return Spending(state=(store or MemoryStore(clock=clock)).state, budgets=Budgets(**budgets), clock=clock)
+    ledger = UsageLedger(state=(store or MemoryStore(clock=clock)).state, clock=clock)
+    return Spending(ledger=ledger, budgets=Budgets(**budgets))
+
+
+def tokens(count: int) -> UsageCounts:
+    return UsageCounts(input_tokens=count)
 
 
 async def test_a_tenant_is_refused_when_its_day_is_spent_and_served_again_tomorrow() -> None:
     clock = FakeClock()
     today = spending(clock, tenant_tokens_per_day=100)
-    await today.add(ANN, Usage(tokens=60))
+    await today.add(ANN, tokens(60))
     await today.check(BOB, _no_session)
-    await today.add(BOB, Usage(tokens=40))
+    await today.add(BOB, tokens(40))
 
     with pytest.raises(BudgetExhausted, match="100 tokens"):
         await today.check(ANN, _no_session)
@@ -41,7 +49,7 @@ async def test_a_tenant_is_refused_when_its_day_is_spent_and_served_again_tomorr
 
 async def test_sites_of_one_tenant_share_its_budget() -> None:
     both = spending(FakeClock(), tenant_cost_nanos_per_day=10)
-    await both.add(Scope(tenant="acme", site="museum"), Usage(cost_nanos=10))
+    await both.add(Scope(tenant="acme", site="museum"), UsageCounts(cost_nanos=10))
 
     with pytest.raises(BudgetExhausted):
         await both.check(ANN, _no_session)
@@ -51,21 +59,32 @@ async def test_turns_that_end_together_are_all_counted() -> None:
     clock, store = FakeClock(), MemoryStore()
     counters = [spending(clock, store, tenant_tokens_per_day=1000) for _ in range(2)]
 
-    await asyncio.gather(*(counters[n % 2].add(ANN, Usage(tokens=10)) for n in range(100)))
+    await asyncio.gather(*(counters[n % 2].add(ANN, tokens(10)) for n in range(100)))
 
     with pytest.raises(BudgetExhausted):
         await counters[0].check(ANN, _no_session)
-    entry = await store.state.read_state(Scope(tenant="acme"), "spent", clock().date().isoformat())
-    assert entry is not None
-    assert entry.value == {"tokens": 1000, "cost_nanos": 0}
+    assert (await UsageLedger(state=store.state, clock=clock).spent_today(ANN)).tokens == 1000
 
 
-async def test_without_a_tenant_budget_nothing_is_written() -> None:
-    clock, store = FakeClock(), MemoryStore()
+async def test_what_the_store_did_not_take_counts_in_this_process_all_the_same() -> None:
+    clock, wire = FakeClock(), Wire(MemoryStore())
+    today = Spending(ledger=UsageLedger(state=wire, clock=clock), budgets=Budgets(tenant_tokens_per_day=10))
+    wire.cut = True
+    await today.add(ANN, tokens(10))
+    wire.cut = False
 
-    await spending(clock, store).add(ANN, Usage(tokens=10))
+    with pytest.raises(BudgetExhausted):
+        await today.check(ANN, _no_session)
 
-    assert await store.state.list_state(Scope(tenant="acme"), "spent") == ()
+
+async def test_without_a_tenant_budget_a_turn_waits_for_no_store() -> None:
+    wire = Wire(MemoryStore())
+    ledger = UsageLedger(state=wire, clock=FakeClock())
+
+    await Spending(ledger=ledger, budgets=Budgets()).add(ANN, tokens(10))
+
+    assert wire.calls == []
+    assert (await ledger.spent_today(ANN)).tokens == 10
 
 
 def test_budgets_come_from_the_settings_and_0_is_off() -> None:

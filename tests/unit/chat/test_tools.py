@@ -15,10 +15,11 @@ from tenuto.context import TokenCounter
 from tenuto.context.tokens import to_text
 from tenuto.errors import BudgetExhausted, Invalid, ModelFailed, ToolError, Unavailable
 from tenuto.llm import UNREADABLE, Call, Fail, Hang, Say
-from tenuto.model import Role, Scope
+from tenuto.model import Role
 from tenuto.model.generation import ModelDone, ToolOutput
 from tenuto.model.prompt import Kind, PromptPolicy
 from tenuto.model.session import Budgets
+from tenuto.sessions.usage import UsageLedger
 from tests.clock import FakeClock
 from tests.samples import ANN, BOB
 from tests.talking import SMALL, Adder, ask, helper, talk
@@ -219,10 +220,9 @@ async def test_what_breaks_off_is_charged_to_session_and_tenant() -> None:
     await events.aclose()  # type: ignore[attr-defined]  # a generator by nature
 
     session = await t.sessions.get(ANN, "s")
-    spent = await t.store.state.read_state(Scope(tenant="acme"), "spent", FakeClock()().date().isoformat())
+    spent = await UsageLedger(state=t.store.state, clock=FakeClock()).spent_today(ANN)
     assert session.tokens > 10
-    assert spent is not None
-    assert spent.value["tokens"] == session.tokens
+    assert (spent.turns, spent.tokens) == (0, session.tokens)
 
 
 async def test_a_reply_that_spent_the_budget_can_still_be_fetched_by_its_key() -> None:

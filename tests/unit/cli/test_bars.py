@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenuto.cli.bars import budget_bar, cells, stretches, timeline
+from tenuto.cli.bars import bars, budget_bar, cells, stretches, timeline
 from tenuto.cli.trace_view import show_manifest
 from tenuto.model.prompt import Disposition, Kind, LayoutName, Manifest, ManifestEntry, Reason
 
@@ -123,3 +123,11 @@ def test_the_list_names_kind_fate_reason_tokens_and_which_one(capsys: pytest.Cap
         ["message", "dropped", "over_budget", "0", "#1", "to", "#2"],
         ["message", "cut", "message_cap", "20", "#3,", "of", "90", "tokens"],
     ]
+
+
+@given(st.lists(st.integers(0, 10**9), max_size=12))
+def test_the_greatest_amount_has_the_longest_bar_and_none_is_lost(amounts: list[int]) -> None:
+    lengths = [len(bar) for bar in bars(amounts, width=20)]
+
+    assert max(lengths, default=0) == (20 if any(amounts) else 0)
+    assert [length > 0 for length in lengths] == [amount > 0 for amount in amounts]

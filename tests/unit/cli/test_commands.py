@@ -233,9 +233,54 @@ def test_sweeping_removes_what_expired() -> None:
     (kept,) = seeded()
     seeded(2, clock=lambda: utc_now() - timedelta(days=31))
 
-    assert asked("sweep") == {"swept": 2, "tasks": 0}
+    assert asked("sweep") == {"swept": 2, "tasks": 0, "usage": 0}
     assert [session["id"] for session in asked("sessions", "list")["sessions"]] == [kept]
     assert run("sweep").stdout == "0 expired sessions and 0 expired tasks removed.\n"
+
+
+def chatted(*said: tuple[str, str]) -> None:
+    """Questions of users to the offline model."""
+
+    async def chat() -> None:
+        async with tenuto.open() as app:
+            for user, text in said:
+                await app.ask(app.scope(user=user), text)
+
+    asyncio.run(chat())
+
+
+def test_usage_is_shown_by_day_and_assistant_with_bars() -> None:
+    """C14."""
+    assert run("usage", "--store", "sqlite:///new.db").exit_code == 1
+    seeded()
+    assert run("usage", "--days", "1").stdout == f"No usage since {utc_now().date()}.\n"
+    chatted(("ann", "Where is my order?"), ("bob", "What about mine?"))
+
+    lines = run("usage").stdout.splitlines()
+    told = asked("usage", "--days", "2")
+
+    assert lines[0].split() == ["DAY", "TURNS", "INPUT", "OUTPUT", "USD", "TOKENS"]
+    assert lines[1].split()[1] == lines[2].split()[1] == "2"
+    assert lines[1].endswith("█" * 24)
+    assert lines[2].startswith("total")
+    assert lines[5].split()[:2] == ["general", "2"]
+    assert (told["total"]["turns"], told["assistants"][0]["assistant"]) == (2, "general")
+    assert asked("usage", "--site", "elsewhere")["days"] == []
+
+
+def test_topics_are_shown_once_three_users_raised_them() -> None:
+    """C14."""
+    chatted(("ann", "How do refunds work?"), ("bob", "Refunds for tickets"))
+    few = run("topics").stdout
+    chatted(("cai", "Are refunds slow?"))
+
+    lines = run("topics").stdout.splitlines()
+
+    assert few.splitlines()[0] == "No topic that at least three users raised."
+    assert lines[0].split() == ["TOPIC", "SESSIONS", "USERS"]
+    assert lines[1].split() == ["refunds", "3", "3", "█" * 24]
+    assert lines[3].startswith("3 sessions since ")
+    assert [topic["name"] for topic in asked("topics", "--days", "1", "--limit", "5")["topics"]] == ["refunds"]
 
 
 @pytest.mark.parametrize("role", ["admin", "privacy.reveal"])

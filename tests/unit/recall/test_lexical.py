@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenuto.recall import LexicalIndex, split_sentences, terms
+from tenuto.recall import LexicalIndex, readable_words, split_sentences, terms
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,19 @@ from tenuto.recall import LexicalIndex, split_sentences, terms
 )
 def test_terms_are_folded_stemmed_and_paired(text: str, found: list[str]) -> None:
     assert terms(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "runs"),
+    [
+        ("Where are Ann’s Refunds?", [("ann", "Ann"), ("refund", "Refunds")], []),
+        ("如何申请iPhone的退款流程？", [("iphon", "iPhone")], ["申", "退款流程"]),
+        ("可以告诉我的吗", [], []),
+        ("", [], []),
+    ],
+)
+def test_words_for_people_stand_as_they_are_written(text: str, words: list[tuple[str, str]], runs: list[str]) -> None:
+    assert readable_words(text) == (words, runs)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,105 @@
+"""Hot topics: the words that the titles of many sessions share (C14).
+
+English words count by their stem and are shown as they are mostly written. Chinese has no blanks, and a pair of
+neighbouring characters is seldom a word, so a topic there is a string of characters that recurs: the longest one,
+unless a part of it is much more frequent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tenuto.model import Session
+from tenuto.model.analytics import Topic
+from tenuto.recall import readable_words
+
+MIN_USERS: Final = 3
+"""How many users must have raised a topic. What one person asks about is theirs; with two, each knows the other's."""
+# What follows in a longer title, or in a longer run of Chinese, seldom names the subject, and takes time.
+_TITLE: Final = 80
+_RUN: Final = 16
+_SHORTEST: Final = 2
+# What stands in the place of private values, whole or cut: [REDACTED_EMAIL], [EMAIL_1], [REDACTED_EM...
+_PLACEHOLDER: Final = re.compile(r"\[[A-Z][A-Z0-9_]+\b\]?")
+
+
+@dataclass(slots=True)
+class _Tally:
+    """In how many sessions, and of which users, a term occurred."""
+
+    sessions: int = 0
+    users: set[str | None] = field(default_factory=set)
+
+    def add(self, users: Sequence[str | None]) -> None:
+        self.sessions += len(users)
+        self.users.update(users)
+
+    @property
+    def user_count(self) -> int:
+        # Visitors, who have no name, cannot be told apart, and count as none.
+        return len(self.users) - (None in self.users)
+
+
+def count_topics(sessions: Iterable[Session], limit: int) -> tuple[Topic, ...]:
+    """The most frequent topics that at least `MIN_USERS` users raised. Each session counts once for each topic."""
+    words: defaultdict[str, _Tally] = defaultdict(_Tally)
+    spellings: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    # Many sessions have the same title, as the first question of a guide is.
+    runs: defaultdict[tuple[str, ...], list[str | None]] = defaultdict(list)
+    for session in sessions:
+        found, cjk = readable_words(_PLACEHOLDER.sub(" ", session.title[:_TITLE]))
+        for term, word in dict(found).items():
+            if len(word) >= _SHORTEST and not word.isdecimal():
+                words[term].add((session.scope.user,))
+                spellings[term][word] += 1
+        runs[tuple([run[:_RUN] for run in cjk])].append(session.scope.user)
+    tallies = {_usual(spellings[term]): tally for term, tally in _raised(words).items()} | _cjk_words(runs)
+    topics = [Topic(name=name, sessions=tally.sessions, users=tally.user_count) for name, tally in tallies.items()]
+    return tuple(sorted(topics, key=lambda topic: (-topic.sessions, -topic.users, topic.name))[:limit])
+
+
+def _usual(spellings: Counter[str]) -> str:
+    """The most frequent spelling; of equal ones that without capitals."""
+    return min(spellings, key=lambda spelling: (-spellings[spelling], not spelling.islower(), spelling))
+
+
+def _raised(tallies: Mapping[str, _Tally]) -> dict[str, _Tally]:
+    return {term: tally for term, tally in tallies.items() if tally.user_count >= MIN_USERS}
+
+
+def _cjk_words(runs: Mapping[tuple[str, ...], Sequence[str | None]]) -> dict[str, _Tally]:
+    """Recurring strings of characters in runs, of which the users are given."""
+    strings: dict[str, _Tally] = {}
+    shorter: dict[str, _Tally] = {}
+    for size in range(_SHORTEST, _RUN + 1):
+        tallies: defaultdict[str, _Tally] = defaultdict(_Tally)
+        for own, users in runs.items():
+            for string in {run[at : at + size] for run in own for at in range(len(run) - size + 1)}:
+                # A string is not more frequent than its parts.
+                if size == _SHORTEST or (string[1:] in shorter and string[:-1] in shorter):
+                    tallies[string].add(users)
+        shorter = _raised(tallies)
+        strings |= shorter
+        if not shorter:
+            break
+    return _without_fragments(strings)
+
+
+def _without_fragments(strings: Mapping[str, _Tally]) -> dict[str, _Tally]:
+    """The strings without those that two times of three are a part of a longer one."""
+    kept: dict[str, _Tally] = {}
+    within: Counter[str] = Counter()
+    for string in sorted(strings, key=len, reverse=True):
+        tally = strings[string]
+        if 3 * within[string] >= 2 * tally.sessions:
+            continue
+        kept[string] = tally
+        for size in range(_SHORTEST, len(string)):
+            for at in range(len(string) - size + 1):
+                part = string[at : at + size]
+                within[part] = max(within[part], tally.sessions)
+    return kept
