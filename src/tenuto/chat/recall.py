@@ -19,7 +19,7 @@ from tenuto.recall.service import Memories, PreparedSearch
 DEGRADED: Final = "recall"
 # Memories in a prompt, and how many are looked at: those that the window shows anyway are left out.
 _SHOWN: Final = 5
-_FETCHED: Final = 20
+_FETCHED: Final = 10
 # A memory that shares less than this with a question is not about it: of its terms' weight or number, or by meaning.
 _LEAST_COVERAGE: Final = 0.2
 _LEAST_TERMS: Final = 0.34

@@ -38,6 +38,7 @@ class OwnerMemories:
         self.memories = memories
         self.embedded = set(fitting)
         self._index = None
+        self.preferences: dict[str, Memory] = {}
         self._by_text: dict[str, str] = {}
         self._by_terms: dict[frozenset[str], set[str]] = {}
         if memories:
@@ -102,12 +103,15 @@ class OwnerMemories:
         ]
 
     def _unnote(self, memory: Memory) -> None:
+        self.preferences.pop(memory.id, None)
         if self._by_text.get(_normal(memory.text)) == memory.id:
             del self._by_text[_normal(memory.text)]
         self._by_terms.get(_term_set(memory), set()).discard(memory.id)
 
     def _note(self, memory: Memory) -> None:
         if not memory.superseded_by:
+            if memory.kind is MemoryKind.PREFERENCE:
+                self.preferences[memory.id] = memory
             self._by_text[_normal(memory.text)] = memory.id
             self._by_terms.setdefault(_term_set(memory), set()).add(memory.id)
 

@@ -436,11 +436,7 @@ class PreparedSearch:
     def preferences(self) -> list[Memory]:
         """The preferences that hold, the oldest first."""
         now = self._clock()
-        liked = [
-            one
-            for one in self._owner.memories.values()
-            if one.kind is MemoryKind.PREFERENCE and not one.superseded_by and not is_expired(one, now)
-        ]
+        liked = [one for one in self._owner.preferences.values() if not is_expired(one, now)]
         return sorted(liked, key=lambda one: (one.said_at, one.id))
 
     async def search(self, query: MemoryQuery) -> RecallResult:
