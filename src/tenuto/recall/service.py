@@ -19,7 +19,16 @@ from msgspec.structs import replace
 
 from tenuto.errors import Conflict, Invalid, InvalidCursor, MemoryNotFound
 from tenuto.model import Scope
-from tenuto.model.memory import MAX_MEMORY, MAX_SUBJECT, Memory, MemoryHit, MemoryKind, MemoryPolicy, MemoryQuery
+from tenuto.model.memory import (
+    MAX_MEMORY,
+    MAX_SUBJECT,
+    Memory,
+    MemoryHit,
+    MemoryKind,
+    MemoryPolicy,
+    MemoryQuery,
+    MemorySource,
+)
 from tenuto.model.scope import owner_key, owner_scope
 from tenuto.model.values import check_id, check_int, check_text, check_type
 from tenuto.ports import Clock, StateStore
@@ -224,7 +233,7 @@ class Memories:
     async def edit(
         self, scope: Scope, memory_id: str, *, text: str | None = None, kind: MemoryKind | None = None
     ) -> Memory:
-        """Change the text or the kind of a memory.
+        """Change the text or the kind of a memory. A changed text is no quotation any more, and counts as written.
 
         Raises:
             MemoryNotFound: the owner has none of that id.
@@ -236,11 +245,9 @@ class Memories:
         async with owner.lock:
             for _ in range(_TRIES):
                 stored = await self._records.read(scope, check_id(memory_id, "the memory id"))
-                if stored is None:
+                if stored is None or is_expired(stored.memory, self._clock()):
                     raise MemoryNotFound(memory_id)
-                edited = replace(stored.memory, text=stored.memory.text if text is None else text)
-                edited = replace(edited, kind=edited.kind if kind is None else MemoryKind(kind))
-                clean = await self._clean(scope, edited)
+                clean = await self._clean(scope, _edited(stored.memory, text, kind))
                 if clean is None:
                     raise Invalid(_REFUSED)
                 (vector,) = await self._embed(scope, [clean.text])
@@ -528,6 +535,15 @@ def _parse_cursor(cursor: str) -> tuple[datetime, str]:
 def captured_id(*facts: str) -> str:
     """The id of a memory that is captured from these facts: two processes that capture the same make one memory."""
     return sha256("\0".join(facts).encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def _edited(memory: Memory, text: str | None, kind: MemoryKind | None) -> Memory:
+    if text is not None and text != memory.text:
+        memory = replace(memory, text=text, source=MemorySource.WRITTEN)
+    if kind is not None and kind != memory.kind:
+        # Each kind has its own expiry.
+        memory = replace(memory, kind=MemoryKind(kind), expires_at=None)
+    return memory
 
 
 def _normal_subject(subject: str) -> str:
