@@ -125,7 +125,8 @@ async def test_every_example_of_the_openapi_works(door: Door) -> None:
                 continue
             turn = (await door.http.post("/v1/turns", json={})).json()
             task = (await door.http.post("/v1/tasks", json={"type": "t"})).json()
-            parts = {"task_id": task["id"], "key": "k", "agent": "labour-law"}
+            memory = (await door.http.post("/v1/memories", json={"text": "I own a red boat."})).json()
+            parts = {"task_id": task["id"], "key": "k", "agent": "labour-law", "memory_id": memory["id"]}
             address = path.format(session_id="s", name="tier", turn_id=turn["turn_id"], **parts)
             answer = await door.http.request(method, address, json=content["example"])
             # What a mark stands for is shown to a role alone, also where no key is asked for.

@@ -8,7 +8,7 @@ from typing import Final
 
 from tenuto.errors import Invalid
 from tenuto.model.scope import Scope
-from tenuto.model.values import Value, check_int, check_text
+from tenuto.model.values import Value, check_instant, check_int, check_text
 
 MEMORIES: Final = "memory"
 VECTORS: Final = "memory.vectors"
@@ -17,6 +17,7 @@ MEMORY_CHANGES: Final = "memory.changes"
 
 MAX_MEMORY: Final = 4_000
 """Characters of a memory's text."""
+MAX_SUBJECT: Final = 80
 MAX_HITS: Final = 100
 
 
@@ -90,6 +91,9 @@ class MemoryQuery(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_text(self.text, "the query")
         check_int(self.limit, 1, MAX_HITS, "limit")
+        for what in ("since", "until"):
+            if getattr(self, what) is not None:
+                check_instant(getattr(self, what), what)
         if not 0 <= self.diversity <= 1:
             raise Invalid("diversity must lie between 0 and 1")
 

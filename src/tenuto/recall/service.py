@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableSequence, Sequence
 from datetime import datetime, timedelta
@@ -16,11 +17,20 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from tenuto.errors import Conflict, Invalid, MemoryNotFound
+from tenuto.errors import Conflict, Invalid, InvalidCursor, MemoryNotFound
 from tenuto.model import Scope
-from tenuto.model.memory import MAX_MEMORY, Memory, MemoryHit, MemoryKind, MemoryPolicy, MemoryQuery
+from tenuto.model.memory import (
+    MAX_MEMORY,
+    MAX_SUBJECT,
+    Memory,
+    MemoryHit,
+    MemoryKind,
+    MemoryPolicy,
+    MemoryQuery,
+    MemorySource,
+)
 from tenuto.model.scope import owner_key, owner_scope
-from tenuto.model.values import check_id, check_int, check_type
+from tenuto.model.values import check_id, check_int, check_text, check_type
 from tenuto.ports import Clock, StateStore
 from tenuto.recall.embedding import CachedEmbedder, Vector
 from tenuto.recall.owner import OwnerMemories, is_expired
@@ -30,14 +40,16 @@ Redact: TypeAlias = Callable[[Scope, str], Awaitable[str | None]]
 """A text as it may be remembered; `None` if it may not be."""
 
 DEGRADED: Final = "recall"
+MAX_PAGE: Final = 500
+"""Memories in one part of a listing."""
 # Indexes in this process hold so many memories in all; the least recently used leave first.
 _KEPT: Final = 50_000
 # A copy is loaded anew after this time: a process may die between a change and its entry in the log.
 _LIFE: Final = timedelta(minutes=10)
 # A larger index is searched in a thread.
 _SEARCHED_AT_ONCE: Final = 3_000
-_MAX_PAGE: Final = 500
 _TRIES: Final = 5
+_REFUSED: Final = "this text may not be remembered under the privacy policy"
 _log = logging.getLogger(__name__)
 
 
@@ -109,11 +121,15 @@ class Memories:
         session_id: str = "",
         superseded: bool = False,
         limit: int = 100,
-        offset: int = 0,
+        cursor: str | None = None,
     ) -> tuple[Memory, ...]:
-        """Memories, those that were said last first."""
-        check_int(limit, 1, _MAX_PAGE, "limit")
-        check_int(offset, 0, 2**31, "offset")
+        """Memories, those that were said last first; `next_cursor` of them continues the listing.
+
+        Raises:
+            InvalidCursor: the cursor is none of a listing of memories.
+        """
+        check_int(limit, 1, MAX_PAGE, "limit")
+        behind = _parse_cursor(cursor) if cursor is not None else None
         owner = await self._load(_owned(scope))
         now = self._clock()
         found = [
@@ -123,13 +139,14 @@ class Memories:
             and (not session_id or memory.session_id == session_id)
             and (superseded or not memory.superseded_by)
             and not is_expired(memory, now)
+            and (behind is None or (memory.said_at, memory.id) < behind)
         ]
         found.sort(key=lambda memory: (memory.said_at, memory.id), reverse=True)
-        return tuple(found[offset : offset + limit])
+        return tuple(found[:limit])
 
     async def preferences(self, scope: Scope) -> tuple[Memory, ...]:
         """The preferences that hold, the oldest first."""
-        return tuple(reversed(await self.list(scope, kinds=(MemoryKind.PREFERENCE,), limit=_MAX_PAGE)))
+        return tuple(reversed(await self.list(scope, kinds=(MemoryKind.PREFERENCE,), limit=MAX_PAGE)))
 
     # Writing
 
@@ -146,20 +163,51 @@ class Memories:
         """Remember a text as it is. One that is remembered already is counted, not stored again.
 
         Raises:
-            Invalid: it is empty, too long, or may not be remembered under the privacy policy.
+            Invalid: it is empty, too long, or may not be remembered under the privacy policy; or nothing is remembered
+                at all.
         """
-        memory = Memory(
+        kept = await self.remember(scope, (self._written(text, kind, subject, said_at, expires_at),))
+        if not kept:
+            raise Invalid(_REFUSED)
+        return kept[0]
+
+    async def set_preferences(self, scope: Scope, texts: Sequence[str]) -> tuple[Memory, ...]:
+        """Have exactly these preferences: those that hold already stay as they are, others are added or removed.
+
+        Raises:
+            Invalid: as `add` says; then nothing was removed.
+        """
+        held = {one.text: one for one in await self.preferences(scope)}
+        new = [self._written(text, MemoryKind.PREFERENCE) for text in dict.fromkeys(texts) if text not in held]
+        kept = await self.remember(scope, new)
+        if len(kept) < len(new):
+            raise Invalid(_REFUSED)
+        # Compared by id: what was added may have been redacted into one that holds already.
+        wanted = {held[text].id for text in texts if text in held} | {one.id for one in kept}
+        gone = [one.id for one in held.values() if one.id not in wanted]
+        if gone:
+            await self.forget(scope, gone)
+        return await self.preferences(scope)
+
+    def _written(
+        self,
+        text: str,
+        kind: MemoryKind,
+        subject: str = "",
+        said_at: datetime | None = None,
+        expires_at: datetime | None = None,
+    ) -> Memory:
+        """A memory that is written by hand."""
+        if not self.policy.enabled:
+            raise Invalid("nothing is remembered here: the setting memories is off")
+        return Memory(
             id=self._new_id(),
             kind=MemoryKind(kind),
             text=text,
             said_at=said_at or self._clock(),
-            subject=subject,
+            subject=_normal_subject(subject),
             expires_at=expires_at,
         )
-        kept = await self.remember(scope, (memory,))
-        if not kept:
-            raise Invalid("this text may not be remembered under the privacy policy")
-        return kept[0]
 
     async def remember(self, scope: Scope, memories: Iterable[Memory]) -> tuple[Memory, ...]:
         """Store memories as captured; returns what stands for them.
@@ -185,7 +233,7 @@ class Memories:
     async def edit(
         self, scope: Scope, memory_id: str, *, text: str | None = None, kind: MemoryKind | None = None
     ) -> Memory:
-        """Change the text or the kind of a memory.
+        """Change the text or the kind of a memory. A changed text is no quotation any more, and counts as written.
 
         Raises:
             MemoryNotFound: the owner has none of that id.
@@ -197,13 +245,11 @@ class Memories:
         async with owner.lock:
             for _ in range(_TRIES):
                 stored = await self._records.read(scope, check_id(memory_id, "the memory id"))
-                if stored is None:
+                if stored is None or is_expired(stored.memory, self._clock()):
                     raise MemoryNotFound(memory_id)
-                edited = replace(stored.memory, text=stored.memory.text if text is None else text)
-                edited = replace(edited, kind=edited.kind if kind is None else MemoryKind(kind))
-                clean = await self._clean(scope, edited)
+                clean = await self._clean(scope, _edited(stored.memory, text, kind))
                 if clean is None:
-                    raise Invalid("this text may not be remembered under the privacy policy")
+                    raise Invalid(_REFUSED)
                 (vector,) = await self._embed(scope, [clean.text])
                 written = await self._records.write(scope, clean, stored.version)
                 if written is not None:
@@ -215,11 +261,17 @@ class Memories:
         raise Conflict("the memory is being changed by others; try again")
 
     async def forget(
-        self, scope: Scope, memory_ids: Sequence[str] = (), *, session_id: str = "", everything: bool = False
+        self,
+        scope: Scope,
+        memory_ids: Sequence[str] = (),
+        *,
+        session_id: str = "",
+        everything: bool = False,
+        dry_run: bool = False,
     ) -> int:
         """Remove memories by their ids, of a session, or all of the owner; returns how many there were.
 
-        What superseded or was superseded by them stays.
+        What superseded or was superseded by them stays. In a `dry_run` they stay as well.
         """
         scope = _owned(scope)
         owner = await self._load(scope)
@@ -227,7 +279,10 @@ class Memories:
             ids = [check_id(one, "the memory id") for one in memory_ids]
             if session_id or everything:
                 ids += [one.id for one in owner.memories.values() if everything or one.session_id == session_id]
-            return await self._remove(scope, owner, list(dict.fromkeys(ids)))
+            unique = list(dict.fromkeys(ids))
+            if dry_run:
+                return len([one for one in unique if one in owner.memories])
+            return await self._remove(scope, owner, unique)
 
     async def index_missing(self, scope: Scope) -> int:
         """Remove expired memories and embed those without a vector of this embedder; returns how many were embedded.
@@ -461,9 +516,44 @@ async def _log_failure(work: Coroutine[None, None, object]) -> None:
         _log.warning("vectors of memories were put off: %s", type(failed).__name__)
 
 
+def next_cursor(found: Sequence[Memory], limit: int) -> str | None:
+    """The cursor behind a part of a listing that had room for `limit`; `None` at its end."""
+    if len(found) < limit:
+        return None
+    return urlsafe_b64encode(f"{found[-1].said_at.isoformat()} {found[-1].id}".encode()).decode()
+
+
+def _parse_cursor(cursor: str) -> tuple[datetime, str]:
+    try:
+        said_at, _, memory_id = urlsafe_b64decode(cursor.encode()).decode().partition(" ")
+        place = datetime.fromisoformat(said_at), memory_id
+    except ValueError:
+        raise InvalidCursor from None
+    if place[0].tzinfo is None:
+        raise InvalidCursor
+    return place
+
+
 def captured_id(*facts: str) -> str:
     """The id of a memory that is captured from these facts: two processes that capture the same make one memory."""
     return sha256("\0".join(facts).encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def _edited(memory: Memory, text: str | None, kind: MemoryKind | None) -> Memory:
+    if text is not None and text != memory.text:
+        memory = replace(memory, text=text, source=MemorySource.WRITTEN)
+    if kind is not None and kind != memory.kind:
+        # Each kind has its own expiry.
+        memory = replace(memory, kind=MemoryKind(kind), expires_at=None)
+    return memory
+
+
+def _normal_subject(subject: str) -> str:
+    """A subject as it is compared: notes on the same thing take each other's place, however it is spelled."""
+    subject = " ".join(check_text(subject, "the subject").casefold().split())
+    if len(subject) > MAX_SUBJECT:
+        raise Invalid(f"a subject has at most {MAX_SUBJECT} characters, not {len(subject)}")
+    return subject
 
 
 def _owned(scope: Scope) -> Scope:

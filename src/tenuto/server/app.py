@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 
+from msgspec.structs import replace
 from starlette.applications import Starlette
 
 from tenuto.access import ApiKeys, JwtPolicy, JwtVerifier
 from tenuto.app import Tenuto, open_app
 from tenuto.errors import InvalidSetting, StoreUnavailable
 from tenuto.ports import Clock, utc_now
+from tenuto.recall.embedding import CachedEmbedder
+from tenuto.recall.service import Memories
 from tenuto.server import (
     analytics,
     export,
     goods,
     health,
+    memories,
     messages,
     npc,
     privacy,
@@ -37,6 +42,8 @@ from tenuto.stores.factory import place_of
 _log = logging.getLogger(__name__)
 # Where nothing is set: enough for a busy backend, too little to search or flood.
 _PER_MINUTE = 6000
+# Seconds after the start when the embedder loads: the first requests come before it.
+_WARM_AFTER = 2.0
 
 
 def create_app(
@@ -57,7 +64,14 @@ def create_app(
     meters = Metrics()
 
     async def start(app: Starlette, tenuto: Tenuto) -> None:
-        gate = _gate(settings, tokens, tenuto, clock, ticks)
+        remembered = await tenuto.memories()
+
+        def on_mode(is_open: bool) -> None:
+            # Without a credential one person uses the server; behind a credential without a user there may be many.
+            if settings.memories_without_user is None:
+                remembered.policy = replace(remembered.policy, without_user=is_open)
+
+        gate = _gate(settings, tokens, tenuto, clock, ticks, on_mode)
         # Opened now: a model or an assistant that cannot be had stops the start, not the first question.
         chat = await tenuto.chat()
         app.state.service = ServerContext(settings=settings, tenuto=tenuto, chat=chat, gate=gate, clock=clock)
@@ -79,9 +93,24 @@ def create_app(
                 # uvicorn logs only where the start failed; this line says what to correct.
                 _log.error("cannot start: %s", unfit)
                 raise
-            yield
+            async with _warming(await tenuto.memories()):
+                yield
 
-    modules = (talks, turns, messages, sessions, tasks, analytics, export, privacy, npc, goods, health, web_console)
+    modules = (
+        talks,
+        turns,
+        messages,
+        sessions,
+        memories,
+        tasks,
+        analytics,
+        export,
+        privacy,
+        npc,
+        goods,
+        health,
+        web_console,
+    )
     app = Starlette(
         routes=[route for module in modules for route in module.routes.routes],
         exception_handlers=problems.HANDLERS,
@@ -94,8 +123,32 @@ def create_app(
     return app
 
 
+@asynccontextmanager
+async def _warming(memories: Memories) -> AsyncIterator[None]:
+    """Meanwhile, the embedder of memories loads its weights: the first question need not do without them."""
+
+    async def warm(embedder: CachedEmbedder) -> None:
+        await asyncio.sleep(_WARM_AFTER)
+        await embedder.warm()
+
+    if memories.embedder is None or memories.embedder.ready or not memories.policy.enabled:
+        yield
+        return
+    task = asyncio.create_task(warm(memories.embedder), name="tenuto embedder")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
 def _gate(
-    settings: Settings, tokens: JwtVerifier | None, tenuto: Tenuto, clock: Clock, ticks: Callable[[], float]
+    settings: Settings,
+    tokens: JwtVerifier | None,
+    tenuto: Tenuto,
+    clock: Clock,
+    ticks: Callable[[], float],
+    on_mode: Callable[[bool], None],
 ) -> Gate:
     per_minute = settings.requests_per_minute
     return Gate(
@@ -106,6 +159,7 @@ def _gate(
         open_rates=RateLimiter(per_minute or 0, now=ticks),
         wrong_rates=RateLimiter(settings.wrong_credentials_per_minute, what="wrong credentials", now=ticks),
         now=ticks,
+        on_mode=on_mode,
     )
 
 

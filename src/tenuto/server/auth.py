@@ -157,6 +157,7 @@ class Gate:
         open_rates: RateLimiter,
         wrong_rates: RateLimiter,
         now: Callable[[], float] = time.monotonic,
+        on_mode: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self._keys = keys
         self._tokens = tokens
@@ -165,6 +166,8 @@ class Gate:
         self._open_rates = open_rates
         self._wrong_rates = wrong_rates
         self._now = now
+        # Called with whether the server is open, each time that is looked up.
+        self._on_mode = on_mode
         # By the digests of their secrets, so that the memory of the process holds no keys.
         self._callers: OrderedDict[bytes, _CachedCaller] = OrderedDict()
         self._closed = tokens is not None
@@ -204,6 +207,7 @@ class Gate:
             if self._closed and self._looked_at is not None:
                 _log.info("closed: the first API key was made, so requests need a credential")
             self._looked_at = now
+            self._on_mode(not self._closed)
         return not self._closed
 
     async def _has_keys(self) -> bool:

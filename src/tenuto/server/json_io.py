@@ -117,7 +117,7 @@ def _raise_invalid(unfit: msgspec.ValidationError, kind: type[Any], whole: str =
         reason = f"the field {unknown[1]} is unknown" if unknown else "a field is unknown"
         reason += f"; known are {', '.join(kind.__struct_fields__)}"
     else:
-        choices = " or ".join(_allowed_values(get_type_hints(kind).get(where)))
+        choices = " or ".join(_allowed_values(get_type_hints(kind).get(where.partition("[")[0])))
         reason = "the value does not fit" + (f"; it may be {choices}" if choices else "")
     raise Invalid(f"{where or whole}: {reason}{_SHAPES.get(where.split('.')[0], '')}") from None
 

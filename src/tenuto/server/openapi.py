@@ -36,7 +36,7 @@ _REASONS: Final = {
     400: "The request does not fit; `detail` names the field.",
     401: "A credential is needed, and none that holds was shown.",
     403: "The request names a tenant, site or user that the credential does not stand for, or needs another role.",
-    404: "There is no such session or task for this caller, or nothing in it that goes by this name.",
+    404: "There is no such session, task or memory for this caller, or nothing in it that goes by this name.",
     408: "The request did not arrive in time.",
     409: "The request contradicts what is stored or under way.",
     413: "The request or a message in it is too large.",
@@ -73,6 +73,7 @@ _PARTS_OF_PATHS: Final = {
     "user_id": "The user's id, percent-encoded where it holds odd characters.",
     "name": "The attribute's name, percent-encoded where it holds odd characters.",
     "task_id": "The task's id.",
+    "memory_id": "The memory's id.",
     "key": "The key on the board or among the notes, percent-encoded where it holds odd characters.",
     "agent": "The agent's name, percent-encoded where it holds odd characters.",
 }

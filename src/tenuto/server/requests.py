@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -12,12 +13,14 @@ from msgspec.structs import asdict
 from tenuto.errors import Invalid
 from tenuto.model import Changes, NewSession, Producer, Status, Usage
 from tenuto.model.analytics import USAGE_DAYS
+from tenuto.model.memory import MAX_HITS, MAX_MEMORY, MAX_SUBJECT, MemoryKind
 from tenuto.model.prompt import Language
 from tenuto.model.session import cost_nanos
 from tenuto.model.task import TaskStatus
 from tenuto.model.turn import MAX_WINDOW
 from tenuto.model.values import MAX_ID_BYTES, JsonObject
 from tenuto.privacy.compliance.audit import MOST_MARKS
+from tenuto.recall.service import MAX_PAGE
 from tenuto.sessions.transfer import ExportFormat
 
 _MOST = 2**53 - 1
@@ -47,6 +50,9 @@ Values = Annotated[
     dict[str, Any],
     Meta(description="Any JSON; patches merge by key, and null removes one.", extra_json_schema={"type": "object"}),
 ]
+MAX_SEARCH = 10_000
+"""Characters of a query for memories: what is longer is a document, and no question."""
+MemoryText = Annotated[str, Meta(min_length=1, max_length=MAX_MEMORY, extra_json_schema={"pattern": SAID})]
 MessageBody = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/NewMessage"})]
 
 
@@ -292,6 +298,71 @@ class TopicQuery(msgspec.Struct, kw_only=True, frozen=True):
 
     days: Annotated[int, Meta(ge=1, le=USAGE_DAYS, description="How many days, today (UTC) included.")] = 7
     limit: Annotated[int, Meta(ge=1, le=100)] = 20
+
+
+class MemoryListQuery(msgspec.Struct, kw_only=True, frozen=True):
+    """Which memories to list, those that were said last first; with `superseded`, also those that hold no longer."""
+
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 50
+    cursor: Annotated[str, Meta(description="Continues a listing: the `cursor` of its last page.")] | None = None
+    kind: MemoryKind | None = None
+    session_id: Name | None = None
+    superseded: bool = False
+
+
+class ForgetQuery(msgspec.Struct, kw_only=True, frozen=True):
+    """Which memories to forget: by `ids`, as a search brought them, of one session, or `all`; one of the three.
+
+    With `dry_run` they are counted and stay.
+    """
+
+    ids: Annotated[str, Meta(min_length=1, description="Ids with commas between them.")] | None = None
+    session_id: Name | None = None
+    all: bool = False
+    dry_run: bool = False
+
+
+class AddMemory(RequestBody, frozen=True, kw_only=True):
+    """Something to remember. Of two memories with the same `subject` the later one holds."""
+
+    EXAMPLE = {"text": "I live in Bologna with my two cats.", "kind": "fact", "subject": "home town"}
+
+    text: MemoryText
+    kind: MemoryKind = MemoryKind.FACT
+    subject: Annotated[str, Meta(max_length=MAX_SUBJECT, extra_json_schema={"pattern": "^[^\\u0000]*$"})] = ""
+
+
+class ChangeMemory(RequestBody, frozen=True, kw_only=True):
+    """Changes to a memory: only what is named changes."""
+
+    EXAMPLE = {"text": "I live in Ferrara with my two cats."}
+
+    text: MemoryText | None = None
+    kind: MemoryKind | None = None
+
+
+class SetPreferences(RequestBody, frozen=True, kw_only=True):
+    """All preferences that shall hold: what is not among them is forgotten."""
+
+    EXAMPLE = {"preferences": ["Answer in Italian.", "Keep answers short."]}
+
+    preferences: Annotated[list[MemoryText], Meta(max_length=100)]
+
+
+class SearchMemories(RequestBody, frozen=True, kw_only=True):
+    """What to look for. `since` and `until` bound when a memory was said; with `persona`, memories of other personas
+    are left out; with `superseded`, what no longer holds is found as well."""
+
+    EXAMPLE = {"query": "Where do I live?", "limit": 5, "kinds": ["fact"], "since": "2026-01-01T00:00:00Z"}
+
+    query: Annotated[str, Meta(min_length=1, max_length=MAX_SEARCH, extra_json_schema={"pattern": SAID})]
+    limit: Annotated[int, Meta(ge=1, le=MAX_HITS)] = 5
+    kinds: list[MemoryKind] = []
+    since: Annotated[datetime, Meta(tz=True)] | None = None
+    until: Annotated[datetime, Meta(tz=True)] | None = None
+    session_id: Name | None = None
+    persona: Name | None = None
+    superseded: bool = False
 
 
 class OpenTask(RequestBody, frozen=True, kw_only=True):

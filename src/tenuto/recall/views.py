@@ -1,0 +1,91 @@
+"""Memories as JSON: the same over HTTP and in the CLI."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Self
+
+from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemorySource
+from tenuto.model.values import View
+from tenuto.recall.service import RecallResult, next_cursor
+
+
+class MemoryView(View, frozen=True, kw_only=True):
+    """One memory. `session_id` and `seqs` are where it was said, by `speaker` (null: the owner).
+
+    `superseded_by` is the later memory of the same subject, and `valid_until` when that one took its place.
+    """
+
+    id: str
+    kind: MemoryKind
+    text: str
+    subject: str | None
+    source: MemorySource
+    said_at: datetime
+    speaker: str | None
+    session_id: str | None
+    seqs: tuple[int, ...]
+    persona: str | None
+    mentions: int
+    valid_until: datetime | None
+    superseded_by: str | None
+    expires_at: datetime | None
+
+    @classmethod
+    def of(cls, value: Memory) -> Self:
+        """The view of a memory."""
+        absent = {name: getattr(value, name) or None for name in ("subject", "speaker", "session_id", "superseded_by")}
+        return cls.derive(value, **absent)
+
+
+class MemoryList(View, frozen=True, kw_only=True):
+    """Part of a listing; `cursor` continues it, null ends it."""
+
+    memories: list[MemoryView]
+    cursor: str | None
+
+    @classmethod
+    def page(cls, found: Sequence[Memory], limit: int) -> Self:
+        """The view of at most `limit` memories."""
+        return cls(memories=list(map(MemoryView.of, found)), cursor=next_cursor(found, limit))
+
+
+class MemoryScoresView(View, frozen=True, kw_only=True):
+    """Why a memory was found: its share of the search by words (`lexical`) and by meaning (`vector`), from 0 to 1.
+
+    `coverage` is the share of the query's weight that the shared `terms` hold, `session` what the rest of the session
+    adds, and `similarity` the greatest similarity to a memory ranked above it.
+    """
+
+    lexical: float
+    vector: float
+    coverage: float
+    session: float
+    similarity: float
+    terms: tuple[str, ...]
+
+
+class MemoryHitView(View, frozen=True, kw_only=True):
+    """A memory that was found, its `score`, and what the score is made of."""
+
+    memory: MemoryView
+    score: float
+    scores: MemoryScoresView
+
+    @classmethod
+    def of(cls, value: MemoryHit) -> Self:
+        """The view of a hit."""
+        return cls.derive(value, memory=MemoryView.of(value.memory), scores=MemoryScoresView.of(value.scores))
+
+
+class MemoryHits(View, frozen=True, kw_only=True):
+    """What a search found, best first; `degraded` where words alone decided, since the embedder did not answer."""
+
+    hits: list[MemoryHitView]
+    degraded: bool
+
+    @classmethod
+    def of(cls, value: RecallResult) -> Self:
+        """The view of what a search found."""
+        return cls(hits=list(map(MemoryHitView.of, value.hits)), degraded=value.degraded)

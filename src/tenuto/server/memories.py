@@ -1,0 +1,149 @@
+"""Routes for memories: what is remembered of the caller beyond one session."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tenuto.errors import Invalid, MemoryNotFound
+from tenuto.model import Scope
+from tenuto.model.memory import MemoryQuery
+from tenuto.model.values import View
+from tenuto.recall.service import Memories
+from tenuto.recall.views import MemoryHits, MemoryList, MemoryView
+from tenuto.server.auth import asking, service
+from tenuto.server.json_io import answer, body_of, parse_query, path_parameter
+from tenuto.server.openapi import Router, describe
+from tenuto.server.requests import AddMemory, ChangeMemory, ForgetQuery, MemoryListQuery, SearchMemories, SetPreferences
+
+routes = Router("memories", prefix="/v1")
+
+
+class PreferenceList(View, frozen=True, kw_only=True):
+    """The preferences that hold, the oldest first: memories of the kind `preference`."""
+
+    preferences: list[MemoryView]
+
+
+class ForgetView(View, frozen=True, kw_only=True):
+    """How many memories were forgotten; in a `dry_run`, how many would be."""
+
+    forgotten: int
+    dry_run: bool
+
+
+@routes.get("/memories", describe(MemoryList, query=MemoryListQuery))
+async def list_memories(request: Request) -> Response:
+    """What is remembered of the caller, those that were said last first."""
+    memories, scope = await _open(request)
+    asked = parse_query(request, MemoryListQuery)
+    found = await memories.list(
+        scope,
+        kinds=(asked.kind,) if asked.kind is not None else (),
+        session_id=asked.session_id or "",
+        superseded=asked.superseded,
+        limit=asked.limit,
+        cursor=asked.cursor,
+    )
+    return answer(MemoryList.page(found, asked.limit))
+
+
+@routes.post("/memories", describe(MemoryView, 201, 200, body=AddMemory))
+async def add_memory(request: Request) -> Response:
+    """Remember a text, redacted as the policy says. One that is remembered already counts one more mention (200)."""
+    memories, scope = await _open(request)
+    body = await body_of(request, AddMemory)
+    added = await memories.add(scope, body.text, kind=body.kind, subject=body.subject)
+    if added.mentions > 1:
+        return answer(MemoryView.of(added))
+    return answer(MemoryView.of(added), 201, {"Location": f"/v1/memories/{added.id}"})
+
+
+@routes.delete("/memories", describe(ForgetView, query=ForgetQuery))
+async def forget_memories(request: Request) -> Response:
+    """Forget memories by their ids, of one session, or all of the caller. What belongs to a query is searched first,
+    so that it is seen before it goes: its ids are forgotten then."""
+    memories, scope = await _open(request)
+    asked = parse_query(request, ForgetQuery)
+    if sum([asked.ids is not None, asked.session_id is not None, asked.all]) != 1:
+        raise Invalid("say which memories to forget: ids=…, session_id=… or all=true, one of them")
+    ids = [one for one in (asked.ids or "").split(",") if one]
+    forgotten = await memories.forget(
+        scope, ids, session_id=asked.session_id or "", everything=asked.all, dry_run=asked.dry_run
+    )
+    return answer(ForgetView(forgotten=forgotten, dry_run=asked.dry_run))
+
+
+@routes.post("/memories/search", describe(MemoryHits, body=SearchMemories))
+async def search_memories(request: Request) -> Response:
+    """Search by words and by meaning, best first; each hit says why it was found."""
+    memories, scope = await _open(request)
+    body = await body_of(request, SearchMemories)
+    if not body.query.strip():
+        raise Invalid("query: it is empty")
+    query = MemoryQuery(
+        text=body.query,
+        limit=body.limit,
+        kinds=tuple(body.kinds),
+        since=body.since,
+        until=body.until,
+        session_id=body.session_id or "",
+        persona=body.persona,
+        superseded=body.superseded,
+    )
+    return answer(MemoryHits.of(await memories.search(scope, query)))
+
+
+@routes.get("/memories/preferences", describe(PreferenceList))
+async def get_preferences(request: Request) -> Response:
+    """How the caller likes to be answered."""
+    memories, scope = await _open(request)
+    return answer(PreferenceList(preferences=list(map(MemoryView.of, await memories.preferences(scope)))))
+
+
+@routes.put("/memories/preferences", describe(PreferenceList, body=SetPreferences))
+async def set_preferences(request: Request) -> Response:
+    """Have exactly these preferences: those that hold already stay as they are, others are added or forgotten."""
+    memories, scope = await _open(request)
+    body = await body_of(request, SetPreferences)
+    held = await memories.set_preferences(scope, body.preferences)
+    return answer(PreferenceList(preferences=list(map(MemoryView.of, held))))
+
+
+@routes.get("/memories/{memory_id}", describe(MemoryView))
+async def get_memory(request: Request) -> Response:
+    """One memory."""
+    memories, scope = await _open(request)
+    return answer(MemoryView.of(await memories.get(scope, path_parameter(request, "memory_id"))))
+
+
+@routes.patch("/memories/{memory_id}", describe(MemoryView, body=ChangeMemory, problems=(409,)))
+async def change_memory(request: Request) -> Response:
+    """Change the text or the kind of a memory."""
+    memories, scope = await _open(request)
+    body = await body_of(request, ChangeMemory)
+    memory_id = path_parameter(request, "memory_id")
+    return answer(MemoryView.of(await memories.edit(scope, memory_id, text=body.text, kind=body.kind)))
+
+
+@routes.delete("/memories/{memory_id}", describe(None, 204))
+async def forget_memory(request: Request) -> Response:
+    """Forget one memory, with its vector."""
+    memories, scope = await _open(request)
+    memory_id = path_parameter(request, "memory_id")
+    if not await memories.forget(scope, [memory_id]):
+        raise MemoryNotFound(memory_id)
+    return Response(status_code=204)
+
+
+async def _open(request: Request) -> tuple[Memories, Scope]:
+    """The memories, and whose; a caller that stands for many users names one.
+
+    Raises:
+        Invalid: no user is named, and nothing is remembered for callers without one.
+    """
+    scope = await asking(request)
+    memories = await service(request).tenuto.memories()
+    if not scope.owner and not memories.policy.without_user:
+        raise Invalid("memories belong to a user: name one by the header X-User-ID")
+    return memories, scope

@@ -1,0 +1,289 @@
+"""What is remembered beyond a session, over HTTP: recalled, explained, edited, forgotten (A11, A19, C13, D14)."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.journeys.door import ANN, BOB, EVE, Door, code, served
+from tests.journeys.test_http_process import WAIT, Running, running
+
+HOME = "I live in Bologna with my two cats."
+MEMORIES = "/v1/memories"
+
+
+async def add(door: Door, text: str, who: dict[str, str] = ANN, **body: Any) -> dict[str, Any]:
+    """A memory that was written by hand."""
+    added = await door.http.post(MEMORIES, headers=who, json={"text": text, **body})
+    assert added.status_code in (200, 201), added.text
+    memory: dict[str, Any] = added.json()
+    return memory
+
+
+async def listed(door: Door, who: dict[str, str] = ANN, **asked: Any) -> list[str]:
+    """The texts of a listing."""
+    answered = await door.http.get(MEMORIES, headers=who, params=asked)
+    return [memory["text"] for memory in answered.json()["memories"]]
+
+
+async def search(door: Door, query: str, who: dict[str, str] = ANN, **body: Any) -> list[str]:
+    """The texts that a search finds."""
+    answered = await door.http.post(f"{MEMORIES}/search", headers=who, json={"query": query, **body})
+    assert answered.status_code == 200, answered.text
+    return [hit["memory"]["text"] for hit in answered.json()["hits"]]
+
+
+def ask(server: Running, text: str, who: dict[str, str] = ANN) -> dict[str, Any]:
+    """The answer in a new session."""
+    answered: dict[str, Any] = server.http.post("/v1/chat", headers=who, json={"message": text}).json()
+    return answered
+
+
+def wait_for(answered: Callable[[], list[Any]]) -> list[Any]:
+    """What a server answers once it has something: capture follows the reply."""
+    until = time.monotonic() + WAIT
+    while not (found := answered()) and time.monotonic() < until:
+        time.sleep(0.05)
+    return found
+
+
+def recalled_ids(reply: dict[str, Any]) -> list[str]:
+    """The memories that the manifest of a reply lists."""
+    return [entry["id"] for entry in reply["context"]["entries"] if entry["kind"] == "memory"]
+
+
+def test_what_was_said_before_a_kill_is_recalled_until_it_is_forgotten(tmp_path: Path) -> None:
+    """C13: by the next process, in another session, with a manifest that names it; and never for another user."""
+    store = tmp_path / "chat.db"
+
+    def memories(server: Running, who: dict[str, str] = ANN) -> list[Any]:
+        found: list[Any] = server.http.get(MEMORIES, headers=who).json()["memories"]
+        return found
+
+    with running(store) as first:
+        said = ask(first, HOME)
+        (remembered,) = wait_for(lambda: memories(first))
+        first.end(signal.SIGKILL)
+
+    with running(store) as second:
+        answered = ask(second, "Where do I live?")
+        (hit,) = second.http.post(f"{MEMORIES}/search", headers=ANN, json={"query": "Where do I live?"}).json()["hits"]
+        other = ask(second, "Where do I live?", BOB)
+        foreign = second.http.delete(f"{MEMORIES}/{remembered['id']}", headers=BOB)
+        gone = second.http.delete(f"{MEMORIES}/{remembered['id']}", headers=ANN)
+        found = second.http.post(f"{MEMORIES}/search", headers=ANN, json={"query": "Bologna"}).json()["hits"]
+        after = ask(second, "Where do I live?")
+
+    assert (remembered["text"], remembered["session_id"], remembered["seqs"]) == (HOME, said["session_id"], [1])
+    assert answered["session_id"] != said["session_id"]
+    assert HOME in answered["answer"]
+    assert recalled_ids(answered) == [remembered["id"]]
+    assert (hit["memory"], hit["score"] > 0, hit["scores"]["lexical"] > 0) == (remembered, True, True)
+    assert (recalled_ids(other), "Bologna" in other["answer"]) == ([], False)
+    assert code(foreign) == (404, "memory_not_found")
+    assert (gone.status_code, found, recalled_ids(after), "Bologna" in after["answer"]) == (204, [], [], False)
+
+
+async def test_memories_are_added_listed_and_changed_on_every_store(store_url: str) -> None:
+    async with served(store=store_url) as door:
+        home = await add(door, HOME)
+        await add(door, "My sister is called Mia.", subject="Sister")
+        await add(door, "Keep answers short.", kind="preference")
+        again = await door.http.post(MEMORIES, headers=ANN, json={"text": HOME})
+        edited = await door.http.patch(
+            f"{MEMORIES}/{home['id']}", headers=ANN, json={"text": "I live in Ferrara.", "kind": "fact"}
+        )
+        pages: list[list[str]] = []
+        cursor = None
+        while not pages or cursor:
+            page = await door.http.get(
+                MEMORIES, headers=ANN, params={"limit": 1, **({"cursor": cursor} if cursor else {})}
+            )
+            pages.append([memory["text"] for memory in page.json()["memories"]])
+            cursor = page.json()["cursor"]
+
+        assert (again.status_code, again.json()["mentions"], again.json()["id"]) == (200, 2, home["id"])
+        assert edited.json() == (await door.http.get(f"{MEMORIES}/{home['id']}", headers=ANN)).json()
+        assert [text for texts in pages for text in texts] == await listed(door)
+        assert set(await listed(door)) == {"I live in Ferrara.", "My sister is called Mia.", "Keep answers short."}
+        assert await listed(door, kind="preference") == ["Keep answers short."]
+        assert (await search(door, "Ferrara"))[0] == "I live in Ferrara."
+        assert HOME not in await search(door, "Bologna")
+
+
+async def test_a_later_memory_of_a_subject_takes_the_place_of_the_earlier(door: Door) -> None:
+    old = await add(door, "I work at Ducati.", subject="employer")
+    new = await add(door, "I work at Lamborghini.", subject="Employer")
+
+    before = (await door.http.get(f"{MEMORIES}/{old['id']}", headers=ANN)).json()
+
+    assert (before["superseded_by"], before["valid_until"]) == (new["id"], new["said_at"])
+    assert await listed(door) == ["I work at Lamborghini."]
+    assert await listed(door, superseded=True) == ["I work at Lamborghini.", "I work at Ducati."]
+
+
+async def test_preferences_are_set_as_a_whole(door: Door) -> None:
+    """They are memories; what stays keeps its id, and what is private is redacted like any memory."""
+    address = f"{MEMORIES}/preferences"
+    first = await door.http.put(address, headers=ANN, json={"preferences": ["Answer in Italian.", "Be brief, please."]})
+    second = await door.http.put(
+        address, headers=ANN, json={"preferences": ["Be brief, please.", "Write to ann@example.com about bugs."]}
+    )
+    refused = await door.http.put(address, headers=ANN, json={"preferences": ["Be kind.", " "]})
+    read = await door.http.get(address, headers=ANN)
+
+    assert [one["text"] for one in first.json()["preferences"]] == ["Answer in Italian.", "Be brief, please."]
+    assert second.json()["preferences"][0] == first.json()["preferences"][1]
+    assert second.json()["preferences"][1]["text"] == "Write to [REDACTED_EMAIL] about bugs."
+    assert code(refused) == (400, "invalid")
+    assert read.json() == second.json()
+    assert await listed(door, kind="preference", who=BOB) == []
+
+
+async def test_memories_are_forgotten_by_id_by_session_and_all(door: Door) -> None:
+    talk = (await door.http.post("/v1/chat", headers=ANN, json={"message": HOME})).json()
+    await door.tenuto.upkeep.drain()
+    added = [await add(door, f"I own {many} old books about ships.") for many in ("six", "seven", "eight")]
+    await add(door, "I am Bob, and I play the flute.", who=BOB)
+    ids = ",".join(one["id"] for one in added[:2])
+
+    async def forget(**asked: Any) -> Any:
+        return (await door.http.delete(MEMORIES, headers=ANN, params=asked)).json()
+
+    tried = await forget(ids=ids, dry_run=True)
+    by_id = await forget(ids=ids)
+    deleted = await door.http.delete(f"/v1/sessions/{talk['session_id']}", headers=ANN)
+    kept = await listed(door)
+    of_session = await forget(session_id=talk["session_id"])
+    rest = await forget(all=True)
+
+    assert (tried, by_id) == ({"forgotten": 2, "dry_run": True}, {"forgotten": 2, "dry_run": False})
+    assert (deleted.status_code, set(kept)) == (204, {HOME, "I own eight old books about ships."})
+    assert (of_session["forgotten"], rest["forgotten"]) == (1, 1)
+    assert await listed(door, who=BOB) == ["I am Bob, and I play the flute."]
+
+
+async def test_nobody_elses_memories_exist(door: Door) -> None:
+    """Another user, another tenant, a chat, and the tenant itself."""
+    memory = await add(door, HOME)
+    team = {"X-Tenant-ID": "acme", "X-Channel": "lark", "X-Chat-ID": "team"}
+
+    for who in (BOB, EVE, team, {"X-Tenant-ID": "acme"}):
+        assert await listed(door, who=who) == []
+        assert await search(door, "Bologna", who=who) == []
+        for method in ("GET", "DELETE", "PATCH"):
+            answered = await door.http.request(method, f"{MEMORIES}/{memory['id']}", headers=who)
+            assert code(answered) == (404, "memory_not_found"), (who, method)
+    assert await listed(door) == [HOME]
+
+
+async def test_a_credential_without_a_user_names_one(locked: Door) -> None:
+    """Many people may stand behind it; a server that needs no credential serves one."""
+    key, bound = await locked.key(), await locked.key(user="ann")
+
+    without = await locked.http.get(MEMORIES, headers=key)
+    named = await locked.http.post(MEMORIES, headers={**key, "X-User-ID": "ann"}, json={"text": HOME})
+    own = await locked.http.get(MEMORIES, headers=bound)
+    other = await locked.http.get(MEMORIES, headers={**bound, "X-User-ID": "bob"})
+    unknown = await locked.http.get(MEMORIES)
+
+    assert code(without) == (400, "invalid")
+    assert "X-User-ID" in without.json()["detail"]
+    assert named.status_code == 201
+    assert [memory["text"] for memory in own.json()["memories"]] == [HOME]
+    assert (code(other), code(unknown)) == ((403, "scope_mismatch"), (401, "invalid_credential"))
+
+
+async def test_the_first_key_ends_memories_without_a_user() -> None:
+    async with served(embedder="none") as door:
+        alone = await add(door, HOME, who={})
+        talk = await door.http.post("/v1/chat", json={"message": "I play the cello in an orchestra."})
+        await door.tenuto.upkeep.drain()
+        key = await door.key(tenant="local")
+        door.ticks.now += 10
+        refused = await door.http.get(f"{MEMORIES}/{alone['id']}", headers=key)
+        said = await door.http.post("/v1/chat", headers=key, json={"message": "I am afraid of spiders at night."})
+        await door.tenuto.upkeep.drain()
+        stored = await (await door.tenuto.memories()).list(door.tenuto.scope())
+
+    assert (talk.status_code, said.status_code) == (200, 200)
+    assert code(refused) == (400, "invalid")
+    assert [memory.text for memory in stored] == ["I play the cello in an orchestra.", HOME]
+
+
+@pytest.mark.parametrize("setting", [True, False])
+async def test_the_setting_decides_about_callers_without_a_user(setting: bool) -> None:
+    async with served(memories_without_user=setting, locked=setting) as door:
+        who = await door.key() if setting else {}
+        answered = await door.http.get(MEMORIES, headers=who)
+
+    assert answered.status_code == (200 if setting else 400)
+
+
+BAD: list[tuple[str, str, Any, str]] = [
+    ("POST", "/search", {"query": ""}, "query"),
+    ("POST", "/search", {"query": " \n "}, "query"),
+    ("POST", "/search", {}, "query"),
+    ("POST", "/search", {"query": "ab " * 34_000}, "10000"),
+    ("POST", "/search", {"query": "a", "limit": 0}, "limit"),
+    ("POST", "/search", {"query": "a", "limit": 101}, "limit"),
+    ("POST", "/search", {"query": "a", "kinds": ["guess"]}, "fact or preference or episode"),
+    ("POST", "/search", {"query": "a", "since": "2026-01-01T00:00:00"}, "timezone"),
+    ("POST", "/search", {"query": "a\0b"}, "NUL"),
+    ("POST", "", {"text": ""}, "text"),
+    ("POST", "", {"text": " "}, "text"),
+    ("POST", "", {"text": "x" * 4001}, "4000"),
+    ("POST", "", {"text": "x", "subject": "y" * 81}, "subject"),
+    ("POST", "", {"text": "x", "kind": "guess"}, "fact or preference or episode"),
+    ("GET", "?kind=guess", None, "fact or preference or episode"),
+    ("GET", "?limit=0", None, "limit"),
+    ("GET", "?cursor=bm9wZQ", None, "cursor"),
+    ("GET", "?cursor=%E2%98%83", None, "cursor"),
+    ("GET", "?cursor=MjAyNi0wMS0wMSB4", None, "cursor"),
+    ("DELETE", "", None, "all=true"),
+    ("DELETE", "?ids=a&all=true", None, "one of them"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "names"), BAD)
+async def test_bad_input_is_refused_with_its_reason(door: Door, method: str, path: str, body: Any, names: str) -> None:
+    answered = await door.http.request(method, MEMORIES + path, headers=ANN, json=body)
+
+    assert answered.status_code == 400
+    assert names in answered.json()["detail"]
+
+
+async def test_a_query_of_emoji_finds_nothing_and_fails_nothing(door: Door) -> None:
+    await add(door, HOME)
+
+    answered = await door.http.post(f"{MEMORIES}/search", headers=ANN, json={"query": "🙂🙃"})
+
+    assert answered.status_code == 200
+
+
+async def test_nothing_is_added_where_memories_are_off() -> None:
+    """What is stored from before can still be read and forgotten."""
+    async with served(memories=False) as door:
+        refused = await door.http.post(MEMORIES, headers=ANN, json={"text": HOME})
+        forgotten = await door.http.delete(MEMORIES, headers=ANN, params={"all": True})
+
+        assert code(refused) == (400, "invalid")
+        assert "off" in refused.json()["detail"]
+        assert (await listed(door), forgotten.json()["forgotten"]) == ([], 0)
+
+
+async def test_many_add_the_same_at_once_and_it_is_remembered_once(door: Door) -> None:
+    async def once() -> httpx.Response:
+        return await door.http.post(MEMORIES, headers=ANN, json={"text": HOME})
+
+    answered = await asyncio.gather(*(once() for _ in range(8)))
+
+    assert {response.json()["id"] for response in answered} == {answered[0].json()["id"]}
+    assert await listed(door) == [HOME]
