@@ -5,7 +5,7 @@ It is the real index with the local embedder (`tenuto[meaning]`), and with words
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib import import_module
@@ -23,7 +23,7 @@ class EvaluationStore:
     """The history of one user. `meaning` False searches by words alone."""
 
     def __init__(self, *, meaning: bool = True) -> None:
-        self._encoder = _load_encoder() if meaning and find_spec(_ENCODER) else None
+        self._meaning = meaning and has_encoder()
         self._index = MemoryIndex()
         self._now = datetime.min.replace(tzinfo=UTC)
         self._count = 0
@@ -47,11 +47,9 @@ class EvaluationStore:
                     seqs=(self._count,),
                 )
             )
-        for start in range(0, len(memories), _BATCH):
-            batch = memories[start : start + _BATCH]
-            vectors = self._embed([memory.text for memory in batch])
-            for memory, vector in zip(batch, vectors, strict=True):
-                self._index.put(memory, vector)
+        vectors = self._embed([memory.text for memory in memories])
+        for memory, vector in zip(memories, vectors, strict=True):
+            self._index.put(memory, vector)
 
     def search(self, query: str, k: int) -> list[str]:
         """At most `k` ids of turns, best first; asked the day after the last turn."""
@@ -66,8 +64,8 @@ class EvaluationStore:
         """Let go of the index."""
         self._index = MemoryIndex()
 
-    def _embed(self, texts: list[str]) -> list[Vector | None]:
-        return [None] * len(texts) if self._encoder is None else list(self._encoder.encode(texts))
+    def _embed(self, texts: list[str]) -> Sequence[Vector | None]:
+        return encode(texts) if self._meaning else [None] * len(texts)
 
 
 def make_store(lang: str = "") -> EvaluationStore:
@@ -78,6 +76,19 @@ def make_store(lang: str = "") -> EvaluationStore:
 def make_lexical_store(lang: str = "") -> EvaluationStore:
     """The same without the embedder."""
     return EvaluationStore(meaning=False)
+
+
+def has_encoder() -> bool:
+    """Whether the local embedder is installed."""
+    return find_spec(_ENCODER) is not None
+
+
+def encode(texts: Sequence[str]) -> list[Vector]:
+    """The vectors of texts, by the local embedder."""
+    encoder = _load_encoder()
+    return [
+        vector for start in range(0, len(texts), _BATCH) for vector in encoder.encode(texts[start : start + _BATCH])
+    ]
 
 
 @cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from sys import getsizeof
 from typing import Final, TypeAlias
 
@@ -19,18 +20,19 @@ from tenuto.errors import Invalid
 from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemoryQuery, MemoryScores
 from tenuto.recall.dates import Dated, date_terms, read_query, text_terms
 from tenuto.recall.lexical import terms
-from tenuto.recall.postings import NEIGHBOUR_SHARE, Floats, Mask, Matches, Neighbours, Postings
-from tenuto.recall.ranking import rank_by_mmr, scale_to_one, session_scores
+from tenuto.recall.postings import NEIGHBOUR_SHARE, Floats, Mask, Matches, Postings, find_neighbours
+from tenuto.recall.ranking import drop_duplicates, rank_by_mmr, scale_to_one, session_scores
 
 Vector: TypeAlias = Sequence[float] | NDArray[np.float32]
 
-DUPLICATE_COSINE: Final = 0.85
+DUPLICATE_AT: Final = 0.85
 """From which cosine on two memories say the same; measured with the local embedder."""
 DUPLICATE_OVERLAP: Final = 0.6
-"""The same for memories without vectors: the share of their terms that both have."""
-LEXICAL_WEIGHT: Final = 0.6
+"""The same by words: the share of their terms that both have."""
+LEXICAL_WEIGHT: Final = 0.5
 SESSION_WEIGHT: Final = 0.3
 PERIOD_WEIGHT: Final = 0.3
+SPEAKER_WEIGHT: Final = 0.3
 TALK_WEIGHT: Final = 0.3
 """What a term of the conversation before counts in a follow-up question."""
 MAX_TERMS: Final = 128
@@ -39,7 +41,10 @@ _POOL: Final = 1_000
 """Memories that the session prior looks at: the best by their own scores."""
 _CANDIDATES: Final = 3
 """Candidates of MMR for each hit that is asked for."""
+_REPEATS: Final = 4
+"""How often a memory may be repeated before its repetitions take the place of other candidates."""
 _FOLLOW_UP_TERMS: Final = 2
+_FEW_TERMS: Final = 3
 
 _KINDS: Final = {kind: number for number, kind in enumerate(MemoryKind)}
 _ROW: Final = np.dtype(
@@ -51,6 +56,8 @@ _ROW: Final = np.dtype(
         ("following", "i4"),
         ("session", "i4"),
         ("persona", "i4"),
+        ("speaker", "i4"),
+        ("said", "i4"),
         ("length", "f4"),
         ("norm", "f4"),
         ("kind", "i1"),
@@ -78,6 +85,7 @@ class MemoryIndex:
         self._sessions: dict[str, tuple[int, list[_Place]]] = {}
         self._session_count = 0
         self._personas: dict[str, int] = {}
+        self._speakers: dict[str, int] = {}
         for memory in memories:
             self.put(memory, (vectors or {}).get(memory.id))
 
@@ -97,17 +105,16 @@ class MemoryIndex:
         """
         unit = self._unit(vector)
         if (old := self._slots.get(memory.id)) is not None:
-            known = self._memories[old]
-            assert known is not None
-            if unit is None and known.text == memory.text and self._vectors is not None and self._rows["embedded"][old]:
+            same_text = self._memory(old).text == memory.text
+            if unit is None and same_text and self._vectors is not None and self._rows["embedded"][old]:
                 unit = self._vectors[old].copy()
             self.remove(memory.id)
         slot = self._new_slot()
         self._slots[memory.id] = slot
         self._memories[slot] = memory
-        self._terms[slot], length = self._postings.add(
-            slot, text_terms(memory.text) + terms(memory.speaker) + date_terms(memory.said_at)
-        )
+        said = text_terms(memory.text)
+        found = said + terms(memory.speaker) + date_terms(memory.said_at)
+        self._terms[slot], length = self._postings.add(slot, found)
         self._rows[slot] = (
             memory.said_at.timestamp(),
             memory.expires_at.timestamp() if memory.expires_at else np.inf,
@@ -116,6 +123,8 @@ class MemoryIndex:
             -1,
             -1,
             -1 if memory.persona is None else self._personas.setdefault(memory.persona, len(self._personas)),
+            self._speakers.setdefault(memory.speaker, len(self._speakers)),
+            len(set(said)),
             length,
             1,
             _KINDS[memory.kind],
@@ -132,8 +141,7 @@ class MemoryIndex:
         slot = self._slots.pop(memory_id, None)
         if slot is None:
             return
-        memory = self._memories[slot]
-        assert memory is not None
+        memory = self._memory(slot)
         self._postings.discard(slot, self._terms[slot])
         if memory.session_id:
             self._unlink(slot, memory)
@@ -158,15 +166,19 @@ class MemoryIndex:
         unit = self._unit(vector)
         if not wanted.any() or not (weights or unit is not None or dated.only):
             return ()
-        near = Neighbours(rows["previous"], rows["following"])
+        near = find_neighbours(rows["previous"], rows["following"])
         matches = self._postings.match(weights, rows["length"], near, visible)
         cosines = self._cosines(unit, rows)
-        fused = self._fuse(matches, None if cosines is None else self._with_neighbours(cosines, rows, visible), wanted)
+        eligible = wanted & (matches.scores > 0)
         if dated.only:
-            fused = fused + wanted
-        elif dated.period is not None:
-            fused = fused + PERIOD_WEIGHT * (inside & (fused > 0))
-        return self._choose(query, rows, fused, matches, cosines, weights)
+            eligible = wanted
+        elif cosines is not None:
+            eligible |= wanted & (cosines > 0)
+        fused = self._fuse(matches, None if cosines is None else self._with_neighbours(cosines, rows, visible), wanted)
+        if dated.period is not None:
+            fused = fused + PERIOD_WEIGHT * inside
+        fused = fused + SPEAKER_WEIGHT * self._named(dated, rows)
+        return self._choose(query, rows, np.where(eligible, fused, -1), matches, cosines, weights)
 
     def _visible(self, query: MemoryQuery, rows: NDArray[np.void], now: datetime) -> Mask:
         """What exists for this query; the rest neither appears nor counts as a neighbour."""
@@ -199,9 +211,18 @@ class MemoryIndex:
                 for term in text_terms(text):
                     weights.setdefault(term, TALK_WEIGHT)
         if len(weights) > MAX_TERMS:
-            rarest = sorted(weights, key=lambda term: (-weights[term], self._postings.count(term)))[:MAX_TERMS]
+            # What no memory holds ranks nothing.
+            rarest = sorted(weights, key=lambda term: (-weights[term], self._postings.count(term) or np.inf))[
+                :MAX_TERMS
+            ]
             weights = {term: weights[term] for term in rarest}
         return weights
+
+    def _named(self, dated: Dated, rows: NDArray[np.void]) -> Mask:
+        """What a speaker said whom the question names: an answer about Ann is rather Ann's than the other's."""
+        asked = set(dated.terms)
+        named = [number for speaker, number in self._speakers.items() if not asked.isdisjoint(terms(speaker))]
+        return np.isin(rows["speaker"], named)
 
     def _cosines(self, unit: Floats | None, rows: NDArray[np.void]) -> Floats | None:
         if unit is None or self._vectors is None:
@@ -215,7 +236,8 @@ class MemoryIndex:
         return np.where(rows["embedded"], around / rows["norm"], np.float32(0))
 
     def _fuse(self, matches: Matches, cosines: Floats | None, wanted: Mask) -> Floats:
-        lexical = scale_to_one(matches.scores, wanted)
+        best = float(matches.scores[wanted].max())
+        lexical: Floats = matches.scores / np.float32(best or 1)
         if cosines is None:
             return lexical
         return LEXICAL_WEIGHT * lexical + (1 - LEXICAL_WEIGHT) * scale_to_one(cosines, wanted)
@@ -229,22 +251,26 @@ class MemoryIndex:
         cosines: Floats | None,
         weights: Mapping[str, float],
     ) -> tuple[MemoryHit, ...]:
-        pool = self._pool(fused, rows)
+        pool = _best(fused, rows["said_at"], np.flatnonzero(fused >= 0), _POOL)
         if not len(pool):
             return ()
         prior = session_scores(fused[pool], rows["session"][pool])
         totals = (fused[pool] + SESSION_WEIGHT * prior).round(6)
-        order = np.lexsort((-rows["said_at"][pool], -totals))[: _CANDIDATES * query.limit]
+        wide = _REPEATS * _CANDIDATES * query.limit
+        order = _best(totals, rows["said_at"][pool], np.arange(len(pool)), wide)
+        # Stable, so that of equal scores and times the smaller id comes first.
+        order = order[np.argsort([self._memory(slot).id for slot in pool[order].tolist()], kind="stable")]
+        order = order[np.lexsort((-rows["said_at"][pool[order]], -totals[order]))][:wide]
+        similarities = self._similarities(pool[order], rows)
+        distinct = drop_duplicates(similarities, DUPLICATE_AT)[: _CANDIDATES * query.limit]
+        order, similarities = order[distinct], similarities[np.ix_(distinct, distinct)]
         candidates = pool[order]
-        relevances = totals[order] / max(float(totals.max()), 1e-9)
-        similarities = self._similarities(candidates, rows)
-        chosen = rank_by_mmr(relevances.tolist(), similarities, query.limit, query.diversity, 1.0)
+        relevances = scale_to_one(totals[order], np.ones(len(order), np.bool_))
+        chosen = rank_by_mmr(relevances.tolist(), similarities**2, query.limit, query.diversity, DUPLICATE_AT)
         hits: list[MemoryHit] = []
         top = float(matches.scores.max()) or 1.0
         for rank, place in enumerate(chosen):
             slot = int(candidates[place])
-            memory = self._memories[slot]
-            assert memory is not None
             held = set(self._terms[slot])
             scores = MemoryScores(
                 lexical=round(float(matches.scores[slot]) / top, 4),
@@ -254,42 +280,41 @@ class MemoryIndex:
                 similarity=round(max((float(similarities[place, other]) for other in chosen[:rank]), default=0.0), 4),
                 terms=tuple(term for term in weights if term in held),
             )
-            hits.append(MemoryHit(memory=memory, score=float(totals[order[place]]), scores=scores))
+            hits.append(MemoryHit(memory=self._memory(slot), score=float(totals[order[place]]), scores=scores))
         return tuple(hits)
 
-    def _pool(self, fused: Floats, rows: NDArray[np.void]) -> NDArray[np.int64]:
-        """The best memories by their own scores, in the order of their ids."""
-        found = np.flatnonzero(fused > 0)
-        if len(found) > _POOL:
-            order = np.lexsort((-rows["said_at"][found], -fused[found].round(6)))
-            found = found[order[:_POOL]]
-        return np.array(sorted(found.tolist(), key=self._id_of), np.int64)
-
-    def _id_of(self, slot: int) -> str:
+    def _memory(self, slot: int) -> Memory:
         memory = self._memories[slot]
         assert memory is not None
-        return memory.id
+        return memory
 
     def _similarities(self, candidates: NDArray[np.int64], rows: NDArray[np.void]) -> Floats:
-        """How alike the candidates are, 1 where they count as duplicates: by vectors, by terms where there is none."""
-        alike: Floats = self._overlaps(candidates) / np.float32(DUPLICATE_OVERLAP)
+        """How alike the candidates are: by their terms, stretched to the scale of cosines, and by their vectors."""
+        overlaps = self._overlaps(candidates, rows)
+        alike: Floats = np.minimum(overlaps * np.float32(DUPLICATE_AT / DUPLICATE_OVERLAP), np.float32(1))
         if self._vectors is not None:
             vectors = self._vectors[candidates]
-            embedded = rows["embedded"][candidates]
-            both = embedded[:, None] & embedded[None, :]
-            alike = np.where(both, vectors @ vectors.T / np.float32(DUPLICATE_COSINE), alike)
-        return np.minimum(alike, np.float32(1))
+            alike = np.maximum(alike, vectors @ vectors.T)
+        return alike
 
-    def _overlaps(self, candidates: NDArray[np.int64]) -> Floats:
-        numbers: dict[str, int] = {}
-        sets = [[numbers.setdefault(term, len(numbers)) for term in self._terms[slot]] for slot in candidates]
-        held = np.zeros((len(sets), max(1, len(numbers))), np.float32)
-        for place, columns in enumerate(sets):
-            held[place, columns] = 1
+    def _overlaps(self, candidates: NDArray[np.int64], rows: NDArray[np.void]) -> Floats:
+        """The share of terms that two texts have in common; 0 for a few, which say too little, 1 for equal texts."""
+        # The terms of the text come first, before those of speaker and date.
+        said = [
+            self._terms[slot][:count]
+            for slot, count in zip(candidates.tolist(), rows["said"][candidates].tolist(), strict=True)
+        ]
+        sizes = np.array([len(each) for each in said])
+        hashes = np.fromiter(map(hash, chain.from_iterable(said)), np.int64, int(sizes.sum()))
+        different, columns = np.unique(hashes, return_inverse=True)
+        held = np.zeros((len(said), max(1, len(different))), np.float32)
+        held[np.repeat(np.arange(len(said)), sizes), columns] = 1
         both = held @ held.T
-        sizes = held.sum(axis=1)
-        overlaps: Floats = both / np.maximum(sizes[:, None] + sizes[None, :] - both, 1)
-        return overlaps
+        overlaps = np.where(both >= _FEW_TERMS, both / np.maximum(sizes[:, None] + sizes[None, :] - both, 1), 0)
+        texts: dict[str, int] = {}
+        same = [texts.setdefault(self._memory(slot).text.casefold(), slot) for slot in candidates.tolist()]
+        overlaps[np.equal.outer(same, same)] = 1
+        return overlaps.astype(np.float32)
 
     def _unit(self, vector: Vector | None) -> Floats | None:
         if vector is None:
@@ -358,6 +383,19 @@ class MemoryIndex:
 
 def _place(slot: int, memory: Memory) -> _Place:
     return (memory.seqs, memory.said_at, memory.id, slot)
+
+
+def _best(scores: Floats, said_at: NDArray[np.float64], found: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
+    """Of the places found, those with the best scores, the newest of equal ones; all of the last score and time."""
+    if len(found) <= limit:
+        return found
+    least = np.partition(scores[found], -limit)[-limit] - 1e-6
+    found = found[scores[found] >= least]
+    rounded, times = scores[found].round(6), said_at[found]
+    last = np.lexsort((-times, -rounded))[limit - 1]
+    better = (rounded > rounded[last]) | ((rounded == rounded[last]) & (times >= times[last]))
+    best: NDArray[np.int64] = found[better]
+    return best
 
 
 def _inside(rows: NDArray[np.void], dated: Dated) -> Mask:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from sys import getsizeof
 from typing import Final, NamedTuple, TypeAlias
 
@@ -20,7 +20,7 @@ Slots: TypeAlias = NDArray[np.int32]
 Mask: TypeAlias = NDArray[np.bool_]
 
 NEIGHBOUR_SHARE: Final = 0.5
-"""How much a term of the memory before or after counts, beside the memory's own."""
+"""How much a term of the memory before or after counts, beside the memory's own; two away, half of that."""
 _K1: Final = 1.2
 _B: Final = 0.6
 # A posting is a slot and a count in one number: half the memory of two arrays.
@@ -36,10 +36,19 @@ class Matches(NamedTuple):
 
 
 class Neighbours(NamedTuple):
-    """For each slot the slots before and after it in its session, -1 where there is none."""
+    """Slots beside each slot in its session, -1 where there is none, and what their terms count there."""
 
-    previous: Slots
-    following: Slots
+    slots: Slots
+    share: float
+
+
+def find_neighbours(previous: Slots, following: Slots) -> list[Neighbours]:
+    """The neighbours on both sides, up to two away, from those that stand directly beside each slot."""
+    found: list[Neighbours] = []
+    for beside in (previous, following):
+        two_away = np.append(beside, np.int32(-1))[beside]
+        found += [Neighbours(beside, NEIGHBOUR_SHARE), Neighbours(two_away, NEIGHBOUR_SHARE / 2)]
+    return found
 
 
 class Postings:
@@ -79,7 +88,9 @@ class Postings:
         held = sum(getsizeof(entry) + getsizeof(entry[0]) + getsizeof(entry[1]) for entry in self._postings.values())
         return getsizeof(self._postings) + held
 
-    def match(self, weights: Mapping[str, float], lengths: Floats, near: Neighbours, visible: Mask) -> Matches:
+    def match(
+        self, weights: Mapping[str, float], lengths: Floats, near: Sequence[Neighbours], visible: Mask
+    ) -> Matches:
         """Score every slot; what is not `visible` counts nowhere, neither itself nor as a neighbour."""
         size = len(lengths)
         scores, coverage = np.zeros(size, np.float32), np.zeros(size, np.float32)
@@ -87,7 +98,7 @@ class Postings:
         if not count:
             return Matches(scores, coverage)
         own = np.append(np.where(visible, lengths, 0), np.float32(0))
-        around = own[:-1] + NEIGHBOUR_SHARE * (own[near.previous] + own[near.following])
+        around = own[:-1] + sum(share * own[slots] for slots, share in near)
         norm = _K1 * (1 - _B + _B * around / (float(around[visible].mean()) or 1.0))
         whole = 0.0
         for term, weight in weights.items():
@@ -98,7 +109,7 @@ class Postings:
             coverage[held] += rarity
         return Matches(scores, coverage / whole if whole else coverage)
 
-    def _frequencies(self, term: str, size: int, near: Neighbours, visible: Mask) -> tuple[Slots, Floats]:
+    def _frequencies(self, term: str, size: int, near: Sequence[Neighbours], visible: Mask) -> tuple[Slots, Floats]:
         """The slots where a term counts, and for how much."""
         entry = self._postings.get(term)
         packed = np.frombuffer(entry[1], np.uint32) if entry else np.empty(0, np.uint32)
@@ -107,9 +118,8 @@ class Postings:
         # The last place takes what has no neighbour (-1).
         dense = np.zeros(size + 1, np.float32)
         dense[slots] = counts
-        dense[near.previous[slots]] += NEIGHBOUR_SHARE * counts
-        dense[-1] = 0
-        dense[near.following[slots]] += NEIGHBOUR_SHARE * counts
+        for beside, share in near:
+            dense[beside[slots]] += share * counts
         dense = np.where(visible, dense[:-1], 0)
         held = np.flatnonzero(dense).astype(np.int32)
         return held, dense[held]

@@ -43,7 +43,7 @@ def rank_by_mmr(
     the one with the greatest `diversity * relevance - (1 - diversity) * similarity to those taken`, the earlier one
     when two are equal. With `diversity` 1, or when no more are left than asked for, relevance alone orders them.
     """
-    kept = _drop_duplicates(similarities, duplicate_at)
+    kept = drop_duplicates(similarities, duplicate_at)
     if diversity == 1 or len(kept) <= limit:
         return kept[:limit]
     relevance = np.asarray(relevances, np.float64)[kept]
@@ -60,7 +60,7 @@ def rank_by_mmr(
     return [kept[place] for place in taken]
 
 
-def _drop_duplicates(similarities: Floats, duplicate_at: float) -> list[int]:
+def drop_duplicates(similarities: Floats, duplicate_at: float) -> list[int]:
     alive = np.ones(len(similarities), np.bool_)
     for place in range(len(similarities)):
         if alive[place]:
