@@ -326,6 +326,13 @@ class Backend(Store, Protocol):
         ...
 
 
+@runtime_checkable
+class OmitsKnown(Protocol):
+    """A backend that leaves out the window of a turn whose caller names it as `known`."""
+
+    omits_known: bool
+
+
 class ChangeFeed(Protocol):
     """Reports to a cache which sessions another process changed, by `session_key`.
 

@@ -160,7 +160,9 @@ class BeginTurn(
     With `create` an absent session is made; without, it is `SessionNotFound`. `retention` replaces the session's own.
     `window` is how many of the newest messages come back, the words included. `user_messages` may be empty, as when an
     answer is made anew. A `producer` number that came before leaves the words out, since they are stored. Where it is
-    `journaled`, a local journal may acknowledge the turn while the store does not answer.
+    `journaled`, a local journal may acknowledge the turn while the store does not answer. A caller that holds the
+    window of a session names its incarnation and version as `known`: if they are still those, a store may leave out of
+    the window what precedes the words.
     """
 
     session_id: str
@@ -173,6 +175,7 @@ class BeginTurn(
     idempotency_key: IdempotencyKey | None = None
     producer: Producer | None = None
     journaled: bool = False
+    known: tuple[str, int] | None = None
 
     def __post_init__(self) -> None:
         check_id(self.session_id, "the session id")

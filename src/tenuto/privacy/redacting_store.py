@@ -85,7 +85,9 @@ class _RedactingSessions:
         create = await self._entry.head(scope, None, request.create) if request.create is not None else None
         # With a vault every turn needs the store, which holds it: a journal is no substitute.
         journaled = request.journaled and not self._screen.uses_vault(scope)
-        kept = replace(request, user_messages=words, create=create, journaled=journaled)
+        kept = request
+        if (words, create, journaled) != (request.user_messages, request.create, request.journaled):
+            kept = replace(request, user_messages=words, create=create, journaled=journaled)
         turn = await self._inner.begin_turn(scope, kept)
         if self._needs_placeholders(scope, known, turn.session) and turn.state is not TurnState.FINISHED:
             try:
@@ -97,6 +99,8 @@ class _RedactingSessions:
                 await release_lease(self._inner.finish_turn, turn)
                 raise
             turn = replace(turn, user_messages=stored, window=_replace_messages(turn.window, stored))
+        if words is said and turn.state is TurnState.OPENED:
+            return turn  # The messages are stored as they were sent.
         return _with_live_messages(turn, words, said)
 
     async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
@@ -106,21 +110,24 @@ class _RedactingSessions:
         head = await self._head_of(turn) if changes is not None or trace is not None else session
         if changes is not None:
             changes = await entry.head(scope, session, keep_record_types(head, changes), head.metadata)
-        noted = changes.metadata if changes is not None else {}
-        records = self._screen.for_records(head.metadata, noted)
+        records = before = self._screen.for_records(head.metadata)
+        if changes is not None:
+            records = self._screen.for_records(head.metadata, changes.metadata)
         if trace is not None:
             trace = await redact_trace(records, scope, session, trace)
             if self._screen.degraded and _DETECTOR not in trace.degraded:
                 trace = replace(trace, degraded=(*trace.degraded, _DETECTOR))
         reply = await entry.messages(scope, session, said)
         try:
-            done = await self._inner.finish_turn(turn, replace(request, reply=reply, changes=changes, trace=trace))
+            if (reply, changes, trace) != (request.reply, request.changes, request.trace):
+                request = replace(request, reply=reply, changes=changes, trace=trace)
+            done = await self._inner.finish_turn(turn, request)
         except (TurnLost, SessionNotFound):
             # The session may have been deleted while the model answered; its vault must go as well.
             if self._screen.vault is not None and self._screen.uses_vault(scope):
                 await self._screen.vault.delete_if_session_gone(session)
             raise
-        if records is not self._screen.for_records(head.metadata):
+        if records is not before:
             done = replace(done, session=await self._redact_earlier(scope, done.session, records))
         return replace(done, trace=trace) if trace is not None else done
 

@@ -13,6 +13,8 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self, TypeVar
 
+from msgspec.structs import replace
+
 from tenuto.errors import (
     CircuitOpen,
     SessionForeign,
@@ -30,6 +32,7 @@ from tenuto.model import (
     EraseResult,
     FinishTurn,
     ForkRequest,
+    Message,
     MessagePage,
     OpenTurn,
     Page,
@@ -48,7 +51,10 @@ _Answer = TypeVar("_Answer")
 
 
 class CachedStore:
-    """A store over another one, with a `cache` of its sessions; without `serves_reads` only the journal reads it."""
+    """A store over another one, with a `cache` of its sessions; without `serves_reads` only the journal reads it.
+
+    With `names_known` the store is told which windows are cached, and may leave them out.
+    """
 
     def __init__(
         self,
@@ -59,13 +65,16 @@ class CachedStore:
         max_sessions: int = 10_000,
         max_bytes: int = 256 * 1024 * 1024,
         serves_reads: bool = True,
+        names_known: bool = True,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.inner = store
         self.feed = feed
         self.cache = SessionCache(feed, max_sessions=max_sessions, max_bytes=max_bytes, ticks=monotonic)
         self._stack = AsyncExitStack()
-        self.sessions = CachedSessions(store.sessions, self.cache, feed, clock, serves_reads=serves_reads)
+        self.sessions = CachedSessions(
+            store.sessions, self.cache, feed, clock, serves_reads=serves_reads, names_known=names_known
+        )
         self.traces = store.traces
         self.state = store.state
         self.upkeep = _CachedUpkeep(store.upkeep, self.cache)
@@ -95,13 +104,21 @@ class CachedSessions:
     """The `SessionStore` port with the cache."""
 
     def __init__(
-        self, inner: SessionStore, cache: SessionCache, feed: ChangeFeed, clock: Clock, *, serves_reads: bool
+        self,
+        inner: SessionStore,
+        cache: SessionCache,
+        feed: ChangeFeed,
+        clock: Clock,
+        *,
+        serves_reads: bool,
+        names_known: bool,
     ) -> None:
         self._inner = inner
         self._cache = cache
         self._feed = feed
         self._clock = clock
         self._serves_reads = serves_reads
+        self._names_known = serves_reads and names_known
         self._loads: dict[bytes, _PendingLoad] = {}
         self._caught_up = False
         self.hits = 0
@@ -179,8 +196,15 @@ class CachedSessions:
     # Turns
 
     async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
-        with self._cache.changes(cache_key(scope, request.session_id)) as call:
+        key = cache_key(scope, request.session_id)
+        held = self._cache.current(key) if self._names_known else None
+        if held is not None and held.reaches(request.window):
+            request = replace(request, known=(held.session.incarnation, held.session.version))
+        tail = held.tail if held is not None else ()
+        with self._cache.changes(key) as call:
             turn = await self._ask(scope, call, self._inner.begin_turn(scope, request))
+            if request.known == (turn.session.incarnation, turn.session.version - 1):
+                turn = _add_known(turn, tail, request.window)
             if turn.state is TurnState.FINISHED:
                 call.changing = False
             else:
@@ -313,6 +337,15 @@ def is_outcome_unknown(failed: BaseException) -> bool:
     return not isinstance(failed, TenutoError) or (
         isinstance(failed, Unavailable) and not isinstance(failed, CircuitOpen)
     )
+
+
+def _add_known(turn: OpenTurn, tail: tuple[Message, ...], size: int) -> OpenTurn:
+    """The turn with its window, of which the store may have left out the cached messages."""
+    if turn.state is not TurnState.OPENED or len(turn.window) > len(turn.user_messages):
+        return turn
+    start, most = turn.session.window_start, min(size, turn.session.messages)
+    window = (*(message for message in tail if message.seq >= start), *turn.window)
+    return replace(turn, window=window[max(0, len(window) - most) :])
 
 
 def _newest_of(page: MessagePage, wanted: int) -> MessagePage:

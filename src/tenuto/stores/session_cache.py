@@ -16,10 +16,12 @@ of another process goes unnoticed by `get` until our next call; `current` asks a
 from __future__ import annotations
 
 import time
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import attrgetter
 from types import TracebackType
 from typing import Final, Self
 
@@ -36,6 +38,7 @@ MOMENT: Final = 2.0
 """Seconds by which an invalidation may arrive after the answer, on a machine under load."""
 
 _KEYS_KEPT: Final = 8
+_seq: Final = attrgetter("seq")
 _HEAD_BYTES: Final = 2048
 _LEAST_WANTED: Final = 20
 _TRUSTED_FOR: Final = 15 * 60.0
@@ -400,8 +403,8 @@ def _join(
         return after, before
     if before[-1].seq < first:
         return before + after, ()
-    head = tuple(message for message in before if message.seq < first)
-    return (*head, *after, *(message for message in before if message.seq > last)), ()
+    begin, end = bisect_left(before, first, key=_seq), bisect_right(before, last, key=_seq)
+    return (*before[:begin], *after, *before[end:]), ()
 
 
 def _version_delta(old: CachedSession, session: Session) -> int | None:

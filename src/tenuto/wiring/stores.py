@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenuto.errors import StoreUnavailable, Unavailable
-from tenuto.ports import Backend, Clock, Detector, Preparable, Sharded, Store
+from tenuto.ports import Backend, Clock, Detector, OmitsKnown, Preparable, Sharded, Store
 from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.privacy.redactor import Redactor
 from tenuto.settings import DEFAULT_STORE, Settings
@@ -102,6 +102,7 @@ async def open_stores(
             max_sessions=settings.l1_sessions,
             max_bytes=settings.l1_bytes,
             serves_reads=settings.l1,
+            names_known=isinstance(backend, OmitsKnown) and backend.omits_known,
         )
         store = await stack.enter_async_context(l1)
     journal: JournaledStore | None = None

@@ -61,7 +61,7 @@ def place(scope: Scope, session_id: str, now: datetime) -> Place:
 
 
 def begin_turn_op(scope: Scope, opening: BeginTurn, now: datetime) -> tuple[Op, int]:
-    """An `opening`, and its size in bytes."""
+    """An `opening`, followed by the version that the caller knows, and its size in bytes."""
     words = _encode_bodies(opening.user_messages)
     made = None if opening.create is None else new_session_doc(scope, opening.create)
     op = (
@@ -77,6 +77,7 @@ def begin_turn_op(scope: Scope, opening: BeginTurn, now: datetime) -> tuple[Op, 
         opening.retention is not None,
         *_retention_fields(opening.retention),
         False,
+        None if opening.known is None else f"{opening.known[1]} {opening.known[0]}",
     )
     return op, sum(map(len, words))
 

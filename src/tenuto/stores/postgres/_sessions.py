@@ -65,7 +65,7 @@ class PostgresSessions:
     def __init__(self, database: Database, *, batches: int) -> None:
         self._db = database
         lane = partial(Lane, width=batches, patience=database.link.patience)
-        self._begin = lane(self._write_sender("SELECT * FROM begin_turns($1, $2, $3::opening[])"))
+        self._begin = lane(self._send_begin_turns)
         self._finish = lane(self._send_finish_turns)
         self._append = lane(self._write_sender("SELECT * FROM append_batches($1, $2, $3::batch[])"))
         self._renew = lane(
@@ -83,7 +83,7 @@ class PostgresSessions:
 
     async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
         op, size = begin_turn_op(scope, request, self._db.clock())
-        again = None if request.idempotency_key is None and request.producer is None else (*op[:-1], True)
+        again = None if request.idempotency_key is None and request.producer is None else (*op[:-2], True, None)
         row = await self._begin.call(op, size=size, again=again)
         if error := refusal(row, request.session_id, request.producer):
             raise error
@@ -208,6 +208,12 @@ class PostgresSessions:
             return await self._db.link.fetch(statement, payload(self._db.writer, ops), spaces, ops)
 
         return send
+
+    async def _send_begin_turns(self, ops: Sequence[Op]) -> Sequence[Row]:
+        spaces = sorted({op[1] for op in ops})
+        openings, known = [op[:-1] for op in ops], [op[-1] for op in ops]
+        statement = "SELECT * FROM begin_turns($1, $2, $3::opening[], $4)"
+        return await self._db.link.fetch(statement, payload(self._db.writer, ops), spaces, openings, known)
 
     async def _send_finish_turns(self, ops: Sequence[Op]) -> Sequence[Row]:
         spaces = sorted({op[1] for op in ops})

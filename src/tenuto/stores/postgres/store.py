@@ -28,6 +28,8 @@ class PostgresStore:
     once they return (see `_feed`).
     """
 
+    omits_known = True
+
     def __init__(self, link: Link, *, clock: Clock, batches: int) -> None:
         self.link = link
         database = Database(link, clock=clock)

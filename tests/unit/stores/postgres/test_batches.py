@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tenuto.errors import (
     IdempotencyKeyReused,
@@ -17,8 +18,22 @@ from tenuto.errors import (
     TurnLost,
     Unavailable,
 )
-from tenuto.model import Changes, FinishTurn, NewSession, Page, Producer, Retention, Scope, Truncation, TurnState, Usage
+from tenuto.model import (
+    Changes,
+    FinishTurn,
+    NewSession,
+    Page,
+    Producer,
+    Retention,
+    Rewrite,
+    Scope,
+    Truncation,
+    TurnState,
+    Usage,
+    text_part,
+)
 from tenuto.ports import Store, utc_now
+from tenuto.stores.cached import CachedStore
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.postgres._errors import InDoubt
@@ -65,6 +80,50 @@ async def test_each_call_of_a_batch_gets_its_own_answer(store: PostgresStore) ->
     opened = [answer for answer in answers if not isinstance(answer, BaseException)]
     assert [(turn.number, turn.created) for turn in opened] == [(2, False), (1, True), (1, True)]
     assert [message.text for message in opened[0].window] == ["q", "a", "q2"]
+
+
+async def test_a_known_window_is_left_out_and_another_is_not(store: PostgresStore) -> None:
+    heads = [
+        (await store.sessions.finish_turn(await begin(store, ANN, name, "q"), closing("a"))).session for name in "abc"
+    ]
+    known = [(head.incarnation, head.version) for head in heads]
+    other_version, other_incarnation = (known[1][0], known[1][1] - 1), ("another", known[2][1])
+
+    turns = await asyncio.gather(
+        begin(store, ANN, "a", "q2", known=known[0]),
+        begin(store, ANN, "b", "q2", known=other_version),
+        begin(store, ANN, "c", "q2", known=other_incarnation),
+    )
+
+    shown = [[message.text for message in turn.window] for turn in turns]
+    assert shown == [["q2"], ["q", "a", "q2"], ["q", "a", "q2"]]
+
+
+@pytest.mark.parametrize("elsewhere", ["nothing", "append", "truncate", "reset", "rewrite", "delete"])
+async def test_a_cache_and_the_store_make_the_same_window(store: PostgresStore, elsewhere: str) -> None:
+    async with CachedStore(store=store, feed=store.feed) as cached:
+        for n in range(3):
+            last = await talk(cached, ANN, "s", f"q{n}", f"a{n}")
+        await store.sessions.truncate(ANN, "s", Truncation(after=5))
+        last = await talk(cached, ANN, "s", "q3", "a3")
+        match elsewhere:
+            case "append":
+                await store.sessions.append(ANN, "s", batch("more"))
+            case "truncate":
+                await store.sessions.truncate(ANN, "s", Truncation(after=2))
+            case "reset":
+                await store.sessions.reset(ANN, "s")
+            case "rewrite":
+                masked = replace(last.user_messages[0], parts=(text_part("masked"),))
+                await store.sessions.rewrite(ANN, "s", Rewrite(messages=(masked,)))
+            case "delete":
+                await store.sessions.delete(ANN, "s")
+                await talk(store, ANN, "s", "new", "one")
+
+        turn = await begin(cached, ANN, "s", "last", window=4)
+
+        page = await store.sessions.messages(ANN, "s", Page(limit=4))
+        assert turn.window == page.messages
 
 
 async def test_endings_of_a_batch_get_their_own_answers(store: PostgresStore) -> None:

@@ -184,8 +184,12 @@ BEGIN
 END
 $$;
 
--- `news` is what caches are told if anything changed, `spaces` whose calls these are, in order.
-CREATE FUNCTION begin_turns(news text, spaces bytea[], ops opening[]) RETURNS SETOF began LANGUAGE plpgsql AS $$
+-- `news` is what caches are told if anything changed, `spaces` whose calls these are, in order. `known` has for each call
+-- the version and the incarnation whose messages its caller holds, or null: to a plain turn that finds the session so,
+-- they are not sent.
+CREATE FUNCTION begin_turns(
+    news text, spaces bytea[], ops opening[], known text[]
+) RETURNS SETOF began LANGUAGE plpgsql AS $$
 DECLARE
     here bytea;
     plain opened[];
@@ -208,7 +212,10 @@ BEGIN
                 SELECT body FROM messages
                  WHERE ref = (head).ref AND seq >= greatest((head).first_seq, (head).window_start)
                    AND seq <= (head).last_seq - added
-                 ORDER BY seq DESC LIMIT greatest(size - added, 0)
+                 ORDER BY seq DESC LIMIT CASE
+                     WHEN known[nth] = ((head).version - 1) || ' ' || (head).incarnation THEN 0
+                     ELSE greatest(size - added, 0)
+                 END
             ) newest
           ) AS before (past);
         changed := true;
