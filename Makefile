@@ -19,10 +19,10 @@ dev_ready := $(venv)/.dev-$(place)
 pip := $(py) -m pip --disable-pip-version-check
 uv := $(py) -m uv
 
-.PHONY: help serve test lint check bench peers format pins clean
+.PHONY: help serve test lint check bench eval-recall peers format pins clean
 
 help: ## show what can be made
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 serve: $(run_ready) ## run the server; PORT and TENUTO_STORE or REDIS_URL choose where
 	@TENUTO_PORT='$(PORT)' exec $(venv)/bin/tenuto serve $(ARGS)
@@ -41,6 +41,9 @@ check: $(dev_ready) ## the tests alone; ARGS="-k redis" picks some
 
 bench: $(dev_ready) ## measure the stores and print a table
 	$(py) -m bench $(ARGS)
+
+eval-recall: $(dev_ready) ## measure recall over the data in TENUTO_RECALL_DATA; ARGS="--dups 3", ARGS=--scale
+	$(py) -m bench.recall $(ARGS)
 
 peers: ## install other projects beside us, for make bench to compare with
 	$(MAKE) $(py)

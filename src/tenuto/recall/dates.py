@@ -7,11 +7,12 @@ and 5月8日 find what was said on that day; relative words become a period that
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from tenuto.model.patterns import lazy_pattern
-from tenuto.recall.lexical import terms
+from tenuto.recall.lexical import MAX_CHARACTERS, terms
 
 _MONTHS: Final = (
     *("january", "february", "march", "april", "may", "june"),
@@ -74,10 +75,7 @@ class Dated(NamedTuple):
 
 def date_terms(said_at: datetime) -> list[str]:
     """The terms under which a day is found, in English and Chinese: 8, may, 2023, monday, 5月, 8日, 星期一, 周一."""
-    weekday = _WEEKDAYS_ZH[said_at.weekday()]
-    sunday = " 星期天 周天" if weekday == "日" else ""
-    words = terms(f"{_WEEKDAYS[said_at.weekday()]} 星期{weekday} 周{weekday}{sunday}")
-    return _explicit_terms(said_at.year, said_at.month, said_at.day) + words
+    return list(_day_terms(said_at.date()))
 
 
 def text_terms(text: str) -> list[str]:
@@ -93,6 +91,7 @@ def text_terms(text: str) -> list[str]:
         dates.extend(_explicit_terms(int(found.get("y", 0)), month, day))
         return " "
 
+    text = text[:MAX_CHARACTERS]
     # Only digits begin or end an explicit date: most texts have none, and are not searched.
     if any(map(str.isdecimal, text)):
         text = _DATE.sub(take, text)
@@ -115,11 +114,19 @@ def read_query(text: str, now: datetime) -> Dated:
             weekdays.append(f"周{name}")
         return " "
 
-    found = text_terms(_RELATIVE.sub(take, text))
+    found = text_terms(_RELATIVE.sub(take, text[:MAX_CHARACTERS]))
     subject = [term for term in found if term not in _ASKING]
     if period is not None and not subject:
         return Dated([], period, only=True)
     return Dated(found + terms(" ".join(weekdays)), period, only=False)
+
+
+@lru_cache(maxsize=1_024)
+def _day_terms(day: date) -> tuple[str, ...]:
+    weekday = _WEEKDAYS_ZH[day.weekday()]
+    sunday = " 星期天 周天" if weekday == "日" else ""
+    words = terms(f"{_WEEKDAYS[day.weekday()]} 星期{weekday} 周{weekday}{sunday}")
+    return (*_explicit_terms(day.year, day.month, day.day), *words)
 
 
 def _explicit_terms(year: int, month: int, day: int) -> list[str]:

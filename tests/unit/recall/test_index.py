@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tenuto.errors import Invalid
 from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemoryQuery
-from tenuto.recall.index import MemoryIndex
+from tenuto.recall.index import MemoryIndex, text_to_embed
 
 NOW = datetime(2026, 3, 11, 12, tzinfo=UTC)  # A Wednesday.
 
@@ -50,6 +50,11 @@ def test_words_find_a_memory(text: str, first: str) -> None:
 def test_nothing_is_found_where_nothing_is_shared(text: str) -> None:
     assert found(MemoryIndex([TEA, TRAIN, CAT]), text) == []
     assert found(MemoryIndex(), text) == []
+
+
+@pytest.mark.parametrize("text", ["", "🎉🎉🎉", "?!"])
+def test_a_query_without_a_word_finds_nothing_by_its_vector(text: str) -> None:
+    assert found(MemoryIndex([TEA], {"tea": [1, 0]}), text, [1, 0]) == []
 
 
 def test_a_huge_query_is_answered() -> None:
@@ -186,6 +191,8 @@ def test_a_follow_up_is_understood_by_the_conversation() -> None:
     assert found(index, "and when?") == []
     assert found(index, "and when?", talk=("How do I get to Bologna?", "By train.")) == ["train"]
     assert found(index, "favourite tea?", talk=("How do I get to Bologna?",))[0] == "tea"
+    assert text_to_embed(MemoryQuery(text="and when?", talk=("By train.",))) == "By train.\nand when?"
+    assert text_to_embed(MemoryQuery(text="When does my train leave Bologna?", talk=("Hi",))).startswith("When")
 
 
 def test_restatements_appear_once() -> None:
