@@ -6,6 +6,7 @@ import sys
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
 from tenuto.cli.options import LOCAL, Site, StoreUrl, Tenant, User, caller
 from tenuto.cli.running import make_folder, tell_store
@@ -46,6 +47,9 @@ def chat(
     if session is not None:
         check_id(session, "the session id")
     settings = read_settings(store=store, model=model)
+    if settings.memories_without_user is None:
+        # Who sits at the terminal is one person, named or not.
+        settings = replace(settings, memories_without_user=True)
     words = message if message is not None else _read_stdin()
     make_folder(settings)
     if store is None:

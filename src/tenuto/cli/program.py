@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "serve": "serve",
     "chat": "chat",
     "sessions": "sessions",
+    "memories": "memories",
     "traces": "traces",
     "tasks": "tasks",
     "keys": "keys",

@@ -1,0 +1,537 @@
+"""`tenuto memories`: what is remembered of users and chats, why it is found, and how it is changed and forgotten."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import msgspec
+import typer
+
+from tenuto.app import Tenuto
+from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller
+from tenuto.cli.running import run_command
+from tenuto.cli.terminal import moment, pluralize, progress, safe_json, show_json, show_table, visible
+from tenuto.cli.transfer import write_atomically
+from tenuto.errors import Invalid, MemoryNotFound
+from tenuto.model import Scope
+from tenuto.model.memory import MAX_HITS, Memory, MemoryHit, MemoryKind, MemoryQuery
+from tenuto.model.values import JsonObject, check_id
+from tenuto.ports import utc_now
+
+# The index and its embedder take a while to load, and help needs neither.
+if TYPE_CHECKING:
+    from tenuto.recall.service import Memories, RecallResult
+    from tenuto.upkeep.memory_audit import MemoryAudit
+
+_Answer = TypeVar("_Answer")
+_LARGEST_PAGE = 500
+_BAR = 10
+_FORMAT, _VERSION = "tenuto.memories", 1
+
+memories = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Search what is remembered, change it, and forget it."
+)
+
+MemoryId = Annotated[
+    str, typer.Argument(metavar="ID", callback=lambda value: check_id(value, "the memory id"), help="The memory's id.")
+]
+Kind = Annotated[MemoryKind | None, typer.Option("--kind", help="Only those of this kind.")]
+OfSession = Annotated[str | None, typer.Option("--session", metavar="ID", help="Only those of this session.")]
+Superseded = Annotated[bool, typer.Option("--superseded", help="Also those that hold no longer.")]
+Chat = Annotated[str | None, typer.Option("--chat", metavar="ID", help="Act for this chat of several people.")]
+Channel = Annotated[str | None, typer.Option("--channel", metavar="NAME", help="Where the chat takes place.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@memories.command("list")
+def list_memories(
+    kind: Kind = None,
+    session: OfSession = None,
+    superseded: Superseded = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=_LARGEST_PAGE, metavar="N", help="At most so many.")] = 50,
+    cursor: Annotated[
+        str | None, typer.Option("--cursor", metavar="CURSOR", help="Go on where an earlier listing ended.")
+    ] = None,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    channel: Channel = None,
+    chat: Chat = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what is remembered, those that were said last first."""
+    from tenuto.recall.views import MemoryList
+
+    scope = _owner(tenant, site, user, channel, chat)
+    found = _run(
+        scope,
+        lambda held: held.list(
+            scope,
+            kinds=(kind,) if kind is not None else (),
+            session_id=session or "",
+            superseded=superseded,
+            limit=limit,
+            cursor=cursor,
+        ),
+        store,
+        read_only=True,
+    )
+    page = MemoryList.page(found, limit)
+    if as_json:
+        show_json(page)
+        return
+    _print_memories(found, superseded=superseded)
+    if page.cursor is not None:
+        typer.echo(f"\n{pluralize(len(found), 'memory')} shown, and there may be more: --cursor {page.cursor}")
+
+
+def _print_memories(found: Sequence[Memory], *, superseded: bool = False) -> None:
+    if not found:
+        typer.echo("Nothing is remembered.")
+        return
+    ends = ("UNTIL",) if superseded else ()
+    rows = [
+        (
+            memory.id,
+            memory.kind,
+            _day(memory.said_at),
+            *([_day(memory.valid_until) if memory.valid_until is not None else "-"] if superseded else []),
+            str(memory.mentions),
+            _on_one_line(memory.text),
+        )
+        for memory in found
+    ]
+    show_table(("ID", "KIND", "SAID", *ends, "MENTIONS", "TEXT"), rows, flexible="TEXT", numbers=("MENTIONS",))
+
+
+@memories.command("search")
+def search_memories(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="A question, or words.")],
+    limit: Annotated[int, typer.Option("--limit", min=1, max=MAX_HITS, metavar="N", help="At most so many.")] = 5,
+    kind: Kind = None,
+    session: OfSession = None,
+    since: Annotated[
+        datetime | None, typer.Option("--since", metavar="TIME", help="Said at this time (UTC) or later.")
+    ] = None,
+    until: Annotated[
+        datetime | None, typer.Option("--until", metavar="TIME", help="Said before this time (UTC).")
+    ] = None,
+    superseded: Superseded = False,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    channel: Channel = None,
+    chat: Chat = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search what is remembered, and show why each memory was found."""
+    from tenuto.recall.views import MemoryHits
+
+    scope = _owner(tenant, site, user, channel, chat)
+    asked = MemoryQuery(
+        text=_said(query, "the query"),
+        limit=limit,
+        kinds=(kind,) if kind is not None else (),
+        session_id=session or "",
+        since=_utc(since),
+        until=_utc(until),
+        superseded=superseded,
+    )
+    result = _run(scope, lambda held: _search(held, scope, asked), store, read_only=True)
+    if as_json:
+        show_json(MemoryHits.of(result))
+        return
+    if not result.hits:
+        typer.echo("Nothing was found.")
+    for number, hit in enumerate(result.hits, start=1):
+        _print_hit(number, hit)
+    if result.degraded:
+        typer.echo("The embedder did not answer: words alone decided.", err=True)
+
+
+async def _search(held: Memories, scope: Scope, query: MemoryQuery) -> RecallResult:
+    await _warm(held, scope)
+    return await held.search(scope, query)
+
+
+def _print_hit(number: int, hit: MemoryHit) -> None:
+    memory, scores = hit.memory, hit.scores
+    typer.secho(visible(f"{number}. {_on_one_line(memory.text)}"), bold=True)
+    where = f"session {memory.session_id}" if memory.session_id else "written by hand"
+    until = f" · until {_day(memory.valid_until)}" if memory.valid_until is not None else ""
+    typer.echo(visible(f"   {memory.kind} · said {_day(memory.said_at)}{until} · {where} · id {memory.id}"))
+    arms = "  ".join(
+        f"{name} {_bar(share)} {share:.2f}" for name, share in (("words", scores.lexical), ("meaning", scores.vector))
+    )
+    shared = f"  shared: {', '.join(scores.terms)}" if scores.terms else ""
+    like = f"  like one above {scores.similarity:.2f}" if scores.similarity > 0 else ""
+    typer.echo(visible(f"   score {hit.score:.2f}  {arms}{shared}{like}"))
+
+
+def _bar(share: float) -> str:
+    filled = round(min(max(share, 0.0), 1.0) * _BAR)
+    return "█" * filled + "·" * (_BAR - filled)
+
+
+@memories.command("add")
+def add_memory(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to remember.")],
+    kind: Annotated[MemoryKind, typer.Option("--kind", help="What it is.")] = MemoryKind.FACT,
+    subject: Annotated[
+        str, typer.Option("--subject", metavar="WORDS", help="What it is about: a later one takes its place.")
+    ] = "",
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    channel: Channel = None,
+    chat: Chat = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remember a text; private data in it is redacted as the policy says."""
+    scope = _owner(tenant, site, user, channel, chat)
+
+    async def add(held: Memories) -> Memory:
+        await _warm(held)
+        return await held.add(scope, _said(text, "the text"), kind=kind, subject=subject)
+
+    _print_change(_run(scope, add, store, making=True), "Remembered", as_json)
+
+
+@memories.command("edit")
+def edit_memory(
+    memory_id: MemoryId,
+    text: Annotated[str | None, typer.Option("--text", metavar="TEXT", help="Its new text.")] = None,
+    kind: Annotated[MemoryKind | None, typer.Option("--kind", help="Its new kind.")] = None,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    channel: Channel = None,
+    chat: Chat = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change the text or the kind of a memory."""
+    if text is None and kind is None:
+        raise typer.BadParameter("say what changes: --text or --kind", param_hint="--text")
+    scope = _owner(tenant, site, user, channel, chat)
+
+    async def edit(held: Memories) -> Memory:
+        await _warm(held)
+        return await held.edit(scope, memory_id, text=text, kind=kind)
+
+    _print_change(_run(scope, edit, store), "Changed", as_json)
+
+
+def _print_change(memory: Memory, what: str, as_json: bool) -> None:
+    from tenuto.recall.views import MemoryView
+
+    if as_json:
+        show_json(MemoryView.of(memory))
+    else:
+        again = f", {memory.mentions} times" if memory.mentions > 1 else ""
+        typer.echo(visible(f"{what} as {memory.kind} {memory.id}{again}: {_on_one_line(memory.text)}"))
+
+
+@memories.command("forget")
+def forget_memories(
+    memory_ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="The memories' ids.")] = None,
+    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="All of this session.")] = None,
+    search: Annotated[
+        str | None, typer.Option("--search", metavar="QUERY", help="Those that a search finds, which are shown first.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All of the user, or of the chat.")] = False,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=MAX_HITS, metavar="N", help="With --search, at most so many.")
+    ] = 5,
+    yes: Yes = False,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    channel: Channel = None,
+    chat: Chat = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Forget memories for good; asks first where it is more than one.
+
+    Deleting a session keeps what is remembered of it: --session forgets that as well.
+    """
+    ids = list(dict.fromkeys(check_id(one, "the memory id") for one in memory_ids or ()))
+    if sum([bool(ids), session is not None, search is not None, everything]) != 1:
+        raise typer.BadParameter("name ids, or say --session, --search or --all, one of them", param_hint="ID")
+    scope = _owner(tenant, site, user, channel, chat)
+    if search is not None:
+        ids = _choose(scope, _said(search, "the query"), limit, store, yes=yes, as_json=as_json)
+    elif not yes and len(ids) != 1:
+        many = _run(
+            scope,
+            lambda held: held.forget(scope, ids, session_id=session or "", everything=everything, dry_run=True),
+            store,
+            read_only=True,
+        )
+        _confirm(many, as_json)
+
+    forgotten = _run(
+        scope, lambda held: held.forget(scope, ids, session_id=session or "", everything=everything), store
+    )
+    if len(ids) == 1 and not forgotten:
+        raise MemoryNotFound(ids[0])
+    if as_json:
+        show_json({"forgotten": forgotten})
+    else:
+        typer.echo(f"{pluralize(forgotten, 'memory')} forgotten.")
+
+
+def _choose(scope: Scope, query: str, limit: int, store: str | None, *, yes: bool, as_json: bool) -> list[str]:
+    """The ids that a search finds, once they were seen: a search always finds something."""
+    if yes or as_json or not sys.stdin.isatty():
+        raise typer.BadParameter(
+            "what a search finds is looked at first: `memories search`, then `memories forget ID`",
+            param_hint="--search",
+        )
+    asked = MemoryQuery(text=query, limit=limit)
+    result = _run(scope, lambda held: _search(held, scope, asked), store, read_only=True)
+    for number, hit in enumerate(result.hits, start=1):
+        _print_hit(number, hit)
+    if not result.hits:
+        typer.echo("Nothing was found.")
+        raise typer.Exit
+    _confirm(len(result.hits), as_json)
+    return [hit.memory.id for hit in result.hits]
+
+
+def _confirm(many: int, as_json: bool) -> None:
+    if as_json or not sys.stdin.isatty():
+        raise typer.BadParameter("no terminal to ask on: say --yes to forget for good", param_hint="--yes")
+    typer.confirm(f"Forget {pluralize(many, 'memory')} for good?", abort=True, err=True)
+
+
+@memories.command("preferences")
+def preferences(
+    wanted: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="TEXT", help="Have this one, and no other that is not named; may be repeated."),
+    ] = None,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    channel: Channel = None,
+    chat: Chat = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how a user likes to be answered, or set all of it."""
+    from tenuto.recall.views import MemoryView
+
+    scope = _owner(tenant, site, user, channel, chat)
+    if wanted:
+        texts = [_said(text, "a preference") for text in wanted]
+        held = _run(scope, lambda held: held.set_preferences(scope, texts), store, making=True)
+    else:
+        held = _run(scope, lambda held: held.preferences(scope), store, read_only=True)
+    if as_json:
+        show_json({"preferences": list(map(MemoryView.of, held))})
+    elif not held:
+        typer.echo("No preferences.")
+    else:
+        _print_memories(held)
+
+
+@memories.command("export")
+def export_memories(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; by default the terminal.")
+    ] = None,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    channel: Channel = None,
+    chat: Chat = None,
+    store: StoreUrl = None,
+) -> None:
+    """Write all that is remembered of a user or a chat as JSON, superseded memories included.
+
+    Private data is redacted unless TENUTO_PRIVACY_EXPORT says keep.
+    """
+    scope = _owner(tenant, site, user, channel, chat)
+    found = _run_app(scope, lambda app: _export(app, scope), store, read_only=True)
+    document = {"format": _FORMAT, "version": _VERSION, "memories": found}
+    raw = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    if output is None or str(output) == "-":
+        typer.echo(safe_json(raw.decode()) if sys.stdout.isatty() else raw, nl=False)
+        return
+    with write_atomically(output) as file:
+        file.write(raw)
+    typer.echo(visible(f"{pluralize(len(found), 'memory')} written to {output}."))
+
+
+async def _export(app: Tenuto, scope: Scope) -> list[JsonObject]:
+    """Every memory as JSON, without what the policy keeps out of exports."""
+    from tenuto.model.privacy import Sink
+    from tenuto.privacy.redactor import Slot
+    from tenuto.recall.service import next_cursor
+    from tenuto.recall.views import MemoryView
+
+    held, cursor, found = await app.memories(), None, list[Memory]()
+    while True:
+        page = await held.list(scope, superseded=True, limit=_LARGEST_PAGE, cursor=cursor)
+        found += page
+        cursor = next_cursor(page, _LARGEST_PAGE)
+        if cursor is None:
+            break
+    clean = await app.redactor.texts(Sink.EXPORT, scope, None, [Slot(memory.text) for memory in found])
+    return [
+        {**msgspec.to_builtins(MemoryView.of(memory)), "text": text}
+        for memory, text in zip(found, clean.texts, strict=True)
+    ]
+
+
+@memories.command("audit")
+def audit_memories(
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="ID", help="Of this user; else of all users and chats of the site.")
+    ] = None,
+    channel: Channel = None,
+    chat: Chat = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count stored memories that are junk, repeated, superseded, expired or without a vector.
+
+    Junk are quotations that would not be captured today: questions, small talk, nothing about the user.
+    """
+    scope = _owner(tenant, site, user, channel, chat)
+    audit = run_command(lambda app: _audit(app, scope, quiet=as_json), store=store, read_only=True)
+    if as_json:
+        show_json(
+            {
+                "owners": audit.owners,
+                "quotes": audit.quotes,
+                "junk": audit.junk,
+                "junk_rate": round(audit.junk_rate, 4),
+                "total": audit.total,
+                "kinds": audit.kinds,
+            }
+        )
+    else:
+        _print_audit(audit)
+
+
+async def _audit(app: Tenuto, scope: Scope, *, quiet: bool) -> MemoryAudit:
+    from tenuto.recall.records import MemoryRecords
+    from tenuto.sessions import fresh_id
+    from tenuto.upkeep.memory_audit import MemoryAudit
+    from tenuto.upkeep.memory_sweep import memory_owners
+
+    embedder = (await app.memories()).embedder
+    records = MemoryRecords(app.store.state, embedder.name if embedder is not None else "", fresh_id)
+    # The tenant itself may have memories too, where callers name no user.
+    owners = [scope] if scope.owner else [scope, *[owner async for owner in memory_owners(app.store, scope)]]
+    audit = MemoryAudit()
+    with progress(owners, "Auditing", quiet=quiet) as remaining:
+        for owner in remaining:
+            if stored := [one async for one in records.load(owner)]:
+                audit.add(stored, utc_now())
+    return audit
+
+
+def _print_audit(audit: MemoryAudit) -> None:
+    if not audit.kinds:
+        typer.echo("Nothing is remembered.")
+        return
+    total = audit.total
+    columns = tuple(total.__struct_fields__)
+    rows = [
+        (name, *(f"{getattr(counts, column):,}" for column in columns))
+        for name, counts in [*sorted(audit.kinds.items()), ("all", total)]
+    ]
+    headings = tuple(column.replace("_", " ").upper() for column in columns)
+    show_table(("KIND", *headings), rows, flexible="KIND", numbers=headings)
+    typer.echo()
+    junk = sum(audit.junk.values())
+    reasons = ", ".join(f"{many:,} {reason}" for reason, many in sorted(audit.junk.items(), key=lambda one: -one[1]))
+    typer.echo(f"{pluralize(total.stored, 'memory')} of {pluralize(audit.owners, 'owner')}.")
+    typer.echo(
+        f"Junk rate: {audit.junk_rate:.1%} ({junk:,} of {pluralize(audit.quotes, 'quotation')} that hold)"
+        + (f": {reasons}." if reasons else ".")
+    )
+    repeated = total.exact + total.near
+    share = repeated / total.holding if total.holding else 0.0
+    typer.echo(f"Repeated: {share:.1%} ({repeated:,} of {total.holding:,} that hold).")
+
+
+def _owner(tenant: str, site: str, user: str | None, channel: str | None, chat: str | None) -> Scope:
+    """Whose memories: a chat's, a user's, or those of the tenant itself."""
+    scope = caller(tenant, site, user)
+    if chat is None:
+        if channel is not None:
+            raise typer.BadParameter("it needs --chat", param_hint="--channel")
+        return scope
+    return Scope(tenant=scope.tenant, site=site, user=user, channel=channel, chat=chat)
+
+
+def _run(
+    scope: Scope,
+    story: Callable[[Memories], Awaitable[_Answer]],
+    store: str | None,
+    *,
+    making: bool = False,
+    read_only: bool = False,
+) -> _Answer:
+    async def tell(app: Tenuto) -> _Answer:
+        return await story(await app.memories())
+
+    return _run_app(scope, tell, store, making=making, read_only=read_only)
+
+
+def _run_app(
+    scope: Scope,
+    story: Callable[[Tenuto], Awaitable[_Answer]],
+    store: str | None,
+    *,
+    making: bool = False,
+    read_only: bool = False,
+) -> _Answer:
+    """Run the story, unless it is about a caller without a user, and the setting says that there is nothing to it."""
+
+    async def checked(app: Tenuto) -> _Answer:
+        if not scope.owner and app.settings.memories_without_user is False:
+            raise Invalid("memories belong to a user: name one by --user")
+        return await story(app)
+
+    return run_command(checked, store=store, making=making, read_only=read_only)
+
+
+async def _warm(held: Memories, scope: Scope | None = None) -> None:
+    """Load the embedder, unless there is nothing to search: a command has no second question that could use it."""
+    if held.embedder is None or held.embedder.ready:
+        return
+    if scope is None or await held.list(scope, superseded=True, limit=1):
+        await held.embedder.warm()
+
+
+def _said(text: str, what: str) -> str:
+    if not text.strip():
+        raise Invalid(f"{what} is empty")
+    return text
+
+
+def _utc(at: datetime | None) -> datetime | None:
+    return at.replace(tzinfo=UTC) if at is not None else None
+
+
+def _day(at: datetime) -> str:
+    return moment(at)[:10]
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())

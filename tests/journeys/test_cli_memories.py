@@ -1,0 +1,233 @@
+"""A person looks at what is remembered of them, changes and forgets it in the terminal; an operator audits it (C13)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import tenuto
+from tenuto.model.memory import Memory, MemoryKind, MemorySource
+from tests.journeys.desk import asked, typed
+from tests.journeys.terminal import Desk, Screen
+
+pytestmark = pytest.mark.usefixtures("own_environment")
+
+EVIL = "\x1b]0;owned\x07 \u202etxt"
+HOME = "I live in Bologna with my two cats."
+SAID = datetime(2026, 3, 1, 12, tzinfo=UTC)
+NEVER = datetime(2999, 1, 1, tzinfo=UTC)
+
+
+def memory(number: int, text: str, **fields: object) -> Memory:
+    given = {"kind": MemoryKind.FACT, "source": MemorySource.QUOTE, "said_at": SAID + timedelta(days=number), **fields}
+    return Memory(id=f"m{number}", text=text, **given)  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def words_alone(own_environment: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The embedder's weights take longer to load than these commands."""
+    monkeypatch.setenv("TENUTO_EMBEDDER", "none")
+
+
+@pytest.fixture
+def remembered(words_alone: None) -> None:
+    """What Ann said in a session, and a preference."""
+
+    async def remember() -> None:
+        async with tenuto.open(embedder="none") as app:
+            memories, ann = await app.memories(), app.scope(user="ann")
+            await memories.remember(
+                ann,
+                (
+                    memory(1, HOME, session_id="talk", seqs=(1,)),
+                    memory(2, f"My dog is called {EVIL} Rex.", session_id="talk", seqs=(3,)),
+                    memory(3, "Answer in Italian.", kind=MemoryKind.PREFERENCE, source=MemorySource.WRITTEN),
+                ),
+            )
+
+    asyncio.run(remember())
+
+
+@pytest.mark.usefixtures("remembered")
+def test_memories_are_listed_newest_first() -> None:
+    table = typed("memories", "list", "--user", "ann").stdout
+    answer = asked("memories", "list", "--user", "ann")
+
+    lines = table.splitlines()
+    assert lines[0].split() == ["ID", "KIND", "SAID", "MENTIONS", "TEXT"]
+    assert [line.split()[:4] for line in lines[1:]] == [
+        ["m3", "preference", "2026-03-04", "1"], ["m2", "fact", "2026-03-03", "1"], ["m1", "fact", "2026-03-02", "1"],
+    ]  # fmt: skip
+    assert [one["id"] for one in answer["memories"]] == ["m3", "m2", "m1"]
+    assert answer["cursor"] is None
+    assert not {"\x1b", "\x07", "\u202e"} & set(table)
+    assert [one["id"] for one in asked("memories", "list", "--user", "ann", "--kind", "fact")["memories"]] == [
+        "m2", "m1",
+    ]  # fmt: skip
+    assert typed("memories", "list", "--user", "bob").stdout == "Nothing is remembered.\n"
+
+
+@pytest.mark.usefixtures("remembered")
+def test_a_long_listing_tells_how_to_go_on() -> None:
+    first = asked("memories", "list", "--user", "ann", "--limit", "2")
+    page = typed("memories", "list", "--user", "ann", "--limit", "2").stdout
+    rest = asked("memories", "list", "--user", "ann", "--cursor", first["cursor"])
+
+    assert page.splitlines()[-1] == f"2 memories shown, and there may be more: --cursor {first['cursor']}"
+    assert [one["id"] for one in rest["memories"]] == ["m1"]
+
+
+@pytest.mark.usefixtures("remembered")
+def test_a_search_shows_why_each_was_found() -> None:
+    page = typed("memories", "search", "live in Bologna", "--user", "ann", "--limit", "1").stdout
+    (hit,) = asked("memories", "search", "live in Bologna", "--user", "ann", "--limit", "1")["hits"]
+    empty = typed("memories", "search", "Bologna", "--user", "bob")
+
+    text, where, why = page.splitlines()
+    assert text == f"1. {HOME}"
+    assert where.split(" · ") == ["   fact", "said 2026-03-02", "session talk", "id m1"]
+    assert why.split()[:3] == ["score", f"{hit['score']:.2f}", "words"]
+    assert f"{hit['scores']['lexical']:.2f}" in why
+    assert "meaning ·········· 0.00" in why
+    assert (hit["memory"]["id"], hit["memory"]["seqs"]) == ("m1", [1])
+    assert (empty.stdout, empty.exit_code) == ("Nothing was found.\n", 0)
+
+
+def test_a_memory_is_added_changed_and_superseded() -> None:
+    added = asked("memories", "add", "I work at Ducati.", "--subject", "employer", "--user", "ann")
+    said = typed("memories", "add", "I work at Ducati.", "--subject", "employer", "--user", "ann").stdout
+    edited = asked("memories", "edit", added["id"], "--text", "I work at Ferrari.", "--user", "ann")
+    later = asked("memories", "add", "I work at Lamborghini.", "--subject", "employer", "--user", "ann")
+    table = typed("memories", "list", "--superseded", "--user", "ann").stdout
+
+    assert said == f"Remembered as fact {added['id']}, 2 times: I work at Ducati.\n"
+    assert (edited["text"], edited["id"]) == ("I work at Ferrari.", added["id"])
+    assert table.split()[:6] == ["ID", "KIND", "SAID", "UNTIL", "MENTIONS", "TEXT"]
+    assert [line.split()[0] for line in table.splitlines()[1:]] == [later["id"], added["id"]]
+
+
+@pytest.mark.usefixtures("remembered")
+def test_preferences_are_shown_and_set() -> None:
+    shown = typed("memories", "preferences", "--user", "ann").stdout
+    held = asked(
+        "memories", "preferences", "--set", "Answer in Italian.", "--set", "Be brief, please.", "--user", "ann"
+    )
+
+    assert "Answer in Italian." in shown
+    assert [(one["text"], one["kind"]) for one in held["preferences"]] == [
+        ("Answer in Italian.", "preference"), ("Be brief, please.", "preference"),
+    ]  # fmt: skip
+    assert typed("memories", "preferences", "--user", "bob").stdout == "No preferences.\n"
+
+
+@pytest.mark.usefixtures("remembered")
+def test_many_are_forgotten_only_when_it_is_confirmed() -> None:
+    unasked = typed("memories", "forget", "--session", "talk", "--user", "ann")
+    blind = typed("memories", "forget", "--search", "dog", "--yes", "--user", "ann")
+    unclear = typed("memories", "forget", "m1", "--all", "--user", "ann")
+    foreign = typed("memories", "forget", "m1", "--user", "bob")
+    one = typed("memories", "forget", "m3", "--user", "ann")
+    kept = asked("memories", "list", "--user", "ann")
+    many = asked("memories", "forget", "--session", "talk", "--yes", "--user", "ann")
+
+    assert (unasked.exit_code, blind.exit_code, unclear.exit_code) == (2, 2, 2)
+    assert (foreign.exit_code, foreign.stderr) == (1, "memory_not_found: memory not found\n")
+    assert one.stdout == "1 memory forgotten.\n"
+    assert [each["id"] for each in kept["memories"]] == ["m2", "m1"]
+    assert many == {"forgotten": 2}
+    assert asked("memories", "list", "--user", "ann")["memories"] == []
+
+
+@pytest.mark.usefixtures("remembered")
+def test_what_a_search_finds_is_seen_before_it_is_forgotten(desk: Desk) -> None:
+    command = ("memories", "forget", "--search", "Bologna", "--limit", "1", "--user", "ann")
+    with Screen(desk.folder, *command, env={**desk.env, "TENUTO_EMBEDDER": "none"}) as screen:
+        screen.see(HOME)
+        screen.see("Forget 1 memory for good?")
+        screen.press("y\r")
+        screen.see("1 memory forgotten.")
+        assert screen.end() == 0
+
+    assert [one["id"] for one in asked("memories", "list", "--user", "ann")["memories"]] == ["m3", "m2"]
+
+
+@pytest.mark.usefixtures("remembered")
+def test_an_export_holds_everything_and_nothing_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENUTO_PRIVACY_MEMORY", "keep")
+    typed("memories", "add", "Write to me at ann@example.com.", "--user", "ann")
+    printed = json.loads(typed("memories", "export", "--user", "ann").stdout)
+    told = typed("memories", "export", "--user", "ann", "--output", str(tmp_path / "ann.json"))
+
+    assert (printed["format"], printed["version"], len(printed["memories"])) == ("tenuto.memories", 1, 4)
+    assert "Write to me at [REDACTED_EMAIL]." in [one["text"] for one in printed["memories"]]
+    assert json.loads((tmp_path / "ann.json").read_text()) == printed
+    assert told.stdout == f"4 memories written to {tmp_path / 'ann.json'}.\n"
+
+
+def test_an_audit_counts_junk_and_repetition_of_all_owners_of_a_site() -> None:
+    async def remember() -> None:
+        async with tenuto.open(embedder="none") as app:
+            memories = await app.memories()
+            await memories.remember(app.scope(user="ann"), (memory(1, HOME), memory(2, "What is my name?")))
+            await memories.remember(
+                app.scope(user="bob"),
+                (
+                    memory(3, "I keep nine brown hens and a loud goose behind the old barn."),
+                    memory(4, "I keep nine brown hens and one loud goose behind my old barn!"),
+                    memory(5, "The weather is nice."),
+                    memory(
+                        6, "We talked about hens.", kind=MemoryKind.EPISODE, source=MemorySource.STALE, expires_at=NEVER
+                    ),
+                    memory(7, "Old news.", expires_at=SAID),
+                ),
+            )
+            await memories.add(app.scope(), "I own this machine.")
+
+    asyncio.run(remember())
+
+    report = typed("memories", "audit").stdout
+    audit = asked("memories", "audit")
+    of_ann = asked("memories", "audit", "--user", "ann")
+
+    assert (audit["owners"], audit["quotes"], of_ann["owners"], of_ann["quotes"]) == (3, 5, 1, 2)
+    assert audit["junk"] == {"question": 1, "not about the user": 1}
+    assert (audit["junk_rate"], of_ann["junk_rate"]) == (0.4, 0.5)
+    assert {name: audit["total"][name] for name in ("stored", "holding", "expired", "without_vector")} == {
+        "stored": 8, "holding": 7, "expired": 1, "without_vector": 8,
+    }  # fmt: skip
+    assert audit["kinds"]["episode"]["stored"] == 1
+    assert "Junk rate: 40.0% (2 of 5 quotations that hold)" in report
+    assert typed("memories", "audit", "--user", "eve").stdout == "Nothing is remembered.\n"
+
+
+def test_a_caller_without_a_user_has_memories_unless_the_setting_forbids_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = asked("memories", "add", HOME)
+    talk = typed("chat", "Where do I live?")
+    monkeypatch.setenv("TENUTO_MEMORIES_WITHOUT_USER", "false")
+    refused = typed("memories", "list")
+    silent = typed("chat", "Where do I live?")
+
+    assert mine["text"] == HOME
+    assert HOME in talk.stdout
+    assert (refused.exit_code, "--user" in refused.stderr) == (1, True)
+    assert HOME not in silent.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["search", " "], ["add", " "], ["search", "x", "--limit", "0"], ["list", "--kind", "guess"], ["edit", "m1"],
+     ["list", "--channel", "lark"], ["forget"]],
+    ids=lambda command: " ".join(command),
+)  # fmt: skip
+def test_bad_input_ends_with_a_sentence(command: list[str]) -> None:
+    asked("memories", "add", HOME, "--user", "ann")
+
+    done = typed("memories", *command, "--user", "ann")
+
+    assert done.exit_code in (1, 2)
+    assert done.stderr
+    assert "Traceback" not in done.stderr
