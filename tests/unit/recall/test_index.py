@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tenuto.errors import Invalid
 from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemoryQuery
-from tenuto.recall.index import MemoryIndex, text_to_embed
+from tenuto.recall.index import MemoryIndex
 
 NOW = datetime(2026, 3, 11, 12, tzinfo=UTC)  # A Wednesday.
 
@@ -191,8 +191,6 @@ def test_a_follow_up_is_understood_by_the_conversation() -> None:
     assert found(index, "and when?") == []
     assert found(index, "and when?", talk=("How do I get to Bologna?", "By train.")) == ["train"]
     assert found(index, "favourite tea?", talk=("How do I get to Bologna?",))[0] == "tea"
-    assert text_to_embed(MemoryQuery(text="and when?", talk=("By train.",))) == "By train.\nand when?"
-    assert text_to_embed(MemoryQuery(text="When does my train leave Bologna?", talk=("Hi",))).startswith("When")
 
 
 def test_restatements_appear_once() -> None:
