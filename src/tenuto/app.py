@@ -157,17 +157,19 @@ class Tenuto:
         async def deadlines(scope: Scope) -> dict[str, int]:
             return {"task_deadlines": await self.tasks.drop_user_deadlines(scope)}
 
-        async def vectors(_: Scope) -> dict[str, int]:
-            if self._memories is not None:
-                self._memories.clear_cache()
-            return {}
+        async def said_in_chats(scope: Scope) -> dict[str, int]:
+            from tenuto.upkeep.memory_sweep import forget_speaker
+
+            memories = await self.memories()
+            memories.clear_cache()
+            return {"memories": await forget_speaker(memories, self.store, scope)}
 
         return PrivacyService(
             store=self.stores.trusted,
             screen=self.redactor,
             erase=self.sessions.erase,
             clock=self._clock,
-            elsewhere=(keys, deadlines, vectors),
+            elsewhere=(keys, deadlines, said_in_chats),
             compactor=self._compactor,
         )
 

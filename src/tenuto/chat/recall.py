@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -12,7 +12,9 @@ from tenuto.context.wording import WORDING
 from tenuto.model import OpenTurn, Scope
 from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemoryQuery, MemorySource
 from tenuto.model.prompt import Language, Piece, PromptInputs
+from tenuto.model.scope import speaker_tag
 from tenuto.model.values import Value
+from tenuto.recall.dates import date_terms, read_query, text_terms
 from tenuto.recall.lexical import terms
 from tenuto.recall.service import Memories, PreparedSearch
 
@@ -27,6 +29,8 @@ _LEAST_SIMILARITY: Final = 0.4
 # Messages before the question that a follow-up is understood by.
 _TALK: Final = 3
 _PREFERENCES: Final = 20
+# How long a turn waits for its memories, which is far longer than they take.
+_PATIENCE_SECONDS: Final = 2.0
 _log = logging.getLogger(__name__)
 
 
@@ -37,9 +41,9 @@ class Recalled(Value, frozen=True, kw_only=True, gc=True):
     preferences: tuple[Memory, ...] = ()
     degraded: bool = False
 
-    def pieces(self, language: Language) -> tuple[Piece, ...]:
-        """The memories for the prompt: each on one line, with its date, as a quotation."""
-        return tuple(Piece(id=hit.memory.id, text=quote_memory(hit.memory, language)) for hit in self.hits)
+    def pieces(self, language: Language, names: Mapping[str, str]) -> tuple[Piece, ...]:
+        """The memories for the prompt: each on one line, with its date, as a quotation. `names` are of speakers."""
+        return tuple(Piece(id=hit.memory.id, text=quote_memory(hit.memory, language, names)) for hit in self.hits)
 
     @property
     def preference_lines(self) -> str:
@@ -64,7 +68,8 @@ class TurnRecall:
     ) -> Recalled:
         """Search with the conversation known; a failure is logged, and nothing is recalled."""
         try:
-            prepared = await started
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                prepared = await asyncio.shield(started)
             query = MemoryQuery(
                 text=inputs.question,
                 limit=_FETCHED,
@@ -77,39 +82,60 @@ class TurnRecall:
             # Whatever fails here, the conversation goes on without memories.
             _log.warning("recall failed: %s", type(failed).__name__)
             return Recalled(degraded=True)
-        asked = len(set(terms(inputs.question)))
-        hits = [hit for hit in found.hits if _is_relevant(hit, asked) and not _is_shown(hit.memory, turn)]
+        asked = _Question(inputs.question, self._memories.now())
+        hits = [hit for hit in found.hits if asked.is_about(hit) and not _is_shown(hit.memory, turn)]
         return Recalled(
-            hits=tuple(hits[:_SHOWN]), preferences=tuple(prepared.preferences[-_PREFERENCES:]), degraded=found.degraded
+            hits=tuple(hits[:_SHOWN]),
+            preferences=tuple(prepared.preferences(persona)[-_PREFERENCES:]),
+            degraded=found.degraded,
         )
 
 
 async def cancel_recall(started: asyncio.Task[PreparedSearch]) -> None:
     """End a search whose turn does not need it any more."""
     started.cancel()
-    with suppress(asyncio.CancelledError, Exception):
-        await started
+    await asyncio.wait({started})
+    if not started.cancelled():
+        # A failure that nobody waited for any more.
+        started.exception()
 
 
-def quote_memory(memory: Memory, language: Language) -> str:
+def quote_memory(memory: Memory, language: Language, names: Mapping[str, str]) -> str:
     """A memory as a line of the prompt: when, who, and the words in quotation marks."""
     words = WORDING[language]
     if memory.kind is MemoryKind.EPISODE:
         who = words.earlier_talk
-    elif memory.source is MemorySource.WRITTEN:
+    elif memory.source is not MemorySource.QUOTE:
         who = words.noted
+    elif memory.speaker:
+        who = words.speaker_said.format(name=names.get(memory.speaker) or words.member.rstrip(": "))
     else:
-        who = words.speaker_said.format(name=memory.speaker) if memory.speaker else words.user_said
+        who = words.user_said
     return f"{_day(memory.said_at)}, {who}: “{_on_one_line(memory.text)}”"
 
 
-def _is_relevant(hit: MemoryHit, asked: int) -> bool:
-    scores = hit.scores
-    return (
-        scores.coverage >= _LEAST_COVERAGE
-        or len(scores.terms) >= max(1, asked * _LEAST_TERMS)
-        or scores.vector >= _LEAST_SIMILARITY
-    )
+def tagged_names(tenant: str, names: Mapping[str, str]) -> dict[str, str]:
+    """The names of speakers by the tags that memories have of them."""
+    return {speaker_tag(tenant, user): name for user, name in names.items()}
+
+
+class _Question:
+    """What a question is about. The date of a memory counts only where the question names one."""
+
+    def __init__(self, text: str, now: datetime) -> None:
+        self._terms = set(terms(text))
+        dated = read_query(text, now)
+        self._only_period = dated.only
+        self._dated = dated.period is not None or set(text_terms(text)) != self._terms
+
+    def is_about(self, hit: MemoryHit) -> bool:
+        scores = hit.scores
+        if self._only_period or scores.vector >= _LEAST_SIMILARITY:
+            return True
+        days = () if self._dated else date_terms(hit.memory.said_at)
+        shared = [term for term in scores.terms if term not in days]
+        enough = len(shared) >= max(1, len(self._terms) * _LEAST_TERMS)
+        return bool(shared) and (scores.coverage >= _LEAST_COVERAGE or enough)
 
 
 def _is_shown(memory: Memory, turn: OpenTurn) -> bool:

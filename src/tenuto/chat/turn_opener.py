@@ -13,7 +13,7 @@ from tenuto.chat.active_assistant import ActiveAssistant, active_assistant_of, r
 from tenuto.chat.agent_loop import load_tool_state
 from tenuto.chat.deps import ChatDeps
 from tenuto.chat.recall import DEGRADED as RECALL_DEGRADED
-from tenuto.chat.recall import TurnRecall, cancel_recall
+from tenuto.chat.recall import TurnRecall, cancel_recall, tagged_names
 from tenuto.chat.relevance_gate import DEGRADED, Gate
 from tenuto.chat.request import ChatRequest
 from tenuto.chat.revision import Revision, check_not_superseded, mark_of, undo_user_message
@@ -214,10 +214,11 @@ class TurnOpener:
         asked, inputs, turn = begun.tool_context, begun.prompt_inputs, begun.turn
         assert turn is not None
         found = await recall.finish(recalling, turn, inputs, begun.scope.persona if begun.assistant.isolated else None)
+        names = tagged_names(begun.scope.tenant, inputs.speaker_names)
         liked = "\n".join(filter(None, (inputs.preferences, found.preference_lines)))
         return replace(
             begun,
-            prompt_inputs=replace(inputs, memories=found.pieces(inputs.language), preferences=liked),
+            prompt_inputs=replace(inputs, memories=found.pieces(inputs.language, names), preferences=liked),
             tool_context=replace(asked, memories=tuple([hit.memory for hit in found.hits])),
             degraded=(*begun.degraded, RECALL_DEGRADED) if found.degraded else begun.degraded,
         )

@@ -137,6 +137,7 @@ def search_memories(
     asked = MemoryQuery(
         text=_said(query, "the query"),
         limit=limit,
+        any_persona=True,
         kinds=(kind,) if kind is not None else (),
         session_id=session or "",
         since=_utc(since),
@@ -296,7 +297,7 @@ def _choose(scope: Scope, query: str, limit: int, store: str | None, *, yes: boo
             "what a search finds is looked at first: `memories search`, then `memories forget ID`",
             param_hint="--search",
         )
-    asked = MemoryQuery(text=query, limit=limit)
+    asked = MemoryQuery(text=query, limit=limit, any_persona=True)
     result = _run(scope, lambda held: _search(held, scope, asked), store, read_only=True)
     for number, hit in enumerate(result.hits, start=1):
         _print_hit(number, hit)
@@ -427,19 +428,16 @@ def audit_memories(
 
 
 async def _audit(app: Tenuto, scope: Scope, *, quiet: bool) -> MemoryAudit:
-    from tenuto.recall.records import MemoryRecords
-    from tenuto.sessions import fresh_id
     from tenuto.upkeep.memory_audit import MemoryAudit
     from tenuto.upkeep.memory_sweep import memory_owners
 
-    embedder = (await app.memories()).embedder
-    records = MemoryRecords(app.store.state, embedder.name if embedder is not None else "", fresh_id)
+    memories = await app.memories()
     # The tenant itself may have memories too, where callers name no user.
     owners = [scope] if scope.owner else [scope, *[owner async for owner in memory_owners(app.store, scope)]]
     audit = MemoryAudit()
     with progress(owners, "Auditing", quiet=quiet) as remaining:
         for owner in remaining:
-            if stored := [one async for one in records.load(owner)]:
+            if stored := [one async for one in memories.stored(owner)]:
                 audit.add(stored, utc_now())
     return audit
 

@@ -13,7 +13,8 @@ from tenuto.model.values import Value, check_instant, check_int, check_text
 MEMORIES: Final = "memory"
 VECTORS: Final = "memory.vectors"
 MEMORY_CHANGES: Final = "memory.changes"
-"""The namespaces of a user's or a chat's state: memories, their vectors, and which of them changed last."""
+MEMORY_LOG: Final = "log"
+"""The namespaces of an owner's state: memories, their vectors, and the log of changes under its one key."""
 
 MAX_MEMORY: Final = 4_000
 """Characters of a memory's text."""
@@ -41,9 +42,9 @@ class MemorySource(StrEnum):
 class Memory(Value, frozen=True, kw_only=True):
     """One thing that is remembered.
 
-    `said_at` is when it was said, by `speaker` (empty: the owner). `session_id` and `seqs` are where. Of two memories
-    with the same `subject` ("employer") the later one holds: the earlier has `valid_until` and `superseded_by`.
-    `mentions` counts how often it was said. After `expires_at` it does not exist.
+    `said_at` is when it was said last, in `session_id` and `seqs`, by `speaker`: in a chat the tag of a user, else
+    empty. One that `replaces` takes the place of earlier ones with the same `subject` ("employer"): these have
+    `valid_until` and `superseded_by`. `mentions` counts how often it was said. After `expires_at` it does not exist.
     """
 
     id: str
@@ -56,6 +57,7 @@ class Memory(Value, frozen=True, kw_only=True):
     seqs: tuple[int, ...] = ()
     persona: str | None = None
     subject: str = ""
+    replaces: bool = False
     mentions: int = 1
     valid_until: datetime | None = None
     superseded_by: str = ""
@@ -72,9 +74,10 @@ class Memory(Value, frozen=True, kw_only=True):
 class MemoryQuery(Value, frozen=True, kw_only=True):
     """A search in the memories of one owner.
 
-    `since` and `until` bound when a memory was said; with `persona`, memories of other personas are left out; with
-    `superseded`, what no longer holds is found as well. `talk` is the conversation before the question, oldest first:
-    a follow-up ("and there?") is understood by it. `diversity` is the lambda of MMR: 1 ranks by relevance alone.
+    `since` and `until` bound when a memory was said. What was said to a persona that keeps to itself is found with that
+    `persona` alone, or with `any_persona`; with `superseded`, what no longer holds is found as well. `talk` is the
+    conversation before the question, oldest first: a follow-up ("and there?") is understood by it. `diversity` is the
+    lambda of MMR: 1 ranks by relevance alone.
     """
 
     text: str
@@ -84,6 +87,7 @@ class MemoryQuery(Value, frozen=True, kw_only=True):
     until: datetime | None = None
     session_id: str = ""
     persona: str | None = None
+    any_persona: bool = False
     superseded: bool = False
     talk: tuple[str, ...] = ()
     diversity: float = 0.7

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final, TypeGuard
 
 from tenuto.errors import InvalidSetting
-from tenuto.model.memory import MEMORY_CHANGES, VECTORS
+from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, VECTORS
 from tenuto.model.scope import Scope
 from tenuto.model.values import Json, Value
 
@@ -141,7 +141,7 @@ class PiiMatch(Value, frozen=True, kw_only=True):
 
 def is_user_memory(scope: Scope, namespace: str) -> bool:
     """Whether a namespace holds memory of a user or a chat, and not the tenant's own data."""
-    return bool(scope.owner) and namespace not in _BOOKS
+    return namespace == MEMORIES or (bool(scope.owner) and namespace not in _BOOKS)
 
 
 def replace_matches(

@@ -51,7 +51,7 @@ class CachedEmbedder:
 
     async def embed(self, scope: Scope, texts: Sequence[str]) -> list[Vector] | None:
         """The vectors of the texts' beginnings; `None` if the embedder rests, fails or takes too long."""
-        if self._rests_until is not None and self._clock() < self._rests_until:
+        if self._resting:
             return None
         try:
             async with timeout(self._patience):
@@ -65,11 +65,21 @@ class CachedEmbedder:
 
     async def warm(self) -> None:
         """Load what the embedder needs, however long it takes; it is `ready` afterwards, unless it fails."""
+        self.ready = await self.embed_patiently(["."]) is not None or self.ready
+
+    async def embed_patiently(self, texts: Sequence[str]) -> list[Vector] | None:
+        """As `embed`, without a time limit and without the cache, for work that nobody waits for."""
+        if self._resting:
+            return None
         try:
-            await self._embedder.embed(["."])
+            return list(await self._embedder.embed([text[:EMBEDDED_CHARACTERS] for text in texts]))
         except Unavailable:
-            return
-        self.ready = True
+            self._rests_until = self._clock() + _REST
+            return None
+
+    @property
+    def _resting(self) -> bool:
+        return self._rests_until is not None and self._clock() < self._rests_until
 
     def clear_cache(self) -> None:
         """Drop all vectors, including those being computed; their users are not recorded, so all go."""
@@ -115,6 +125,6 @@ class _CachedVector(NamedTuple):
 
 
 def _cache_key(scope: Scope, text: str) -> bytes:
-    """The key of one user's text: no user learns from response times what others wrote."""
-    whose = "\0".join((scope.tenant, scope.site, scope.user or ""))
+    """The key of one owner's text: nobody learns from response times what others wrote."""
+    whose = "\0".join((scope.tenant, scope.site, scope.user or "", *scope.owner))
     return blake2b(f"{len(whose)}\0{whose}\0{text}".encode(errors="surrogatepass"), digest_size=16).digest()

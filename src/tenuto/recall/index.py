@@ -192,8 +192,9 @@ class MemoryIndex:
         visible: Mask = rows["live"] & (rows["expires_at"] > moment)
         if not query.superseded:
             visible &= rows["valid_until"] > moment
-        if query.persona is not None:
-            visible &= (rows["persona"] == -1) | (rows["persona"] == self._personas.get(query.persona, -1))
+        if not query.any_persona:
+            own = -1 if query.persona is None else self._personas.get(query.persona, -1)
+            visible &= (rows["persona"] == -1) | (rows["persona"] == own)
         return visible
 
     def _wanted(self, query: MemoryQuery, rows: NDArray[np.void]) -> Mask:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemoryQuery
 from tenuto.recall.embedding import Vector
@@ -16,7 +16,9 @@ from tenuto.recall.records import LogMark
 if TYPE_CHECKING:
     from tenuto.recall.index import MemoryIndex
 
-# Two statements with the same terms are about the same, unless there are too few to tell.
+_Identity: TypeAlias = tuple[str, MemoryKind, str, str | None]
+
+# Two statements with the same terms in the same order are about the same, unless there are too few to tell.
 _SAME_TERMS: Final = 3
 
 
@@ -27,8 +29,14 @@ class OwnerMemories:
         self.lock = asyncio.Lock()
         self.mark = LogMark()
         self.loaded_at: datetime | None = None
+        self.counted = 0
         self._index: MemoryIndex | None = None
         self.fill({}, {})
+
+    @property
+    def weight(self) -> int:
+        """What the copy counts in the bound of all copies."""
+        return len(self.memories) + 1
 
     def fill(self, memories: dict[str, Memory], vectors: Mapping[str, Vector | None]) -> None:
         """Take these in place of all others; of vectors of several lengths, the most frequent count."""
@@ -39,12 +47,18 @@ class OwnerMemories:
         self.embedded = set(fitting)
         self._index = None
         self.preferences: dict[str, Memory] = {}
-        self._by_text: dict[str, str] = {}
-        self._by_terms: dict[frozenset[str], set[str]] = {}
+        self._by_text: dict[_Identity, str] = {}
+        self._by_terms: dict[tuple[str, ...], set[str]] = {}
         if memories:
             self._index = _new_index(memories.values(), fitting)
         for memory in memories.values():
             self._note(memory)
+
+    def take(self, other: OwnerMemories) -> None:
+        """Take the content of another copy in place of all there is."""
+        self.memories, self.embedded, self.preferences = other.memories, other.embedded, other.preferences
+        self._index, self._length = other._index, other._length
+        self._by_text, self._by_terms = other._by_text, other._by_terms
 
     def put(self, memory: Memory, vector: Vector | None) -> None:
         """Add a memory, or replace the one of the same id. Without a vector, that of the same text is kept."""
@@ -82,38 +96,41 @@ class OwnerMemories:
 
     def same_text(self, memory: Memory) -> Memory | None:
         """The memory that holds and says the same, letter for letter."""
-        found = self.memories.get(self._by_text.get(_normal(memory.text), ""))
-        same = found is not None and found.kind is memory.kind and found.speaker == memory.speaker
-        return found if same and found is not None and found.persona == memory.persona else None
+        return self.memories.get(self._by_text.get(_identity(memory), ""))
 
     def replaced_by(self, memory: Memory) -> list[Memory]:
-        """The memories that hold now and that this one takes the place of."""
-        about = _term_set(memory)
-        compares = memory.kind is not MemoryKind.EPISODE and len(about) >= _SAME_TERMS
-        near = self._by_terms.get(about, set()) if compares else set()
-        found = [self.memories[memory_id] for memory_id in near]
-        if memory.subject:
+        """The memories that hold now and that this one takes the place of; none that was said with it."""
+        found: list[Memory] = []
+        about = _terms(memory)
+        if memory.kind is not MemoryKind.EPISODE and len(about) >= _SAME_TERMS:
+            found += [self.memories[memory_id] for memory_id in self._by_terms.get(about, ())]
+        if memory.replaces and memory.subject:
             found += [one for one in self.memories.values() if one.subject == memory.subject]
+        said_with = (memory.session_id, memory.seqs)
         return [
             one
             for one in dict.fromkeys(found)
             if not one.superseded_by
-            and one.kind is memory.kind
-            and (one.speaker, one.persona) == (memory.speaker, memory.persona)
+            and _identity(one)[1:] == _identity(memory)[1:]
+            and not (memory.session_id and (one.session_id, one.seqs) == said_with)
         ]
+
+    def superseded_by(self, memory_ids: Container[str]) -> list[Memory]:
+        """The memories whose place one of these has taken."""
+        return [one for one in self.memories.values() if one.superseded_by and one.superseded_by in memory_ids]
 
     def _unnote(self, memory: Memory) -> None:
         self.preferences.pop(memory.id, None)
-        if self._by_text.get(_normal(memory.text)) == memory.id:
-            del self._by_text[_normal(memory.text)]
-        self._by_terms.get(_term_set(memory), set()).discard(memory.id)
+        if self._by_text.get(_identity(memory)) == memory.id:
+            del self._by_text[_identity(memory)]
+        self._by_terms.get(_terms(memory), set()).discard(memory.id)
 
     def _note(self, memory: Memory) -> None:
         if not memory.superseded_by:
             if memory.kind is MemoryKind.PREFERENCE:
                 self.preferences[memory.id] = memory
-            self._by_text[_normal(memory.text)] = memory.id
-            self._by_terms.setdefault(_term_set(memory), set()).add(memory.id)
+            self._by_text[_identity(memory)] = memory.id
+            self._by_terms.setdefault(_terms(memory), set()).add(memory.id)
 
 
 def _new_index(memories: Iterable[Memory], vectors: Mapping[str, Vector]) -> MemoryIndex:
@@ -128,10 +145,14 @@ def is_expired(memory: Memory, now: datetime) -> bool:
     return memory.expires_at is not None and memory.expires_at <= now
 
 
-def _normal(text: str) -> str:
+def normal_text(text: str) -> str:
+    """A text as it is compared: letter for letter, but for case, spaces and the last full stop."""
     return " ".join(text.casefold().split()).rstrip(".!。！ ")
 
 
-def _term_set(memory: Memory) -> frozenset[str]:
-    """What a memory is about; texts without terms are about nothing in common."""
-    return frozenset(terms(memory.text)) or frozenset((memory.id,))
+def _identity(memory: Memory) -> _Identity:
+    return normal_text(memory.text), memory.kind, memory.speaker, memory.persona
+
+
+def _terms(memory: Memory) -> tuple[str, ...]:
+    return tuple(terms(memory.text))

@@ -12,22 +12,23 @@ import asyncio
 import logging
 from array import array
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Final, NamedTuple
 
 import msgspec
 
 from tenuto.errors import StateCorrupt, VersionConflict
 from tenuto.model import Scope, StateEntry
-from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, VECTORS, Memory
+from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, MEMORY_LOG, VECTORS, Memory
 from tenuto.model.values import Json
 from tenuto.ports import StateStore
+from tenuto.recall.embedding import Vector
 
-Vector: TypeAlias = Sequence[float]
-
-# The key of the log, and how many changes it names: a process further behind loads everything.
-_LOG: Final = "log"
-_NAMED: Final = 64
+# How many memories the log names: a process further behind loads everything.
+_NAMED: Final = 128
+# Sessions whose last captured message the log knows.
+_CAPTURED: Final = 100
 _PAGE: Final = 500
 _TRIES: Final = 20
 # Vectors are stored as bytes of this many steps to each side of zero.
@@ -60,10 +61,9 @@ class MemoryRecords:
 
     async def changed_since(self, scope: Scope, known: LogMark) -> tuple[LogMark, tuple[str, ...] | None]:
         """How far the log goes now, and the ids that changed since; `None` where it does not reach back."""
-        entry = await self._state.read_state(scope, MEMORY_CHANGES, _LOG)
+        entry, log = await self._read_log(scope)
         if entry is None:
             return LogMark(), () if known == LogMark() else None
-        log = _decode_log(entry)
         mark = LogMark(log.epoch, entry.version)
         missed = mark.version - known.version
         if mark.epoch != known.epoch or not 0 <= missed <= len(log.changes):
@@ -80,9 +80,12 @@ class MemoryRecords:
 
     async def read(self, scope: Scope, memory_id: str) -> StoredMemory | None:
         """One memory, `None` if there is none."""
-        entry, vector = await asyncio.gather(
-            self._state.read_state(scope, MEMORIES, memory_id), self._state.read_state(scope, VECTORS, memory_id)
-        )
+        try:
+            entry, vector = await asyncio.gather(
+                self._state.read_state(scope, MEMORIES, memory_id), self._state.read_state(scope, VECTORS, memory_id)
+            )
+        except StateCorrupt:
+            return None
         return None if entry is None else self._decode(entry, vector.value if vector is not None else None)
 
     async def write(self, scope: Scope, memory: Memory, if_version: int | None) -> Memory | None:
@@ -97,13 +100,26 @@ class MemoryRecords:
             return None
         return msgspec.convert(entry.value, Memory)
 
-    async def write_vector(self, scope: Scope, memory_id: str, vector: Vector | None) -> None:
-        """Store the vector of a memory, or remove one that does not fit its text any more."""
+    async def write_vector(self, scope: Scope, memory: Memory, vector: Vector | None) -> None:
+        """Store the vector of a memory's text, or remove one that does not fit its text any more.
+
+        A memory that was removed meanwhile takes it along.
+        """
         if vector is None:
-            await self._state.delete_state(scope, VECTORS, memory_id)
-        else:
-            value = {"embedder": self._embedder, **encode_vector(vector)}
-            await self._state.write_state(scope, VECTORS, memory_id, value)
+            await self._state.delete_state(scope, VECTORS, memory.id)
+            return
+        value = {"embedder": self._embedder, "of": _digest(memory.text), **encode_vector(vector)}
+        await self._state.write_state(scope, VECTORS, memory.id, value)
+        if await self._state.read_state(scope, MEMORIES, memory.id) is None:
+            await self._state.delete_state(scope, VECTORS, memory.id)
+
+    async def remove_orphaned_vectors(self, scope: Scope, known: Container[str]) -> None:
+        """Remove vectors whose memory is not among the known ones, nor stored."""
+        after = ""
+        while keys := await self._state.state_keys(scope, VECTORS, after, _PAGE):
+            for after in keys:
+                if after not in known and await self._state.read_state(scope, MEMORIES, after) is None:
+                    await self._state.delete_state(scope, VECTORS, after)
 
     async def remove(self, scope: Scope, memory_ids: Iterable[str]) -> int:
         """Remove memories with their vectors; returns how many there were."""
@@ -113,12 +129,28 @@ class MemoryRecords:
             gone += await self._state.delete_state(scope, MEMORIES, memory_id)
         return gone
 
-    async def log_change(self, scope: Scope, memory_ids: Sequence[str]) -> LogMark:
-        """Tell other processes which memories changed; returns how far the log goes now."""
+    async def captured_through(self, scope: Scope, session_id: str) -> int:
+        """The last message of a session that was read for memories; 0 if none is known."""
+        return (await self._read_log(scope))[1].captured.get(session_id, 0)
+
+    async def log_change(
+        self, scope: Scope, memory_ids: Sequence[str], captured: tuple[str, int] | None = None
+    ) -> LogMark:
+        """Tell other processes which memories changed; returns how far the log goes now.
+
+        `captured` is the last message of a session that was read for memories.
+        """
         for _ in range(_TRIES):
-            entry = await self._state.read_state(scope, MEMORY_CHANGES, _LOG)
-            log = _decode_log(entry) if entry is not None else _Log(epoch=self._new_id())
-            log = _Log(epoch=log.epoch, changes=[*log.changes, list(memory_ids)][-_NAMED:])
+            entry, log = await self._read_log(scope)
+            log = _Log(
+                # Without an epoch, or with too many names, everybody loads everything.
+                epoch=log.epoch if log.epoch and len(memory_ids) <= _NAMED else self._new_id(),
+                changes=_newest([*log.changes, list(memory_ids)]),
+                captured=log.captured,
+            )
+            if captured is not None:
+                others = [(name, seq) for name, seq in log.captured.items() if name != captured[0]]
+                log.captured = dict([*others, captured][-_CAPTURED:])
             try:
                 told = await self._write_log(scope, log, entry.version if entry is not None else 0)
             except VersionConflict:
@@ -128,8 +160,17 @@ class MemoryRecords:
         log = _Log(epoch=self._new_id())
         return LogMark(log.epoch, (await self._write_log(scope, log, None)).version)
 
+    async def _read_log(self, scope: Scope) -> tuple[StateEntry | None, _Log]:
+        try:
+            entry = await self._state.read_state(scope, MEMORY_CHANGES, MEMORY_LOG)
+        except StateCorrupt:
+            # A log that cannot be read is begun anew, in an epoch of its own.
+            await self._state.delete_state(scope, MEMORY_CHANGES, MEMORY_LOG)
+            entry = None
+        return entry, _decode_log(entry) if entry is not None else _Log()
+
     async def _write_log(self, scope: Scope, log: _Log, if_version: int | None) -> StateEntry:
-        return await self._state.write_state(scope, MEMORY_CHANGES, _LOG, msgspec.to_builtins(log), if_version)
+        return await self._state.write_state(scope, MEMORY_CHANGES, MEMORY_LOG, msgspec.to_builtins(log), if_version)
 
     async def _entries(self, scope: Scope, namespace: str) -> AsyncIterator[StateEntry]:
         after = ""
@@ -161,8 +202,27 @@ class MemoryRecords:
             memory = msgspec.convert(entry.value, Memory)
         except (msgspec.ValidationError, ValueError):
             return None
-        fits = isinstance(vector, Mapping) and vector.get("embedder") == self._embedder
+        fits = (
+            isinstance(vector, Mapping)
+            and vector.get("embedder") == self._embedder
+            and vector.get("of") == _digest(memory.text)
+        )
         return StoredMemory(memory, decode_vector(vector) if fits else None, entry.version)
+
+
+def _newest(changes: list[list[str]]) -> list[list[str]]:
+    """The newest changes that name few enough memories."""
+    named = 0
+    for place in range(len(changes) - 1, -1, -1):
+        named += max(1, len(changes[place]))
+        if named > _NAMED:
+            return changes[place + 1 :]
+    return changes
+
+
+def _digest(text: str) -> str:
+    """What tells that a vector is of this text and not of an earlier one; too short to guess the text from."""
+    return blake2b(text.encode(), digest_size=4).hexdigest()
 
 
 def encode_vector(vector: Vector) -> dict[str, Json]:
@@ -184,6 +244,7 @@ def decode_vector(value: Mapping[str, Json]) -> Vector | None:
 class _Log(msgspec.Struct):
     epoch: str = ""
     changes: list[list[str]] = []
+    captured: dict[str, int] = {}
 
 
 def _decode_log(entry: StateEntry) -> _Log:

@@ -6,12 +6,9 @@ changes. Texts are redacted before they are embedded or stored.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableSequence, Sequence
-from datetime import datetime, timedelta
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableSequence, Sequence
+from datetime import datetime
 from hashlib import sha256
 from typing import Final, TypeAlias
 
@@ -29,28 +26,25 @@ from tenuto.model.memory import (
     MemoryQuery,
     MemorySource,
 )
-from tenuto.model.scope import owner_key, owner_scope
+from tenuto.model.scope import owner_key, owner_scope, speaker_tag
 from tenuto.model.values import check_id, check_int, check_text, check_type
 from tenuto.ports import Clock, StateStore
+from tenuto.recall.copies import Copies
 from tenuto.recall.embedding import CachedEmbedder, Vector
 from tenuto.recall.owner import OwnerMemories, is_expired
-from tenuto.recall.records import LogMark, MemoryRecords
+from tenuto.recall.records import MemoryRecords, StoredMemory
 
 Redact: TypeAlias = Callable[[Scope, str], Awaitable[str | None]]
 """A text as it may be remembered; `None` if it may not be."""
 
-DEGRADED: Final = "recall"
 MAX_PAGE: Final = 500
 """Memories in one part of a listing."""
-# Indexes in this process hold so many memories in all; the least recently used leave first.
-_KEPT: Final = 50_000
-# A copy is loaded anew after this time: a process may die between a change and its entry in the log.
-_LIFE: Final = timedelta(minutes=10)
-# A larger index is searched in a thread.
-_SEARCHED_AT_ONCE: Final = 3_000
+MAX_PREFERENCES: Final = 200
+"""Preferences of one owner: all of them stand in every prompt."""
+# Memories that are embedded at a time: a turn that needs the embedder waits no longer than for these.
+_BATCH: Final = 8
 _TRIES: Final = 5
 _REFUSED: Final = "this text may not be remembered under the privacy policy"
-_log = logging.getLogger(__name__)
 
 
 class Memories:
@@ -72,9 +66,11 @@ class Memories:
         self._redact = redact
         self._clock = clock
         self._new_id = new_id
-        self._owners: OrderedDict[bytes, OwnerMemories] = OrderedDict()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._running: set[bytes] = set()
+        self._copies = Copies(self._records, clock)
+
+    def now(self) -> datetime:
+        """The present moment, as memories count it."""
+        return self._clock()
 
     # Reading
 
@@ -96,11 +92,11 @@ class Memories:
         if self.embedder is not None and owner.memories and text.strip():
             if not self.embedder.ready:
                 self._warm()
-                return PreparedSearch(owner, None, self._clock, degraded=True)
+                return PreparedSearch(self._copies, owner, None, self._clock, degraded=True)
             asked = await self._redact(scope, text) if self.embedder.remote else text
             vectors = await self.embedder.embed(scope, [asked or ""])
             missed = vectors is None
-        return PreparedSearch(owner, vectors[0] if vectors else None, self._clock, degraded=missed)
+        return PreparedSearch(self._copies, owner, vectors[0] if vectors else None, self._clock, degraded=missed)
 
     async def get(self, scope: Scope, memory_id: str) -> Memory:
         """One memory.
@@ -206,29 +202,43 @@ class Memories:
             text=text,
             said_at=said_at or self._clock(),
             subject=_normal_subject(subject),
+            replaces=bool(subject),
             expires_at=expires_at,
         )
 
-    async def remember(self, scope: Scope, memories: Iterable[Memory]) -> tuple[Memory, ...]:
+    async def remember(
+        self, scope: Scope, memories: Iterable[Memory], captured: tuple[str, int] | None = None
+    ) -> tuple[Memory, ...]:
         """Store memories as captured; returns what stands for them.
 
         A memory whose id is stored already was captured by another process. A text that is remembered counts one more
-        mention. One of the same subject, or of the same terms, takes the place of the earlier one, which stays with its
-        validity.
+        mention. One that replaces its subject, or says the same terms in the same order, takes the place of the earlier
+        one, which stays with its validity. `captured` is the last message of a session that was read for them.
+
+        Raises:
+            Invalid: the owner has too many preferences.
         """
         scope = _owned(scope)
+        clean = [one for memory in memories if (one := await self._clean(scope, memory)) is not None]
+        vectors = await self._embed(scope, [memory.text for memory in clean])
         kept: list[Memory] = []
         changed: MutableSequence[str] = []
         owner = await self._load(scope)
         async with owner.lock:
-            clean = [one for memory in memories if (one := await self._clean(scope, memory)) is not None]
-            vectors = await self._embed(scope, [memory.text for memory in clean])
-            for memory, vector in zip(clean, vectors, strict=True):
-                kept.append(await self._merge(scope, owner, memory, vector, changed))
-            if changed:
+            # Again, now that nobody here can change it: another process may have.
+            await self._copies.refresh(scope, owner)
+            try:
+                for memory, vector in zip(clean, vectors, strict=True):
+                    kept.append(await self._merge(scope, owner, memory, vector, changed))
                 await self._trim(scope, owner, changed)
-                await self._announce(scope, owner, changed)
+            finally:
+                if changed or captured is not None:
+                    await self._copies.announce(scope, owner, changed, captured)
         return tuple(kept)
+
+    async def captured_through(self, scope: Scope, session_id: str) -> int:
+        """The last message of a session that was read for memories, by any process; 0 if none is known."""
+        return await self._records.captured_through(_owned(scope), session_id)
 
     async def edit(
         self, scope: Scope, memory_id: str, *, text: str | None = None, kind: MemoryKind | None = None
@@ -242,21 +252,21 @@ class Memories:
         """
         scope = _owned(scope)
         owner = await self._load(scope)
-        async with owner.lock:
-            for _ in range(_TRIES):
-                stored = await self._records.read(scope, check_id(memory_id, "the memory id"))
-                if stored is None or is_expired(stored.memory, self._clock()):
-                    raise MemoryNotFound(memory_id)
-                clean = await self._clean(scope, _edited(stored.memory, text, kind))
-                if clean is None:
-                    raise Invalid(_REFUSED)
-                (vector,) = await self._embed(scope, [clean.text])
+        for _ in range(_TRIES):
+            stored = await self._records.read(scope, check_id(memory_id, "the memory id"))
+            if stored is None or is_expired(stored.memory, self._clock()):
+                raise MemoryNotFound(memory_id)
+            clean = await self._clean(scope, self._edited(stored.memory, text, kind))
+            if clean is None:
+                raise Invalid(_REFUSED)
+            (vector,) = await self._embed(scope, [clean.text])
+            async with owner.lock:
                 written = await self._records.write(scope, clean, stored.version)
                 if written is not None:
-                    if clean.text != stored.memory.text:
-                        await self._records.write_vector(scope, memory_id, vector)
                     owner.put(written, vector)
-                    await self._announce(scope, owner, [memory_id])
+                    await self._copies.announce(scope, owner, [memory_id])
+                    if clean.text != stored.memory.text:
+                        await self._records.write_vector(scope, written, vector)
                     return written
         raise Conflict("the memory is being changed by others; try again")
 
@@ -271,7 +281,7 @@ class Memories:
     ) -> int:
         """Remove memories by their ids, of a session, or all of the owner; returns how many there were.
 
-        What superseded or was superseded by them stays. In a `dry_run` they stay as well.
+        What was superseded by them holds again. In a `dry_run` they stay.
         """
         scope = _owned(scope)
         owner = await self._load(scope)
@@ -282,124 +292,113 @@ class Memories:
             unique = list(dict.fromkeys(ids))
             if dry_run:
                 return len([one for one in unique if one in owner.memories])
-            return await self._remove(scope, owner, unique)
+            gone = await self._remove(scope, owner, unique)
+            if everything:
+                await self._records.remove_orphaned_vectors(scope, ())
+            return gone
+
+    async def forget_speaker(self, scope: Scope, user: str) -> int:
+        """Remove what a user said in a chat; returns how many memories there were."""
+        scope = _owned(scope)
+        owner = await self._load(scope)
+        async with owner.lock:
+            tag = speaker_tag(scope.tenant, user)
+            return await self._remove(scope, owner, [one.id for one in owner.memories.values() if one.speaker == tag])
+
+    async def unmention(self, scope: Scope, memory_id: str) -> None:
+        """Take back one mention of a memory, and the memory with its last one."""
+        scope = _owned(scope)
+        owner = await self._load(scope)
+        changed: MutableSequence[str] = []
+        async with owner.lock:
+            known = owner.memories.get(memory_id)
+            if known is not None and known.mentions > 1:
+                await self._rewrite(
+                    scope, owner, memory_id, lambda one: replace(one, mentions=one.mentions - 1), changed
+                )
+                await self._copies.announce(scope, owner, changed)
+            else:
+                await self._remove(scope, owner, [memory_id])
 
     async def index_missing(self, scope: Scope) -> int:
         """Remove expired memories and embed those without a vector of this embedder; returns how many were embedded.
 
         So memories that were stored while the embedder was away, or with another embedder, are found by meaning again.
+        Turns of the owner go on meanwhile.
         """
         scope = _owned(scope)
-        owner = await self._load(scope)
+        owner = await self._copies.load(scope)
         async with owner.lock:
             now = self._clock()
             await self._remove(scope, owner, [one.id for one in owner.memories.values() if is_expired(one, now)])
-            done = 0
-            missing = [memory_id for memory_id in owner.memories if memory_id not in owner.embedded]
-            if missing and self.embedder is not None and not self.embedder.ready:
-                await self.embedder.warm()
-            for start in range(0, len(missing) if self.embedder is not None else 0, 64):
-                batch = [owner.memories[memory_id] for memory_id in missing[start : start + 64]]
-                vectors = await self._embed(scope, [memory.text for memory in batch])
+        done = 0
+        missing = [memory_id for memory_id in owner.memories if memory_id not in owner.embedded]
+        for start in range(0, len(missing) if self.embedder is not None else 0, _BATCH):
+            batch = [one for name in missing[start : start + _BATCH] if (one := owner.memories.get(name)) is not None]
+            vectors = await self.embedder.embed_patiently([memory.text for memory in batch]) if self.embedder else None
+            if vectors is None:
+                return done
+            async with owner.lock:
                 for memory, vector in zip(batch, vectors, strict=True):
-                    if vector is None:
-                        return done
-                    await self._records.write_vector(scope, memory.id, vector)
-                    owner.put(memory, vector)
-                    done += 1
-                await self._announce(scope, owner, [memory.id for memory in batch])
-            return done
+                    await self._records.write_vector(scope, memory, vector)
+                    known = owner.memories.get(memory.id)
+                    if known is not None and known.text == memory.text:
+                        owner.put(known, vector)
+                        done += 1
+                await self._copies.announce(scope, owner, [memory.id for memory in batch])
+        await self._records.remove_orphaned_vectors(scope, owner.memories)
+        return done
+
+    async def sweep_owner(self, scope: Scope) -> int:
+        """As `index_missing`, for an owner who need not be here: the copy leaves again."""
+        held = self._copies.holds(_owned(scope))
+        try:
+            return await self.index_missing(scope)
+        finally:
+            if not held:
+                self._copies.drop(_owned(scope))
 
     async def drain(self) -> None:
         """Wait until vectors that are being added in the background are stored."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._copies.drain()
 
     async def close(self) -> None:
         """End what runs in the background: vectors that are missing then are added in another process."""
-        for task in self._tasks:
-            task.cancel()
-        await self.drain()
+        await self._copies.close()
 
     def clear_cache(self) -> None:
         """Drop what this process holds of memories, as after the erasure of a user."""
-        self._owners.clear()
+        self._copies.clear()
         if self.embedder is not None:
             self.embedder.clear_cache()
 
-    # The copy in this process
+    async def stored(self, scope: Scope) -> AsyncIterator[StoredMemory]:
+        """Every memory of an owner as it is stored, for an audit."""
+        async for one in self._records.load(_owned(scope)):
+            yield one
 
     async def _load(self, scope: Scope) -> OwnerMemories:
-        """The owner's memories as they are stored now."""
-        key = owner_key(scope)
-        owner = self._owners.get(key)
-        if owner is None:
-            owner = self._owners[key] = OwnerMemories()
-        self._owners.move_to_end(key)
-        async with owner.lock:
-            mark, changed = await self._records.changed_since(scope, owner.mark)
-            now = self._clock()
-            if owner.loaded_at is None or changed is None or now - owner.loaded_at > _LIFE:
-                await self._load_all(scope, owner, mark, now)
-            else:
-                await self._load_changed(scope, owner, mark, changed)
-        self._evict()
+        owner = await self._copies.load(scope)
         if self.embedder is not None and self.embedder.ready and len(owner.embedded) < len(owner.memories):
-            self._run(key, self.index_missing(scope))
+            self._copies.run(b"index" + owner_key(scope), self.index_missing(scope))
         return owner
 
     def _warm(self) -> None:
-        """Have the embedder load its weights, and then embed what was stored meanwhile."""
+        """Have the embedder load its weights; memories without a vector get theirs when they are loaded next."""
         if self.embedder is not None:
-            self._run(b"", self.embedder.warm())
-
-    def _run(self, subject: bytes, work: Coroutine[None, None, object]) -> None:
-        """Run work in the background, unless the same is running."""
-        if subject in self._running:
-            work.close()
-            return
-        task = asyncio.create_task(_log_failure(work), name="tenuto memory vectors")
-        self._running.add(subject)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda _: self._running.discard(subject))
-
-    async def _load_all(self, scope: Scope, owner: OwnerMemories, mark: LogMark, now: datetime) -> None:
-        # The mark was read before the rows: what changes meanwhile is read again.
-        stored = [one async for one in self._records.load(scope)] if mark.version else []
-        owner.fill({one.memory.id: one.memory for one in stored}, {one.memory.id: one.vector for one in stored})
-        owner.mark, owner.loaded_at = mark, now
-
-    async def _load_changed(self, scope: Scope, owner: OwnerMemories, mark: LogMark, changed: Iterable[str]) -> None:
-        for memory_id in changed:
-            stored = await self._records.read(scope, memory_id)
-            if stored is None:
-                owner.remove(memory_id)
-            else:
-                owner.put(stored.memory, stored.vector)
-        owner.mark = mark
-
-    def _evict(self) -> None:
-        held = sum(len(owner.memories) for owner in self._owners.values())
-        while held > _KEPT and len(self._owners) > 1:
-            held -= len(self._owners.popitem(last=False)[1].memories)
-
-    async def _announce(self, scope: Scope, owner: OwnerMemories, changed: Sequence[str]) -> None:
-        mark = await self._records.log_change(scope, changed)
-        # With a change of another process in between, the next load reads both.
-        if mark.version == owner.mark.version + 1 and owner.mark.epoch in ("", mark.epoch):
-            owner.mark = mark
+            self._copies.run(b"warm", self.embedder.warm())
 
     # One memory at a time
 
     async def _clean(self, scope: Scope, memory: Memory) -> Memory | None:
         """The memory as it may be stored, with its expiry; `None` if the policy forbids it."""
         text = await self._redact(scope, memory.text)
+        subject = await self._redact(scope, memory.subject) if memory.subject else ""
         if text is None or not text.strip():
             return None
         life = self.policy.life_of(memory.kind)
         expires = memory.expires_at or (memory.said_at + life if life is not None else None)
-        return replace(memory, text=text[:MAX_MEMORY], expires_at=expires)
+        return replace(memory, text=text[:MAX_MEMORY], subject=subject or "", expires_at=expires)
 
     async def _embed(self, scope: Scope, texts: Sequence[str]) -> Sequence[Vector | None]:
         """The vectors of texts; those that cannot be had now are added later, by `index_missing`."""
@@ -417,32 +416,48 @@ class Memories:
             return owner.memories[memory.id]
         same = owner.same_text(memory)
         if same is not None:
-            said = max(same.said_at, memory.said_at)
-            again = replace(same, mentions=same.mentions + 1, said_at=said, expires_at=memory.expires_at)
-            return await self._rewrite(scope, owner, again, changed)
-        earlier = [one for one in owner.replaced_by(memory) if one.said_at <= memory.said_at]
+            return await self._rewrite(scope, owner, same.id, lambda one: _mentioned(one, memory), changed) or memory
+        if memory.kind is MemoryKind.PREFERENCE and len(owner.preferences) >= MAX_PREFERENCES:
+            raise Invalid(f"at most {MAX_PREFERENCES} preferences are remembered")
+        earlier = [one.id for one in owner.replaced_by(memory) if one.said_at <= memory.said_at]
         written = await self._records.write(scope, memory, 0)
+        # Told in any case: of a process that stored it and died, nobody else has heard.
+        changed.append(memory.id)
         if written is None:
-            # Another process has captured it in this moment.
             return memory
-        if vector is not None:
-            await self._records.write_vector(scope, memory.id, vector)
         owner.put(written, vector)
-        changed.append(written.id)
-        for one in earlier:
-            over = replace(one, valid_until=memory.said_at, superseded_by=memory.id)
-            await self._rewrite(scope, owner, over, changed)
+        if vector is not None:
+            await self._records.write_vector(scope, written, vector)
+        for memory_id in earlier:
+            await self._rewrite(
+                scope,
+                owner,
+                memory_id,
+                lambda one: replace(one, valid_until=memory.said_at, superseded_by=memory.id),
+                changed,
+            )
         return written
 
     async def _rewrite(
-        self, scope: Scope, owner: OwnerMemories, memory: Memory, changed: MutableSequence[str]
-    ) -> Memory:
-        """Store a changed memory; its text and so its vector stay."""
-        written = await self._records.write(scope, memory, None)
-        assert written is not None, "without a version there is no conflict"
-        owner.put(written, None)
-        changed.append(memory.id)
-        return written
+        self,
+        scope: Scope,
+        owner: OwnerMemories,
+        memory_id: str,
+        change: Callable[[Memory], Memory],
+        changed: MutableSequence[str],
+    ) -> Memory | None:
+        """Change the stored memory, whatever this copy says of it; its text stays. `None` if it is gone."""
+        for _ in range(_TRIES):
+            stored = await self._records.read(scope, memory_id)
+            if stored is None:
+                owner.remove(memory_id)
+                return None
+            written = await self._records.write(scope, change(stored.memory), stored.version)
+            if written is not None:
+                owner.put(written, stored.vector)
+                changed.append(memory_id)
+                return written
+        raise Conflict("the memory is being changed by others; try again")
 
     async def _trim(self, scope: Scope, owner: OwnerMemories, changed: MutableSequence[str]) -> None:
         """Remove the oldest memories above the limit of an owner; preferences stay."""
@@ -452,7 +467,7 @@ class Memories:
                 (one for one in owner.memories.values() if one.kind is not MemoryKind.PREFERENCE),
                 key=lambda one: (not one.superseded_by, one.said_at, one.id),
             )
-            gone = [one.id for one in oldest[:over]]
+            gone = [one.id for one in oldest[:over] if one.id not in changed]
             await self._records.remove(scope, gone)
             for memory_id in gone:
                 owner.remove(memory_id)
@@ -461,11 +476,26 @@ class Memories:
     async def _remove(self, scope: Scope, owner: OwnerMemories, memory_ids: Sequence[str]) -> int:
         if not memory_ids:
             return 0
-        gone = await self._records.remove(scope, memory_ids)
-        for memory_id in memory_ids:
-            owner.remove(memory_id)
-        await self._announce(scope, owner, memory_ids)
+        changed = list(memory_ids)
+        try:
+            gone = await self._records.remove(scope, memory_ids)
+            for memory_id in memory_ids:
+                owner.remove(memory_id)
+            for one in owner.superseded_by(set(memory_ids)):
+                await self._rewrite(scope, owner, one.id, _holds_again, changed)
+        finally:
+            await self._copies.announce(scope, owner, changed)
         return gone
+
+    def _edited(self, memory: Memory, text: str | None, kind: MemoryKind | None) -> Memory:
+        if text is not None and text != memory.text:
+            memory = replace(memory, text=text, source=MemorySource.WRITTEN)
+        if kind is not None and kind != memory.kind:
+            # Each kind has its own expiry, which begins now.
+            life = self.policy.life_of(MemoryKind(kind))
+            expires = self._clock() + life if life is not None else None
+            memory = replace(memory, kind=MemoryKind(kind), expires_at=expires)
+        return memory
 
 
 class RecallResult:
@@ -481,39 +511,29 @@ class RecallResult:
 class PreparedSearch:
     """The memories of an owner and the vector of a question, for one search."""
 
-    def __init__(self, owner: OwnerMemories, vector: Vector | None, clock: Clock, *, degraded: bool) -> None:
+    def __init__(
+        self, copies: Copies, owner: OwnerMemories, vector: Vector | None, clock: Clock, *, degraded: bool
+    ) -> None:
+        self._copies = copies
         self._owner = owner
         self._vector = vector
         self._clock = clock
         self._degraded = degraded
 
-    @property
-    def preferences(self) -> list[Memory]:
-        """The preferences that hold, the oldest first."""
+    def preferences(self, persona: str | None) -> list[Memory]:
+        """The preferences that hold, the oldest first; of personas that keep to themselves, this one's alone."""
         now = self._clock()
-        liked = [one for one in self._owner.preferences.values() if not is_expired(one, now)]
+        liked = [
+            one
+            for one in self._owner.preferences.values()
+            if one.persona in (None, persona) and not is_expired(one, now)
+        ]
         return sorted(liked, key=lambda one: (one.said_at, one.id))
 
     async def search(self, query: MemoryQuery) -> RecallResult:
         """Search by the prepared vector and by words."""
-        owner = self._owner
-        owner.expect_length(self._vector)
-        if not owner.memories:
-            return RecallResult((), degraded=self._degraded)
-        if len(owner.memories) <= _SEARCHED_AT_ONCE:
-            hits = owner.search(query, self._vector, self._clock())
-        else:
-            async with owner.lock:
-                hits = await asyncio.to_thread(owner.search, query, self._vector, self._clock())
+        hits = await self._copies.search(self._owner, query, self._vector) if self._owner.memories else ()
         return RecallResult(hits, degraded=self._degraded)
-
-
-async def _log_failure(work: Coroutine[None, None, object]) -> None:
-    try:
-        await work
-    except Exception as failed:
-        # What it complains of may quote a text.
-        _log.warning("vectors of memories were put off: %s", type(failed).__name__)
 
 
 def next_cursor(found: Sequence[Memory], limit: int) -> str | None:
@@ -539,13 +559,23 @@ def captured_id(*facts: str) -> str:
     return sha256("\0".join(facts).encode(errors="surrogatepass")).hexdigest()[:32]
 
 
-def _edited(memory: Memory, text: str | None, kind: MemoryKind | None) -> Memory:
-    if text is not None and text != memory.text:
-        memory = replace(memory, text=text, source=MemorySource.WRITTEN)
-    if kind is not None and kind != memory.kind:
-        # Each kind has its own expiry.
-        memory = replace(memory, kind=MemoryKind(kind), expires_at=None)
-    return memory
+def _mentioned(memory: Memory, again: Memory) -> Memory:
+    """A memory that was said once more: its place is the last one, and it lives on from there."""
+    if again.said_at < memory.said_at:
+        return replace(memory, mentions=memory.mentions + 1)
+    expires = memory.expires_at and max(memory.expires_at, again.expires_at or memory.expires_at)
+    return replace(
+        memory,
+        mentions=memory.mentions + 1,
+        said_at=again.said_at,
+        session_id=again.session_id or memory.session_id,
+        seqs=again.seqs or memory.seqs,
+        expires_at=expires,
+    )
+
+
+def _holds_again(memory: Memory) -> Memory:
+    return replace(memory, valid_until=None, superseded_by="")
 
 
 def _normal_subject(subject: str) -> str:

@@ -89,6 +89,7 @@ async def search_memories(request: Request) -> Response:
         until=body.until,
         session_id=body.session_id or "",
         persona=body.persona,
+        any_persona=body.persona is None,
         superseded=body.superseded,
     )
     return answer(MemoryHits.of(await memories.search(scope, query)))

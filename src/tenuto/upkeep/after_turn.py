@@ -112,13 +112,22 @@ class AfterTurn:
         bare = replace(ended, log_tail=())
         if ended.claims_title:
             self._jobs.start("title", subject, lambda: self._titler.title(bare))
-        if (capturer := self._capturer) is not None and (work := capturer.due(ended)) is not None:
-            # By its version: a later turn's must not take the place of one that waits.
-            self._jobs.start("capture", (subject, ended.session.version), lambda: capturer.capture(bare, work))
+        if self._capturer is not None:
+            self._follow_with_memories(self._capturer, ended, bare, subject)
         # A running job will have covered what this turn saw; what came since is found due after the next turn.
         whose = (subject, ended.persona)
         if not self._jobs.is_running("summary", whose) and self._may_be_due(ended):
             self._jobs.start("summary", whose, lambda: self._compressor.compress(bare))
+
+    def _follow_with_memories(self, capturer: Capturer, ended: TurnEnded, bare: TurnEnded, subject: bytes) -> None:
+        # By its version: a later turn's must not take the place of one that waits.
+        if ended.edited_from:
+            self._jobs.start("memory edit", (subject, ended.session.version), lambda: capturer.forget_edited(bare))
+        if ended.stale_before:
+            self._jobs.start("stale capture", (subject, ended.session.version), lambda: capturer.capture_stale(bare))
+        if said := capturer.due(ended):
+            # One for each session: the last one reads what those before it have not.
+            self._jobs.start("capture", subject, lambda: capturer.capture(bare, said))
 
     def _may_be_due(self, ended: TurnEnded) -> bool:
         """Judged by the messages that the turn has loaded, before the stored session is read."""

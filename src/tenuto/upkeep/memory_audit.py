@@ -12,7 +12,7 @@ import msgspec
 
 from tenuto.model.memory import Memory, MemoryKind, MemorySource
 from tenuto.recall.lexical import terms
-from tenuto.recall.owner import is_expired
+from tenuto.recall.owner import is_expired, normal_text
 from tenuto.recall.records import StoredMemory
 from tenuto.upkeep.capture import junk_reason
 
@@ -81,13 +81,13 @@ class MemoryAudit(msgspec.Struct, kw_only=True):
 
 def count_repeated(memories: Iterable[Memory]) -> int:
     """How many say, letter for letter, what another one says; case, spaces and who said it apart."""
-    texts = Counter((one.speaker, one.persona, _normal(one.text)) for one in memories)
+    texts = Counter((one.speaker, one.persona, normal_text(one.text)) for one in memories)
     return sum(many - 1 for many in texts.values())
 
 
 def count_near(memories: Iterable[Memory]) -> int:
     """How many have nearly the terms of an earlier one, but not its letters."""
-    sets = {one.id: (frozenset(terms(one.text)), (one.speaker, one.persona), _normal(one.text)) for one in memories}
+    sets = {one.id: (frozenset(terms(one.text)), (one.speaker, one.persona), normal_text(one.text)) for one in memories}
     frequent = Counter(term for found, _, _ in sets.values() for term in found)
     near = 0
     # Two sets that share most terms share one of the rarest of each: only those need be compared.
@@ -107,7 +107,3 @@ def count_near(memories: Iterable[Memory]) -> int:
 
 def _share(one: frozenset[str], other: frozenset[str]) -> float:
     return len(one & other) / len(one | other)
-
-
-def _normal(text: str) -> str:
-    return " ".join(text.casefold().split())

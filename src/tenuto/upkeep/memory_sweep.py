@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from tenuto.errors import DecryptionFailed
 from tenuto.model import Scope, StateLocation
 from tenuto.model.memory import MEMORIES
+from tenuto.model.scope import site_scope
 from tenuto.ports import Clock, Store
 from tenuto.recall.service import Memories
 from tenuto.upkeep.scheduled_scan import claim_round
@@ -53,11 +53,18 @@ class MemorySweep:
             for last in sites:
                 async for owner in memory_owners(self._store, last):
                     try:
-                        embedded += await self._memories.index_missing(owner)
-                    except DecryptionFailed:
-                        _log.warning("the memories of an owner were not swept: their key is missing")
+                        embedded += await self._memories.sweep_owner(owner)
+                    except Exception as failed:
+                        # The others are swept whatever fails with one.
+                        _log.warning("the memories of an owner were not swept: %s", type(failed).__name__)
                     owners += 1
                     yield SweepProgress(owners, embedded)
+
+
+async def forget_speaker(memories: Memories, store: Store, scope: Scope) -> int:
+    """Remove what a user said from the memories of chats of a site; returns how many there were."""
+    chats = [owner async for owner in memory_owners(store, site_scope(scope)) if owner.chat is not None]
+    return sum([await memories.forget_speaker(chat, scope.user or "") for chat in chats])
 
 
 async def memory_owners(store: Store, site: Scope) -> AsyncIterator[Scope]:

@@ -79,6 +79,32 @@ async def test_what_the_window_shows_is_not_recalled_again_and_what_is_unrelated
     assert recalled == [[], ["m"], []]
 
 
+@pytest.mark.parametrize(
+    ("question", "recalls"),
+    [("What did we discuss yesterday?", True), ("What is 15 + 7?", False), ("What did I say on 15 January?", True)],
+)
+async def test_a_date_recalls_what_was_said_then_and_a_number_does_not(question: str, recalls: bool) -> None:
+    t, memories, clock = chatting()
+    await memories.add(ANN, BOLOGNA)
+    clock.advance(timedelta(days=1))
+
+    await t.chat.take_turn(ANN, ask(question))
+
+    assert (BOLOGNA in shown(t)) is recalls
+
+
+async def test_what_was_said_to_a_persona_that_keeps_to_itself_stays_there() -> None:
+    t, memories, clock = chatting()
+    for kind in (MemoryKind.FACT, MemoryKind.PREFERENCE):
+        told = Memory(id=kind.value, kind=kind, text=f"{kind.value} of Bologna", said_at=clock(), persona="pirate")
+        await memories.remember(ANN, [told])
+
+    await t.chat.take_turn(ANN, ask("What of Bologna?"))
+
+    assert "of Bologna”" not in shown(t)
+    assert "preference of Bologna" not in shown(t)
+
+
 async def test_preferences_stand_at_the_beginning_whatever_is_asked() -> None:
     t, memories, _ = chatting()
     await memories.add(ANN, "Prefers short answers", kind=MemoryKind.PREFERENCE)

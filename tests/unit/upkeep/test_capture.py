@@ -7,21 +7,26 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import tenuto
 from tenuto.app import Tenuto
-from tenuto.llm import ScriptedModel
+from tenuto.llm import Hang, ScriptedModel
+from tenuto.llm.scripted import Say
 from tenuto.model import NewSession, Scope
 from tenuto.model.memory import Memory, MemoryKind, MemorySource
+from tenuto.model.scope import speaker_tag
 from tenuto.recall.service import Memories
 from tenuto.upkeep.capture import junk_reason, parse_notes, quotable_sentences
 from tests.clock import FakeClock
 from tests.samples import ANN, BOB
 
 BOLOGNA = "I live in Bologna with my two cats."
+GARDEN = "I also have a small garden."
 MAIL = "ann@example.com"
 GROUP = Scope(tenant="acme", user="ann", channel="lark", chat="team")
 
@@ -109,7 +114,8 @@ async def test_an_answer_is_not_captured_and_a_repeated_statement_counts() -> No
 
 async def test_a_models_facts_supersede_each_other_by_subject_and_a_failed_model_is_replaced_by_quotes() -> None:
     def note(text: str, kind: str = "fact", subject: str = "employer") -> str:
-        return json.dumps({"memories": [{"kind": kind, "text": text, "subject": subject}]})
+        note = {"kind": kind, "text": text, "subject": subject, "replaces": True}
+        return json.dumps({"memories": [note]})
 
     notes = [
         note("Works at Acme."),
@@ -145,17 +151,62 @@ async def test_an_edited_message_takes_its_memories_with_it() -> None:
     assert [one.text for one in found] == ["I live in Milan with my two dogs."]
 
 
-async def test_a_process_that_died_before_it_remembered_is_made_up_for() -> None:
-    async with opened() as (app, _):
+@pytest.mark.parametrize(("died", "kept"), [(True, {BOLOGNA, GARDEN}), (False, {GARDEN})])
+async def test_what_a_dead_process_left_is_captured_and_what_was_forgotten_is_not(
+    tmp_path: Path, died: bool, kept: set[str]
+) -> None:
+    store = f"sqlite:///{tmp_path}/chat.db"
+    async with tenuto.open(store, embedder="none", on_missing="adopt", memories=not died) as app:
         await app.ask(ANN, BOLOGNA, session_id="s")
         await app.upkeep.drain()
         await (await app.memories()).forget(ANN, everything=True)
-        # As a new process finds it: nothing is known of what was captured.
-        app.upkeep.after_turn._capturer._captured.clear()  # type: ignore[union-attr]
-        await app.ask(ANN, "I also have a small garden.", session_id="s")
+
+    async with tenuto.open(store, embedder="none") as app:
+        await app.ask(ANN, GARDEN, session_id="s")
         found = await remembered(app)
 
-    assert {one.text for one in found} == {BOLOGNA, "I also have a small garden."}
+    assert {one.text for one in found} == kept
+    assert {one.mentions for one in found} == {1}
+
+
+async def test_what_is_said_elsewhere_too_outlives_an_edit_and_so_does_what_was_corrected_by_hand() -> None:
+    async with opened() as (app, memories):
+        for session in ("s", "t"):
+            await app.ask(ANN, BOLOGNA, session_id=session)
+            await app.upkeep.drain()
+        await app.ask(ANN, GARDEN, session_id="t")
+        by_hand = next(one for one in await remembered(app) if one.text == GARDEN)
+        await memories.edit(ANN, by_hand.id, text="I had a small garden.")
+        await app.ask(ANN, "Never mind the cats in the garden", session_id="t", edit=1)
+        found = await remembered(app)
+
+    assert {(one.text, one.mentions) for one in found} == {(BOLOGNA, 1), ("I had a small garden.", 1)}
+
+
+async def test_a_capture_that_runs_on_after_an_erasure_stores_nothing() -> None:
+    hang = Hang()
+    models = {"main": ScriptedModel("Fine."), "small": ScriptedModel([hang, Say("none")])}
+    async with opened(models=models, model="main", summarizer_model="small") as (app, _):
+        await app.sessions.create(ANN, NewSession(title="Work"), session_id="s")
+        await app.ask(ANN, BOLOGNA, session_id="s")
+        await hang.reached.wait()
+        await app.privacy.erase(ANN, by="otto")
+        hang.release.set()
+        found = await remembered(app, superseded=True)
+
+    assert found == []
+
+
+async def test_an_erased_user_leaves_the_memories_of_chats() -> None:
+    async with opened(memories_in_groups=True) as (app, _):
+        await app.ask(GROUP, BOLOGNA)
+        await app.ask(replace(GROUP, user="bob"), GARDEN)
+        await app.upkeep.drain()
+        receipt = await app.privacy.erase(ANN, by="otto")
+        found = await remembered(app, GROUP)
+
+    assert [one.text for one in found] == [GARDEN]
+    assert receipt.counts["memories"] == 1
 
 
 @pytest.mark.parametrize(("in_groups", "kept"), [(True, [BOLOGNA]), (False, [])])
@@ -165,7 +216,7 @@ async def test_a_group_is_remembered_by_setting_and_for_the_chat_alone(in_groups
         of_chat, of_user = await remembered(app, GROUP), await remembered(app, ANN)
 
     assert [one.text for one in of_chat] == kept
-    assert [one.speaker for one in of_chat] == ["ann" for _ in kept]
+    assert [one.speaker for one in of_chat] == [speaker_tag("acme", "ann") for _ in kept]
     assert of_user == []
 
 
@@ -204,7 +255,7 @@ async def test_a_stale_session_is_captured_once_by_concurrent_requests() -> None
 
     (episode,) = found
     assert "roofer comes on 3 March" in episode.text
-    assert (episode.source, episode.session_id, episode.seqs) == (MemorySource.STALE, "s", (1, 4))
+    assert (episode.source, episode.session_id, episode.seqs) == (MemorySource.STALE, "s", (1, 3))
     assert episode.expires_at is not None
 
 

@@ -273,15 +273,17 @@ def _history(turn: ToolContext) -> Iterator[Utterance]:
 
 
 def _memories(turn: ToolContext) -> Iterator[Utterance]:
-    """What was remembered for the question, as far as the user said it; the oldest first."""
+    """What was remembered for the question; the oldest first, and no summaries of conversations."""
     days = PHRASES[turn.language].days
     for memory in sorted(turn.memories, key=lambda one: one.said_at):
-        if memory.source is not MemorySource.STALE:
+        if memory.source in (MemorySource.MODEL, MemorySource.WRITTEN):
+            yield Utterance(Speaker.NOTED, memory.text)
+        elif memory.source is MemorySource.QUOTE:
             ago = (turn.now.date() - memory.said_at.date()).days
             when = days[0 if ago <= 0 else 1 if ago == 1 else 2 if 7 <= ago < 14 else 3]
-            name = memory.speaker
-            speaker = Speaker.OTHER if name else Speaker.MEMORY
-            yield Utterance(speaker, memory.text, name or when.format(date=memory.said_at.date().isoformat()))
+            speaker = Speaker.OTHER if memory.speaker else Speaker.MEMORY
+            name = "" if memory.speaker else when.format(date=memory.said_at.date().isoformat())
+            yield Utterance(speaker, memory.text, name)
 
 
 def _newest(utterances: Sequence[Utterance]) -> tuple[Utterance, ...]:

@@ -14,7 +14,8 @@ from tenuto.model.values import Value
 class Speaker(StrEnum):
     """Who a quoted sentence comes from.
 
-    `NOTES` is what the prompt tells of older messages: the summary. `MEMORY` is from an earlier conversation.
+    `NOTES` is what the prompt tells of older messages: the summary. `MEMORY` is from an earlier conversation,
+    `NOTED` from a note on the user.
     """
 
     USER = "user"
@@ -22,6 +23,7 @@ class Speaker(StrEnum):
     MODEL = "model"
     NOTES = "notes"
     MEMORY = "memory"
+    NOTED = "noted"
 
 
 class Intent(StrEnum):
@@ -93,6 +95,7 @@ PHRASES: Final = {
             Speaker.MODEL: "I said: “{text}”",
             Speaker.NOTES: "The notes on this conversation say: “{text}”",
             Speaker.MEMORY: "You said {name}: “{text}”",
+            Speaker.NOTED: "It is noted: “{text}”",
         },
     ),
     Language.CHINESE: Phrases(
@@ -126,6 +129,7 @@ PHRASES: Final = {
             Speaker.MODEL: "我说过：“{text}”",
             Speaker.NOTES: "对话摘要里写着：“{text}”",
             Speaker.MEMORY: "你{name}说过：“{text}”",
+            Speaker.NOTED: "记录里写着：“{text}”",
         },
     ),
 }

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from tenuto.errors import DecryptionFailed, MasterKeyMissing, SessionNotFound, StateCorrupt, VersionConflict
 from tenuto.model import Changes, Message, Page, Rewrite, Scope, Session, StateEntry, StateLocation
+from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, MEMORY_LOG, VECTORS
 from tenuto.model.message import SUMMARY, is_summary
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.turn import Trace
@@ -193,6 +194,11 @@ class Scanner:
             await self._store.state.write_state(name.scope, name.namespace, name.key, mended, if_version=entry.version)
         except VersionConflict:
             return False
+        if name.namespace == MEMORIES:
+            # The vector is of the text as it was, and copies of other processes are, too: a log without its beginning
+            # has them load everything.
+            await self._store.state.delete_state(name.scope, VECTORS, name.key)
+            await self._store.state.delete_state(name.scope, MEMORY_CHANGES, MEMORY_LOG)
         report.fixed += 1
         return True
 

@@ -1,0 +1,172 @@
+"""The copies of owners' memories in this process: loaded once, kept current by the log of changes, bounded.
+
+A copy is filled in a thread, so that no other user waits for it. Whoever changes a copy holds its lock; a thread that
+searches it is waited for even when its caller is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Coroutine, Iterable, Sequence
+from datetime import timedelta
+from typing import Final
+
+from tenuto.model import Scope
+from tenuto.model.memory import MemoryHit, MemoryQuery
+from tenuto.model.scope import owner_key
+from tenuto.ports import Clock
+from tenuto.recall.embedding import Vector
+from tenuto.recall.owner import OwnerMemories
+from tenuto.recall.records import LogMark, MemoryRecords
+
+# Copies hold so many memories in all; the least recently used leave first. An owner without any counts as one.
+_KEPT: Final = 50_000
+# A copy is loaded anew after this time: a process may die between a change and its entry in the log.
+_LIFE: Final = timedelta(minutes=10)
+# A larger copy is filled and searched in a thread.
+_AT_ONCE: Final = 500
+_log = logging.getLogger(__name__)
+
+
+class Copies:
+    """The copies, and what runs in the background for them."""
+
+    def __init__(self, records: MemoryRecords, clock: Clock) -> None:
+        self._records = records
+        self._clock = clock
+        self._owners: OrderedDict[bytes, OwnerMemories] = OrderedDict()
+        self._held = 0
+        self._tasks: dict[bytes, asyncio.Task[None]] = {}
+
+    async def load(self, scope: Scope) -> OwnerMemories:
+        """The owner's memories as they are stored now."""
+        key = owner_key(scope)
+        owner = self._owners.get(key)
+        if owner is None:
+            owner = self._owners[key] = OwnerMemories()
+        self._owners.move_to_end(key)
+        async with owner.lock:
+            await self.refresh(scope, owner)
+        now = self._clock()
+        if owner.loaded_at is not None and now - owner.loaded_at > _LIFE:
+            owner.loaded_at = now
+            self.run(b"reload" + key, self._reload(scope, owner))
+        self._evict(key, owner)
+        return owner
+
+    async def refresh(self, scope: Scope, owner: OwnerMemories) -> None:
+        """Bring a copy up to date; the caller holds its lock."""
+        mark, changed = await self._records.changed_since(scope, owner.mark)
+        if owner.loaded_at is None or changed is None:
+            owner.take(await self._read_all(scope))
+            owner.loaded_at = self._clock()
+        else:
+            await self._read_changed(scope, owner, changed)
+        owner.mark = mark
+
+    async def announce(
+        self, scope: Scope, owner: OwnerMemories, changed: Sequence[str], captured: tuple[str, int] | None = None
+    ) -> None:
+        """Tell other processes of changes that this copy has; the caller holds its lock."""
+        mark = await self._records.log_change(scope, changed, captured)
+        # With a change of another process in between, the next load reads both.
+        if mark.version == owner.mark.version + 1 and owner.mark.epoch in ("", mark.epoch):
+            owner.mark = mark
+
+    async def search(self, owner: OwnerMemories, query: MemoryQuery, vector: Vector | None) -> tuple[MemoryHit, ...]:
+        """Search a copy; a large one in a thread."""
+        now = self._clock()
+        if len(owner.memories) <= _AT_ONCE:
+            owner.expect_length(vector)
+            return owner.search(query, vector, now)
+        async with owner.lock:
+            owner.expect_length(vector)
+            searching = asyncio.ensure_future(asyncio.to_thread(owner.search, query, vector, now))
+            try:
+                return await asyncio.shield(searching)
+            finally:
+                # The lock is not given back while the thread is in the index.
+                while not searching.done():
+                    await asyncio.wait({searching})
+
+    def run(self, subject: bytes, work: Coroutine[None, None, object]) -> None:
+        """Run work in the background, unless such work is running."""
+        if subject in self._tasks:
+            work.close()
+            return
+        task = asyncio.create_task(_log_failure(work), name="tenuto memories")
+        self._tasks[subject] = task
+        task.add_done_callback(lambda _: self._tasks.pop(subject, None))
+
+    async def drain(self) -> None:
+        """Wait for what runs in the background."""
+        while self._tasks:
+            await asyncio.wait(self._tasks.values())
+
+    async def close(self) -> None:
+        """End what runs in the background."""
+        for task in list(self._tasks.values()):
+            task.cancel()
+        await self.drain()
+
+    def clear(self) -> None:
+        """Drop all copies."""
+        self._owners.clear()
+        self._held = 0
+
+    def drop(self, scope: Scope) -> None:
+        """Drop the copy of an owner."""
+        owner = self._owners.pop(owner_key(scope), None)
+        if owner is not None:
+            self._held -= owner.counted
+
+    def holds(self, scope: Scope) -> bool:
+        """Whether there is a copy of an owner's memories."""
+        return owner_key(scope) in self._owners
+
+    async def _reload(self, scope: Scope, owner: OwnerMemories) -> None:
+        """Replace the content of a copy, without anybody waiting for it."""
+        mark, _ = await self._records.changed_since(scope, LogMark())
+        fresh = await self._read_all(scope)
+        async with owner.lock:
+            # What changed meanwhile is read by the next load.
+            if owner.mark == mark:
+                owner.take(fresh)
+
+    async def _read_all(self, scope: Scope) -> OwnerMemories:
+        stored = [one async for one in self._records.load(scope)]
+        memories = {one.memory.id: one.memory for one in stored}
+        vectors = {one.memory.id: one.vector for one in stored}
+        fresh = OwnerMemories()
+        if len(stored) <= _AT_ONCE:
+            fresh.fill(memories, vectors)
+        else:
+            await asyncio.to_thread(fresh.fill, memories, vectors)
+        return fresh
+
+    async def _read_changed(self, scope: Scope, owner: OwnerMemories, changed: Iterable[str]) -> None:
+        ids = list(changed)
+        for memory_id, stored in zip(
+            ids, await asyncio.gather(*(self._records.read(scope, one) for one in ids)), strict=True
+        ):
+            if stored is None:
+                owner.remove(memory_id)
+            else:
+                owner.put(stored.memory, stored.vector)
+
+    def _evict(self, key: bytes, owner: OwnerMemories) -> None:
+        if self._owners.get(key) is owner:
+            self._held += owner.weight - owner.counted
+            owner.counted = owner.weight
+        while self._held > _KEPT and len(self._owners) > 1:
+            self._held -= self._owners.popitem(last=False)[1].counted
+
+
+async def _log_failure(work: Coroutine[None, None, object]) -> None:
+    try:
+        await work
+    except Exception as failed:
+        # What it complains of may quote a text.
+        _log.warning("work on memories was put off: %s", type(failed).__name__)

@@ -1,0 +1,211 @@
+"""Memories under concurrent change: no edit is lost, nothing forgotten returns, no turn waits for upkeep."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+
+from tenuto.errors import Invalid
+from tenuto.model import Scope
+from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, MEMORY_LOG, VECTORS, Memory, MemoryKind, MemoryQuery
+from tenuto.ports import Store
+from tenuto.recall import copies
+from tenuto.stores.memory import MemoryStore
+from tests.clock import FakeClock
+from tests.remembering import Letters, found, memories_over, texts
+from tests.samples import ANN, BOB
+
+HOME = "I live in Bologna with my two cats"
+
+
+@pytest.fixture
+def store(clock: FakeClock) -> Store:
+    return MemoryStore(clock=clock)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+class Held(Letters):
+    """An embedder that waits for the test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked_for, self.go = asyncio.Event(), asyncio.Event()
+        self.waits = False
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        if self.waits:
+            self.asked_for.set()
+            await self.go.wait()
+        return await super().embed(texts)
+
+
+async def vectors_of(store: Store, scope: Scope) -> tuple[str, ...]:
+    return await store.state.state_keys(scope, VECTORS)
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+async def test_a_mention_does_not_undo_what_another_process_did_meanwhile(
+    store: Store, clock: FakeClock, forgets: bool
+) -> None:
+    held = Held()
+    slow, other = memories_over(store, clock, held), memories_over(store, clock)
+    first = await slow.add(ANN, HOME)
+    held.waits = True
+    mention = asyncio.create_task(slow.add(ANN, HOME.upper()))
+    await held.asked_for.wait()
+    if forgets:
+        await other.forget(ANN, [first.id])
+    else:
+        await other.edit(ANN, first.id, text="I live in Ferrara")
+    held.go.set()
+    await mention
+
+    expected = {HOME.upper()} if forgets else {"I live in Ferrara", HOME.upper()}
+    assert await texts(other, ANN) == await texts(slow, ANN) == expected
+
+
+async def test_a_vector_does_not_outlive_its_memory(store: Store, clock: FakeClock) -> None:
+    held = Held()
+    await memories_over(store, clock).add(ANN, HOME)
+    slow, other = memories_over(store, clock, held), memories_over(store, clock)
+    held.waits = True
+    indexing = asyncio.create_task(slow.index_missing(ANN))
+    await held.asked_for.wait()
+    # A turn of the owner does not wait for it.
+    assert await texts(slow, ANN) == {HOME}
+    await other.forget(ANN, everything=True)
+    held.go.set()
+    await indexing
+    await slow.drain()
+
+    assert await vectors_of(store, ANN) == ()
+    assert await texts(slow, ANN) == set()
+
+
+async def test_an_edited_text_is_not_found_by_the_meaning_of_the_old_one(store: Store, clock: FakeClock) -> None:
+    one = await memories_over(store, clock, Letters()).add(ANN, HOME)
+    await memories_over(store, clock).edit(ANN, one.id, text="zzz")
+    letters = Letters()
+    later = memories_over(store, clock, letters)
+    await texts(later, ANN)
+    await later.drain()
+
+    assert letters.asked == ["zzz"]
+
+
+async def test_what_a_dead_process_stored_but_did_not_announce_is_there(store: Store, clock: FakeClock) -> None:
+    one = await memories_over(store, clock).add(ANN, HOME)
+    await store.state.delete_state(ANN, MEMORY_CHANGES, MEMORY_LOG)
+
+    assert await texts(memories_over(store, clock), ANN) == {HOME}
+    assert await memories_over(store, clock).forget(ANN, everything=True) == 1
+    assert await store.state.read_state(ANN, MEMORIES, one.id) is None
+
+
+async def test_facts_of_one_message_stand_beside_each_other_and_what_was_replaced_holds_again(
+    store: Store, clock: FakeClock
+) -> None:
+    memories = memories_over(store, clock)
+
+    def said(name: str, text: str, seq: int, *, replaces: bool = False) -> Memory:
+        fact = {"kind": MemoryKind.FACT, "said_at": clock(), "session_id": "s", "seqs": (seq,)}
+        return Memory(id=name, text=text, subject="allergy", replaces=replaces, **fact)  # type: ignore[arg-type]
+
+    await memories.remember(ANN, [said("a", "Peanuts", 1, replaces=True), said("b", "Penicillin", 1, replaces=True)])
+    await memories.remember(ANN, [said("c", "Pollen", 3)])
+    beside = await texts(memories, ANN)
+    await memories.remember(ANN, [said("d", "Nothing at all", 5, replaces=True)])
+    replaced = await texts(memories, ANN)
+    await memories.forget(ANN, ["d"])
+
+    assert beside == {"Peanuts", "Penicillin", "Pollen"}
+    assert replaced == {"Nothing at all"}
+    assert await texts(memories, ANN) == beside
+
+
+async def test_who_owes_whom_is_not_the_same(store: Store, clock: FakeClock) -> None:
+    memories = memories_over(store, clock)
+    for text in ("Clara owes me 20 euros", "I owe Clara 20 euros"):
+        await memories.add(ANN, text)
+
+    assert len(await texts(memories, ANN)) == 2
+
+
+async def test_a_cancelled_search_leaves_no_thread_in_the_index(
+    store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "_AT_ONCE", 1)
+    memories = memories_over(store, clock)
+    for number in range(20):
+        await memories.add(ANN, f"Note {number} about tea and number {number}")
+    for _ in range(20):
+        search = asyncio.create_task(memories.search(ANN, MemoryQuery(text="tea")))
+        await asyncio.sleep(0.001)
+        search.cancel()
+        await memories.add(ANN, f"Another tea {_}")
+        await asyncio.wait({search})
+
+    assert len(await memories.list(ANN, limit=100)) == 40
+    assert await found(memories, ANN, "another tea 7")
+
+
+async def test_copies_are_bounded_also_for_owners_without_memories(
+    store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "_KEPT", 10)
+    memories = memories_over(store, clock)
+    for number in range(50):
+        await memories.list(Scope(tenant="acme", user=f"user {number}"))
+    await memories.add(BOB, HOME)
+
+    assert len(memories._copies._owners) <= 10
+    assert await texts(memories, BOB) == {HOME}
+
+
+async def test_a_log_that_cannot_be_read_and_many_changes_at_once_cost_a_reload(store: Store, clock: FakeClock) -> None:
+    one, other = memories_over(store, clock), memories_over(store, clock)
+    await one.add(ANN, HOME)
+    await texts(other, ANN)
+    many = [
+        Memory(id=f"many{number}", kind=MemoryKind.FACT, text=f"Fact {number} of many", said_at=clock())
+        for number in range(200)
+    ]
+    await one.remember(ANN, many)
+    entry = await store.state.read_state(ANN, MEMORY_CHANGES, MEMORY_LOG)
+
+    assert entry is not None
+    assert sum(map(len, entry.value["changes"])) <= 128
+    assert len(await other.list(ANN, limit=500)) == 201
+    await store.state.write_state(ANN, MEMORY_CHANGES, MEMORY_LOG, "no log")
+    assert len(await other.list(ANN, limit=500)) == 201
+
+
+async def test_preferences_are_bounded(store: Store, clock: FakeClock) -> None:
+    memories = memories_over(store, clock)
+    for number in range(200):
+        await memories.add(ANN, f"Likes number {number} best", kind=MemoryKind.PREFERENCE)
+
+    with pytest.raises(Invalid):
+        await memories.add(ANN, "Likes one more", kind=MemoryKind.PREFERENCE)
+    assert len(await memories.preferences(ANN)) == 200
+
+
+async def test_a_copy_is_loaded_anew_after_ten_minutes_in_the_background(store: Store, clock: FakeClock) -> None:
+    memories = memories_over(store, clock)
+    one = await memories.add(ANN, HOME)
+    # As a process that dies before it tells of its change.
+    await store.state.delete_state(ANN, MEMORIES, one.id)
+    before = await texts(memories, ANN)
+    clock.advance(timedelta(minutes=11))
+    await texts(memories, ANN)
+    await memories.drain()
+
+    assert before == {HOME}
+    assert await texts(memories, ANN) == set()
