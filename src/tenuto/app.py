@@ -150,6 +150,7 @@ class Tenuto:
         # Signatures and ciphers take long to import, and are seldom needed.
         from tenuto.access import ApiKeys
         from tenuto.privacy.compliance.service import PrivacyService
+        from tenuto.upkeep.memory_erasure import erase_chat_memories
 
         async def keys(scope: Scope) -> dict[str, int]:
             return {"api_keys": await ApiKeys(store=self.store.state, clock=self._clock).revoke_user_keys(scope)}
@@ -157,17 +158,18 @@ class Tenuto:
         async def deadlines(scope: Scope) -> dict[str, int]:
             return {"task_deadlines": await self.tasks.drop_user_deadlines(scope)}
 
-        async def vectors(_: Scope) -> dict[str, int]:
+        async def memories(scope: Scope) -> dict[str, int]:
+            counts = await erase_chat_memories(self.store, scope, fresh_id)
             if self._memories is not None:
                 self._memories.clear_cache()
-            return {}
+            return counts
 
         return PrivacyService(
             store=self.stores.trusted,
             screen=self.redactor,
             erase=self.sessions.erase,
             clock=self._clock,
-            elsewhere=(keys, deadlines, vectors),
+            elsewhere=(keys, deadlines, memories),
             compactor=self._compactor,
         )
 
