@@ -150,6 +150,7 @@ class Tenuto:
         # Signatures and ciphers take long to import, and are seldom needed.
         from tenuto.access import ApiKeys
         from tenuto.privacy.compliance.service import PrivacyService
+        from tenuto.upkeep.memory_erasure import erase_chat_memories
 
         async def keys(scope: Scope) -> dict[str, int]:
             return {"api_keys": await ApiKeys(store=self.store.state, clock=self._clock).revoke_user_keys(scope)}
@@ -157,19 +158,18 @@ class Tenuto:
         async def deadlines(scope: Scope) -> dict[str, int]:
             return {"task_deadlines": await self.tasks.drop_user_deadlines(scope)}
 
-        async def said_in_chats(scope: Scope) -> dict[str, int]:
-            from tenuto.upkeep.memory_sweep import forget_speaker
-
-            memories = await self.memories()
-            memories.clear_cache()
-            return {"memories": await forget_speaker(memories, self.store, scope)}
+        async def memories(scope: Scope) -> dict[str, int]:
+            counts = await erase_chat_memories(self.store, scope, fresh_id)
+            if self._memories is not None:
+                self._memories.clear_cache()
+            return counts
 
         return PrivacyService(
             store=self.stores.trusted,
             screen=self.redactor,
             erase=self.sessions.erase,
             clock=self._clock,
-            elsewhere=(keys, deadlines, said_in_chats),
+            elsewhere=(keys, deadlines, memories),
             compactor=self._compactor,
         )
 

@@ -32,7 +32,9 @@ from tenuto.model import (
     tool_call,
     tool_result,
 )
+from tenuto.model.memory import VECTORS, Memory, MemoryKind, MemoryQuery
 from tenuto.model.privacy import Mode, PrivacyPolicy
+from tenuto.model.scope import speaker_tag
 from tenuto.ports import Store, utc_now
 from tenuto.privacy.compliance.compaction import CompactionStatus
 from tenuto.privacy.compliance.service import PrivacyService
@@ -42,11 +44,13 @@ from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.redis import RedisStore
 from tenuto.stores.sqlite import SqliteStore
+from tenuto.upkeep.memory_erasure import erase_chat_memories
 from tests.backends import POSTGRES, REDIS, SQLITE, Backend, Place
 from tests.clock import FakeClock
 from tests.contract.test_traces import trace_of
 from tests.outages import process
 from tests.peek import sqlite_writer
+from tests.remembering import Letters, memories_over, texts
 from tests.samples import batch, begin, closing, fresh, says
 from tests.screens import KEY, screen_over
 from tests.servers import RedisCluster, RedisServer, start_redis
@@ -374,6 +378,54 @@ async def test_nothing_of_an_erased_persons_tasks_remains(proof: Proof, clock: F
     assert {place: names for place, names in after.items() if names} == {}
     assert all(kept[place] == others.all for place in proof.holds)
     assert receipt.counts["task_deadlines"] >= 2
+
+
+async def test_nothing_of_an_erased_persons_memories_remains(proof: Proof, clock: FakeClock) -> None:
+    """Texts, subjects, superseded ones, vectors, the log of changes, and what a chat remembers of the person."""
+    theirs, others = Marks(), Marks()
+    team = Scope(tenant="acme", channel="lark", chat=fresh("team"))
+    one, two = (memories_over(proof.store, clock, Letters()) for _ in range(2))
+    for mark in (theirs, others):
+        scope = Scope(tenant="acme", user=mark("user"))
+        await one.add(scope, f"I like {mark('forgotten')}.")
+        await one.forget(scope, everything=True)
+        await one.add(scope, f"I work at {mark('before')}.", subject=mark("subject"))
+        clock.advance(timedelta(days=1))
+        await one.add(scope, f"I work at {mark('after')}.", subject=mark("subject"))
+        tag = speaker_tag("acme", mark("user"))
+        said = Memory(
+            id=mark("id"), kind=MemoryKind.FACT, text=f"I bring {mark('cake')}.", said_at=clock(), speaker=tag
+        )
+        await one.remember(team, (said,))
+    person, other = (Scope(tenant="acme", user=mark("user")) for mark in (theirs, others))
+    known = [await texts(two, scope) for scope in (person, other, team)]
+    vectors = await proof.store.state.list_state(person, VECTORS)
+    await proof.store.upkeep.compact()  # Now it is in every kind of file that there is.
+    before = await found(proof, theirs)
+
+    async def chats(whom: Scope) -> dict[str, int]:
+        return await erase_chat_memories(proof.store, whom, lambda: fresh("epoch"))
+
+    office = PrivacyService(
+        store=proof.store,
+        screen=screen_over(proof.store, PrivacyPolicy()),
+        erase=proof.store.upkeep.erase,
+        clock=clock,
+        elsewhere=(chats,),
+    )
+    *_, receipt = [receipt async for receipt in office.erasing(person, by="otto")]
+    after, kept = await found(proof, theirs), await found(proof, others)
+
+    assert all(before[place] >= theirs.all - {"forgotten"} for place in proof.holds)
+    assert (len(vectors), [len(each) for each in known]) == (2, [1, 1, 2])
+    assert {place: names for place, names in after.items() if names} == {}
+    assert all(kept[place] == others.all - {"forgotten"} for place in proof.holds)
+    # Two memories, their vectors, and the log.
+    assert (receipt.counts["states"], receipt.counts["chat_memories"]) == (5, 1)
+    # Nor does another process answer from its copy.
+    assert await texts(two, person) == set()
+    assert (await two.search(person, MemoryQuery(text="work"))).hits == ()
+    assert [await texts(two, scope) for scope in (other, team)] == [known[1], {f"I bring {others('cake')}."}]
 
 
 async def _stored_texts(store: Store, scope: Scope) -> list[str]:

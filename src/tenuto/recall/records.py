@@ -156,7 +156,10 @@ class MemoryRecords:
             except VersionConflict:
                 continue
             return LogMark(log.epoch, told.version)
-        # In a new epoch everybody loads everything, which is right at any time.
+        return await self.restart_log(scope)
+
+    async def restart_log(self, scope: Scope) -> LogMark:
+        """Begin the log anew: every process loads everything, which is right at any time, and no id stays in it."""
         log = _Log(epoch=self._new_id())
         return LogMark(log.epoch, (await self._write_log(scope, log, None)).version)
 

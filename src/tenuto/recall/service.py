@@ -26,7 +26,7 @@ from tenuto.model.memory import (
     MemoryQuery,
     MemorySource,
 )
-from tenuto.model.scope import owner_key, owner_scope, speaker_tag
+from tenuto.model.scope import owner_key, owner_scope
 from tenuto.model.values import check_id, check_int, check_text, check_type
 from tenuto.ports import Clock, StateStore
 from tenuto.recall.copies import Copies
@@ -296,14 +296,6 @@ class Memories:
             if everything:
                 await self._records.remove_orphaned_vectors(scope, ())
             return gone
-
-    async def forget_speaker(self, scope: Scope, user: str) -> int:
-        """Remove what a user said in a chat; returns how many memories there were."""
-        scope = _owned(scope)
-        owner = await self._load(scope)
-        async with owner.lock:
-            tag = speaker_tag(scope.tenant, user)
-            return await self._remove(scope, owner, [one.id for one in owner.memories.values() if one.speaker == tag])
 
     async def unmention(self, scope: Scope, memory_id: str) -> None:
         """Take back one mention of a memory, and the memory with its last one."""

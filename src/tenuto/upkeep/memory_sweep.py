@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 
 from tenuto.model import Scope, StateLocation
 from tenuto.model.memory import MEMORIES
-from tenuto.model.scope import site_scope
 from tenuto.ports import Clock, Store
 from tenuto.recall.service import Memories
 from tenuto.upkeep.scheduled_scan import claim_round
@@ -59,12 +58,6 @@ class MemorySweep:
                         _log.warning("the memories of an owner were not swept: %s", type(failed).__name__)
                     owners += 1
                     yield SweepProgress(owners, embedded)
-
-
-async def forget_speaker(memories: Memories, store: Store, scope: Scope) -> int:
-    """Remove what a user said from the memories of chats of a site; returns how many there were."""
-    chats = [owner async for owner in memory_owners(store, site_scope(scope)) if owner.chat is not None]
-    return sum([await memories.forget_speaker(chat, scope.user or "") for chat in chats])
 
 
 async def memory_owners(store: Store, site: Scope) -> AsyncIterator[Scope]:

@@ -206,7 +206,7 @@ async def test_an_erased_user_leaves_the_memories_of_chats() -> None:
         found = await remembered(app, GROUP)
 
     assert [one.text for one in found] == [GARDEN]
-    assert receipt.counts["memories"] == 1
+    assert receipt.counts["chat_memories"] == 1
 
 
 @pytest.mark.parametrize(("in_groups", "kept"), [(True, [BOLOGNA]), (False, [])])

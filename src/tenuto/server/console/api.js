@@ -26,6 +26,14 @@ export const api = {
   rename: (id, title) => json("PATCH", at(id), { title }),
   remove: (id) => request("DELETE", at(id)),
   privacy: () => json("GET", "v1/privacy"),
+  memories: ({ kind = null, cursor = null } = {}) =>
+    json("GET", `v1/memories?${asked({ limit: PAGE, kind, cursor })}`),
+  memory: (id) => json("GET", memoryAt(id)),
+  preferences: async () => (await json("GET", "v1/memories/preferences")).preferences,
+  searchMemories: (query) => json("POST", "v1/memories/search", { query, limit: 20 }),
+  addMemory: (memory) => json("POST", "v1/memories", memory),
+  editMemory: (id, change) => json("PATCH", memoryAt(id), change),
+  forgetMemory: (id) => request("DELETE", memoryAt(id)),
   trace: (id) => json("GET", `v1/traces/${encodeURIComponent(id)}`),
   chat,
 };
@@ -57,6 +65,10 @@ async function request(method, path, body, { headers = {}, signal } = {}) {
 
 function at(id) {
   return `v1/sessions/${encodeURIComponent(id)}`;
+}
+
+function memoryAt(id) {
+  return `v1/memories/${encodeURIComponent(id)}`;
 }
 
 function asked(parameters) {

@@ -1,13 +1,14 @@
 /** The page begins here: state, actions, views, and the address that says which conversation is open. */
 
 import { houseActions } from "./actions/house.js";
+import { memoryActions } from "./actions/memories.js";
 import { sessionActions } from "./actions/sessions.js";
 import { talkActions } from "./actions/talks.js";
 import { turnActions } from "./actions/turns.js";
 import { api, onAnswer } from "./api.js";
 import { currentLanguage, speak } from "./i18n.js";
 import { me } from "./me.js";
-import { go, sessionInAddress } from "./route.js";
+import { go, memoriesInAddress, sessionInAddress } from "./route.js";
 import { BEGINNING, currentTalk, makeStore } from "./state.js";
 import { paint } from "./theme.js";
 import { frameView } from "./views/frame.js";
@@ -15,11 +16,13 @@ import { frameView } from "./views/frame.js";
 const store = makeStore();
 const house = houseActions(store);
 const sessions = sessionActions(store);
+const memories = memoryActions(store);
 const talks = talkActions(store);
 const turns = turnActions(store, talks, sessions);
 const actions = {
   house,
   sessions,
+  memories,
   talks,
   turns,
   trace: api.trace,
@@ -51,10 +54,20 @@ async function start() {
 }
 
 function follow() {
+  if (memoriesInAddress()) {
+    store.change({ page: "memories", drawer: false });
+    return memories.refresh();
+  }
+  store.change({ page: "talk" });
   const id = sessionInAddress();
   const talk = currentTalk(store.get());
   if (talk && talk.id === id && !talk.problem) return store.change({ drawer: false });
   return id === null ? talks.begin() : talks.open(id);
+}
+
+/** What is on screen may have changed elsewhere. */
+function review() {
+  return memoriesInAddress() ? memories.refresh() : null;
 }
 
 /** A new talk, also where the address already says so. */
@@ -74,6 +87,7 @@ function identify(who) {
   if (key === who.key && user === who.user) return start();
   turns.hush();
   sessions.leave();
+  memories.leave();
   store.change(BEGINNING);
   mount();
   return start();
@@ -93,5 +107,5 @@ paint();
 mount();
 onAnswer((away) => house.noteStore(away) && sessions.refresh());
 addEventListener("hashchange", follow);
-addEventListener("focus", () => store.get().house && Promise.all([sessions.refresh(), house.review()]));
+addEventListener("focus", () => store.get().house && Promise.all([sessions.refresh(), house.review(), review()]));
 start();

@@ -1,4 +1,13 @@
-/** Where one is, in the address: `#/chat/<session>`, or `#/chat` for a talk that has not begun. */
+/**
+ * Where one is, in the address: `#/chat/<session>`, `#/chat` for a talk that has not begun, `#/memories` for what is
+ * remembered.
+ */
+
+export const MEMORIES = "#/memories";
+
+export function memoriesInAddress() {
+  return location.hash === MEMORIES;
+}
 
 export function sessionInAddress() {
   const found = /^#\/chat\/(.+)$/.exec(location.hash);

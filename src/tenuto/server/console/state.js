@@ -11,6 +11,18 @@ export const BEGINNING = {
   privacy: null, // what becomes of private data here, where the server tells
   choice: { assistant: null, persona: null }, // for the next talk, or the next message
   sessions: { items: [], cursor: null, query: "", loading: true, problem: null },
+  page: "talk", // or "memories"
+  memories: {
+    preferences: [],
+    items: [],
+    cursor: null,
+    kind: null,
+    query: "",
+    hits: null, // what a search found; nothing where none was made
+    degraded: false,
+    loading: true,
+    problem: null,
+  },
   talks: {}, // by key: the one on screen, and those that are still being answered
   current: null,
   away: false, // whether the server does without its store at the moment

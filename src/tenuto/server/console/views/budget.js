@@ -1,9 +1,10 @@
 /** The manifest: the budget as a bar of coloured parts, and a list that tells what became of each. */
 
-import { h } from "../dom.js";
+import { fill, h } from "../dom.js";
 import { number } from "../format.js";
 import { t } from "../i18n.js";
 import { range, shares, used } from "../manifest.js";
+import { marked } from "./marks.js";
 
 // Below this share of the budget the parts are too thin to tell apart, and are shown enlarged as well.
 const THIN = 0.5;
@@ -52,21 +53,23 @@ function spoken({ kind, tokens }) {
   return `${t(`kind.${kind}`)} ${number(tokens)}`;
 }
 
-export function entriesView({ entries }) {
+/** `recall(id)` brings the text of a memory, or nothing where it was forgotten. */
+export function entriesView({ entries }, recall) {
   const head = ["part", "disposition", "why", "tokens"].map((name) => h("th", { scope: "col" }, t(`insight.${name}`)));
   return h(
     "section",
     {},
     h("h2", {}, t("insight.entries")),
-    h("table", { class: "entries" }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, entries.map(row))),
+    h("table", { class: "entries" }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, entries.map((entry) => row(entry, recall)))),
   );
 }
 
-function row(entry) {
+function row(entry, recall) {
   const { kind, disposition, reason, tokens, uncut_tokens: uncut, id, count } = entry;
   const several = count > 1 && t("insight.messages", { count: number(count) });
-  // Messages are known by their numbers; the ids of evidence and memories are what people quote.
-  const which = [kind !== "message" && id, range(entry), several].filter(Boolean).join(" · ");
+  // Messages are known by their numbers, memories by their text; the ids of evidence are what people quote.
+  const named = kind !== "message" && kind !== "memory" && id;
+  const which = [named, range(entry), several].filter(Boolean).join(" · ");
   const size = uncut > tokens ? t("insight.uncut", { tokens: number(tokens), uncut: number(uncut) }) : number(tokens);
   return h(
     "tr",
@@ -77,6 +80,7 @@ function row(entry) {
       h("span", { class: "swatch" }),
       t(`kind.${kind}`),
       which && h("span", { class: "which" }, ` ${which}`),
+      kind === "memory" && id && recalled(id, recall),
     ),
     h(
       "td",
@@ -88,4 +92,13 @@ function row(entry) {
     h("td", { class: "why" }, t(`reason.${reason}`)),
     h("td", { class: "figure" }, size),
   );
+}
+
+function recalled(id, recall) {
+  const text = h("span", { class: "recalled", data: { memory: id } });
+  recall(id).then(
+    (words) => fill(text, " ", words === null ? t("insight.forgotten") : ["“", marked(words), "”"]),
+    () => fill(text, ` ${id}`), // which one it was can still be told
+  );
+  return text;
 }

@@ -8,6 +8,7 @@ import { beginningView } from "./beginning.js";
 import { composerView } from "./composer.js";
 import { confirmDialog, meDialog } from "./dialogs.js";
 import { headingView } from "./heading.js";
+import { memoriesView } from "./memories.js";
 import { privacyDialog } from "./privacy.js";
 import { sidebarView } from "./sidebar.js";
 import { tipView } from "./tip.js";
@@ -22,10 +23,11 @@ export function frameView(actions) {
   const beginning = beginningView(actions);
   const transcript = transcriptView(actions);
   const composer = composerView(actions);
+  const memories = memoriesView(actions, confirm.ask);
   const told = h("p", { class: "unseen", role: "status" });
   const outage = h("p", { class: "outage", role: "status", hidden: true }, t("outage"));
   const veil = h("div", { class: "veil", on: { click: () => actions.house.drawer(false) } });
-  const main = h("main", {}, heading.node, outage, transcript.node, beginning.node, composer.node);
+  const main = h("main", {}, heading.node, outage, transcript.node, beginning.node, composer.node, memories.node);
   const node = h(
     "div",
     { class: "frame", on: { keydown: (event) => event.key === "Escape" && actions.house.drawer(false) } },
@@ -40,23 +42,28 @@ export function frameView(actions) {
   node.append(tipView(node).node);
 
   /** Where the list lies over the page, it has the focus, and gives it back. */
-  function lay(drawer) {
+  function lay(drawer, below) {
     if (drawer === main.inert) return;
     set(node, "data-drawer", drawer);
     main.inert = drawer;
-    (drawer ? sidebar : heading).focus();
+    (drawer ? sidebar : below).focus();
   }
 
   function draw(state) {
     const talk = currentTalk(state);
+    const talking = state.page === "talk";
     const empty = talk !== null && talk.id === null && talk.items.length === 0 && state.problem === null;
-    for (const view of [sidebar, heading, beginning, transcript, composer, identity, privacy]) view.draw(state, talk);
-    lay(state.drawer);
+    for (const view of [sidebar, heading, beginning, transcript, composer, memories, identity, privacy]) view.draw(state, talk);
+    lay(state.drawer, talking ? heading : memories);
     set(outage, "hidden", !state.away);
-    set(transcript.node, "hidden", empty);
-    set(beginning.node, "hidden", !empty);
+    set(heading.node, "hidden", !talking);
+    set(composer.node, "hidden", !talking);
+    set(transcript.node, "hidden", !talking || empty);
+    set(beginning.node, "hidden", !talking || !empty);
+    set(memories.node, "hidden", talking);
     write(told, spoken(state.told));
-    document.title = talk?.title ? `${spoken(talk.title)} · ${t("app.title")}` : t("app.title");
+    const title = talking ? talk?.title : t("memories.title");
+    document.title = title ? `${spoken(title)} · ${t("app.title")}` : t("app.title");
   }
 
   return { node, draw };

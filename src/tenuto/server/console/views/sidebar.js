@@ -5,7 +5,7 @@ import { currentLanguage, languages, t } from "../i18n.js";
 import { keyed } from "../keyed.js";
 import { me } from "../me.js";
 import { sentence } from "../problem.js";
-import { addressOf } from "../route.js";
+import { MEMORIES, addressOf } from "../route.js";
 import { currentTheme } from "../theme.js";
 import { iconButton, textButton } from "./buttons.js";
 import { icon } from "./icons.js";
@@ -29,6 +29,7 @@ export function sidebarView(actions, ask, showPrivacy) {
     icon("lock"),
     t("privacy.title"),
   );
+  const memories = h("a", { class: "to-memories", href: MEMORIES }, icon("memory"), t("memories.title"));
   const close = iconButton("close", t("sessions.close"), () => actions.house.drawer(false), { class: "narrow" });
   const node = h(
     "nav",
@@ -40,6 +41,7 @@ export function sidebarView(actions, ask, showPrivacy) {
       icon("plus"),
       t("sessions.new"),
     ),
+    memories,
     search(actions),
     h("div", { class: "shelf" }, list, notice, more),
     h(
@@ -54,6 +56,7 @@ export function sidebarView(actions, ask, showPrivacy) {
   function draw(state, talk) {
     set(node, "data-drawer", state.drawer);
     set(privacy, "hidden", state.privacy === null);
+    set(memories, "aria-current", state.page === "memories" && "page");
     who.textContent = me().user || t("me.button");
     if (state.house)
       fill(house, `${state.house.version} · ${state.house.store} · `, h("a", { href: "docs" }, t("routes")));
@@ -71,7 +74,7 @@ export function sidebarView(actions, ask, showPrivacy) {
     last = state.sessions;
     rows(
       items.map((session) => ({ key: session.id, session })),
-      talk?.id ?? null,
+      state.page === "talk" ? talk?.id ?? null : null,
     );
   }
 

@@ -1,0 +1,106 @@
+/** What is remembered of the person here: bring, search, add, edit, forget. */
+
+import { api } from "../api.js";
+import { Problem } from "../problem.js";
+import { refused } from "./house.js";
+
+export function memoryActions(store) {
+  let asked = 0; // the number of the latest question about the list
+  let person = 0; // the number of those who have sat here
+
+  function patch(change) {
+    store.change((state) => ({ memories: { ...state.memories, ...change } }));
+  }
+
+  /** Bring preferences and the first page anew; or, where something is searched for, what is found. */
+  async function refresh() {
+    const number = (asked += 1);
+    const { query, kind } = store.get().memories;
+    if (query) {
+      await guarded(
+        () => api.searchMemories(query),
+        ({ hits, degraded }) => patch({ hits, degraded, loading: false, problem: null }),
+        () => number !== asked,
+      );
+      return;
+    }
+    await guarded(
+      () => Promise.all([api.preferences(), api.memories({ kind })]),
+      ([preferences, { memories, cursor }]) =>
+        patch({ preferences, items: others(memories), cursor, hits: null, loading: false, problem: null }),
+      () => number !== asked,
+    );
+  }
+
+  async function more() {
+    const number = asked;
+    const { kind, cursor } = store.get().memories;
+    await guarded(
+      () => api.memories({ kind, cursor }),
+      (next) => {
+        const { items } = store.get().memories;
+        const known = new Set(items.map((memory) => memory.id));
+        const further = others(next.memories).filter((memory) => !known.has(memory.id));
+        patch({ items: [...items, ...further], cursor: next.cursor });
+      },
+      () => number !== asked,
+    );
+  }
+
+  /** Change something on the server, and bring what is there then. */
+  async function change(act, told) {
+    const done = await guarded(act, () => store.change({ told }));
+    if (done) await refresh();
+    return done;
+  }
+
+  /** Ask, and take the answer or say what went wrong: neither where it is overtaken, or was another person's. */
+  async function guarded(ask, take, overtaken = () => false) {
+    const asking = person;
+    const late = () => asking !== person || overtaken();
+    try {
+      const answer = await ask();
+      if (late()) return false;
+      take(answer);
+      return true;
+    } catch (error) {
+      if (late()) return false;
+      const problem = Problem.from(error);
+      refused(store, problem);
+      patch({ problem, loading: false });
+      return false;
+    }
+  }
+
+  return {
+    refresh,
+    more,
+    search(query) {
+      patch({ query });
+      return refresh();
+    },
+    show(kind) {
+      patch({ kind, cursor: null });
+      return refresh();
+    },
+    add: (text, kind, told) => change(() => api.addMemory({ text, kind }), told),
+    edit: (id, text, told) => change(() => api.editMemory(id, { text }), told),
+    forget: (id, told) => change(() => api.forgetMemory(id), told),
+    /** The text of a memory, or nothing where it was forgotten. */
+    async recall(id) {
+      try {
+        return (await api.memory(id)).text;
+      } catch (error) {
+        if (Problem.from(error).code === "memory_not_found") return null;
+        throw error;
+      }
+    },
+    /** Somebody else comes: what was asked before is not theirs. */
+    leave: () => (person += 1),
+  };
+}
+
+/** Preferences stand in a list of their own. */
+function others(memories) {
+  return memories.filter((memory) => memory.kind !== "preference");
+}

@@ -1,0 +1,150 @@
+"""What is remembered, on the page: read, searched with the reasons, edited and forgotten; in what the model saw."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Locator, expect
+
+from tests.journeys.door import Door, bearer, served
+from tests.journeys.page.visit import PHONE, Visit, listening, offline, visiting
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+HOME = "I live in Bologna with my two cats."
+EVIL = "I like <img src=x onerror=alert(1)> and <b>bold</b> claims."
+
+
+async def remember(door: Door, text: str, kind: str = "fact", **who: str) -> dict[str, Any]:
+    added = await door.http.post("/v1/memories", json={"text": text, "kind": kind}, headers=who)
+    assert added.status_code in (200, 201), added.text
+    memory: dict[str, Any] = added.json()
+    return memory
+
+
+async def stored(door: Door) -> list[str]:
+    page = (await door.http.get("/v1/memories")).json()
+    return [memory["text"] for memory in page["memories"]]
+
+
+def texts(visit: Visit) -> Locator:
+    return visit.page.locator(".memory-text:visible")
+
+
+async def test_memories_are_listed_searched_edited_and_forgotten(chromium: Browser) -> None:
+    async with offline(chromium) as (visit, door):
+        for text, kind in ((HOME, "fact"), (EVIL, "fact"), ("Keep answers short.", "preference")):
+            await remember(door, text, kind)
+        await visit.page.get_by_role("link", name="Memories").click()
+        # Preferences first, then the newest; nothing that was said becomes markup.
+        await expect(texts(visit)).to_have_text(["Keep answers short.", EVIL, HOME])
+        assert await visit.page.locator(".memories img, .memories b").count() == 0
+
+        search = visit.page.get_by_role("searchbox", name="Search memories")
+        await search.fill("Where do I live in Bologna?")
+        await expect(texts(visit).first).to_have_text(HOME)
+        arms = visit.page.locator("li", has_text=HOME).locator(".arm:visible")
+        await expect(arms).to_have_count(2)
+        await expect(arms.first).to_have_attribute("aria-label", re.compile(r"words [1-9]\d* %"))
+        await search.fill("")
+        await expect(texts(visit)).to_have_count(3)
+
+        await visit.page.get_by_role("button", name=f"Edit “{HOME}”").click()
+        await visit.page.get_by_role("textbox", name="Text of this memory").fill("I live in Ferrara.")
+        await visit.page.keyboard.press("Enter")
+        await expect(texts(visit).filter(has_text="Ferrara")).to_have_count(1)
+        assert "I live in Ferrara." in await stored(door)
+
+        for answer, left in (("Cancel", 3), ("Forget", 2)):
+            await visit.page.get_by_role("button", name="Forget “I live in Ferrara.”").click()
+            await visit.page.get_by_role("dialog").get_by_role("button", name=answer, exact=True).click()
+            await expect(texts(visit)).to_have_count(left)
+        assert sorted(await stored(door)) == [EVIL, "Keep answers short."]
+
+
+async def test_something_to_remember_is_written_by_keyboard(chromium: Browser) -> None:
+    async with offline(chromium) as (visit, door):
+        await visit.open("/#/memories")
+        await visit.page.get_by_role("textbox", name="Something to remember").fill("Answer in Italian.")
+        await visit.page.get_by_label("Kind").select_option("preference")
+        await visit.page.get_by_role("textbox", name="Something to remember").press("Enter")
+
+        await expect(visit.page.locator("[data-section='memories.preferences'] .memory-text")).to_have_text(
+            ["Answer in Italian."]
+        )
+        await visit.page.get_by_role("button", name="Edit “Answer in Italian.”").press("Enter")
+        await visit.page.keyboard.press("Escape")
+        await expect(visit.page.get_by_role("button", name="Edit “Answer in Italian.”")).to_be_focused()
+        assert await stored(door) == ["Answer in Italian."]
+
+
+async def test_what_the_model_saw_names_memories_by_their_text(chromium: Browser) -> None:
+    """Also one that was forgotten since; and a memory leads to the conversation that it comes from."""
+    async with offline(chromium) as (visit, door):
+        await visit.say(HOME)
+        await visit.hear()
+        await door.tenuto.upkeep.drain()
+        first = visit.page.url
+        await visit.page.get_by_role("link", name="Memories").click()
+        await visit.page.get_by_role("link", name="from this conversation").click()
+        await expect(visit.page).to_have_url(first)
+
+        await visit.page.get_by_role("link", name="New conversation").click()
+        await visit.say("Where do I live?")
+        answer = await visit.hear()
+        await expect(answer).to_contain_text(HOME)
+        await answer.get_by_role("button", name="What the model saw").click()
+        await expect(answer.locator("tr[data-kind=memory]")).to_contain_text(HOME)
+
+        await door.http.delete("/v1/memories", params={"all": True})
+        visit.allow("404")
+        await visit.page.reload()
+        await (await visit.hear()).get_by_role("button", name="What the model saw").click()
+        await expect(visit.page.locator("tr[data-kind=memory]")).to_contain_text("forgotten since then")
+
+
+async def test_another_person_finds_nothing_of_the_first(chromium: Browser) -> None:
+    async with offline(chromium) as (visit, door):
+        await remember(door, HOME, **{"X-User-ID": "ann"})
+        await visit.page.evaluate("sessionStorage.setItem('tenuto.user', 'ann')")
+        await visit.open("/#/memories")
+        await visit.page.reload()
+        await expect(texts(visit)).to_have_text([HOME])
+
+        await visit.page.get_by_role("button", name="ann").click()
+        await visit.page.get_by_label("User (optional)").fill("bob")
+        await visit.page.get_by_role("dialog").get_by_role("button", name="Save").click()
+
+        await expect(visit.page.get_by_text("Nothing yet.")).to_be_visible()
+        await expect(texts(visit)).to_have_count(0)
+
+
+async def test_a_key_of_a_tenant_is_asked_for_a_user(chromium: Browser) -> None:
+    async with served(locked=True, embedder="none") as door, listening(door) as base:
+        _, secret = await door.keys.create(tenant="acme")
+        await door.http.post("/v1/memories", headers={**bearer(secret), "X-User-ID": "ann"}, json={"text": HOME})
+        async with visiting(chromium, base) as visit:
+            visit.allow("401", "400")
+            await visit.open("/#/memories")
+            await visit.page.get_by_label("API key or token").fill(secret)
+            await visit.page.get_by_role("dialog").get_by_role("button", name="Save").click()
+            notice = visit.page.get_by_text("Memories belong to a user")
+            await expect(notice).to_be_visible()
+            await notice.get_by_role("button", name="Who is asking").click()
+            await visit.page.get_by_label("User (optional)").fill("ann")
+            await visit.page.get_by_role("dialog").get_by_role("button", name="Save").click()
+
+            await expect(texts(visit)).to_have_text([HOME])
+
+
+async def test_the_view_fits_a_narrow_screen_in_chinese(chromium: Browser) -> None:
+    async with offline(chromium, viewport=PHONE, locale="zh-CN") as (visit, door):
+        await remember(door, "我住在上海，养了一只叫豆豆的猫。" * 20)
+        await visit.open("/#/memories")
+
+        await expect(visit.page.get_by_role("heading", name="记忆")).to_be_visible()
+        await expect(texts(visit)).to_have_count(1)
+        width = await visit.page.evaluate("document.documentElement.scrollWidth")
+        assert width <= PHONE["width"]
