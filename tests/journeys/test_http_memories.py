@@ -86,6 +86,7 @@ def test_what_was_said_before_a_kill_is_recalled_until_it_is_forgotten(tmp_path:
     assert HOME in answered["answer"]
     assert recalled_ids(answered) == [remembered["id"]]
     assert (hit["memory"], hit["score"] > 0, hit["scores"]["lexical"] > 0) == (remembered, True, True)
+    assert hit["scores"]["terms"] == ["live"]
     assert (recalled_ids(other), "Bologna" in other["answer"]) == ([], False)
     assert code(foreign) == (404, "memory_not_found")
     assert (gone.status_code, found, recalled_ids(after), "Bologna" in after["answer"]) == (204, [], [], False)

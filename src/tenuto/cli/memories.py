@@ -162,6 +162,8 @@ async def _search(held: Memories, scope: Scope, query: MemoryQuery) -> RecallRes
 
 
 def _print_hit(number: int, hit: MemoryHit) -> None:
+    from tenuto.recall.views import shared_words
+
     memory, scores = hit.memory, hit.scores
     typer.secho(visible(f"{number}. {_on_one_line(memory.text)}"), bold=True)
     where = f"session {memory.session_id}" if memory.session_id else "written by hand"
@@ -170,7 +172,7 @@ def _print_hit(number: int, hit: MemoryHit) -> None:
     arms = "  ".join(
         f"{name} {_bar(share)} {share:.2f}" for name, share in (("words", scores.lexical), ("meaning", scores.vector))
     )
-    shared = f"  shared: {', '.join(scores.terms)}" if scores.terms else ""
+    shared = f"  shared: {', '.join(shared_words(hit))}" if scores.terms else ""
     like = f"  like one above {scores.similarity:.2f}" if scores.similarity > 0 else ""
     typer.echo(visible(f"   score {hit.score:.2f}  {arms}{shared}{like}"))
 

@@ -8,6 +8,7 @@ from typing import Self
 
 from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemorySource
 from tenuto.model.values import View
+from tenuto.recall.lexical import readable_words
 from tenuto.recall.service import RecallResult, next_cursor
 
 
@@ -76,7 +77,8 @@ class MemoryHitView(View, frozen=True, kw_only=True):
     @classmethod
     def of(cls, value: MemoryHit) -> Self:
         """The view of a hit."""
-        return cls.derive(value, memory=MemoryView.of(value.memory), scores=MemoryScoresView.of(value.scores))
+        scores = MemoryScoresView.derive(value.scores, terms=shared_words(value))
+        return cls.derive(value, memory=MemoryView.of(value.memory), scores=scores)
 
 
 class MemoryHits(View, frozen=True, kw_only=True):
@@ -89,3 +91,9 @@ class MemoryHits(View, frozen=True, kw_only=True):
     def of(cls, value: RecallResult) -> Self:
         """The view of what a search found."""
         return cls(hits=list(map(MemoryHitView.of, value.hits)), degraded=value.degraded)
+
+
+def shared_words(hit: MemoryHit) -> tuple[str, ...]:
+    """The terms that a memory shares with the query, as the memory writes them: `live`, where the index has `liv`."""
+    written = dict(readable_words(hit.memory.text)[0]) if hit.scores.terms else {}
+    return tuple(written.get(term, term) for term in hit.scores.terms)

@@ -26,7 +26,7 @@ def said(*texts: str, speaker: str = "") -> list[Memory]:
         (("I like tea.", "i  like TEA."), 1, 0),
         (("I keep nine brown hens and one goose.", "I keep nine brown hens and a goose!"), 0, 1),
         (("I keep nine brown hens.", "I play the cello in Genoa."), 0, 0),
-        (("我住在博洛尼亚，养了两只猫。", "我住在博洛尼亚，养了两只猫！"), 0, 1),
+        (("我住在博洛尼亚，养了两只猫。", "我住在博洛尼亚，养了两只猫！"), 1, 0),
         (("😀", "🙃"), 0, 0),
     ],
 )

@@ -27,7 +27,7 @@ export function frameView(actions) {
   const told = h("p", { class: "unseen", role: "status" });
   const outage = h("p", { class: "outage", role: "status", hidden: true }, t("outage"));
   const veil = h("div", { class: "veil", on: { click: () => actions.house.drawer(false) } });
-  const main = h("main", {}, heading.node, outage, transcript.node, beginning.node, composer.node, memories.node);
+  const main = h("main", {}, heading.node, outage, transcript.node, beginning.node, composer.node);
   const node = h(
     "div",
     { class: "frame", on: { keydown: (event) => event.key === "Escape" && actions.house.drawer(false) } },
@@ -60,7 +60,9 @@ export function frameView(actions) {
     set(composer.node, "hidden", !talking);
     set(transcript.node, "hidden", !talking || empty);
     set(beginning.node, "hidden", !talking || !empty);
-    set(memories.node, "hidden", talking);
+    // On the page only while it is shown: a page has one first heading.
+    if (talking) memories.node.remove();
+    else if (!memories.node.isConnected) main.append(memories.node);
     write(told, spoken(state.told));
     const title = talking ? talk?.title : t("memories.title");
     document.title = title ? `${spoken(title)} · ${t("app.title")}` : t("app.title");
