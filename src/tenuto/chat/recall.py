@@ -29,6 +29,7 @@ _LEAST_SIMILARITY: Final = 0.4
 # Messages before the question that a follow-up is understood by.
 _TALK: Final = 3
 _PREFERENCES: Final = 20
+_HARMLESS: Final = str.maketrans({"“": '"', "”": '"', "[": "(", "]": ")", "【": "（", "】": "）"})
 # How long a turn waits for its memories, which is far longer than they take.
 _PATIENCE_SECONDS: Final = 2.0
 _log = logging.getLogger(__name__)
@@ -47,8 +48,8 @@ class Recalled(Value, frozen=True, kw_only=True, gc=True):
 
     @property
     def preference_lines(self) -> str:
-        """The preferences for the prompt, one line each."""
-        return "\n".join(f"- {_on_one_line(one.text)}" for one in self.preferences)
+        """The preferences for the prompt, each quoted on a line: what it says was written by a user or a model."""
+        return "\n".join(f"- “{_on_one_line(one.text)}”" for one in self.preferences)
 
 
 class TurnRecall:
@@ -146,7 +147,8 @@ def _is_shown(memory: Memory, turn: OpenTurn) -> bool:
 
 
 def _on_one_line(text: str) -> str:
-    return " ".join(text.split())
+    """A text that can end neither its line, nor its quotation marks, nor the block it stands in."""
+    return " ".join(text.translate(_HARMLESS).split())
 
 
 def _day(moment: datetime) -> str:

@@ -92,7 +92,8 @@ class Memories:
         if self.embedder is not None and owner.memories and text.strip():
             if not self.embedder.ready:
                 self._warm()
-                return PreparedSearch(self._copies, owner, None, self._clock, degraded=True)
+                # Not degraded: until its weights are loaded, words decide.
+                return PreparedSearch(self._copies, owner, None, self._clock, degraded=False)
             asked = await self._redact(scope, text) if self.embedder.remote else text
             vectors = await self.embedder.embed(scope, [asked or ""])
             missed = vectors is None

@@ -45,12 +45,18 @@ _KNOWN: Final = 500
 # What is read of one message, and what may come of it.
 _READ: Final = 4_000
 _MOST: Final = 8
-# A statement has at least so many terms, and at most so many characters.
-_LEAST_TERMS: Final = 2
+# A statement has at most so many characters.
 _LONGEST: Final = 400
 _FIRST_PERSON: Final = re.compile(
-    r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|myself|we|we're|we've|us|our|ours)\b|[我咱俺]", re.IGNORECASE
+    r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|myself|we|we're|we've|us|our|ours|remember)\b|[我咱俺]|本人|记住",
+    re.IGNORECASE,
 )
+_NUMBER_WORDS: Final = re.compile(
+    r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|"
+    r"eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million)\b"
+)
+# What a note on a user may add to the user's own words.
+_NOTE_CHARACTERS: Final = frozenset("用户的是在有了和也很喜欢不想要会能住叫做人他她家里为作工从到这那个这些希望偏好")
 _FENCE: Final = re.compile(r"^```\w*\s*|\s*```$")
 _OBJECT: Final = re.compile(r"\{.*\}", re.DOTALL)
 _SYSTEM: Final = {
@@ -110,7 +116,7 @@ class Capturer:
             for one in ended.log_tail
             if one.role is Role.USER and (one.seq > known if known is not None else one.sent_at >= recent)
         ]
-        return tuple([one for one in said if len(terms(one.text[:_READ])) >= _LEAST_TERMS][-_READ_AT_ONCE:])
+        return tuple([one for one in said if _states_something(one.text)][-_READ_AT_ONCE:])
 
     async def capture(self, ended: TurnEnded, messages: Sequence[Message]) -> None:
         """Remember what the user said in these messages, each once."""
@@ -234,7 +240,7 @@ class _Notes(msgspec.Struct, frozen=True):
 
 
 def parse_notes(answer: str, source: str) -> list[Note] | None:
-    """The notes in a model's answer that hold nothing the source lacks; `None` if it is no such JSON."""
+    """The notes in a model's answer that hold nothing the source lacks; `None` if there are none, or it is no JSON."""
     found = _OBJECT.search(_FENCE.sub("", answer.strip()))
     if found is None:
         return None
@@ -243,14 +249,36 @@ def parse_notes(answer: str, source: str) -> list[Note] | None:
     except msgspec.DecodeError:
         return None
     known = {term for line in source.splitlines() for term in terms(line)}
-    return [
+    kept = [
         msgspec.structs.replace(note, subject=" ".join(note.subject.casefold().split())[:80])
         for note in notes[:_MOST]
         if note.text.strip()
         and len(note.text) <= _LONGEST
         and known & set(terms(note.text))
         and not invents(note.text, source)
+        and not _invents_words(note.text, source)
     ]
+    # Where nothing of its notes can be used, the user's own words are.
+    return kept if kept or not notes else None
+
+
+def _invents_words(text: str, source: str) -> bool:
+    """Whether a note has a number word, or a Chinese character beyond the usual ones of a note, that the source lacks.
+
+    A name in Chinese has no capital by which it could be known; one wrong character makes it another person's.
+    """
+    known = source.casefold()
+    numbers = [word for word in _NUMBER_WORDS.findall(text.casefold()) if word not in known]
+    characters = {one for one in text if "\u3400" <= one <= "\u9fff"} - _NOTE_CHARACTERS
+    return bool(numbers) or not characters <= set(source)
+
+
+def _states_something(text: str) -> bool:
+    """Whether a message is more than questions and small talk."""
+    return any(
+        terms(sentence) and not is_question(sentence) and match_intent(sentence) is None
+        for sentence in split_sentences(text[:_READ])
+    )
 
 
 def quotable_sentences(text: str) -> list[str]:
@@ -268,6 +296,6 @@ def junk_reason(sentence: str) -> str:
         return "small talk"
     if _FIRST_PERSON.search(sentence) is None:
         return "not about the user"
-    if len(set(terms(sentence))) < _LEAST_TERMS:
+    if not terms(sentence):
         return "too short"
     return "too long" if len(sentence) > _LONGEST else ""

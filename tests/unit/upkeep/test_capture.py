@@ -53,6 +53,10 @@ async def remembered(app: Tenuto, scope: Scope = ANN, **filters: Any) -> list[Me
         ("Tell me about my orders", []),
         ("Paris is the capital of France.", []),
         ("I do.", []),
+        ("I'm vegan.", ["I'm vegan."]),
+        ("我是医生。", ["我是医生。"]),
+        ("本人姓王。", ["本人姓王。"]),
+        ("Remember that the parcel comes at noon.", ["Remember that the parcel comes at noon."]),
         ("", []),
         ("🙂🙂", []),
         ("I " + "like long stories " * 60 + ".", []),
@@ -72,9 +76,9 @@ def test_statements_of_the_user_are_quoted_and_the_rest_is_not(text: str, kept: 
         ),
         ('```json\n{"memories": [{"kind": "preference", "text": "Likes cats."}]}\n```', [""]),
         ('{"memories": []}', []),
-        ('{"memories": [{"kind": "fact", "text": "The user has 7 cats."}]}', []),
-        ('{"memories": [{"kind": "fact", "text": "The user lives in Rome with Marco."}]}', []),
-        ('{"memories": [{"kind": "fact", "text": "Likes jazz."}]}', []),
+        ('{"memories": [{"kind": "fact", "text": "The user has 7 cats."}]}', None),
+        ('{"memories": [{"kind": "fact", "text": "The user lives in Rome with Marco."}]}', None),
+        ('{"memories": [{"kind": "fact", "text": "Likes jazz."}]}', None),
         ('{"memories": [{"kind": "secret", "text": "The user lives in Bologna."}]}', None),
         ("I noted that you live in Bologna.", None),
         ("", None),
@@ -84,6 +88,21 @@ def test_a_models_notes_hold_nothing_that_the_user_did_not_say(answer: str, kept
     notes = parse_notes(answer, BOLOGNA)
 
     assert (None if notes is None else [note.subject for note in notes]) == kept
+
+
+@pytest.mark.parametrize(
+    ("said", "note", "kept"),
+    [
+        ("我女儿今年五岁，叫小美。", "用户的女儿小美今年五岁", True),
+        ("我女儿今年五岁，叫小美。", "女儿小丽今年十五岁", False),
+        ("My daughter is not five but my son is.", "The daughter is twelve and the son five.", False),
+        ("My daughter is five years old.", "The daughter is five years old.", True),
+    ],
+)
+def test_a_number_in_words_and_a_chinese_name_must_have_been_said(said: str, note: str, kept: bool) -> None:
+    answer = json.dumps({"memories": [{"kind": "fact", "text": note}]})
+
+    assert bool(parse_notes(answer, said)) is kept
 
 
 async def test_a_turn_is_remembered_with_its_place_and_through_the_policy() -> None:

@@ -200,6 +200,9 @@ def compose_answer(conversation: Conversation) -> str:
         return phrases.noted
     found, coverage = _find_sentences(conversation, strip_asking(" ".join(asked)))
     if not found:
+        # Memories are here because they fit the question by its date or its meaning.
+        found = [one for one in conversation.utterances if one.speaker in (Speaker.MEMORY, Speaker.NOTED)][-_QUOTES:]
+    if not found:
         return phrases.nothing_found
     return "\n".join([*([phrases.nearest] if coverage < _COVERAGE else []), *(_quote(one, phrases) for one in found)])
 
