@@ -98,6 +98,16 @@ class PrivateData(Invalid):
         self.types = tuple(types)
 
 
+class PlanInvalid(Invalid):
+    """A plan that cannot run. `step` is the step at fault, `None` if it is the plan as a whole."""
+
+    code: ClassVar[str] = "plan_invalid"
+
+    def __init__(self, step: str | None, why: str) -> None:
+        super().__init__(f"the plan {why}" if step is None else f"step {step} {why}")
+        self.step = step
+
+
 class InvalidCursor(Invalid):
     """A paging cursor of another listing."""
 
@@ -191,6 +201,19 @@ class TaskNotFound(NotFound):
     def __init__(self, task_id: str) -> None:
         super().__init__("task not found")
         self.task_id = task_id
+
+
+class AgentNotFound(NotFound):
+    """No agent is registered under this name."""
+
+    code: ClassVar[str] = "agent_not_found"
+
+    def __init__(self, agent: str, step: str | None = None) -> None:
+        super().__init__(
+            "there is no such agent" if step is None else f"step {step} names an agent that does not exist"
+        )
+        self.agent = agent
+        self.step = step
 
 
 class EntryNotFound(NotFound):
