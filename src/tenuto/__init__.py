@@ -14,8 +14,10 @@ from tenuto.model.task import NewTask, TaskQuery, TaskStatus
 
 if TYPE_CHECKING:
     from tenuto.app import Tenuto, open  # noqa: A004 - tenuto.open(...) is the name people type
+    from tenuto.tasks.agents import AgentContext, agent
 
 __all__ = [
+    "AgentContext",
     "Conflict",
     "Draft",
     "Invalid",
@@ -36,12 +38,17 @@ __all__ = [
     "ToolError",
     "TurnState",
     "Unavailable",
+    "agent",
     "open",
 ]
 
 
 def __getattr__(name: str) -> object:
     """Load what opens a store when it is asked for: values, errors and the command line do without."""
+    if name in ("AgentContext", "agent"):
+        from tenuto.tasks import agents
+
+        return getattr(agents, name)
     if name not in ("Tenuto", "open"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from tenuto import app

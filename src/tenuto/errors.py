@@ -216,6 +216,16 @@ class AgentNotFound(NotFound):
         self.step = step
 
 
+class StepNotFound(NotFound):
+    """The task's plan has no such step."""
+
+    code: ClassVar[str] = "step_not_found"
+
+    def __init__(self, step: str) -> None:
+        super().__init__("the task's plan has no such step")
+        self.step = step
+
+
 class EntryNotFound(NotFound):
     """The task's board or the agent's notes have no such key."""
 
@@ -302,6 +312,36 @@ class TaskFinished(Conflict):
     def __init__(self, task_id: str) -> None:
         super().__init__("the task has ended")
         self.task_id = task_id
+
+
+class TaskRunning(Conflict):
+    """The task has not ended, so it cannot be resumed."""
+
+    code: ClassVar[str] = "task_running"
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__("the task has not ended")
+        self.task_id = task_id
+
+
+class StepNotWaiting(Conflict):
+    """The step does not wait for a person: it has not begun, has ended, or is an agent's."""
+
+    code: ClassVar[str] = "step_not_waiting"
+
+    def __init__(self, step: str) -> None:
+        super().__init__(f"step {step} does not wait for an answer")
+        self.step = step
+
+
+class StepLost(Conflict):
+    """Another worker has begun this step, since this one seemed dead; nothing was written."""
+
+    code: ClassVar[str] = "step_lost"
+
+    def __init__(self, step: str) -> None:
+        super().__init__(f"another worker has begun step {step}")
+        self.step = step
 
 
 class KeyProtected(Conflict):

@@ -75,6 +75,7 @@ class Settings(Value, frozen=True, kw_only=True):
     task_retention: timedelta | None = None
     agent_retention: timedelta | None = None
     task_owners: str | None = None
+    agents: str | None = None
     max_board_keys: int = 1000
     max_board_value_bytes: int = 64 * 1024
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ import msgspec
 
 from tenuto.errors import AgentNotFound, PlanInvalid, TenutoError
 from tenuto.model.policy import TaskPolicy
-from tenuto.model.task import TaskStatus
+from tenuto.model.task import Task, TaskError, TaskStatus
 from tenuto.model.values import Json, JsonObject, Value, check_id, check_json, check_text
 
 HUMAN: Final = "human"
@@ -121,6 +121,27 @@ class StepStatus(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     SKIPPED = "skipped"
+
+
+class StepRun(Value, frozen=True, kw_only=True):
+    """What became of a step so far. `attempts` counts all its beginnings, also those that died with their worker."""
+
+    step: str
+    agent: str | None
+    status: StepStatus
+    attempts: int = 0
+    output: Json = None
+    error: TaskError | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+
+class TaskProgress(Value, frozen=True, kw_only=True):
+    """A task, its plan, and its steps in the order of the plan. A task without a plan has neither."""
+
+    task: Task
+    plan: Plan | None = None
+    steps: tuple[StepRun, ...] = ()
 
 
 ENDED: Final = frozenset({StepStatus.COMPLETED, StepStatus.FAILED, StepStatus.SKIPPED})

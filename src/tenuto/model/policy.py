@@ -170,6 +170,33 @@ class TaskPolicy(Value, frozen=True, kw_only=True):
         return any(_matches_pattern(name, key) for name in self.protected)
 
 
+class RunPolicy(Value, frozen=True, kw_only=True):
+    """How plans are run.
+
+    `task_timeout` and `step_timeout` hold where a plan names none; a plan with human input has no limit then. A worker
+    runs `agents_at_once`, and has at most `tasks_at_once`, those that wait for a person included. One that was silent
+    for `lease` counts as dead, and its steps are given to others, each step at most `takeovers` times. What an engine
+    knows of ended runs is removed after `run_retention`.
+    """
+
+    task_timeout: timedelta = timedelta(minutes=10)
+    step_timeout: timedelta = timedelta(minutes=5)
+    history_messages: int = 20
+    agents_at_once: int = 16
+    tasks_at_once: int | None = None
+    heartbeat: timedelta = timedelta(seconds=1)
+    lease: timedelta = timedelta(seconds=5)
+    takeovers: int = 10
+    run_retention: timedelta = timedelta(days=1)
+
+    def __post_init__(self) -> None:
+        for what in ("task_timeout", "step_timeout", "heartbeat"):
+            if getattr(self, what) <= timedelta(0):
+                raise InvalidSetting(what, "must be longer than nothing")
+        if self.lease < 3 * self.heartbeat:
+            raise InvalidSetting("lease", "must be at least three heartbeats")
+
+
 def _matches_pattern(protected: str, key: str) -> bool:
     return key.startswith(protected[:-1]) if protected.endswith("*") else key == protected
 

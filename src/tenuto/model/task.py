@@ -31,8 +31,19 @@ class NewTask(Value, frozen=True, kw_only=True):
             check_id(self.session_id, "the session id")
 
 
+class TaskError(Value, frozen=True, kw_only=True):
+    """Why a task or a step failed: a stable code, a sentence without user text, and the step at fault."""
+
+    code: str
+    message: str = ""
+    step: str | None = None
+
+
 class Task(Value, frozen=True, kw_only=True):
-    """A task without its board. Its deadline moves with each change of the task itself; the board goes with it."""
+    """A task without its board. Its expiry moves with each change of the task itself; the board goes with it.
+
+    An engine that runs the task's plan counts its `runs`, and ends a run that is not finished at `deadline_at`.
+    """
 
     id: str
     type: str
@@ -45,6 +56,9 @@ class Task(Value, frozen=True, kw_only=True):
     completed_at: datetime | None
     expires_at: datetime
     version: int
+    error: TaskError | None = None
+    runs: int = 0
+    deadline_at: datetime | None = None
 
     @property
     def is_finished(self) -> bool:

@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Final
 
-from tenuto.model.task import BoardEntry, BoardLock, Note, Task, TaskStatus
+from tenuto.model.plan import Step, StepRun, StepStatus
+from tenuto.model.task import BoardEntry, BoardLock, Note, Task, TaskError, TaskStatus
 from tenuto.model.values import Json, JsonObject, Value
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -54,6 +55,11 @@ def name_ref(name: str) -> NameRef:
     return NameRef(name=name, mark=mark_of(name))
 
 
+def write_mark(idempotency_key: str) -> tuple[int, ...]:
+    """A digest of the idempotency key of a write, short since a record has several."""
+    return mark_of(idempotency_key)[:8]
+
+
 def record_key_for(owner: bytes, key: str) -> str:
     """The place of the tasks that an owner opens under a key."""
     return f"t-{blake2b(owner + key.encode(), digest_size=_PLACE_BYTES).hexdigest()}"
@@ -89,6 +95,9 @@ class Head(Value, frozen=True, kw_only=True):
     result: Json = None
     completed_at: int | None = None
     ended: tuple[int, ...] = ()
+    error: TaskError | None = None
+    runs: int = 0
+    deadline_at: int | None = None
 
     def task_id(self, place: str) -> str:
         """The id of the task at this place, which no other task there has."""
@@ -108,6 +117,9 @@ class Head(Value, frozen=True, kw_only=True):
             completed_at=instant(self.completed_at) if self.completed_at is not None else None,
             expires_at=instant(self.expires_at),
             version=version,
+            error=self.error,
+            runs=self.runs,
+            deadline_at=instant(self.deadline_at) if self.deadline_at is not None else None,
         )
 
 
@@ -133,7 +145,8 @@ class Held(Value, frozen=True, kw_only=True):
 class BoardRecord(Value, frozen=True, kw_only=True):
     """A key of a board: its value and its lock, changed by one compare-and-set.
 
-    `value` is empty if there is none. `version` and `token` only grow.
+    `value` is empty if there is none. `version` and `token` only grow. `applied` are digests of the idempotency keys of
+    the last writes.
     """
 
     value: JsonObject = {}
@@ -143,6 +156,7 @@ class BoardRecord(Value, frozen=True, kw_only=True):
     version: int = 0
     token: int = 0
     lock: Held | None = None
+    applied: tuple[tuple[int, ...], ...] = ()
 
     def entry(self, key: str) -> BoardEntry | None:
         """The public value, if there is one."""
@@ -163,6 +177,40 @@ class BoardRecord(Value, frozen=True, kw_only=True):
         if lock is None:
             return None
         return BoardLock(key=key, holder=lock.by.name, token=lock.token, expires_at=instant(lock.until_at))
+
+
+class PlanRecord(Value, frozen=True, kw_only=True):
+    """The plan of a task, as `plan_fields` writes it."""
+
+    plan: JsonObject
+
+
+class StepRecord(Value, frozen=True, kw_only=True):
+    """A step of a plan. `token` grows with each worker that begins it, so that an earlier one is recognized.
+
+    `output` is the value under its key on the board, empty if there is none.
+    """
+
+    status: StepStatus = StepStatus.PENDING
+    token: int = 0
+    attempts: int = 0
+    output: JsonObject = {}
+    error: TaskError | None = None
+    started_at: int | None = None
+    ended_at: int | None = None
+
+    def run(self, step: Step) -> StepRun:
+        """The public value."""
+        return StepRun(
+            step=step.id,
+            agent=step.agent,
+            status=self.status,
+            attempts=self.attempts,
+            output=unwrap_value(self.output),
+            error=self.error,
+            started_at=instant(self.started_at) if self.started_at is not None else None,
+            ended_at=instant(self.ended_at) if self.ended_at is not None else None,
+        )
 
 
 class NoteRecord(Value, frozen=True, kw_only=True):

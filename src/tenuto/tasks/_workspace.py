@@ -1,4 +1,4 @@
-"""One task with its board and notes, for their writers."""
+"""One task with its board, notes, plan and steps, for their writers."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from tenuto.model import Scope
 from tenuto.ports import StateStore
 from tenuto.tasks._deadlines import Deadlines
 from tenuto.tasks._record_store import Drawer
-from tenuto.tasks._records import BoardRecord, Head, NoteRecord
+from tenuto.tasks._records import BoardRecord, Head, NoteRecord, PlanRecord, StepRecord
 from tenuto.tasks._task_table import TaskTable
 
 BOARD: Final = "task-board:"
 _NOTES: Final = "task-notes:"
+_PLAN: Final = "task-plan:"
+_STEPS: Final = "task-steps:"
 
 
 class TaskWorkspace:
-    """A task with its board and the notes of all its agents.
+    """A task with its board, its plan, and the notes of all its agents.
 
-    A task is removed before its board and notes. So a writer checks again after each write that the task exists: if it
-    does not, the writer removes the board and notes itself.
+    A task is removed before the rest of it. So a writer checks again after each write that the task exists: if it does
+    not, the writer removes the rest itself.
     """
 
     def __init__(
@@ -33,6 +35,8 @@ class TaskWorkspace:
         self.task_id = task_id
         self.board = Drawer(state, scope, f"{BOARD}{task_id}", BoardRecord)
         self.notes = Drawer(state, scope, f"{_NOTES}{task_id}", NoteRecord)
+        self.plan = Drawer(state, scope, f"{_PLAN}{task_id}", PlanRecord)
+        self.steps = Drawer(state, scope, f"{_STEPS}{task_id}", StepRecord)
 
     async def task(self) -> Head:
         """The task, ended or not.
@@ -76,6 +80,6 @@ class TaskWorkspace:
             raise
 
     async def clear(self) -> None:
-        """Remove the board and notes of a removed task."""
-        await self.board.clear()
-        await self.notes.clear()
+        """Remove all that a removed task leaves."""
+        for drawer in (self.board, self.notes, self.plan, self.steps):
+            await drawer.clear()

@@ -21,7 +21,7 @@ from tenuto.model.task import BoardEntry, BoardLock, BoardView
 from tenuto.model.values import MAX_DEPTH, Json, check_id, check_int, check_json
 from tenuto.ports import Clock
 from tenuto.tasks._record_store import VersionedRecord, check_version
-from tenuto.tasks._records import BoardRecord, Held, NameRef, instant, micros, name_ref, wrap_value
+from tenuto.tasks._records import BoardRecord, Held, NameRef, instant, micros, name_ref, wrap_value, write_mark
 from tenuto.tasks._workspace import TaskWorkspace
 
 _log = logging.getLogger(__name__)
@@ -29,6 +29,7 @@ _EMPTY: Final = BoardRecord()
 # The record around a value takes two of the levels that JSON may have.
 _DEPTH: Final = MAX_DEPTH - 2
 _NAME_IN_LOG: Final = 64
+_APPLIED: Final = 8
 
 
 def check_value(value: Json, policy: TaskPolicy) -> None:
@@ -73,9 +74,19 @@ class Board:
         )
 
     async def write(
-        self, key: str, value: Json, *, agent: str, if_version: int | None = None, token: int | None = None
+        self,
+        key: str,
+        value: Json,
+        *,
+        agent: str,
+        if_version: int | None = None,
+        token: int | None = None,
+        idempotency_key: str | None = None,
     ) -> BoardEntry:
         """Set the value of a key. `if_version=0` demands that it has none.
+
+        A repeated `idempotency_key` changes nothing and returns the entry as it is, also when another agent has written
+        it since; an entry knows the keys of its last eight writes.
 
         The holder of a lock writes with its token. An expired lock stays valid until another agent locks or writes the
         key.
@@ -92,8 +103,12 @@ class Board:
         writer = await self._authorize(key, agent)
         before = _EMPTY
 
-        def write_record(kept: BoardRecord) -> BoardRecord:
+        mark = None if idempotency_key is None else write_mark(check_id(idempotency_key, "the idempotency key"))
+
+        def write_record(kept: BoardRecord) -> BoardRecord | None:
             nonlocal before
+            if mark is not None and mark in kept.applied and kept.value:
+                return None
             self._check_writable(kept, key, writer, if_version, token)
             before = kept
             # An agent that overwrites its own value keeps the name of the previous agent.
@@ -106,6 +121,7 @@ class Board:
                 written_at=micros(self._clock()),
                 version=kept.version + 1,
                 lock=kept.lock if token is not None else None,
+                applied=kept.applied if mark is None else (*kept.applied, mark)[-_APPLIED:],
             )
 
         after = await self._change(key, write_record)

@@ -15,24 +15,28 @@ from tenuto.errors import (
     DecryptionFailed,
     IdempotencyKeyReused,
     InvalidCursor,
+    PlanInvalid,
     TaskFinished,
     TaskNotFound,
+    TaskRunning,
     TooLarge,
     VersionConflict,
 )
 from tenuto.model import Scope
+from tenuto.model.plan import Plan, StepRun, StepStatus, TaskProgress, parse_plan, plan_fields
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.scope import owner_key
-from tenuto.model.task import NewTask, Task, TaskPage, TaskQuery, TaskStatus, TaskSweep
+from tenuto.model.task import NewTask, Task, TaskError, TaskPage, TaskQuery, TaskStatus, TaskSweep
 from tenuto.model.values import MAX_DEPTH, Json, check_id, check_json
 from tenuto.ports import Clock, SessionStore, StateStore
 from tenuto.tasks._deadlines import Deadlines, Due
 from tenuto.tasks._record_store import VersionedRecord
-from tenuto.tasks._records import Head, instant, mark_of, micros, name_ref, new_incarnation, record_key_for
+from tenuto.tasks._records import Head, PlanRecord, instant, mark_of, micros, name_ref, new_incarnation, record_key_for
 from tenuto.tasks._task_table import TaskTable
 from tenuto.tasks._workspace import TaskWorkspace
 from tenuto.tasks.board import Board
 from tenuto.tasks.notes import Notes, drop_expired_notes
+from tenuto.tasks.steps import Steps
 
 _log = logging.getLogger(__name__)
 # A UUID, or the id of a task that was opened under a key.
@@ -41,6 +45,7 @@ _ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|t-[0-9a-f]{2
 _LOOKS: Final = 1000
 # Records that cannot be decrypted now may be once their key is back.
 _PUT_OFF: Final = timedelta(hours=1)
+_PLAN: Final = "plan"
 
 
 class Tasks:
@@ -151,8 +156,93 @@ class Tasks:
         """
         return await self._change(scope, task_id, if_version, lambda head: replace(head, status=TaskStatus.RUNNING))
 
+    async def add_plan(self, scope: Scope, task_id: str, plan: Plan) -> Plan:
+        """Give a task its plan, once; returns the plan that it has.
+
+        Raises:
+            TaskFinished: the task has ended.
+            PlanInvalid: the privacy policy would change the plan.
+            TooLarge: the plan is above the limit.
+        """
+        fields = plan_fields(plan)
+        self._check_size(fields, "plan")
+        room = self._workspace(scope, task_id)
+        await room.open()
+        written = False
+
+        def write_once(kept: VersionedRecord[PlanRecord] | None) -> PlanRecord | None:
+            nonlocal written
+            written = kept is None
+            return PlanRecord(plan=fields) if written else None
+
+        filed = await room.plan.swap(_PLAN, write_once)
+        await room.recheck_open()
+        assert filed is not None
+        stored = parse_plan(filed.record.plan)
+        if written and stored != plan:
+            await room.plan.remove(_PLAN)
+            raise PlanInvalid(None, "holds what the privacy policy replaces; that belongs into the goal or the board")
+        return stored
+
+    async def progress(self, scope: Scope, task_id: str) -> TaskProgress:
+        """A task, its plan and what became of its steps; no engine is asked.
+
+        A step that was running when its task was cancelled has failed with it.
+
+        Raises:
+            TaskNotFound: as in `get`.
+        """
+        task, room = await self._heads.get(scope, task_id), self._workspace(scope, task_id)
+        filed = await room.plan.read_record(_PLAN)
+        if filed is None:
+            return TaskProgress(task=task)
+        plan = parse_plan(filed.record.plan)
+        steps = await self.steps(scope, task_id).list(plan)
+        if task.is_finished:
+            steps = tuple(_end_with(task, run) for run in steps)
+        return TaskProgress(task=task, plan=plan, steps=steps)
+
+    async def start_run(self, scope: Scope, task_id: str, *, run: int, timeout: timedelta | None) -> Task:
+        """Mark the task as running for the first time, or again after its end (`run` is one more than its `runs`).
+
+        A repeated call changes nothing. An ended task that is begun again has no result any more.
+
+        Raises:
+            TaskRunning: the task has other runs.
+            TaskFinished: this run has ended.
+        """
+        now = self._clock()
+        deadline = None if timeout is None else micros(now + timeout)
+
+        def begin_run(head: Head) -> Head:
+            if head.runs == run and head.completed_at is None:
+                return head
+            if head.runs == run:
+                raise TaskFinished(task_id)
+            if head.runs != run - 1 or (head.completed_at is None and head.runs > 0):
+                raise TaskRunning(task_id)
+            return replace(
+                head,
+                status=TaskStatus.RUNNING,
+                runs=run,
+                deadline_at=deadline,
+                result=None,
+                error=None,
+                completed_at=None,
+                ended=(),
+            )
+
+        return await self._change(scope, task_id, None, begin_run, reopen=True)
+
     async def finish(
-        self, scope: Scope, task_id: str, *, failed: bool = False, result: Json = None, if_version: int | None = None
+        self,
+        scope: Scope,
+        task_id: str,
+        *,
+        failed: bool = False,
+        result: Json = None,
+        error: TaskError | None = None,
+        if_version: int | None = None,
     ) -> Task:
         """Finish a task. Its board can be read until it expires; the notes of agents are removed.
 
@@ -165,9 +255,10 @@ class Tasks:
         """
         self._check_size(check_json(result, "the result", MAX_DEPTH - 1), "result")
         status, now = TaskStatus.FAILED if failed else TaskStatus.COMPLETED, self._clock()
-        way = mark_of(msgspec.json.encode([status, result], order="deterministic").decode())
+        told = [status, result] if error is None else [status, result, error.code, error.step]
+        way = mark_of(msgspec.json.encode(told, order="deterministic").decode())
 
-        end = {"status": status, "result": result, "completed_at": micros(now), "ended": way}
+        end = {"status": status, "result": result, "error": error, "completed_at": micros(now), "ended": way}
         try:
             # Swept soon: this process may die before it removes the notes, or an agent may write one concurrently.
             task = await self._change(scope, task_id, if_version, lambda head: replace(head, **end), look_at=(now,))
@@ -196,6 +287,15 @@ class Tasks:
     def notes(self, scope: Scope, task_id: str, agent: str) -> Notes:
         """The notes of one agent on a task; its methods check that the task exists."""
         return Notes(room=self._workspace(scope, task_id), policy=self._policy, clock=self._clock, agent=agent)
+
+    def steps(self, scope: Scope, task_id: str) -> Steps:
+        """The steps of a task's plan; its methods check that the task exists."""
+        return Steps(room=self._workspace(scope, task_id), policy=self._policy, clock=self._clock)
+
+    @property
+    def policy(self) -> TaskPolicy:
+        """What agents may write, and how long tasks live."""
+        return self._policy
 
     # Upkeep
 
@@ -248,6 +348,7 @@ class Tasks:
         if_version: int | None,
         change: Callable[[Head], Head],
         look_at: tuple[datetime, ...] = (),
+        reopen: bool = False,
     ) -> Task:
         await self._heads.get(scope, task_id)
         now = self._clock()
@@ -256,7 +357,7 @@ class Tasks:
             await self._deadlines.add(scope, task_id, at)
 
         def apply_change(head: Head) -> Head:
-            if head.completed_at is not None:
+            if head.completed_at is not None and not reopen:
                 raise TaskFinished(task_id)
             return replace(change(head), updated_at=micros(now), expires_at=micros(expires))
 
@@ -269,6 +370,12 @@ class Tasks:
     def _check_size(self, value: Json, what: str) -> None:
         if len(msgspec.json.encode(value)) > self._policy.max_board_value_bytes:
             raise TooLarge(what, self._policy.max_board_value_bytes)
+
+
+def _end_with(task: Task, run: StepRun) -> StepRun:
+    if run.status not in (StepStatus.RUNNING, StepStatus.WAITING):
+        return run
+    return replace(run, status=StepStatus.FAILED, error=task.error, ended_at=task.completed_at)
 
 
 def _matches(head: Head, query: TaskQuery) -> bool:

@@ -56,7 +56,8 @@ def test_the_server_reads_every_setting(valkey: RedisServer, tmp_path: Path, mon
 
     run.serve(settings)
 
-    assert set(Settings.__struct_fields__) - _READ == set()
+    # The task engine reads its settings when it is opened.
+    assert set(Settings.__struct_fields__) - _READ == {"agents"}
 
 
 @pytest.mark.parametrize("bound", [{"l1_sessions": 2}, {"l1_bytes": 7000}], ids=str)

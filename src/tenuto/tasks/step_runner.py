@@ -1,0 +1,364 @@
+"""The work on one step of a plan, whichever engine calls it.
+
+All that an engine needs to record of a step is how it ended: outputs and errors are in the task's own records, behind
+the privacy policy and the encryption of the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+from tenuto.errors import (
+    AgentNotFound,
+    InvalidJson,
+    KeyLocked,
+    SessionNotFound,
+    StepLost,
+    TaskFinished,
+    TaskNotFound,
+    TaskRunning,
+    TenutoError,
+    TooLarge,
+    Unavailable,
+)
+from tenuto.logs import bind_log_context, describe_exception
+from tenuto.model import Message, Page, Scope
+from tenuto.model.plan import ENDED, Plan, Step, StepRun, StepStatus, TaskProgress, failed_step, outcome
+from tenuto.model.policy import RunPolicy
+from tenuto.model.session import PROFILE
+from tenuto.model.task import Task, TaskError, TaskStatus
+from tenuto.model.values import Json, JsonObject
+from tenuto.ports import Clock, SessionStore
+from tenuto.tasks.agents import AgentBoard, AgentContext, AgentMemory, Agents
+from tenuto.tasks.service import Tasks
+
+_log = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
+Ownership: TypeAlias = Callable[[], Awaitable[bool]]
+# The time that a cancelled agent has to clean up; one that does not end then is left behind.
+_GRACE: Final = 1.0
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 5.0
+_LONGEST_WAIT: Final = timedelta(days=366)
+# A repetition cannot mend these.
+_FINAL: Final = (AgentNotFound, InvalidJson, TooLarge)
+
+
+class StepResult(NamedTuple):
+    """How a step ended, `None` if its task is no longer this worker's; for a waiting step the seconds to wait."""
+
+    status: StepStatus | None
+    seconds: float = 0.0
+
+
+_GONE: Final = StepResult(None)
+
+
+class StepRunner:
+    """Runs single steps of plans in this process.
+
+    A method whose store does not answer tries again until it does: a plan does not fail with its store.
+    """
+
+    def __init__(
+        self, *, tasks: Tasks, sessions: SessionStore, agents: Agents, policy: RunPolicy, clock: Clock
+    ) -> None:
+        self._tasks = tasks
+        self._sessions = sessions
+        self._agents = agents
+        self._policy = policy
+        self._clock = clock
+        self._running = asyncio.Semaphore(policy.agents_at_once)
+
+    async def plan(self, scope: Scope, task_id: str) -> Plan | None:
+        """The plan of a task; `None` if the task is gone or has none."""
+        try:
+            return (await _patiently(lambda: self._tasks.progress(scope, task_id))).plan
+        except TaskNotFound:
+            return None
+
+    async def start(self, scope: Scope, task_id: str, run: int) -> dict[str, StepStatus] | None:
+        """Begin a run; returns the steps that have ended before, or `None` if this run is not to be."""
+        return await _patiently(lambda: self._start(scope, task_id, run))
+
+    async def run_step(self, scope: Scope, task_id: str, step: Step, owns: Ownership) -> StepResult:
+        """Run a step to its end, with all its attempts; a human-input step begins to wait.
+
+        If another worker has begun the step, `owns` tells whether the task is this worker's by now.
+        """
+        with bind_log_context(task=task_id, step=step.id, agent=step.agent):
+            take_over = False
+            while True:
+                try:
+                    return await _patiently(partial(self._run_step, scope, task_id, step, take_over))
+                except StepLost:
+                    if not await owns():
+                        return _GONE
+                    take_over = True
+
+    async def close_input(self, scope: Scope, task_id: str, step: Step) -> StepResult:
+        """End a human-input step: with its answer, or as failed without one."""
+        with bind_log_context(task=task_id, step=step.id):
+            return await _patiently(lambda: self._close_input(scope, task_id, step))
+
+    async def publish(self, scope: Scope, task_id: str, step: Step, run: StepRun, token: int) -> StepRun:
+        """Write the output of a completed step on the board, once. A locked key is waited for."""
+        board, key = self._tasks.board(scope, task_id), f"{task_id}:{step.id}:{token}"
+        while True:
+            try:
+                await board.write(step.key, run.output, agent=step.writer, idempotency_key=key)
+                return run
+            except KeyLocked as locked:
+                await asyncio.sleep(min(max(locked.retry_after.total_seconds(), _FIRST_PAUSE), _LONGEST_PAUSE))
+            except (TaskFinished, TaskNotFound, Unavailable):
+                raise
+            except TenutoError as refused:
+                return await self._tasks.steps(scope, task_id).withdraw(step, token, _error_of(refused, step))
+
+    async def finish(self, scope: Scope, task_id: str) -> TaskStatus | None:
+        """End a task as its steps say; `None` if there is nothing to end."""
+        with bind_log_context(task=task_id):
+            return await _patiently(lambda: self._finish(scope, task_id))
+
+    async def keep(self, scope: Scope, task_id: str) -> None:
+        """Renew the expiry of a running task, which may wait for a person longer than tasks live unchanged."""
+        with contextlib.suppress(TaskNotFound, TaskFinished):
+            await self._tasks.begin(scope, task_id)
+
+    # One try each
+
+    async def _start(self, scope: Scope, task_id: str, run: int) -> dict[str, StepStatus] | None:
+        try:
+            progress = await self._tasks.progress(scope, task_id)
+            if progress.plan is None:
+                return None
+            await self._tasks.start_run(scope, task_id, run=run, timeout=self.timeout_of(progress.plan))
+        except (TaskNotFound, TaskFinished, TaskRunning):
+            return None
+        return {each.step: each.status for each in progress.steps if each.status in ENDED}
+
+    def timeout_of(self, plan: Plan) -> timedelta | None:
+        """The time that a run of a plan may take."""
+        if plan.timeout is not None or any(step.human_input is not None for step in plan.steps):
+            return plan.timeout
+        return self._policy.task_timeout
+
+    async def _run_step(self, scope: Scope, task_id: str, step: Step, take_over: bool) -> StepResult:
+        steps = self._tasks.steps(scope, task_id)
+        try:
+            task = await self._tasks.get(scope, task_id)
+            if step.when and not await self._conditions_hold(scope, task_id, step):
+                return StepResult((await steps.skip(step)).status)
+            run, token = await steps.begin(step, waiting=step.human_input is not None, take_over=take_over)
+            if run.status is StepStatus.WAITING:
+                return StepResult(StepStatus.WAITING, self._limit(step.timeout, task, run.started_at))
+            if run.status is StepStatus.RUNNING:
+                run = await self._attempt(scope, task, step, run, token)
+            if run.status is StepStatus.COMPLETED:
+                run = await self.publish(scope, task_id, step, run, token)
+        except (TaskFinished, TaskNotFound):
+            return _GONE
+        if run.status is StepStatus.FAILED:
+            _log.warning("step failed: %s", run.error.code if run.error is not None else "unknown")
+        return StepResult(run.status)
+
+    async def _conditions_hold(self, scope: Scope, task_id: str, step: Step) -> bool:
+        board, found = self._tasks.board(scope, task_id), dict[str, Json]()
+        for key in {condition.key for condition in step.when}:
+            entry = await board.read_entry(key)
+            if entry is not None:
+                found[key] = entry.value
+        return all(condition.holds(found) for condition in step.when)
+
+    async def _attempt(self, scope: Scope, task: Task, step: Step, run: StepRun, token: int) -> StepRun:
+        """Call the agent until it succeeds or its attempts are used up."""
+        steps = self._tasks.steps(scope, task.id)
+        if run.attempts > step.retries + 1 + self._policy.takeovers:
+            lost = TaskError(code="worker_lost", message="its workers died again and again", step=step.id)
+            return await steps.fail(step, token, lost)
+        while True:
+            try:
+                output = await self._call(scope, task, step, run, token)
+                return await _patiently(partial(steps.complete, step, token, output))
+            except (StepLost, TaskFinished, TaskNotFound):
+                raise
+            except Exception as failed:
+                error, final = _error_of(failed, step), isinstance(failed, _FINAL)
+                _log.info("attempt %s of the step failed: %s", run.attempts, describe_exception(failed))
+            if final or run.attempts > step.retries or self._is_over(task):
+                return await steps.fail(step, token, error)
+            run = await steps.repeat(step, token, error)
+            await asyncio.sleep(self._limit(step.pause_before(run.attempts), task))
+
+    async def _call(self, scope: Scope, task: Task, step: Step, run: StepRun, token: int) -> Any:
+        """One call of the agent, within the time of the step and of the task."""
+        assert step.agent is not None
+        if self._is_over(task):
+            raise _OutOfTime("task_timeout")
+        function = self._agents.get(step.agent)
+        context = await self._context(scope, task, step, run, token)
+        async with self._running:
+            limit = self._limit(step.timeout or self._policy.step_timeout, task)
+            work = asyncio.ensure_future(function(context))
+            try:
+                await asyncio.wait({work}, timeout=limit)
+                if work.cancelled():
+                    raise _AgentCancelled
+                if work.done():
+                    return work.result()
+            finally:
+                work.cancel()
+        # An agent may ignore its cancellation: what it does then is refused, and nobody waits for it.
+        work.add_done_callback(_retrieve_exception)
+        await asyncio.wait({work}, timeout=_GRACE)
+        raise _OutOfTime("task_timeout" if self._is_over(task) else "step_timeout")
+
+    async def _context(self, scope: Scope, task: Task, step: Step, run: StepRun, token: int) -> AgentContext:
+        assert step.agent is not None
+        history, profile = await self._conversation(scope, task)
+        steps = self._tasks.steps(scope, task.id)
+
+        async def check_owner() -> None:
+            await steps.check_owner(step, token)
+
+        return AgentContext(
+            task_id=task.id,
+            step=step.id,
+            step_key=f"{task.id}:{step.id}",
+            agent=step.agent,
+            attempt=run.attempts,
+            goal=task.goal,
+            session_id=task.session_id,
+            history=history,
+            profile=profile,
+            board=AgentBoard(board=self._tasks.board(scope, task.id), agent=step.agent, check_owner=check_owner),
+            memory=AgentMemory(notes=self._tasks.notes(scope, task.id, step.agent), check_owner=check_owner),
+        )
+
+    async def _conversation(self, scope: Scope, task: Task) -> tuple[tuple[Message, ...], JsonObject]:
+        if task.session_id is None:
+            return (), {}
+        newest = Page(limit=self._policy.history_messages, touch=False)
+        try:
+            page = await self._sessions.messages(scope, task.session_id, newest)
+        except SessionNotFound:
+            return (), {}
+        # Members of a chat share its session, so a profile there is of whoever began it.
+        profile = page.session.context.get(PROFILE) if scope.chat is None else None
+        return page.messages, profile if isinstance(profile, dict) else {}
+
+    async def _close_input(self, scope: Scope, task_id: str, step: Step) -> StepResult:
+        steps = self._tasks.steps(scope, task_id)
+        try:
+            run, token = await steps.begin(step, waiting=True)
+            if run.status is StepStatus.WAITING:
+                over = self._is_over(await self._tasks.get(scope, task_id))
+                code, why = (
+                    ("task_timeout", "the task's time is over") if over else ("input_timeout", "nobody answered")
+                )
+                run = await steps.fail(step, token, TaskError(code=code, message=why, step=step.id))
+            elif run.status is StepStatus.COMPLETED:
+                run = await self.publish(scope, task_id, step, run, token)
+        except StepLost:
+            return await self._close_input(scope, task_id, step)  # An answer came at the same time.
+        except (TaskFinished, TaskNotFound):
+            return _GONE
+        return StepResult(run.status)
+
+    async def _finish(self, scope: Scope, task_id: str) -> TaskStatus | None:
+        try:
+            progress = await self._tasks.progress(scope, task_id)
+            assert progress.plan is not None
+            states = {each.step: each.status for each in progress.steps}
+            status, failed = outcome(progress.plan, states), failed_step(progress.plan, states)
+            if status is TaskStatus.RUNNING or progress.task.is_finished:
+                return None
+            error = _run_of(progress, failed).error if failed is not None else _time_error(progress)
+            if error is not None:
+                await self._tasks.finish(scope, task_id, failed=True, error=error)
+                return TaskStatus.FAILED
+            try:
+                await self._tasks.finish(scope, task_id, result=_result(progress))
+            except TooLarge:
+                # The outputs are on the board, each within the limit.
+                await self._tasks.finish(scope, task_id)
+        except (TaskNotFound, TaskFinished):
+            return None
+        return status
+
+    def _is_over(self, task: Task) -> bool:
+        return task.deadline_at is not None and self._clock() >= task.deadline_at
+
+    def _limit(self, timeout: timedelta | None, task: Task, since: datetime | None = None) -> float:
+        """The seconds until a timeout or the task's deadline, whichever is first."""
+        now = self._clock()
+        ends = [(since or now) + (_LONGEST_WAIT if timeout is None else timeout)]
+        if task.deadline_at is not None:
+            ends.append(task.deadline_at)
+        return max((min(ends) - now).total_seconds(), 0.0)
+
+
+class _OutOfTime(Exception):
+    """An agent took too long."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__("the agent took too long" if code == "step_timeout" else "the task's time is over")
+        self.why = code
+
+
+class _AgentCancelled(Exception):
+    """An agent cancelled itself, which is a failure as any other."""
+
+
+def _retrieve_exception(work: asyncio.Future[Any]) -> None:
+    if not work.cancelled():
+        work.exception()
+
+
+async def _patiently(call: Callable[[], Awaitable[_Result]]) -> _Result:
+    """Call again, after growing pauses, while the store does not answer."""
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            return await call()
+        except Unavailable as away:
+            _log.warning("a step waits for the store: %s", away)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _error_of(failed: Exception, step: Step) -> TaskError:
+    """A failure without user text: messages of other exceptions may quote it."""
+    if isinstance(failed, _OutOfTime):
+        return TaskError(code=failed.why, message=str(failed), step=step.id)
+    if isinstance(failed, TenutoError):
+        return TaskError(code=failed.code, message=str(failed), step=step.id)
+    return TaskError(code="agent_failed", message=describe_exception(failed), step=step.id)
+
+
+def _run_of(progress: TaskProgress, step: Step) -> StepRun:
+    return next(run for run in progress.steps if run.step == step.id)
+
+
+def _time_error(progress: TaskProgress) -> TaskError | None:
+    """The error of an optional step that ended with the task's time: the task has failed then, too."""
+    errors = [run.error for run in progress.steps if run.status is StepStatus.FAILED and run.error is not None]
+    return next((error for error in errors if error.code == "task_timeout"), None)
+
+
+def _result(progress: TaskProgress) -> JsonObject:
+    """The outputs of the steps that no other step comes after, by their keys."""
+    assert progress.plan is not None
+    followed = {before for step in progress.plan.steps for before in step.after}
+    last: Mapping[str, Step] = {step.id: step for step in progress.plan.steps if step.id not in followed}
+    return {
+        last[run.step].key: run.output
+        for run in progress.steps
+        if run.step in last and run.status is StepStatus.COMPLETED
+    }

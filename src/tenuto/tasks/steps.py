@@ -1,0 +1,194 @@
+"""The steps of a task's plan: what became of each, one record per step, so that parallel steps never conflict.
+
+Each worker that begins a step gets a token; a worker that was taken for dead has an older one, and all that it would
+store of the step is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from msgspec.structs import replace
+
+from tenuto.errors import StepLost, StepNotFound, StepNotWaiting
+from tenuto.model.plan import ENDED, Plan, Step, StepRun, StepStatus
+from tenuto.model.policy import TaskPolicy
+from tenuto.model.task import TaskError
+from tenuto.model.values import Json
+from tenuto.ports import Clock
+from tenuto.tasks._record_store import VersionedRecord
+from tenuto.tasks._records import StepRecord, micros, unwrap_value, wrap_value
+from tenuto.tasks._workspace import TaskWorkspace
+from tenuto.tasks.board import check_value
+
+_NEW = StepRecord()
+
+
+class Steps:
+    """The steps of one task.
+
+    Every method raises `TaskNotFound` if the scope has no such task, and those that change something raise
+    `TaskFinished` if it has ended.
+    """
+
+    def __init__(self, *, room: TaskWorkspace, policy: TaskPolicy, clock: Clock) -> None:
+        self._room = room
+        self._policy = policy
+        self._clock = clock
+
+    async def list(self, plan: Plan) -> tuple[StepRun, ...]:
+        """All steps, in the order of the plan."""
+        await self._room.task()
+        kept = {filed.key: filed.record async for filed in self._room.steps.every()}
+        return tuple(kept.get(step.id, _NEW).run(step) for step in plan.steps)
+
+    async def begin(self, step: Step, *, waiting: bool = False, take_over: bool = False) -> tuple[StepRun, int]:
+        """Begin a step as the only worker, and return it with the worker's token; one that has ended stays as it is.
+
+        Raises:
+            StepLost: another worker has begun it, and it is not to be taken over.
+        """
+        await self._room.open()
+
+        def begin_record(kept: StepRecord) -> StepRecord | None:
+            if kept.status in ENDED or (waiting and kept.status is StepStatus.WAITING):
+                return None
+            if kept.status is StepStatus.RUNNING and not take_over:
+                raise StepLost(step.id)
+            return replace(
+                kept,
+                status=StepStatus.WAITING if waiting else StepStatus.RUNNING,
+                token=kept.token + 1,
+                attempts=kept.attempts + 1,
+                started_at=micros(self._clock()) if kept.started_at is None else kept.started_at,
+            )
+
+        record = await self._change(step.id, begin_record)
+        return record.run(step), record.token
+
+    async def repeat(self, step: Step, token: int, error: TaskError) -> StepRun:
+        """Count another attempt of the same worker after an error.
+
+        Raises:
+            StepLost: another worker has begun the step.
+        """
+
+        def repeat_record(kept: StepRecord) -> StepRecord:
+            self._check_token(step, kept, token)
+            return replace(kept, attempts=kept.attempts + 1, error=error)
+
+        return (await self._change(step.id, repeat_record)).run(step)
+
+    async def complete(self, step: Step, token: int, output: Json) -> StepRun:
+        """End a step with its output.
+
+        Raises:
+            StepLost: another worker has begun the step.
+            TooLarge: the output is above the limit.
+        """
+        check_value(output, self._policy)
+        stored = wrap_value(step.key, output)
+        return await self._end(step, token, lambda kept: replace(kept, output=stored, error=None), StepStatus.COMPLETED)
+
+    async def fail(self, step: Step, token: int, error: TaskError) -> StepRun:
+        """End a step without an output.
+
+        Raises:
+            StepLost: another worker has begun the step.
+        """
+        return await self._end(step, token, lambda kept: replace(kept, error=error), StepStatus.FAILED)
+
+    async def withdraw(self, step: Step, token: int, error: TaskError) -> StepRun:
+        """Fail a completed step whose output cannot be stored on the board."""
+
+        def withdraw_record(kept: StepRecord) -> StepRecord:
+            if kept.token != token:
+                raise StepLost(step.id)
+            return replace(kept, status=StepStatus.FAILED, output={}, error=error)
+
+        return (await self._change(step.id, withdraw_record)).run(step)
+
+    async def skip(self, step: Step) -> StepRun:
+        """End a step that has not begun, since its conditions do not hold."""
+        await self._room.open()
+
+        def skip_record(kept: StepRecord) -> StepRecord | None:
+            return replace(kept, status=StepStatus.SKIPPED, ended_at=micros(self._clock())) if _is_new(kept) else None
+
+        return (await self._change(step.id, skip_record)).run(step)
+
+    async def answer(self, step: Step, value: Json) -> tuple[StepRun, int]:
+        """Complete a human-input step, and return it with its token; the same answer again changes nothing.
+
+        Raises:
+            StepNotWaiting: it is not waiting, or has another answer.
+            TooLarge: the answer is above the limit.
+        """
+        check_value(value, self._policy)
+        await self._room.open()
+
+        def answer_record(kept: StepRecord) -> StepRecord | None:
+            if kept.status is StepStatus.COMPLETED and unwrap_value(kept.output) == value:
+                return None
+            if kept.status is not StepStatus.WAITING or step.human_input is None:
+                raise StepNotWaiting(step.id)
+            ended = micros(self._clock())
+            return replace(
+                kept, status=StepStatus.COMPLETED, output=wrap_value(step.key, value), error=None, ended_at=ended
+            )
+
+        record = await self._change(step.id, answer_record)
+        return record.run(step), record.token
+
+    async def reset(self, steps: Iterable[Step]) -> None:
+        """Let steps begin again; their tokens stay, so that workers of a former run are refused."""
+        for step in steps:
+            await self._change(step.id, lambda kept: StepRecord(token=kept.token + 1))
+
+    async def check_owner(self, step: Step, token: int) -> None:
+        """Check that no other worker has begun the step.
+
+        Raises:
+            StepLost: one has.
+        """
+        filed = await self._room.steps.read_record(step.id)
+        self._check_token(step, _NEW if filed is None else filed.record, token)
+
+    async def _end(
+        self, step: Step, token: int, change: Callable[[StepRecord], StepRecord], status: StepStatus
+    ) -> StepRun:
+        def end_record(kept: StepRecord) -> StepRecord | None:
+            if kept.token == token and kept.status is status:
+                return None  # A former try was stored, but its answer was lost.
+            self._check_token(step, kept, token)
+            return replace(change(kept), status=status, ended_at=micros(self._clock()))
+
+        return (await self._change(step.id, end_record)).run(step)
+
+    async def _change(self, step_id: str, change: Callable[[StepRecord], StepRecord | None]) -> StepRecord:
+        def apply_change(filed: VersionedRecord[StepRecord] | None) -> StepRecord | None:
+            return change(_NEW if filed is None else filed.record)
+
+        after = await self._room.steps.swap(step_id, apply_change)
+        await self._room.recheck_open()
+        return _NEW if after is None else after.record
+
+    def _check_token(self, step: Step, kept: StepRecord, token: int) -> None:
+        if kept.token != token or kept.status not in (StepStatus.RUNNING, StepStatus.WAITING):
+            raise StepLost(step.id)
+
+
+def find_step(plan: Plan | None, step_id: str) -> Step:
+    """The step of an id.
+
+    Raises:
+        StepNotFound: the plan has none, or there is no plan.
+    """
+    step = None if plan is None else plan.step(step_id)
+    if step is None:
+        raise StepNotFound(step_id)
+    return step
+
+
+def _is_new(kept: StepRecord) -> bool:
+    return kept.status is StepStatus.PENDING

@@ -1,0 +1,142 @@
+"""What became of the steps of a plan is recorded once, and a worker that lost a step can store nothing of it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from tenuto.errors import StepLost, StepNotWaiting, TaskFinished, TaskRunning, TooLarge
+from tenuto.model.plan import Plan, Step, StepStatus
+from tenuto.model.task import TaskError, TaskStatus
+from tenuto.stores.memory import MemoryStore
+from tenuto.tasks import Tasks
+from tests.clock import FakeClock
+from tests.samples import ANN
+from tests.tasks import opened, tasks_over
+
+READ = Step(id="read", agent="reader")
+ASK = Step(id="ask", human_input="Is it so?", after=("read",))
+PLAN = Plan(steps=(READ, ASK))
+BROKEN = TaskError(code="agent_failed", step="read")
+
+
+@pytest.fixture
+def tasks() -> Tasks:
+    clock = FakeClock()
+    return tasks_over(MemoryStore(clock=clock), clock, max_board_value_bytes=1000)
+
+
+async def test_a_task_shows_its_plan_and_steps_without_an_engine(tasks: Tasks) -> None:
+    task = await opened(tasks, ANN)
+    assert await tasks.add_plan(ANN, task.id, PLAN) == PLAN
+    _, token = await tasks.steps(ANN, task.id).begin(READ)
+    await tasks.steps(ANN, task.id).complete(READ, token, {"months": 6})
+
+    progress = await tasks.progress(ANN, task.id)
+
+    assert progress.plan == PLAN
+    assert [(run.step, run.status, run.attempts, run.output) for run in progress.steps] == [
+        ("read", StepStatus.COMPLETED, 1, {"months": 6}),
+        ("ask", StepStatus.PENDING, 0, None),
+    ]
+
+
+async def test_a_plan_is_given_once(tasks: Tasks) -> None:
+    task = await opened(tasks, ANN)
+    await tasks.add_plan(ANN, task.id, PLAN)
+
+    assert await tasks.add_plan(ANN, task.id, Plan(steps=(READ,))) == PLAN
+
+
+async def test_a_worker_that_lost_its_step_stores_nothing(tasks: Tasks) -> None:
+    task = await opened(tasks, ANN)
+    steps = tasks.steps(ANN, task.id)
+    _, frozen = await steps.begin(READ)
+    with pytest.raises(StepLost):
+        await steps.begin(READ)
+    _, token = await steps.begin(READ, take_over=True)
+
+    for late in (steps.complete(READ, frozen, 1), steps.fail(READ, frozen, BROKEN), steps.repeat(READ, frozen, BROKEN)):
+        with pytest.raises(StepLost):
+            await late
+    with pytest.raises(StepLost):
+        await steps.check_owner(READ, frozen)
+
+    done = await steps.complete(READ, token, 2)
+    assert (done.output, done.attempts) == (2, 2)
+    assert (await steps.complete(READ, token, 2)).output == 2
+    assert (await steps.begin(READ))[0].output == 2
+
+
+async def test_an_output_above_the_limit_is_refused(tasks: Tasks) -> None:
+    task = await opened(tasks, ANN)
+    _, token = await tasks.steps(ANN, task.id).begin(READ)
+
+    with pytest.raises(TooLarge):
+        await tasks.steps(ANN, task.id).complete(READ, token, "x" * 1001)
+
+
+async def test_only_a_waiting_step_takes_an_answer_and_only_one(tasks: Tasks) -> None:
+    task = await opened(tasks, ANN)
+    steps = tasks.steps(ANN, task.id)
+    with pytest.raises(StepNotWaiting):
+        await steps.answer(ASK, True)
+    await steps.begin(ASK, waiting=True)
+
+    run, token = await steps.answer(ASK, True)
+
+    assert (run.status, run.output) == (StepStatus.COMPLETED, True)
+    assert await steps.answer(ASK, True) == (run, token)
+    with pytest.raises(StepNotWaiting):
+        await steps.answer(ASK, False)
+    await steps.begin(READ)
+    with pytest.raises(StepNotWaiting):
+        await steps.answer(READ, True)
+
+
+async def test_an_ended_task_can_be_run_again_and_its_steps_are_reset(tasks: Tasks) -> None:
+    task = await opened(tasks, ANN)
+    await tasks.add_plan(ANN, task.id, PLAN)
+    await tasks.start_run(ANN, task.id, run=1, timeout=timedelta(minutes=1))
+    steps = tasks.steps(ANN, task.id)
+    _, token = await steps.begin(READ)
+    with pytest.raises(TaskRunning):
+        await tasks.start_run(ANN, task.id, run=2, timeout=None)
+    await tasks.finish(ANN, task.id, failed=True, error=BROKEN)
+    ended = await tasks.progress(ANN, task.id)
+    assert (ended.task.error, ended.steps[0].status, ended.steps[0].error) == (BROKEN, StepStatus.FAILED, BROKEN)
+    with pytest.raises(TaskFinished):
+        await tasks.start_run(ANN, task.id, run=1, timeout=None)
+
+    again = await tasks.start_run(ANN, task.id, run=2, timeout=None)
+    await steps.reset([READ])
+
+    assert (again.status, again.runs, again.error, again.deadline_at) == (TaskStatus.RUNNING, 2, None, None)
+    with pytest.raises(StepLost):
+        await steps.complete(READ, token, 1)
+    assert (await tasks.progress(ANN, task.id)).steps[0].status is StepStatus.PENDING
+
+
+async def test_a_repeated_write_changes_nothing_though_another_agent_wrote_since(tasks: Tasks) -> None:
+    task = await opened(tasks, ANN)
+    board = tasks.board(ANN, task.id)
+    await board.write("months", 6, agent="reader", idempotency_key="one")
+    await board.write("months", 12, agent="lawyer", idempotency_key="two")
+
+    again = await board.write("months", 6, agent="reader", idempotency_key="one")
+
+    assert (again.value, again.writer, again.version) == (12, "lawyer", 2)
+
+
+async def test_what_a_deleted_task_knew_of_its_steps_is_gone(tasks: Tasks) -> None:
+    store = MemoryStore(clock=FakeClock())
+    tasks = tasks_over(store, FakeClock())
+    task = await opened(tasks, ANN)
+    await tasks.add_plan(ANN, task.id, PLAN)
+    await tasks.steps(ANN, task.id).begin(READ)
+
+    await tasks.delete(ANN, task.id)
+
+    assert await store.state.state_keys(ANN, f"task-steps:{task.id}") == ()
+    assert await store.state.state_keys(ANN, f"task-plan:{task.id}") == ()
