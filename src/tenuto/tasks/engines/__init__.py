@@ -1,0 +1,1 @@
+"""Engines that run the plans of tasks; each imports its library itself."""

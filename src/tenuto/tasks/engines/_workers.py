@@ -1,0 +1,77 @@
+"""Which workers live: each counts up a row of the engine's database, and the others watch whether it does.
+
+A worker of this machine that was killed is known at once by its process. Another one is dead when its row has not
+changed for a lease by the watcher's own clock, so that clocks of machines are never compared.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+import sqlalchemy as sa
+
+from tenuto.holder import is_holder_gone
+
+
+class Workers:
+    """The rows of all workers, and what this process has seen of them."""
+
+    def __init__(
+        self, *, engine: sa.Engine, schema: str | None, lease: float, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._engine = engine
+        self._schema = schema
+        self._lease = lease
+        self._now = now
+        self._seen: dict[str, tuple[int, float]] = {}
+        self._rows = sa.Table(
+            "tenuto_workers",
+            sa.MetaData(schema=schema),
+            sa.Column("id", sa.String, primary_key=True),
+            sa.Column("beats", sa.BigInteger, nullable=False),
+        )
+
+    def create(self) -> None:
+        """Create the table if it does not exist."""
+        with self._engine.begin() as connection:
+            if self._schema is not None:
+                connection.execute(sa.schema.CreateSchema(self._schema, if_not_exists=True))
+            connection.execute(sa.schema.CreateTable(self._rows, if_not_exists=True))
+
+    def beat(self, worker: str) -> None:
+        """Count up the row of a worker."""
+        rows = self._rows
+        with self._engine.begin() as connection:
+            counted = connection.execute(
+                sa.update(rows).where(rows.c.id == worker).values(beats=rows.c.beats + 1)
+            )  # fmt: skip
+            if counted.rowcount == 0:
+                connection.execute(sa.insert(rows).values(id=worker, beats=1))
+
+    def remove(self, workers: Iterable[str]) -> None:
+        """Remove the rows of workers that are gone, and of one that goes."""
+        with self._engine.begin() as connection:
+            connection.execute(sa.delete(self._rows).where(self._rows.c.id.in_(list(workers))))
+
+    def dead(self) -> set[str]:
+        """The workers with a row that are dead."""
+        now, silent = self._now(), set[str]()
+        rows = self.read()
+        for worker, beats in rows.items():
+            before, since = self._seen.get(worker, (-1, now))
+            if before != beats:
+                self._seen[worker] = (beats, now)
+            elif now - since >= self._lease:
+                silent.add(worker)
+        self._seen = {worker: seen for worker, seen in self._seen.items() if worker in rows}
+        return silent | {worker for worker in rows if is_holder_gone(worker)}
+
+    def read(self) -> dict[str, int]:
+        """All rows."""
+        with self._engine.connect() as connection:
+            return {row.id: row.beats for row in connection.execute(sa.select(self._rows))}
+
+    def forget(self) -> None:
+        """Watch anew: while the database did not answer, no worker could count."""
+        self._seen.clear()

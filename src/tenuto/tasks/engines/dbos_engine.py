@@ -1,0 +1,490 @@
+"""Plans run by DBOS Transact: on a SQLite file in this process, or on Postgres by workers of many machines.
+
+DBOS records which steps have ended, and gives the tasks of a dead worker to another one. Its database holds ids and
+states only: goals, plans, outputs and answers are in the task's own records.
+
+DBOS exists once per process, and works in a thread with a loop of its own; agents and stores stay in the loop of the
+program. What it leaves to its user is done here: a heartbeat and a reaper (it recovers only tasks of its own executor
+id by itself), JSON instead of pickle, a fixed application version (else each edit of the workflow would hide older
+tasks), and the removal of ended runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import msgspec
+import sqlalchemy as sa
+from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer
+from dbos._context import get_local_dbos_context
+from dbos._utils import INTERNAL_QUEUE_NAME
+
+from tenuto.errors import IdempotencyKeyReused, Invalid, PlanInvalid, TaskFinished, TaskRunning, Unavailable
+from tenuto.holder import with_holder
+from tenuto.logs import describe_exception
+from tenuto.model import Scope
+from tenuto.model.plan import Plan, Step, StepStatus, TaskProgress, check_plan, ready_steps, steps_from
+from tenuto.model.policy import RunPolicy
+from tenuto.model.scope import owner_key, owner_scope
+from tenuto.model.task import NewTask, Task, TaskError, TaskPage, TaskQuery
+from tenuto.model.values import Json
+from tenuto.tasks.agents import Agents
+from tenuto.tasks.engines._workers import Workers
+from tenuto.tasks.service import Tasks
+from tenuto.tasks.step_runner import StepResult, StepRunner
+from tenuto.tasks.steps import find_step
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+_APP: Final = "tenuto-tasks"
+_QUEUE: Final = "tenuto-tasks"
+_WORKFLOW: Final = "tenuto.run_task"
+_SCHEMA: Final = "tenuto_tasks"
+# The form of the records that a run leaves: a change of `_walk` that cannot go on with them needs another one.
+_VERSION: Final = "tasks-1"
+# How often a run may change hands; a step that kills its workers is given up long before.
+_RECOVERIES: Final = 1000
+_POLL: Final = 0.2
+_SWEEP_EVERY: Final = 60.0
+_SWEPT_AT_ONCE: Final = 500
+_BUSY_SECONDS: Final = 30
+_TRIES: Final = 10
+_CANCELLED: Final = TaskError(code="task_cancelled", message="the task was cancelled")
+
+# DBOS calls a function that it knows by name; it finds the open engine here.
+_open_engine: DbosEngine | None = None
+
+
+def make_database(url: str) -> sa.Engine:
+    """The engine's database: `sqlite:///tasks.db` or `postgresql://…`.
+
+    SQLite before 3.42 has no `unixepoch('subsec')`, which DBOS stamps its rows with. The journal is written ahead,
+    without a sync at each commit: what a power cut takes away are records of steps whose end the task itself knows.
+    """
+    if not url.startswith("sqlite"):
+        scheme, _, rest = url.partition("://")
+        if not scheme.startswith("postgres"):
+            raise Invalid("tasks need a SQLite file, or Postgres for workers on several machines")
+        return sa.create_engine(f"postgresql+psycopg://{rest}", pool_size=20, max_overflow=0, pool_pre_ping=True)
+    engine = sa.create_engine(url, pool_size=20, max_overflow=0)
+
+    @sa.event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, _: object) -> None:
+        connection.isolation_level = "IMMEDIATE"
+        connection.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000}")
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.create_function("unixepoch", -1, lambda *_: time.time())
+
+    return engine
+
+
+@asynccontextmanager
+async def open_dbos_engine(
+    url: str, *, tasks: Tasks, runner: StepRunner, agents: Agents, policy: RunPolicy, new_id: str, worker: bool = True
+) -> AsyncIterator[DbosEngine]:
+    """Open an engine on its database; without `worker` it submits and controls tasks that workers elsewhere run.
+
+    Raises:
+        Invalid: this process has a worker already.
+        Unavailable: the database cannot be opened.
+    """
+    engine = DbosEngine(url, tasks=tasks, runner=runner, agents=agents, policy=policy, name=new_id, worker=worker)
+    try:
+        await engine.open()
+        yield engine
+    finally:
+        await engine.close()
+
+
+class DbosEngine:
+    """The `TaskEngine` port on DBOS. Each run of a task is a workflow, whose id begins with a digest of the owner."""
+
+    def __init__(
+        self, url: str, *, tasks: Tasks, runner: StepRunner, agents: Agents, policy: RunPolicy, name: str, worker: bool
+    ) -> None:
+        self._database = make_database(url)
+        self._schema = None if self._database.dialect.name == "sqlite" else _SCHEMA
+        self._tasks = tasks
+        self._runner = runner
+        self._agents = agents
+        self._policy = policy
+        self._worker = worker
+        self._id = with_holder(name)
+        self._loop = asyncio.get_running_loop()
+        self._active: dict[str, Scope] = {}
+        lease = policy.lease.total_seconds()
+        self._workers = Workers(engine=self._database, schema=self._schema, lease=lease)
+        self._client: DBOSClient | None = None
+        self._stop = threading.Event()
+        self._heart: threading.Thread | None = None
+        self._renewing: asyncio.Task[None] | None = None
+
+    # The port
+
+    async def submit(self, scope: Scope, new: NewTask, plan: Plan, *, idempotency_key: str | None = None) -> Task:
+        known = self._agents.names if self._worker else None
+        check_plan(plan, policy=self._tasks.policy, task_type=new.type, agents=known)
+        task = await self._tasks.open(scope, new, idempotency_key=idempotency_key)
+        if task.is_finished:
+            return task
+        try:
+            stored = await self._tasks.add_plan(scope, task.id, plan)
+        except PlanInvalid:
+            await self._tasks.delete(scope, task.id)
+            raise
+        if stored != plan:
+            raise IdempotencyKeyReused
+        await self._enqueue(scope, task.id, 1)
+        return task
+
+    async def cancel(self, scope: Scope, task_id: str) -> Task:
+        task = await self._tasks.finish(scope, task_id, failed=True, error=_CANCELLED)
+        # Agents that run are cancelled by their worker; what they write is refused from now on.
+        await self._ask(partial(self._control.cancel_workflow, _workflow_id(scope, task_id, max(task.runs, 1))))
+        return task
+
+    async def resume(self, scope: Scope, task_id: str, *, from_step: str | None = None) -> Task:
+        progress = await self._tasks.progress(scope, task_id)
+        task, plan = progress.task, progress.plan
+        if plan is None:
+            raise Invalid("the task has no plan")
+        again = (
+            {step.id for step in steps_from(plan, find_step(plan, from_step).id)} if from_step is not None else set()
+        )
+        ended = (StepStatus.COMPLETED, StepStatus.SKIPPED)
+        again |= {run.step for run in progress.steps if run.status not in ended}
+        if task.is_finished and not again:
+            raise TaskFinished(task_id)
+        if not task.is_finished and (not task.runs or await self._exists(_workflow_id(scope, task_id, task.runs))):
+            raise TaskRunning(task_id)
+        run = task.runs + 1 if task.is_finished else task.runs  # A former call has died before its workflow was there.
+        task = await self._tasks.start_run(scope, task_id, run=run, timeout=self._runner.timeout_of(plan))
+        await self._tasks.steps(scope, task_id).reset(step for step in plan.steps if step.id in again)
+        await self._enqueue(scope, task_id, run)
+        return task
+
+    async def answer(self, scope: Scope, task_id: str, step_id: str, value: Json) -> TaskProgress:
+        progress = await self._tasks.progress(scope, task_id)
+        step = find_step(progress.plan, step_id)
+        run, token = await self._tasks.steps(scope, task_id).answer(step, value)
+        await self._runner.publish(scope, task_id, step, run, token)
+        workflow_id, key = _workflow_id(scope, task_id, progress.task.runs), f"{task_id}:{step_id}:{token}"
+        await self._ask(partial(self._control.send, workflow_id, True, topic=step_id, idempotency_key=key))
+        return await self._tasks.progress(scope, task_id)
+
+    async def status(self, scope: Scope, task_id: str) -> TaskProgress:
+        return await self._tasks.progress(scope, task_id)
+
+    async def list(self, scope: Scope, query: TaskQuery = TaskQuery()) -> TaskPage:  # noqa: B008 (a frozen value)
+        return await self._tasks.list(scope, query)
+
+    async def recover(self) -> int:
+        return await self._ask(self._recover_dead)
+
+    async def erase(self, scope: Scope) -> int:
+        """Remove all runs of an owner, running ones included; returns their number."""
+        return await self._ask(partial(self._erase, _owner_prefix(scope)))
+
+    # Opening and closing
+
+    async def open(self) -> None:
+        """Connect, and begin to work if this is a worker."""
+        global _open_engine
+        if self._worker and _open_engine is not None:
+            raise Invalid("this process has a worker already")
+        if self._worker:
+            _open_engine = self
+        await self._ask(self._connect)
+        if self._worker:
+            self._heart = threading.Thread(target=self._beat, name="tenuto-task-heartbeat", daemon=True)
+            self._heart.start()
+            self._renewing = asyncio.create_task(self._renew())
+
+    async def close(self) -> None:
+        """Stop working; other workers go on with the tasks of this one at once."""
+        global _open_engine
+        self._stop.set()
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.wait({self._renewing})
+        await asyncio.to_thread(self._disconnect)
+        if _open_engine is self:
+            _open_engine = None
+
+    def _connect(self) -> None:
+        for tries in range(1, _TRIES + 1):
+            try:
+                self._workers.create()
+                self._client = DBOSClient(
+                    system_database_engine=self._database,
+                    dbos_system_schema=_SCHEMA,
+                    serializer=DBOSPortableJSONSerializer(),
+                    application_name=_APP,
+                )
+                # Two processes may begin with a new database at once: the second one finds it done.
+                self._client._sys_db.run_migrations()
+                break
+            except sa.exc.DBAPIError:
+                if tries == _TRIES:
+                    raise
+                time.sleep(0.1 * tries)
+        if self._worker:
+            self._workers.beat(self._id)
+            self._launch()
+
+    def _launch(self) -> None:
+        config: DBOSConfig = {
+            "name": _APP,
+            "system_database_engine": self._database,
+            "dbos_system_schema": _SCHEMA,
+            "serializer": DBOSPortableJSONSerializer(),
+            "executor_id": self._id,
+            "application_version": _VERSION,
+            "log_level": "WARNING",
+            "notification_listener_polling_interval_sec": _POLL,
+        }
+        DBOS(config=config)
+        DBOS.listen_queues([_QUEUE])
+        DBOS.launch()
+        DBOS.register_queue(
+            _QUEUE,
+            worker_concurrency=self._policy.tasks_at_once,
+            polling_interval_sec=_POLL,
+            on_conflict="always_update",
+        )
+
+    def _disconnect(self) -> None:
+        if self._heart is not None:
+            self._heart.join()
+            DBOS.destroy()
+        try:
+            self._workers.remove([self._id])
+        except sa.exc.SQLAlchemyError as failed:
+            _log.warning("a worker could not sign off: %s", describe_exception(failed))
+        if self._client is not None:
+            self._client.destroy()
+        self._database.dispose()
+
+    @property
+    def _control(self) -> DBOSClient:
+        assert self._client is not None
+        return self._client
+
+    async def _ask(self, call: Callable[[], _T]) -> _T:
+        """Call the blocking client in a thread."""
+        try:
+            return await asyncio.to_thread(call)
+        except sa.exc.DBAPIError as failed:
+            raise Unavailable("database of the task engine") from failed
+
+    async def _enqueue(self, scope: Scope, task_id: str, run: int) -> None:
+        owner = msgspec.to_builtins(owner_scope(scope))
+        options: Any = {
+            "workflow_name": _WORKFLOW,
+            "queue_name": _QUEUE,
+            "workflow_id": _workflow_id(scope, task_id, run),
+            "app_version": _VERSION,
+        }
+        await self._ask(partial(self._control.enqueue, options, owner, task_id, run))
+
+    async def _exists(self, workflow_id: str) -> bool:
+        found = await self._ask(
+            partial(self._control.list_workflows, workflow_ids=[workflow_id], load_input=False, load_output=False)
+        )
+        return bool(found)
+
+    # Liveness and retention, in a thread: a busy loop is no dead worker
+
+    def _beat(self) -> None:
+        swept = 0.0
+        while not self._stop.wait(self._policy.heartbeat.total_seconds()):
+            try:
+                self._workers.beat(self._id)
+                self._recover_dead()
+                if time.monotonic() - swept >= _SWEEP_EVERY:
+                    swept = time.monotonic()
+                    self._sweep()
+            except Exception as failed:
+                self._workers.forget()
+                _log.warning("a worker's heartbeat failed: %s", describe_exception(failed))
+
+    def _recover_dead(self) -> int:
+        """Enqueue the tasks of dead workers again; one that is wrongly taken for dead can record nothing any more."""
+        pending = self._control.list_workflows(status="PENDING", name=_WORKFLOW, load_input=False, load_output=False)
+        # Read last: a worker has its row before its first task.
+        dead, living = self._workers.dead() - {self._id}, self._workers.read()
+        moved = 0
+        for workflow in pending:
+            owner = workflow.executor_id
+            if owner is not None and owner != self._id and (owner in dead or owner not in living):
+                moved += self._control._sys_db.reenqueue_for_recovery(
+                    workflow.workflow_id, [owner], INTERNAL_QUEUE_NAME
+                )
+        if dead:
+            self._workers.remove(dead)
+        if moved:
+            _log.warning("%s tasks of dead workers go on", moved)
+        return moved
+
+    def _sweep(self) -> int:
+        """Remove what is known of runs that ended long ago; returns their number."""
+        before = datetime.now(UTC) - self._policy.run_retention
+        ended = self._control.list_workflows(
+            status=["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"],
+            name=_WORKFLOW,
+            completed_before=before.isoformat(),
+            limit=_SWEPT_AT_ONCE,
+            load_input=False,
+            load_output=False,
+        )
+        if ended:
+            self._control.delete_workflows([workflow.workflow_id for workflow in ended])
+        return len(ended)
+
+    def _erase(self, prefix: str) -> int:
+        found = self._control.list_workflows(workflow_id_prefix=prefix, load_input=False, load_output=False)
+        ids = [workflow.workflow_id for workflow in found]
+        if ids:
+            self._control.cancel_workflows(ids)
+            self._control.delete_workflows(ids)
+        return len(ids)
+
+    async def _renew(self) -> None:
+        """Renew the expiry of the tasks that run here: one may wait for a person longer than tasks live unchanged."""
+        while True:
+            await asyncio.sleep(self._tasks.policy.task_retention.total_seconds() / 4)
+            for workflow_id, scope in self._active.copy().items():
+                try:
+                    await self._runner.keep(scope, _task_of(workflow_id))
+                except Unavailable as away:
+                    _log.warning("the expiry of a running task was not renewed: %s", away)
+
+    # The workflow, in the loop of DBOS
+
+    async def walk(self, scope: Scope, task_id: str, run: int) -> str | None:
+        """Run a plan. What is begun here depends on recorded results only, so that a replay begins the same."""
+        workflow_id = _workflow_id(scope, task_id, run)
+        self._active[workflow_id] = scope
+        try:
+            # A plan never changes, so it need not be recorded.
+            plan = await self._in_program(self._runner.plan(scope, task_id))
+            states = await _record("start", partial(self._start, scope, task_id, run))
+            if plan is None or states is None:
+                return None
+            if not await self._walk(scope, task_id, plan, {key: StepStatus(value) for key, value in states.items()}):
+                return None
+            return await _record("finish", partial(self._finish, scope, task_id))
+        finally:
+            self._active.pop(workflow_id, None)
+
+    async def _walk(self, scope: Scope, task_id: str, plan: Plan, states: dict[str, StepStatus]) -> bool:
+        """Begin steps as they get ready, until none is; returns whether the task is still this run's."""
+        running: dict[str, asyncio.Task[Any]] = {}
+        waiting: set[str] = set()
+        try:
+            while True:
+                for step in ready_steps(plan, states):
+                    states[step.id] = StepStatus.RUNNING
+                    running[step.id] = _begin(step.id, partial(self._run_step, scope, task_id, step))
+                if not running:
+                    return True
+                for step_id in await _first_ended(running):
+                    result = await running.pop(step_id)
+                    if step_id in waiting:
+                        waiting.remove(step_id)
+                        step = find_step(plan, step_id)
+                        running[step_id] = _begin(step_id, partial(self._close_input, scope, task_id, step))
+                    elif result["status"] is None:
+                        return False
+                    elif result["status"] == StepStatus.WAITING:
+                        waiting.add(step_id)
+                        received = DBOS.recv_async(topic=step_id, timeout_seconds=result["seconds"])
+                        running[step_id] = asyncio.create_task(received)
+                    else:
+                        states[step_id] = StepStatus(result["status"])
+        finally:
+            for task in running.values():
+                task.cancel()
+
+    async def _start(self, scope: Scope, task_id: str, run: int) -> dict[str, str] | None:
+        states = await self._in_program(self._runner.start(scope, task_id, run))
+        return None if states is None else {step_id: str(status) for step_id, status in states.items()}
+
+    async def _run_step(self, scope: Scope, task_id: str, step: Step) -> dict[str, Any]:
+        context = get_local_dbos_context()
+        assert context is not None
+        owner, workflow_id = context.owner_xid, context.workflow_id
+
+        async def owns() -> bool:
+            return bool(owner == await asyncio.to_thread(self._control._sys_db.get_workflow_owner, workflow_id))
+
+        return _to_json(await self._in_program(self._runner.run_step(scope, task_id, step, owns)))
+
+    async def _close_input(self, scope: Scope, task_id: str, step: Step) -> dict[str, Any]:
+        return _to_json(await self._in_program(self._runner.close_input(scope, task_id, step)))
+
+    async def _finish(self, scope: Scope, task_id: str) -> str | None:
+        status = await self._in_program(self._runner.finish(scope, task_id))
+        return None if status is None else str(status)
+
+    async def _in_program(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run in the loop of the program, to which its stores and agents belong."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+
+@DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=_RECOVERIES)
+async def _run_task(owner: dict[str, Any], task_id: str, run: int) -> str | None:
+    """One run of a task."""
+    engine = _open_engine
+    if engine is None:
+        raise asyncio.CancelledError  # The process ends; another one goes on.
+    return await engine.walk(msgspec.convert(owner, Scope), task_id, run)
+
+
+def _begin(name: str, work: Callable[[], Awaitable[_T]]) -> asyncio.Task[_T]:
+    return asyncio.create_task(_record(name, work))
+
+
+def _record(name: str, work: Callable[[], Awaitable[_T]]) -> Coroutine[Any, Any, _T]:
+    """Run something once and record its result; a cancelled workflow cancels it."""
+
+    async def call() -> _T:
+        return await work()
+
+    return DBOS.run_step_async({"name": name, "preemptible": True}, call)
+
+
+async def _first_ended(running: Mapping[str, asyncio.Task[Any]]) -> list[str]:
+    """The steps that end first; which these are is recorded, unless there is no choice."""
+    if len(running) == 1:
+        return [*running]
+    done, _ = await DBOS.asyncio_wait([*running.values()], return_when=asyncio.FIRST_COMPLETED)
+    return [step_id for step_id, task in running.items() if task in done]
+
+
+def _to_json(result: StepResult) -> dict[str, Any]:
+    return {"status": None if result.status is None else str(result.status), "seconds": result.seconds}
+
+
+def _owner_prefix(scope: Scope) -> str:
+    return f"{owner_key(scope).hex()}."
+
+
+def _workflow_id(scope: Scope, task_id: str, run: int) -> str:
+    """The id of a run. Ids of tasks are ordered by time, so those of an owner's runs are, too."""
+    return f"{_owner_prefix(scope)}{task_id}.{run:06d}"
+
+
+def _task_of(workflow_id: str) -> str:
+    return workflow_id.split(".")[1]

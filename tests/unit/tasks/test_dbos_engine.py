@@ -1,0 +1,484 @@
+"""Plans run by DBOS on a SQLite file: order, failures, limits of time, people, cancelling and running again."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tenuto.errors import (
+    AgentNotFound,
+    IdempotencyKeyReused,
+    Invalid,
+    KeyProtected,
+    PlanInvalid,
+    StepNotFound,
+    StepNotWaiting,
+    TaskFinished,
+    TaskNotFound,
+    TaskRunning,
+)
+from tenuto.model import Scope
+from tenuto.model.plan import Plan, StepStatus, TaskProgress
+from tenuto.model.policy import RunPolicy
+from tenuto.model.task import NewTask, TaskStatus
+from tenuto.ports import utc_now
+from tenuto.stores.memory import MemoryStore
+from tenuto.tasks.agents import AgentContext, AgentFunction
+from tests.patience import LONG
+from tests.samples import ANN, begin
+from tests.tasks import tasks_over
+
+pytest.importorskip("dbos")
+
+from tenuto.tasks.engines._workers import Workers
+from tenuto.tasks.engines.dbos_engine import DbosEngine, make_database
+from tests.engines import QUICK, engine_over, plan_of, wait_for_end, wait_for_step
+
+TASK = NewTask(type="review", goal="Find the notice period")
+COMPLETED, FAILED, SKIPPED = StepStatus.COMPLETED, StepStatus.FAILED, StepStatus.SKIPPED
+
+
+class Office:
+    """Agents whose doings a test controls and counts."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.gates: dict[str, asyncio.Event] = {}
+        self.failures: dict[str, int] = {}
+        self.contexts: dict[str, AgentContext] = {}
+        self.at_once = self.most_at_once = 0
+
+    async def work(self, ctx: AgentContext) -> Any:
+        self.calls.append(ctx.step)
+        self.contexts[ctx.step] = ctx
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            if ctx.step in self.gates:
+                await self.gates[ctx.step].wait()
+            if self.failures.get(ctx.step, 0):
+                self.failures[ctx.step] -= 1
+                raise ValueError("the secret of a user")
+            return {"by": ctx.step, "seen": sorted(await ctx.board.values())}
+        finally:
+            self.at_once -= 1
+
+    async def route(self, ctx: AgentContext) -> str:
+        self.calls.append(ctx.step)
+        return "labour"
+
+    async def stubborn(self, ctx: AgentContext) -> None:
+        while True:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                self.calls.append("cancelled")
+                if self.calls.count("cancelled") > 1:
+                    raise
+
+    async def chatty(self, ctx: AgentContext) -> str:
+        return "x" * 100_000
+
+    async def meddle(self, ctx: AgentContext) -> None:
+        await ctx.board.write("final_decision", "mine")
+
+    def agents(self) -> dict[str, AgentFunction]:
+        return {
+            "worker": self.work,
+            "router": self.route,
+            "stubborn": self.stubborn,
+            "chatty": self.chatty,
+            "meddler": self.meddle,
+        }
+
+
+def step(name: str, *after: str, **fields: Any) -> dict[str, Any]:
+    return {"id": name, **({} if "human_input" in fields else {"agent": "worker"}), "after": list(after), **fields}
+
+
+class House:
+    """A store and its tasks, on which engines are opened one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = MemoryStore(clock=utc_now)
+        self.tasks = tasks_over(self.store, utc_now)
+        self.office = Office()
+        self.url = f"sqlite:///{folder}/tasks.db"
+
+    def engine(self, policy: RunPolicy = QUICK, worker: bool = True) -> AbstractAsyncContextManager[DbosEngine]:
+        return engine_over(self.store, self.tasks, self.url, self.office.agents(), policy=policy, worker=worker)
+
+    async def run(self, engine: DbosEngine, plan: Plan, **fields: Any) -> TaskProgress:
+        task = await engine.submit(ANN, TASK, plan, **fields)
+        return await wait_for_end(self.tasks, ANN, task.id)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+def ends(progress: TaskProgress) -> dict[str, StepStatus]:
+    return {run.step: run.status for run in progress.steps}
+
+
+async def test_steps_run_in_order_and_side_by_side_and_share_the_board(house: House) -> None:
+    plan = plan_of(step("a"), step("b", "a"), step("c", "a"), step("d", "b", "c", output_key="answer"))
+
+    async with house.engine() as engine:
+        progress = await house.run(engine, plan)
+
+    assert progress.task.status is TaskStatus.COMPLETED
+    assert progress.task.result == {"answer": {"by": "d", "seen": ["a", "b", "c"]}}
+    assert house.office.calls[0] == "a"
+    assert house.office.calls[3] == "d"
+    assert [(run.status, run.attempts, run.agent) for run in progress.steps] == [(COMPLETED, 1, "worker")] * 4
+    assert all(run.started_at and run.ended_at and run.started_at <= run.ended_at for run in progress.steps)
+    entries = (await house.tasks.board(ANN, progress.task.id).view()).entries
+    assert [(entry.key, entry.writer, entry.version) for entry in entries] == [
+        (key, "worker", 1) for key in ("a", "answer", "b", "c")
+    ]
+
+
+async def test_parallel_steps_are_open_at_the_same_time(house: House) -> None:
+    house.office.gates = {"b": asyncio.Event(), "c": asyncio.Event()}
+    plan = plan_of(step("a"), step("b", "a"), step("c", "a"), step("after-c", "c"))
+
+    async with house.engine() as engine:
+        task = await engine.submit(ANN, TASK, plan)
+        await wait_for_step(house.tasks, ANN, task.id, "b", "running")
+        await wait_for_step(house.tasks, ANN, task.id, "c", "running")
+        house.office.gates["c"].set()
+        # A step begins when those before it have ended, whatever runs beside them.
+        progress = await wait_for_step(house.tasks, ANN, task.id, "after-c", "completed")
+        assert ends(progress)["b"] is StepStatus.RUNNING
+        house.office.gates["b"].set()
+        progress = await wait_for_end(house.tasks, ANN, task.id)
+
+    assert progress.task.status is TaskStatus.COMPLETED
+    assert house.office.most_at_once == 2
+
+
+async def test_an_agent_sees_the_goal_the_conversation_and_its_own_memory(house: House) -> None:
+    turn = await begin(house.store, ANN, "s", "How long is my notice period?")
+    new = NewTask(type="review", goal="g", session_id=turn.session.id)
+
+    async with house.engine() as engine:
+        task = await engine.submit(ANN, new, plan_of(step("a")))
+        await wait_for_end(house.tasks, ANN, task.id)
+
+    context = house.office.contexts["a"]
+    assert (context.step_key, context.goal, context.agent) == (f"{task.id}:a", "g", "worker")
+    assert [message.text for message in context.history] == ["How long is my notice period?"]
+
+
+async def test_a_failed_optional_step_lets_the_task_go_on_and_a_required_one_ends_it(house: House) -> None:
+    house.office.failures = {"b": 1, "c": 1}
+    plan = plan_of(step("a"), step("b", "a", required=False), step("c", "b"), step("d", "c"))
+
+    async with house.engine() as engine:
+        progress = await house.run(engine, plan)
+
+    assert ends(progress) == {"a": COMPLETED, "b": FAILED, "c": FAILED, "d": StepStatus.PENDING}
+    assert progress.task.status is TaskStatus.FAILED
+    assert progress.task.error is not None
+    assert (progress.task.error.code, progress.task.error.step) == ("agent_failed", "c")
+    assert "ValueError at test_dbos_engine.py" in progress.task.error.message
+    assert "secret" not in progress.task.error.message
+
+
+async def test_a_failed_step_is_repeated_after_pauses(house: House) -> None:
+    house.office.failures = {"a": 2}
+
+    async with house.engine() as engine:
+        progress = await house.run(engine, plan_of(step("a", retries=2, backoff=0.01)))
+
+    assert progress.task.status is TaskStatus.COMPLETED
+    assert (progress.steps[0].attempts, progress.steps[0].error) == (3, None)
+
+
+async def test_limits_of_time_hold_also_for_agents_that_ignore_them(house: House) -> None:
+    plan = plan_of(step("a", agent="stubborn", timeout=0.05, required=False), step("b", "a"))
+    late = plan_of(step("c", agent="stubborn", required=False), timeout=0.05)
+
+    async with house.engine() as engine:
+        by_step, by_task = await house.run(engine, plan), await house.run(engine, late)
+
+    assert by_step.task.status is TaskStatus.COMPLETED
+    assert by_step.steps[0].error is not None
+    assert by_step.steps[0].error.code == "step_timeout"
+    assert by_task.task.status is TaskStatus.FAILED
+    assert by_task.task.error is not None
+    assert by_task.task.error.code == "task_timeout"
+
+
+async def test_a_step_whose_condition_does_not_hold_is_skipped(house: House) -> None:
+    branches = [
+        step(name, "route", output_key="opinion", when={"key": "route", "value": name})
+        for name in ("labour", "contract")
+    ]
+    plan = plan_of(step("route", agent="router"), *branches, step("write", "labour", "contract"))
+
+    async with house.engine() as engine:
+        progress = await house.run(engine, plan)
+
+    assert ends(progress) == {"route": COMPLETED, "labour": COMPLETED, "contract": SKIPPED, "write": COMPLETED}
+    assert house.office.calls == ["route", "labour", "write"]
+
+
+async def test_outputs_above_the_limit_and_protected_keys_fail_the_step(house: House) -> None:
+    async with house.engine() as engine:
+        large = await house.run(engine, plan_of(step("a", agent="chatty", retries=3)))
+        meddled = await house.run(engine, plan_of(step("a", agent="meddler")))
+
+    assert large.steps[0].error is not None
+    assert (large.steps[0].error.code, large.steps[0].attempts) == ("too_large", 1)
+    assert meddled.task.error is not None
+    assert meddled.task.error.code == KeyProtected.code
+
+
+async def test_a_person_answers_after_a_restart(house: House) -> None:
+    plan = plan_of(step("a"), step("ask", "a", human_input="Shall I send it?"), step("b", "ask"), step("c", "a"))
+    async with house.engine() as engine:
+        task = await engine.submit(ANN, TASK, plan)
+        with pytest.raises(StepNotWaiting):
+            await engine.answer(ANN, task.id, "b", "no")
+        await wait_for_step(house.tasks, ANN, task.id, "ask", "waiting")
+        await wait_for_step(house.tasks, ANN, task.id, "c", "completed")
+
+    async with house.engine(worker=False) as elsewhere:
+        progress = await elsewhere.answer(ANN, task.id, "ask", "yes")
+        assert await elsewhere.answer(ANN, task.id, "ask", "yes") == progress
+        with pytest.raises(StepNotFound):
+            await elsewhere.answer(ANN, task.id, "nothing", "yes")
+    async with house.engine() as engine:
+        progress = await wait_for_end(house.tasks, ANN, task.id)
+
+    assert progress.task.status is TaskStatus.COMPLETED
+    assert house.office.calls == ["a", "c", "b"]
+    entry = await house.tasks.board(ANN, task.id).read_entry("ask")
+    assert entry is not None
+    assert (entry.value, entry.writer, entry.version) == ("yes", "human", 1)
+
+
+async def test_a_question_that_nobody_answers_fails_when_its_time_is_over(house: House) -> None:
+    async with house.engine() as engine:
+        progress = await house.run(engine, plan_of(step("ask", human_input="Well?", timeout=0.3)))
+
+    assert progress.task.error is not None
+    assert progress.task.error.code == "input_timeout"
+
+
+async def test_a_stopped_worker_leaves_its_task_to_the_next_and_ended_steps_stay(house: House) -> None:
+    house.office.gates = {"b": asyncio.Event()}
+    async with house.engine() as engine:
+        task = await engine.submit(ANN, TASK, plan_of(step("a"), step("b", "a"), step("c", "b")))
+        await wait_for_step(house.tasks, ANN, task.id, "b", "running")
+    house.office.gates["b"].set()
+
+    async with house.engine():
+        progress = await wait_for_end(house.tasks, ANN, task.id)
+
+    assert progress.task.status is TaskStatus.COMPLETED
+    assert house.office.calls == ["a", "b", "b", "c"]
+    assert [run.attempts for run in progress.steps] == [1, 2, 1]
+
+
+async def test_a_cancelled_task_fails_at_once_and_its_agent_is_cancelled(house: House) -> None:
+    house.office.gates = {"a": asyncio.Event()}
+    async with house.engine() as engine:
+        task = await engine.submit(ANN, TASK, plan_of(step("a"), step("b", "a")))
+        await wait_for_step(house.tasks, ANN, task.id, "a", "running")
+
+        cancelled = await engine.cancel(ANN, task.id)
+        assert await engine.cancel(ANN, task.id) == cancelled
+        async with asyncio.timeout(LONG):
+            while house.office.at_once:  # noqa: ASYNC110 (the agent tells nobody)
+                await asyncio.sleep(0.02)
+
+        progress = await engine.status(ANN, task.id)
+        assert cancelled.status is TaskStatus.FAILED
+        assert progress.task.error is not None
+        assert progress.task.error.code == "task_cancelled"
+        assert ends(progress) == {"a": FAILED, "b": StepStatus.PENDING}
+
+        house.office.gates["a"].set()
+        await engine.resume(ANN, task.id)
+        progress = await wait_for_end(house.tasks, ANN, task.id)
+
+    assert (progress.task.status, progress.task.runs) == (TaskStatus.COMPLETED, 2)
+
+
+async def test_a_failed_task_is_resumed_where_it_failed_and_any_from_a_step_on(house: House) -> None:
+    house.office.failures = {"b": 1}
+    plan = plan_of(step("a"), step("b", "a"), step("c", "b"), step("d", "a"))
+    async with house.engine() as engine:
+        progress = await house.run(engine, plan)
+        task_id = progress.task.id
+        assert progress.task.status is TaskStatus.FAILED
+
+        await engine.resume(ANN, task_id)
+        progress = await wait_for_end(house.tasks, ANN, task_id)
+        assert progress.task.status is TaskStatus.COMPLETED
+        assert sorted(house.office.calls) == ["a", "b", "b", "c", "d"]
+        with pytest.raises(TaskFinished):
+            await engine.resume(ANN, task_id)
+        with pytest.raises(StepNotFound):
+            await engine.resume(ANN, task_id, from_step="nothing")
+
+        house.office.calls.clear()
+        await engine.resume(ANN, task_id, from_step="b")
+        with pytest.raises(TaskRunning):
+            await engine.resume(ANN, task_id)
+        progress = await wait_for_end(house.tasks, ANN, task_id)
+
+    assert house.office.calls == ["b", "c"]
+    assert (progress.task.status, progress.task.runs) == (TaskStatus.COMPLETED, 3)
+    entry = await house.tasks.board(ANN, task_id).read_entry("c")
+    assert entry is not None
+    assert entry.version == 2
+
+
+async def test_what_cannot_run_is_refused_and_a_repeated_key_opens_one_task(house: House) -> None:
+    plan = plan_of(step("a"))
+    async with house.engine() as engine:
+        with pytest.raises(AgentNotFound):
+            await engine.submit(ANN, TASK, plan_of(step("a", agent="nobody")))
+        with pytest.raises(PlanInvalid):
+            await engine.submit(ANN, TASK, plan_of(step("a", "b"), step("b", "a")))
+        assert (await engine.list(ANN)).tasks == ()
+
+        progress = await house.run(engine, plan, idempotency_key="one")
+        again = await engine.submit(ANN, TASK, plan, idempotency_key="one")
+        pending = await engine.submit(ANN, TASK, plan_of(step("a"), step("b", "a")), idempotency_key="two")
+        with pytest.raises(IdempotencyKeyReused):
+            await engine.submit(ANN, TASK, plan, idempotency_key="two")
+        await wait_for_end(house.tasks, ANN, pending.id)
+        with pytest.raises(TaskNotFound):
+            await engine.status(Scope(tenant="acme", user="eve"), again.id)
+
+    assert again.id == progress.task.id
+    assert house.office.calls.count("a") == 2
+
+
+async def test_a_deleted_task_ends_its_run(house: House) -> None:
+    house.office.gates = {"a": asyncio.Event()}
+    async with house.engine() as engine:
+        task = await engine.submit(ANN, TASK, plan_of(step("a"), step("b", "a")))
+        await wait_for_step(house.tasks, ANN, task.id, "a", "running")
+        await house.tasks.delete(ANN, task.id)
+        house.office.gates["a"].set()
+        other = await house.run(engine, plan_of(step("c")))
+
+        assert other.task.status is TaskStatus.COMPLETED
+        assert await engine.erase(ANN) == 2
+    assert house.office.calls == ["a", "c"]
+
+
+async def test_the_database_of_the_engine_holds_no_user_text(house: House, tmp_path: Path) -> None:
+    async with house.engine() as engine:
+        plan = plan_of(step("a"), step("ask", "a", human_input="the question"))
+        task = await engine.submit(ANN, NewTask(type="review", goal="the goal"), plan)
+        await wait_for_step(house.tasks, ANN, task.id, "ask", "waiting")
+        await engine.answer(ANN, task.id, "ask", "the reply")
+        await wait_for_end(house.tasks, ANN, task.id)
+
+    stored = _bytes_in(tmp_path)
+    assert task.id.encode() in stored
+    assert not [text for text in (b"the question", b"the goal", b"the reply", b"seen") if text in stored]
+    assert b"gASV" not in stored  # The beginning of a pickle in base64.
+
+
+def _bytes_in(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.glob("tasks.db*"))
+
+
+async def test_no_agent_reads_the_notes_of_another(house: House) -> None:
+    found: list[Any] = []
+
+    async def keep(ctx: AgentContext) -> None:
+        await ctx.memory.write(ctx.agent, ctx.step)
+        found.append(await ctx.memory.values())
+
+    async def keep_too(ctx: AgentContext) -> None:
+        await keep(ctx)
+
+    plan = plan_of(step("a", agent="one"), step("b", "a", agent="two"), step("c", "b", agent="one"))
+    async with engine_over(house.store, house.tasks, house.url, {"one": keep, "two": keep_too}) as engine:
+        progress = await house.run(engine, plan)
+
+    assert progress.task.status is TaskStatus.COMPLETED
+    assert found == [{"one": "a"}, {"two": "b"}, {"one": "c"}]
+    assert await house.tasks.notes(ANN, progress.task.id, "one").list() == ()
+
+
+async def test_what_the_engine_knows_of_ended_runs_is_removed(house: House) -> None:
+    async with house.engine(replace(QUICK, run_retention=timedelta(0))) as engine:
+        await house.run(engine, plan_of(step("a")))
+        async with asyncio.timeout(LONG):
+            while await asyncio.to_thread(engine._sweep) == 0:  # noqa: ASYNC110 (a run ends a moment after its task)
+                await asyncio.sleep(0.02)
+
+        assert await engine.erase(ANN) == 0
+
+
+async def test_a_process_has_one_worker(house: House) -> None:
+    async with house.engine() as engine:
+        with pytest.raises(Invalid, match="a worker already"):
+            async with house.engine():
+                pass
+
+        progress = await house.run(engine, plan_of(step("a")))
+
+    assert progress.task.status is TaskStatus.COMPLETED
+
+
+def test_a_worker_is_dead_when_its_row_stays_as_it_is_for_a_lease(tmp_path: Path) -> None:
+    now, database = 0.0, make_database(f"sqlite:///{tmp_path}/tasks.db")
+    workers = Workers(engine=database, schema=None, lease=5, now=lambda: now)
+    workers.create()
+    for name in ("here", "there"):
+        workers.beat(name)
+    assert workers.dead() == set()
+    now = 4.9
+    workers.beat("here")
+    assert workers.dead() == set()
+    now = 5.0
+    assert workers.dead() == {"there"}
+
+    # After an outage every worker has a whole lease to be seen again.
+    workers.forget()
+    assert workers.dead() == set()
+    workers.remove(["there"])
+    now = 20.0
+    assert workers.dead() == {"here"}
+    database.dispose()
+
+
+def test_other_databases_are_refused_plainly() -> None:
+    with pytest.raises(Invalid, match="Postgres for workers on several machines"):
+        make_database("redis://localhost")
+
+
+def test_opening_a_store_and_a_server_loads_no_engine(tmp_path: Path) -> None:
+    program = """
+import asyncio, sys, tenuto, tenuto.server.app, tenuto.cli
+async def main():
+    async with tenuto.open("sqlite:///t.db") as app:
+        await app.tasks.open(app.scope(user="ann"), tenuto.NewTask(type="x"))
+asyncio.run(main())
+print([name for name in ("dbos", "sqlalchemy", "psycopg") if name in sys.modules])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True
+    )
+
+    assert done.stdout.strip() == "[]"
