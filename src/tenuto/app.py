@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import cached_property
 from itertools import count
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -20,7 +21,7 @@ from tenuto.model.policy import Preset
 from tenuto.model.prompt import Language
 from tenuto.model.turn import MAX_WINDOW
 from tenuto.model.values import Value, check_int, check_text
-from tenuto.ports import Clock, Detector, utc_now
+from tenuto.ports import Clock, Detector, TaskEngine, utc_now
 from tenuto.privacy.compliance.compaction import Compactor
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import EventEmitter, Listener, Sessions, TurnRequest, fresh_id
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from tenuto.privacy.compliance.service import PrivacyService
     from tenuto.recall.service import Memories
     from tenuto.sessions.analytics import Analytics
+    from tenuto.tasks.agents import Agents
 
 ModelChoice: TypeAlias = "str | GivenModel | Sequence[str | GivenModel]"
 # The tokens of a character at most.
@@ -88,6 +90,7 @@ class Tenuto:
         self._opening = asyncio.Lock()
         self._chat: Chat | None = None
         self._memories: Memories | None = None
+        self._engine: TaskEngine | None = None
         self._counter: TokenCounter | None = None
         self.scheduled_scan = self._schedule_scan(settings.privacy_scan_every)
 
@@ -136,6 +139,43 @@ class Tenuto:
                 )
         return self._memories
 
+    async def engine(self, *, worker: bool = True) -> TaskEngine:
+        """What runs the plans of tasks, with the agents that are registered. Loaded on first use.
+
+        Without `worker`, this process submits and controls tasks that others run; the first call decides.
+
+        Raises:
+            InvalidSetting: the extra `tasks` is not installed, or the database of the settings does not fit.
+        """
+        async with self._opening:
+            if self._engine is None:
+                # The engine takes half a second to import and start.
+                from tenuto.wiring.tasks import open_engine
+
+                self._engine = await self._stack.enter_async_context(
+                    open_engine(
+                        self.settings,
+                        tasks=self.tasks,
+                        sessions=self.store.sessions,
+                        agents=self.agents,
+                        clock=self._clock,
+                        worker=worker,
+                    )
+                )
+        return self._engine
+
+    @cached_property
+    def agents(self) -> Agents:
+        """The agents of the settings' folder. A program may register others before it opens the engine.
+
+        Raises:
+            InvalidSetting: a file of the folder cannot be loaded.
+        """
+        from tenuto.tasks.agents import Agents, load_agents
+
+        folder = self.settings.agents
+        return Agents(load_agents(Path(folder)) if folder is not None else {})
+
     @cached_property
     def analytics(self) -> Analytics:
         """Usage and hot topics of a tenant's site."""
@@ -158,6 +198,9 @@ class Tenuto:
         async def deadlines(scope: Scope) -> dict[str, int]:
             return {"task_deadlines": await self.tasks.drop_user_deadlines(scope)}
 
+        async def runs(scope: Scope) -> dict[str, int]:
+            return {} if self._engine is None else {"task_runs": await self._engine.erase(scope)}
+
         async def memories(scope: Scope) -> dict[str, int]:
             counts = await erase_chat_memories(self.store, scope, fresh_id)
             if self._memories is not None:
@@ -169,7 +212,7 @@ class Tenuto:
             screen=self.redactor,
             erase=self.sessions.erase,
             clock=self._clock,
-            elsewhere=(keys, deadlines, memories),
+            elsewhere=(keys, deadlines, runs, memories),
             compactor=self._compactor,
         )
 

@@ -413,6 +413,10 @@ class TaskEngine(Protocol):
         """The tasks of the scope's owner, with and without a plan."""
         ...
 
+    async def erase(self, scope: Scope) -> int:
+        """Remove all that the engine knows of an owner's tasks; returns the number of runs."""
+        ...
+
     async def recover(self) -> int:
         """Give the tasks of dead workers to living ones now; returns their number. Workers do so by themselves."""
         ...

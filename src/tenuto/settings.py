@@ -76,6 +76,8 @@ class Settings(Value, frozen=True, kw_only=True):
     agent_retention: timedelta | None = None
     task_owners: str | None = None
     agents: str | None = None
+    # None: beside the store, which several machines share on Postgres only.
+    tasks_database: str | None = None
     max_board_keys: int = 1000
     max_board_value_bytes: int = 64 * 1024
 

@@ -193,7 +193,6 @@ class DbosEngine:
         return await self._ask(self._recover_dead)
 
     async def erase(self, scope: Scope) -> int:
-        """Remove all runs of an owner, running ones included; returns their number."""
         return await self._ask(partial(self._erase, _owner_prefix(scope)))
 
     # Opening and closing
