@@ -95,7 +95,7 @@ export function memoryActions(store) {
         throw error;
       }
     },
-    /** Somebody else comes: what was asked before is not theirs. */
+    /** Another user comes: answers to the one before are dropped. */
     leave: () => (person += 1),
   };
 }
