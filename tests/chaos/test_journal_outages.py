@@ -119,7 +119,7 @@ async def test_a_talk_survives_its_store_and_its_server(server: RedisServer | Po
         kept, kept_new = _log(third, session), _log(third, new["session_id"])
         repeated = _say(third, "What is my cat called?", session, "k4")
 
-    assert [turn["degraded"] for turn in away] == [["journal"]] * 3
+    assert [turn["degraded"] for turn in away] == [["recall", "journal"]] * 3
     assert ("green" in away[0]["answer"], "Tom" in away[2]["answer"]) == (True, True)
     assert (again["replayed"], again["answer"]) == (True, away[1]["answer"])
     assert shown == said

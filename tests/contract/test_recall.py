@@ -1,4 +1,4 @@
-"""Memories on every backend: what one process remembers, every process finds, once, and nobody else's (T10, A27)."""
+"""Memories on every backend: what one process remembers, every process finds, once, and no other owner (T10, A27)."""
 
 from __future__ import annotations
 

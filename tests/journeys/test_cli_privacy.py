@@ -137,7 +137,7 @@ def test_a_scan_of_everything_tells_each_site_and_the_total() -> None:
     ]
     assert against["matches"] == allowed["matches"]
     lines = [line.split() for line in table.stdout.splitlines()]
-    assert ["local", "1", "0", str(allowed["sites"][2]["matches"]["message"]["EMAIL"] * 2), "0"] in lines
+    assert ["local", "1", "1", str(allowed["sites"][2]["matches"]["message"]["EMAIL"] * 2), "0"] in lines
     assert ["TENANT", "SITE", "SESSIONS", "MEMORIES", "MATCHES", "VIOLATIONS"] in lines
     assert "3 sites, 3 sessions" in table.stdout
     assert (table.exit_code, MAIL in table.output) == (1, False)

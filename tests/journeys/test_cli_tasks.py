@@ -112,7 +112,7 @@ def test_sweeping_takes_expired_tasks_along() -> None:
 
     first, second = asked("sweep"), typed("sweep")
 
-    assert first == {"swept": 0, "tasks": 1}
+    assert first == {"swept": 0, "tasks": 1, "usage": 0}
     assert second.stdout == "0 expired sessions and 0 expired tasks removed.\n"
 
 

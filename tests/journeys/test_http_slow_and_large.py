@@ -90,7 +90,8 @@ async def test_a_request_that_never_ends_is_refused(pieces: tuple[bytes, ...], p
         assert (await send(number, LINE + b"Connection: close\r\n\r\n", b"")).startswith(b"HTTP/1.1 200 "), (
             "and only it"
         )
-    assert answer.startswith(b"HTTP/1.1 %d " % status) or (status == 431 and answer == b"reset"), answer[:200]
+    # What a client goes on sending after the answer resets the connection, sometimes before the answer is read.
+    assert answer.startswith(b"HTTP/1.1 %d " % status) or (pieces[-1] and answer == b"reset"), answer[:200]
 
 
 async def test_a_slow_body_is_cut_off_and_a_steady_one_is_not() -> None:

@@ -97,7 +97,7 @@ async def cancel_recall(started: asyncio.Task[PreparedSearch]) -> None:
     started.cancel()
     await asyncio.wait({started})
     if not started.cancelled():
-        # A failure that nobody waited for any more.
+        # The turn has ended, so its failure is not raised.
         started.exception()
 
 

@@ -63,7 +63,7 @@ class Reply(Value, frozen=True, kw_only=True):
     `replayed` means that this key was answered before. `degraded` names what was not available: `store` (the turn is
     not stored), `journal` (it waits in a local journal for the store), `fallback_model`, `tools`, `lookup` (no tool
     supports the answer of an assistant that looks everything up), `detector` (of private data), `embedder` (relevance
-    was decided lexically).
+    was decided lexically), `recall` (memories were not searched, or by words alone).
     """
 
     session_id: str

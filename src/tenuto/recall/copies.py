@@ -1,7 +1,7 @@
 """The copies of owners' memories in this process: loaded once, kept current by the log of changes, bounded.
 
-A copy is filled in a thread, so that no other user waits for it. Whoever changes a copy holds its lock; a thread that
-searches it is waited for even when its caller is gone.
+A copy is filled in a thread, so that no other user waits for it. A caller that changes a copy holds its lock; a thread
+that searches it is waited for even when its caller is gone.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Copies:
         return owner_key(scope) in self._owners
 
     async def _reload(self, scope: Scope, owner: OwnerMemories) -> None:
-        """Replace the content of a copy, without anybody waiting for it."""
+        """Replace the content of a copy while callers go on with the old one."""
         mark, _ = await self._records.changed_since(scope, LogMark())
         fresh = await self._read_all(scope)
         async with owner.lock:

@@ -68,7 +68,7 @@ class CachedEmbedder:
         self.ready = await self.embed_patiently(["."]) is not None or self.ready
 
     async def embed_patiently(self, texts: Sequence[str]) -> list[Vector] | None:
-        """As `embed`, without a time limit and without the cache, for work that nobody waits for."""
+        """As `embed`, without a time limit and without the cache, for background work."""
         if self._resting:
             return None
         try:
@@ -125,6 +125,6 @@ class _CachedVector(NamedTuple):
 
 
 def _cache_key(scope: Scope, text: str) -> bytes:
-    """The key of one owner's text: nobody learns from response times what others wrote."""
+    """The key of one owner's text: no other owner learns from response times what it wrote."""
     whose = "\0".join((scope.tenant, scope.site, scope.user or "", *scope.owner))
     return blake2b(f"{len(whose)}\0{whose}\0{text}".encode(errors="surrogatepass"), digest_size=16).digest()

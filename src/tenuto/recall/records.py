@@ -143,7 +143,7 @@ class MemoryRecords:
         for _ in range(_TRIES):
             entry, log = await self._read_log(scope)
             log = _Log(
-                # Without an epoch, or with too many names, everybody loads everything.
+                # In a new epoch every process loads everything: there was no log, or too many names for it.
                 epoch=log.epoch if log.epoch and len(memory_ids) <= _NAMED else self._new_id(),
                 changes=_newest([*log.changes, list(memory_ids)]),
                 captured=log.captured,

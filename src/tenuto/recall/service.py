@@ -226,7 +226,7 @@ class Memories:
         changed: MutableSequence[str] = []
         owner = await self._load(scope)
         async with owner.lock:
-            # Again, now that nobody here can change it: another process may have.
+            # Again under the lock: another process may have changed it meanwhile.
             await self._copies.refresh(scope, owner)
             try:
                 for memory, vector in zip(clean, vectors, strict=True):
@@ -414,7 +414,7 @@ class Memories:
             raise Invalid(f"at most {MAX_PREFERENCES} preferences are remembered")
         earlier = [one.id for one in owner.replaced_by(memory) if one.said_at <= memory.said_at]
         written = await self._records.write(scope, memory, 0)
-        # Told in any case: of a process that stored it and died, nobody else has heard.
+        # Announced in any case: a process that stored it may have died before it did so.
         changed.append(memory.id)
         if written is None:
             return memory

@@ -143,7 +143,7 @@ class Capturer:
             return
         text = await self._compressor.retell(ended, talk)
         episode = Memory(
-            # The same end of the same session is remembered once, whoever finds it stale.
+            # The same end of the same session is remembered once, by whichever process finds it stale.
             id=captured_id("stale", ended.session.id, talk[-1].id),
             kind=MemoryKind.EPISODE,
             text=text[:MAX_MEMORY],

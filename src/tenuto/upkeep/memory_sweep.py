@@ -50,7 +50,7 @@ class MemorySweep:
         last: Scope | None = None
         while sites := await self._store.upkeep.list_sites(last, _PAGE):
             for last in sites:
-                async for owner in memory_owners(self._store, last):
+                async for owner in self._owners(last):
                     try:
                         embedded += await self._memories.sweep_owner(owner)
                     except Exception as failed:
@@ -58,6 +58,12 @@ class MemorySweep:
                         _log.warning("the memories of an owner were not swept: %s", type(failed).__name__)
                     owners += 1
                     yield SweepProgress(owners, embedded)
+
+    async def _owners(self, site: Scope) -> AsyncIterator[Scope]:
+        if self._memories.policy.without_user:
+            yield site
+        async for owner in memory_owners(self._store, site):
+            yield owner
 
 
 async def memory_owners(store: Store, site: Scope) -> AsyncIterator[Scope]:

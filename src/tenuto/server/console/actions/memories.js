@@ -2,15 +2,16 @@
 
 import { api } from "../api.js";
 import { Problem } from "../problem.js";
-import { refused } from "./house.js";
+import { guardedRequests } from "./guarded.js";
 
 export function memoryActions(store) {
   let asked = 0; // the number of the latest question about the list
-  let person = 0; // the number of those who have sat here
 
   function patch(change) {
     store.change((state) => ({ memories: { ...state.memories, ...change } }));
   }
+
+  const { guarded, leave } = guardedRequests(store, patch);
 
   /** Bring preferences and the first page anew; or, where something is searched for, what is found. */
   async function refresh() {
@@ -54,24 +55,6 @@ export function memoryActions(store) {
     return done;
   }
 
-  /** Ask, and take the answer or say what went wrong: neither where it is overtaken, or was another person's. */
-  async function guarded(ask, take, overtaken = () => false) {
-    const asking = person;
-    const late = () => asking !== person || overtaken();
-    try {
-      const answer = await ask();
-      if (late()) return false;
-      take(answer);
-      return true;
-    } catch (error) {
-      if (late()) return false;
-      const problem = Problem.from(error);
-      refused(store, problem);
-      patch({ problem, loading: false });
-      return false;
-    }
-  }
-
   return {
     refresh,
     more,
@@ -95,8 +78,7 @@ export function memoryActions(store) {
         throw error;
       }
     },
-    /** Somebody else comes: what was asked before is not theirs. */
-    leave: () => (person += 1),
+    leave,
   };
 }
 

@@ -1,16 +1,16 @@
 /** The list of sessions: bring, search, rename, delete. */
 
 import { api } from "../api.js";
-import { Problem } from "../problem.js";
-import { refused } from "./house.js";
+import { guardedRequests } from "./guarded.js";
 
 export function sessionActions(store) {
   let asked = 0; // the number of the latest question about the list
-  let person = 0; // the number of those who have sat here
 
   function patch(change) {
     store.change((state) => ({ sessions: { ...state.sessions, ...change } }));
   }
+
+  const { guarded, leave } = guardedRequests(store, patch);
 
   /** Bring the first page anew. */
   async function refresh() {
@@ -84,24 +84,6 @@ export function sessionActions(store) {
     );
   }
 
-  /** Ask, and take the answer or say what went wrong: neither where it is overtaken, or was another person's. */
-  async function guarded(ask, take, overtaken = () => false) {
-    const asking = person;
-    const late = () => asking !== person || overtaken();
-    try {
-      const answer = await ask();
-      if (late()) return false;
-      take(answer);
-      return true;
-    } catch (error) {
-      if (late()) return false;
-      const problem = Problem.from(error);
-      refused(store, problem);
-      patch({ problem, loading: false });
-      return false;
-    }
-  }
-
   return {
     refresh,
     more,
@@ -111,7 +93,6 @@ export function sessionActions(store) {
       patch({ query, cursor: null }); // what the list ends with says nothing about the next one
       return refresh();
     },
-    /** Somebody else comes: what was asked before is not theirs. */
-    leave: () => (person += 1),
+    leave,
   };
 }

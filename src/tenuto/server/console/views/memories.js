@@ -92,7 +92,7 @@ function section(name, actions, ask) {
 /** Where no user is named, say so; else what went wrong, and try again. */
 function trouble(problem, actions) {
   if (problem.code === "invalid" && problem.status === 400 && problem.detail.includes("X-User-ID"))
-    return [t("memories.nobody"), " ", textButton(t("me.title"), () => actions.house.want(true))];
+    return [t("memories.no_user"), " ", textButton(t("me.title"), () => actions.house.want(true))];
   return [sentence(problem), " ", textButton(t("again"), () => actions.memories.refresh())];
 }
 

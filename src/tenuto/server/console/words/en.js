@@ -48,7 +48,7 @@ export const en = {
   "memories.preferences.none": "None yet. They shape every answer.",
   "memories.others": "Facts and conversations",
   "memories.none": "Nothing yet. What you say of yourself is remembered here.",
-  "memories.nobody": "Memories belong to a user: say who is asking.",
+  "memories.no_user": "Memories belong to a user: say who is asking.",
   "memories.kinds": "Which memories",
   "memories.tab.all": "All",
   "memories.tab.fact": "Facts",

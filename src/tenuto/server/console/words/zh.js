@@ -48,7 +48,7 @@ export const zh = {
   "memories.preferences.none": "还没有偏好。偏好会影响每个回答。",
   "memories.others": "事实与对话",
   "memories.none": "还没有记忆。您谈到自己的内容会记在这里。",
-  "memories.nobody": "记忆属于某个用户：请先说明您的身份。",
+  "memories.no_user": "记忆属于某个用户：请先说明您的身份。",
   "memories.kinds": "显示哪些记忆",
   "memories.tab.all": "全部",
   "memories.tab.fact": "事实",
