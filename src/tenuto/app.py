@@ -344,7 +344,9 @@ async def open_app(
         stores = await open_stores(stack, settings, clock, read_only, detector)
         store, policies = stores.front, settings.policies()
         announcer = EventEmitter(clock=clock, listeners=listeners)
-        sessions = Sessions(store=store.sessions, upkeep=store.upkeep, policy=policies.sessions, announcer=announcer)
+        sessions = Sessions(
+            store=store.sessions, upkeep=store.upkeep, policy=policies.sessions, announcer=announcer, clock=clock
+        )
         # The service checks each agent itself.
         state = stores.trusted.state
         tasks = Tasks(state=state, sessions=store.sessions, policy=policies.tasks, clock=clock, new_id=fresh_id)

@@ -32,7 +32,7 @@ _PROVIDED: Final = re.compile(r"[^:\s]+:\S+")
 _OFF: Final = frozenset({"0", "off", "never", "none"})
 # Settings that hold for the sessions of every assistant.
 _SESSION_LIMITS: Final = (
-    *("max_message_bytes", "max_head_bytes", "lease", "busy_wait"),
+    *("max_message_bytes", "max_head_bytes", "lease", "busy_wait", "inactive_after"),
     *("title_characters", "fallback_title_characters"),
 )
 
@@ -58,6 +58,7 @@ class Settings(Value, frozen=True, kw_only=True):
     on_store_down: OnStoreDown | None = None
     lease: timedelta = timedelta(minutes=2)
     busy_wait: timedelta = timedelta(seconds=10)
+    inactive_after: timedelta = timedelta(minutes=30)
     sweep_every: timedelta = timedelta(minutes=5)
     compress_at: float | None = None
     compress_over: int | None = None

@@ -47,7 +47,7 @@ class SessionPolicy(Value, frozen=True, kw_only=True):
     """Retention and limits of sessions.
 
     A model's title has at most `title_characters`, the first line of a question that stands in for one
-    `fallback_title_characters`.
+    `fallback_title_characters`. A conversation that did not change for `inactive_after` is inactive; with 0, none is.
     """
 
     retention: Retention = Retention()
@@ -61,6 +61,7 @@ class SessionPolicy(Value, frozen=True, kw_only=True):
     busy_wait: timedelta = timedelta(seconds=10)
     title_characters: int = 60
     fallback_title_characters: int = 40
+    inactive_after: timedelta = timedelta(minutes=30)
 
     def __post_init__(self) -> None:
         idle = self.retention.idle
@@ -76,8 +77,9 @@ class SessionPolicy(Value, frozen=True, kw_only=True):
             raise InvalidSetting("max_head_bytes", "must be at least 1024")
         if not timedelta(seconds=1) <= self.lease <= MAX_LEASE:
             raise InvalidSetting("lease", f"must be between one second and {MAX_LEASE.days} days")
-        if self.busy_wait < timedelta(0):
-            raise InvalidSetting("busy_wait", "must not be negative")
+        for what in ("busy_wait", "inactive_after"):
+            if getattr(self, what) < timedelta(0):
+                raise InvalidSetting(what, "must not be negative")
         for what in ("title_characters", "fallback_title_characters"):
             if not _LEAST_TITLE <= getattr(self, what) <= _MOST_TITLE:
                 raise InvalidSetting(what, f"must be between {_LEAST_TITLE} and {_MOST_TITLE}")

@@ -22,7 +22,7 @@ from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemoryQuery, Memo
 from tenuto.recall.dates import Dated, date_terms, read_query, text_terms
 from tenuto.recall.lexical import terms
 from tenuto.recall.postings import NEIGHBOUR_SHARE, Floats, Mask, Matches, Postings, find_neighbours
-from tenuto.recall.ranking import drop_duplicates, rank_by_mmr, scale_to_one, session_scores
+from tenuto.recall.ranking import drop_duplicates, multiply_pairs, rank_by_mmr, scale_to_one, session_scores
 
 Vector: TypeAlias = Sequence[float] | NDArray[np.float32]
 
@@ -270,17 +270,19 @@ class MemoryIndex:
         totals = (fused[pool] + SESSION_WEIGHT * prior).round(6)
         wide = _REPEATS * _CANDIDATES * query.limit
         order = _best(totals, rows["said_at"][pool], np.arange(len(pool)), wide)
-        # Stable, so that of equal scores and times the smaller id comes first.
-        order = order[np.argsort([self._memory(slot).id for slot in pool[order].tolist()], kind="stable")]
-        order = order[np.lexsort((-rows["said_at"][pool[order]], -totals[order]))][:wide]
-        similarities = self._similarities(pool[order], rows)
-        distinct = drop_duplicates(similarities, DUPLICATE_AT)[: _CANDIDATES * query.limit]
-        order, similarities = order[distinct], similarities[np.ix_(distinct, distinct)]
+        # By score, then the newest, then by id: the order does not depend on the slots.
+        keys = zip((-totals[order]).tolist(), (-rows["said_at"][pool[order]]).tolist(), strict=True)
+        ids = [self._memory(slot).id for slot in pool[order].tolist()]
+        ranked = sorted(zip(keys, ids, order.tolist(), strict=True))[:wide]
+        order = np.array([place for _, _, place in ranked])
+        distinct, similarities = self._distinct(pool[order], rows, _CANDIDATES * query.limit)
+        order = order[distinct]
         candidates = pool[order]
         relevances = scale_to_one(totals[order], np.ones(len(order), np.bool_))
         chosen = rank_by_mmr(relevances.tolist(), similarities**2, query.limit, query.diversity, DUPLICATE_AT)
         hits: list[MemoryHit] = []
         top = float(matches.scores.max()) or 1.0
+        alike = similarities[np.ix_(chosen, chosen)].tolist()
         for rank, place in enumerate(chosen):
             slot = int(candidates[place])
             held = set(self._terms[slot])
@@ -289,11 +291,21 @@ class MemoryIndex:
                 vector=0.0 if cosines is None else round(max(0.0, float(cosines[slot])), 4),
                 coverage=round(float(matches.coverage[slot]), 4),
                 session=round(float(prior[order[place]]), 4),
-                similarity=round(max((float(similarities[place, other]) for other in chosen[:rank]), default=0.0), 4),
+                similarity=round(max(alike[rank][:rank], default=0.0), 4),
                 terms=tuple(term for term in weights if term in held),
             )
             hits.append(MemoryHit(memory=self._memory(slot), score=float(totals[order[place]]), scores=scores))
         return tuple(hits)
+
+    def _distinct(self, candidates: NDArray[np.int64], rows: NDArray[np.void], limit: int) -> tuple[list[int], Floats]:
+        """The first candidates that repeat no earlier one, and how alike they are; looks at more only as needed."""
+        width = limit + limit // 2
+        while True:
+            similarities = self._similarities(candidates[:width], rows)
+            distinct = drop_duplicates(similarities, DUPLICATE_AT)[:limit]
+            if len(distinct) == limit or width >= len(candidates):
+                return distinct, similarities[np.ix_(distinct, distinct)]
+            width *= 2
 
     def _memory(self, slot: int) -> Memory:
         memory = self._memories[slot]
@@ -306,7 +318,7 @@ class MemoryIndex:
         alike: Floats = np.minimum(overlaps * np.float32(DUPLICATE_AT / DUPLICATE_OVERLAP), np.float32(1))
         if self._vectors is not None:
             vectors = self._unpacked(candidates)
-            alike = np.maximum(alike, vectors @ vectors.T)
+            alike = np.maximum(alike, multiply_pairs(vectors))
         return alike
 
     def _overlaps(self, candidates: NDArray[np.int64], rows: NDArray[np.void]) -> Floats:
@@ -321,7 +333,7 @@ class MemoryIndex:
         different, columns = np.unique(hashes, return_inverse=True)
         held = np.zeros((len(said), max(1, len(different))), np.float32)
         held[np.repeat(np.arange(len(said)), sizes), columns] = 1
-        both = held @ held.T
+        both = multiply_pairs(held)
         overlaps = np.where(both >= _FEW_TERMS, both / np.maximum(sizes[:, None] + sizes[None, :] - both, 1), 0)
         texts: dict[str, int] = {}
         same = [texts.setdefault(self._memory(slot).text.casefold(), slot) for slot in candidates.tolist()]

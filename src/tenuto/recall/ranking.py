@@ -10,6 +10,8 @@ import numpy as np
 from tenuto.recall.postings import Floats, Mask, Slots
 
 _SESSION_BEST: Final = 3
+# A product of more steps is given to threads by BLAS, whose start costs many times what such small ones take.
+_STEPS_WITHOUT_THREADS: Final = 300_000
 
 
 def scale_to_one(scores: Floats, among: Mask) -> Floats:
@@ -21,6 +23,15 @@ def scale_to_one(scores: Floats, among: Mask) -> Floats:
     if high - low < 1e-9:
         return np.where(among & (scores > 0), np.float32(1), np.float32(0))
     return np.where(among, (scores - low) / (high - low), np.float32(0)).astype(np.float32)
+
+
+def multiply_pairs(rows: Floats) -> Floats:
+    """The product of each row with each other one."""
+    block = max(1, _STEPS_WITHOUT_THREADS // max(1, rows.size))
+    across, products = rows.T, np.empty((len(rows), len(rows)), np.float32)
+    for start in range(0, len(rows), block):
+        np.matmul(rows[start : start + block], across, out=products[start : start + block])
+    return products
 
 
 def session_scores(scores: Floats, sessions: Slots) -> Floats:
@@ -61,8 +72,9 @@ def rank_by_mmr(
 
 
 def drop_duplicates(similarities: Floats, duplicate_at: float) -> list[int]:
-    alive = np.ones(len(similarities), np.bool_)
-    for place in range(len(similarities)):
-        if alive[place]:
-            alive[place + 1 :] &= similarities[place, place + 1 :] < duplicate_at
-    return [int(place) for place in np.flatnonzero(alive)]
+    """Positions of those that are less than `duplicate_at` alike to every better one that stays."""
+    gone: set[int] = set()
+    for better, worse in np.argwhere(np.triu(similarities >= duplicate_at, 1)).tolist():
+        if better not in gone:
+            gone.add(worse)
+    return [place for place in range(len(similarities)) if place not in gone]

@@ -52,10 +52,10 @@ from tenuto.model import (
     Usage,
 )
 from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
-from tenuto.model.session import PARTNER, PRIVACY_ALSO, check_attribute_name
+from tenuto.model.session import PARTNER, PRIVACY_ALSO, Status, check_attribute_name
 from tenuto.model.turn import TurnState
 from tenuto.model.values import Json, Value, check_int, check_text, check_type
-from tenuto.ports import SessionStore, StoreUpkeep, release_lease
+from tenuto.ports import Clock, SessionStore, StoreUpkeep, release_lease, utc_now
 from tenuto.sessions.events import EventEmitter, EventKind
 from tenuto.sessions.ids import digest_of, fingerprint, fresh_id, session_id_for_key
 from tenuto.sessions.limits import check_head_size, check_message_sizes, check_messages, with_retention
@@ -69,6 +69,8 @@ _EVEN_SECONDS = 0.005
 _RENEWED_LEASE: Final = timedelta(seconds=9)
 _MOST = 2**31
 _MESSAGES: Final = ("messages",)
+# Pages of the store that one listing by status reads at most.
+_LISTED_PAGES: Final = 20
 
 
 class TurnRequest(Value, frozen=True, kw_only=True):
@@ -106,9 +108,16 @@ class Sessions:
     """The sessions of an installation, under one `policy` unless a request has its own."""
 
     def __init__(
-        self, *, store: SessionStore, upkeep: StoreUpkeep, policy: SessionPolicy, announcer: EventEmitter
+        self,
+        *,
+        store: SessionStore,
+        upkeep: StoreUpkeep,
+        policy: SessionPolicy,
+        announcer: EventEmitter,
+        clock: Clock = utc_now,
     ) -> None:
         self._store = store
+        self._clock = clock
         self._upkeep = upkeep
         self.policy = policy
         self._announce = announcer
@@ -157,6 +166,10 @@ class Sessions:
         """
         check_type(turn, OpenTurn, "the turn")
         policy = policy or self.policy
+        if turn.session.status is Status.INACTIVE:
+            changes = request.changes or Changes()
+            if changes.status is msgspec.UNSET:
+                request = replace(request, changes=replace(changes, status=Status.ACTIVE))
         if turn.stale_before:
             changes = request.changes or Changes()
             if changes.window_start is msgspec.UNSET:
@@ -248,14 +261,16 @@ class Sessions:
     async def get(self, scope: Scope, session_id: str) -> Session:
         """The session's head."""
         check_type(scope, Scope, "scope")
-        return await self._with_even_timing(scope, session_id, self._store.get(scope, session_id))
+        found = await self._with_even_timing(scope, session_id, self._store.get(scope, session_id))
+        return self._with_current_status(found)
 
     async def messages(self, scope: Scope, session_id: str, query: Page | None = None) -> MessagePage:
         """A page of its messages, oldest first; by default the newest page."""
         check_type(scope, Scope, "scope")
         query = Page() if query is None else query
         check_type(query, Page, "the page")
-        return await self._with_even_timing(scope, session_id, self._store.messages(scope, session_id, query))
+        page = await self._with_even_timing(scope, session_id, self._store.messages(scope, session_id, query))
+        return replace(page, session=self._with_current_status(page.session))
 
     async def iter_pages(self, scope: Scope, session: Session, size: int = 200) -> AsyncIterator[tuple[Message, ...]]:
         """All messages up to the head's `last_seq`, page by page."""
@@ -268,11 +283,19 @@ class Sessions:
             after = page.messages[-1].seq
 
     async def list(self, scope: Scope, query: SessionQuery | None = None) -> SessionPage:
-        """The caller's sessions, latest change first."""
+        """The caller's sessions, latest change first. A page may have fewer than its limit and still a cursor."""
         check_type(scope, Scope, "scope")
         query = SessionQuery() if query is None else query
         check_type(query, SessionQuery, "the query")
-        return await self._store.list(scope, query)
+        # An idle session is stored as active, so the store cannot tell the two apart.
+        idle = query.status is Status.INACTIVE and self.policy.inactive_after > timedelta(0)
+        asked = replace(query, status=None) if idle else query
+        for _ in range(_LISTED_PAGES):
+            page = self._with_status(await self._store.list(scope, asked), query.status)
+            if page.sessions or page.cursor is None:
+                return page
+            asked = replace(asked, cursor=page.cursor)
+        return SessionPage(sessions=(), cursor=asked.cursor)
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
         """Change title, status, context, attributes or metadata.
@@ -447,6 +470,17 @@ class Sessions:
                 wait = min(pause * random.uniform(0.5, 1.5), max(busy.retry_after.total_seconds(), 0.001), left)
             await asyncio.sleep(wait)
             pause = min(pause * 2, 0.25)
+
+    def _with_current_status(self, session: Session) -> Session:
+        """The session as inactive if it was not changed for long; what was set by hand stays (E25)."""
+        limit = self.policy.inactive_after
+        if session.status is not Status.ACTIVE or not limit or self._clock() - session.updated_at < limit:
+            return session
+        return replace(session, status=Status.INACTIVE)
+
+    def _with_status(self, page: SessionPage, status: Status | None) -> SessionPage:
+        sessions = map(self._with_current_status, page.sessions)
+        return replace(page, sessions=tuple(each for each in sessions if status is None or each.status is status))
 
     async def _patch_within_limit(self, scope: Scope, session_id: str, changes: Changes) -> Session:
         """Patch the head if it stays within its size, judged on the version that was read; a changed one is retried."""

@@ -39,6 +39,7 @@ from tenuto.model import (
     text_part,
 )
 from tenuto.model.policy import OnMissing, SessionPolicy, preset
+from tenuto.model.session import Status
 from tenuto.sessions import (
     AppendRequest,
     EventEmitter,
@@ -68,6 +69,7 @@ class Room:
         return Sessions(
             store=self.store.sessions,
             upkeep=self.store.upkeep,
+            clock=self.clock,
             policy=replace(SessionPolicy(), **given),
             announcer=EventEmitter(clock=self.clock, listeners=[self._hear]),
         )
@@ -528,3 +530,36 @@ async def test_nothing_of_a_batch_is_stored_when_one_message_is_bad(room: Room, 
 def test_a_batch_cannot_be_guarded_twice() -> None:
     with pytest.raises(Invalid):
         AppendBatch(id="b", idempotency_key=IdempotencyKey(key="k", fingerprint="f"), producer=Producer(id="p", seq=1))
+
+
+async def test_a_conversation_is_inactive_after_a_while_and_active_with_its_next_turn() -> None:
+    """E25: by rule, in every listing, whatever page a session stands on; what is archived stays so."""
+    room = Room()
+    sessions = room.sessions(inactive_after=timedelta(minutes=30))
+    ids = [(await sessions.create(ANN, NewSession()))[0].id for _ in range(3)]
+    await sessions.patch(ANN, ids[2], Changes(status=Status.ARCHIVED))
+    room.clock.advance(timedelta(minutes=29))
+    assert (await sessions.get(ANN, ids[0])).status is Status.ACTIVE
+    room.clock.advance(timedelta(minutes=1))
+    new = [(await sessions.create(ANN, NewSession()))[0].id for _ in range(2)]
+
+    async def listed(status: Status) -> list[str]:
+        found, cursor = list[str](), None
+        while True:
+            page = await sessions.list(ANN, SessionQuery(status=status, limit=1, cursor=cursor))
+            assert all(session.status is status for session in page.sessions)
+            found, cursor = found + [session.id for session in page.sessions], page.cursor
+            if cursor is None:
+                return sorted(found)
+
+    assert (await sessions.get(ANN, ids[0])).status is Status.INACTIVE
+    assert (await sessions.messages(ANN, ids[0])).session.status is Status.INACTIVE
+    assert [await listed(status) for status in Status] == [sorted(new), sorted(ids[:2]), ids[2:]]
+
+    await sessions.patch(ANN, ids[1], Changes(status=Status.INACTIVE))
+    for session_id in ids[:2]:
+        await sessions.finish(
+            await sessions.begin(ANN, TurnRequest(user_messages=(says("hi"),), session_id=session_id)), closing("yes")
+        )
+    assert [await listed(status) for status in Status] == [sorted(new + ids[:2]), [], ids[2:]]
+    assert (await room.sessions(inactive_after=timedelta(0)).get(ANN, ids[2])).status is Status.ARCHIVED
