@@ -102,6 +102,16 @@ class BoardEntry(Value, frozen=True, kw_only=True):
     previous_writer: str | None = None
 
 
+class BoardChange(Value, frozen=True, kw_only=True):
+    """One write or deletion of a key, without its value; `version` is that of the key after it."""
+
+    key: str
+    version: int
+    writer: str
+    at: datetime
+    deleted: bool = False
+
+
 class BoardLock(Value, frozen=True, kw_only=True):
     """A key that one agent has for itself for a while.
 
