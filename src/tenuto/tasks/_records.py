@@ -97,6 +97,7 @@ class Head(Value, frozen=True, kw_only=True):
     ended: tuple[int, ...] = ()
     error: TaskError | None = None
     runs: int = 0
+    started_at: int | None = None
     deadline_at: int | None = None
 
     def task_id(self, place: str) -> str:
@@ -119,6 +120,7 @@ class Head(Value, frozen=True, kw_only=True):
             version=version,
             error=self.error,
             runs=self.runs,
+            started_at=instant(self.started_at) if self.started_at is not None else None,
             deadline_at=instant(self.deadline_at) if self.deadline_at is not None else None,
         )
 
