@@ -208,14 +208,16 @@ class Tasks:
             steps = tuple(_end_with(task, run) for run in steps)
         return TaskProgress(task=task, plan=plan, steps=steps)
 
-    async def start_run(self, scope: Scope, task_id: str, *, run: int, timeout: timedelta | None) -> Task:
-        """Mark the task as running for the first time, or again after its end (`run` is one more than its `runs`).
+    async def start_run(
+        self, scope: Scope, task_id: str, *, run: int, timeout: timedelta | None, reopen: bool = False
+    ) -> Task:
+        """Mark the task as running for the first time, or with `reopen` again after its end, by a greater `run`.
 
         A repeated call changes nothing. An ended task that is begun again has no result any more.
 
         Raises:
-            TaskRunning: the task has other runs.
-            TaskFinished: this run has ended.
+            TaskRunning: another run goes on.
+            TaskFinished: this run has ended, or the task before it could begin.
         """
         now = self._clock()
         deadline = None if timeout is None else micros(now + timeout)
@@ -223,10 +225,10 @@ class Tasks:
         def begin_run(head: Head) -> Head:
             if head.runs == run and head.completed_at is None:
                 return head
-            if head.runs == run:
-                raise TaskFinished(task_id)
-            if head.runs != run - 1 or (head.completed_at is None and head.runs > 0):
+            if head.completed_at is None and head.runs > 0:
                 raise TaskRunning(task_id)
+            if head.runs >= run or (head.completed_at is not None and not reopen):
+                raise TaskFinished(task_id)
             return replace(
                 head,
                 status=TaskStatus.RUNNING,

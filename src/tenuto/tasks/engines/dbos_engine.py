@@ -150,9 +150,12 @@ class DbosEngine:
 
     async def cancel(self, scope: Scope, task_id: str) -> Task:
         task = await self._tasks.finish(scope, task_id, failed=True, error=_CANCELLED)
-        # Agents that run are cancelled by their worker; what they write is refused from now on.
-        await self._ask(partial(self._control.cancel_workflow, _workflow_id(scope, task_id, max(task.runs, 1))))
+        await self.stop(scope, task_id)
         return task
+
+    async def stop(self, scope: Scope, task_id: str) -> None:
+        # Agents that run are cancelled by their worker; what they write is refused since the task's end.
+        await self._ask(partial(self._cancel_runs, f"{_owner_prefix(scope)}{task_id}."))
 
     async def resume(self, scope: Scope, task_id: str, *, from_step: str | None = None) -> Task:
         progress = await self._tasks.progress(scope, task_id)
@@ -168,8 +171,11 @@ class DbosEngine:
             raise TaskFinished(task_id)
         if not task.is_finished and (not task.runs or await self._exists(_workflow_id(scope, task_id, task.runs))):
             raise TaskRunning(task_id)
-        run = task.runs + 1 if task.is_finished else task.runs  # A former call has died before its workflow was there.
-        task = await self._tasks.start_run(scope, task_id, run=run, timeout=self._runner.timeout_of(plan))
+        # A task that ended before its first run began has had a workflow, too. If it has not ended, a former call has
+        # died before its workflow was there.
+        run = max(task.runs, 1) + 1 if task.is_finished else task.runs
+        timeout = self._runner.timeout_of(plan)
+        task = await self._tasks.start_run(scope, task_id, run=run, timeout=timeout, reopen=True)
         await self._tasks.steps(scope, task_id).reset(step for step in plan.steps if step.id in again)
         await self._enqueue(scope, task_id, run)
         return task
@@ -350,6 +356,13 @@ class DbosEngine:
         if ended:
             self._control.delete_workflows([workflow.workflow_id for workflow in ended])
         return len(ended)
+
+    def _cancel_runs(self, prefix: str) -> None:
+        found = self._control.list_workflows(
+            workflow_id_prefix=prefix, status=["ENQUEUED", "PENDING"], load_input=False, load_output=False
+        )
+        if found:
+            self._control.cancel_workflows([workflow.workflow_id for workflow in found])
 
     def _erase(self, prefix: str) -> int:
         found = self._control.list_workflows(workflow_id_prefix=prefix, load_input=False, load_output=False)
