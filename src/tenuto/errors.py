@@ -365,6 +365,16 @@ class KeyLocked(Conflict):
         self.retry_after = retry_after
 
 
+class ValueMismatch(Conflict):
+    """The value of the board's key is of another kind than the change needs."""
+
+    code: ClassVar[str] = "value_mismatch"
+
+    def __init__(self, key: str, needed: str) -> None:
+        super().__init__(f"the value of this key is no {needed}")
+        self.key = key
+
+
 class LockLost(Conflict):
     """The lock of this token has ended, or another agent holds it; nothing was written."""
 

@@ -388,6 +388,10 @@ class TaskEngine(Protocol):
         """
         ...
 
+    async def stop(self, scope: Scope, task_id: str) -> None:
+        """Cancel the agents that work on a task whose end or removal is stored already."""
+        ...
+
     async def resume(self, scope: Scope, task_id: str, *, from_step: str | None = None) -> Task:
         """Run a failed task again from its failed steps on, or any ended one from a step on with all that follow it.
 

@@ -79,6 +79,9 @@ class Settings(Value, frozen=True, kw_only=True):
     agents: str | None = None
     # None: beside the store, which several machines share on Postgres only.
     tasks_database: str | None = None
+    # Events of tasks are posted to it, signed with the secret.
+    task_webhook: str | None = None
+    task_webhook_secret: str | None = None
     max_board_keys: int = 1000
     max_board_value_bytes: int = 64 * 1024
 

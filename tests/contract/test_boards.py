@@ -138,6 +138,27 @@ async def test_parallel_writes_of_one_key_lose_nothing(board: Board) -> None:
     assert (entry.value, entry.version) == (6, 7)
 
 
+async def test_sixteen_writers_of_one_board_lose_nothing(board: Board) -> None:
+    """T17: each sends everything twice, as a client does whose answer was lost."""
+
+    async def work(agent: str) -> None:
+        for _ in range(2):
+            await board.append("names", agent, agent=agent, idempotency_key=agent)
+            await board.increment("sum", 3, agent=agent, idempotency_key=agent)
+
+    agents = [f"agent-{n}" for n in range(16)]
+    async with asyncio.TaskGroup() as group:
+        for agent in agents:
+            group.create_task(work(agent))
+
+    names, total = (await board.view()).entries
+    assert (sorted(names.value), total.value) == (sorted(agents), 48)
+    for entry in (names, total):
+        history = await board.history(entry.key)
+        assert [change.version for change in history] == list(range(1, 17))
+        assert sorted(change.writer for change in history) == sorted(agents)
+
+
 async def test_a_protected_key_is_its_owners_alone(store: Store, clock: FakeClock) -> None:
     """E16, T17: refused where boards are written, also to lock or delete; the owner is named by the task's type."""
     tasks = tasks_over(store, clock, owners={"refund": "approver"})

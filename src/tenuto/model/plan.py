@@ -16,7 +16,7 @@ import msgspec
 from tenuto.errors import AgentNotFound, PlanInvalid, TenutoError
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.task import Task, TaskError, TaskStatus
-from tenuto.model.values import Json, JsonObject, Value, check_id, check_json, check_text
+from tenuto.model.values import Json, JsonObject, Value, check_id, check_json, check_text, is_number
 
 HUMAN: Final = "human"
 """The writer of the answers to human-input steps."""
@@ -337,7 +337,7 @@ def _check_condition(step: Step, condition: Condition) -> None:
     operator, value = condition.operator, condition.value
     if operator is Operator.IN and not isinstance(value, list | tuple):
         raise PlanInvalid(step.id, "compares by `in` with a value that is no list")
-    if operator in _ORDERED and not (_is_number(value) or isinstance(value, str)):
+    if operator in _ORDERED and not (is_number(value) or isinstance(value, str)):
         raise PlanInvalid(step.id, f"compares by `{operator}` with a value that is neither a number nor a text")
 
 
@@ -403,17 +403,13 @@ def _overlap(low: Condition, high: Condition) -> bool:
     return _ordered(low.value, Operator.AT_MOST if both else Operator.LESS, high.value)
 
 
-def _is_number(value: Json) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _same(one: Json, other: Json) -> bool:
     # True is 1 to Python, but not to JSON.
     return isinstance(one, bool) is isinstance(other, bool) and bool(one == other)
 
 
 def _ordered(one: Json, operator: Operator, other: Json) -> bool:
-    if not (_is_number(one) and _is_number(other)) and not (isinstance(one, str) and isinstance(other, str)):
+    if not (is_number(one) and is_number(other)) and not (isinstance(one, str) and isinstance(other, str)):
         return False
     if operator is Operator.LESS:
         return bool(one < other)

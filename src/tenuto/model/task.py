@@ -42,7 +42,8 @@ class TaskError(Value, frozen=True, kw_only=True):
 class Task(Value, frozen=True, kw_only=True):
     """A task without its board. Its expiry moves with each change of the task itself; the board goes with it.
 
-    An engine that runs the task's plan counts its `runs`, and ends a run that is not finished at `deadline_at`.
+    It was begun at `started_at`, for the last time if it was run again. An engine that runs the task's plan counts its
+    `runs`, and ends a run that is not finished at `deadline_at`.
     """
 
     id: str
@@ -58,6 +59,7 @@ class Task(Value, frozen=True, kw_only=True):
     version: int
     error: TaskError | None = None
     runs: int = 0
+    started_at: datetime | None = None
     deadline_at: datetime | None = None
 
     @property
@@ -102,6 +104,16 @@ class BoardEntry(Value, frozen=True, kw_only=True):
     previous_writer: str | None = None
 
 
+class BoardChange(Value, frozen=True, kw_only=True):
+    """One write or deletion of a key, without its value; `version` is that of the key after it."""
+
+    key: str
+    version: int
+    writer: str
+    at: datetime
+    deleted: bool = False
+
+
 class BoardLock(Value, frozen=True, kw_only=True):
     """A key that one agent has for itself for a while.
 
@@ -119,6 +131,38 @@ class BoardView(Value, frozen=True, kw_only=True):
 
     entries: tuple[BoardEntry, ...]
     locks: tuple[BoardLock, ...]
+
+
+class TaskEventType(StrEnum):
+    """What an event tells; of events at the same instant, those of an earlier type come first."""
+
+    TASK_OPENED = "task.opened"
+    TASK_STARTED = "task.started"
+    STEP_STARTED = "step.started"
+    STEP_WAITING = "step.waiting"
+    STEP_FINISHED = "step.finished"
+    BOARD_CHANGED = "board.changed"
+    TASK_FINISHED = "task.finished"
+
+
+class TaskEvent(Value, frozen=True, kw_only=True):
+    """Something that happened to a task; it holds ids and states, and no value of the board.
+
+    `id` is the same each time the event is read. `agent` is that of the step, or the writer of the board's `key`;
+    `status` is that of what has ended, or `written` or `deleted`; `run` counts how often the task was begun.
+    """
+
+    id: str
+    type: TaskEventType
+    at: datetime
+    step: str | None = None
+    agent: str | None = None
+    key: str | None = None
+    version: int | None = None
+    status: str | None = None
+    attempts: int | None = None
+    run: int | None = None
+    error_code: str | None = None
 
 
 class Note(Value, frozen=True, kw_only=True):

@@ -147,6 +147,11 @@ def check_json(value: Json, what: str, depth: int = MAX_DEPTH) -> Json:
     return value
 
 
+def is_number(value: Json) -> bool:
+    """Whether a value of JSON is a number; to Python, booleans are numbers, too."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def deep_copy(value: Json) -> Json:
     """A copy of JSON with its own containers, as a store would return it."""
     kind = type(value)

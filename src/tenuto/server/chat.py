@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.chat import ChatRequest
-from tenuto.chat.views import AssistantView, ReplyView, TraceView, assistant_view
+from tenuto.chat import ChatEvent, ChatRequest
+from tenuto.chat.views import AssistantView, ReplyView, TraceView, assistant_view, event_view
 from tenuto.errors import Invalid
 from tenuto.model import Scope
 from tenuto.model.turn import Trace
@@ -15,7 +16,7 @@ from tenuto.server.auth import asking, authenticate_request, service, sessions
 from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, parse_query, path_parameter
 from tenuto.server.openapi import Router, describe
 from tenuto.server.requests import ChatBody, TraceListQuery
-from tenuto.server.streams import cancel_on_disconnect, event_stream
+from tenuto.server.streams import ServerSentEvent, cancel_on_disconnect, event_stream
 from tenuto.sessions.traces import find_trace, latest_traces
 
 routes = Router("chat", prefix="/v1")
@@ -63,8 +64,14 @@ async def chat(request: Request) -> Response:
     )
     talk = service(request).chat
     if body.stream:
-        return await event_stream(request, talk.stream(scope, asked))
+        return await event_stream(request, talk.stream(scope, asked), encode_event)
     return answer(ReplyView.of(await cancel_on_disconnect(request, talk.take_turn(scope, asked))))
+
+
+def encode_event(event: ChatEvent) -> ServerSentEvent:
+    """An event of a turn for its stream."""
+    name, view = event_view(event)
+    return ServerSentEvent(name, msgspec.json.encode(view))
 
 
 @routes.get("/assistants", describe(AssistantList))

@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Coroutine
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Final, NamedTuple, TypeVar
 
-import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from tenuto.chat import ChatEvent
-from tenuto.chat.views import event_view
 from tenuto.errors import TenutoError, Unavailable
 from tenuto.server.problems import error_response, internal
 
 _Answer = TypeVar("_Answer")
+_Event = TypeVar("_Event")
 _log = logging.getLogger(__name__)
 _HEADERS: Final = {"X-Accel-Buffering": "no"}
 # A comment line that clients ignore; it keeps proxies from closing a silent connection.
@@ -42,23 +40,49 @@ async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, _Answ
         await _cancel_task(task)
 
 
-async def event_stream(request: Request, events: AsyncIterator[ChatEvent]) -> Response:
-    """Server-sent events. A failure before the first one is an ordinary error response."""
-    first = await cancel_on_disconnect(request, _next_event(events))
+class ServerSentEvent(NamedTuple):
+    """An event as clients get it; a client that reconnects names the last `id` it saw."""
+
+    name: str
+    data: bytes
+    id: str | None = None
+
+    def encode(self) -> bytes:
+        """The lines of the event."""
+        ident = b"" if self.id is None else b"id: %b\n" % self.id.encode()
+        return b"%bevent: %b\ndata: %b\n\n" % (ident, self.name.encode(), self.data)
+
+
+async def event_stream(
+    request: Request,
+    events: AsyncIterator[_Event],
+    encode: Callable[[_Event], ServerSentEvent],
+    *,
+    at_once: bool = False,
+) -> Response:
+    """Server-sent events. A failure before the first one is an ordinary error response, which waits for it; a stream
+    that begins `at_once` may be silent for long."""
+    first = () if at_once else (await cancel_on_disconnect(request, _next_event(events)),)
     return StreamingResponse(
-        _sse_stream(request, first, events), media_type="text/event-stream; charset=utf-8", headers=_HEADERS
+        _sse_stream(request, first, events, encode), media_type="text/event-stream; charset=utf-8", headers=_HEADERS
     )
 
 
-async def _next_event(events: AsyncIterator[ChatEvent]) -> ChatEvent:
+async def _next_event(events: AsyncIterator[_Event]) -> _Event:
     return await anext(events)
 
 
-async def _sse_stream(request: Request, first: ChatEvent, events: AsyncIterator[ChatEvent]) -> AsyncIterator[bytes]:
+async def _sse_stream(
+    request: Request,
+    first: tuple[_Event, ...],
+    events: AsyncIterator[_Event],
+    encode: Callable[[_Event], ServerSentEvent],
+) -> AsyncIterator[bytes]:
     gone = asyncio.create_task(_wait_for_disconnect(request))
-    step: asyncio.Task[ChatEvent] | None = None
+    step: asyncio.Task[_Event] | None = None
     try:
-        yield _chat_event(first)
+        for event in first:
+            yield encode(event).encode()
         while True:
             step = step or asyncio.create_task(_next_event(events))
             await asyncio.wait((step, gone), timeout=_PING_EVERY, return_when=asyncio.FIRST_COMPLETED)
@@ -68,15 +92,15 @@ async def _sse_stream(request: Request, first: ChatEvent, events: AsyncIterator[
                 yield _PING
                 continue
             event, step = step.result(), None
-            yield _chat_event(event)
+            yield encode(event).encode()
     except StopAsyncIteration:
         return
     except TenutoError as error:
         if isinstance(error, Unavailable):
             _log.warning("%s: %s", error.code, error)
-        yield _sse_event("error", bytes(error_response(error).body))
+        yield ServerSentEvent("error", bytes(error_response(error).body)).encode()
     except Exception:
-        yield _sse_event("error", bytes(internal().body))
+        yield ServerSentEvent("error", bytes(internal().body)).encode()
         raise
     finally:
         await _cancel_task(gone)
@@ -85,15 +109,6 @@ async def _sse_stream(request: Request, first: ChatEvent, events: AsyncIterator[
         close = getattr(events, "aclose", None)
         if close is not None:
             await close()
-
-
-def _chat_event(event: ChatEvent) -> bytes:
-    name, view = event_view(event)
-    return _sse_event(name, msgspec.json.encode(view))
-
-
-def _sse_event(name: str, data: bytes) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
 
 
 async def _wait_for_disconnect(request: Request) -> None:

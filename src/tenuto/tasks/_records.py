@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Final
 
 from tenuto.model.plan import Step, StepRun, StepStatus
-from tenuto.model.task import BoardEntry, BoardLock, Note, Task, TaskError, TaskStatus
+from tenuto.model.task import BoardChange, BoardEntry, BoardLock, Note, Task, TaskError, TaskStatus
 from tenuto.model.values import Json, JsonObject, Value
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -97,6 +97,7 @@ class Head(Value, frozen=True, kw_only=True):
     ended: tuple[int, ...] = ()
     error: TaskError | None = None
     runs: int = 0
+    started_at: int | None = None
     deadline_at: int | None = None
 
     def task_id(self, place: str) -> str:
@@ -119,6 +120,7 @@ class Head(Value, frozen=True, kw_only=True):
             version=version,
             error=self.error,
             runs=self.runs,
+            started_at=instant(self.started_at) if self.started_at is not None else None,
             deadline_at=instant(self.deadline_at) if self.deadline_at is not None else None,
         )
 
@@ -142,11 +144,19 @@ class Held(Value, frozen=True, kw_only=True):
     until_at: int
 
 
+class WriteRecord(Value, frozen=True, kw_only=True):
+    """One of the last writes of a key. Each write counts the version up by one, so its place tells its version."""
+
+    writer: str
+    written_at: int
+    deleted: bool = False
+
+
 class BoardRecord(Value, frozen=True, kw_only=True):
     """A key of a board: its value and its lock, changed by one compare-and-set.
 
     `value` is empty if there is none. `version` and `token` only grow. `applied` are digests of the idempotency keys of
-    the last writes.
+    the last writes, `writes` the last writes and deletions.
     """
 
     value: JsonObject = {}
@@ -157,6 +167,7 @@ class BoardRecord(Value, frozen=True, kw_only=True):
     token: int = 0
     lock: Held | None = None
     applied: tuple[tuple[int, ...], ...] = ()
+    writes: tuple[WriteRecord, ...] = ()
 
     def entry(self, key: str) -> BoardEntry | None:
         """The public value, if there is one."""
@@ -169,6 +180,14 @@ class BoardRecord(Value, frozen=True, kw_only=True):
             written_at=instant(self.written_at),
             version=self.version,
             previous_writer=self.before.name if self.before is not None else None,
+        )
+
+    def history(self, key: str) -> tuple[BoardChange, ...]:
+        """The last writes and deletions, oldest first."""
+        first = self.version - len(self.writes) + 1
+        return tuple(
+            BoardChange(key=key, version=n, writer=one.writer, at=instant(one.written_at), deleted=one.deleted)
+            for n, one in enumerate(self.writes, first)
         )
 
     def to_lock(self, key: str) -> BoardLock | None:

@@ -76,6 +76,16 @@ class AgentBoard:
             key, value, agent=self._agent, if_version=if_version, idempotency_key=idempotency_key
         )
 
+    async def append(self, key: str, item: Json, *, idempotency_key: str | None = None) -> BoardEntry:
+        """Add an item to the end of a key's list, by the rules of `Board.append`."""
+        await self._check_owner()
+        return await self._board.append(key, item, agent=self._agent, idempotency_key=idempotency_key)
+
+    async def increment(self, key: str, by: float = 1, *, idempotency_key: str | None = None) -> BoardEntry:
+        """Add to the number of a key, by the rules of `Board.increment`."""
+        await self._check_owner()
+        return await self._board.increment(key, by, agent=self._agent, idempotency_key=idempotency_key)
+
 
 class AgentMemory:
     """The private notes of one agent on a task, which no other agent can read."""

@@ -15,13 +15,34 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import BoardFull, Invalid, KeyLocked, KeyProtected, LockLost, TaskFinished, TooLarge, VersionConflict
+from tenuto.errors import (
+    BoardFull,
+    Invalid,
+    KeyLocked,
+    KeyProtected,
+    LockLost,
+    TaskFinished,
+    TooLarge,
+    ValueMismatch,
+    VersionConflict,
+)
 from tenuto.model.policy import TaskPolicy
-from tenuto.model.task import BoardEntry, BoardLock, BoardView
-from tenuto.model.values import MAX_DEPTH, Json, check_id, check_int, check_json
+from tenuto.model.task import BoardChange, BoardEntry, BoardLock, BoardView
+from tenuto.model.values import MAX_DEPTH, Json, check_id, check_int, check_json, is_number
 from tenuto.ports import Clock
 from tenuto.tasks._record_store import VersionedRecord, check_version
-from tenuto.tasks._records import BoardRecord, Held, NameRef, instant, micros, name_ref, wrap_value, write_mark
+from tenuto.tasks._records import (
+    BoardRecord,
+    Held,
+    NameRef,
+    WriteRecord,
+    instant,
+    micros,
+    name_ref,
+    unwrap_value,
+    wrap_value,
+    write_mark,
+)
 from tenuto.tasks._workspace import TaskWorkspace
 
 _log = logging.getLogger(__name__)
@@ -29,11 +50,12 @@ _EMPTY: Final = BoardRecord()
 # The record around a value takes two of the levels that JSON may have.
 _DEPTH: Final = MAX_DEPTH - 2
 _NAME_IN_LOG: Final = 64
-_APPLIED: Final = 8
+# The number of writes, and of idempotency keys, that a key remembers.
+_REMEMBERED: Final = 20
 
 
-def check_value(value: Json, policy: TaskPolicy) -> None:
-    """Refuse a value that cannot be stored on a board or as a note.
+def check_value(value: Json, policy: TaskPolicy) -> Json:
+    """Return a value if it can be stored on a board or as a note.
 
     Raises:
         InvalidJson: it is not JSON that every store can hold.
@@ -42,6 +64,7 @@ def check_value(value: Json, policy: TaskPolicy) -> None:
     check_json(value, "the value", _DEPTH)
     if len(msgspec.json.encode(value)) > policy.max_board_value_bytes:
         raise TooLarge("value", policy.max_board_value_bytes)
+    return value
 
 
 class Board:
@@ -73,6 +96,17 @@ class Board:
             locks=tuple(lock for key, one in kept if _is_locked(one, now) and (lock := one.to_lock(key)) is not None),
         )
 
+    async def history(self, key: str | None = None) -> tuple[BoardChange, ...]:
+        """The last writes and deletions of a key, or of every key, oldest first; a key knows its last twenty."""
+        if key is not None:
+            check_id(key, "the key")
+        await self._room.task()
+        if key is not None:
+            filed = await self._room.board.read_record(key)
+            return () if filed is None else filed.record.history(key)
+        changes = [change async for each in self._room.board.every() for change in each.record.history(each.key)]
+        return tuple(sorted(changes, key=lambda change: change.at))
+
     async def write(
         self,
         key: str,
@@ -86,7 +120,7 @@ class Board:
         """Set the value of a key. `if_version=0` demands that it has none.
 
         A repeated `idempotency_key` changes nothing and returns the entry as it is, also when another agent has written
-        it since; an entry knows the keys of its last eight writes.
+        it since; an entry knows the last twenty such keys.
 
         The holder of a lock writes with its token. An expired lock stays valid until another agent locks or writes the
         key.
@@ -100,10 +134,57 @@ class Board:
             TooLarge: the value is above the limit.
         """
         check_value(value, self._policy)
-        writer = await self._authorize(key, agent)
-        before = _EMPTY
+        return await self._write(key, lambda _: value, agent, if_version, token, idempotency_key)
 
+    async def append(
+        self, key: str, item: Json, *, agent: str, token: int | None = None, idempotency_key: str | None = None
+    ) -> BoardEntry:
+        """Add an item to the end of a key's list, under the rules of `write`; a key without a value begins one.
+
+        Raises:
+            ValueMismatch: the value is no list.
+        """
+
+        def add_item(before: Json) -> Json:
+            if before is not None and not isinstance(before, list):
+                raise ValueMismatch(key, "list")
+            return check_value([*(before or ()), item], self._policy)
+
+        check_value(item, self._policy)
+        return await self._write(key, add_item, agent, None, token, idempotency_key)
+
+    async def increment(
+        self, key: str, by: float = 1, *, agent: str, token: int | None = None, idempotency_key: str | None = None
+    ) -> BoardEntry:
+        """Add to the number of a key, under the rules of `write`; a key without a value is 0.
+
+        Raises:
+            ValueMismatch: the value is no number.
+            InvalidJson: the sum is above the numbers that every store holds.
+        """
+
+        def add(before: Json) -> Json:
+            if before is not None and not is_number(before):
+                raise ValueMismatch(key, "number")
+            return check_value((before or 0) + by, self._policy)
+
+        if not is_number(by):
+            raise Invalid(f"by must be a number, not a {type(by).__name__}")
+        return await self._write(key, add, agent, None, token, idempotency_key)
+
+    async def _write(
+        self,
+        key: str,
+        change_value: Callable[[Json], Json],
+        agent: str,
+        if_version: int | None,
+        token: int | None,
+        idempotency_key: str | None,
+    ) -> BoardEntry:
+        """Store the changed value of a key, which is `None` before if there is none."""
+        writer = await self._authorize(key, agent)
         mark = None if idempotency_key is None else write_mark(check_id(idempotency_key, "the idempotency key"))
+        before = _EMPTY
 
         def write_record(kept: BoardRecord) -> BoardRecord | None:
             nonlocal before
@@ -114,22 +195,17 @@ class Board:
             # An agent that overwrites its own value keeps the name of the previous agent.
             own = kept.by is not None and kept.by.same(writer)
             return replace(
-                kept,
-                value=wrap_value(key, value),
+                self._count_write(kept, writer, token),
+                value=wrap_value(key, change_value(unwrap_value(kept.value))),
                 by=writer,
                 before=kept.before if own else kept.by,
-                written_at=micros(self._clock()),
-                version=kept.version + 1,
-                lock=kept.lock if token is not None else None,
-                applied=kept.applied if mark is None else (*kept.applied, mark)[-_APPLIED:],
+                applied=kept.applied if mark is None else (*kept.applied, mark)[-_REMEMBERED:],
             )
 
         after = await self._change(key, write_record)
         entry = after.entry(key)
         assert entry is not None
-        if before.by is not None and not before.by.same(writer):
-            names = [_printable_name(name) for name in (key, before.by.name, entry.writer)]
-            _log.warning("task %s: the value of %s by agent %s was overwritten by agent %s", self._room.task_id, *names)
+        self._log_overwriting(key, before, writer, entry.writer, "overwritten")
         return entry
 
     async def delete(self, key: str, *, agent: str, if_version: int | None = None, token: int | None = None) -> bool:
@@ -141,15 +217,13 @@ class Board:
             nonlocal before
             self._check_writable(kept, key, writer, if_version, token)
             before = kept
-            lock = kept.lock if token is not None else None
             if kept.value:
-                return replace(kept, value={}, version=kept.version + 1, lock=lock)
-            return replace(kept, lock=None) if lock is not kept.lock else None
+                return replace(self._count_write(kept, writer, token, deleted=True), value={})
+            return replace(kept, lock=None) if token is None and kept.lock is not None else None
 
         await self._change(key, empty_record)
-        if before.value and before.by is not None and not before.by.same(writer):
-            names = [_printable_name(name) for name in (key, before.by.name, writer.name)]
-            _log.warning("task %s: the value of %s by agent %s was deleted by agent %s", self._room.task_id, *names)
+        if before.value:
+            self._log_overwriting(key, before, writer, writer.name, "deleted")
         return bool(before.value)
 
     async def lock(
@@ -195,6 +269,26 @@ class Board:
             return replace(kept, lock=None)
 
         await self._change(key, unlock_record)
+
+    def _count_write(
+        self, kept: BoardRecord, writer: NameRef, token: int | None, *, deleted: bool = False
+    ) -> BoardRecord:
+        """The record after one more write; without its token, an expired lock is gone."""
+        now = micros(self._clock())
+        write = WriteRecord(writer=writer.name, written_at=now, deleted=deleted)
+        return replace(
+            kept,
+            written_at=kept.written_at if deleted else now,
+            version=kept.version + 1,
+            lock=kept.lock if token is not None else None,
+            writes=(*kept.writes, write)[-_REMEMBERED:],
+        )
+
+    def _log_overwriting(self, key: str, before: BoardRecord, writer: NameRef, shown: str, how: str) -> None:
+        if before.by is not None and not before.by.same(writer):
+            key, other, by = (_printable_name(name) for name in (key, before.by.name, shown))
+            message = "task %s: the value of %s by agent %s was %s by agent %s"
+            _log.warning(message, self._room.task_id, key, other, how, by)
 
     async def _authorize(self, key: str, agent: str) -> NameRef:
         """The agent, if it may change this key at all."""

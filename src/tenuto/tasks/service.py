@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -26,7 +26,7 @@ from tenuto.model import Scope
 from tenuto.model.plan import Plan, StepRun, StepStatus, TaskProgress, parse_plan, plan_fields
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.scope import owner_key
-from tenuto.model.task import NewTask, Task, TaskError, TaskPage, TaskQuery, TaskStatus, TaskSweep
+from tenuto.model.task import NewTask, Task, TaskError, TaskEvent, TaskPage, TaskQuery, TaskStatus, TaskSweep
 from tenuto.model.values import MAX_DEPTH, Json, check_id, check_json
 from tenuto.ports import Clock, SessionStore, StateStore
 from tenuto.tasks._deadlines import Deadlines, Due
@@ -37,6 +37,7 @@ from tenuto.tasks._workspace import TaskWorkspace
 from tenuto.tasks.board import Board
 from tenuto.tasks.notes import Notes, drop_expired_notes
 from tenuto.tasks.steps import Steps
+from tenuto.tasks.timeline import derive_events, events_after, watch_events
 
 _log = logging.getLogger(__name__)
 # A UUID, or the id of a task that was opened under a key.
@@ -154,7 +155,12 @@ class Tasks:
             TaskFinished: it has ended.
             VersionConflict: `if_version` is not the stored version.
         """
-        return await self._change(scope, task_id, if_version, lambda head: replace(head, status=TaskStatus.RUNNING))
+
+        def begin_task(head: Head) -> Head:
+            since = micros(self._clock()) if head.started_at is None else head.started_at
+            return replace(head, status=TaskStatus.RUNNING, started_at=since)
+
+        return await self._change(scope, task_id, if_version, begin_task)
 
     async def add_plan(self, scope: Scope, task_id: str, plan: Plan) -> Plan:
         """Give a task its plan, once; returns the plan that it has.
@@ -202,14 +208,16 @@ class Tasks:
             steps = tuple(_end_with(task, run) for run in steps)
         return TaskProgress(task=task, plan=plan, steps=steps)
 
-    async def start_run(self, scope: Scope, task_id: str, *, run: int, timeout: timedelta | None) -> Task:
-        """Mark the task as running for the first time, or again after its end (`run` is one more than its `runs`).
+    async def start_run(
+        self, scope: Scope, task_id: str, *, run: int, timeout: timedelta | None, reopen: bool = False
+    ) -> Task:
+        """Mark the task as running for the first time, or with `reopen` again after its end, by a greater `run`.
 
         A repeated call changes nothing. An ended task that is begun again has no result any more.
 
         Raises:
-            TaskRunning: the task has other runs.
-            TaskFinished: this run has ended.
+            TaskRunning: another run goes on.
+            TaskFinished: this run has ended, or the task before it could begin.
         """
         now = self._clock()
         deadline = None if timeout is None else micros(now + timeout)
@@ -217,14 +225,15 @@ class Tasks:
         def begin_run(head: Head) -> Head:
             if head.runs == run and head.completed_at is None:
                 return head
-            if head.runs == run:
-                raise TaskFinished(task_id)
-            if head.runs != run - 1 or (head.completed_at is None and head.runs > 0):
+            if head.completed_at is None and head.runs > 0:
                 raise TaskRunning(task_id)
+            if head.runs >= run or (head.completed_at is not None and not reopen):
+                raise TaskFinished(task_id)
             return replace(
                 head,
                 status=TaskStatus.RUNNING,
                 runs=run,
+                started_at=head.started_at if head.started_at is not None and run == 1 else micros(now),
                 deadline_at=deadline,
                 result=None,
                 error=None,
@@ -279,6 +288,25 @@ class Tasks:
         """
         await self._heads.retire(scope, task_id, if_version)
         await self._remove(scope, task_id)
+
+    async def events(self, scope: Scope, task_id: str, *, after: str | None = None) -> tuple[TaskEvent, ...]:
+        """What happened to a task, in order of time; with `after`, what followed the event of that id.
+
+        Raises:
+            TaskNotFound: as in `get`.
+            InvalidCursor: `after` is no id of an event.
+        """
+        progress = await self.progress(scope, task_id)  # First: of an ended task the rest changes no more.
+        return events_after(derive_events(progress, await self.board(scope, task_id).history()), after)
+
+    def watch(self, scope: Scope, task_id: str, *, after: str | None = None) -> AsyncIterator[TaskEvent]:
+        """The same as it happens, each event once, until the task ends.
+
+        Raises:
+            TaskNotFound: as in `get`, also when the task is removed meanwhile.
+            InvalidCursor: `after` is no id of an event.
+        """
+        return watch_events(lambda: self.events(scope, task_id), after)
 
     def board(self, scope: Scope, task_id: str) -> Board:
         """The board of a task; its methods check that the task exists."""

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tenuto.errors import InvalidSetting
@@ -19,6 +20,9 @@ from tenuto.tasks import Tasks
 from tenuto.tasks.agents import Agents
 from tenuto.tasks.step_runner import StepRunner
 from tenuto.wiring.stores import journal_folder
+
+if TYPE_CHECKING:
+    from tenuto.tasks.webhooks import EventDelivery
 
 _log = logging.getLogger(__name__)
 
@@ -48,10 +52,34 @@ async def open_engine(
     in_memory = settings.tasks_database is None and urlsplit(settings.store).scheme == "memory"
     with tempfile.TemporaryDirectory(prefix="tenuto-tasks-") if in_memory else nullcontext("") as scratch:
         url = engine_database(settings, Path(scratch))
-        async with open_dbos_engine(
-            url, tasks=tasks, runner=runner, agents=agents, policy=policy, new_id=fresh_id(), worker=worker
-        ) as engine:
+        async with (
+            _open_delivery(settings, tasks, clock) as delivery,
+            open_dbos_engine(
+                url,
+                tasks=tasks,
+                runner=runner,
+                agents=agents,
+                policy=policy,
+                new_id=fresh_id(),
+                worker=worker,
+                delivery=delivery,
+            ) as engine,
+        ):
             yield engine
+
+
+@asynccontextmanager
+async def _open_delivery(settings: Settings, tasks: Tasks, clock: Clock) -> AsyncIterator[EventDelivery | None]:
+    if settings.task_webhook is None:
+        yield None
+        return
+    from tenuto.tasks.webhooks import EventDelivery, Webhook
+
+    webhook = Webhook(settings.task_webhook, settings.task_webhook_secret or "", clock=clock)
+    try:
+        yield EventDelivery(tasks=tasks, webhook=webhook)
+    finally:
+        await webhook.close()
 
 
 def engine_database(settings: Settings, scratch: Path) -> str:

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from tenuto.chat import ChatEvent, ToolStarted
+from tenuto.server.chat import encode_event
 from tenuto.server.streams import cancel_on_disconnect, event_stream
 
 
@@ -41,7 +42,7 @@ async def test_a_fault_of_the_work_keeps_where_it_came_from() -> None:
 
 
 async def test_a_fault_in_the_middle_of_a_stream_keeps_where_it_came_from() -> None:
-    stream = await event_stream(_asked(), _breaking())
+    stream = await event_stream(_asked(), _breaking(), encode_event)
     assert isinstance(stream, StreamingResponse)
 
     with pytest.raises(ZeroDivisionError) as raised:

@@ -32,7 +32,7 @@ from tenuto.model.task import NewTask, TaskStatus
 from tenuto.ports import utc_now
 from tenuto.stores.memory import MemoryStore
 from tenuto.tasks.agents import AgentContext, AgentFunction
-from tests.patience import LONG
+from tests.patience import LONG, until
 from tests.samples import ANN, begin
 from tests.tasks import tasks_over
 
@@ -300,9 +300,7 @@ async def test_a_cancelled_task_fails_at_once_and_its_agent_is_cancelled(house: 
 
         cancelled = await engine.cancel(ANN, task.id)
         assert await engine.cancel(ANN, task.id) == cancelled
-        async with asyncio.timeout(LONG):
-            while house.office.at_once:  # noqa: ASYNC110 (the agent tells nobody)
-                await asyncio.sleep(0.02)
+        await until(lambda: not house.office.at_once)
 
         progress = await engine.status(ANN, task.id)
         assert cancelled.status is TaskStatus.FAILED
@@ -315,6 +313,19 @@ async def test_a_cancelled_task_fails_at_once_and_its_agent_is_cancelled(house: 
         progress = await wait_for_end(house.tasks, ANN, task.id)
 
     assert (progress.task.status, progress.task.runs) == (TaskStatus.COMPLETED, 2)
+
+
+async def test_a_task_that_was_cancelled_before_it_began_can_be_resumed(house: House) -> None:
+    async with house.engine(worker=False) as elsewhere:
+        task = await elsewhere.submit(ANN, TASK, plan_of(step("a")))
+        await elsewhere.cancel(ANN, task.id)
+        await elsewhere.resume(ANN, task.id)
+
+    async with house.engine():
+        progress = await wait_for_end(house.tasks, ANN, task.id)
+
+    assert progress.task.status is TaskStatus.COMPLETED
+    assert house.office.calls == ["a"]
 
 
 async def test_a_failed_task_is_resumed_where_it_failed_and_any_from_a_step_on(house: House) -> None:
@@ -369,13 +380,14 @@ async def test_what_cannot_run_is_refused_and_a_repeated_key_opens_one_task(hous
     assert house.office.calls.count("a") == 2
 
 
-async def test_a_deleted_task_ends_its_run(house: House) -> None:
+async def test_the_agents_of_a_deleted_task_are_cancelled(house: House) -> None:
     house.office.gates = {"a": asyncio.Event()}
     async with house.engine() as engine:
         task = await engine.submit(ANN, TASK, plan_of(step("a"), step("b", "a")))
         await wait_for_step(house.tasks, ANN, task.id, "a", "running")
         await house.tasks.delete(ANN, task.id)
-        house.office.gates["a"].set()
+        await engine.stop(ANN, task.id)
+        await until(lambda: not house.office.at_once)
         other = await house.run(engine, plan_of(step("c")))
 
         assert other.task.status is TaskStatus.COMPLETED

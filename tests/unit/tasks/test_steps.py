@@ -109,13 +109,26 @@ async def test_an_ended_task_can_be_run_again_and_its_steps_are_reset(tasks: Tas
     with pytest.raises(TaskFinished):
         await tasks.start_run(ANN, task.id, run=1, timeout=None)
 
-    again = await tasks.start_run(ANN, task.id, run=2, timeout=None)
+    with pytest.raises(TaskFinished):
+        await tasks.start_run(ANN, task.id, run=2, timeout=None)
+    again = await tasks.start_run(ANN, task.id, run=2, timeout=None, reopen=True)
     await steps.reset([READ])
 
     assert (again.status, again.runs, again.error, again.deadline_at) == (TaskStatus.RUNNING, 2, None, None)
     with pytest.raises(StepLost):
         await steps.complete(READ, token, 1)
     assert (await tasks.progress(ANN, task.id)).steps[0].status is StepStatus.PENDING
+
+
+async def test_a_task_that_ended_before_its_first_run_is_not_begun(tasks: Tasks) -> None:
+    task = await opened(tasks, ANN)
+    await tasks.add_plan(ANN, task.id, PLAN)
+    ended = await tasks.finish(ANN, task.id, result="done elsewhere")
+
+    with pytest.raises(TaskFinished):
+        await tasks.start_run(ANN, task.id, run=1, timeout=None)
+
+    assert await tasks.get(ANN, task.id) == ended
 
 
 async def test_a_repeated_write_changes_nothing_though_another_agent_wrote_since(tasks: Tasks) -> None:

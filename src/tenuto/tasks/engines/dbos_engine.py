@@ -16,11 +16,11 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -43,11 +43,16 @@ from tenuto.tasks.service import Tasks
 from tenuto.tasks.step_runner import StepResult, StepRunner
 from tenuto.tasks.steps import find_step
 
+if TYPE_CHECKING:
+    from tenuto.tasks.webhooks import EventDelivery
+
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _APP: Final = "tenuto-tasks"
 _QUEUE: Final = "tenuto-tasks"
 _WORKFLOW: Final = "tenuto.run_task"
+_DELIVERY_QUEUE: Final = "tenuto-task-events"
+_DELIVERY: Final = "tenuto.deliver_events"
 _SCHEMA: Final = "tenuto_tasks"
 # The form of the records that a run leaves: a change of `_walk` that cannot go on with them needs another one.
 _VERSION: Final = "tasks-1"
@@ -91,7 +96,15 @@ def make_database(url: str) -> sa.Engine:
 
 @asynccontextmanager
 async def open_dbos_engine(
-    url: str, *, tasks: Tasks, runner: StepRunner, agents: Agents, policy: RunPolicy, new_id: str, worker: bool = True
+    url: str,
+    *,
+    tasks: Tasks,
+    runner: StepRunner,
+    agents: Agents,
+    policy: RunPolicy,
+    new_id: str,
+    worker: bool = True,
+    delivery: EventDelivery | None = None,
 ) -> AsyncIterator[DbosEngine]:
     """Open an engine on its database; without `worker` it submits and controls tasks that workers elsewhere run.
 
@@ -99,7 +112,9 @@ async def open_dbos_engine(
         Invalid: this process has a worker already.
         Unavailable: the database cannot be opened.
     """
-    engine = DbosEngine(url, tasks=tasks, runner=runner, agents=agents, policy=policy, name=new_id, worker=worker)
+    engine = DbosEngine(
+        url, tasks=tasks, runner=runner, agents=agents, policy=policy, name=new_id, worker=worker, delivery=delivery
+    )
     try:
         await engine.open()
         yield engine
@@ -111,7 +126,16 @@ class DbosEngine:
     """The `TaskEngine` port on DBOS. Each run of a task is a workflow, whose id begins with a digest of the owner."""
 
     def __init__(
-        self, url: str, *, tasks: Tasks, runner: StepRunner, agents: Agents, policy: RunPolicy, name: str, worker: bool
+        self,
+        url: str,
+        *,
+        tasks: Tasks,
+        runner: StepRunner,
+        agents: Agents,
+        policy: RunPolicy,
+        name: str,
+        worker: bool,
+        delivery: EventDelivery | None = None,
     ) -> None:
         self._database = make_database(url)
         self._schema = None if self._database.dialect.name == "sqlite" else _SCHEMA
@@ -120,6 +144,7 @@ class DbosEngine:
         self._agents = agents
         self._policy = policy
         self._worker = worker
+        self._delivery = delivery
         self._id = with_holder(name)
         self._loop = asyncio.get_running_loop()
         self._active: dict[str, Scope] = {}
@@ -150,9 +175,12 @@ class DbosEngine:
 
     async def cancel(self, scope: Scope, task_id: str) -> Task:
         task = await self._tasks.finish(scope, task_id, failed=True, error=_CANCELLED)
-        # Agents that run are cancelled by their worker; what they write is refused from now on.
-        await self._ask(partial(self._control.cancel_workflow, _workflow_id(scope, task_id, max(task.runs, 1))))
+        await self.stop(scope, task_id)
         return task
+
+    async def stop(self, scope: Scope, task_id: str) -> None:
+        # Agents that run are cancelled by their worker; what they write is refused since the task's end.
+        await self._ask(partial(self._cancel_runs, f"{_owner_prefix(scope)}{task_id}."))
 
     async def resume(self, scope: Scope, task_id: str, *, from_step: str | None = None) -> Task:
         progress = await self._tasks.progress(scope, task_id)
@@ -168,8 +196,11 @@ class DbosEngine:
             raise TaskFinished(task_id)
         if not task.is_finished and (not task.runs or await self._exists(_workflow_id(scope, task_id, task.runs))):
             raise TaskRunning(task_id)
-        run = task.runs + 1 if task.is_finished else task.runs  # A former call has died before its workflow was there.
-        task = await self._tasks.start_run(scope, task_id, run=run, timeout=self._runner.timeout_of(plan))
+        # A task that ended before its first run began has had a workflow, too. If it has not ended, a former call has
+        # died before its workflow was there.
+        run = max(task.runs, 1) + 1 if task.is_finished else task.runs
+        timeout = self._runner.timeout_of(plan)
+        task = await self._tasks.start_run(scope, task_id, run=run, timeout=timeout, reopen=True)
         await self._tasks.steps(scope, task_id).reset(step for step in plan.steps if step.id in again)
         await self._enqueue(scope, task_id, run)
         return task
@@ -254,7 +285,7 @@ class DbosEngine:
             "notification_listener_polling_interval_sec": _POLL,
         }
         DBOS(config=config)
-        DBOS.listen_queues([_QUEUE])
+        DBOS.listen_queues([_QUEUE, _DELIVERY_QUEUE])
         DBOS.launch()
         DBOS.register_queue(
             _QUEUE,
@@ -262,6 +293,7 @@ class DbosEngine:
             polling_interval_sec=_POLL,
             on_conflict="always_update",
         )
+        DBOS.register_queue(_DELIVERY_QUEUE, polling_interval_sec=_POLL, on_conflict="always_update")
 
     def _disconnect(self) -> None:
         if self._heart is not None:
@@ -296,6 +328,11 @@ class DbosEngine:
             "app_version": _VERSION,
         }
         await self._ask(partial(self._control.enqueue, options, owner, task_id, run))
+        if self._delivery is not None:
+            # Under another prefix: the end of a task that is stopped is delivered, too.
+            delivery = f"{_owner_prefix(scope)}events.{task_id}.{run:06d}"
+            options |= {"workflow_name": _DELIVERY, "queue_name": _DELIVERY_QUEUE, "workflow_id": delivery}
+            await self._ask(partial(self._control.enqueue, options, owner, task_id, run))
 
     async def _exists(self, workflow_id: str) -> bool:
         found = await self._ask(
@@ -320,7 +357,9 @@ class DbosEngine:
 
     def _recover_dead(self) -> int:
         """Enqueue the tasks of dead workers again; one that is wrongly taken for dead can record nothing any more."""
-        pending = self._control.list_workflows(status="PENDING", name=_WORKFLOW, load_input=False, load_output=False)
+        pending = self._control.list_workflows(
+            status="PENDING", name=[_WORKFLOW, _DELIVERY], load_input=False, load_output=False
+        )
         # Read last: a worker has its row before its first task.
         dead, living = self._workers.dead() - {self._id}, self._workers.read()
         moved = 0
@@ -341,7 +380,7 @@ class DbosEngine:
         before = datetime.now(UTC) - self._policy.run_retention
         ended = self._control.list_workflows(
             status=["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"],
-            name=_WORKFLOW,
+            name=[_WORKFLOW, _DELIVERY],
             completed_before=before.isoformat(),
             limit=_SWEPT_AT_ONCE,
             load_input=False,
@@ -350,6 +389,13 @@ class DbosEngine:
         if ended:
             self._control.delete_workflows([workflow.workflow_id for workflow in ended])
         return len(ended)
+
+    def _cancel_runs(self, prefix: str) -> None:
+        found = self._control.list_workflows(
+            workflow_id_prefix=prefix, status=["ENQUEUED", "PENDING"], load_input=False, load_output=False
+        )
+        if found:
+            self._control.cancel_workflows([workflow.workflow_id for workflow in found])
 
     def _erase(self, prefix: str) -> int:
         found = self._control.list_workflows(workflow_id_prefix=prefix, load_input=False, load_output=False)
@@ -437,6 +483,19 @@ class DbosEngine:
         status = await self._in_program(self._runner.finish(scope, task_id))
         return None if status is None else str(status)
 
+    async def deliver(self, scope: Scope, task_id: str, run: int) -> None:
+        """Send the events of a run; what was sent is recorded."""
+        sent: set[str] = set()
+        while self._delivery is not None:
+            new = await _record("events", partial(self._send_events, scope, task_id, run, frozenset(sent)))
+            if not new:
+                return
+            sent.update(new)
+
+    async def _send_events(self, scope: Scope, task_id: str, run: int, sent: frozenset[str]) -> Sequence[str]:
+        assert self._delivery is not None
+        return await self._in_program(self._delivery.send_new(scope, task_id, run, sent))
+
     async def _in_program(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run in the loop of the program, to which its stores and agents belong."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
@@ -449,6 +508,15 @@ async def _run_task(owner: dict[str, Any], task_id: str, run: int) -> str | None
     if engine is None:
         raise asyncio.CancelledError  # The process ends; another one goes on.
     return await engine.walk(msgspec.convert(owner, Scope), task_id, run)
+
+
+@DBOS.workflow(name=_DELIVERY, max_recovery_attempts=_RECOVERIES)
+async def _deliver_events(owner: dict[str, Any], task_id: str, run: int) -> None:
+    """Send the events of a run to the webhook."""
+    engine = _open_engine
+    if engine is None:
+        raise asyncio.CancelledError
+    await engine.deliver(msgspec.convert(owner, Scope), task_id, run)
 
 
 def _begin(name: str, work: Callable[[], Awaitable[_T]]) -> asyncio.Task[_T]:
