@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model import Draft, FinishTurn, OpenTurn, Role, Scope, Session, TurnState, Usage, text_part
-from tenuto.model.policy import Preset
+from tenuto.model.policy import Preset, RunPolicy
 from tenuto.model.prompt import Language
 from tenuto.model.turn import MAX_WINDOW
 from tenuto.model.values import Value, check_int, check_text
@@ -89,9 +89,11 @@ class Tenuto:
         self._models = models
         self._assistants = assistants
         self._opening = asyncio.Lock()
+        self._opening_engine = asyncio.Lock()
         self._chat: Chat | None = None
         self._memories: Memories | None = None
-        self._engine: TaskEngine | None = None
+        # A process may control tasks before it begins to work on them.
+        self._engines: dict[bool, TaskEngine] = {}
         self._counter: TokenCounter | None = None
         self.scheduled_scan = self._schedule_scan(settings.privacy_scan_every)
 
@@ -140,30 +142,41 @@ class Tenuto:
                 )
         return self._memories
 
-    async def engine(self, *, worker: bool = True) -> TaskEngine:
+    async def engine(self, *, worker: bool | None = None, concurrency: int | None = None) -> TaskEngine:
         """What runs the plans of tasks, with the agents that are registered. Loaded on first use.
 
-        Without `worker`, this process submits and controls tasks that others run; the first call decides.
+        A process that has agents works on tasks, at most `concurrency` agents at once; one without, or with
+        `worker=False`, submits and controls tasks that others run. Tasks in memory have no other process.
 
         Raises:
             InvalidSetting: the extra `tasks` is not installed, or the database of the settings does not fit.
         """
-        async with self._opening:
-            if self._engine is None:
+        async with self._opening_engine:
+            names = await asyncio.to_thread(lambda: self.agents.names)
+            works = bool(names) if worker is None else worker
+            works = works or self.settings.store.startswith("memory:")
+            engine = self._engines.get(True) or (None if works else self._engines.get(False))
+            if engine is None:
                 # The engine takes half a second to import and start.
                 from tenuto.wiring.tasks import open_engine
 
-                self._engine = await self._stack.enter_async_context(
+                engine = self._engines[works] = await self._stack.enter_async_context(
                     open_engine(
                         self.settings,
                         tasks=self.tasks,
                         contexts=self.agent_contexts,
                         agents=self.agents,
                         clock=self._clock,
-                        worker=worker,
+                        worker=works,
+                        policy=RunPolicy() if concurrency is None else RunPolicy(agents_at_once=concurrency),
                     )
                 )
-        return self._engine
+        return engine
+
+    @property
+    def works_on_tasks(self) -> bool:
+        """Whether this process runs plans."""
+        return True in self._engines
 
     @cached_property
     def agents(self) -> Agents:
@@ -208,7 +221,9 @@ class Tenuto:
             return {"task_deadlines": await self.tasks.drop_user_deadlines(scope)}
 
         async def runs(scope: Scope) -> dict[str, int]:
-            return {} if self._engine is None else {"task_runs": await self._engine.erase(scope)}
+            if not self._engines and not await self.tasks.has_runs():
+                return {}
+            return {"task_runs": await (await self.engine(worker=False)).erase(scope)}
 
         async def memories(scope: Scope) -> dict[str, int]:
             counts = await erase_chat_memories(self.store, scope, fresh_id)

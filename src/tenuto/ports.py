@@ -421,6 +421,10 @@ class TaskEngine(Protocol):
         """Remove all that the engine knows of an owner's tasks; returns the number of runs."""
         ...
 
+    async def agents(self) -> frozenset[str]:
+        """The names of the agents of all workers that run, here or elsewhere."""
+        ...
+
     async def recover(self) -> int:
         """Give the tasks of dead workers to living ones now; returns their number. Workers do so by themselves."""
         ...

@@ -1,10 +1,11 @@
-"""An operator looks at what agents work on together, and removes it (E3, E5)."""
+"""An operator looks at what agents work on together, removes it, and runs plans (E3, E5, E14, E15, E17)."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -123,3 +124,92 @@ def test_whoever_is_erased_leaves_no_task(task: str) -> None:
     assert receipt["counts"]["states"] > 3
     assert receipt["counts"]["task_deadlines"] >= 2
     assert asked("tasks", "list", "--user", "ann")["tasks"] == []
+
+
+# Plans
+
+AGENTS = """
+import tenuto
+
+@tenuto.agent("reader")
+async def read(ctx):
+    if ctx.step == "bad" and await ctx.board.read("fixed") is None:
+        await ctx.board.write("fixed", True)
+        raise ValueError
+    return ctx.goal
+"""
+STEPS = {
+    "good": [{"id": "a", "agent": "reader"}],
+    "bad": [{"id": "a", "agent": "reader"}, {"id": "bad", "agent": "reader", "after": ["a"]}],
+    "cycle": [{"id": "a", "agent": "reader", "after": ["a"]}],
+    "stranger": [{"id": "a", "agent": "stranger"}],
+}
+
+
+@pytest.fixture
+def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with agents and plans."""
+    pytest.importorskip("dbos")
+    monkeypatch.setenv("TENUTO_AGENTS", "agents")
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "readers.py").write_text(AGENTS)
+    for name, steps in STEPS.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps({"goal": "Read it", "steps": steps}))
+    return tmp_path
+
+
+def test_a_plan_is_run_and_followed_to_its_end(plans: Path) -> None:
+    done = typed("tasks", "run", "good.json", "--user", "ann", "--goal", f"all {EVIL}")
+    (listed,) = asked("tasks", "list", "--user", "ann")["tasks"]
+    followed = typed("tasks", "follow", listed["id"], "--user", "ann")
+    shown = typed("tasks", "show", listed["id"], "--user", "ann").stdout
+
+    assert done.exit_code == 0
+    assert done.stdout.splitlines()[-1].startswith(f"Task {listed['id']} completed: ")
+    assert "a: completed" in done.stdout.splitlines()
+    assert not {"\x1b", "\x07", "\u202e"} & set(done.stdout + shown)
+    assert (followed.exit_code, followed.stdout) == (0, done.stdout)
+    assert ["a", "reader", "completed", "1"] in [line.split()[:4] for line in shown.splitlines()]
+
+
+def test_a_failed_plan_ends_with_1_and_is_resumed_where_it_failed(plans: Path) -> None:
+    failed = asked("tasks", "run", "bad.json", ends=1)
+    task_id = failed["task"]["id"]
+
+    resumed = typed("tasks", "resume", task_id)
+    cancelled = asked("tasks", "cancel", task_id)
+    wrong = [typed("tasks", *words) for words in (("cancel", "no"), ("answer", task_id, "a", "x"), ("resume", "no"))]
+
+    assert (failed["error"]["code"], failed["error"]["step"]) == ("agent_failed", "bad")
+    assert [(step["id"], step["status"]) for step in failed["steps"]] == [("a", "completed"), ("bad", "failed")]
+    assert resumed.stdout == f"Resumed {task_id}. Follow it with: tenuto tasks follow {task_id}\n"
+    assert cancelled["error"]["code"] == "task_cancelled"
+    assert [each.exit_code for each in wrong] == [1, 1, 1]
+    assert [each.stderr.partition(":")[0] for each in wrong] == ["task_not_found", "task_finished", "task_not_found"]
+
+
+def test_a_submitted_plan_waits_for_a_worker(plans: Path) -> None:
+    submitted = asked("tasks", "run", "good.json", "--detach", "--type", "review")
+
+    assert (submitted["task"]["status"], submitted["task"]["type"]) == ("pending", "review")
+    assert asked("tasks", "recover") == {"recovered": 0}
+
+
+@pytest.mark.parametrize(("name", "code"), [("cycle", "plan_invalid"), ("stranger", "agent_not_found")])
+def test_a_plan_that_cannot_run_is_refused(plans: Path, name: str, code: str) -> None:
+    """E15."""
+    refused = typed("tasks", "run", f"{name}.json")
+
+    assert (refused.exit_code, refused.stderr.partition(":")[0]) == (1, code)
+    assert asked("tasks", "list")["tasks"] == []
+
+
+def test_the_doctor_tells_of_agents_and_of_what_hinders_them(plans: Path) -> None:
+    well = asked("doctor")["checks"]
+    (plans / "agents" / "broken.py").write_text("1/0")
+    ill = asked("doctor", ends=1)["checks"]
+
+    (line,) = [check for check in well if check["name"] == "tasks"]
+    assert (line["status"], "agents here: reader" in line["message"]) == ("ok", True)
+    (line,) = [check for check in ill if check["name"] == "tasks"]
+    assert (line["status"], "broken.py" in line["message"]) == ("error", True)

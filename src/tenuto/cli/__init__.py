@@ -1,4 +1,4 @@
-"""The terminal's door: `tenuto serve`, `chat`, `sessions`, `traces`, `keys`, `privacy`, `doctor` and more."""
+"""The terminal's door: `tenuto serve`, `worker`, `chat`, `sessions`, `traces`, `keys`, `privacy`, `doctor` and more."""
 
 from tenuto.cli.program import main, program
 

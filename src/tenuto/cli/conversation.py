@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -17,10 +16,9 @@ from tenuto.chat import ChatRequest, Reply, ReplyFinished, ToolFinished, ToolSta
 from tenuto.chat.active_assistant import active_assistant_of, resolve_assistant
 from tenuto.chat.views import ReplyView
 from tenuto.cli.background import BackgroundApp, open_in_background
-from tenuto.cli.effective_settings import mask_password
 from tenuto.cli.keyboard import Keyboard
-from tenuto.cli.options import LOCAL
 from tenuto.cli.placeholders import Marks, PlaceholderStream, count_redacted, last_turn_messages
+from tenuto.cli.running import command_line
 from tenuto.cli.sessions import show_sessions
 from tenuto.cli.terminal import pluralize, show_json, tally, visible
 from tenuto.cli.trace_view import show_manifest, show_trace
@@ -334,17 +332,9 @@ class Conversation:
 
     def _again(self) -> str:
         """The command that goes on with this session, as a shell reads it; a password is to be put in by hand."""
-        scope, store = self._scope, self._manner.store
-        named = {
-            "--session": self._session_id,
-            "--persona": self._manner.persona,
-            "--tenant": scope.tenant if scope.tenant != LOCAL else None,
-            "--site": scope.site,
-            "--user": scope.user,
-            "--store": mask_password(store) if store else None,
-        }
+        named = {"--session": self._session_id, "--persona": self._manner.persona}
         options = [word for option, value in named.items() if value for word in (option, value)]
-        return visible(shlex.join(["tenuto", "chat", *options]))
+        return command_line(self._scope, self._manner.store, "chat", *options)
 
     def _print_note(self, text: str) -> None:
         """Print a note in a style of its own; with JSON, standard output stays free of notes."""

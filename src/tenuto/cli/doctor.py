@@ -14,7 +14,7 @@ import typer
 from msgspec.structs import replace
 
 from tenuto.app import open_app
-from tenuto.cli import checks, privacy_checks
+from tenuto.cli import checks, privacy_checks, task_checks
 from tenuto.cli.checks import CheckStatus, Finding
 from tenuto.cli.effective_settings import effective
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, caller
@@ -82,6 +82,7 @@ async def _store_findings(settings: Settings, scope: Scope) -> list[Finding]:
             findings.append(await checks.clock(app, scope))
             findings.append(await checks.credentials(app))
             findings += await checks.talking(app)
+            findings += await task_checks.findings(app)
             findings += await privacy_checks.findings(app, scope)
     except TimeoutError:
         findings.append(checks.store_timeout(settings, _PATIENCE_SECONDS))

@@ -41,6 +41,9 @@ MaybeSessionId: TypeAlias = Annotated[
 SessionIds: TypeAlias = Annotated[
     list[str], typer.Argument(metavar="ID", callback=_session_ids, help="The sessions' ids.")
 ]
+TaskId: TypeAlias = Annotated[
+    str, typer.Argument(metavar="ID", callback=lambda value: check_id(value, "the task id"), help="The task's id.")
+]
 
 
 def caller(tenant: str, site: str, user: str | None) -> Scope:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -15,8 +16,10 @@ from msgspec.structs import replace
 
 from tenuto.app import Tenuto, open_app
 from tenuto.cli.effective_settings import mask_password
+from tenuto.cli.options import LOCAL
 from tenuto.cli.terminal import visible
 from tenuto.errors import InvalidSetting, StoreUnavailable
+from tenuto.model import Scope
 from tenuto.privacy.log_redaction import LogRedactor
 from tenuto.settings import Settings, read_settings
 from tenuto.stores.factory import sqlite_path
@@ -61,6 +64,18 @@ def naming_store(settings: Settings) -> Iterator[None]:
         if type(error) is not StoreUnavailable:
             raise
         raise StoreUnavailable(f"session store at {shown_store(settings)}") from None
+
+
+def command_line(scope: Scope, store: str | None, *words: str) -> str:
+    """A command of ours on the same store for the same caller, as a shell reads it, without a password."""
+    named = {
+        "--tenant": scope.tenant if scope.tenant != LOCAL else None,
+        "--site": scope.site,
+        "--user": scope.user,
+        "--store": mask_password(store) if store else None,
+    }
+    options = [word for option, value in named.items() if value for word in (option, value)]
+    return visible(shlex.join(["tenuto", *words, *options]))
 
 
 def sqlite_file(url: str) -> Path | None:

@@ -1,28 +1,33 @@
-"""`tenuto tasks`: look at what agents work on together, and remove it."""
+"""`tenuto tasks`: look at what agents work on together, remove it, and run plans."""
 
 from __future__ import annotations
 
 import sys
 from typing import Annotated
 
-import msgspec
 import typer
 
 from tenuto.app import Tenuto
-from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller
+from tenuto.cli import task_runs
+from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, TaskId, Tenant, User, caller
 from tenuto.cli.running import run_command
+from tenuto.cli.task_progress import STEP_COLUMNS, StepView, step_row, value_text
 from tenuto.cli.terminal import age, moment, pluralize, show_facts, show_json, show_table, visible
+from tenuto.model.plan import TaskProgress
 from tenuto.model.task import BoardEntry, BoardView, Task, TaskPage, TaskQuery, TaskStatus
-from tenuto.model.values import Json, check_id
 from tenuto.ports import utc_now
 from tenuto.tasks.views import BoardAnswer, TaskList, TaskView
 
-tasks = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at tasks and their boards, remove them.")
+tasks = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Run plans; look at tasks and boards, remove them."
+)
 
-
-TaskId = Annotated[
-    str, typer.Argument(metavar="ID", callback=lambda value: check_id(value, "the task id"), help="The task's id.")
-]
+tasks.command("run")(task_runs.run_plan)
+tasks.command("follow")(task_runs.follow_task)
+tasks.command("answer")(task_runs.answer_step)
+tasks.command("cancel")(task_runs.cancel_task)
+tasks.command("resume")(task_runs.resume_task)
+tasks.command("recover")(task_runs.recover_tasks)
 
 
 @tasks.command("list")
@@ -70,17 +75,21 @@ def show_task(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a task and its board; agents' notes are their own."""
+    """Show a task, its steps and its board; agents' notes are their own."""
     scope = caller(tenant, site, user)
 
-    async def load(app: Tenuto) -> tuple[Task, BoardView]:
-        return await app.tasks.get(scope, task_id), await app.tasks.board(scope, task_id).view()
+    async def load(app: Tenuto) -> tuple[TaskProgress, BoardView]:
+        return await app.tasks.progress(scope, task_id), await app.tasks.board(scope, task_id).view()
 
-    task, board = run_command(load, store=store, read_only=True)
+    progress, board = run_command(load, store=store, read_only=True)
     if as_json:
-        show_json({"task": TaskView.of(task), "board": BoardAnswer.of(board)})
+        steps = StepView.all_of(progress)
+        show_json({"task": TaskView.of(progress.task), "steps": steps, "board": BoardAnswer.of(board)})
     else:
-        show_facts(_task_facts(task))
+        show_facts(_task_facts(progress.task))
+        if progress.steps:
+            typer.echo()
+            show_table(STEP_COLUMNS, map(step_row, progress.steps), flexible="ERROR", numbers=("ATTEMPTS",))
         _print_board(board)
 
 
@@ -91,7 +100,8 @@ def _task_facts(task: Task) -> list[tuple[str, str]]:
         ("type", task.type),
         ("goal", task.goal or "-"),
         ("status", task.status),
-        ("result", _value_text(task.result)),
+        ("result", value_text(task.result)),
+        ("error", "-" if task.error is None else f"{task.error.code}: {task.error.message}"),
         ("created", moment(task.created_at)),
         ("changed", moment(task.updated_at)),
         ("ended", moment(task.completed_at) if task.completed_at is not None else "-"),
@@ -117,14 +127,8 @@ def _entry_row(entry: BoardEntry) -> tuple[str, ...]:
         entry.writer,
         entry.previous_writer or "-",
         moment(entry.written_at),
-        _value_text(entry.value),
+        value_text(entry.value),
     )
-
-
-def _value_text(value: Json) -> str:
-    if value is None:
-        return "-"
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 @tasks.command("delete")

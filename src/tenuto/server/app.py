@@ -36,6 +36,7 @@ from tenuto.server import chat as talks
 from tenuto.server.auth import Gate, RateLimiter, ServerContext, is_loopback
 from tenuto.server.metrics import Metrics
 from tenuto.server.middleware import RequestMiddleware
+from tenuto.server.task_worker import TaskWorker
 from tenuto.settings import Settings
 from tenuto.stores.factory import place_of
 
@@ -93,7 +94,8 @@ def create_app(
                 # uvicorn logs only where the start failed; this line says what to correct.
                 _log.error("cannot start: %s", unfit)
                 raise
-            async with _warming(await tenuto.memories()):
+            worker = app.state.task_worker = TaskWorker(tenuto)
+            async with _warming(await tenuto.memories()), worker.running():
                 yield
 
     modules = (

@@ -18,6 +18,7 @@ from tenuto.server.json_io import answer
 from tenuto.server.metrics import Metrics
 from tenuto.server.openapi import Router, describe
 from tenuto.server.problems import Forbidden
+from tenuto.server.task_worker import TaskWorker, TaskWorkerView
 
 routes = Router("health")
 
@@ -44,11 +45,12 @@ class JournalView(View, frozen=True, kw_only=True):
 
 
 class ReadinessView(View, frozen=True, kw_only=True, omit_defaults=True):
-    """`ready`: the store answers. `degraded`: it is away, and turns go on in the journal."""
+    """`ready`: the store answers. `degraded`: it is away, and turns go on in the journal. `tasks` if there are any."""
 
     status: str
     store: str | None = None
     journal: JournalView | None = None
+    tasks: TaskWorkerView | None = None
 
 
 @routes.get("/healthz", describe(HealthView, public=True))
@@ -68,7 +70,7 @@ async def get_health(request: Request) -> Response:
 async def get_readiness(request: Request) -> Response:
     """The store answers, or a journal keeps what those say until it does whom the gate can tell without the store."""
     here = service(request)
-    stores = here.tenuto.stores
+    stores, worker = here.tenuto.stores, _task_worker(request)
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
             await stores.front.upkeep.ping()
@@ -76,8 +78,14 @@ async def get_readiness(request: Request) -> Response:
         journal = stores.writable_journal
         if journal is None or not here.gate.works_without_store():
             raise away if isinstance(away, StoreUnavailable) else Unavailable("session store") from None
-        return answer(ReadinessView(status="degraded", store="unavailable", journal=JournalView.of(journal.status)))
-    return answer(ReadinessView(status="ready"))
+        held = JournalView.of(journal.status)
+        return answer(ReadinessView(status="degraded", store="unavailable", journal=held, tasks=worker.view))
+    return answer(ReadinessView(status="ready", tasks=worker.view))
+
+
+def _task_worker(request: Request) -> TaskWorker:
+    worker: TaskWorker = request.app.state.task_worker
+    return worker
 
 
 @routes.get("/metrics", describe(None, content={"text/plain": {"schema": {"type": "string"}}}))

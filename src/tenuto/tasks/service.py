@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -26,7 +27,7 @@ from tenuto.model import Scope
 from tenuto.model.agent_run import AgentRun
 from tenuto.model.plan import Plan, StepRun, StepStatus, TaskProgress, parse_plan, plan_fields
 from tenuto.model.policy import TaskPolicy
-from tenuto.model.scope import owner_key
+from tenuto.model.scope import SYSTEM, owner_key
 from tenuto.model.task import NewTask, Task, TaskError, TaskEvent, TaskPage, TaskQuery, TaskStatus, TaskSweep
 from tenuto.model.values import MAX_DEPTH, Json, check_id, check_json
 from tenuto.ports import Clock, SessionStore, StateStore
@@ -49,6 +50,8 @@ _LOOKS: Final = 1000
 # Records that cannot be decrypted now may be once their key is back.
 _PUT_OFF: Final = timedelta(hours=1)
 _PLAN: Final = "plan"
+_ENGINE: Final = "task-engine"
+_USED: Final = "used"
 
 
 class Tasks:
@@ -341,6 +344,15 @@ class Tasks:
 
     def _runs(self, scope: Scope, task_id: str) -> Runs:
         return Runs(room=self._workspace(scope, task_id), policy=self._policy, clock=self._clock)
+
+    async def note_runs(self) -> None:
+        """Note in the store that plans are run here."""
+        with suppress(VersionConflict):
+            await self._state.write_state(SYSTEM, _ENGINE, _USED, {"since_at": micros(self._clock())}, if_version=0)
+
+    async def has_runs(self) -> bool:
+        """Whether plans were ever run in this store: some may be unfinished, and an engine knows of some."""
+        return await self._state.read_state(SYSTEM, _ENGINE, _USED) is not None
 
     @property
     def policy(self) -> TaskPolicy:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -44,15 +45,16 @@ async def open_engine(
     Raises:
         InvalidSetting: the extra is not installed, or the database is of another kind.
     """
-    try:
-        from tenuto.tasks.engines.dbos_engine import open_dbos_engine
-    except ModuleNotFoundError as absent:
-        raise InvalidSetting("tasks_database", "running plans needs an extra: pip install 'tenuto[tasks]'") from absent
+    open_dbos_engine = await asyncio.to_thread(_load_engine)
     runner = StepRunner(tasks=tasks, contexts=contexts, agents=agents, policy=policy, clock=clock)
     # Only tasks in memory have no place of their own; a killed worker would leave the folder behind.
     in_memory = settings.tasks_database is None and urlsplit(settings.store).scheme == "memory"
     with tempfile.TemporaryDirectory(prefix="tenuto-tasks-") if in_memory else nullcontext("") as scratch:
         url = engine_database(settings, Path(scratch))
+        if worker and (notice := one_machine_notice(settings)) is not None:
+            _log.warning("%s", notice)
+        if settings.tasks_database is None and url.startswith("sqlite:") and is_network_store(settings.store):
+            journal_folder(settings).mkdir(parents=True, exist_ok=True)
         async with (
             _open_delivery(settings, tasks, clock) as delivery,
             open_dbos_engine(
@@ -83,8 +85,28 @@ async def _open_delivery(settings: Settings, tasks: Tasks, clock: Clock) -> Asyn
         await webhook.close()
 
 
-def engine_database(settings: Settings, scratch: Path) -> str:
-    """The database of the engine: as it is set, or beside the store.
+def _load_engine() -> Callable[..., AbstractAsyncContextManager[TaskEngine]]:
+    """Import the engine, which takes half a second."""
+    try:
+        from tenuto.tasks.engines.dbos_engine import open_dbos_engine
+    except ModuleNotFoundError as absent:
+        raise InvalidSetting("tasks_database", "running plans needs an extra: pip install 'tenuto[tasks]'") from absent
+    return open_dbos_engine
+
+
+def one_machine_notice(settings: Settings) -> str | None:
+    """What to know where tasks are shared by several machines, but their runs are not."""
+    shared = urlsplit(settings.store).scheme in ("postgresql", "postgres") or not is_network_store(settings.store)
+    if shared or (settings.tasks_database is not None and not settings.tasks_database.startswith("sqlite")):
+        return None
+    return (
+        "Redis holds the tasks, but their runs are in a local file, so tasks of this machine run here alone; "
+        "set tasks_database to a Postgres database that all workers share"
+    )
+
+
+def engine_database(settings: Settings, scratch: Path = Path()) -> str:
+    """The database of the engine: as it is set, or beside the store; `scratch` is for a store in memory.
 
     Raises:
         InvalidSetting: it is neither SQLite nor Postgres.
@@ -101,10 +123,4 @@ def engine_database(settings: Settings, scratch: Path) -> str:
         return settings.store
     if not is_network_store(settings.store):
         return f"sqlite:///{scratch / 'tasks.db'}"
-    folder = journal_folder(settings)
-    folder.mkdir(parents=True, exist_ok=True)
-    _log.warning(
-        "tasks of this machine run here alone: Redis holds them, but their runs are in a local file; "
-        "set tasks_database to a Postgres database that all workers share"
-    )
-    return f"sqlite:///{folder / 'tasks.db'}"
+    return f"sqlite:///{journal_folder(settings) / 'tasks.db'}"

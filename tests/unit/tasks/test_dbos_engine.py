@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from contextlib import AbstractAsyncContextManager
@@ -292,6 +293,55 @@ async def test_a_stopped_worker_leaves_its_task_to_the_next_and_ended_steps_stay
     assert [run.attempts for run in progress.steps] == [1, 2, 1]
 
 
+async def test_two_recoverers_give_a_dead_workers_task_away_once_and_leave_a_living_ones(house: House) -> None:
+    """E17, T16: whoever beats is alive, however long its step takes."""
+    house.office.gates = {"a": asyncio.Event()}
+    async with house.engine(worker=False) as one, house.engine(worker=False) as other:
+        async with house.engine() as engine:
+            task = await engine.submit(ANN, TASK, plan_of(step("a")))
+            await wait_for_step(house.tasks, ANN, task.id, "a", "running")
+            assert await one.agents() == frozenset(house.office.agents())
+            assert await one.recover() == 0
+        assert await one.agents() == frozenset()
+
+        assert sorted(await asyncio.gather(one.recover(), other.recover())) == [0, 1]
+
+        house.office.gates["a"].set()
+        async with house.engine():
+            progress = await wait_for_end(house.tasks, ANN, task.id)
+    assert (progress.task.status, progress.steps[0].attempts) == (TaskStatus.COMPLETED, 2)
+
+
+async def test_a_task_whose_steps_have_all_ended_is_completed_by_its_recovery(house: House) -> None:
+    """E17: none pending means completed, and no agent is called again."""
+    house.office.gates = {"b": asyncio.Event()}
+    plan = plan_of(step("a"), step("b", "a"))
+    async with house.engine() as engine:
+        task = await engine.submit(ANN, TASK, plan)
+        await wait_for_step(house.tasks, ANN, task.id, "b", "running")
+    # Its worker died between the end of the step and that of the task.
+    steps = house.tasks.steps(ANN, task.id)
+    _, token = await steps.begin(plan.steps[1], take_over=True)
+    await steps.complete(plan.steps[1], token, "done")
+
+    async with house.engine():
+        progress = await wait_for_end(house.tasks, ANN, task.id)
+
+    assert (progress.task.status, progress.task.result) == (TaskStatus.COMPLETED, {"b": "done"})
+    assert house.office.calls == ["a", "b"]
+
+
+async def test_an_agent_must_be_known_here_or_to_a_running_worker(house: House) -> None:
+    async with engine_over(house.store, house.tasks, house.url, {}, worker=False) as elsewhere:
+        with pytest.raises(AgentNotFound):
+            await elsewhere.submit(ANN, TASK, plan_of(step("a")))
+        async with house.engine():
+            task = await elsewhere.submit(ANN, TASK, plan_of(step("a")))
+            progress = await wait_for_end(house.tasks, ANN, task.id)
+
+    assert progress.task.status is TaskStatus.COMPLETED
+
+
 async def test_a_cancelled_task_fails_at_once_and_its_agent_is_cancelled(house: House) -> None:
     house.office.gates = {"a": asyncio.Event()}
     async with house.engine() as engine:
@@ -480,17 +530,23 @@ def test_other_databases_are_refused_plainly() -> None:
         make_database("redis://localhost")
 
 
-def test_opening_a_store_and_a_server_loads_no_engine(tmp_path: Path) -> None:
+def test_a_server_without_tasks_loads_no_engine(tmp_path: Path) -> None:
     program = """
-import asyncio, sys, tenuto, tenuto.server.app, tenuto.cli
+import asyncio, sys, httpx, tenuto, tenuto.cli.tasks
+from tenuto.server import create_app
+from tenuto.settings import read_settings
 async def main():
-    async with tenuto.open("sqlite:///t.db") as app:
-        await app.tasks.open(app.scope(user="ann"), tenuto.NewTask(type="x"))
+    app = create_app(read_settings(store="sqlite:///t.db"))
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost")
+    async with app.router.lifespan_context(app), client as http:
+        for path, body in (("/v1/chat", {"message": "Hello!"}), ("/v1/tasks", {"type": "x"})):
+            (await http.post(path, json=body)).raise_for_status()
+        (await http.get("/readyz")).raise_for_status()
 asyncio.run(main())
 print([name for name in ("dbos", "sqlalchemy", "psycopg") if name in sys.modules])
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True
-    )
+    env = {name: value for name, value in os.environ.items() if not name.startswith("TENUTO_")}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=True)
 
     assert done.stdout.strip() == "[]"

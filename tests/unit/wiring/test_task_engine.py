@@ -13,7 +13,7 @@ import tenuto
 from tenuto.errors import InvalidSetting
 from tenuto.model import Scope
 from tenuto.settings import read_settings
-from tenuto.wiring.tasks import engine_database
+from tenuto.wiring.tasks import engine_database, one_machine_notice
 from tests.engines import plan_of, wait_for_end
 
 ANN = Scope(tenant="local", user="ann")
@@ -42,13 +42,15 @@ def test_the_database_stands_beside_the_store(store: str, database: str | None, 
     assert engine_database(settings, tmp_path) == used.format(folder=tmp_path)
 
 
-def test_with_redis_a_local_file_is_used_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_with_redis_a_local_file_is_used_and_said(tmp_path: Path) -> None:
     settings = read_settings({}, store="redis://host", journal=str(tmp_path))
+    shared = read_settings({}, store="redis://host", tasks_database="postgresql://db/tasks")
 
-    used = engine_database(settings, tmp_path)
-
-    assert used.startswith(f"sqlite:///{tmp_path}/")
-    assert "set tasks_database to a Postgres database" in caplog.text
+    assert engine_database(settings).startswith(f"sqlite:///{tmp_path}/")
+    assert "set tasks_database to a Postgres database" in (one_machine_notice(settings) or "")
+    assert one_machine_notice(shared) is None
+    assert one_machine_notice(read_settings({}, store="postgresql://db/chat")) is None
+    assert one_machine_notice(read_settings({}, store="sqlite:///chat.db")) is None
 
 
 def test_other_databases_are_refused(tmp_path: Path) -> None:
@@ -67,8 +69,11 @@ async def test_agents_of_a_folder_run_a_plan_and_erasing_their_user_leaves_nothi
         progress = await wait_for_end(app.tasks, ANN, task.id)
         assert progress.task.result == {"a": "so"}
 
+    # A process that has run nothing itself knows from the store that there is something to erase.
+    async with tenuto.open(f"sqlite:///{tmp_path}/chat.db") as app:
         receipt = await app.privacy.erase(ANN, by="test")
 
+        engine = await app.engine()
         assert receipt.counts["task_runs"] == 1
         assert await engine.erase(ANN) == 0
         assert (await engine.list(ANN, tenuto.TaskQuery())).tasks == ()

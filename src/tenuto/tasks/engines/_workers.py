@@ -7,8 +7,9 @@ changed for a lease by the watcher's own clock, so that clocks of machines are n
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
+import msgspec
 import sqlalchemy as sa
 
 from tenuto.holder import is_holder_gone
@@ -30,6 +31,7 @@ class Workers:
             sa.MetaData(schema=schema),
             sa.Column("id", sa.String, primary_key=True),
             sa.Column("beats", sa.BigInteger, nullable=False),
+            sa.Column("agents", sa.String, nullable=False),
         )
 
     def create(self) -> None:
@@ -39,15 +41,15 @@ class Workers:
                 connection.execute(sa.schema.CreateSchema(self._schema, if_not_exists=True))
             connection.execute(sa.schema.CreateTable(self._rows, if_not_exists=True))
 
-    def beat(self, worker: str) -> None:
-        """Count up the row of a worker."""
-        rows = self._rows
+    def beat(self, worker: str, agents: Collection[str] = ()) -> None:
+        """Count up the row of a worker, which tells the names of its agents."""
+        rows, names = self._rows, msgspec.json.encode(sorted(agents)).decode()
         with self._engine.begin() as connection:
             counted = connection.execute(
-                sa.update(rows).where(rows.c.id == worker).values(beats=rows.c.beats + 1)
-            )  # fmt: skip
+                sa.update(rows).where(rows.c.id == worker).values(beats=rows.c.beats + 1, agents=names)
+            )
             if counted.rowcount == 0:
-                connection.execute(sa.insert(rows).values(id=worker, beats=1))
+                connection.execute(sa.insert(rows).values(id=worker, beats=1, agents=names))
 
     def remove(self, workers: Iterable[str]) -> None:
         """Remove the rows of workers that are gone, and of one that goes."""
@@ -71,6 +73,12 @@ class Workers:
         """All rows."""
         with self._engine.connect() as connection:
             return {row.id: row.beats for row in connection.execute(sa.select(self._rows))}
+
+    def agents(self) -> frozenset[str]:
+        """The names of the agents of all workers that are not known to be gone."""
+        with self._engine.connect() as connection:
+            rows = [row for row in connection.execute(sa.select(self._rows)) if not is_holder_gone(row.id)]
+        return frozenset(name for row in rows for name in msgspec.json.decode(row.agents, type=list[str]))
 
     def forget(self) -> None:
         """Watch anew: while the database did not answer, no worker could count."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 import sqlalchemy as sa
-from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer
+from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer, WorkflowStatus
 from dbos._context import get_local_dbos_context
 from dbos._utils import INTERNAL_QUEUE_NAME
 
@@ -63,7 +63,11 @@ _SWEEP_EVERY: Final = 60.0
 _SWEPT_AT_ONCE: Final = 500
 _BUSY_SECONDS: Final = 30
 _TRIES: Final = 10
+_CONNECT_SECONDS: Final = 5
 _CANCELLED: Final = TaskError(code="task_cancelled", message="the task was cancelled")
+
+# DBOS adds a handler of its own to a logger without one, and its lines would not pass the privacy policy for logs.
+logging.getLogger("dbos").addHandler(logging.NullHandler())
 
 # DBOS calls a function that it knows by name; it finds the open engine here.
 _open_engine: DbosEngine | None = None
@@ -75,12 +79,14 @@ def make_database(url: str) -> sa.Engine:
     SQLite before 3.42 has no `unixepoch('subsec')`, which DBOS stamps its rows with. The journal is written ahead,
     without a sync at each commit: what a power cut takes away are records of steps whose end the task itself knows.
     """
+    pool: dict[str, Any] = {"pool_size": 20, "max_overflow": 0}
     if not url.startswith("sqlite"):
         scheme, _, rest = url.partition("://")
         if not scheme.startswith("postgres"):
             raise Invalid("tasks need a SQLite file, or Postgres for workers on several machines")
-        return sa.create_engine(f"postgresql+psycopg://{rest}", pool_size=20, max_overflow=0, pool_pre_ping=True)
-    engine = sa.create_engine(url, pool_size=20, max_overflow=0)
+        pool |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": _CONNECT_SECONDS}}
+        return sa.create_engine(f"postgresql+psycopg://{rest}", **pool)
+    engine = sa.create_engine(url, **pool)
 
     @sa.event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _: object) -> None:
@@ -151,6 +157,8 @@ class DbosEngine:
         lease = policy.lease.total_seconds()
         self._workers = Workers(engine=self._database, schema=self._schema, lease=lease)
         self._client: DBOSClient | None = None
+        self._noted = self._launched = False
+        self._connecting: asyncio.Task[None] | None = None
         self._stop = threading.Event()
         self._heart: threading.Thread | None = None
         self._renewing: asyncio.Task[None] | None = None
@@ -158,8 +166,11 @@ class DbosEngine:
     # The port
 
     async def submit(self, scope: Scope, new: NewTask, plan: Plan, *, idempotency_key: str | None = None) -> Task:
-        known = self._agents if self._worker else None
+        known = self._agents if self._worker else await self._known_agents(plan)
         check_plan(plan, policy=self._tasks.policy, task_type=new.type, agents=known)
+        if not self._noted:
+            await self._tasks.note_runs()
+            self._noted = True
         task = await self._tasks.open(scope, new, idempotency_key=idempotency_key)
         if task.is_finished:
             return task
@@ -220,8 +231,24 @@ class DbosEngine:
     async def list(self, scope: Scope, query: TaskQuery = TaskQuery()) -> TaskPage:  # noqa: B008 (a frozen value)
         return await self._tasks.list(scope, query)
 
+    async def agents(self) -> frozenset[str]:
+        return await self._ask(self._workers.agents)
+
+    async def _known_agents(self, plan: Plan) -> frozenset[str]:
+        """The agents of a plan that this process or a worker elsewhere has."""
+        elsewhere = await self.agents()
+        named = {step.agent for step in plan.steps if step.agent is not None}
+        return frozenset(name for name in named if name in self._agents or name in elsewhere)
+
     async def recover(self) -> int:
-        return await self._ask(self._recover_dead)
+        moved = await self._ask(self._recover_dead)
+        if not self._worker:
+            # A worker watches the others all the time; this process begins to, and needs a whole lease for it.
+            ends = time.monotonic() + self._policy.lease.total_seconds() + _POLL
+            while await self._ask(self._others_work) and time.monotonic() < ends:
+                await asyncio.sleep(_POLL)
+                moved += await self._ask(self._recover_dead)
+        return moved
 
     async def erase(self, scope: Scope) -> int:
         return await self._ask(partial(self._erase, _owner_prefix(scope)))
@@ -235,7 +262,9 @@ class DbosEngine:
             raise Invalid("this process has a worker already")
         if self._worker:
             _open_engine = self
-        await self._ask(self._connect)
+        # Shielded: a thread cannot be cancelled, so `close` waits for it.
+        self._connecting = asyncio.create_task(self._ask(self._connect))
+        await asyncio.shield(self._connecting)
         if self._worker:
             self._heart = threading.Thread(target=self._beat, name="tenuto-task-heartbeat", daemon=True)
             self._heart.start()
@@ -247,7 +276,8 @@ class DbosEngine:
         self._stop.set()
         if self._renewing is not None:
             self._renewing.cancel()
-            await asyncio.wait({self._renewing})
+        begun = [task for task in (self._connecting, self._renewing) if task is not None]
+        await asyncio.gather(*begun, return_exceptions=True)
         await asyncio.to_thread(self._disconnect)
         if _open_engine is self:
             _open_engine = None
@@ -266,11 +296,10 @@ class DbosEngine:
                 self._client._sys_db.run_migrations()
                 break
             except sa.exc.DBAPIError:
-                if tries == _TRIES:
+                if tries == _TRIES or self._stop.wait(0.1 * tries):
                     raise
-                time.sleep(0.1 * tries)
-        if self._worker:
-            self._workers.beat(self._id)
+        if self._worker and not self._stop.is_set():
+            self._workers.beat(self._id, self._agents.names)
             self._launch()
 
     def _launch(self) -> None:
@@ -286,6 +315,7 @@ class DbosEngine:
         }
         DBOS(config=config)
         DBOS.listen_queues([_QUEUE, _DELIVERY_QUEUE])
+        self._launched = True
         DBOS.launch()
         DBOS.register_queue(
             _QUEUE,
@@ -298,11 +328,12 @@ class DbosEngine:
     def _disconnect(self) -> None:
         if self._heart is not None:
             self._heart.join()
+        if self._launched:
             DBOS.destroy()
-        try:
-            self._workers.remove([self._id])
-        except sa.exc.SQLAlchemyError as failed:
-            _log.warning("a worker could not sign off: %s", describe_exception(failed))
+            try:
+                self._workers.remove([self._id])
+            except sa.exc.SQLAlchemyError as failed:
+                _log.warning("a worker could not sign off: %s", describe_exception(failed))
         if self._client is not None:
             self._client.destroy()
         self._database.dispose()
@@ -346,7 +377,7 @@ class DbosEngine:
         swept = 0.0
         while not self._stop.wait(self._policy.heartbeat.total_seconds()):
             try:
-                self._workers.beat(self._id)
+                self._workers.beat(self._id, self._agents.names)
                 self._recover_dead()
                 if time.monotonic() - swept >= _SWEEP_EVERY:
                     swept = time.monotonic()
@@ -355,11 +386,17 @@ class DbosEngine:
                 self._workers.forget()
                 _log.warning("a worker's heartbeat failed: %s", describe_exception(failed))
 
-    def _recover_dead(self) -> int:
-        """Enqueue the tasks of dead workers again; one that is wrongly taken for dead can record nothing any more."""
-        pending = self._control.list_workflows(
+    def _pending(self) -> Sequence[WorkflowStatus]:
+        return self._control.list_workflows(
             status="PENDING", name=[_WORKFLOW, _DELIVERY], load_input=False, load_output=False
         )
+
+    def _others_work(self) -> bool:
+        return any(workflow.executor_id != self._id for workflow in self._pending())
+
+    def _recover_dead(self) -> int:
+        """Enqueue the tasks of dead workers again; one that is wrongly taken for dead can record nothing any more."""
+        pending = self._pending()
         # Read last: a worker has its row before its first task.
         dead, living = self._workers.dead() - {self._id}, self._workers.read()
         moved = 0

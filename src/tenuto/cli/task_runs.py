@@ -1,0 +1,238 @@
+"""`tenuto tasks run` and its neighbours: submit a plan, follow it, answer, cancel, run again, recover."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, Final, TypeVar
+
+import msgspec
+import typer
+
+from tenuto.app import Tenuto
+from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, TaskId, Tenant, User, caller
+from tenuto.cli.running import command_line, run_command
+from tenuto.cli.task_progress import StepView, follow, print_end, showing
+from tenuto.cli.terminal import pluralize, show_json, visible
+from tenuto.errors import PlanInvalid
+from tenuto.model import Scope
+from tenuto.model.plan import Plan, TaskProgress, parse_plan
+from tenuto.model.task import NewTask, TaskStatus
+from tenuto.model.values import Json, JsonObject
+from tenuto.ports import TaskEngine
+from tenuto.tasks.views import TaskView
+
+_INTERRUPTED: Final = 130
+_TYPE: Final = "plan"
+_Answer = TypeVar("_Answer")
+
+
+def run_plan(
+    file: Annotated[
+        Path, typer.Argument(metavar="PLAN", exists=True, dir_okay=False, help="A TOML file, or a JSON file.")
+    ],
+    goal: Annotated[str | None, typer.Option("--goal", metavar="TEXT", help="The goal, instead of the file's.")] = None,
+    task_type: Annotated[str | None, typer.Option("--type", metavar="NAME", help="The task's type.")] = None,
+    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="The session it belongs to.")] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Submit it and end.")] = False,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Submit a plan and follow it to its end; Ctrl-C leaves it running.
+
+    If no running server or worker has its agents, this process works on it.
+    """
+    fields = _read_file(file)
+    given = {"goal": goal, "type": task_type, "session_id": session}
+    new: JsonObject = {"type": _TYPE, **{name: fields.pop(name) for name in ("goal", "type") if name in fields}}
+    new |= {name: value for name, value in given.items() if value is not None}
+    plan, scope = parse_plan(fields), caller(tenant, site, user)
+    told = _Follower(scope, store, quiet=as_json)
+
+    async def submit(app: Tenuto) -> TaskProgress:
+        engine = await _engine_for(app, plan, detach=detach)
+        task = await engine.submit(scope, msgspec.convert(new, NewTask), plan)
+        told.begin(app, task.id)
+        return await app.tasks.progress(scope, task.id) if detach else await told.follow(app)
+
+    progress = told.run(submit, making=True)
+    if detach and not as_json:
+        typer.echo(f"Submitted {progress.task.id}. Follow it with: {told.command('follow')}")
+    else:
+        _end(progress, as_json=as_json)
+
+
+async def _engine_for(app: Tenuto, plan: Plan, *, detach: bool) -> TaskEngine:
+    engine = await app.engine(worker=False)
+    running = await engine.agents()
+    wanted = {step.agent for step in plan.steps if step.agent is not None}
+    return engine if detach or (running and wanted <= running) else await app.engine(worker=True)
+
+
+def follow_task(
+    task_id: TaskId,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Follow a task to its end; the exit code is 1 if it fails."""
+    told = _Follower(caller(tenant, site, user), store, quiet=as_json)
+
+    async def begin(app: Tenuto) -> TaskProgress:
+        told.begin(app, task_id)
+        return await told.follow(app)
+
+    _end(told.run(begin), as_json=as_json)
+
+
+def answer_step(
+    task_id: TaskId,
+    step: Annotated[str, typer.Argument(metavar="STEP", help="The step that waits.")],
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="The answer: JSON, or else a text.")],
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a step that waits for a person."""
+    scope = caller(tenant, site, user)
+    progress = _control(lambda engine: engine.answer(scope, task_id, step, _parse_value(value)), store)
+    _tell(progress, f"Answered {visible(step)}.", as_json=as_json)
+
+
+def cancel_task(
+    task_id: TaskId,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Cancel a task; its agents are cancelled within seconds."""
+    scope = caller(tenant, site, user)
+
+    async def cancel(engine: TaskEngine) -> TaskProgress:
+        await engine.cancel(scope, task_id)
+        return await engine.status(scope, task_id)
+
+    _tell(_control(cancel, store), f"Cancelled {visible(task_id)}.", as_json=as_json)
+
+
+def resume_task(
+    task_id: TaskId,
+    from_step: Annotated[
+        str | None, typer.Option("--from", metavar="STEP", help="From this step on, with all that follow it.")
+    ] = None,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run an ended task again from its failed steps on; ended steps are not run again."""
+    scope = caller(tenant, site, user)
+
+    async def resume(engine: TaskEngine) -> TaskProgress:
+        await engine.resume(scope, task_id, from_step=from_step)
+        return await engine.status(scope, task_id)
+
+    progress = _control(resume, store)
+    again = command_line(scope, store, "tasks", "follow", task_id)
+    _tell(progress, f"Resumed {visible(task_id)}. Follow it with: {again}", as_json=as_json)
+
+
+def recover_tasks(store: StoreUrl = None, as_json: AsJson = False) -> None:
+    """Give the tasks of dead workers to living ones now, in all tenants; workers do so by themselves."""
+    moved = _control(lambda engine: engine.recover(), store)
+    if as_json:
+        show_json({"recovered": moved})
+    else:
+        typer.echo(f"{pluralize(moved, 'task')} of dead workers recovered.")
+
+
+class _Follower:
+    """Shows one task until its end or Ctrl-C, and says then how to go on."""
+
+    def __init__(self, scope: Scope, store: str | None, *, quiet: bool) -> None:
+        self._scope = scope
+        self._store = store
+        self._quiet = quiet
+        self._task_id = ""
+        self._works = False
+
+    def begin(self, app: Tenuto, task_id: str) -> None:
+        """Note what is followed, and whether this process runs it."""
+        self._task_id, self._works = task_id, app.works_on_tasks
+
+    def command(self, word: str, *rest: str) -> str:
+        """A command about the task."""
+        return command_line(self._scope, self._store, "tasks", word, self._task_id, *rest)
+
+    async def follow(self, app: Tenuto) -> TaskProgress:
+        """Show the task until it ends."""
+        with showing(lambda step: self.command("answer", step, "VALUE"), quiet=self._quiet) as show:
+            return await follow(app.tasks, self._scope, self._task_id, show)
+
+    def run(self, story: Callable[[Tenuto], Awaitable[TaskProgress]], *, making: bool = False) -> TaskProgress:
+        """Run a command; Ctrl-C ends it, and not the task."""
+        try:
+            return run_command(story, store=self._store, making=making)
+        except KeyboardInterrupt:
+            if self._task_id:
+                how = "goes on as soon as a worker runs (tenuto worker)" if self._works else "goes on"
+                typer.echo(f"\nThe task {how}.\nfollow: {self.command('follow')}", err=True)
+                typer.echo(f"cancel: {self.command('cancel')}", err=True)
+            raise typer.Exit(_INTERRUPTED) from None
+
+
+def _control(story: Callable[[TaskEngine], Awaitable[_Answer]], store: str | None) -> _Answer:
+    """Control tasks that other processes run."""
+
+    async def run(app: Tenuto) -> _Answer:
+        return await story(await app.engine(worker=False))
+
+    return run_command(run, store=store)
+
+
+def _end(progress: TaskProgress, *, as_json: bool) -> None:
+    """Show how a task ended, and end with 1 if it failed."""
+    if as_json:
+        show_json(_document(progress))
+    else:
+        print_end(progress)
+    if progress.task.status is TaskStatus.FAILED:
+        raise typer.Exit(1)
+
+
+def _tell(progress: TaskProgress, sentence: str, *, as_json: bool) -> None:
+    if as_json:
+        show_json(_document(progress))
+    else:
+        typer.echo(sentence)
+
+
+def _document(progress: TaskProgress) -> JsonObject:
+    return {"task": TaskView.of(progress.task), "error": progress.task.error, "steps": StepView.all_of(progress)}
+
+
+def _read_file(file: Path) -> JsonObject:
+    try:
+        if file.suffix == ".json":
+            return msgspec.json.decode(file.read_bytes(), type=JsonObject)
+        return tomllib.loads(file.read_text())
+    except (tomllib.TOMLDecodeError, msgspec.DecodeError, UnicodeDecodeError) as unfit:
+        raise PlanInvalid(None, f"{file.name} cannot be read: {unfit}") from None
+
+
+def _parse_value(text: str) -> Json:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text

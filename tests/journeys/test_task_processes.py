@@ -1,0 +1,191 @@
+"""Plans run by the processes that operators start: `tenuto serve`, `worker` and `tasks run`, stopped, killed, followed.
+
+Each takes over from the one before it, on one SQLite store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+import tenuto
+from tenuto.model import Scope
+from tenuto.model.plan import TaskProgress, parse_plan
+from tenuto.model.task import TaskStatus
+from tests.engines import plan_of, wait_for_end, wait_for_step
+from tests.journeys.door import served
+from tests.journeys.terminal import Desk
+from tests.patience import LONG, until
+
+pytest.importorskip("dbos")
+
+ANN = Scope(tenant="local", user="ann")
+AGENTS = """
+import asyncio, pathlib, tenuto
+
+@tenuto.agent("reader")
+async def read(ctx):
+    with open("calls", "a") as calls:
+        calls.write(ctx.step + "\\n")
+    while ctx.step == "gated" and not pathlib.Path("gate").exists():
+        await asyncio.sleep(0.05)
+    return ctx.goal
+"""
+PLAN = """
+goal = "Find the notice period"
+[[steps]]
+id = "first"
+agent = "reader"
+[[steps]]
+id = "gated"
+agent = "reader"
+after = ["first"]
+[[steps]]
+id = "ask"
+human_input = "Send it?"
+after = ["first"]
+[[steps]]
+id = "last"
+agent = "reader"
+after = ["gated", "ask"]
+"""
+
+
+@pytest.fixture
+def office(desk: Desk) -> Desk:
+    """A desk with agents, one of which waits until there is a file named gate."""
+    (desk.folder / "agents").mkdir()
+    (desk.folder / "agents" / "readers.py").write_text(AGENTS)
+    (desk.folder / "plan.toml").write_text(PLAN)
+    desk.env |= {"TENUTO_AGENTS": "agents", "TENUTO_STORE": "sqlite:///chat.db"}
+    return desk
+
+
+def store_of(desk: Desk) -> str:
+    return f"sqlite:///{desk.folder}/chat.db"
+
+
+@contextmanager
+def started(desk: Desk, *args: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is killed at the end, if it still runs."""
+    with desk.start(*args) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def line_of(process: subprocess.Popen[bytes], pattern: str) -> str:
+    """The first line of a process's log that fits."""
+    assert process.stderr is not None
+    seen = []
+    for line in process.stderr:
+        seen.append(line.decode())
+        if re.search(pattern, seen[-1]):
+            return seen[-1]
+    raise AssertionError("".join(seen))
+
+
+async def test_a_task_goes_on_from_the_terminal_to_a_worker_and_a_person_answers_between(office: Desk) -> None:
+    """E17, E14: what has ended is not run again; the answer is given while no process works."""
+    async with tenuto.open(store_of(office)) as app:
+        with started(office, "tasks", "run", "plan.toml", "--user", "ann") as command:
+            await until(lambda: "gated" in calls(office))
+            (task,) = (await app.tasks.list(ANN)).tasks
+            await wait_for_step(app.tasks, ANN, task.id, "ask", "waiting")
+            command.send_signal(signal.SIGINT)
+            _, err = await asyncio.to_thread(command.communicate)
+        assert command.returncode == 130, err
+        assert f"follow: tenuto tasks follow {task.id} --user ann" in err.decode()
+
+        answered = await asyncio.to_thread(office.run, "tasks", "answer", task.id, "ask", "yes", "--user", "ann")
+        assert (answered.returncode, answered.stdout) == (0, "Answered ask.\n")
+        (office.folder / "gate").touch()
+        with started(office, "worker", "--concurrency", "2") as worker:
+            told = await asyncio.to_thread(line_of, worker, "working on tasks")
+            progress = await wait_for_end(app.tasks, ANN, task.id)
+            worker.terminate()
+            assert await asyncio.to_thread(worker.wait, LONG) == 0
+
+    assert "chat.db, engine database sqlite:///chat-tasks.db, agents reader" in told
+    check_end(office, progress)
+
+
+async def test_a_killed_server_goes_on_with_its_task_when_it_is_started_again(office: Desk) -> None:
+    """E17: nothing has to be asked of it; and a server that is told to stop ends at once."""
+    async with tenuto.open(store_of(office)) as app:
+        with started(office, "serve", "--port", "0") as server:
+            await asyncio.to_thread(line_of, server, "listening on")
+            engine = await app.engine(worker=False)
+            async with asyncio.timeout(LONG):
+                while not await engine.agents():  # noqa: ASYNC110 (the engine opens after the server)
+                    await asyncio.sleep(0.05)
+            fields = tomllib.loads(PLAN)
+            new = tenuto.NewTask(type="review", goal=fields.pop("goal"))
+            task_id = (await engine.submit(ANN, new, parse_plan(fields))).id
+            await wait_for_step(app.tasks, ANN, task_id, "ask", "waiting")
+            await until(lambda: "gated" in calls(office))
+            server.kill()
+        (office.folder / "gate").touch()
+        with started(office, "serve", "--port", "0") as server:
+            line = await asyncio.to_thread(line_of, server, "listening on")
+            await wait_for_step(app.tasks, ANN, task_id, "gated", "completed")
+            async with httpx.AsyncClient(timeout=LONG) as http:
+                ready = (await http.get(line.split()[-1].strip('"') + "/readyz")).json()
+            await engine.answer(ANN, task_id, "ask", "yes")
+            progress = await wait_for_end(app.tasks, ANN, task_id)
+            server.terminate()
+            assert await asyncio.to_thread(server.wait, LONG) == 0
+
+    assert ready == {"status": "ready", "tasks": {"status": "working"}}
+    check_end(office, progress)
+
+
+def calls(desk: Desk) -> list[str]:
+    file = desk.folder / "calls"
+    return file.read_text().split() if file.exists() else []
+
+
+def check_end(desk: Desk, progress: TaskProgress) -> None:
+    assert (progress.task.status, progress.task.result) == (TaskStatus.COMPLETED, {"last": "Find the notice period"})
+    assert [run.attempts for run in progress.steps] == [1, 2, 1, 1]
+    assert calls(desk) == ["first", "gated", "gated", "last"]
+
+
+async def test_a_server_serves_though_its_engine_cannot_start(tmp_path: Path) -> None:
+    async with served(agents=f"{tmp_path}/nothing") as door:
+        async with asyncio.timeout(LONG):
+            while "tasks" not in (ready := (await door.http.get("/readyz")).json()):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        turn = await door.http.post("/v1/chat", json={"message": "Hello!"})
+
+    assert ready == {"status": "ready", "tasks": {"status": "unavailable", "error": "invalid_setting"}}
+    assert turn.status_code == 200
+
+
+async def test_a_server_begins_with_unfinished_plans_of_an_earlier_one(tmp_path: Path) -> None:
+    """The store tells that plans were run; without agents of its own a server leaves the work to others."""
+    store = f"sqlite:///{tmp_path}/chat.db"
+    async with tenuto.open(store) as app:
+        assert not await app.tasks.has_runs()
+        app.agents.register("reader", _read)
+        engine = await app.engine()
+        await engine.submit(ANN, tenuto.NewTask(type="x"), plan_of({"id": "a", "agent": "reader"}))
+    async with served(store=store) as door:
+        assert await door.tenuto.tasks.has_runs()
+        await until(lambda: bool(door.tenuto._engines))
+
+        assert (await door.http.get("/readyz")).json() == {"status": "ready"}
+
+
+async def _read(ctx: tenuto.AgentContext) -> str:
+    return ctx.goal
