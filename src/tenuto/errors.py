@@ -491,6 +491,17 @@ class ModelTimeout(ModelFailed):
         super().__init__(model, "took too long")
 
 
+class TaskFailed(Unavailable):
+    """The task that should answer a turn failed; the same turn, tried again, goes on at the failed step."""
+
+    code: ClassVar[str] = "task_failed"
+
+    def __init__(self, task_id: str, step: str | None = None, why: str = "task_timeout") -> None:
+        super().__init__(f"task {task_id}", f"failed at step {step}: {why}" if step is not None else f"failed: {why}")
+        self.task_id = task_id
+        self.step = step
+
+
 class StoreUnavailable(Unavailable):
     """The store's server does not answer; the call may have been carried out."""
 

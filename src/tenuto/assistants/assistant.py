@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from tenuto.errors import AssistantNotFound, InvalidSetting
-from tenuto.model.generation import Persona, ToolContext, ToolResult
+from tenuto.model.generation import Persona, ToolContext, ToolOutput, ToolResult
 from tenuto.model.policy import Preset, preset
 from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.ports import OfflineTool, Tool
 
 Words: TypeAlias = Mapping[Language, str]
 Mend: TypeAlias = Callable[[str, tuple[ToolResult, ...], ToolContext], str]
+Respond: TypeAlias = Callable[[ToolContext], Awaitable[ToolOutput]]
 
 
 def _empty_mapping() -> Mapping[Any, Any]:
@@ -26,7 +27,8 @@ class Assistant:
     """An assistant.
 
     `run_first` names tools that run before the model if their `plan` applies: evidence is retrieved independently of
-    the model. `postprocess` may change the final text, for example add citations. `relevance` is the threshold of
+    the model. `respond` works on the question in place of the model, as long as it takes; what it raises ends the turn.
+    `postprocess` may change the final text, for example add citations. `relevance` is the threshold of
     similarity for the history to enter the prompt; 0 admits any. An `isolated` persona sees only its own turns. Without
     `remembers` each question is answered by itself and nothing is stored; without `recalls` nothing is remembered
     beyond the session. Texts missing in one language are taken from the other. Facts of one that `looks_up` come from
@@ -49,6 +51,7 @@ class Assistant:
     remembers: bool = True
     recalls: bool = True
     looks_up: bool = False
+    respond: Respond | None = None
     postprocess: Mend | None = None
     file: str | None = None
 

@@ -128,10 +128,11 @@ class Toolbox:
         except Exception as fault:
             _log.error("tool %s failed: %s", call.name, describe_exception(fault))
             return "The tool failed.", "tool_failed"
-        self._collect(outcome)
+        self.collect(outcome)
         return outcome.output, None
 
-    def _collect(self, outcome: ToolOutput) -> None:
+    def collect(self, outcome: ToolOutput) -> None:
+        """Add what a tool left beside its output."""
         if outcome.snippets is not None:
             self.pieces = (*(self.pieces or ()), *outcome.snippets)
         self.data = {**self.data, **outcome.data}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -14,11 +15,14 @@ from tenuto.chat.deps import ChatDeps, Observer
 from tenuto.chat.request import ChatEvent, ChatRequest, EventSink, Reply, ReplyFinished, StreamSink, TurnStarted
 from tenuto.chat.turn_opener import TurnContext, TurnOpener
 from tenuto.chat.turn_runner import Turn, reply_from_trace
+from tenuto.chat.typed_answer import TypedRequest, ask_typed
 from tenuto.errors import TenutoError
 from tenuto.logs import bind_log_context
 from tenuto.model import Message, Scope, TurnState
-from tenuto.model.values import check_type
+from tenuto.model.values import Value, check_type
 from tenuto.ports import ChatModel, Facts
+
+_Answer = TypeVar("_Answer", bound=Value)
 
 
 class Chat:
@@ -49,6 +53,15 @@ class Chat:
     def model_of(self, assistant: Assistant) -> ChatModel:
         """The model that answers for an assistant."""
         return self._means.models(assistant.model)
+
+    async def ask_typed(self, assistant: str, scope: Scope, asked: TypedRequest, kind: type[_Answer]) -> _Answer | None:
+        """Ask an assistant's model for a value; `None` where only the offline model answers.
+
+        Raises:
+            ModelFailed: the model failed, or its answer is not of that type.
+            BudgetExhausted: the tenant has spent what it may.
+        """
+        return await ask_typed(self._means, self.assistants.find(assistant), scope, asked, kind)
 
     async def take_turn(self, scope: Scope, request: ChatRequest) -> Reply:
         """Answer, whole.

@@ -415,11 +415,12 @@ class TurnOpener:
             question=question,
             language=spoken,
             now=self._clock(),
-            state=load_tool_state(turn.window, assistant.name) if assistant.tools else {},
+            state=load_tool_state(turn.window, assistant.name) if assistant.tools or assistant.respond else {},
             history=of_persona(history, scope.persona if assistant.isolated else None),
             persona=scope.persona,
             persona_name=in_language(persona.names, spoken) if persona is not None else None,
             speaker_names=materials.speaker_names,
+            turn_key=_turn_key(turn),
         )
         return TurnContext(
             request=request,
@@ -511,6 +512,12 @@ def _prompt_inputs(
             personas=[name for each in assistant.personas.values() for name in each.names.values()],
         ),
     )
+
+
+def _turn_key(turn: OpenTurn) -> str:
+    """The message and the turn: a regeneration answers the same message in another turn."""
+    said = turn.user_messages[0].id if turn.user_messages else ""
+    return f"{turn.session.incarnation}:{turn.number}:{said}"
 
 
 def _restore_persona(turn: OpenTurn, assistant: Assistant, persona: Persona | None) -> tuple[OpenTurn, Persona | None]:

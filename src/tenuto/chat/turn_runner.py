@@ -109,6 +109,9 @@ class Turn:
             try:
                 if self._begun.assistant.run_first:
                     await self._run_first_tools()
+                if self._begun.assistant.respond is not None:
+                    with self._steps.step("respond"):
+                        self._toolbox.collect(await self._begun.assistant.respond(self._begun.tool_context))
                 answer = await self._ask_model()
             finally:
                 await lease.stop()

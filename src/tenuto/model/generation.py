@@ -43,7 +43,8 @@ class ToolContext(Value, frozen=True, kw_only=True, gc=True):
     `history` is the talk before the question, oldest first, as far as it was loaded; an isolated persona gets its own
     turns only. `persona_name` is the persona's display name in the question's language. `speaker_names` gives users the
     names they are shown under, where several may speak. `memories` were found for the question: quotations of earlier
-    conversations, and no evidence.
+    conversations, and no evidence. `turn_key` is the same each time this turn is tried: the idempotency key of what is
+    done for it elsewhere; `None` if nothing is stored of the turn.
     """
 
     scope: Scope
@@ -57,6 +58,7 @@ class ToolContext(Value, frozen=True, kw_only=True, gc=True):
     persona_name: str | None = None
     speaker_names: Mapping[str, str] = MappingProxyType({})
     memories: tuple[Memory, ...] = ()
+    turn_key: str | None = None
 
 
 class ToolOutput(Value, frozen=True, kw_only=True, gc=True):

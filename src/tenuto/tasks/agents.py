@@ -129,8 +129,8 @@ class AgentContext:
     """All that an agent sees of its step, its task and the conversation.
 
     `step_key` is `task:step`, the same each time the step is run: the idempotency key of what the agent does elsewhere.
-    `history` are the newest messages of the task's session, oldest first; `profile` is that of its user. In `run` the
-    agent reports tokens, cost, tool calls and messages.
+    `scope` is the task's owner. `history` are the newest messages of the task's session, oldest first; `profile` is
+    that of its user. In `run` the agent reports tokens, cost, tool calls and messages.
     """
 
     scope: Scope

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from tenuto.tasks.webhooks import EventDelivery
 
 _log = logging.getLogger(__name__)
+# A logger without a handler gets one of DBOS that writes to standard error, past the redaction of log lines.
+logging.getLogger("dbos").addHandler(logging.NullHandler())
 _T = TypeVar("_T")
 _APP: Final = "tenuto-tasks"
 _QUEUE: Final = "tenuto-tasks"

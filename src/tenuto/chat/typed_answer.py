@@ -1,0 +1,128 @@
+"""One typed answer of an assistant's model, for an agent that works on a step of a task.
+
+The type is offered to the model as a tool whose arguments are the answer. The answer passes the privacy policy as any
+other, and its cost is the tenant's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import Final, TypeVar
+
+import msgspec
+
+from tenuto.assistants import Assistant
+from tenuto.chat.deps import ChatDeps
+from tenuto.context import counter_for, truncate_text
+from tenuto.errors import ModelFailed, ModelTimeout
+from tenuto.llm import OFFLINE
+from tenuto.model import Message, Role, Scope, text_part
+from tenuto.model.analytics import UsageCounts
+from tenuto.model.generation import ModelDone, ModelRequest, TextDelta, ToolCallRequested, ToolContext, ToolSpec
+from tenuto.model.prompt import Language, PromptMessage
+from tenuto.model.values import Json, Value
+from tenuto.ports import ChatModel
+
+_TOOL: Final = "answer"
+_MESSAGE_TOKENS: Final = 2000
+_Answer = TypeVar("_Answer", bound=Value)
+
+
+class TypedRequest(Value, frozen=True, kw_only=True):
+    """A question to a model: the system prompt, and the conversation that ends with the user's question."""
+
+    system: str
+    talk: tuple[Message, ...]
+    session_id: str | None
+    language: Language
+
+
+async def ask_typed(
+    means: ChatDeps, assistant: Assistant, scope: Scope, asked: TypedRequest, kind: type[_Answer]
+) -> _Answer | None:
+    """The model's answer as a value; `None` where only the offline model answers.
+
+    Raises:
+        ModelFailed: the model failed, or its answer is not of that type.
+        BudgetExhausted: the tenant has spent what it may.
+    """
+    model = means.models(assistant.model)
+    if model.name == OFFLINE:
+        return None
+    await means.spending.check_tenant(scope)
+    request = await _request(means, assistant, scope, asked, kind)
+    answers, ended = await _collect(model, request, means.limits.model_timeout.total_seconds())
+    usage = UsageCounts(input_tokens=ended.input_tokens, output_tokens=ended.output_tokens, cost_nanos=ended.cost_nanos)
+    await means.spending.add(scope, usage, assistant.name)
+    if ended.offline:
+        return None
+    for answer in answers:
+        try:
+            return msgspec.convert(answer, kind, strict=False)
+        except msgspec.ValidationError:
+            continue
+    raise ModelFailed(model.name, "gave no answer of the form that was asked for")
+
+
+async def _request(
+    means: ChatDeps, assistant: Assistant, scope: Scope, asked: TypedRequest, kind: type[Value]
+) -> ModelRequest:
+    measure = counter_for(means.models(assistant.model).name).count
+    session = await means.sessions.get(scope, asked.session_id) if asked.session_id is not None else None
+    said = [(message.role, truncate_text(message.text, _MESSAGE_TOKENS, measure)) for message in asked.talk]
+    return ModelRequest(
+        messages=tuple(
+            PromptMessage(role=role, parts=(text_part(text),)) for role, text in [(Role.SYSTEM, asked.system), *said]
+        ),
+        tools=(_specification(kind),),
+        reply_tokens=assistant.prompt.reply_tokens,
+        tool_context=ToolContext(scope=scope, session=session, question="", language=asked.language, now=means.clock()),
+    )
+
+
+def _specification(kind: type[Value]) -> ToolSpec:
+    schema = msgspec.json.schema(kind)
+    # One object, spelled out: models take no references at the top.
+    fields = {**schema["$defs"].pop(kind.__name__)}
+    described = " ".join(fields.pop("description", "").split())
+    fields.pop("title", None)
+    if schema["$defs"]:
+        fields["$defs"] = schema["$defs"]
+    return ToolSpec(
+        name=_TOOL, description=f"Give your answer by calling this tool once. {described}", parameters=fields
+    )
+
+
+async def _collect(model: ChatModel, request: ModelRequest, timeout: float) -> tuple[list[Json], ModelDone]:
+    """What may be the answer: the arguments of calls, else a text that is JSON."""
+    answers: list[Json] = []
+    text: list[str] = []
+    ended: ModelDone | None = None
+    links: int = getattr(model, "chain_length", 0) or 1
+    try:
+        async with (
+            asyncio.timeout(timeout * links),
+            aclosing(model.stream_answer(request, ())) as events,  # type: ignore[type-var]
+        ):
+            async for event in events:
+                match event:
+                    case TextDelta():
+                        text.append(event.text)
+                    case ToolCallRequested():
+                        answers.append(event.call.arguments)
+                    case ModelDone():
+                        ended = event
+    except TimeoutError:
+        raise ModelTimeout(model.name) from None
+    if ended is None:
+        raise ModelFailed(model.name, "broke off")
+    return answers or _json_of("".join(text)), ended
+
+
+def _json_of(text: str) -> list[Json]:
+    """Some models write the call instead of making it, or fence it as code."""
+    try:
+        return [msgspec.json.decode(text[text.find("{") : text.rfind("}") + 1])]
+    except msgspec.DecodeError:
+        return []
