@@ -58,7 +58,6 @@ def test_the_server_reads_every_setting(valkey: RedisServer, tmp_path: Path, mon
 
     # The task engine reads its settings when it is opened.
     assert set(Settings.__struct_fields__) - _READ == {
-        "agents",
         "tasks_database",
         "task_webhook",
         "task_webhook_secret",
