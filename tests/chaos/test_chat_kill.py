@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import signal
+import time
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from tests.journeys.test_http_process import Running, running
+from tests.patience import LONG
 from tests.servers.openai_server import stalling, start_model_server
 from tests.shared_stores import SHARED, SharedStore
 
@@ -41,6 +45,16 @@ def test_a_server_killed_between_turns_goes_on_where_it_was(tmp_path: Path) -> N
     assert [message["text"] for message in log if message["role"] == "user"] == list(words)
 
 
+def ask_until_store_answers(server: Running, body: dict[str, Any], headers: dict[str, str]) -> httpx.Response:
+    """The first answer that is not of an outage: on a busy machine a store may answer too late for a request."""
+    ends = time.monotonic() + LONG
+    while True:
+        answer: httpx.Response = server.http.post("/v1/chat", json=body, headers=headers)
+        if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE or time.monotonic() > ends:
+            return answer
+        time.sleep(0.5)
+
+
 @pytest.mark.parametrize("shared", SHARED, ids=lambda shared: shared.name)
 def test_a_session_is_free_at_once_when_the_server_that_holds_it_is_killed(
     shared: SharedStore, request: pytest.FixtureRequest, tmp_path: Path
@@ -59,9 +73,9 @@ def test_a_session_is_free_at_once_when_the_server_that_holds_it_is_killed(
         ):
             assert "event: delta" in streamed.iter_lines()
             first.process.send_signal(signal.SIGSTOP)
-            frozen = second.http.post("/v1/chat", json=body, headers=headers)
+            frozen = ask_until_store_answers(second, body, headers)
             first.end(signal.SIGKILL)
-            told = second.http.post("/v1/chat", json=body, headers=headers)
+            told = ask_until_store_answers(second, body, headers)
             log = second.http.get("/v1/sessions/s/messages", headers=WHO).json()["messages"]
 
     assert (frozen.status_code, frozen.json()["code"]) == (409, "session_busy")
