@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.journeys.test_http_process import Running, running
+from tests.patience import LONG
 from tests.servers.openai_server import stalling, start_model_server
 from tests.shared_stores import SHARED, SharedStore
 
@@ -46,12 +47,12 @@ def test_a_server_killed_between_turns_goes_on_where_it_was(tmp_path: Path) -> N
 
 def ask_until_store_answers(server: Running, body: dict[str, Any], headers: dict[str, str]) -> httpx.Response:
     """The first answer that is not of an outage: on a busy machine a store may answer too late for a request."""
-    for _ in range(20):
-        answer = server.http.post("/v1/chat", json=body, headers=headers)
-        if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE:
-            break
+    ends = time.monotonic() + LONG
+    while True:
+        answer: httpx.Response = server.http.post("/v1/chat", json=body, headers=headers)
+        if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE or time.monotonic() > ends:
+            return answer
         time.sleep(0.5)
-    return answer
 
 
 @pytest.mark.parametrize("shared", SHARED, ids=lambda shared: shared.name)
