@@ -118,6 +118,7 @@ class Tenuto:
                         clock=self._clock,
                         models=self._models,
                         assistants=self._assistants,
+                        engine=self.engine,
                     )
                 )
         return self._chat
@@ -166,15 +167,20 @@ class Tenuto:
 
     @cached_property
     def agents(self) -> Agents:
-        """The agents of the settings' folder. A program may register others before it opens the engine.
+        """The agents of the shipped assistants, and those of the settings' folder, which take precedence.
+
+        A program may register others before it opens the engine.
 
         Raises:
             InvalidSetting: a file of the folder cannot be loaded.
         """
+        from tenuto.assistants.legal import TASK_TYPE
         from tenuto.tasks.agents import Agents, load_agents
+        from tenuto.wiring.legal import legal_agents
 
+        shipped = legal_agents(self.chat, self.policies.tasks.owner_of(TASK_TYPE))
         folder = self.settings.agents
-        return Agents(load_agents(Path(folder)) if folder is not None else {})
+        return Agents({**shipped, **(load_agents(Path(folder)) if folder is not None else {})})
 
     @cached_property
     def analytics(self) -> Analytics:

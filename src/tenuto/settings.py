@@ -345,7 +345,7 @@ def _apply_task_settings(base: TaskPolicy, settings: Settings) -> TaskPolicy:
         task_retention=life,
         agent_retention=min(base.agent_retention, life) if notes is None else notes,
         lock_lease=min(base.lock_lease, life),
-        owners=_owners(settings.task_owners),
+        owners={**base.owners, **_owners(settings.task_owners)},
         max_board_keys=settings.max_board_keys,
         max_board_value_bytes=settings.max_board_value_bytes,
     )

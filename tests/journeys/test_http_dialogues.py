@@ -317,6 +317,7 @@ async def test_a_general_talk_remembers_after_a_restart_and_gets_a_title(tmp_pat
 
 async def test_each_example_of_the_page_works_in_an_empty_conversation(subtests: pytest.Subtests) -> None:
     """The examples are read from the page's own words; each character is asked."""
+    pytest.importorskip("dbos")
     empty = {phrase for words in PHRASES.values() for phrase in (words.nothing_found, words.nothing_said)}
     async with served() as door:
         personas = {
@@ -326,7 +327,7 @@ async def test_each_example_of_the_page_works_in_an_empty_conversation(subtests:
         for language in Language:
             book = (await door.http.get(f"/console/words/{language}.js")).text
             examples = dict(re.findall(r'"try\.(\w+)": "(.+)"', book))
-            assert set(examples) == {"general", "goods", "npc"}
+            assert set(examples) == {"general", "goods", "npc", "legal"}
             clicks = [
                 (name, text, who) for name in examples for text in examples[name].split(" | ") for who in personas[name]
             ]
@@ -337,6 +338,7 @@ async def test_each_example_of_the_page_works_in_an_empty_conversation(subtests:
                     assert told["answer"] not in empty
                     assert name != "goods" or told["data"]["goods"]
                     assert name != "npc" or told["data"]["policy_mode"] != "refuse"
+                    assert name != "legal" or told["data"]["sources"]
 
 
 async def test_the_shop_tells_what_an_answer_had_to_do_without(door: Door) -> None:

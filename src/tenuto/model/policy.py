@@ -136,14 +136,15 @@ class TaskPolicy(Value, frozen=True, kw_only=True):
     """Retention of tasks and agent runs (E6), and what agents may write (E16).
 
     Only one agent may write the `protected` keys (with a star, all with that prefix): that in `owners` for the task's
-    type, else `owner`. A board has at most `max_board_keys`, and so have the notes of each agent.
+    type, else `owner`; `legal` is shipped with an owner of its own. A board has at most `max_board_keys`, and so have
+    the notes of each agent.
     """
 
     task_retention: timedelta = timedelta(hours=24)
     agent_retention: timedelta = timedelta(hours=1)
     lock_lease: timedelta = timedelta(minutes=1)
     protected: tuple[str, ...] = ("protected.*", "final_decision")
-    owners: Mapping[str, str] = MappingProxyType({})
+    owners: Mapping[str, str] = MappingProxyType({"legal_consultation": "legal-decision"})
     owner: str = "decision-agent"
     max_board_keys: int = 1000
     max_board_value_bytes: int = 64 * 1024

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar
 
 from tenuto.errors import AgentNotFound, Invalid, InvalidSetting
-from tenuto.model import Message
+from tenuto.model import Message, Scope
 from tenuto.model.plan import HUMAN
 from tenuto.model.task import BoardEntry, Note
 from tenuto.model.values import Json, JsonObject, check_id
@@ -104,9 +104,11 @@ class AgentContext:
     """All that an agent sees of its step, its task and the conversation.
 
     `step_key` is `task:step`, the same each time the step is run: the idempotency key of what the agent does elsewhere.
-    `history` are the newest messages of the task's session, oldest first; `profile` is that of its user.
+    `scope` is the task's owner. `history` are the newest messages of the task's session, oldest first; `profile` is
+    that of its user.
     """
 
+    scope: Scope
     task_id: str
     step: str
     step_key: str

@@ -228,6 +228,7 @@ class StepRunner:
             await steps.check_owner(step, token)
 
         return AgentContext(
+            scope=scope,
             task_id=task.id,
             step=step.id,
             step_key=f"{task.id}:{step.id}",

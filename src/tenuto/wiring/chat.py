@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from tenuto.assistants import Assistant, AssistantRegistry
 from tenuto.assistants.custom import load_folder
 from tenuto.assistants.goods import goods_assistant
+from tenuto.assistants.legal import TASK_TYPE, legal_assistant
 from tenuto.assistants.npc import npc_assistant
 from tenuto.assistants.registry import general_assistant
 from tenuto.chat import Chat, ChatDeps, ChatLimits, Spending
@@ -30,7 +31,7 @@ from tenuto.model import Scope
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.policy import preset
 from tenuto.model.prompt import Language
-from tenuto.ports import ChatModel, Clock, StateStore, Store
+from tenuto.ports import ChatModel, Clock, StateStore, Store, TaskEngine
 from tenuto.privacy.redacting_model import RedactingModel
 from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.rules.span import ON_REQUEST
@@ -60,14 +61,16 @@ async def open_chat(
     clock: Clock,
     models: Mapping[str, GivenModel],
     assistants: Sequence[Assistant],
+    engine: Callable[[], Awaitable[TaskEngine]],
 ) -> AsyncIterator[Chat]:
-    """Open the chat with the assistants of the settings and those given here.
+    """Open the chat with the assistants of the settings and those given here; `engine` is opened when one needs it.
 
     Raises:
         InvalidSetting: a model, an assistant or a budget of the settings is not valid.
     """
     known = AssistantRegistry(
-        [*_builtin_assistants(settings, store.state), *_custom_assistants(settings, assistants)], settings.assistant
+        [*_builtin_assistants(settings, store.state, engine), *_custom_assistants(settings, assistants)],
+        settings.assistant,
     )
     async with AsyncExitStack() as stack:
         home, small = provider_of(settings.model, models), settings.summarizer_model or settings.model
@@ -145,13 +148,20 @@ def _make_small(model: ChatModel, timeout: timedelta, spending: Spending) -> Sma
     return small
 
 
-def _builtin_assistants(settings: Settings, state: StateStore) -> Iterator[Assistant]:
+def _builtin_assistants(
+    settings: Settings, state: StateStore, engine: Callable[[], Awaitable[TaskEngine]]
+) -> Iterator[Assistant]:
     yield general_assistant(settings.policies(), settings.prompt())
     yield goods_assistant(state, settings.apply_limits(preset("goods_qa")))
     yield npc_assistant(
         settings.npc_policies(),
         remembers=settings.memory_enabled,
         corpus=Path(settings.npc_corpus) if settings.npc_corpus else None,
+    )
+    yield legal_assistant(
+        engine,
+        decision_agent=settings.policies().tasks.owner_of(TASK_TYPE),
+        policies=settings.apply_limits(preset("multi_agent")),
     )
 
 

@@ -84,6 +84,7 @@ export const en = {
   "try.general": "My favourite colour is green. | What can you do?",
   "try.goods": "Which phones are cheap? | A keyboard under 300",
   "try.npc": "What are the family rules? | How is salt made here?",
+  "try.legal": "Can my employer change my working hours? | My landlord keeps the deposit",
   "model.offline": "offline model",
   "model.offline.why":
     "No language model is configured: answers come from the assistant's tools and this conversation.",

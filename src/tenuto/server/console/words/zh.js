@@ -84,6 +84,7 @@ export const zh = {
   "try.general": "我最喜欢的颜色是绿色。 | 你能做什么？",
   "try.goods": "有什么便宜的手机？ | 300 元以内的键盘",
   "try.npc": "严氏家训有哪些？ | 盐是怎么晒出来的？",
+  "try.legal": "公司拖欠工资怎么办？ | 房东不退押金",
   "model.offline": "离线模型",
   "model.offline.why": "尚未配置语言模型：回答来自助手的工具和本次对话。",
 

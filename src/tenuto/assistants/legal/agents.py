@@ -1,0 +1,267 @@
+"""The agents of a legal question. With a model they are typed; without one they retrieve and quote, and never invent.
+
+An agent that lacks something asks: its question is the answer of the turn, and the next message goes back to it. Who
+asked is read from the conversation, where the answer carries it as the assistant's state.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from tenuto.assistants.legal import wording
+from tenuto.assistants.legal.library import Library
+from tenuto.assistants.legal.plan import ASIDE, EXPERTS, NOWHERE, ROUTE, ROUTER, ROUTING, Field
+from tenuto.assistants.npc.corpus import Evidence
+from tenuto.model import Message, Role, Scope
+from tenuto.model.message import STATE
+from tenuto.model.prompt import Language
+from tenuto.model.values import Json, JsonObject, Value
+
+NAME: Final = "legal"
+ASKED: Final = "asked"
+"""The key of the assistant's state that names the agent, or its field, that asked."""
+# How many turns of the user before the question decide on its field.
+_EARLIER: Final = 3
+_CITATION: Final = re.compile(r"[ \t]*[\[【]((?:LAB|CON)-\d+)[\]】]")
+_Answer = TypeVar("_Answer", bound=Value)
+
+
+class Routing(Value, frozen=True, kw_only=True):
+    """Which expert answers. `aside` asks the other one, too; `question` is the question in full; where neither
+    expert fits, `field` is none, and `ask` is what to ask the user."""
+
+    field: Literal["labour", "contract", "none"]
+    aside: bool = False
+    question: str = ""
+    ask: str = ""
+
+
+class Opinion(Value, frozen=True, kw_only=True):
+    """An answer with the ids of its sources, or in `ask` a question to the user that must be answered first."""
+
+    text: str = ""
+    sources: tuple[str, ...] = ()
+    ask: str = ""
+
+
+class Decision(Value, frozen=True, kw_only=True):
+    """What the user is told, in which language; `asked` names the agent that asks the user something."""
+
+    text: str
+    language: Language
+    sources: tuple[str, ...] = ()
+    asked: str | None = None
+
+
+class Prompt(NamedTuple):
+    """What a model is told beside the conversation."""
+
+    role: str
+    task: str
+    language: Language
+    talk: tuple[Message, ...]
+
+
+class StepBoard(Protocol):
+    """The board of a step."""
+
+    async def read(self, key: str) -> Json: ...
+    async def values(self) -> JsonObject: ...
+    async def write(self, key: str, value: Json) -> object: ...
+
+
+class StepContext(Protocol):
+    """What the agents use of the context of their step."""
+
+    @property
+    def scope(self) -> Scope: ...
+    @property
+    def goal(self) -> str: ...
+    @property
+    def session_id(self) -> str | None: ...
+    @property
+    def history(self) -> tuple[Message, ...]: ...
+    @property
+    def profile(self) -> JsonObject: ...
+    @property
+    def board(self) -> StepBoard: ...
+
+
+class Think(Protocol):
+    """Asks a language model for a typed answer; `None` if there is none."""
+
+    async def __call__(self, context: StepContext, prompt: Prompt, kind: type[_Answer], /) -> _Answer | None: ...
+
+
+class LegalAgents:
+    """Router, experts and decision agent."""
+
+    def __init__(self, *, library: Library, think: Think, language_of: Callable[[str], Language]) -> None:
+        self._library = library
+        self._think = think
+        self._language_of = language_of
+
+    def functions(self, decision_agent: str) -> dict[str, Callable[[Any], Any]]:
+        """The agents by their names."""
+
+        def advising(field: Field) -> Callable[[Any], Any]:
+            async def advise(context: StepContext) -> JsonObject:
+                return await self.advise(field, context)
+
+            return advise
+
+        experts = {name: advising(field) for field, name in EXPERTS.items()}
+        return {ROUTER: self.route, **experts, decision_agent: self.decide}
+
+    async def route(self, context: StepContext) -> str:
+        """The field that leads; details are on the board."""
+        talk = _Talk(context, self._language_of)
+        routing = await self._route(context, talk)
+        lead = None if routing.field == NOWHERE else Field(routing.field)
+        await context.board.write(ROUTING, msgspec.to_builtins(routing))
+        await context.board.write(ASIDE, lead.other.value if lead is not None and routing.aside else NOWHERE)
+        return routing.field
+
+    async def _route(self, context: StepContext, talk: _Talk) -> Routing:
+        if talk.asked in tuple(Field):
+            # An answer to a question of this expert.
+            return Routing(field=Field(talk.asked).value)
+        language = talk.language
+        prompt = talk.prompt(wording.ROUTER_ROLE, wording.ROUTER_TASK[language])
+        if routing := await self._think(context, prompt, Routing):
+            return routing
+        ranking = self._library.rank(context.goal, talk.earlier)
+        if ranking is not None:
+            return Routing(field=ranking.lead.value, aside=ranking.aside)
+        return Routing(field="none", ask="" if talk.asked else wording.ROUTER_ASKS[language])
+
+    async def advise(self, field: Field, context: StepContext) -> JsonObject:
+        """The opinion of one expert."""
+        talk = _Talk(context, self._language_of)
+        language = talk.language
+        question = await self._full_question(context, talk)
+        texts = self._library.find(field, question)
+        leads = await context.board.read(ROUTE) == field
+        task = wording.EXPERT_TASK[language] + "\n".join(f"[{text.id}] {_quote(text, language)}" for text in texts)
+        opinion = await self._think(context, talk.prompt(wording.EXPERT_ROLE[field], task), Opinion)
+        if opinion is None:
+            opinion = self._quote_texts(texts, language)
+            if not texts and leads and talk.asked is None:
+                name = wording.FIELD_NAME[field][language]
+                opinion = Opinion(ask=wording.EXPERT_ASKS[language].format(field=name))
+        return _to_json(_keep_sources(opinion, {text.id for text in texts}))
+
+    async def _full_question(self, context: StepContext, talk: _Talk) -> str:
+        """The question as the router restated it, or together with the one that it completes."""
+        routing = await _read(context, ROUTING, Routing)
+        if routing is not None and routing.question:
+            return routing.question
+        return f"{talk.earlier[0]}\n{context.goal}" if talk.asked and talk.earlier else context.goal
+
+    async def decide(self, context: StepContext) -> JsonObject:
+        """What the user is told."""
+        talk, route = _Talk(context, self._language_of), await context.board.read(ROUTE)
+        language = talk.language
+        if route == NOWHERE:
+            routing = await _read(context, ROUTING, Routing)
+            ask = routing.ask if routing is not None else ""
+            text = ask or wording.NOTHING_FOUND[language]
+            return _to_json(Decision(text=text, language=language, asked=ROUTER if ask else None))
+        lead = Field(route)
+        opinion = await _read(context, lead, Opinion)
+        if opinion is not None and opinion.ask:
+            return _to_json(Decision(text=opinion.ask, language=language, asked=lead.value))
+        opinions = {lead: opinion}
+        if await context.board.read(ASIDE) == lead.other:
+            opinions[lead.other] = await _read(context, lead.other, Opinion)
+        return _to_json(await self._join_opinions(context, talk, opinions))
+
+    async def _join_opinions(
+        self, context: StepContext, talk: _Talk, opinions: dict[Field, Opinion | None]
+    ) -> Decision:
+        language = talk.language
+        given = {field: opinion for field, opinion in opinions.items() if opinion is not None and opinion.text}
+        sources = tuple(dict.fromkeys(name for opinion in given.values() for name in opinion.sources))
+        text = _join(given, language)
+        if len(given) > 1:
+            prompt = talk.prompt(wording.DECISION_ROLE, wording.DECISION_TASK[language] + text)
+            if merged := await self._think(context, prompt, Opinion):
+                merged = _keep_sources(merged, set(sources))
+                text, sources = merged.text or text, merged.sources or sources
+        failed = [
+            wording.NOT_ANSWERED[language].format(field=wording.FIELD_NAME[field][language])
+            for field, opinion in opinions.items()
+            if opinion is None
+        ]
+        text = "\n\n".join([text or wording.NOTHING_FOUND[language], *failed])
+        return Decision(text=text, language=language, sources=sources)
+
+    def _quote_texts(self, texts: Sequence[Evidence], language: Language) -> Opinion:
+        quotes = "\n".join(f"{_quote(text, language)} [{text.id}]" for text in texts)
+        return Opinion(text=quotes, sources=tuple(text.id for text in texts))
+
+
+class _Talk:
+    """The conversation up to the question: its messages, the user's turns before it (newest first), its language, and
+    the agent whose question it answers."""
+
+    def __init__(self, context: StepContext, language_of: Callable[[str], Language]) -> None:
+        said = [message for message in context.history if message.role in (Role.USER, Role.ASSISTANT) and message.text]
+        # A task may go on after further messages, and a regenerated answer follows its question.
+        places = [place for place, message in enumerate(said) if message.role is Role.USER]
+        mine = [place for place in places if said[place].text.startswith(context.goal)]
+        end = (mine or places or [len(said)])[-1]
+        self.messages = tuple(said[: end + 1])
+        before = said[:end]
+        self.earlier = [message.text for message in reversed(before) if message.role is Role.USER][:_EARLIER]
+        answer = before[-1] if before and before[-1].role is Role.ASSISTANT else None
+        self.asked = _asked(answer) if answer is not None else None
+        # Digits and punctuation alone have no language.
+        lettered = any(map(str.isalpha, context.goal)) or not self.earlier
+        self.language = language_of(context.goal if lettered else self.earlier[0])
+
+    def prompt(self, role: wording.Words, task: str) -> Prompt:
+        return Prompt(role=role[self.language], task=task, language=self.language, talk=self.messages)
+
+
+def _asked(answer: Message) -> str | None:
+    """The agent that asked in an answer. Clients may have written the state, so it is checked."""
+    state = answer.metadata.get(STATE)
+    mine = state.get(NAME) if isinstance(state, dict) else None
+    asked = mine.get(ASKED) if isinstance(mine, dict) else None
+    return asked if asked in (ROUTER, *Field) else None
+
+
+async def _read(context: StepContext, key: str, kind: type[_Answer]) -> _Answer | None:
+    found = await context.board.read(key)
+    return None if found is None else msgspec.convert(found, kind)
+
+
+def _to_json(value: Value) -> JsonObject:
+    built: JsonObject = msgspec.to_builtins(value)
+    return built
+
+
+def _quote(text: Evidence, language: Language) -> str:
+    return (
+        f"{text.title[language]}: {text.text[language]}"
+        if language is Language.ENGLISH
+        else (f"{text.title[language]}：{text.text[language]}")
+    )
+
+
+def _join(opinions: dict[Field, Opinion], language: Language) -> str:
+    if len(opinions) < 2:
+        return "".join(opinion.text for opinion in opinions.values())
+    return "\n\n".join(f"{wording.FIELD_NAME[field][language]}\n{opinion.text}" for field, opinion in opinions.items())
+
+
+def _keep_sources(opinion: Opinion, known: set[str]) -> Opinion:
+    """The opinion without ids of texts that the expert did not have."""
+    text = _CITATION.sub(lambda cited: cited[0] if cited[1] in known else "", opinion.text)
+    cited = dict.fromkeys([*opinion.sources, *(match[1] for match in _CITATION.finditer(text))])
+    return Opinion(text=text, sources=tuple(name for name in cited if name in known), ask=opinion.ask)

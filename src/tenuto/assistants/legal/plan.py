@@ -1,0 +1,78 @@
+"""The plan of a legal question: the router, the experts that it names, then the decision.
+
+The router's value is the field that leads. Its expert is required; the expert of the other field works beside it where
+the router wants it, and may fail.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final
+
+from tenuto.model.plan import Condition, Plan, Step
+
+
+class Field(StrEnum):
+    """A field of law with an expert of its own."""
+
+    LABOUR = "labour"
+    CONTRACT = "contract"
+
+    @property
+    def other(self) -> Field:
+        """The other field."""
+        return Field.CONTRACT if self is Field.LABOUR else Field.LABOUR
+
+
+TASK_TYPE: Final = "legal_consultation"
+ROUTER: Final = "legal-router"
+EXPERTS: Final = {Field.LABOUR: "labour-law-expert", Field.CONTRACT: "contract-law-expert"}
+NOWHERE: Final = "none"
+"""The router's value if no expert is to be asked."""
+ROUTE: Final = "route"
+ASIDE: Final = "aside"
+ROUTING: Final = "routing"
+DECISION: Final = "final_decision"
+TIMEOUT: Final = timedelta(minutes=5)
+_RETRIES: Final = 1
+
+
+def legal_plan(decision_agent: str) -> Plan:
+    """The plan, with the agent that may write the protected keys of such a task."""
+    leads = [_expert(field, field.value, required=True, when=(_equals(ROUTE, field),)) for field in Field]
+    beside = [
+        _expert(field, f"{field}-beside", required=False, when=(_equals(ROUTE, field.other), _equals(ASIDE, field)))
+        for field in Field
+    ]
+    experts = (*leads, *beside)
+    return Plan(
+        steps=(
+            Step(id=ROUTE, agent=ROUTER, retries=_RETRIES),
+            *experts,
+            Step(
+                id="decision",
+                agent=decision_agent,
+                output_key=DECISION,
+                after=tuple(step.id for step in experts),
+                retries=_RETRIES,
+            ),
+        ),
+        timeout=TIMEOUT,
+    )
+
+
+def _expert(field: Field, step_id: str, *, required: bool, when: tuple[Condition, ...]) -> Step:
+    return Step(
+        id=step_id,
+        agent=EXPERTS[field],
+        output_key=field.value,
+        after=(ROUTE,),
+        required=required,
+        retries=_RETRIES,
+        when=when,
+    )
+
+
+def _equals(key: str, field: Field) -> Condition:
+    return Condition(key=key, value=field.value)

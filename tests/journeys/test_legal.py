@@ -1,0 +1,262 @@
+"""The legal assistant: a router, experts and a decision agent answer each turn as one task (E1, E14, E15, E16)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+pytest.importorskip("dbos")
+
+from tenuto.llm import Call, Fail, ScriptedModel
+from tenuto.model import Role, Scope
+from tenuto.model.message import STATE
+from tests.journeys.door import ANN, Door, code, served
+
+LABOUR, CONTRACT, DECISION = "labour-law-expert", "contract-law-expert", "legal-decision"
+E1 = {
+    "en": (
+        "There is a problem with the employment contract I signed.",
+        "What about the non-compete part of that contract?",
+    ),
+    "zh": ("我跟公司签的劳动合同有问题", "上面那份合同里关于竞业协议的部分怎么看?"),
+}
+# An expert that fails unless the user speaks of tomorrow.
+FAILING = """
+import tenuto
+
+@tenuto.agent("{agent}")
+async def advise(ctx: tenuto.AgentContext) -> dict:
+    if "tomorrow" not in ctx.goal:
+        {what}
+    return {{"text": "Done."}}
+"""
+
+
+async def ask(door: Door, text: str, session: str | None = None, key: str | None = None, **body: Any) -> httpx.Response:
+    headers = {**ANN, **({"Idempotency-Key": key} if key is not None else {})}
+    asked = {"message": text, "assistant": "legal", **({"session_id": session} if session else {}), **body}
+    return await door.http.post("/v1/chat", json=asked, headers=headers)
+
+
+async def told(
+    door: Door, text: str, session: str | None = None, key: str | None = None, **body: Any
+) -> dict[str, Any]:
+    response = await ask(door, text, session, key, **body)
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+async def tasks_of(door: Door, session: str) -> list[dict[str, Any]]:
+    listed = await door.http.get("/v1/tasks", params={"session_id": session}, headers=ANN)
+    tasks: list[dict[str, Any]] = listed.json()["tasks"]
+    return tasks
+
+
+def scripted(*scripts: Any) -> dict[str, Any]:
+    return {"models": {"m": ScriptedModel(*scripts)}, "model": "m", "summarizer_model": "offline"}
+
+
+def route(field: str, **rest: Any) -> Call:
+    return Call("answer", {"field": field, **rest})
+
+
+def opine(text: str = "", **rest: Any) -> Call:
+    return Call("answer", {"text": text, **rest})
+
+
+def agents_in(folder: Path, agent: str, what: str) -> str:
+    folder.mkdir()
+    (folder / "expert.py").write_text(FAILING.format(agent=agent, what=what))
+    return str(folder)
+
+
+@pytest.mark.parametrize("language", E1)
+async def test_a_follow_up_goes_to_the_expert_of_the_conversation_after_a_restart(
+    language: str, tmp_path: Path
+) -> None:
+    """E1 and E14 without a model: texts are quoted with their ids, and each answer names its task."""
+    store = f"sqlite:///{tmp_path / 't.db'}"
+    first, second = E1[language]
+    async with served(store=store) as door:
+        before = await told(door, first)
+        session = before["session_id"]
+    async with served(store=store) as door:
+        after = await told(door, second, session)
+        alone = await told(door, second)
+        tasks = await tasks_of(door, session)
+        board = (await door.http.get(f"/v1/tasks/{after['data']['task_id']}/board", headers=ANN)).json()["entries"]
+
+    assert before["data"]["experts"] == [LABOUR]
+    assert after["data"]["experts"][0] == LABOUR
+    assert {"LAB-07", "LAB-08"} & {source["id"] for source in after["data"]["sources"]}
+    assert alone["data"]["experts"][0] == CONTRACT, "without the conversation it is a contract like any other"
+    written = {entry["key"]: (entry["writer"], entry["value"]) for entry in board}
+    assert written["route"] == ("legal-router", "labour")
+    assert written["final_decision"][0] == DECISION
+    assert after["answer"].startswith(written["final_decision"][1]["text"])
+    for answer in (before, after):
+        assert answer["answer"].endswith(answer["data"]["task_id"])
+    assert {task["id"] for task in tasks} == {before["data"]["task_id"], after["data"]["task_id"]}
+    assert {task["status"] for task in tasks} == {"completed"}
+
+
+async def test_with_a_model_router_and_experts_are_typed_and_see_the_conversation(tmp_path: Path) -> None:
+    """E1 and E12 with a model: the second question is restated by the router, and ids that no text has are removed."""
+    store, (first, second) = f"sqlite:///{tmp_path / 't.db'}", E1["en"]
+    restated = "Is a non-compete after employment binding?"
+    before = scripted(route("labour", question=first), opine("Keep the copy [LAB-02].", sources=["LAB-02"]))
+    after = scripted(
+        route("labour", question=restated), opine("Only if paid [LAB-07], as always [LAB-99].", sources=["CON-01"])
+    )
+    async with served(store=store, **before) as door:
+        session = (await told(door, first))["session_id"]
+    async with served(store=store, **after) as door:
+        answer = await told(door, second, session)
+
+    requests = after["models"]["m"].requests
+    prompts = ["\n".join(message.text for message in request.messages) for request in requests]
+    assert len(requests) == 2, "one for the router, one for the expert"
+    assert all(first in prompt and "Keep the copy" in prompt and second in prompt for prompt in prompts)
+    assert "[LAB-07]" in prompts[1]
+    assert restated in prompts[1]
+    assert answer["answer"].startswith("Only if paid [LAB-07], as always.")
+    assert [source["id"] for source in answer["data"]["sources"]] == ["LAB-07"]
+
+
+async def test_two_opinions_become_one_decision() -> None:
+    """The experts work in parallel, so the model answers both alike."""
+    model = scripted(route("labour", aside=True), opine("A.", sources=[]), opine("A."), opine("Both say A."))
+    async with served(**model) as door:
+        answer = await told(door, E1["en"][1])
+
+    assert answer["data"]["experts"] == [LABOUR, CONTRACT]
+    assert answer["answer"].startswith("Both say A.")
+
+
+async def test_the_next_message_returns_to_the_agent_that_asked(subtests: pytest.Subtests) -> None:
+    """E14: a question of an expert is the answer of its turn; the router does not think about the reply to it."""
+    with subtests.test("a model asks"):
+        model = scripted(route("contract"), opine(ask="Since when?"), opine("Then you may go.", sources=[]))
+        async with served(**model) as door:
+            asked = await told(door, "I want out of my lease")
+            answer = await told(door, "May", asked["session_id"])
+        assert asked["answer"].startswith("Since when?")
+        assert answer["answer"].startswith("Then you may go.")
+        assert answer["data"]["experts"] == [CONTRACT]
+        assert len(model["models"]["m"].requests) == 3
+    with subtests.test("nothing is found, and it is asked once"):
+        async with served() as door:
+            first = await told(door, E1["en"][0])
+            session = first["session_id"]
+            vague, again = await told(door, "Hm?", session), await told(door, "Hm!", session)
+            clear = await told(door, "Overtime", session)
+            log = (await door.tenuto.sessions.messages(Scope(tenant="acme", user="ann"), session)).messages
+        asked_by = [message.metadata[STATE]["legal"]["asked"] for message in log if message.role is Role.ASSISTANT]
+        assert asked_by == [None, "labour", None, None]
+        assert "Which point" in vague["answer"]
+        assert "say nothing about this" in again["answer"]
+        assert [source["id"] for source in clear["data"]["sources"]] == ["LAB-10"]
+    with subtests.test("no field is found, and the router asks once"):
+        async with served() as door:
+            lost = await told(door, "谁赢了世界杯？")
+            still = await told(door, "球赛", lost["session_id"])
+        assert lost["answer"].startswith("我没有找到相关内容")
+        assert still["answer"].startswith("现有文本没有相关内容")
+
+
+async def test_an_optional_expert_may_fail(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """E15: the answer says so, and the log warns by ids."""
+    folder = agents_in(tmp_path / "agents", CONTRACT, "raise OSError(ctx.goal)")
+    async with served(agents=folder) as door:
+        session = (await told(door, E1["en"][0]))["session_id"]
+        answer = await told(door, E1["en"][1], session)
+
+    assert (answer["data"]["experts"], answer["data"]["failed"]) == ([LABOUR], [CONTRACT])
+    assert "Contract law: the expert could not answer." in answer["answer"]
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "step failed: agent_failed" in warnings
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [("raise OSError(ctx.goal)", "agent_failed"), ('await ctx.board.write("final_decision", "sign")', "key_protected")],
+)
+async def test_a_required_expert_that_fails_ends_the_task_and_the_conversation_stays_usable(
+    what: str, why: str, tmp_path: Path
+) -> None:
+    """E15, E16: no agent but the decision agent writes `final_decision`."""
+    folder = agents_in(tmp_path / "agents", LABOUR, what)
+    async with served(agents=folder) as door:
+        failed = await ask(door, E1["en"][0], "s", key="k")
+        (task,) = await tasks_of(door, "s")
+        tried_again = await ask(door, E1["en"][0], "s", key="k")
+        after = await told(door, "And my wages tomorrow?", "s")
+        tasks = await tasks_of(door, "s")
+
+    assert code(failed) == code(tried_again) == (503, "task_failed")
+    assert f"{task['id']} failed at step labour: {why}" in failed.json()["detail"]
+    assert task["status"] == "failed"
+    assert after["answer"].startswith("Done.")
+    assert len(tasks) == 2, "the same key goes on with its own task"
+
+
+async def test_a_retried_turn_goes_on_with_its_task_and_an_answered_one_is_replayed() -> None:
+    """E14: one key is one task, whatever becomes of the tries."""
+    down = [Fail()] * 2  # As often as the router is tried.
+    model = scripted(*down, route("labour"), opine("Now."))
+    async with served(**model) as door:
+        failed = await ask(door, E1["en"][0], "s", key="k")
+        answers = [await told(door, E1["en"][0], "s", key="k") for _ in range(2)]
+        tasks = await tasks_of(door, "s")
+
+    assert code(failed) == (503, "task_failed")
+    assert [answer["replayed"] for answer in answers] == [False, True]
+    assert answers[0]["answer"] == answers[1]["answer"]
+    assert answers[0]["answer"].startswith("Now.")
+    assert [task["id"] for task in tasks] == [answers[0]["data"]["task_id"]]
+
+
+async def test_a_regenerated_answer_is_another_task() -> None:
+    async with served() as door:
+        first = await told(door, E1["en"][0])
+        again = await told(door, "", first["session_id"], regenerate=True)
+
+    assert again["data"]["sources"] == first["data"]["sources"]
+    assert again["data"]["task_id"] != first["data"]["task_id"]
+
+
+WITHOUT_EXTRA = """
+import asyncio, sys, tenuto
+from tenuto.errors import InvalidSetting
+
+async def main():
+    async with tenuto.open("memory://") as t:
+        ann = t.scope(user="ann")
+        await t.ask(ann, "My name is Ann.")
+        assert "legal" in (await t.chat()).assistants.names
+        assert "dbos" not in sys.modules
+        sys.modules["dbos"] = None
+        try:
+            await t.ask(ann, "My wages are late", assistant="legal", session_id="s")
+        except InvalidSetting as refused:
+            assert "pip install 'tenuto[tasks]'" in str(refused)
+        else:
+            raise AssertionError("it was answered")
+        await t.ask(ann, "What is my name?", assistant="goods", session_id="s")
+
+asyncio.run(main())
+"""
+
+
+def test_the_engine_is_imported_by_legal_turns_alone_and_its_absence_is_told(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRA], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+
+    assert done.returncode == 0, done.stderr

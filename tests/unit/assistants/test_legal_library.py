@@ -1,0 +1,64 @@
+"""Which field a legal question is in, and which texts answer it: by shared words, and by the turns before (E1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tenuto.assistants.legal.library import Library
+from tenuto.assistants.legal.plan import Field
+from tenuto.model.prompt import Language
+
+LIBRARY = Library.shipped()
+WORK = {"en": "There is a problem with the employment contract I signed.", "zh": "我跟公司签的劳动合同有问题"}
+CLAUSE = {"en": "What about the non-compete part of that contract?", "zh": "上面那份合同里关于竞业协议的部分怎么看?"}
+SMALL_TALK = "Who won the world cup?"
+
+
+@pytest.mark.parametrize(
+    ("question", "earlier", "lead"),
+    [
+        (WORK["en"], [], Field.LABOUR),
+        (WORK["zh"], [], Field.LABOUR),
+        (CLAUSE["en"], [], Field.CONTRACT),
+        (CLAUSE["zh"], [], Field.CONTRACT),
+        (CLAUSE["en"], [WORK["en"]], Field.LABOUR),
+        (CLAUSE["zh"], [WORK["zh"]], Field.LABOUR),
+        (CLAUSE["en"], [SMALL_TALK, WORK["en"]], Field.LABOUR),
+        ("And what about that?", [WORK["en"]], Field.LABOUR),
+        ("My landlord keeps the deposit", [WORK["en"]], Field.CONTRACT),
+        ("房东不退押金", [WORK["zh"]], Field.CONTRACT),
+        ("拖欠工资", ["房东不退押金"], Field.LABOUR),
+        (SMALL_TALK, [], None),
+        ("你好", [], None),
+        ("", [], None),
+    ],
+)
+def test_the_field_is_that_of_the_question_in_its_conversation(
+    question: str, earlier: list[str], lead: Field | None
+) -> None:
+    ranking = LIBRARY.rank(question, earlier)
+
+    assert (ranking and ranking.lead) == lead
+
+
+@pytest.mark.parametrize(
+    ("question", "best"),
+    [
+        ("How long is the notice period?", "LAB-04"),
+        ("通知期多久？", "LAB-04"),
+        ("My boss fired me", "LAB-05"),
+        ("加班费怎么算？", "LAB-10"),
+        (SMALL_TALK, None),
+    ],
+)
+def test_the_nearest_texts_of_a_field_are_found_or_none(question: str, best: str | None) -> None:
+    found = LIBRARY.find(Field.LABOUR, question)
+
+    assert next((text.id for text in found), None) == best
+    assert len(found) <= 2
+
+
+def test_every_text_stands_in_both_languages() -> None:
+    for text in LIBRARY.texts:
+        assert text.kind in tuple(Field)
+        assert set(text.title) == set(text.text) == set(Language)
