@@ -147,10 +147,10 @@ def test_the_doctor_tells_who_answers_and_how() -> None:
         )
 
     assert checks["model"]["message"].startswith("offline: it needs no key")
-    assert checks["assistants"]["message"] == "general (default), goods, npc"
+    assert checks["assistants"]["message"] == "general (default), goods, npc, legal"
     assert checks["prompt"]["message"] == "8,192 tokens: 7,168 to show, 1,024 for the reply"
     assert chosen["model"]["message"] == f"openai:gpt-5 at http://ann:***@127.0.0.1:{port}/v1, without a key"
-    assert chosen["assistants"]["message"] == "general, goods (default), npc"
+    assert chosen["assistants"]["message"] == "general, goods (default), npc, legal"
     assert chosen["prompt"]["message"].startswith("4,096 tokens: 3,072 to show")
 
 
