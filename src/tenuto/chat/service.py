@@ -102,7 +102,9 @@ class Chat:
             with suppress(asyncio.CancelledError, Exception):
                 await task
 
-    async def answer_once(self, scope: Scope, request: ChatRequest, history: Sequence[Message] = ()) -> Reply:
+    async def answer_once(
+        self, scope: Scope, request: ChatRequest, history: Sequence[Message], audience: EventSink
+    ) -> Reply:
         """Answer after these messages without a session: nothing is stored but the usage.
 
         Raises:
@@ -111,7 +113,7 @@ class Chat:
             ModelFailed: no model answered.
         """
         begun = await self._opener.open_unstored(scope, request, tuple(history))
-        reply = await Turn(self._means, begun, StepTimer(self._means.span), EventSink()).run()
+        reply = await Turn(self._means, begun, StepTimer(self._means.span), audience).run()
         return replace(reply, degraded=tuple(name for name in reply.degraded if name != "store"))
 
     async def _run_turn(self, scope: Scope, request: ChatRequest, audience: EventSink) -> Reply:

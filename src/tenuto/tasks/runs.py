@@ -140,7 +140,7 @@ class Runs:
         own, calls = _Private(), [_to_call(call) for call in record.calls]
         if run.agent == agent and not progress.task.is_finished:
             own = self._read_private(await self._room.notes.read_record(_PRIVATE + run.step))
-            calls[len(calls) - len(own.calls) :] = own.calls
+            calls[max(len(calls) - len(own.calls), 0) :] = own.calls
         return AgentRun(
             id=str(uuid5(_IDS, f"{progress.task.id}:{run.step}")),
             task_id=progress.task.id,

@@ -105,7 +105,7 @@ class StepRunner:
 
     async def close_input(self, scope: Scope, task_id: str, step: Step) -> StepResult:
         """End a human-input step: with its answer, or as failed without one."""
-        with bind_log_context(task=task_id, step=step.id):
+        with bind_log_context(tenant=scope.tenant, task=task_id, step=step.id):
             return await _patiently(lambda: self._close_input(scope, task_id, step))
 
     async def publish(self, scope: Scope, task_id: str, step: Step, run: StepRun, token: int) -> StepRun:
@@ -124,7 +124,7 @@ class StepRunner:
 
     async def finish(self, scope: Scope, task_id: str) -> TaskStatus | None:
         """End a task as its steps say; `None` if there is nothing to end."""
-        with bind_log_context(task=task_id):
+        with bind_log_context(tenant=scope.tenant, task=task_id):
             return await _patiently(lambda: self._finish(scope, task_id))
 
     async def keep(self, scope: Scope, task_id: str) -> None:

@@ -15,9 +15,11 @@ from tenuto.sessions.profiles import Profiles
 from tenuto.tasks import Tasks
 from tenuto.tasks.agent_contexts import AgentContexts
 from tenuto.tasks.agents import ASSISTANT, AgentCaller, AgentContext
+from tenuto.tasks.runs import RunRecorder
 
 if TYPE_CHECKING:
     from tenuto.chat import Chat
+    from tenuto.chat.request import EventSink
 
 OpenChat: TypeAlias = Callable[[], Awaitable["Chat"]]
 
@@ -67,13 +69,24 @@ async def _ask_assistant(chat: Chat, name: str, ctx: AgentContext) -> str:
 
     ctx.run.kind = AgentKind.ASSISTANT
     question = agent_question(ctx.goal, await ctx.board.others())
+    request = ChatRequest(text=question, assistant=name, profile=ctx.profile)
+    ctx.run.add_message("user", question)
     try:
-        reply = await chat.answer_once(
-            ctx.scope, ChatRequest(text=question, assistant=name, profile=ctx.profile), ctx.history
-        )
+        reply = await chat.answer_once(ctx.scope, request, ctx.history, _tool_sink(ctx.run))
     except AssistantNotFound:
         raise AgentNotFound(f"{ASSISTANT}{name}", ctx.step) from None
     ctx.run.add_usage(input_tokens=reply.input_tokens, output_tokens=reply.output_tokens, cost_nanos=reply.cost_nanos)
-    ctx.run.add_message("user", question)
     ctx.run.add_message("assistant", reply.text)
     return reply.text
+
+
+def _tool_sink(run: RunRecorder) -> EventSink:
+    """Reports the tools that an assistant runs."""
+    from tenuto.chat.request import ChatEvent, EventSink, ToolFinished
+
+    class ToolSink(EventSink):
+        async def emit_event(self, event: ChatEvent) -> None:
+            if isinstance(event, ToolFinished):
+                run.add_tool_call(event.name, ok=event.error is None, seconds=event.milliseconds / 1000)
+
+    return ToolSink()

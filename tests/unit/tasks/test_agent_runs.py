@@ -131,21 +131,26 @@ async def test_a_pydantic_ai_agent_works_on_a_step_and_leaves_its_run() -> None:
 
 
 async def test_an_assistant_works_on_a_step_and_no_session_is_stored() -> None:
-    steps = [{"id": name, "agent": f"assistant:{name}", "required": False} for name in ("general", "nobody")]
+    """E4: it answers the goal, and its run has what it used."""
+    steps = [{"id": name, "agent": f"assistant:{name}", "required": False} for name in ("npc", "nobody")]
     plan = plan_of(*steps)
     async with tenuto.open("memory://") as app:
         desk = Desk(app, {})
-        task_id = await desk.open(plan)
+        task_id = await desk.open(plan, goal="Who was Xuanzang?")
 
         results = await desk.run(task_id, plan)
-        runs, progress = await desk.runs(task_id, "assistant:general"), await app.tasks.progress(ANN, task_id)
+        runs, progress = await desk.runs(task_id, "assistant:npc"), await app.tasks.progress(ANN, task_id)
 
         assert (await app.sessions.list(ANN)).sessions == ()
     assert [result.status for result in results] == [StepStatus.COMPLETED, StepStatus.FAILED]
     assert (runs[0].kind, runs[0].messages) == (
         AgentKind.ASSISTANT,
-        (RunMessage(role="user", text=GOAL), RunMessage(role="assistant", text=progress.steps[0].output)),
+        (
+            RunMessage(role="user", text="Who was Xuanzang?"),
+            RunMessage(role="assistant", text=progress.steps[0].output),
+        ),
     )
+    assert [call.ok for call in runs[0].tool_calls] == [True]
     assert runs[1].error is not None
     assert runs[1].error.code == "agent_not_found"
 
