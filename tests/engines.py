@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -14,9 +14,10 @@ from tenuto.model.policy import RunPolicy
 from tenuto.ports import Clock, Store, utc_now
 from tenuto.sessions import fresh_id
 from tenuto.tasks import Tasks
-from tenuto.tasks.agents import AgentFunction, Agents
+from tenuto.tasks.agents import AgentCaller, Agents
 from tenuto.tasks.engines.dbos_engine import DbosEngine, open_dbos_engine
 from tenuto.tasks.step_runner import StepRunner
+from tenuto.wiring.agents import agent_contexts
 from tests.patience import LONG
 
 QUICK = RunPolicy(heartbeat=timedelta(seconds=0.2), lease=timedelta(seconds=1))
@@ -27,14 +28,16 @@ async def engine_over(
     store: Store,
     tasks: Tasks,
     url: str,
-    agents: dict[str, AgentFunction],
+    agents: Mapping[str, Any],
     *,
     policy: RunPolicy = QUICK,
     clock: Clock = utc_now,
     worker: bool = True,
+    call: AgentCaller | None = None,
 ) -> AsyncIterator[DbosEngine]:
-    known = Agents(agents)
-    runner = StepRunner(tasks=tasks, sessions=store.sessions, agents=known, policy=policy, clock=clock)
+    known = Agents(agents, call=call)
+    contexts = agent_contexts(tasks, store)
+    runner = StepRunner(tasks=tasks, contexts=contexts, agents=known, policy=policy, clock=clock)
     async with open_dbos_engine(
         url, tasks=tasks, runner=runner, agents=known, policy=policy, new_id=fresh_id(), worker=worker
     ) as engine:

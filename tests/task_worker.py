@@ -54,7 +54,7 @@ async def main(url: str, database: str, calls: str, parent: str) -> None:
         async with open_engine(
             app.settings,
             tasks=app.tasks,
-            sessions=app.store.sessions,
+            contexts=app.agent_contexts,
             agents=app.agents,
             clock=utc_now,
             worker=True,

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tenuto.privacy.compliance.service import PrivacyService
     from tenuto.recall.service import Memories
     from tenuto.sessions.analytics import Analytics
+    from tenuto.tasks.agent_contexts import AgentContexts
     from tenuto.tasks.agents import Agents
 
 ModelChoice: TypeAlias = "str | GivenModel | Sequence[str | GivenModel]"
@@ -156,7 +157,7 @@ class Tenuto:
                     open_engine(
                         self.settings,
                         tasks=self.tasks,
-                        sessions=self.store.sessions,
+                        contexts=self.agent_contexts,
                         agents=self.agents,
                         clock=self._clock,
                         worker=worker,
@@ -172,9 +173,17 @@ class Tenuto:
             InvalidSetting: a file of the folder cannot be loaded.
         """
         from tenuto.tasks.agents import Agents, load_agents
+        from tenuto.wiring.agents import agent_caller
 
         folder = self.settings.agents
-        return Agents(load_agents(Path(folder)) if folder is not None else {})
+        return Agents(load_agents(Path(folder)) if folder is not None else {}, call=agent_caller(self.chat))
+
+    @cached_property
+    def agent_contexts(self) -> AgentContexts:
+        """What agents see of tasks, for agents in other processes as well."""
+        from tenuto.wiring.agents import agent_contexts
+
+        return agent_contexts(self.tasks, self.store)
 
     @cached_property
     def analytics(self) -> Analytics:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from tenuto.chat.turn_opener import TurnContext, TurnOpener
 from tenuto.chat.turn_runner import Turn, reply_from_trace
 from tenuto.errors import TenutoError
 from tenuto.logs import bind_log_context
-from tenuto.model import Scope, TurnState
+from tenuto.model import Message, Scope, TurnState
 from tenuto.model.values import check_type
 from tenuto.ports import ChatModel, Facts
 
@@ -88,6 +88,20 @@ class Chat:
             task.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await task
+
+    async def answer_once(
+        self, scope: Scope, request: ChatRequest, history: Sequence[Message], audience: EventSink
+    ) -> Reply:
+        """Answer after these messages without a session: nothing is stored but the usage.
+
+        Raises:
+            AssistantNotFound: there is no such assistant or character.
+            BudgetExhausted: the tenant has spent what it may.
+            ModelFailed: no model answered.
+        """
+        begun = await self._opener.open_unstored(scope, request, tuple(history))
+        reply = await Turn(self._means, begun, StepTimer(self._means.span), audience).run()
+        return replace(reply, degraded=tuple(name for name in reply.degraded if name != "store"))
 
     async def _run_turn(self, scope: Scope, request: ChatRequest, audience: EventSink) -> Reply:
         check_type(scope, Scope, "scope")

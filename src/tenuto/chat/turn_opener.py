@@ -142,6 +142,24 @@ class TurnOpener:
             if recalling is not None:
                 await cancel_recall(recalling)
 
+    async def open_unstored(self, scope: Scope, request: ChatRequest, history: tuple[Message, ...]) -> TurnContext:
+        """A turn after these messages that stores nothing; the request names the assistant."""
+        assistant, persona = resolve_assistant(
+            self._assistants, request.assistant, request.persona, ActiveAssistant(None, None)
+        )
+        check_text_size(request.text, assistant.policies.sessions)
+        await self._redaction.admit(scope, request.text)
+        scope = scope if persona is None else replace(scope, persona=persona.id)
+        await self._spending.check_tenant(scope)
+        begun = self._stateless_context(scope, request, assistant, persona)
+        known = profile_text(request.profile, begun.prompt_inputs.language) if request.profile else ""
+        talk = LogTail(history).talk
+        return replace(
+            begun,
+            prompt_inputs=replace(begun.prompt_inputs, history=talk, preferences=known),
+            tool_context=replace(begun.tool_context, history=talk),
+        )
+
     async def _open_stored(
         self,
         scope: Scope,

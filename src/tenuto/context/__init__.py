@@ -8,7 +8,7 @@ from tenuto.context.assembly import (
     last_words,
     prompt_token_limit,
 )
-from tenuto.context.layout import agent_system, profile_text
+from tenuto.context.layout import agent_prompt, agent_question, agent_system, profile_text
 from tenuto.context.relevance import cosine, has_relevant_history, near_enough, points_back, spoken, term_coverage
 from tenuto.context.speakers import display_name, speaker_names
 from tenuto.context.tokens import DEFAULT_ENCODING, ENCODINGS, TokenCounter, counter_for, encoding_for, truncate_text
@@ -20,6 +20,8 @@ __all__ = [
     "ENCODINGS",
     "LEAST_QUESTION",
     "TokenCounter",
+    "agent_prompt",
+    "agent_question",
     "agent_system",
     "assemble",
     "boundary_after",

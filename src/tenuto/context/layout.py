@@ -16,7 +16,7 @@ import msgspec
 
 from tenuto.context.tokens import MESSAGE_TOKENS, REPLY_TOKENS, TokenCounter, to_text, truncate_text
 from tenuto.context.window import Shown, VerbatimHistory
-from tenuto.context.wording import WORDING, Wording
+from tenuto.context.wording import WORDING, Wording, language_of
 from tenuto.model.message import Message, Role, text_part
 from tenuto.model.prompt import Language, LayoutName, Piece, Prompt, PromptMessage, RecallPosition
 from tenuto.model.values import Json, JsonObject, Value
@@ -27,6 +27,8 @@ _LINE_END: Final = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 # Shared values have their writer and time beside them under such names, which do not belong into a prompt.
 _META: Final = ".__"
 STYLE_KEY: Final = "response_style"
+# The tokens of one value of a board in a prompt.
+_VALUE_TOKENS: Final = 500
 _USER: Final = Role.USER
 _GAP: Final = text_part("\n\n")
 
@@ -365,20 +367,44 @@ def agent_system(
     shared: Mapping[str, Json],
     counter: TokenCounter,
     style: str | None = None,
-    value_tokens: int = 500,
+    value_tokens: int = _VALUE_TOKENS,
     language: Language = Language.CHINESE,
 ) -> str:
-    """The system prompt of an agent; values of the shared board longer than `value_tokens` are cut visibly."""
+    """The system prompt of an agent; values of the shared board longer than `value_tokens` are cut visibly.
+
+    Further lines of goal and values are quoted, so that none passes for a line of the prompt itself.
+    """
     words = WORDING[language]
-    lines = [words.role.format(role=role), words.goal.format(goal=goal)]
-    entries = [(key, value) for key, value in shared.items() if _META not in key]
-    if entries:
-        lines.append(words.shared)
-        lines += [f"- {key}: {truncate_text(to_text(value), value_tokens, counter.count)}\n" for key, value in entries]
-        lines.append("\n")
+    lines = [words.role.format(role=role), words.goal.format(goal=_quote_lines(goal))]
+    lines.append(_shared_lines(shared, counter, value_tokens, words))
     if style:
-        lines.append(f"{words.style}{style}\n")
+        lines.append(f"{words.style}{' '.join(style.split())}\n")
     return "".join(lines)
+
+
+def _shared_lines(shared: Mapping[str, Json], counter: TokenCounter, value_tokens: int, words: Wording) -> str:
+    entries = [(_quote_lines(key), to_text(value)) for key, value in shared.items() if _META not in key]
+    if not entries:
+        return ""
+    shown = [(key, truncate_text(text, value_tokens, counter.count)) for key, text in entries]
+    return "".join([words.shared, *(f"- {key}: {_quote_lines(text)}\n" for key, text in shown), words.shared_end])
+
+
+def agent_prompt(role: str, goal: str, shared: Mapping[str, Json], profile: JsonObject) -> str:
+    """The system prompt of an agent in the language of its goal, with the response style of the user's profile."""
+    style = profile.get(STYLE_KEY)
+    language = language_of(goal or role)
+    return agent_system(role, goal, shared, TokenCounter(), to_text(style) if style else None, language=language)
+
+
+def agent_question(goal: str, shared: Mapping[str, Json]) -> str:
+    """The goal as a question to an assistant, which has a system prompt of its own, and what other agents wrote."""
+    found = _shared_lines(shared, TokenCounter(), _VALUE_TOKENS, WORDING[language_of(goal)])
+    return f"{goal}\n\n{found.rstrip()}" if found else goal
+
+
+def _quote_lines(text: str) -> str:
+    return _LINE_END.sub(rf"\n{_QUOTE}", text)
 
 
 def profile_text(profile: Mapping[str, Json], language: Language) -> str:

@@ -6,7 +6,7 @@ A plan is data. It has no expression language: a condition compares one value of
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
@@ -270,7 +270,7 @@ def _step_fields(step: Step) -> JsonObject:
 # Checking
 
 
-def check_plan(plan: Plan, *, policy: TaskPolicy, task_type: str, agents: Collection[str] | None = None) -> None:
+def check_plan(plan: Plan, *, policy: TaskPolicy, task_type: str, agents: Container[str] | None = None) -> None:
     """Refuse a plan that cannot run; with `agents`, one that names another agent.
 
     Raises:

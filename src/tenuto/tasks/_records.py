@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Final
 
+from tenuto.model.agent_run import AgentKind
 from tenuto.model.plan import Step, StepRun, StepStatus
 from tenuto.model.task import BoardEntry, BoardLock, Note, Task, TaskError, TaskStatus
 from tenuto.model.values import Json, JsonObject, Value
@@ -211,6 +212,33 @@ class StepRecord(Value, frozen=True, kw_only=True):
             started_at=instant(self.started_at) if self.started_at is not None else None,
             ended_at=instant(self.ended_at) if self.ended_at is not None else None,
         )
+
+
+class RunRecord(Value, frozen=True, kw_only=True):
+    """What a run of an agent used. `calls` are name, success and milliseconds.
+
+    `cost` is in groups of three digits, since the privacy policy may take one long number for a telephone number.
+    """
+
+    kind: AgentKind = AgentKind.FUNCTION
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: tuple[int, ...] = (0,)
+    calls: tuple[tuple[str, bool, int], ...] = ()
+
+    @property
+    def cost_nanos(self) -> int:
+        """The cost in billionths of a dollar."""
+        return sum(part * 1000**power for power, part in enumerate(self.cost))
+
+    @staticmethod
+    def split_cost(nanos: int) -> tuple[int, ...]:
+        """A cost as it is stored: in groups of three digits, the lowest first."""
+        groups = [nanos % 1000]
+        while nanos := nanos // 1000:
+            groups.append(nanos % 1000)
+        return tuple(groups)
 
 
 class NoteRecord(Value, frozen=True, kw_only=True):

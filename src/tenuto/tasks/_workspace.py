@@ -10,13 +10,14 @@ from tenuto.model import Scope
 from tenuto.ports import StateStore
 from tenuto.tasks._deadlines import Deadlines
 from tenuto.tasks._record_store import Drawer
-from tenuto.tasks._records import BoardRecord, Head, NoteRecord, PlanRecord, StepRecord
+from tenuto.tasks._records import BoardRecord, Head, NoteRecord, PlanRecord, RunRecord, StepRecord
 from tenuto.tasks._task_table import TaskTable
 
 BOARD: Final = "task-board:"
 _NOTES: Final = "task-notes:"
 _PLAN: Final = "task-plan:"
 _STEPS: Final = "task-steps:"
+_RUNS: Final = "task-runs:"
 
 
 class TaskWorkspace:
@@ -37,6 +38,7 @@ class TaskWorkspace:
         self.notes = Drawer(state, scope, f"{_NOTES}{task_id}", NoteRecord)
         self.plan = Drawer(state, scope, f"{_PLAN}{task_id}", PlanRecord)
         self.steps = Drawer(state, scope, f"{_STEPS}{task_id}", StepRecord)
+        self.runs = Drawer(state, scope, f"{_RUNS}{task_id}", RunRecord)
 
     async def task(self) -> Head:
         """The task, ended or not.
@@ -81,5 +83,5 @@ class TaskWorkspace:
 
     async def clear(self) -> None:
         """Remove all that a removed task leaves."""
-        for drawer in (self.board, self.notes, self.plan, self.steps):
+        for drawer in (self.board, self.notes, self.plan, self.steps, self.runs):
             await drawer.clear()

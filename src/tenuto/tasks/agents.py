@@ -1,7 +1,8 @@
-"""Agents by name: functions that work on one step of a task and see what their agent may see.
+"""Agents by name: what works on one step of a task, and what it sees of it.
 
-An agent is a function with one argument, its `AgentContext`, and returns the output of its step. The decorator `agent`
-gives a function a name; the functions of a folder's Python files are loaded with `load_agents`.
+An agent is a function with one argument, its `AgentContext`, that returns the output of its step; or an agent of
+Pydantic AI; or an assistant of this installation, named `assistant:` and its name. The decorator `agent` gives the
+first two a name; those of a folder's Python files are loaded with `load_agents`.
 """
 
 from __future__ import annotations
@@ -11,19 +12,24 @@ import inspect
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar
 
 from tenuto.errors import AgentNotFound, Invalid, InvalidSetting
-from tenuto.model import Message
+from tenuto.model import Message, Scope
+from tenuto.model.agent_run import RunMessage
 from tenuto.model.plan import HUMAN
 from tenuto.model.task import BoardEntry, Note
 from tenuto.model.values import Json, JsonObject, check_id
 from tenuto.tasks.board import Board
 from tenuto.tasks.notes import Notes
+from tenuto.tasks.runs import RunRecorder
 
+ASSISTANT: Final = "assistant:"
+"""The beginning of the names of agents that are assistants."""
 _SETTING: Final = "agents"
 _NAME: Final = "__tenuto_agent__"
 _Value = TypeVar("_Value")
@@ -67,6 +73,11 @@ class AgentBoard:
         """All values by their keys."""
         return {entry.key: entry.value for entry in (await self._board.view()).entries}
 
+    async def others(self) -> JsonObject:
+        """The values that other agents wrote, by their keys."""
+        entries = (await self._board.view()).entries
+        return {entry.key: entry.value for entry in entries if entry.writer != self._agent}
+
     async def write(
         self, key: str, value: Json, *, if_version: int | None = None, idempotency_key: str | None = None
     ) -> BoardEntry:
@@ -99,14 +110,20 @@ class AgentMemory:
         return await self._notes.write(key, value)
 
 
+PromptWriter: TypeAlias = Callable[[str, str, Mapping[str, Json], JsonObject], str]
+"""Writes a system prompt from a role, a goal, the values of other agents, and the user's profile."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentContext:
     """All that an agent sees of its step, its task and the conversation.
 
     `step_key` is `task:step`, the same each time the step is run: the idempotency key of what the agent does elsewhere.
-    `history` are the newest messages of the task's session, oldest first; `profile` is that of its user.
+    `history` are the newest messages of the task's session, oldest first; `profile` is that of its user. In `run` the
+    agent reports tokens, cost, tool calls and messages.
     """
 
+    scope: Scope
     task_id: str
     step: str
     step_key: str
@@ -118,25 +135,44 @@ class AgentContext:
     profile: JsonObject
     board: AgentBoard
     memory: AgentMemory
+    run: RunRecorder
+    write_prompt: PromptWriter = field(repr=False)
+    read_messages: Callable[[], Awaitable[tuple[RunMessage, ...]]] = field(repr=False)
+
+    async def prompt(self, role: str) -> str:
+        """The system prompt of this agent: its role, the goal, what other agents wrote, the user's preferred style.
+
+        Values of the board are quoted as data.
+        """
+        return self.write_prompt(role, self.goal, await self.board.others(), self.profile)
+
+    async def messages(self) -> tuple[RunMessage, ...]:
+        """The messages of this agent's runs on the task so far; no other agent can read them."""
+        return await self.read_messages()
 
 
 AgentFunction: TypeAlias = Callable[[AgentContext], Awaitable[Any]]
-_Function = TypeVar("_Function", bound=AgentFunction)
-_NONE: Final[Mapping[str, AgentFunction]] = MappingProxyType({})
+# Typed as anything, since the type of a Pydantic AI agent would be an import of it.
+_Agent = TypeVar("_Agent")
+AgentCaller: TypeAlias = Callable[[Any, AgentContext], Awaitable[Any]]
+"""Calls an agent that is no function: an agent of Pydantic AI, or an assistant by its name."""
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-def agent(name: str) -> Callable[[_Function], _Function]:
-    """Name a coroutine function as an agent: `@tenuto.agent("reader")` above `async def reader(ctx): ...`.
+def agent(name: str) -> Callable[[_Agent], _Agent]:
+    """Name an agent: `@tenuto.agent("reader")` above `async def reader(ctx): ...`.
+
+    An agent of Pydantic AI is named by `reader = tenuto.agent("reader")(Agent(...))`.
 
     Raises:
-        Invalid: it is no coroutine function with one argument.
+        Invalid: it is neither such an agent nor a coroutine function with one argument.
     """
     check_id(name, "the agent's name")
 
-    def mark(function: _Function) -> _Function:
-        _check_function(name, function)
-        setattr(function, _NAME, name)
-        return function
+    def mark(named: _Agent) -> _Agent:
+        _check_agent(name, named)
+        setattr(named, _NAME, name)
+        return named
 
     return mark
 
@@ -144,40 +180,50 @@ def agent(name: str) -> Callable[[_Function], _Function]:
 class Agents:
     """The agents of an installation, by name."""
 
-    def __init__(self, functions: Mapping[str, AgentFunction] = _NONE) -> None:
-        self._functions: dict[str, AgentFunction] = {}
-        for name, function in functions.items():
-            self.register(name, function)
+    def __init__(self, agents: Mapping[str, Any] = _NONE, *, call: AgentCaller | None = None) -> None:
+        self._agents: dict[str, Any] = {}
+        self._call = call
+        for name, given in agents.items():
+            self.register(name, given)
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of all agents."""
-        return frozenset(self._functions)
+        """The names of all registered agents; assistants need not be registered."""
+        return frozenset(self._agents)
 
-    def register(self, name: str, function: AgentFunction) -> None:
-        """Add an agent.
+    def __contains__(self, name: object) -> bool:
+        """Whether a plan may name this agent. Which assistants exist is known when one is called."""
+        return name in self._agents or (self._call is not None and str(name).startswith(ASSISTANT))
+
+    def register(self, name: str, given: Any) -> None:
+        """Add a coroutine function with one argument, or an agent of Pydantic AI.
 
         Raises:
-            Invalid: another function has the name, or it is no coroutine function with one argument.
+            Invalid: another agent has the name, or it is neither.
         """
         check_id(name, "the agent's name")
-        _check_function(name, function)
-        if self._functions.setdefault(name, function) is not function:
+        _check_agent(name, given)
+        if self._agents.setdefault(name, given) is not given:
             raise Invalid(f"there are two agents of the name {name}")
 
     def get(self, name: str) -> AgentFunction:
-        """The agent of a name.
+        """The agent of a name, as a function.
 
         Raises:
             AgentNotFound: there is none.
         """
-        try:
-            return self._functions[name]
-        except KeyError:
-            raise AgentNotFound(name) from None
+        if name not in self:
+            raise AgentNotFound(name)
+        given = self._agents.get(name, name.removeprefix(ASSISTANT))
+        if inspect.iscoroutinefunction(given):
+            function: AgentFunction = given
+            return function
+        if self._call is None:
+            raise AgentNotFound(name)
+        return partial(self._call, given)
 
 
-def load_agents(folder: Path) -> dict[str, AgentFunction]:
+def load_agents(folder: Path) -> dict[str, Any]:
     """The agents of the Python files of a folder; files whose names begin with `_` or `.` are left out.
 
     Raises:
@@ -185,18 +231,17 @@ def load_agents(folder: Path) -> dict[str, AgentFunction]:
     """
     if not folder.is_dir():
         raise InvalidSetting(_SETTING, "there is no such folder")
-    found: dict[str, AgentFunction] = {}
+    found: dict[str, Any] = {}
     for path in sorted(folder.glob("*.py")):
         if path.name.startswith(("_", ".")):
             continue
-        for name, function in _agents_of(path):
-            if name in found:
+        for name, named in _agents_of(path):
+            if found.setdefault(name, named) is not named:
                 raise InvalidSetting(_SETTING, f"{path.name}: there are two agents of the name {name}")
-            found[name] = function
     return found
 
 
-def _agents_of(path: Path) -> Iterator[tuple[str, AgentFunction]]:
+def _agents_of(path: Path) -> Iterator[tuple[str, Any]]:
     name = f"tenuto_agents_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
@@ -209,9 +254,11 @@ def _agents_of(path: Path) -> Iterator[tuple[str, AgentFunction]]:
         del sys.modules[name]
         raise InvalidSetting(_SETTING, f"{path.name}: raises {_describe(broken, path)} when it is read") from None
     for value in vars(module).values():
-        # An agent that is imported from another file is that file's.
-        if hasattr(value, _NAME) and getattr(value, "__module__", None) == name:
-            yield getattr(value, _NAME), value
+        # A function that is imported from another file is that file's.
+        if isinstance(mark := getattr(value, _NAME, None), str) and (
+            _is_pydantic_agent(value) or getattr(value, "__module__", None) == name
+        ):
+            yield mark, value
 
 
 def _describe(broken: Exception, path: Path) -> str:
@@ -223,12 +270,22 @@ def _describe(broken: Exception, path: Path) -> str:
     return type(broken).__name__ + (f" at line {lines[-1]}" if lines else "")
 
 
-def _check_function(name: str, function: object) -> None:
+def _check_agent(name: str, given: object) -> None:
     if name == HUMAN:
         raise Invalid(f"no agent may be named {HUMAN}: it is the writer of human input")
-    if not inspect.iscoroutinefunction(function):
-        raise Invalid(f"the agent {name} is no `async def` function")
+    if name.startswith(ASSISTANT):
+        raise Invalid(f"no agent may have a name that begins with {ASSISTANT}: those are assistants")
+    if _is_pydantic_agent(given):
+        return
+    if not inspect.iscoroutinefunction(given):
+        raise Invalid(f"the agent {name} is no `async def` function, and no agent of Pydantic AI")
     try:
-        inspect.signature(function).bind(None)
+        inspect.signature(given).bind(None)
     except TypeError:
         raise Invalid(f"the agent {name} must take one argument, its context") from None
+
+
+def _is_pydantic_agent(given: object) -> bool:
+    """Whether it is an agent of Pydantic AI, which the program that made one has imported."""
+    library = sys.modules.get("pydantic_ai.agent")
+    return library is not None and isinstance(given, library.AbstractAgent)

@@ -23,6 +23,7 @@ from tenuto.errors import (
     VersionConflict,
 )
 from tenuto.model import Scope
+from tenuto.model.agent_run import AgentRun
 from tenuto.model.plan import Plan, StepRun, StepStatus, TaskProgress, parse_plan, plan_fields
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.scope import owner_key
@@ -36,6 +37,7 @@ from tenuto.tasks._task_table import TaskTable
 from tenuto.tasks._workspace import TaskWorkspace
 from tenuto.tasks.board import Board
 from tenuto.tasks.notes import Notes, drop_expired_notes
+from tenuto.tasks.runs import RunRecorder, Runs
 from tenuto.tasks.steps import Steps
 
 _log = logging.getLogger(__name__)
@@ -291,6 +293,26 @@ class Tasks:
     def steps(self, scope: Scope, task_id: str) -> Steps:
         """The steps of a task's plan; its methods check that the task exists."""
         return Steps(room=self._workspace(scope, task_id), policy=self._policy, clock=self._clock)
+
+    async def runs(self, scope: Scope, task_id: str, *, agent: str | None = None) -> tuple[AgentRun, ...]:
+        """The runs of a task's agents, in the order of its plan; with `agent`, its own with their private parts.
+
+        Raises:
+            TaskNotFound: as in `get`.
+        """
+        return await self._runs(scope, task_id).list(await self.progress(scope, task_id), agent)
+
+    async def record_run(self, scope: Scope, task_id: str, step: str, made: RunRecorder) -> None:
+        """Store what an agent reported of its work on a step.
+
+        Raises:
+            TaskNotFound: as in `get`.
+            TaskFinished: the task has ended.
+        """
+        await self._runs(scope, task_id).add(step, made)
+
+    def _runs(self, scope: Scope, task_id: str) -> Runs:
+        return Runs(room=self._workspace(scope, task_id), policy=self._policy, clock=self._clock)
 
     @property
     def policy(self) -> TaskPolicy:

@@ -18,7 +18,6 @@ from tenuto.errors import (
     AgentNotFound,
     InvalidJson,
     KeyLocked,
-    SessionNotFound,
     StepLost,
     TaskFinished,
     TaskNotFound,
@@ -28,14 +27,16 @@ from tenuto.errors import (
     Unavailable,
 )
 from tenuto.logs import bind_log_context, describe_exception
-from tenuto.model import Message, Page, Scope
+from tenuto.model import Scope
+from tenuto.model.agent_run import RunMessage
 from tenuto.model.plan import ENDED, Plan, Step, StepRun, StepStatus, TaskProgress, failed_step, outcome
 from tenuto.model.policy import RunPolicy
-from tenuto.model.session import PROFILE
 from tenuto.model.task import Task, TaskError, TaskStatus
 from tenuto.model.values import Json, JsonObject
-from tenuto.ports import Clock, SessionStore
-from tenuto.tasks.agents import AgentBoard, AgentContext, AgentMemory, Agents
+from tenuto.ports import Clock
+from tenuto.tasks.agent_contexts import AgentContexts
+from tenuto.tasks.agents import AgentBoard, AgentContext, AgentFunction, AgentMemory, Agents
+from tenuto.tasks.runs import RunRecorder, messages_of
 from tenuto.tasks.service import Tasks
 
 _log = logging.getLogger(__name__)
@@ -67,10 +68,10 @@ class StepRunner:
     """
 
     def __init__(
-        self, *, tasks: Tasks, sessions: SessionStore, agents: Agents, policy: RunPolicy, clock: Clock
+        self, *, tasks: Tasks, contexts: AgentContexts, agents: Agents, policy: RunPolicy, clock: Clock
     ) -> None:
         self._tasks = tasks
-        self._sessions = sessions
+        self._contexts = contexts
         self._agents = agents
         self._policy = policy
         self._clock = clock
@@ -92,7 +93,7 @@ class StepRunner:
 
         If another worker has begun the step, `owns` tells whether the task is this worker's by now.
         """
-        with bind_log_context(task=task_id, step=step.id, agent=step.agent):
+        with bind_log_context(tenant=scope.tenant, task=task_id, step=step.id, agent=step.agent):
             take_over = False
             while True:
                 try:
@@ -104,7 +105,7 @@ class StepRunner:
 
     async def close_input(self, scope: Scope, task_id: str, step: Step) -> StepResult:
         """End a human-input step: with its answer, or as failed without one."""
-        with bind_log_context(task=task_id, step=step.id):
+        with bind_log_context(tenant=scope.tenant, task=task_id, step=step.id):
             return await _patiently(lambda: self._close_input(scope, task_id, step))
 
     async def publish(self, scope: Scope, task_id: str, step: Step, run: StepRun, token: int) -> StepRun:
@@ -123,7 +124,7 @@ class StepRunner:
 
     async def finish(self, scope: Scope, task_id: str) -> TaskStatus | None:
         """End a task as its steps say; `None` if there is nothing to end."""
-        with bind_log_context(task=task_id):
+        with bind_log_context(tenant=scope.tenant, task=task_id):
             return await _patiently(lambda: self._finish(scope, task_id))
 
     async def keep(self, scope: Scope, task_id: str) -> None:
@@ -150,20 +151,24 @@ class StepRunner:
         return self._policy.task_timeout
 
     async def _run_step(self, scope: Scope, task_id: str, step: Step, take_over: bool) -> StepResult:
-        steps = self._tasks.steps(scope, task_id)
         try:
             task = await self._tasks.get(scope, task_id)
-            if step.when and not await self._conditions_hold(scope, task_id, step):
-                return StepResult((await steps.skip(step)).status)
-            run, token = await steps.begin(step, waiting=step.human_input is not None, take_over=take_over)
-            if run.status is StepStatus.WAITING:
-                return StepResult(StepStatus.WAITING, self._limit(step.timeout, task, run.started_at))
-            if run.status is StepStatus.RUNNING:
-                run = await self._attempt(scope, task, step, run, token)
-            if run.status is StepStatus.COMPLETED:
-                run = await self.publish(scope, task_id, step, run, token)
+            with bind_log_context(session=task.session_id):
+                return await self._work_on(scope, task, step, take_over)
         except (TaskFinished, TaskNotFound):
             return _GONE
+
+    async def _work_on(self, scope: Scope, task: Task, step: Step, take_over: bool) -> StepResult:
+        steps = self._tasks.steps(scope, task.id)
+        if step.when and not await self._conditions_hold(scope, task.id, step):
+            return StepResult((await steps.skip(step)).status)
+        run, token = await steps.begin(step, waiting=step.human_input is not None, take_over=take_over)
+        if run.status is StepStatus.WAITING:
+            return StepResult(StepStatus.WAITING, self._limit(step.timeout, task, run.started_at))
+        if run.status is StepStatus.RUNNING:
+            run = await self._attempt(scope, task, step, run, token)
+        if run.status is StepStatus.COMPLETED:
+            run = await self.publish(scope, task.id, step, run, token)
         if run.status is StepStatus.FAILED:
             _log.warning("step failed: %s", run.error.code if run.error is not None else "unknown")
         return StepResult(run.status)
@@ -202,7 +207,16 @@ class StepRunner:
         if self._is_over(task):
             raise _OutOfTime("task_timeout")
         function = self._agents.get(step.agent)
-        context = await self._context(scope, task, step, run, token)
+        context = await _patiently(partial(self._context, scope, task, step, run, token))
+        try:
+            output = await self._run_agent(function, context, task, step)
+        except Exception:
+            await self._record_run(scope, step, context, token)
+            raise
+        await self._record_run(scope, step, context, token)
+        return output
+
+    async def _run_agent(self, function: AgentFunction, context: AgentContext, task: Task, step: Step) -> Any:
         async with self._running:
             limit = self._limit(step.timeout or self._policy.step_timeout, task)
             work = asyncio.ensure_future(function(context))
@@ -219,39 +233,48 @@ class StepRunner:
         await asyncio.wait({work}, timeout=_GRACE)
         raise _OutOfTime("task_timeout" if self._is_over(task) else "step_timeout")
 
+    async def _record_run(self, scope: Scope, step: Step, context: AgentContext, token: int) -> None:
+        """Store what the agent reported, also if it failed, unless another worker has begun the step."""
+        if context.run.is_empty:
+            return
+        steps = self._tasks.steps(scope, context.task_id)
+        try:
+            await _patiently(lambda: steps.check_owner(step, token))
+            await _patiently(lambda: self._tasks.record_run(scope, context.task_id, step.id, context.run))
+        except (StepLost, TaskFinished, TaskNotFound):
+            raise
+        except TenutoError as refused:
+            _log.warning("the run of an agent was not recorded: %s", refused.code)
+
     async def _context(self, scope: Scope, task: Task, step: Step, run: StepRun, token: int) -> AgentContext:
         assert step.agent is not None
-        history, profile = await self._conversation(scope, task)
+        agent = step.agent
+        history, profile = await self._contexts.conversation(scope, task)
         steps = self._tasks.steps(scope, task.id)
 
         async def check_owner() -> None:
             await steps.check_owner(step, token)
 
+        async def read_messages() -> tuple[RunMessage, ...]:
+            return messages_of(await self._tasks.runs(scope, task.id, agent=agent), agent)
+
         return AgentContext(
+            scope=scope,
             task_id=task.id,
             step=step.id,
             step_key=f"{task.id}:{step.id}",
-            agent=step.agent,
+            agent=agent,
             attempt=run.attempts,
             goal=task.goal,
             session_id=task.session_id,
             history=history,
             profile=profile,
-            board=AgentBoard(board=self._tasks.board(scope, task.id), agent=step.agent, check_owner=check_owner),
-            memory=AgentMemory(notes=self._tasks.notes(scope, task.id, step.agent), check_owner=check_owner),
+            board=AgentBoard(board=self._tasks.board(scope, task.id), agent=agent, check_owner=check_owner),
+            memory=AgentMemory(notes=self._tasks.notes(scope, task.id, agent), check_owner=check_owner),
+            run=RunRecorder(),
+            write_prompt=self._contexts.write_prompt,
+            read_messages=read_messages,
         )
-
-    async def _conversation(self, scope: Scope, task: Task) -> tuple[tuple[Message, ...], JsonObject]:
-        if task.session_id is None:
-            return (), {}
-        newest = Page(limit=self._policy.history_messages, touch=False)
-        try:
-            page = await self._sessions.messages(scope, task.session_id, newest)
-        except SessionNotFound:
-            return (), {}
-        # Members of a chat share its session, so a profile there is of whoever began it.
-        profile = page.session.context.get(PROFILE) if scope.chat is None else None
-        return page.messages, profile if isinstance(profile, dict) else {}
 
     async def _close_input(self, scope: Scope, task_id: str, step: Step) -> StepResult:
         steps = self._tasks.steps(scope, task_id)

@@ -11,11 +11,12 @@ from urllib.parse import urlsplit
 
 from tenuto.errors import InvalidSetting
 from tenuto.model.policy import RunPolicy
-from tenuto.ports import Clock, SessionStore, TaskEngine
+from tenuto.ports import Clock, TaskEngine
 from tenuto.sessions import fresh_id
 from tenuto.settings import Settings
 from tenuto.stores.factory import is_network_store, sqlite_path
 from tenuto.tasks import Tasks
+from tenuto.tasks.agent_contexts import AgentContexts
 from tenuto.tasks.agents import Agents
 from tenuto.tasks.step_runner import StepRunner
 from tenuto.wiring.stores import journal_folder
@@ -28,7 +29,7 @@ async def open_engine(
     settings: Settings,
     *,
     tasks: Tasks,
-    sessions: SessionStore,
+    contexts: AgentContexts,
     agents: Agents,
     clock: Clock,
     worker: bool,
@@ -43,7 +44,7 @@ async def open_engine(
         from tenuto.tasks.engines.dbos_engine import open_dbos_engine
     except ModuleNotFoundError as absent:
         raise InvalidSetting("tasks_database", "running plans needs an extra: pip install 'tenuto[tasks]'") from absent
-    runner = StepRunner(tasks=tasks, sessions=sessions, agents=agents, policy=policy, clock=clock)
+    runner = StepRunner(tasks=tasks, contexts=contexts, agents=agents, policy=policy, clock=clock)
     # Only tasks in memory have no place of their own; a killed worker would leave the folder behind.
     in_memory = settings.tasks_database is None and urlsplit(settings.store).scheme == "memory"
     with tempfile.TemporaryDirectory(prefix="tenuto-tasks-") if in_memory else nullcontext("") as scratch:

@@ -133,7 +133,7 @@ class DbosEngine:
     # The port
 
     async def submit(self, scope: Scope, new: NewTask, plan: Plan, *, idempotency_key: str | None = None) -> Task:
-        known = self._agents.names if self._worker else None
+        known = self._agents if self._worker else None
         check_plan(plan, policy=self._tasks.policy, task_type=new.type, agents=known)
         task = await self._tasks.open(scope, new, idempotency_key=idempotency_key)
         if task.is_finished:
