@@ -16,6 +16,7 @@ from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.recall.embedding import CachedEmbedder
 from tenuto.recall.service import Memories
 from tenuto.sessions import Sessions
+from tenuto.sessions.profiles import Profiles
 
 Models: TypeAlias = Callable[[str | None], ChatModel]
 Observer: TypeAlias = Callable[[Trace], None]
@@ -43,6 +44,7 @@ class ChatDeps:
     redaction: TurnRedaction
     embedder: CachedEmbedder | None = None
     memories: Memories | None = None
+    profiles: Profiles | None = None
     titles_by_model: bool = False
     limits: ChatLimits = field(default_factory=ChatLimits)
     span: Span | None = None

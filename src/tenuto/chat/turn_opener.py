@@ -27,7 +27,15 @@ from tenuto.context import (
     speaker_names,
 )
 from tenuto.context.compression import LogTail, conversation_in, of_persona
-from tenuto.errors import DecryptionFailed, NothingToAnswer, SessionNotFound, Superseded, Unavailable
+from tenuto.errors import (
+    DecryptionFailed,
+    NothingToAnswer,
+    SessionNotFound,
+    StateCorrupt,
+    Superseded,
+    TenutoError,
+    Unavailable,
+)
 from tenuto.model import Draft, Message, NewSession, OpenTurn, Page, Role, Scope, Session, TurnState, text_part
 from tenuto.model.generation import Persona, Summary, ToolContext, TurnEnded
 from tenuto.model.message import NAME
@@ -112,6 +120,7 @@ class TurnOpener:
         self._gate = Gate(means.embedder, means.redaction) if means.embedder is not None else None
         self._recall = TurnRecall(means.memories) if means.memories is not None else None
         self._counter = TokenCounter()
+        self._profiles = means.profiles
 
     def clear_caches(self) -> None:
         """Drop cached values that were computed from user text."""
@@ -304,19 +313,42 @@ class TurnOpener:
             wish_to_edit = replace(wish, policy=_without_journal(policy))
             await self._back.rewind_for_edit(scope, request, wish_to_edit, self._check_budgets)
         turn = await self._sessions.begin(scope, wish)
+        await self._store_profile(scope, request.profile)
         if turn.state is TurnState.FINISHED:
             return turn, ()
         return await release_on_error(self._sessions.finish, turn, self._check_open_turn(turn, request, wish.window))
 
     async def _new_session(self, scope: Scope, request: ChatRequest, assistant: Assistant) -> NewSession:
-        # Members of a chat read its session, and their prompts would show the profile of whoever began it.
-        context: JsonObject = {PROFILE: request.profile} if request.profile and scope.chat is None else {}
+        # Members of a chat read its session, and their prompts would show the profile of the member that began it.
+        profile = {**await self._stored_profile(scope, request), **request.profile} if scope.chat is None else {}
+        context: JsonObject = {PROFILE: profile} if profile else {}
         metadata = {ASSISTANT: assistant.name, **({PERSONA: scope.persona} if scope.persona is not None else {})}
         also = assistant.policies.privacy_also
         new = NewSession(metadata={**metadata, PRIVACY_ALSO: list(also)} if also else metadata, context=context)
         said = await self._redaction.for_records(also).for_title(scope, request.text)
         language, limit = request.language, assistant.policies.sessions.fallback_title_characters
         return with_fallback_title(new, said, language or language_of(request.text), limit)
+
+    async def _stored_profile(self, scope: Scope, request: ChatRequest) -> JsonObject:
+        """What is known of the user beyond this session, for a new one; without the store the turn goes on."""
+        if self._profiles is None or (
+            request.session_id is not None and await self._load_session(scope, request.session_id) is not None
+        ):
+            return {}
+        try:
+            return await self._profiles.read(scope)
+        except (StateCorrupt, Unavailable) as failed:
+            _log.warning("the stored profile cannot be read: %s", failed.code)
+            return {}
+
+    async def _store_profile(self, scope: Scope, profile: JsonObject) -> None:
+        """Store what the request says of the user beyond this session; without the store the turn goes on."""
+        if self._profiles is None or not profile:
+            return
+        try:
+            await self._profiles.update(scope, profile)
+        except TenutoError as failed:
+            _log.warning("a profile was not stored: %s", failed.code)
 
     async def _check_open_turn(
         self, turn: OpenTurn, request: ChatRequest, window: int

@@ -37,6 +37,7 @@ from tenuto.privacy.rules.span import ON_REQUEST
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.recall.service import Memories
 from tenuto.sessions import Sessions
+from tenuto.sessions.profiles import Profiles
 from tenuto.sessions.usage import UsageLedger
 from tenuto.settings import Settings
 from tenuto.telemetry import open_spans
@@ -93,6 +94,7 @@ async def open_chat(
                 redaction=TurnRedaction(redactor),
                 embedder=memories.embedder,
                 memories=memories,
+                profiles=Profiles(store.state),
                 spending=spending,
                 clock=clock,
                 afterwards=upkeep.after_turn,

@@ -1,0 +1,65 @@
+"""A user's profile outlives conversations and tasks, on every kind of store, and goes with its user (E24)."""
+
+from __future__ import annotations
+
+import pytest
+
+import tenuto
+from tenuto.llm import ScriptedModel
+from tenuto.model import Scope
+from tenuto.model.task import NewTask
+from tenuto.sessions.profiles import Profiles
+from tests.journeys.door import ANN, BOB, Door, playing, served
+
+PROFILE = {"city": "Wuxi", "response_style": "brief"}
+
+
+async def ask(door: Door, who: dict[str, str], **body: object) -> str:
+    answered = await door.http.post("/v1/chat", headers=who, json={"message": "Hello", **body})
+    assert answered.status_code == 200, answered.text
+    session: str = answered.json()["session_id"]
+    return session
+
+
+def prompt_of(model: ScriptedModel) -> str:
+    return "\n".join(message.text for message in model.requests[-1].messages)
+
+
+async def test_a_profile_outlives_conversation_and_task(store_url: str) -> None:
+    model = ScriptedModel(*["Good."] * 5)
+    async with served(store=store_url, **playing(model)) as door:
+        first = await ask(door, ANN, profile=PROFILE)
+        await door.http.delete(f"/v1/sessions/{first}", headers=ANN)
+
+        second = await ask(door, ANN)
+        assert "- city: Wuxi\nPreferred response style: brief" in prompt_of(model)
+        await ask(door, ANN, session_id=second, profile={"city": "Rome", "response_style": None})
+        await ask(door, ANN)
+        assert "- city: Rome" in prompt_of(model)
+        assert "style" not in prompt_of(model)
+
+        await ask(door, BOB)
+        assert "city" not in prompt_of(model)
+        ann = Scope(tenant="acme", user="ann")
+        task = await door.tenuto.tasks.open(ann, NewTask(type="x"))
+        seen = await door.tenuto.agent_contexts.snapshot(ann, task.id, "reader")
+        assert seen.profile == {"city": "Rome"}
+
+        await door.tenuto.privacy.erase(ann, by="test")
+        assert await Profiles(door.tenuto.store.state).read(ann) == {}
+
+
+@pytest.mark.parametrize("scope", [Scope(tenant="local"), Scope(tenant="local", user="ann", channel="c", chat="g")])
+async def test_chats_and_callers_without_a_user_have_no_profile(scope: Scope) -> None:
+    async with tenuto.open("memory://") as app:
+        profiles = Profiles(app.store.state)
+
+        assert await profiles.update(scope, PROFILE) == await profiles.read(scope) == {}
+
+
+async def test_a_profile_above_the_limit_stays_as_it_is() -> None:
+    async with tenuto.open("memory://") as app:
+        profiles, ann = Profiles(app.store.state), app.scope(user="ann")
+        await profiles.update(ann, PROFILE)
+
+        assert await profiles.update(ann, {"text": "x" * 20_000}) == PROFILE
