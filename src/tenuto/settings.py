@@ -106,6 +106,7 @@ class Settings(Value, frozen=True, kw_only=True):
     jwt_site_claim: str = "site_id"
     jwt_user_claim: str = "sub"
     jwt_role_claim: str = "role"
+    jwt_agent_claim: str = "agent"
 
     privacy_message: Mode = Mode.KEEP
     privacy_past: Mode = Mode.REDACT

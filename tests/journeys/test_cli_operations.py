@@ -25,7 +25,7 @@ def test_a_key_lives_from_create_to_revoke(desk: Desk) -> None:
 
     key = desk.ask("keys", "list", *store)["keys"][0]
     listed = desk.run("keys", "list", *store).stdout
-    assert listed.split()[8:14] == [key["id"], "acme", "any", "ann", "member", "laptop"]
+    assert listed.split()[9:16] == [key["id"], "acme", "any", "ann", "-", "member", "laptop"]
     assert secret[0] not in listed
     assert secret[0].encode() not in (desk.folder / "data" / "chat.db").read_bytes()
 

@@ -17,8 +17,9 @@ from typing import Final, Self
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import ApiKeyNotFound, VersionConflict
+from tenuto.errors import ApiKeyNotFound, Invalid, VersionConflict
 from tenuto.model import Scope, StateEntry
+from tenuto.model.plan import HUMAN
 from tenuto.model.scope import SYSTEM, check_tenant_id
 from tenuto.model.values import Json, Value, check_id, check_text
 from tenuto.ports import Clock, StateStore
@@ -43,7 +44,10 @@ class KeyRole(StrEnum):
 
 
 class ApiKey(Value, frozen=True, kw_only=True):
-    """A key without its secret. `site` of `None` means any site; a `user` binds the key to that user."""
+    """A key without its secret. `site` of `None` means any site; a `user` binds the key to that user.
+
+    An `agent` binds it to that agent: it acts on tasks in this name, and on nothing else.
+    """
 
     id: str
     tenant: str
@@ -52,6 +56,7 @@ class ApiKey(Value, frozen=True, kw_only=True):
     user: str | None = None
     role: KeyRole = KeyRole.MEMBER
     name: str = ""
+    agent: str | None = None
     revoked_at: datetime | None = None
 
     @property
@@ -82,6 +87,7 @@ class ApiKeys:
         user: str | None = None,
         role: KeyRole = KeyRole.MEMBER,
         name: str = "",
+        agent: str | None = None,
     ) -> tuple[ApiKey, str]:
         """Create a key; its secret is returned only here and is not stored.
 
@@ -94,9 +100,13 @@ class ApiKeys:
         if user is not None:
             check_id(user, "the user id")
         check_text(name, "the key's name")
+        if agent is not None:
+            check_agent_credential(agent, role)
         key_id = secrets.token_hex(8)
         secret = f"{_MARK}_{key_id}_{secrets.token_urlsafe(32)}"
-        key = ApiKey(id=key_id, tenant=tenant, site=site, user=user, role=role, name=name, created_at=self._clock())
+        key = ApiKey(
+            id=key_id, tenant=tenant, site=site, user=user, role=role, name=name, agent=agent, created_at=self._clock()
+        )
         await self._write(_ApiKeyRecord(hash=_hash(secret), key=key), if_version=0)
         return key, secret
 
@@ -176,6 +186,19 @@ class ApiKeys:
         await self._store.write_state(SYSTEM, _NAMESPACE, record.key.id, value, if_version=if_version)
 
 
+def check_agent_credential(agent: str, role: KeyRole) -> None:
+    """Check what a credential of an agent says.
+
+    Raises:
+        Invalid: the name is not valid or that of human input, or an agent would have the rights of a person.
+    """
+    check_id(agent, "the agent's name")
+    if agent == HUMAN:
+        raise Invalid(f"no agent may be named {HUMAN}: it is the writer of human input")
+    if role is not KeyRole.MEMBER:
+        raise Invalid(f"a credential of an agent cannot have the role {role}")
+
+
 def _hash(secret: str) -> str:
     return sha256(secret.encode(errors="replace")).hexdigest()
 
@@ -193,7 +216,8 @@ class Caller(Value, frozen=True, kw_only=True):
     """A caller whose credential was verified. A `site` of `None` means any site of the tenant.
 
     With a `user` it is that user and no other, unless its role is `admin`; without one it is the tenant's backend,
-    which may name the user it acts for. One that `reveals` may see the values behind pseudonyms.
+    which may name the user it acts for. One that `reveals` may see the values behind pseudonyms. With an `agent` it is
+    that agent, on tasks alone.
     """
 
     tenant: str
@@ -202,6 +226,7 @@ class Caller(Value, frozen=True, kw_only=True):
     role: KeyRole = KeyRole.MEMBER
     reveals: bool = False
     key_id: str | None = None
+    agent: str | None = None
 
     @classmethod
     def from_key(cls, key: ApiKey) -> Self:
@@ -213,6 +238,7 @@ class Caller(Value, frozen=True, kw_only=True):
             role=key.role,
             reveals=key.role is KeyRole.REVEAL,
             key_id=key.id,
+            agent=key.agent,
         )
 
     @property

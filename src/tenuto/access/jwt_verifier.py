@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from tenuto.access.api_keys import Caller, KeyRole
+from tenuto.access.api_keys import Caller, KeyRole, check_agent_credential
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model.scope import check_tenant_id
 from tenuto.model.values import JsonObject, Value, check_id
@@ -39,6 +39,7 @@ class JwtPolicy(Value, frozen=True, kw_only=True):
     site_claim: str = "site_id"
     user_claim: str = "sub"
     role_claim: str = "role"
+    agent_claim: str = "agent"
 
     def __post_init__(self) -> None:
         if self.algorithm is not None and not self.configured:
@@ -111,6 +112,9 @@ class JwtVerifier:
         if user is None and role is not KeyRole.ADMIN:
             # A member's token without a user would act for the whole tenant.
             raise Invalid(f"it has no {policy.user_claim} and its role is not admin")
+        agent = _claim(claims, policy.agent_claim)
+        if agent is not None:
+            check_agent_credential(agent, role)
         tenant = _claim(claims, policy.tenant_claim)
         if tenant is None:
             raise Invalid(f"it has no {policy.tenant_claim}")
@@ -121,6 +125,7 @@ class JwtVerifier:
             role=role,
             # A token may carry several roles, so an admin's can reveal as well; by its own role an admin cannot.
             reveals=KeyRole.REVEAL in roles,
+            agent=agent,
         )
 
     def _read_key(self) -> str | bytes | None:

@@ -31,13 +31,18 @@ def create_key(
     role: Annotated[
         KeyRole, typer.Option("--role", help="admin acts for any user; privacy.reveal sees values behind placeholders.")
     ] = (KeyRole.MEMBER),
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="NAME", help="Only for this agent, and only on tasks.")
+    ] = None,
     name: Annotated[str, typer.Option("--name", metavar="TEXT", help="What it is for.")] = "",
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a key and print its secret, this one time."""
     key, secret = _with_keys(
-        lambda keys: keys.create(tenant=tenant, site=site, user=user, role=role, name=name), store, making=True
+        lambda keys: keys.create(tenant=tenant, site=site, user=user, role=role, name=name, agent=agent),
+        store,
+        making=True,
     )
     if as_json:
         show_json({"key": asdict(key), "secret": secret})
@@ -62,7 +67,7 @@ def list_keys(
     elif not found:
         typer.echo("No keys: the server listens on loopback only. Make one with: tenuto keys create --tenant ID")
     else:
-        columns = ("ID", "TENANT", "SITE", "USER", "ROLE", "NAME", "CREATED", "REVOKED")
+        columns = ("ID", "TENANT", "SITE", "USER", "AGENT", "ROLE", "NAME", "CREATED", "REVOKED")
         show_table(columns, map(_key_row, found), flexible="NAME")
 
 
@@ -94,6 +99,7 @@ def _key_facts(key: ApiKey) -> list[tuple[str, str]]:
         ("tenant", key.tenant),
         ("site", key.site or "any"),
         ("user", key.user or "any"),
+        ("agent", key.agent or "-"),
         ("role", key.role),
         ("name", key.name or "-"),
     ]

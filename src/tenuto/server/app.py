@@ -18,6 +18,7 @@ from tenuto.ports import Clock, utc_now
 from tenuto.recall.embedding import CachedEmbedder
 from tenuto.recall.service import Memories
 from tenuto.server import (
+    agents,
     analytics,
     export,
     goods,
@@ -103,6 +104,7 @@ def create_app(
         sessions,
         memories,
         tasks,
+        agents,
         analytics,
         export,
         privacy,
@@ -175,5 +177,6 @@ def _make_jwt_verifier(settings: Settings) -> JwtVerifier | None:
         site_claim=settings.jwt_site_claim,
         user_claim=settings.jwt_user_claim,
         role_claim=settings.jwt_role_claim,
+        agent_claim=settings.jwt_agent_claim,
     )
     return JwtVerifier(policy) if policy.configured else None

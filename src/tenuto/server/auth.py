@@ -32,7 +32,7 @@ from tenuto.model import Scope
 from tenuto.model.scope import check_tenant_id
 from tenuto.model.values import Value
 from tenuto.ports import Clock
-from tenuto.server.problems import HostNotAllowed, InvalidCredential, ScopeMismatch
+from tenuto.server.problems import Forbidden, HostNotAllowed, InvalidCredential, ScopeMismatch
 from tenuto.sessions import Sessions
 from tenuto.settings import Settings
 
@@ -46,6 +46,9 @@ _HELD_FOR: Final = 900.0
 _REMEMBERED: Final = 10_000
 _SAFE_METHODS: Final = ("GET", "HEAD")
 _OWN_PAGES: Final = ("none", "same-origin")
+# What a credential of an agent may read and write; all that others do with tasks is done by people.
+_AGENTS_READ: Final = "/v1/tasks"
+_AGENTS_WRITE: Final = tuple(f"/v1/tasks/{{task_id}}/{part}/" for part in ("board", "locks", "agents"))
 _NAMING: Final = {
     b"x-tenant-id": "tenant",
     b"x-site-id": "site",
@@ -179,6 +182,8 @@ class Gate:
         Raises:
             InvalidCredential: a credential is needed and none is valid.
             HostNotAllowed: the server is open, and this request does not come from this machine.
+            Forbidden: the credential is that of an agent, and this is not for agents.
+            ScopeMismatch: the request names another agent than the credential.
             RateLimited: the caller asks too often, or too many wrong credentials came from its address.
         """
         address = request.client.host if request.client else ""
@@ -195,6 +200,8 @@ class Gate:
                 self._wrong_rates.acquire(_client_network(address))
             raise InvalidCredential
         self._rates.acquire(caller.key_id or (caller.tenant, caller.user))
+        if caller.agent is not None:
+            _bind_agent(request, caller.agent)
         return _read_auth_context(caller, request)
 
     async def is_open(self) -> bool:
@@ -330,6 +337,23 @@ def _read_auth_context(caller: Caller | None, request: Request) -> AuthContext:
         for what in ("tenant", "site"):
             named.setdefault(what, []).extend(request.query_params.getlist(f"{what}_id"))
     return AuthContext(caller=caller, **{what: _single_value(what, *values) for what, values in named.items()})
+
+
+def _bind_agent(request: Request, agent: str) -> None:
+    """Have the request act as this agent, if it is one that agents may make and names no other."""
+    path, reads = request.scope["route"].path, request.method in _SAFE_METHODS
+    if not path.startswith(_AGENTS_READ if reads else _AGENTS_WRITE):
+        raise Forbidden("a credential of an agent reads tasks, and writes boards, locks and its own notes")
+    named = request.headers.get("tenuto-agent")
+    if named is not None and named.encode("latin-1") != agent.encode():
+        raise ScopeMismatch("agent")
+    request.state.agent = agent
+
+
+def bound_agent(request: Request) -> str | None:
+    """The agent that the credential of an admitted request is bound to."""
+    agent: str | None = getattr(request.state, "agent", None)
+    return agent
 
 
 def _single_value(what: str, *named: str | None) -> str | None:

@@ -22,7 +22,7 @@ from tenuto.errors import Invalid, InvalidJson, InvalidText, TooLarge
 from tenuto.model import Draft, Role, Scope, Session
 from tenuto.model.message import content_bytes
 from tenuto.model.values import Json, JsonObject, View, check_id
-from tenuto.server.auth import service, sessions
+from tenuto.server.auth import bound_agent, service, sessions
 from tenuto.sessions import fresh_id
 from tenuto.sessions.limits import check_messages
 from tenuto.sessions.views import SessionView, draft_from_json
@@ -180,9 +180,9 @@ def if_match(request: Request) -> int | None:
 
 
 def agent_header(request: Request) -> str | None:
-    """The agent named in the Tenuto-Agent header."""
+    """The agent of an admitted request: that of its credential, or the one named in the Tenuto-Agent header."""
     value = request.headers.get("tenuto-agent")
-    return None if value is None else _decode_id(value.encode("latin-1"), "the Tenuto-Agent header")
+    return bound_agent(request) if value is None else _decode_id(value.encode("latin-1"), "the Tenuto-Agent header")
 
 
 def _decode_id(raw: bytes, what: str) -> str:

@@ -396,6 +396,12 @@ class TaskListQuery(msgspec.Struct, kw_only=True, frozen=True):
     status: TaskStatus | None = None
 
 
+class ContextQuery(msgspec.Struct, kw_only=True, frozen=True):
+    """What the prompt of an agent is written for."""
+
+    role: Annotated[Name, Meta(description="The agent's role in its prompt, by default its name.")] | None = None
+
+
 class WriteEntry(RequestBody, frozen=True, kw_only=True):
     """What shall stand under a key of a board. `agent` may be named by the header Tenuto-Agent instead; `token` is that
     of the agent's lock, and an `if_version` of 0 demands that nothing stands there."""

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from tenuto.errors import EntryNotFound, Invalid
 from tenuto.model import Scope
 from tenuto.model.task import NewTask, TaskQuery
-from tenuto.server.auth import asking, authenticate_request, service
+from tenuto.server.auth import asking, authenticate_request, bound_agent, service
 from tenuto.server.json_io import (
     agent_header,
     answer,
@@ -22,7 +22,7 @@ from tenuto.server.json_io import (
     versioned_response,
 )
 from tenuto.server.openapi import Router, describe
-from tenuto.server.problems import Forbidden
+from tenuto.server.problems import Forbidden, ScopeMismatch
 from tenuto.server.requests import (
     ChangeTask,
     Holding,
@@ -221,6 +221,8 @@ def _writing_agent(request: Request, in_body: str | None = None) -> str:
     """Who writes: the body and the header may both name the agent, if they agree."""
     in_header = agent_header(request)
     if None not in (in_body, in_header) and in_body != in_header:
+        if bound_agent(request) is not None:
+            raise ScopeMismatch("agent")
         raise Invalid("the body and the Tenuto-Agent header name different agents")
     agent = in_header if in_body is None else in_body
     if agent is None:

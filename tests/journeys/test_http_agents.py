@@ -1,0 +1,238 @@
+"""An agent in another process: its context in one call, a credential bound to its name, and nothing of other agents.
+
+Shows E4, E16 and E23.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import httpx
+import jwt
+import pytest
+
+import tenuto
+from tenuto.app import Tenuto
+from tenuto.errors import Invalid
+from tenuto.model import Scope
+from tenuto.model.plan import parse_plan
+from tenuto.model.task import NewTask
+from tenuto.server.openapi import ApiRoute
+from tenuto.tasks.runs import RunRecorder
+from tests.journeys.desk import asked, typed
+from tests.journeys.door import ANN, BOB, Door, bearer, code, served
+
+SECRET = "a secret that is long enough for HS256, at least"
+PRIVATE = "private thoughts of the reader"
+PLAN = parse_plan({"steps": [{"id": "read", "agent": "reader"}, {"id": "spy", "agent": "spy"}]})
+OWNER = Scope(tenant="acme", user="ann")
+
+
+async def worked_on(app: Tenuto, scope: Scope, session_id: str | None = None) -> str:
+    """A task whose agent `reader` has a note, a message, a tool call and a value on the board; `spy` has nothing."""
+    task = await app.tasks.open(scope, NewTask(type="review", goal="Read it", session_id=session_id))
+    await app.tasks.add_plan(scope, task.id, PLAN)
+    await app.tasks.start_run(scope, task.id, run=1, timeout=None)
+    for step in PLAN.steps:
+        await app.tasks.steps(scope, task.id).begin(step)
+    made = RunRecorder()
+    made.add_message("assistant", PRIVATE)
+    made.add_tool_call("search", seconds=0.5, arguments={"query": PRIVATE})
+    made.add_usage(input_tokens=100, output_tokens=20, cost_nanos=36_000)
+    await app.tasks.record_run(scope, task.id, "read", made)
+    await app.tasks.notes(scope, task.id, "reader").write("doubt", PRIVATE)
+    await app.tasks.board(scope, task.id).write("clause", 7, agent="reader")
+    return task.id
+
+
+class Office(NamedTuple):
+    """A server with the task, and what the two agents show to it: a key or a token."""
+
+    door: Door
+    task: str
+    reader: dict[str, str]
+    spy: dict[str, str]
+
+
+def token(agent: str) -> dict[str, str]:
+    claims = {"tenant_id": "acme", "sub": "ann", "exp": datetime.now(UTC) + timedelta(minutes=5), "agent": agent}
+    return bearer(jwt.encode(claims, SECRET, "HS256"))
+
+
+@pytest.fixture(params=["key", "token"])
+async def office(request: pytest.FixtureRequest) -> AsyncIterator[Office]:
+    async with served(locked=True, jwt_secret=SECRET) as door:
+        task = f"/v1/tasks/{await worked_on(door.tenuto, OWNER)}"
+        if request.param == "token":
+            yield Office(door, task, token("reader"), token("spy"))
+        else:
+            keys = [await door.key(user="ann", agent=name) for name in ("reader", "spy")]
+            yield Office(door, task, *keys)
+
+
+async def test_one_call_gives_an_agent_its_whole_context(store_url: str) -> None:
+    """E11, E23: on every kind of store."""
+    async with served(store=store_url) as door:
+        turn = await door.tenuto.begin(OWNER, "How long is my notice period?")
+        task = f"/v1/tasks/{await worked_on(door.tenuto, OWNER, turn.session.id)}"
+        await door.tenuto.tasks.board(OWNER, task.rpartition("/")[2]).write("months", 6, agent="lawyer")
+
+        seen = await door.http.get(
+            f"{task}/context", headers={**ANN, "Tenuto-Agent": "reader"}, params={"role": "a lawyer"}
+        )
+        runs = await door.http.get(f"{task}/runs", headers=ANN)
+        nameless = await door.http.get(f"{task}/context", headers=ANN)
+        foreign = [await door.http.get(f"{task}/{what}", headers=BOB) for what in ("context", "runs")]
+        foreign += [await door.http.get(f"{task}/context", headers={**BOB, "Tenuto-Agent": "reader"})]
+
+    context = seen.json()
+    assert (context["goal"], context["agent"], context["session_id"]) == ("Read it", "reader", turn.session.id)
+    assert [message["text"] for message in context["history"]] == ["How long is my notice period?"]
+    assert {entry["key"]: entry["value"] for entry in context["board"]["entries"]} == {"clause": 7, "months": 6}
+    assert [note["value"] for note in context["notes"]] == [PRIVATE]
+    assert context["messages"] == [{"role": "assistant", "text": PRIVATE}]
+    assert context["prompt"].startswith("You are a lawyer.")
+    assert "- months: 6" in context["prompt"]
+    assert "clause" not in context["prompt"]
+    first = runs.json()["runs"][0]
+    assert (first["agent"], first["status"], first["input_tokens"], first["cost_usd"]) == (
+        "reader", "running", 100, "0.000036",
+    )  # fmt: skip
+    assert first["tool_calls"] == [{"name": "search", "ok": True, "seconds": 0.5, "arguments": None}]
+    assert code(nameless) == (400, "invalid")
+    assert [code(answer)[1] for answer in foreign] == ["invalid", "task_not_found", "task_not_found"]
+
+
+READER = {"Tenuto-Agent": "reader"}
+# What an agent may not do: in another name, or as a person would.
+REFUSED: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "notes": ("GET", "/agents/reader/notes", {}),
+    "a note": ("GET", "/agents/reader/notes/doubt", {}),
+    "write a note": ("PUT", "/agents/reader/notes/doubt", {"json": {"value": 1}}),
+    "delete a note": ("DELETE", "/agents/reader/notes/doubt", {}),
+    "notes in another name": ("GET", "/agents/reader/notes", {"headers": READER}),
+    "context in another name": ("GET", "/context", {"headers": READER}),
+    "runs in another name": ("GET", "/runs", {"headers": READER}),
+    "write by header": ("PUT", "/board/months", {"headers": READER, "json": {"value": 1}}),
+    "write by body": ("PUT", "/board/months", {"json": {"value": 1, "agent": "reader"}}),
+    "write as a person": ("PUT", "/board/months", {"json": {"value": 1, "agent": "human"}}),
+    "delete an entry": ("DELETE", "/board/clause", {"headers": READER}),
+    "lock": ("POST", "/locks/clause", {"json": {"agent": "reader"}}),
+    "unlock": ("DELETE", "/locks/clause", {"headers": READER, "params": {"token": 1}}),
+    "end the task": ("PATCH", "", {"json": {"status": "completed"}}),
+    "delete the task": ("DELETE", "", {}),
+}
+
+
+@pytest.mark.parametrize(("method", "path", "sent"), REFUSED.values(), ids=REFUSED)
+async def test_a_credential_acts_as_its_agent_alone(
+    office: Office, method: str, path: str, sent: dict[str, Any]
+) -> None:
+    headers = {**office.spy, **sent.get("headers", {})}
+
+    answered = await office.door.http.request(method, office.task + path, **{**sent, "headers": headers})
+
+    assert answered.status_code == 403
+    assert code(answered)[1] in ("forbidden", "scope_mismatch")
+    assert PRIVATE not in answered.text
+
+
+async def test_a_credential_of_an_agent_writes_in_its_name_without_naming_it(office: Office) -> None:
+    door, task = office.door, office.task
+    written = await door.http.put(f"{task}/board/clause", headers=office.spy, json={"value": 8})
+    noted = await door.http.put(f"{task}/agents/spy/notes/mine", headers=office.spy, json={"value": 1})
+    locked = await door.http.post(f"{task}/locks/other", headers=office.spy, json={})
+    protected = await door.http.put(f"{task}/board/final_decision", headers=office.spy, json={"value": "sign"})
+
+    assert (written.json()["writer"], written.json()["previous_writer"]) == ("spy", "reader")
+    assert (noted.status_code, locked.json()["holder"]) == (200, "spy")
+    assert code(protected) == (409, "key_protected")
+
+
+async def test_every_route_that_is_not_for_agents_refuses_their_credentials(office: Office) -> None:
+    """A new route is closed to agents unless it is about a task."""
+    open_to_agents: list[str] = []
+    for route in office.door.app.routes:
+        if not isinstance(route, ApiRoute) or route.operation is None or "security" in route.operation.content:
+            continue
+        path = route.path.format(**dict.fromkeys(route.param_convertors, "x"))
+        for method in route.methods or ():
+            answered = await office.door.http.request(method, path, headers=office.spy)
+            if answered.status_code != 403:
+                open_to_agents.append(f"{method} {route.path}")
+
+    assert open_to_agents
+    assert not [each for each in open_to_agents if not each.partition(" ")[2].startswith("/v1/tasks")]
+    assert {"POST /v1/tasks", "PATCH /v1/tasks/{task_id}", "DELETE /v1/tasks/{task_id}"}.isdisjoint(open_to_agents)
+
+
+async def test_what_one_agent_may_read_holds_nothing_private_of_another(office: Office) -> None:
+    """E16: each door that an agent may open, and the same door for the agent whose data it is."""
+    for path, own in (
+        ("/context", True),
+        ("/runs", True),
+        ("", False),
+        ("/board", False),
+        ("/agents/spy/notes", False),
+    ):
+        answers = [
+            await office.door.http.get(office.task + path, headers=headers) for headers in (office.spy, office.reader)
+        ]
+        assert answers[0].status_code == 200
+        assert PRIVATE not in answers[0].text
+        assert (PRIVATE in answers[1].text) is own
+    by_header = {**await office.door.key(), "X-User-ID": "ann", "Tenuto-Agent": "spy"}
+    for path in ("/context", "/runs", "/agents/reader/notes", "/agents/reader/notes/doubt"):
+        assert PRIVATE not in (await office.door.http.get(office.task + path, headers=by_header)).text
+
+
+async def test_the_library_shows_no_agent_what_is_anothers() -> None:
+    async with tenuto.open("memory://") as app:
+        ann = app.scope(user="ann")
+        task = await worked_on(app, ann)
+        seen = [
+            await app.tasks.notes(ann, task, "spy").list(),
+            await app.tasks.notes(ann, task, "spy").read_entry("doubt"),
+            await app.tasks.runs(ann, task),
+            await app.tasks.runs(ann, task, agent="spy"),
+            await app.agent_contexts.snapshot(ann, task, "spy"),
+        ]
+
+        assert PRIVATE not in repr(seen)
+        assert PRIVATE in repr(await app.agent_contexts.snapshot(ann, task, "reader"))
+
+
+@pytest.mark.usefixtures("own_environment")
+def test_the_command_line_shows_nothing_private_and_makes_bound_keys() -> None:
+    async def prepare() -> str:
+        async with tenuto.open() as app:
+            return await worked_on(app, app.scope(user="ann"))
+
+    task = asyncio.run(prepare())
+    shown = [
+        typed("tasks", "show", task, "--user", "ann").stdout,
+        json.dumps(asked("tasks", "show", task, "--user", "ann")),
+    ]
+    made = asked("keys", "create", "--tenant", "acme", "--agent", "reader")
+    refused = typed("keys", "create", "--tenant", "acme", "--agent", "reader", "--role", "admin")
+
+    assert all(task in text for text in shown)
+    assert PRIVATE not in "".join(shown)
+    assert made["key"]["agent"] == "reader"
+    assert "reader" in typed("keys", "list").stdout
+    assert refused.exit_code != 0
+    assert "cannot have the role admin" in refused.stderr
+
+
+@pytest.mark.parametrize("bound", [{"agent": "human"}, {"agent": ""}, {"agent": "reader", "role": "admin"}], ids=str)
+async def test_no_credential_makes_an_agent_a_person(bound: dict[str, Any]) -> None:
+    async with served(jwt_secret=SECRET) as door:
+        with pytest.raises(Invalid):
+            await door.keys.create(tenant="acme", **bound)
+        claims = {"tenant_id": "acme", "sub": "ann", "exp": datetime.now(UTC) + timedelta(minutes=5), **bound}
+        answered: httpx.Response = await door.http.get("/v1/tasks", headers=bearer(jwt.encode(claims, SECRET, "HS256")))
+        assert code(answered) == (401, "invalid_credential")
