@@ -31,10 +31,11 @@ from bench.rounds import run_rounds
 from bench.serving import measure_serving
 from bench.startup import measure_starts
 from bench.targets import target_table, targets
+from bench.tasks import measure_board, measure_steps
 from tenuto.errors import TenutoError
 
 _PEERS: Final = Path(".venv-peers/bin/python")
-_PARTS: Final = ("cycles", "asks", "serving", "details")
+_PARTS: Final = ("cycles", "asks", "serving", "tasks", "details")
 
 
 def main() -> None:
@@ -121,6 +122,16 @@ class _Run:
             self.report.served += measure_serving(self.up, self.plan, self.folder)
         except (RuntimeError, OSError, EOFError, StatisticsError) as exc:
             self.report.remarks.append(f"{self.up.backend}: the servers did not run ({type(exc).__name__}: {exc}).")
+
+    def tasks(self) -> None:
+        """Plans beside raw DBOS, where its database can stand, and updates of boards."""
+        self.say(f"{self.up.backend}: tasks")
+        try:
+            self.report.boards.append(asyncio.run(measure_board(self.up)))
+            if self.up.backend != "redis":
+                self.report.steps += measure_steps(self.up, self.plan.rounds)
+        except (TenutoError, RuntimeError, OSError, ValueError) as exc:
+            self.report.remarks.append(f"{self.up.backend}: tasks did not run ({type(exc).__name__}: {exc}).")
 
     def details(self) -> None:
         """Hits in L1, times of not-found; on SQLite fsyncs, new processes and assembling, too."""

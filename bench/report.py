@@ -17,6 +17,7 @@ from bench.rounds import Cell, Results
 from bench.serving import CLIENTS, Served
 from bench.startup import Start
 from bench.tables import Table, exponent, milliseconds, per_second, times
+from bench.tasks import FLOWS, KEYS, STEPS, BoardCost, StepCost
 from bench.workload import OPERATIONS, YOUNG, YOUNG_TURNS, Operation
 
 _TITLES: Final[dict[Operation, str]] = {
@@ -40,6 +41,8 @@ class Report:
     asks: list[Results] = field(default_factory=list)
     served: list[Served] = field(default_factory=list)
     memory: list[Memory] = field(default_factory=list)
+    steps: list[StepCost] = field(default_factory=list)
+    boards: list[BoardCost] = field(default_factory=list)
     assembling: tuple[float, float] | None = None
     """Milliseconds to assemble 500 messages, and to count them anew."""
     remarks: list[str] = field(default_factory=list)
@@ -54,6 +57,10 @@ class Report:
             yield serving_table(self.served)
         if self.memory:
             yield memory_table(self.memory)
+        if self.steps:
+            yield step_table(self.steps)
+        if self.boards:
+            yield board_table(self.boards)
         if self.fsyncs:
             yield fsync_table(self.fsyncs)
         if self.hits:
@@ -76,6 +83,8 @@ class Report:
             "asks": [_plain(results) for results in self.asks],
             "served": [asdict(one) for one in self.served],
             "memory": [asdict(one) for one in self.memory],
+            "steps": [asdict(one) for one in self.steps],
+            "boards": [asdict(one) for one in self.boards],
             "assembling": self.assembling,
             "remarks": self.remarks,
         }
@@ -195,6 +204,27 @@ def memory_table(memory: list[Memory]) -> Table:
     )
     for one in memory:
         table.add(one.backend, f"{one.before / 2**20:.0f}", f"{one.per_thousand / 2**20:.1f}")
+    return table
+
+
+def step_table(steps: list[StepCost]) -> Table:
+    """Plans."""
+    table = Table(
+        f"A step of a plan: {FLOWS} flows of {STEPS} steps at once, whose work is nothing",
+        ["backend", "engine", "ms a step", "CPU ms a step", "least CPU ms"],
+        note="Medians of all rounds. CPU: of the process, without a server's; on a busy machine the least says most.",
+    )
+    for one in steps:
+        figures = (median(one.wall), median(one.cpu), min(one.cpu))
+        table.add(one.backend, "raw DBOS" if one.who == "raw" else "tenuto", *map(milliseconds, figures))
+    return table
+
+
+def board_table(boards: list[BoardCost]) -> Table:
+    """Updates of boards."""
+    table = Table("An update of a board's key, one caller", ["backend", *(f"ms at {keys:,} keys" for keys in KEYS)])
+    for one in boards:
+        table.add(one.backend, *(milliseconds(one.seconds[keys]) for keys in KEYS))
     return table
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Final
 
 from bench.absence import DOOR
@@ -14,10 +15,12 @@ from bench.report import Report, ratio_to
 from bench.rounds import Cell, Results
 from bench.serving import CLIENTS, PROCESSES
 from bench.tables import Table, exponent, times
+from bench.tasks import KEYS
 from bench.workload import YOUNG, Operation
 
 _TIMES_FASTEST_PEER: Final[dict[Backend, float]] = {"sqlite": 5, "redis": 7, "postgres": 16}
 _TIMES_RAW: Final[dict[Backend, float]] = {"sqlite": 0.7, "redis": 2, "postgres": 0.7}
+_TIMES_DBOS: Final = 1.5
 _TIMES_LANGGRAPH: Final = 50.0
 _GROWTH: Final = 0.1
 _FSYNCS: Final = 0.25
@@ -59,7 +62,29 @@ def targets(report: Report) -> list[Target]:
             found += _asks(results)
     found += _serving(report)
     found += _assembling(report)
+    found += _tasks(report)
     return found
+
+
+def _tasks(report: Report) -> Iterator[Target]:
+    by_backend = {one.backend: one for one in report.steps if one.who == "raw"}
+    for one in report.steps:
+        if one.who == "ours" and (raw := by_backend.get(one.backend)) is not None:
+            for way, ours, theirs in (("processor", one.cpu, raw.cpu), ("wall", one.wall, raw.wall)):
+                ratio, least = median(ours) / median(theirs), min(ours) / min(theirs)
+                yield Target(
+                    f"{one.backend}: a step of a plan against raw DBOS, by {way} time",
+                    f"at most {_TIMES_DBOS:g} times",
+                    f"{times(ratio)} ({times(least)} of the least)",
+                    ratio <= _TIMES_DBOS,
+                )
+    for board in report.boards:
+        yield Target(
+            f"{board.backend}: an update of a board with {KEYS[-1]:,} keys against {KEYS[0]}",
+            f"at most {_SAME:g} times",
+            times(board.ratio),
+            board.ratio <= _SAME,
+        )
 
 
 def target_table(found: list[Target]) -> Table:

@@ -24,7 +24,8 @@ from tenuto.model.plan import StepStatus
 from tenuto.model.task import NewTask, TaskStatus
 from tests.engines import wait_for_end, wait_for_step
 from tests.patience import LONG
-from tests.shared_stores import SHARED, SharedStore
+from tests.servers import start_postgres
+from tests.shared_stores import SHARED, SharedStore, until_it_answers
 from tests.task_worker import FREEZES, PLAN, RESULT
 
 ANN: Final = Scope(tenant="acme", user="ann")
@@ -100,6 +101,28 @@ async def test_tasks_of_killed_workers_end_right_and_each_step_is_recorded_once(
     assert ran.keys() == attempts.keys()
     assert all(ran[step] <= attempts[step] for step in attempts)
     assert sum(ran.values()) < 2 * len(ran)
+
+
+async def test_tasks_go_on_after_a_crash_of_postgres_itself(tmp_path: Path) -> None:
+    """Store and engine are away at once; both processes live on, and no step is lost or ended twice."""
+    calls = tmp_path / "calls"
+    with start_postgres() as server:
+        url = server.new_database().app_url
+        async with tenuto.open(url, breaker_failures=0) as app, two_workers(url, url, str(calls)) as workers:
+            engine = await app.engine(worker=False)
+            tasks = [await engine.submit(ANN, NewTask(type="sum"), PLAN) for _ in range(TASKS)]
+            await wait_for_step(app.tasks, ANN, tasks[0].id, "s0", "completed")
+            server.kill()
+            server.restart()
+            await until_it_answers(app.store)
+            ended = [await wait_for_end(app.tasks, ANN, task.id) for task in tasks]
+            boards = [(await app.tasks.board(ANN, task.id).view()).entries for task in tasks]
+            assert [process.returncode for process in workers.running] == [None, None]
+
+    assert [progress.task.result for progress in ended] == [RESULT] * TASKS
+    outputs = [entry for board in boards for entry in board if not entry.key.startswith("note.")]
+    assert [entry.version for entry in outputs] == [1] * TASKS * len(PLAN.steps)
+    assert sum(Counter(calls.read_text().split()).values()) < 2 * TASKS * len(PLAN.steps)
 
 
 async def test_a_frozen_worker_that_thaws_after_its_step_was_taken_writes_nothing(place: tuple[str, str, Path]) -> None:

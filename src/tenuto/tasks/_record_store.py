@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from types import EllipsisType
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -83,13 +84,15 @@ class Drawer(Generic[_Record]):
         key: str,
         change: Callable[[VersionedRecord[_Record] | None], _Record | None],
         room: Callable[[VersionedRecord[_Record] | None], Awaitable[None]] | None = None,
+        guess: VersionedRecord[_Record] | EllipsisType | None = ...,
     ) -> VersionedRecord[_Record] | None:
         """Change a record, again after each conflicting write, and return it.
 
-        `change` gets the record and returns its replacement, or `None` to leave it. `room` may refuse a new record.
+        `change` gets the record and returns its replacement, or `None` to leave it. `room` may refuse a new record. A
+        `guess` of what is stored, with which `change` must succeed, saves the reading if it is right.
         """
         while True:
-            before = await self.read_record(key)
+            before = await self.read_record(key) if guess is ... else guess
             after = change(before)
             if after is None:
                 return before
@@ -98,7 +101,7 @@ class Drawer(Generic[_Record]):
             try:
                 return await self.put_record(key, after, 0 if before is None else before.version)
             except VersionConflict:
-                continue
+                guess = ...
 
     async def every(self, after: str = "", beginning: str = "") -> AsyncIterator[VersionedRecord[_Record]]:
         """All undamaged records after a key whose keys have a prefix, in order of their keys."""

@@ -195,6 +195,11 @@ class Tasks:
             raise PlanInvalid(None, "holds what the privacy policy replaces; that belongs into the goal or the board")
         return stored
 
+    async def plan(self, scope: Scope, task_id: str) -> Plan | None:
+        """The plan of a task that exists, `None` if it has none."""
+        filed = await self._workspace(scope, task_id).plan.read_record(_PLAN)
+        return None if filed is None else parse_plan(filed.record.plan)
+
     async def progress(self, scope: Scope, task_id: str) -> TaskProgress:
         """A task, its plan and what became of its steps; no engine is asked.
 
@@ -203,11 +208,9 @@ class Tasks:
         Raises:
             TaskNotFound: as in `get`.
         """
-        task, room = await self._heads.get(scope, task_id), self._workspace(scope, task_id)
-        filed = await room.plan.read_record(_PLAN)
-        if filed is None:
+        task, plan = await self._heads.get(scope, task_id), await self.plan(scope, task_id)
+        if plan is None:
             return TaskProgress(task=task)
-        plan = parse_plan(filed.record.plan)
         steps = await self.steps(scope, task_id).list(plan)
         if task.is_finished:
             steps = tuple(_end_with(task, run) for run in steps)

@@ -38,6 +38,7 @@ from tenuto.tasks.agent_contexts import AgentContexts
 from tenuto.tasks.agents import AgentBoard, AgentContext, AgentFunction, AgentMemory, Agents
 from tenuto.tasks.runs import RunRecorder, messages_of
 from tenuto.tasks.service import Tasks
+from tenuto.tasks.steps import Steps
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
@@ -79,10 +80,7 @@ class StepRunner:
 
     async def plan(self, scope: Scope, task_id: str) -> Plan | None:
         """The plan of a task; `None` if the task is gone or has none."""
-        try:
-            return (await _patiently(lambda: self._tasks.progress(scope, task_id))).plan
-        except TaskNotFound:
-            return None
+        return await _patiently(lambda: self._tasks.plan(scope, task_id))
 
     async def start(self, scope: Scope, task_id: str, run: int) -> dict[str, StepStatus] | None:
         """Begin a run; returns the steps that have ended before, or `None` if this run is not to be."""
@@ -151,22 +149,29 @@ class StepRunner:
         return self._policy.task_timeout
 
     async def _run_step(self, scope: Scope, task_id: str, step: Step, take_over: bool) -> StepResult:
+        steps = self._tasks.steps(scope, task_id)
         try:
             task = await self._tasks.get(scope, task_id)
+            if task.is_finished:
+                return _GONE
             with bind_log_context(session=task.session_id):
-                return await self._work_on(scope, task, step, take_over)
-        except (TaskFinished, TaskNotFound):
+                return await self._work_on(scope, task, steps, step, take_over)
+        except TaskFinished:
+            return _GONE
+        except TaskNotFound:
+            await steps.clear_removed()
             return _GONE
 
-    async def _work_on(self, scope: Scope, task: Task, step: Step, take_over: bool) -> StepResult:
-        steps = self._tasks.steps(scope, task.id)
+    async def _work_on(self, scope: Scope, task: Task, steps: Steps, step: Step, take_over: bool) -> StepResult:
         if step.when and not await self._conditions_hold(scope, task.id, step):
             return StepResult((await steps.skip(step)).status)
-        run, token = await steps.begin(step, waiting=step.human_input is not None, take_over=take_over)
+        # The board is written before the step counts as done, and checks the task; a question is written nowhere.
+        asks = step.human_input is not None
+        run, token = await steps.begin(step, waiting=asks, take_over=take_over, check=asks)
         if run.status is StepStatus.WAITING:
             return StepResult(StepStatus.WAITING, self._limit(step.timeout, task, run.started_at))
         if run.status is StepStatus.RUNNING:
-            run = await self._attempt(scope, task, step, run, token)
+            run = await self._attempt(scope, task, steps, step, run, token)
         if run.status is StepStatus.COMPLETED:
             run = await self.publish(scope, task.id, step, run, token)
         if run.status is StepStatus.FAILED:
@@ -181,16 +186,15 @@ class StepRunner:
                 found[key] = entry.value
         return all(condition.holds(found) for condition in step.when)
 
-    async def _attempt(self, scope: Scope, task: Task, step: Step, run: StepRun, token: int) -> StepRun:
+    async def _attempt(self, scope: Scope, task: Task, steps: Steps, step: Step, run: StepRun, token: int) -> StepRun:
         """Call the agent until it succeeds or its attempts are used up."""
-        steps = self._tasks.steps(scope, task.id)
         if run.attempts > step.retries + 1 + self._policy.takeovers:
             lost = TaskError(code="worker_lost", message="its workers died again and again", step=step.id)
             return await steps.fail(step, token, lost)
         while True:
             try:
                 output = await self._call(scope, task, step, run, token)
-                return await _patiently(partial(steps.complete, step, token, output))
+                return await _patiently(partial(steps.complete, step, token, output, check=False))
             except (StepLost, TaskFinished, TaskNotFound):
                 raise
             except Exception as failed:

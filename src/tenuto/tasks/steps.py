@@ -7,10 +7,12 @@ store of the step is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from types import EllipsisType
 
 from msgspec.structs import replace
 
-from tenuto.errors import StepLost, StepNotFound, StepNotWaiting
+from tenuto.errors import StepLost, StepNotFound, StepNotWaiting, TaskFinished, TaskNotFound
 from tenuto.model.plan import ENDED, Plan, Step, StepRun, StepStatus
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.task import TaskError
@@ -35,6 +37,7 @@ class Steps:
         self._room = room
         self._policy = policy
         self._clock = clock
+        self._begun: dict[str, VersionedRecord[StepRecord]] = {}
 
     async def list(self, plan: Plan) -> tuple[StepRun, ...]:
         """All steps, in the order of the plan."""
@@ -42,13 +45,19 @@ class Steps:
         kept = {filed.key: filed.record async for filed in self._room.steps.every()}
         return tuple(kept.get(step.id, _NEW).run(step) for step in plan.steps)
 
-    async def begin(self, step: Step, *, waiting: bool = False, take_over: bool = False) -> tuple[StepRun, int]:
+    async def begin(
+        self, step: Step, *, waiting: bool = False, take_over: bool = False, check: bool = True
+    ) -> tuple[StepRun, int]:
         """Begin a step as the only worker, and return it with the worker's token; one that has ended stays as it is.
+
+        Without `check`, the caller has just read the task, and writes the board, which checks the task, before it
+        relies on the step; so it is for `complete`.
 
         Raises:
             StepLost: another worker has begun it, and it is not to be taken over.
         """
-        await self._room.open()
+        if check:
+            await self._room.open()
 
         def begin_record(kept: StepRecord) -> StepRecord | None:
             if kept.status in ENDED or (waiting and kept.status is StepStatus.WAITING):
@@ -63,7 +72,7 @@ class Steps:
                 started_at=micros(self._clock()) if kept.started_at is None else kept.started_at,
             )
 
-        record = await self._change(step.id, begin_record)
+        record = await self._change(step.id, begin_record, check=check, guess=None)
         return record.run(step), record.token
 
     async def repeat(self, step: Step, token: int, error: TaskError) -> StepRun:
@@ -79,8 +88,8 @@ class Steps:
 
         return (await self._change(step.id, repeat_record)).run(step)
 
-    async def complete(self, step: Step, token: int, output: Json) -> StepRun:
-        """End a step with its output.
+    async def complete(self, step: Step, token: int, output: Json, *, check: bool = True) -> StepRun:
+        """End a step with its output; `check` as in `begin`.
 
         Raises:
             StepLost: another worker has begun the step.
@@ -88,7 +97,9 @@ class Steps:
         """
         check_value(output, self._policy)
         stored = wrap_value(step.key, output)
-        return await self._end(step, token, lambda kept: replace(kept, output=stored, error=None), StepStatus.COMPLETED)
+        return await self._end(
+            step, token, lambda kept: replace(kept, output=stored, error=None), StepStatus.COMPLETED, check
+        )
 
     async def fail(self, step: Step, token: int, error: TaskError) -> StepRun:
         """End a step without an output.
@@ -154,8 +165,13 @@ class Steps:
         filed = await self._room.steps.read_record(step.id)
         self._check_token(step, _NEW if filed is None else filed.record, token)
 
+    async def clear_removed(self) -> None:
+        """Remove what was written of steps after their task was removed."""
+        with suppress(TaskNotFound, TaskFinished):
+            await self._room.recheck_open()
+
     async def _end(
-        self, step: Step, token: int, change: Callable[[StepRecord], StepRecord], status: StepStatus
+        self, step: Step, token: int, change: Callable[[StepRecord], StepRecord], status: StepStatus, check: bool = True
     ) -> StepRun:
         def end_record(kept: StepRecord) -> StepRecord | None:
             if kept.token == token and kept.status is status:
@@ -163,15 +179,31 @@ class Steps:
             self._check_token(step, kept, token)
             return replace(change(kept), status=status, ended_at=micros(self._clock()))
 
-        return (await self._change(step.id, end_record)).run(step)
+        begun = self._begun.get(step.id)
+        guess = begun if begun is not None and begun.record.token == token else ...
+        return (await self._change(step.id, end_record, check=check, guess=guess)).run(step)
 
-    async def _change(self, step_id: str, change: Callable[[StepRecord], StepRecord | None]) -> StepRecord:
+    async def _change(
+        self,
+        step_id: str,
+        change: Callable[[StepRecord], StepRecord | None],
+        *,
+        check: bool = True,
+        guess: VersionedRecord[StepRecord] | EllipsisType | None = ...,
+    ) -> StepRecord:
         def apply_change(filed: VersionedRecord[StepRecord] | None) -> StepRecord | None:
             return change(_NEW if filed is None else filed.record)
 
-        after = await self._room.steps.swap(step_id, apply_change)
-        await self._room.recheck_open()
-        return _NEW if after is None else after.record
+        after = await self._room.steps.swap(step_id, apply_change, guess=guess)
+        if check:
+            await self._room.recheck_open()
+        if after is None:
+            return _NEW
+        if after.record.status is StepStatus.RUNNING:
+            self._begun[step_id] = after
+        else:
+            self._begun.pop(step_id, None)
+        return after.record
 
     def _check_token(self, step: Step, kept: StepRecord, token: int) -> None:
         if kept.token != token or kept.status not in (StepStatus.RUNNING, StepStatus.WAITING):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
 
 from tenuto.errors import StepLost, StepNotWaiting, TaskFinished, TaskRunning, TooLarge
 from tenuto.model.plan import Plan, Step, StepStatus
+from tenuto.model.policy import RunPolicy
 from tenuto.model.task import TaskError, TaskStatus
 from tenuto.stores.memory import MemoryStore
 from tenuto.tasks import Tasks
+from tenuto.tasks.agents import AgentContext, Agents
+from tenuto.tasks.step_runner import StepRunner
 from tests.clock import FakeClock
+from tests.holding import Holding
 from tests.samples import ANN
 from tests.tasks import opened, tasks_over
 
@@ -153,3 +158,30 @@ async def test_what_a_deleted_task_knew_of_its_steps_is_gone(tasks: Tasks) -> No
 
     assert await store.state.state_keys(ANN, f"task-steps:{task.id}") == ()
     assert await store.state.state_keys(ANN, f"task-plan:{task.id}") == ()
+
+
+async def test_a_task_that_is_deleted_as_a_step_begins_keeps_nothing_of_it() -> None:
+    """The runner checks the task once, with the output."""
+    store, clock = MemoryStore(clock=FakeClock()), FakeClock()
+    holding = Holding(store, "write_state", "task-steps:")
+    tasks = tasks_over(holding.store, clock)
+    task = await opened(tasks, ANN)
+
+    async def answer(ctx: AgentContext) -> str:
+        return "an answer"
+
+    runner = StepRunner(
+        tasks=tasks, sessions=store.sessions, agents=Agents({"reader": answer}), policy=RunPolicy(), clock=clock
+    )
+    running = asyncio.create_task(runner.run_step(ANN, task.id, READ, owns=_never))
+    await holding.come()
+    await tasks.delete(ANN, task.id)
+    holding.go()
+
+    assert (await running).status is None
+    for what in ("steps", "board"):
+        assert await store.state.state_keys(ANN, f"task-{what}:{task.id}") == ()
+
+
+async def _never() -> bool:
+    return False
