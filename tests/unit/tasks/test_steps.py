@@ -15,6 +15,7 @@ from tenuto.stores.memory import MemoryStore
 from tenuto.tasks import Tasks
 from tenuto.tasks.agents import AgentContext, Agents
 from tenuto.tasks.step_runner import StepRunner
+from tenuto.wiring.agents import agent_contexts
 from tests.clock import FakeClock
 from tests.holding import Holding
 from tests.samples import ANN
@@ -170,9 +171,8 @@ async def test_a_task_that_is_deleted_as_a_step_begins_keeps_nothing_of_it() -> 
     async def answer(ctx: AgentContext) -> str:
         return "an answer"
 
-    runner = StepRunner(
-        tasks=tasks, sessions=store.sessions, agents=Agents({"reader": answer}), policy=RunPolicy(), clock=clock
-    )
+    known, contexts = Agents({"reader": answer}), agent_contexts(tasks, store)
+    runner = StepRunner(tasks=tasks, contexts=contexts, agents=known, policy=RunPolicy(), clock=clock)
     running = asyncio.create_task(runner.run_step(ANN, task.id, READ, owns=_never))
     await holding.come()
     await tasks.delete(ANN, task.id)
