@@ -203,8 +203,8 @@ class TaskNotFound(NotFound):
         self.task_id = task_id
 
 
-class AgentNotFound(NotFound):
-    """No agent is registered under this name."""
+class AgentNotFound(Invalid):
+    """No agent is registered under this name: the plan that names it cannot run."""
 
     code: ClassVar[str] = "agent_not_found"
 
@@ -489,6 +489,16 @@ class ModelTimeout(ModelFailed):
 
     def __init__(self, model: str) -> None:
         super().__init__(model, "took too long")
+
+
+class EngineUnavailable(Unavailable):
+    """This installation cannot run plans as it is; `why` says what it lacks."""
+
+    code: ClassVar[str] = "engine_unavailable"
+    retry_after: ClassVar[None] = None
+
+    def __init__(self, why: str) -> None:
+        super().__init__("task engine", f"cannot be opened: {why}")
 
 
 class StoreUnavailable(Unavailable):
