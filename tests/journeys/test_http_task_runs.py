@@ -372,7 +372,7 @@ async def test_reading_a_task_opens_no_engine_and_neither_does_a_stranger() -> N
         assert door.tenuto._engine is None
 
 
-async def test_a_stream_that_nothing_comes_through_begins_at_once() -> None:
+async def test_a_stream_of_a_quiet_task_begins_at_once() -> None:
     """A client that reconnects to a quiet task is not kept waiting for the answer's head."""
     async with office_at() as (door, _):
         task_id, task = await running(door, {"id": "ask", "human_input": "Well?"})

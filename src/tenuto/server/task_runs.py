@@ -80,7 +80,7 @@ async def follow_task(request: Request) -> Response:
     seen_to_end = not await _tasks(request).events(scope, task_id, after=after)
     if seen_to_end and (await _tasks(request).get(scope, task_id)).is_finished:
         return Response(status_code=204)
-    return await event_stream(request, _tasks(request).watch(scope, task_id, after=after), _encode_event, at_once=True)
+    return await event_stream(request, _tasks(request).watch(scope, task_id, after=after), _encode_event, endless=True)
 
 
 def _encode_event(event: TaskEvent) -> ServerSentEvent:
