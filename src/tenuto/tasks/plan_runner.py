@@ -55,10 +55,8 @@ class _Walk:
         self._waiting: dict[str, float] = {}
 
     async def run(self) -> StepResult:
-        for step in self._plan.steps:
-            # Begun before, here or by a worker that is gone; also those beside a failed step are brought to their end.
-            if self._states.get(step.id) in (StepStatus.RUNNING, StepStatus.WAITING):
-                self._begin(step)
+        for step in self._unfinished():
+            self._begin(step)
         try:
             while True:
                 for step in ready_steps(self._plan, self._states):
@@ -71,6 +69,20 @@ class _Walk:
         finally:
             for work in self._running:
                 work.cancel()
+
+    def _unfinished(self) -> list[Step]:
+        """Steps that were begun before, here or by a worker that is gone, also those beside a failed one.
+
+        A completed one may lack its output on the board, unless a step after it has begun.
+        """
+        followed = {before for step in self._plan.steps if step.id in self._states for before in step.after}
+        begun = (StepStatus.RUNNING, StepStatus.WAITING)
+        return [
+            step
+            for step in self._plan.steps
+            if (status := self._states.get(step.id)) in begun
+            or (status is StepStatus.COMPLETED and step.id not in followed)
+        ]
 
     def _begin(self, step: Step) -> None:
         self._states[step.id] = StepStatus.RUNNING

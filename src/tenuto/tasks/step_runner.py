@@ -149,7 +149,10 @@ class StepRunner:
             if task.is_finished:
                 return _GONE
             if step.when and not await self._conditions_hold(scope, task_id, step):
-                return StepResult((await steps.skip(step)).status)
+                skipped = await steps.skip(step)
+                if skipped.status is StepStatus.SKIPPED:
+                    return StepResult(skipped.status)
+                # They held when the step began.
             # The board is written before the step counts as done, and checks the task; a question is written nowhere.
             asks = step.human_input is not None
             run, token = await steps.begin(step, waiting=asks, take_over=take_over, check=asks)

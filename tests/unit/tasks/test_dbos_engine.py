@@ -329,6 +329,23 @@ async def test_a_task_whose_steps_have_all_ended_is_completed_by_its_recovery(ho
 
     assert (progress.task.status, progress.task.result) == (TaskStatus.COMPLETED, {"b": "done"})
     assert house.office.calls == ["a", "b"]
+    entries = (await house.tasks.board(ANN, task.id).view()).entries
+    assert [(entry.key, entry.version) for entry in entries] == [("a", 1), ("b", 1)]
+
+
+async def test_a_step_that_has_begun_ends_though_its_condition_holds_no_longer(house: House) -> None:
+    house.office.gates = {"labour": asyncio.Event()}
+    branch = step("labour", "route", when={"key": "route", "value": "labour"})
+    async with house.engine() as engine:
+        task = await engine.submit(ANN, TASK, plan_of(step("route", agent="router"), branch))
+        await wait_for_step(house.tasks, ANN, task.id, "labour", "running")
+    await house.tasks.board(ANN, task.id).write("route", "contract", agent="router")
+    house.office.gates["labour"].set()
+
+    async with house.engine():
+        progress = await wait_for_end(house.tasks, ANN, task.id)
+
+    assert ends(progress) == {"route": COMPLETED, "labour": COMPLETED}
 
 
 async def test_steps_beside_a_failed_one_come_to_their_end_also_after_a_restart(house: House) -> None:
