@@ -29,7 +29,7 @@ from tenuto.errors import (
 from tenuto.logs import bind_log_context, describe_exception
 from tenuto.model import Scope
 from tenuto.model.agent_run import RunMessage
-from tenuto.model.plan import ENDED, Plan, Step, StepRun, StepStatus, TaskProgress, failed_step, outcome
+from tenuto.model.plan import Plan, Step, StepRun, StepStatus, TaskProgress, failed_step, outcome
 from tenuto.model.policy import RunPolicy
 from tenuto.model.task import Task, TaskError, TaskStatus
 from tenuto.model.values import Json, JsonObject
@@ -83,11 +83,11 @@ class StepRunner:
         return await _patiently(lambda: self._tasks.plan(scope, task_id))
 
     async def start(self, scope: Scope, task_id: str, run: int) -> dict[str, StepStatus] | None:
-        """Begin a run; returns the steps that have ended before, or `None` if this run is not to be."""
+        """Begin a run, or go on with it; returns the steps that have begun, or `None` if this run is not to be."""
         return await _patiently(lambda: self._start(scope, task_id, run))
 
     async def run_step(self, scope: Scope, task_id: str, step: Step, owns: Ownership) -> StepResult:
-        """Run a step to its end, with all its attempts; a human-input step begins to wait.
+        """Run a step to its end, with all its attempts; a human-input step begins to wait, or waits on.
 
         If another worker has begun the step, `owns` tells whether the task is this worker's by now.
         """
@@ -100,11 +100,6 @@ class StepRunner:
                     if not await owns():
                         return _GONE
                     take_over = True
-
-    async def close_input(self, scope: Scope, task_id: str, step: Step) -> StepResult:
-        """End a human-input step: with its answer, or as failed without one."""
-        with bind_log_context(tenant=scope.tenant, task=task_id, step=step.id):
-            return await _patiently(lambda: self._close_input(scope, task_id, step))
 
     async def publish(self, scope: Scope, task_id: str, step: Step, run: StepRun, token: int) -> StepRun:
         """Write the output of a completed step on the board, once. A locked key is waited for."""
@@ -140,7 +135,7 @@ class StepRunner:
             await self._tasks.start_run(scope, task_id, run=run, timeout=self.timeout_of(progress.plan))
         except (TaskNotFound, TaskFinished, TaskRunning):
             return None
-        return {each.step: each.status for each in progress.steps if each.status in ENDED}
+        return {each.step: each.status for each in progress.steps if each.status is not StepStatus.PENDING}
 
     def timeout_of(self, plan: Plan) -> timedelta | None:
         """The time that a run of a plan may take."""
@@ -164,12 +159,18 @@ class StepRunner:
 
     async def _work_on(self, scope: Scope, task: Task, steps: Steps, step: Step, take_over: bool) -> StepResult:
         if step.when and not await self._conditions_hold(scope, task.id, step):
-            return StepResult((await steps.skip(step)).status)
+            skipped = await steps.skip(step)
+            if skipped.status is StepStatus.SKIPPED:
+                return StepResult(skipped.status)
+            # They held when the step began.
         # The board is written before the step counts as done, and checks the task; a question is written nowhere.
         asks = step.human_input is not None
         run, token = await steps.begin(step, waiting=asks, take_over=take_over, check=asks)
         if run.status is StepStatus.WAITING:
-            return StepResult(StepStatus.WAITING, self._limit(step.timeout, task, run.started_at))
+            seconds = self._limit(step.timeout, task, run.started_at)
+            if seconds > 0:
+                return StepResult(StepStatus.WAITING, seconds)
+            run = await self._end_wait(steps, task, step, token)
         if run.status is StepStatus.RUNNING:
             run = await self._attempt(scope, task, steps, step, run, token)
         if run.status is StepStatus.COMPLETED:
@@ -280,23 +281,11 @@ class StepRunner:
             read_messages=read_messages,
         )
 
-    async def _close_input(self, scope: Scope, task_id: str, step: Step) -> StepResult:
-        steps = self._tasks.steps(scope, task_id)
-        try:
-            run, token = await steps.begin(step, waiting=True)
-            if run.status is StepStatus.WAITING:
-                over = self._is_over(await self._tasks.get(scope, task_id))
-                code, why = (
-                    ("task_timeout", "the task's time is over") if over else ("input_timeout", "nobody answered")
-                )
-                run = await steps.fail(step, token, TaskError(code=code, message=why, step=step.id))
-            elif run.status is StepStatus.COMPLETED:
-                run = await self.publish(scope, task_id, step, run, token)
-        except StepLost:
-            return await self._close_input(scope, task_id, step)  # An answer came at the same time.
-        except (TaskFinished, TaskNotFound):
-            return _GONE
-        return StepResult(run.status)
+    async def _end_wait(self, steps: Steps, task: Task, step: Step, token: int) -> StepRun:
+        """Fail a question whose time is over."""
+        over = self._is_over(task)
+        code, why = ("task_timeout", "the task's time is over") if over else ("input_timeout", "nobody answered")
+        return await steps.fail(step, token, TaskError(code=code, message=why, step=step.id))
 
     async def _finish(self, scope: Scope, task_id: str) -> TaskStatus | None:
         try:

@@ -73,7 +73,7 @@ class Steps:
                 started_at=micros(self._clock()) if kept.started_at is None else kept.started_at,
             )
 
-        record = await self._change(step.id, begin_record, check=check, guess=None)
+        record = await self._change(step.id, begin_record, check=check, guess=... if waiting else None)
         return record.run(step), record.token
 
     async def repeat(self, step: Step, token: int, error: TaskError) -> StepRun:

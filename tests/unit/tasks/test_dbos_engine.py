@@ -329,6 +329,60 @@ async def test_a_task_whose_steps_have_all_ended_is_completed_by_its_recovery(ho
 
     assert (progress.task.status, progress.task.result) == (TaskStatus.COMPLETED, {"b": "done"})
     assert house.office.calls == ["a", "b"]
+    entries = (await house.tasks.board(ANN, task.id).view()).entries
+    assert [(entry.key, entry.version) for entry in entries] == [("a", 1), ("b", 1)]
+
+
+async def test_a_step_that_has_begun_ends_though_its_condition_holds_no_longer(house: House) -> None:
+    house.office.gates = {"labour": asyncio.Event()}
+    branch = step("labour", "route", when={"key": "route", "value": "labour"})
+    async with house.engine() as engine:
+        task = await engine.submit(ANN, TASK, plan_of(step("route", agent="router"), branch))
+        await wait_for_step(house.tasks, ANN, task.id, "labour", "running")
+    await house.tasks.board(ANN, task.id).write("route", "contract", agent="router")
+    house.office.gates["labour"].set()
+
+    async with house.engine():
+        progress = await wait_for_end(house.tasks, ANN, task.id)
+
+    assert ends(progress) == {"route": COMPLETED, "labour": COMPLETED}
+
+
+async def test_steps_beside_a_failed_one_come_to_their_end_also_after_a_restart(house: House) -> None:
+    house.office.gates, house.office.failures = {"slow": asyncio.Event()}, {"bad": 1}
+    plan = plan_of(step("bad"), step("slow"), step("ask", human_input="Well?"), step("never", "ask"))
+    async with house.engine() as engine:
+        task = await engine.submit(ANN, TASK, plan)
+        for name, status in (("bad", "failed"), ("slow", "running"), ("ask", "waiting")):
+            await wait_for_step(house.tasks, ANN, task.id, name, status)
+
+    async with house.engine() as engine:
+        house.office.gates["slow"].set()
+        before = await wait_for_step(house.tasks, ANN, task.id, "slow", "completed")
+        await engine.answer(ANN, task.id, "ask", "well")
+        progress = await wait_for_end(house.tasks, ANN, task.id)
+
+    assert not before.task.is_finished
+    assert ends(progress) == {"bad": FAILED, "slow": COMPLETED, "ask": COMPLETED, "never": StepStatus.PENDING}
+    assert progress.task.error is not None
+    assert progress.task.error.step == "bad"
+    assert sorted(house.office.calls) == ["bad", "slow", "slow"]
+
+
+async def test_an_answer_is_seen_while_agents_work_beside_it(house: House) -> None:
+    house.office.gates = {"slow": asyncio.Event()}
+    async with house.engine() as engine:
+        plan = plan_of(step("slow"), step("ask", human_input="Well?"), step("then", "ask"))
+        task = await engine.submit(ANN, TASK, plan)
+        await wait_for_step(house.tasks, ANN, task.id, "ask", "waiting")
+        await engine.answer(ANN, task.id, "ask", "well")
+
+        progress = await wait_for_step(house.tasks, ANN, task.id, "then", "completed")
+        assert ends(progress)["slow"] is StepStatus.RUNNING
+        house.office.gates["slow"].set()
+        progress = await wait_for_end(house.tasks, ANN, task.id)
+
+    assert progress.task.status is TaskStatus.COMPLETED
 
 
 async def test_an_agent_must_be_known_here_or_to_a_running_worker(house: House) -> None:
@@ -376,6 +430,21 @@ async def test_a_task_that_was_cancelled_before_it_began_can_be_resumed(house: H
 
     assert progress.task.status is TaskStatus.COMPLETED
     assert house.office.calls == ["a"]
+
+
+async def test_a_run_that_is_resumed_before_the_cancelled_one_has_stopped_keeps_its_steps(house: House) -> None:
+    house.office.gates = {"a": asyncio.Event()}
+    async with house.engine() as engine:
+        task = await engine.submit(ANN, TASK, plan_of(step("a"), step("b", "a"), step("c", "b")))
+        await wait_for_step(house.tasks, ANN, task.id, "a", "running")
+        await engine.cancel(ANN, task.id)
+        await engine.resume(ANN, task.id)
+        await wait_for_step(house.tasks, ANN, task.id, "a", "running")
+        house.office.gates["a"].set()
+        progress = await wait_for_end(house.tasks, ANN, task.id)
+
+    assert (progress.task.status, progress.task.runs) == (TaskStatus.COMPLETED, 2)
+    assert [run.attempts for run in progress.steps] == [1, 1, 1]
 
 
 async def test_a_failed_task_is_resumed_where_it_failed_and_any_from_a_step_on(house: House) -> None:

@@ -1,7 +1,8 @@
 """Plans run by DBOS Transact: on a SQLite file in this process, or on Postgres by workers of many machines.
 
-DBOS records which steps have ended, and gives the tasks of a dead worker to another one. Its database holds ids and
-states only: goals, plans, outputs and answers are in the task's own records.
+DBOS is the durable queue: it gives each task to one worker, those of a dead worker to another one, and wakes a task
+that waited for a person. Its database holds ids and states only: goals, plans, outputs and answers, and which steps
+have ended, are in the task's own records.
 
 DBOS exists once per process, and works in a thread with a loop of its own; agents and stores stay in the loop of the
 program. What it leaves to its user is done here: a heartbeat and a reaper (it recovers only tasks of its own executor
@@ -16,8 +17,8 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -28,19 +29,28 @@ from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer, Workf
 from dbos._context import get_local_dbos_context
 from dbos._utils import INTERNAL_QUEUE_NAME
 
-from tenuto.errors import IdempotencyKeyReused, Invalid, PlanInvalid, TaskFinished, TaskRunning, Unavailable
+from tenuto.errors import (
+    IdempotencyKeyReused,
+    Invalid,
+    PlanInvalid,
+    TaskFinished,
+    TaskNotFound,
+    TaskRunning,
+    Unavailable,
+)
 from tenuto.holder import with_holder
 from tenuto.logs import describe_exception
 from tenuto.model import Scope
-from tenuto.model.plan import Plan, Step, StepStatus, TaskProgress, check_plan, ready_steps, steps_from
+from tenuto.model.plan import Plan, StepStatus, TaskProgress, check_plan, steps_from
 from tenuto.model.policy import RunPolicy
 from tenuto.model.scope import owner_key, owner_scope
 from tenuto.model.task import NewTask, Task, TaskError, TaskPage, TaskQuery
 from tenuto.model.values import Json
 from tenuto.tasks.agents import Agents
 from tenuto.tasks.engines._workers import Workers
+from tenuto.tasks.plan_runner import PlanRunner
 from tenuto.tasks.service import Tasks
-from tenuto.tasks.step_runner import StepResult, StepRunner
+from tenuto.tasks.step_runner import StepRunner
 from tenuto.tasks.steps import find_step
 
 if TYPE_CHECKING:
@@ -56,6 +66,7 @@ _WORKFLOW: Final = "tenuto.run_task"
 _DELIVERY_QUEUE: Final = "tenuto-task-events"
 _DELIVERY: Final = "tenuto.deliver_events"
 _SCHEMA: Final = "tenuto_tasks"
+_INPUT: Final = "input"
 # The form of the records that a run leaves: a change of `_walk` that cannot go on with them needs another one.
 _VERSION: Final = "tasks-1"
 # How often a run may change hands; a step that kills its workers is given up long before.
@@ -149,6 +160,7 @@ class DbosEngine:
         self._schema = None if self._database.dialect.name == "sqlite" else _SCHEMA
         self._tasks = tasks
         self._runner = runner
+        self._plans = PlanRunner(runner)
         self._agents = agents
         self._policy = policy
         self._worker = worker
@@ -156,6 +168,7 @@ class DbosEngine:
         self._id = with_holder(name)
         self._loop = asyncio.get_running_loop()
         self._active: dict[str, Scope] = {}
+        self._working: set[asyncio.Task[Any]] = set()
         lease = policy.lease.total_seconds()
         self._workers = Workers(engine=self._database, schema=self._schema, lease=lease)
         self._client: DBOSClient | None = None
@@ -227,7 +240,7 @@ class DbosEngine:
         except TaskFinished:  # The answer was given before, or is not needed any more.
             return await self._tasks.progress(scope, task_id)
         workflow_id, key = _workflow_id(scope, task_id, progress.task.runs), f"{task_id}:{step_id}:{token}"
-        await self._ask(partial(self._control.send, workflow_id, True, topic=step_id, idempotency_key=key))
+        await self._ask(partial(self._control.send, workflow_id, True, topic=_INPUT, idempotency_key=key))
         return await self._tasks.progress(scope, task_id)
 
     async def status(self, scope: Scope, task_id: str) -> TaskProgress:
@@ -284,6 +297,10 @@ class DbosEngine:
         begun = [task for task in (self._connecting, self._renewing) if task is not None]
         await asyncio.gather(*begun, return_exceptions=True)
         await asyncio.to_thread(self._disconnect)
+        # Not before: the loop of DBOS must not take this for the end of a run.
+        for task in self._working:
+            task.cancel()
+        await asyncio.gather(*self._working, return_exceptions=True)
         if _open_engine is self:
             _open_engine = None
 
@@ -460,70 +477,34 @@ class DbosEngine:
     # The workflow, in the loop of DBOS
 
     async def walk(self, scope: Scope, task_id: str, run: int) -> str | None:
-        """Run a plan. What is begun here depends on recorded results only, so that a replay begins the same."""
+        """Run a plan; what is recorded here is only where it waited for people."""
         workflow_id = _workflow_id(scope, task_id, run)
         self._active[workflow_id] = scope
         try:
-            # A plan never changes, so it need not be recorded.
-            plan = await self._in_program(self._runner.plan(scope, task_id))
-            states = await _record("start", partial(self._start, scope, task_id, run))
-            if plan is None or states is None:
-                return None
-            if not await self._walk(scope, task_id, plan, {key: StepStatus(value) for key, value in states.items()}):
-                return None
-            return await _record("finish", partial(self._finish, scope, task_id))
+            while True:
+                result = await _record("advance", partial(self._advance, scope, task_id, run))
+                status: str | None = result["status"]
+                if status != StepStatus.WAITING:
+                    return status
+                await DBOS.recv_async(topic=_INPUT, timeout_seconds=result["seconds"])
         finally:
             self._active.pop(workflow_id, None)
 
-    async def _walk(self, scope: Scope, task_id: str, plan: Plan, states: dict[str, StepStatus]) -> bool:
-        """Begin steps as they get ready, until none is; returns whether the task is still this run's."""
-        running: dict[str, asyncio.Task[Any]] = {}
-        waiting: set[str] = set()
-        try:
-            while True:
-                for step in ready_steps(plan, states):
-                    states[step.id] = StepStatus.RUNNING
-                    running[step.id] = _begin(step.id, partial(self._run_step, scope, task_id, step))
-                if not running:
-                    return True
-                for step_id in await _first_ended(running):
-                    result = await running.pop(step_id)
-                    if step_id in waiting:
-                        waiting.remove(step_id)
-                        step = find_step(plan, step_id)
-                        running[step_id] = _begin(step_id, partial(self._close_input, scope, task_id, step))
-                    elif result["status"] is None:
-                        return False
-                    elif result["status"] == StepStatus.WAITING:
-                        waiting.add(step_id)
-                        received = DBOS.recv_async(topic=step_id, timeout_seconds=result["seconds"])
-                        running[step_id] = asyncio.create_task(received)
-                    else:
-                        states[step_id] = StepStatus(result["status"])
-        finally:
-            for task in running.values():
-                task.cancel()
-
-    async def _start(self, scope: Scope, task_id: str, run: int) -> dict[str, str] | None:
-        states = await self._in_program(self._runner.start(scope, task_id, run))
-        return None if states is None else {step_id: str(status) for step_id, status in states.items()}
-
-    async def _run_step(self, scope: Scope, task_id: str, step: Step) -> dict[str, Any]:
+    async def _advance(self, scope: Scope, task_id: str, run: int) -> dict[str, Any]:
         context = get_local_dbos_context()
         assert context is not None
         owner, workflow_id = context.owner_xid, context.workflow_id
 
         async def owns() -> bool:
-            return bool(owner == await asyncio.to_thread(self._control._sys_db.get_workflow_owner, workflow_id))
+            """A cancelled run keeps its owner, but another one may have begun since."""
+            if owner != await asyncio.to_thread(self._control._sys_db.get_workflow_owner, workflow_id):
+                return False
+            with suppress(TaskNotFound):
+                return (await self._tasks.get(scope, task_id)).runs == run
+            return False
 
-        return _to_json(await self._in_program(self._runner.run_step(scope, task_id, step, owns)))
-
-    async def _close_input(self, scope: Scope, task_id: str, step: Step) -> dict[str, Any]:
-        return _to_json(await self._in_program(self._runner.close_input(scope, task_id, step)))
-
-    async def _finish(self, scope: Scope, task_id: str) -> str | None:
-        status = await self._in_program(self._runner.finish(scope, task_id))
-        return None if status is None else str(status)
+        result = await self._in_program(self._plans.advance(scope, task_id, run, owns))
+        return {"status": None if result.status is None else str(result.status), "seconds": result.seconds}
 
     async def deliver(self, scope: Scope, task_id: str, run: int) -> None:
         """Send the events of a run; what was sent is recorded."""
@@ -539,8 +520,18 @@ class DbosEngine:
         return await self._in_program(self._delivery.send_new(scope, task_id, run, sent))
 
     async def _in_program(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run in the loop of the program, to which its stores and agents belong."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        """Run in the loop of the program, to which its stores and agents belong, until the engine is closed."""
+
+        async def run() -> _T:
+            task = asyncio.current_task()
+            assert task is not None
+            self._working.add(task)
+            try:
+                return await work
+            finally:
+                self._working.discard(task)
+
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run(), self._loop))
 
 
 @DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=_RECOVERIES)
@@ -561,10 +552,6 @@ async def _deliver_events(owner: dict[str, Any], task_id: str, run: int) -> None
     await engine.deliver(msgspec.convert(owner, Scope), task_id, run)
 
 
-def _begin(name: str, work: Callable[[], Awaitable[_T]]) -> asyncio.Task[_T]:
-    return asyncio.create_task(_record(name, work))
-
-
 def _record(name: str, work: Callable[[], Awaitable[_T]]) -> Coroutine[Any, Any, _T]:
     """Run something once and record its result; a cancelled workflow cancels it."""
 
@@ -572,18 +559,6 @@ def _record(name: str, work: Callable[[], Awaitable[_T]]) -> Coroutine[Any, Any,
         return await work()
 
     return DBOS.run_step_async({"name": name, "preemptible": True}, call)
-
-
-async def _first_ended(running: Mapping[str, asyncio.Task[Any]]) -> list[str]:
-    """The steps that end first; which these are is recorded, unless there is no choice."""
-    if len(running) == 1:
-        return [*running]
-    done, _ = await DBOS.asyncio_wait([*running.values()], return_when=asyncio.FIRST_COMPLETED)
-    return [step_id for step_id, task in running.items() if task in done]
-
-
-def _to_json(result: StepResult) -> dict[str, Any]:
-    return {"status": None if result.status is None else str(result.status), "seconds": result.seconds}
 
 
 def _owner_prefix(scope: Scope) -> str:
