@@ -228,7 +228,8 @@ def test_a_stream_without_an_end_does_not_delay_the_servers(tmp_path: Path) -> N
         task = server.http.post("/v1/tasks", headers=ANN, json={"type": "review"}).headers["location"]
 
         with server.http.stream("GET", f"{task}/events", headers=ANN) as events:
-            first = [next(lines) for lines in [events.iter_lines()] for _ in range(2)]
+            lines = events.iter_lines()  # Held: when it is collected, the connection is closed.
+            first = [next(lines), next(lines)]
             assert server.end(signal.SIGTERM) == 0
 
     assert first[1] == "event: task.opened"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import msgspec
@@ -14,6 +15,7 @@ from tenuto.model.task import TaskError, TaskEvent
 from tenuto.stores.memory import MemoryStore
 from tenuto.tasks import Tasks, timeline
 from tests.clock import FakeClock
+from tests.patience import LONG
 from tests.samples import ANN
 from tests.tasks import opened, tasks_over
 
@@ -120,15 +122,15 @@ async def test_a_watcher_gets_each_event_once_until_the_end(story: Story, monkey
     """Also one whose time is before that of events it has got: clocks of machines differ."""
     monkeypatch.setattr(timeline, "POLL", 0)
     watched = story.tasks.watch(ANN, story.id)
-    got = [await anext(watched) for _ in await story.events()]
-    await story.run()
-    got += [await anext(watched) for _ in (await story.events())[len(got) :]]
-    story.clock.advance(timedelta(seconds=-3))
-    await story.board.write("late", 1, agent="other")
-    got.append(await anext(watched))
-    await story.fail()
-
-    got += [event async for event in watched]
+    async with asyncio.timeout(LONG):
+        got = [await anext(watched) for _ in await story.events()]
+        await story.run()
+        got += [await anext(watched) for _ in (await story.events())[len(got) :]]
+        story.clock.advance(timedelta(seconds=-3))
+        await story.board.write("late", 1, agent="other")
+        got.append(await anext(watched))
+        await story.fail()
+        got += [event async for event in watched]
 
     events = await story.events()
     assert got[-1] == events[-1]
