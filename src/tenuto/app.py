@@ -143,19 +143,19 @@ class Tenuto:
                 )
         return self._memories
 
-    async def engine(self, *, worker: bool | None = None, concurrency: int | None = None) -> TaskEngine:
+    async def engine(self, *, worker: bool = True, concurrency: int | None = None) -> TaskEngine:
         """What runs the plans of tasks, with the agents that are registered. Loaded on first use.
 
-        A process that has agents works on tasks, at most `concurrency` agents at once; one without, or with
-        `worker=False`, submits and controls tasks that others run. Tasks in memory have no other process.
+        This process works on plans whose agents every process has (shipped ones, assistants), and, if it has agents of
+        its own, on all others; at most `concurrency` agents at once. With `worker=False` it only submits and controls
+        tasks that others run. Tasks in memory have no other process.
 
         Raises:
             InvalidSetting: the extra `tasks` is not installed, or the database of the settings does not fit.
         """
         async with self._opening_engine:
-            names = await asyncio.to_thread(lambda: self.agents.names)
-            works = bool(names) if worker is None else worker
-            works = works or self.settings.store.startswith("memory:")
+            await asyncio.to_thread(lambda: self.agents)  # Reads files.
+            works = worker or self.settings.store.startswith("memory:")
             engine = self._engines.get(True) or (None if works else self._engines.get(False))
             if engine is None:
                 # The engine takes half a second to import and start.
@@ -196,7 +196,7 @@ class Tenuto:
         shipped = legal_agents(self.chat, self.policies.tasks.owner_of(TASK_TYPE))
         folder = self.settings.agents
         own = load_agents(Path(folder)) if folder is not None else {}
-        return Agents({**shipped, **own}, call=agent_caller(self.chat))
+        return Agents(own, shipped=shipped, call=agent_caller(self.chat))
 
     @cached_property
     def agent_contexts(self) -> AgentContexts:

@@ -173,18 +173,29 @@ async def test_a_server_serves_though_its_engine_cannot_start(tmp_path: Path) ->
 
 
 async def test_a_server_begins_with_unfinished_plans_of_an_earlier_one(tmp_path: Path) -> None:
-    """The store tells that plans were run; without agents of its own a server leaves the work to others."""
+    """The store tells that plans were run; a server without agents of its own leaves their work to others."""
     store = f"sqlite:///{tmp_path}/chat.db"
     async with tenuto.open(store) as app:
         assert not await app.tasks.has_runs()
         app.agents.register("reader", _read)
         engine = await app.engine()
-        await engine.submit(ANN, tenuto.NewTask(type="x"), plan_of({"id": "a", "agent": "reader"}))
+        asks = {"id": "ask", "human_input": "Which?"}
+        plan = plan_of(asks, {"id": "a", "agent": "reader", "after": ["ask"]})
+        task = await engine.submit(ANN, tenuto.NewTask(type="x"), plan)
+        await wait_for_step(app.tasks, ANN, task.id, "ask", "waiting")
     async with served(store=store) as door:
         assert await door.tenuto.tasks.has_runs()
-        await until(lambda: bool(door.tenuto._engines))
+        await until(lambda: door.tenuto.works_on_tasks)
+        assert (await door.http.get("/readyz")).json() == {"status": "ready", "tasks": {"status": "working"}}
 
-        assert (await door.http.get("/readyz")).json() == {"status": "ready"}
+        own = await (await door.tenuto.engine()).submit(ANN, tenuto.NewTask(type="x"), plan_of(asks))
+        await wait_for_step(door.tenuto.tasks, ANN, own.id, "ask", "waiting")
+        await (await door.tenuto.engine()).answer(ANN, task.id, "ask", "both")
+        assert (await door.tenuto.tasks.progress(ANN, task.id)).steps[1].status == "pending"
+    async with tenuto.open(store) as app:
+        app.agents.register("reader", _read)
+        await app.engine()
+        assert (await wait_for_end(app.tasks, ANN, task.id)).task.status == "completed"
 
 
 async def _read(ctx: tenuto.AgentContext) -> str:

@@ -16,7 +16,7 @@ async def findings(app: Tenuto) -> list[Finding]:
     database = "the engine's database"
     try:
         database = mask_password(engine_database(app.settings))
-        own = app.agents.names
+        own = app.agents.own
         running = await (await app.engine(worker=False)).agents()
     except InvalidSetting as refused:
         return [_finding(CheckStatus.ERROR, str(refused), "correct the setting it names: no plan runs without it")]

@@ -46,7 +46,7 @@ async def _work(settings: Settings, concurrency: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     async with open_app(settings) as app:
-        agents = ", ".join(sorted(app.agents.names))
+        agents = ", ".join(sorted(app.agents.own))
         if not agents:
             raise InvalidSetting("agents", "a worker needs agents: set TENUTO_AGENTS to a folder that has some")
         await app.engine(worker=True, concurrency=concurrency)

@@ -11,7 +11,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -190,23 +190,43 @@ def agent(name: str) -> Callable[[_Agent], _Agent]:
 class Agents:
     """The agents of an installation, by name."""
 
-    def __init__(self, agents: Mapping[str, Any] = _NONE, *, call: AgentCaller | None = None) -> None:
+    def __init__(
+        self,
+        agents: Mapping[str, Any] = _NONE,
+        *,
+        shipped: Mapping[str, AgentFunction] = _NONE,
+        call: AgentCaller | None = None,
+    ) -> None:
         self._agents: dict[str, Any] = {}
+        self._shipped = shipped
         self._call = call
         for name, given in agents.items():
             self.register(name, given)
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of all registered agents; assistants need not be registered."""
+        """The names of all agents; assistants need not be registered."""
+        return self.own | frozenset(self._shipped)
+
+    @property
+    def own(self) -> frozenset[str]:
+        """The names of the registered agents: another process need not have them."""
         return frozenset(self._agents)
+
+    def are_everywhere(self, names: Iterable[str]) -> bool:
+        """Whether every process has agents of these names: shipped ones that are not replaced, and assistants."""
+        return all(name not in self._agents and (name in self._shipped or name.startswith(ASSISTANT)) for name in names)
 
     def __contains__(self, name: object) -> bool:
         """Whether a plan may name this agent. Which assistants exist is known when one is called."""
-        return name in self._agents or (self._call is not None and str(name).startswith(ASSISTANT))
+        return (
+            name in self._agents
+            or name in self._shipped
+            or (self._call is not None and str(name).startswith(ASSISTANT))
+        )
 
     def register(self, name: str, given: Any) -> None:
-        """Add a coroutine function with one argument, or an agent of Pydantic AI.
+        """Add a coroutine function with one argument, or an agent of Pydantic AI; it may replace a shipped agent.
 
         Raises:
             Invalid: another agent has the name, or it is neither.
@@ -224,7 +244,7 @@ class Agents:
         """
         if name not in self:
             raise AgentNotFound(name)
-        given = self._agents.get(name, name.removeprefix(ASSISTANT))
+        given = self._agents.get(name) or self._shipped.get(name) or name.removeprefix(ASSISTANT)
         if inspect.iscoroutinefunction(given):
             function: AgentFunction = given
             return function

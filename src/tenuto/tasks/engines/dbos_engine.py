@@ -62,6 +62,8 @@ logging.getLogger("dbos").addHandler(logging.NullHandler())
 _T = TypeVar("_T")
 _APP: Final = "tenuto-tasks"
 _QUEUE: Final = "tenuto-tasks"
+# Plans whose agents every worker has; the other queue is for workers with agents of their own.
+_SHARED_QUEUE: Final = "tenuto-tasks-shared"
 _WORKFLOW: Final = "tenuto.run_task"
 _DELIVERY_QUEUE: Final = "tenuto-task-events"
 _DELIVERY: Final = "tenuto.deliver_events"
@@ -181,7 +183,7 @@ class DbosEngine:
     # The port
 
     async def submit(self, scope: Scope, new: NewTask, plan: Plan, *, idempotency_key: str | None = None) -> Task:
-        known = self._agents if self._worker else await self._known_agents(plan)
+        known = await self._known_agents(plan)
         check_plan(plan, policy=self._tasks.policy, task_type=new.type, agents=known)
         if not self._noted:
             await self._tasks.note_runs()
@@ -196,7 +198,7 @@ class DbosEngine:
             raise
         if stored != plan:
             raise IdempotencyKeyReused
-        await self._enqueue(scope, task.id, 1)
+        await self._enqueue(scope, task.id, plan, 1)
         return task
 
     async def cancel(self, scope: Scope, task_id: str) -> Task:
@@ -228,7 +230,7 @@ class DbosEngine:
         timeout = self._runner.timeout_of(plan)
         task = await self._tasks.start_run(scope, task_id, run=run, timeout=timeout, reopen=True)
         await self._tasks.steps(scope, task_id).reset(step for step in plan.steps if step.id in again)
-        await self._enqueue(scope, task_id, run)
+        await self._enqueue(scope, task_id, plan, run)
         return task
 
     async def answer(self, scope: Scope, task_id: str, step_id: str, value: Json) -> TaskProgress:
@@ -254,9 +256,9 @@ class DbosEngine:
 
     async def _known_agents(self, plan: Plan) -> frozenset[str]:
         """The agents of a plan that this process or a worker elsewhere has."""
-        elsewhere = await self.agents()
-        named = {step.agent for step in plan.steps if step.agent is not None}
-        return frozenset(name for name in named if name in self._agents or name in elsewhere)
+        named = _agents_of(plan)
+        here = frozenset(name for name in named if name in self._agents)
+        return here if here == named else here | (named & await self.agents())
 
     async def recover(self) -> int:
         moved = await self._ask(self._recover_dead)
@@ -336,15 +338,17 @@ class DbosEngine:
             "notification_listener_polling_interval_sec": _POLL,
         }
         DBOS(config=config)
-        DBOS.listen_queues([_QUEUE, _DELIVERY_QUEUE])
+        queues = [_SHARED_QUEUE, _QUEUE] if self._agents.own else [_SHARED_QUEUE]
+        DBOS.listen_queues([*queues, _DELIVERY_QUEUE])
         self._launched = True
         DBOS.launch()
-        DBOS.register_queue(
-            _QUEUE,
-            worker_concurrency=self._policy.tasks_at_once,
-            polling_interval_sec=_POLL,
-            on_conflict="always_update",
-        )
+        for queue in (_SHARED_QUEUE, _QUEUE):
+            DBOS.register_queue(
+                queue,
+                worker_concurrency=self._policy.tasks_at_once,
+                polling_interval_sec=_POLL,
+                on_conflict="always_update",
+            )
         DBOS.register_queue(_DELIVERY_QUEUE, polling_interval_sec=_POLL, on_conflict="always_update")
 
     def _disconnect(self) -> None:
@@ -372,11 +376,11 @@ class DbosEngine:
         except sa.exc.DBAPIError as failed:
             raise Unavailable("database of the task engine") from failed
 
-    async def _enqueue(self, scope: Scope, task_id: str, run: int) -> None:
+    async def _enqueue(self, scope: Scope, task_id: str, plan: Plan, run: int) -> None:
         owner = msgspec.to_builtins(owner_scope(scope))
         options: Any = {
             "workflow_name": _WORKFLOW,
-            "queue_name": _QUEUE,
+            "queue_name": _SHARED_QUEUE if self._agents.are_everywhere(_agents_of(plan)) else _QUEUE,
             "workflow_id": _workflow_id(scope, task_id, run),
             "app_version": _VERSION,
         }
@@ -559,6 +563,10 @@ def _record(name: str, work: Callable[[], Awaitable[_T]]) -> Coroutine[Any, Any,
         return await work()
 
     return DBOS.run_step_async({"name": name, "preemptible": True}, call)
+
+
+def _agents_of(plan: Plan) -> frozenset[str]:
+    return frozenset(step.agent for step in plan.steps if step.agent is not None)
 
 
 def _owner_prefix(scope: Scope) -> str:
