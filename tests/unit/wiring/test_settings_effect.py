@@ -57,7 +57,7 @@ def test_the_server_reads_every_setting(valkey: RedisServer, tmp_path: Path, mon
     run.serve(settings)
 
     # The task engine reads its settings when it is opened.
-    assert set(Settings.__struct_fields__) - _READ == {"agents", "tasks_database"}
+    assert set(Settings.__struct_fields__) - _READ == {"tasks_database"}
 
 
 @pytest.mark.parametrize("bound", [{"l1_sessions": 2}, {"l1_bytes": 7000}], ids=str)
