@@ -203,8 +203,8 @@ class TaskNotFound(NotFound):
         self.task_id = task_id
 
 
-class AgentNotFound(NotFound):
-    """No agent is registered under this name."""
+class AgentNotFound(Invalid):
+    """No agent is registered under this name: the plan that names it cannot run."""
 
     code: ClassVar[str] = "agent_not_found"
 
@@ -500,6 +500,16 @@ class TaskFailed(Unavailable):
         super().__init__(f"task {task_id}", f"failed at step {step}: {why}" if step is not None else f"failed: {why}")
         self.task_id = task_id
         self.step = step
+
+
+class EngineUnavailable(Unavailable):
+    """This installation cannot run plans as it is; `why` says what it lacks."""
+
+    code: ClassVar[str] = "engine_unavailable"
+    retry_after: ClassVar[None] = None
+
+    def __init__(self, why: str) -> None:
+        super().__init__("task engine", f"cannot be opened: {why}")
 
 
 class StoreUnavailable(Unavailable):

@@ -222,6 +222,25 @@ def test_a_request_under_way_is_answered_before_the_end(tmp_path: Path) -> None:
         assert server.process.wait(timeout=WAIT) == 0
 
 
+def test_a_stream_without_an_end_does_not_delay_the_servers(tmp_path: Path) -> None:
+    """Its client goes on where it was, at the next server."""
+    with running(tmp_path / "sessions.db") as server:
+        task = server.http.post("/v1/tasks", headers=ANN, json={"type": "review"}).headers["location"]
+
+        with server.http.stream("GET", f"{task}/events", headers=ANN) as events:
+            first = [next(lines) for lines in [events.iter_lines()] for _ in range(2)]
+            assert server.end(signal.SIGTERM) == 0
+
+    assert first[1] == "event: task.opened"
+    assert not [line for line in server.log if "level=error" in line]
+    with running(tmp_path / "sessions.db") as server:
+        server.http.patch(task, headers=ANN, json={"status": "failed"})
+        last = {**ANN, "Last-Event-ID": first[0].removeprefix("id: ")}
+        rest = server.http.get(f"{task}/events", headers=last)
+
+    assert re.findall("event: (.+)", rest.text) == ["task.finished"]
+
+
 def _on_the_wire(request: httpx.Request) -> bytes:
     lines = [f"POST {request.url.raw_path.decode()} HTTP/1.1", *(f"{k}: {v}" for k, v in request.headers.items())]
     return "\r\n".join([*lines, "", ""]).encode() + request.content

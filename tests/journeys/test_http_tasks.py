@@ -152,21 +152,71 @@ async def test_an_agents_notes_are_its_own(door: Door, task: str) -> None:
     assert (await door.http.delete(f"{task}/agents/x/notes/plan", headers=agent("x"))).status_code == 204
 
 
+OF_A_TASK = [
+    *[("GET", path, None) for path in ("", "/board", "/board/a", "/board/a/history", "/timeline", "/events")],
+    *[("GET", path, None) for path in ("/agents/x/notes", "/agents/x/notes/a")],
+    ("PATCH", "", {"status": "completed"}),
+    ("DELETE", "", None),
+    ("PUT", "/board/a", {"value": 1}),
+    ("DELETE", "/board/a", None),
+    ("POST", "/board/a/append", {"item": 1}),
+    ("POST", "/board/a/increment", {}),
+    ("POST", "/locks/a", {}),
+    ("DELETE", "/locks/a?token=1", None),
+    ("PUT", "/agents/x/notes/a", {"value": 1}),
+    ("DELETE", "/agents/x/notes/a", None),
+    ("POST", "/cancel", None),
+    ("POST", "/resume", {}),
+    ("POST", "/input/ask", {"value": 1}),
+]
+
+
 async def test_a_task_is_nobody_elses() -> None:
     """A7: another user's, an expired one and one that never was give the same bytes."""
     clock = FakeClock()
     async with served(clock=clock) as door:
         task = await opened(door)
-        addresses = ("", "/board", "/board/a", "/agents/x/notes", "/agents/x/notes/a")
-        absent = [await door.http.get(f"/v1/tasks/none{address}", headers=ANN) for address in addresses]
-        foreign = [await door.http.get(task + address, headers=who) for who in (BOB, EVE) for address in addresses]
+
+        async def ask_all(address: str, who: dict[str, str]) -> list[httpx.Response]:
+            return [
+                await door.http.request(method, address + path, headers=agent("x", who), json=body)
+                for method, path, body in OF_A_TASK
+            ]
+
+        absent = await ask_all("/v1/tasks/none", ANN)
+        foreign = [answer for who in (BOB, EVE) for answer in await ask_all(task, who)]
+        untouched = (await door.http.get(task, headers=ANN)).json()
         clock.advance(timedelta(days=1))
-        expired = [await door.http.get(task + address, headers=ANN) for address in addresses]
+        expired = await ask_all(task, ANN)
 
         assert {code(answer) for answer in (*absent, *foreign, *expired)} == {(404, "task_not_found")}
         assert len({answer.text for answer in (*absent, *foreign, *expired)}) == 1
+        assert (untouched["status"], untouched["version"]) == ("pending", 1)
         assert code(await door.http.delete(task, headers=ANN)) == (404, "task_not_found")
         assert (await door.http.get("/v1/tasks", headers=ANN)).json() == {"tasks": [], "cursor": None}
+
+
+async def test_agents_collect_and_count_in_one_step_and_each_write_is_told(door: Door, task: str) -> None:
+    """E19: a request that is sent again under its key adds nothing."""
+    key = {"Idempotency-Key": "k1"}
+    for name, headers in (("x", key), ("x", key), ("y", {})):
+        who = {**agent(name), **headers}
+        await door.http.post(f"{task}/board/names/append", headers=who, json={"item": name})
+        await door.http.post(f"{task}/board/sum/increment", headers=who, json={"by": 2.5})
+    appended, added = [await door.http.get(f"{task}/board/{key}", headers=ANN) for key in ("names", "sum")]
+    await door.http.delete(f"{task}/board/sum", headers=agent("x"))
+    mixed = [
+        await door.http.post(f"{task}/board/names/increment", headers=agent("x")),
+        await door.http.post(f"{task}/board/other/append", headers=ANN, json={"item": 1}),
+    ]
+    history = (await door.http.get(f"{task}/board/sum/history", headers=ANN)).json()["changes"]
+
+    assert (appended.json()["value"], appended.headers["etag"]) == (["x", "y"], '"2"')
+    assert (added.json()["value"], added.json()["previous_writer"]) == (5.0, "x")
+    assert [code(answer) for answer in mixed] == [(409, "value_mismatch"), (400, "invalid")]
+    assert [(each["version"], each["writer"], each["deleted"]) for each in history] == [
+        (1, "x", False), (2, "y", False), (3, "x", True),
+    ]  # fmt: skip
 
 
 async def test_what_was_removed_is_gone_and_again_is_harmless_for_a_key(door: Door, task: str) -> None:
@@ -223,7 +273,7 @@ async def test_odd_keys_and_agents_stay_inside(door: Door, name: str) -> None:
         ("POST", "/v1/tasks", {}, (400, "invalid")),
         ("POST", "/v1/tasks", {"type": ""}, (400, "invalid")),
         ("POST", "/v1/tasks", {"type": "a\0b"}, (400, "invalid_text")),
-        ("POST", "/v1/tasks", {"type": "t", "plan": []}, (400, "invalid")),
+        ("POST", "/v1/tasks", {"type": "t", "plan": []}, (400, "plan_invalid")),
         ("POST", "/v1/tasks", {"type": "t", "session_id": "none"}, (404, "session_not_found")),
         ("POST", "/v1/tasks", {"type": "t", "goal": "x" * 1_000_000}, (413, "too_large")),
         ("GET", "/v1/tasks?limit=0", None, (400, "invalid")),
@@ -245,6 +295,12 @@ async def test_odd_keys_and_agents_stay_inside(door: Door, name: str) -> None:
         ("PUT", "{task}/board/a", {"agent": "x", "value": 1, "token": 5}, (409, "lock_lost")),
         ("PUT", "{task}/board/a", {"agent": "x", "value": 1, "token": 0}, (400, "invalid")),
         ("DELETE", "{task}/board/a", None, (400, "invalid")),
+        ("POST", "{task}/board/a/append", {"agent": "x"}, (400, "invalid")),
+        ("POST", "{task}/board/a/append", {"agent": "x", "item": "x" * 1_000_000}, (413, "too_large")),
+        ("POST", "{task}/board/a/increment", {"agent": "x", "by": "1"}, (400, "invalid")),
+        ("POST", "{task}/board/a/increment", {"agent": "x", "by": 2**64}, (400, "invalid_json")),
+        ("POST", "{task}/input/ask", {}, (400, "invalid")),
+        ("POST", "{task}/resume", {"from_step": ""}, (400, "invalid")),
         ("POST", "{task}/locks/a", {"agent": "x", "seconds": 0}, (400, "invalid")),
         ("POST", "{task}/locks/a", {"agent": "x", "seconds": 1e9}, (400, "invalid")),
         ("POST", "{task}/locks/a", {"agent": "x", "token": 1}, (409, "lock_lost")),
@@ -263,6 +319,12 @@ async def test_bad_input_is_refused_and_named(
 
     assert code(answer) == answered
     assert (await door.http.get(f"{task}/board", headers=ANN)).json()["entries"] == []
+
+
+async def test_a_stream_goes_on_after_an_event_only(door: Door, task: str) -> None:
+    refused = await door.http.get(f"{task}/events", headers={**ANN, "Last-Event-ID": "7"})
+
+    assert code(refused) == (400, "invalid_cursor")
 
 
 async def test_a_token_that_is_missing_is_missed_in_the_query(door: Door) -> None:

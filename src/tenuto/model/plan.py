@@ -25,6 +25,8 @@ MAX_RETRIES: Final = 100
 LONGEST_BACKOFF: Final = timedelta(minutes=5)
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _LONGEST: Final = timedelta(days=366)
+# What msgspec repeats of the input, except for names that look like fields: an error names fields and ids only.
+_REPEATED: Final = re.compile(r" '.*'|(?<=unknown field) `(?![A-Za-z_.-]{1,40}`).*`(?= - at |\Z)", re.DOTALL)
 
 
 class Operator(StrEnum):
@@ -193,13 +195,18 @@ def _status(states: States, step: Step) -> StepStatus:
 # Reading
 
 
-class _ConditionFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class ConditionFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A condition on one value of the board, as it is written down."""
+
     key: str
     operator: Operator = Operator.EQUAL
     value: Any = None
 
 
-class _StepFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class StepFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A step as it is written down: with an `agent`, or with `human_input`, a question to a person. Times are
+    seconds."""
+
     id: str
     agent: str | None = None
     human_input: str | None = None
@@ -209,11 +216,13 @@ class _StepFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     timeout: float | None = None
     retries: int = 0
     backoff: float = 1.0
-    when: _ConditionFields | list[_ConditionFields] | None = None
+    when: ConditionFields | list[ConditionFields] | None = None
 
 
-class _PlanFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    steps: list[_StepFields]
+class PlanFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A plan as it is written down; `timeout` is for all of it, in seconds."""
+
+    steps: list[StepFields]
     timeout: float | None = None
 
 
@@ -224,9 +233,9 @@ def parse_plan(given: Json) -> Plan:
         PlanInvalid: a field is unknown, absent or of another type.
     """
     try:
-        fields = msgspec.convert(given, _PlanFields)
+        fields = msgspec.convert(given, PlanFields)
     except msgspec.ValidationError as unfit:
-        raise PlanInvalid(None, f"does not fit: {unfit}") from None
+        raise PlanInvalid(None, f"does not fit: {_REPEATED.sub('', str(unfit))}") from None
     return Plan(steps=tuple(map(_to_step, fields.steps)), timeout=_duration(None, "timeout", fields.timeout))
 
 
@@ -236,9 +245,9 @@ def plan_fields(plan: Plan) -> JsonObject:
     return fields if plan.timeout is None else {**fields, "timeout": plan.timeout.total_seconds()}
 
 
-def _to_step(fields: _StepFields) -> Step:
+def _to_step(fields: StepFields) -> Step:
     given = fields.when
-    when = [] if given is None else [given] if isinstance(given, _ConditionFields) else given
+    when = [] if given is None else [given] if isinstance(given, ConditionFields) else given
     return Step(
         id=fields.id,
         agent=fields.agent,

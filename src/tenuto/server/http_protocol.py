@@ -32,7 +32,10 @@ class HttpLimits:
 
 
 class LimitedHttpProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, closed to a client that sends too much head or sends too slowly."""
+    """uvicorn's protocol, closed to a client that sends too much head or sends too slowly.
+
+    When the server ends, it waits for responses under way, but not for endless ones, whose clients connect again.
+    """
 
     limits = HttpLimits()
 
@@ -51,6 +54,13 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        under_way: RequestResponseCycle | None = self.cycle
+        if under_way is not None and under_way.scope.get("state", {}).get("endless"):
+            self.transport.close()
+        else:
+            super().shutdown()
 
     def data_received(self, data: bytes) -> None:
         if self._refused:

@@ -20,10 +20,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from tenuto.model.plan import PlanFields
 from tenuto.model.values import JsonObject
 from tenuto.server import requests
 from tenuto.server.problems import MEDIA_TYPE, Problem
 from tenuto.sessions.views import NewMessage
+from tenuto.tasks.timeline import EVENT_ID
 
 _Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 _REF: Final = "#/components/schemas/{name}"
@@ -63,6 +65,7 @@ _HEADERS: Final[tuple[tuple[str, str, JsonObject], ...]] = (
     ("Idempotency-Key", "With the same key a write happens once; with another body it is refused.", _TEXT),
     ("Tenuto-Agent", "The agent that asks, where the body does not name it.", _TEXT),
     ("If-None-Match", "`*` where nothing may stand there yet.", {"type": "string", "enum": ["*"]}),
+    ("Last-Event-ID", "The last event that was seen.", {"type": "string", "pattern": f"^{EVENT_ID}$"}),
     ("If-Match", "The version the change is meant for.", {"type": "string", "pattern": '^([*]|(W/)?"[0-9]{1,16}")$'}),
 )
 _WHO: Final = tuple(name for name, _, _ in _HEADERS if name.startswith("X-"))
@@ -74,6 +77,7 @@ _PARTS_OF_PATHS: Final = {
     "name": "The attribute's name, percent-encoded where it holds odd characters.",
     "task_id": "The task's id.",
     "memory_id": "The memory's id.",
+    "step": "The id of a step of the task's plan.",
     "key": "The key on the board or among the notes, percent-encoded where it holds odd characters.",
     "agent": "The agent's name, percent-encoded where it holds odd characters.",
 }
@@ -252,7 +256,7 @@ def document(app: Starlette) -> JsonObject:
 
 
 def _build_schema(routes: Sequence[ApiRoute]) -> JsonObject:
-    kinds: dict[type[Any], None] = {Problem: None, NewMessage: None}
+    kinds: dict[type[Any], None] = {Problem: None, NewMessage: None, PlanFields: None}
     paths: dict[str, JsonObject] = {}
     for route in routes:
         if route.operation is not None:

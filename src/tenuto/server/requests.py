@@ -23,6 +23,7 @@ from tenuto.privacy.compliance.audit import MOST_MARKS
 from tenuto.recall.service import MAX_PAGE
 from tenuto.sessions.transfer import ExportFormat
 
+PLAN_SCHEMA = "#/components/schemas/PlanFields"
 _MOST = 2**53 - 1
 Count = Annotated[int, Meta(ge=0, le=_MOST)]
 Token = Annotated[int, Meta(ge=1, le=_MOST)]
@@ -366,13 +367,24 @@ class SearchMemories(RequestBody, frozen=True, kw_only=True):
 
 
 class OpenTask(RequestBody, frozen=True, kw_only=True):
-    """A task to open; `session_id` names the talk it came out of."""
+    """A task to open; `session_id` names the talk it came out of. With a `plan` it is run."""
 
-    EXAMPLE = {"type": "contract_review", "goal": "Find what limits later employment"}
+    EXAMPLE = {
+        "type": "contract_review",
+        "goal": "Find what limits later employment",
+        "plan": {
+            "steps": [
+                {"id": "read", "agent": "reader", "output_key": "clauses", "retries": 2},
+                {"id": "approval", "human_input": "Send this?", "after": ["read"]},
+            ]
+        },
+    }
 
     type: Name
     goal: Text = ""
     session_id: Name | None = None
+    # Read by `parse_plan`, whose errors name the step.
+    plan: Annotated[Any, Meta(extra_json_schema={"anyOf": [{"$ref": PLAN_SCHEMA}, {"type": "null"}]})] = None
     tenant_id: Tenant | None = None
     site_id: Text | None = None
 
@@ -385,6 +397,22 @@ class ChangeTask(RequestBody, frozen=True, kw_only=True):
     status: Literal["running", "completed", "failed"]
     result: Any = None
     if_version: Count | None = None
+
+
+class ResumeTask(RequestBody, frozen=True, kw_only=True):
+    """Where to begin again: with this step and all that come after it; without one, with the steps that failed."""
+
+    EXAMPLE = {"from_step": "read"}
+
+    from_step: Name | None = None
+
+
+class AnswerStep(RequestBody, frozen=True, kw_only=True):
+    """A person's answer to a step that waits for it."""
+
+    EXAMPLE = {"value": "yes"}
+
+    value: Any
 
 
 class TaskListQuery(msgspec.Struct, kw_only=True, frozen=True):
@@ -406,6 +434,26 @@ class WriteEntry(RequestBody, frozen=True, kw_only=True):
     agent: Name | None = None
     token: Token | None = None
     if_version: Count | None = None
+
+
+class AppendItem(RequestBody, frozen=True, kw_only=True):
+    """An item for the end of a list; `agent` and `token` as in a write."""
+
+    EXAMPLE = {"agent": "labour-law", "item": {"clause": 7}}
+
+    item: Any
+    agent: Name | None = None
+    token: Token | None = None
+
+
+class Increment(RequestBody, frozen=True, kw_only=True):
+    """What to add to a number; `agent` and `token` as in a write."""
+
+    EXAMPLE = {"agent": "labour-law", "by": 1}
+
+    by: int | float = 1
+    agent: Name | None = None
+    token: Token | None = None
 
 
 class LockKey(RequestBody, frozen=True, kw_only=True):

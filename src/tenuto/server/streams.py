@@ -58,11 +58,14 @@ async def event_stream(
     events: AsyncIterator[_Event],
     encode: Callable[[_Event], ServerSentEvent],
     *,
-    at_once: bool = False,
+    endless: bool = False,
 ) -> Response:
-    """Server-sent events. A failure before the first one is an ordinary error response, which waits for it; a stream
-    that begins `at_once` may be silent for long."""
-    first = () if at_once else (await cancel_on_disconnect(request, _next_event(events)),)
+    """Server-sent events. A failure before the first one is an ordinary error response.
+
+    An `endless` stream begins at once, since its first event may come late, and does not delay the server's end.
+    """
+    request.state.endless = endless
+    first = () if endless else (await cancel_on_disconnect(request, _next_event(events)),)
     return StreamingResponse(
         _sse_stream(request, first, events, encode), media_type="text/event-stream; charset=utf-8", headers=_HEADERS
     )

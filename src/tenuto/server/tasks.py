@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from tenuto.errors import EntryNotFound, Invalid
 from tenuto.model import Scope
+from tenuto.model.plan import check_plan, parse_plan
 from tenuto.model.task import NewTask, TaskQuery
 from tenuto.server.auth import asking, authenticate_request, service
 from tenuto.server.json_io import (
@@ -24,8 +25,10 @@ from tenuto.server.json_io import (
 from tenuto.server.openapi import Router, describe
 from tenuto.server.problems import Forbidden
 from tenuto.server.requests import (
+    AppendItem,
     ChangeTask,
     Holding,
+    Increment,
     LockKey,
     OpenTask,
     TaskListQuery,
@@ -34,8 +37,20 @@ from tenuto.server.requests import (
     WriteNote,
     resolve_version,
 )
+from tenuto.server.task_runs import open_engine, stop_run
 from tenuto.tasks import Board, Notes, Tasks
-from tenuto.tasks.views import AgentNoteList, AgentNoteView, BoardAnswer, BoardEntryView, LockView, TaskList, TaskView
+from tenuto.tasks.views import (
+    AgentNoteList,
+    AgentNoteView,
+    BoardAnswer,
+    BoardChangeView,
+    BoardEntryView,
+    BoardHistory,
+    LockView,
+    TaskDetail,
+    TaskList,
+    TaskView,
+)
 
 routes = Router("tasks", prefix="/v1")
 
@@ -45,18 +60,26 @@ _NOTE = "/tasks/{task_id}/agents/{agent}/notes/{key}"
 _AGENT = ("Tenuto-Agent",)
 _GUARDED = ("Tenuto-Agent", "If-Match")
 _WRITTEN = (*_GUARDED, "If-None-Match")
+_ADDED = ("Tenuto-Agent", "Idempotency-Key")
 
 
-@routes.post("/tasks", describe(TaskView, 201, body=OpenTask, headers=("Idempotency-Key",)))
+@routes.post("/tasks", describe(TaskView, 201, 202, body=OpenTask, headers=("Idempotency-Key",)))
 async def open_task(request: Request) -> Response:
-    """Open a task for several agents. It is the caller's, and goes a day after its last change. Asked again under the
-    same Idempotency-Key, the same one is answered."""
+    """Open a task for several agents. It is the caller's, and goes a day after its last change. With a `plan` it is run
+    from now on, and the answer is 202. Asked again under the same Idempotency-Key, the same one is answered."""
     admission = await authenticate_request(request)
     body = await body_of(request, OpenTask)
     scope = admission.scope(body.tenant_id, body.site_id)
     new = NewTask(type=body.type, goal=body.goal, session_id=body.session_id)
-    task = await _tasks(request).open(scope, new, idempotency_key=idempotency_key(request))
-    opened = versioned_response(TaskView.of(task), 201)
+    key = idempotency_key(request)
+    if body.plan is None:
+        task = await _tasks(request).open(scope, new, idempotency_key=key)
+    else:
+        plan = parse_plan(body.plan)
+        # Before the engine is opened, which checks the agents, too.
+        check_plan(plan, policy=_tasks(request).policy, task_type=body.type)
+        task = await (await open_engine(request)).submit(scope, new, plan, idempotency_key=key)
+    opened = versioned_response(TaskView.of(task), 201 if body.plan is None else 202)
     opened.headers["Location"] = f"/v1/tasks/{task.id}"
     return opened
 
@@ -70,16 +93,17 @@ async def list_tasks(request: Request) -> Response:
     return answer(TaskList.of(await _tasks(request).list(scope, query)))
 
 
-@routes.get("/tasks/{task_id}", describe(TaskView))
+@routes.get("/tasks/{task_id}", describe(TaskDetail))
 async def get_task(request: Request) -> Response:
-    """A task without its board."""
-    task = await _tasks(request).get(await asking(request), _task_id(request))
-    return versioned_response(TaskView.of(task))
+    """A task without its board, and how far the steps of its plan are."""
+    progress = await _tasks(request).progress(await asking(request), _task_id(request))
+    return versioned_response(TaskDetail.of(progress))
 
 
 @routes.patch("/tasks/{task_id}", describe(TaskView, body=ChangeTask, headers=("If-Match",)))
 async def change_task(request: Request) -> Response:
-    """Begin or end a task; with its end, the notes of its agents go. With If-Match or `if_version`, of that version
+    """Begin or end a task; with its end, the notes of its agents go, and agents that an engine runs are cancelled. With
+    If-Match or `if_version`, of that version
     only."""
     scope, task_id = await asking(request), _task_id(request)
     body = await body_of(request, ChangeTask)
@@ -91,13 +115,20 @@ async def change_task(request: Request) -> Response:
     else:
         failed = body.status == "failed"
         task = await _tasks(request).finish(scope, task_id, failed=failed, result=body.result, if_version=version)
+        if task.runs:
+            await stop_run(request, scope, task_id)
     return versioned_response(TaskView.of(task))
 
 
 @routes.delete("/tasks/{task_id}", describe(None, 204, headers=("If-Match",)))
 async def delete_task(request: Request) -> Response:
-    """Remove a task with its board and all notes. With If-Match, of that version only."""
-    await _tasks(request).delete(await asking(request), _task_id(request), if_version=if_match(request))
+    """Remove a task with its board and all notes; agents that an engine runs are cancelled. With If-Match, of that
+    version only."""
+    scope, task_id = await asking(request), _task_id(request)
+    task = await _tasks(request).get(scope, task_id)
+    await _tasks(request).delete(scope, task_id, if_version=if_match(request))
+    if task.runs and not task.is_finished:
+        await stop_run(request, scope, task_id)
     return Response(status_code=204)
 
 
@@ -143,6 +174,34 @@ async def delete_entry(request: Request) -> Response:
         key, agent=_writing_agent(request), if_version=await _expected_version(request, board), token=token
     )
     return Response(status_code=204)
+
+
+@routes.get(f"{_ENTRY}/history", describe(BoardHistory))
+async def get_history(request: Request) -> Response:
+    """Who wrote or deleted a key, without the values."""
+    changes = await _board(request, await asking(request)).history(path_parameter(request, "key"))
+    return answer(BoardHistory(changes=list(map(BoardChangeView.of, changes))))
+
+
+@routes.post(f"{_ENTRY}/append", describe(BoardEntryView, body=AppendItem, headers=_ADDED))
+async def append_item(request: Request) -> Response:
+    """Add an item to the end of a key's list in one step, under the rules of a write; where nothing stands, a list
+    begins. Asked again under the same Idempotency-Key, nothing is added."""
+    board, key = _board(request, await asking(request)), path_parameter(request, "key")
+    body = await body_of(request, AppendItem)
+    agent = _writing_agent(request, body.agent)
+    entry = await board.append(key, body.item, agent=agent, token=body.token, idempotency_key=idempotency_key(request))
+    return versioned_response(BoardEntryView.of(entry))
+
+
+@routes.post(f"{_ENTRY}/increment", describe(BoardEntryView, body=Increment, headers=_ADDED))
+async def increment(request: Request) -> Response:
+    """Add to the number of a key in one step, likewise; where nothing stands, it is 0."""
+    board, key = _board(request, await asking(request)), path_parameter(request, "key")
+    body = await body_of(request, Increment)
+    agent = _writing_agent(request, body.agent)
+    entry = await board.increment(key, body.by, agent=agent, token=body.token, idempotency_key=idempotency_key(request))
+    return versioned_response(BoardEntryView.of(entry))
 
 
 @routes.post(_LOCK, describe(LockView, body=LockKey, headers=_AGENT, problems=(409,)))

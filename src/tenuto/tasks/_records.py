@@ -208,13 +208,15 @@ class PlanRecord(Value, frozen=True, kw_only=True):
 class StepRecord(Value, frozen=True, kw_only=True):
     """A step of a plan. `token` grows with each worker that begins it, so that an earlier one is recognized.
 
-    `output` is the value under its key on the board, empty if there is none.
+    `output` is the value under its key on the board, empty if there is none; `answer` is a digest of a person's answer
+    as it was given, by which a repetition is recognized.
     """
 
     status: StepStatus = StepStatus.PENDING
     token: int = 0
     attempts: int = 0
     output: JsonObject = {}
+    answer: tuple[int, ...] = ()
     error: TaskError | None = None
     started_at: int | None = None
     ended_at: int | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import msgspec
 from msgspec.structs import replace
 
 from tenuto.errors import StepLost, StepNotFound, StepNotWaiting
@@ -17,7 +18,7 @@ from tenuto.model.task import TaskError
 from tenuto.model.values import Json
 from tenuto.ports import Clock
 from tenuto.tasks._record_store import VersionedRecord
-from tenuto.tasks._records import StepRecord, micros, unwrap_value, wrap_value
+from tenuto.tasks._records import StepRecord, mark_of, micros, wrap_value
 from tenuto.tasks._workspace import TaskWorkspace
 from tenuto.tasks.board import check_value
 
@@ -118,24 +119,29 @@ class Steps:
         return (await self._change(step.id, skip_record)).run(step)
 
     async def answer(self, step: Step, value: Json) -> tuple[StepRun, int]:
-        """Complete a human-input step, and return it with its token; the same answer again changes nothing.
+        """Complete a human-input step, and return it with its token.
+
+        The same answer again changes nothing, also after the task's end.
 
         Raises:
             StepNotWaiting: it is not waiting, or has another answer.
             TooLarge: the answer is above the limit.
         """
         check_value(value, self._policy)
+        mark = mark_of(msgspec.json.encode(value, order="deterministic").decode())
+        kept = await self._read(step)
+        if kept.status is StepStatus.COMPLETED and kept.answer == mark:
+            await self._room.task()
+            return kept.run(step), kept.token
         await self._room.open()
 
         def answer_record(kept: StepRecord) -> StepRecord | None:
-            if kept.status is StepStatus.COMPLETED and unwrap_value(kept.output) == value:
+            if kept.status is StepStatus.COMPLETED and kept.answer == mark:
                 return None
             if kept.status is not StepStatus.WAITING or step.human_input is None:
                 raise StepNotWaiting(step.id)
-            ended = micros(self._clock())
-            return replace(
-                kept, status=StepStatus.COMPLETED, output=wrap_value(step.key, value), error=None, ended_at=ended
-            )
+            output, ended = wrap_value(step.key, value), micros(self._clock())
+            return replace(kept, status=StepStatus.COMPLETED, output=output, answer=mark, error=None, ended_at=ended)
 
         record = await self._change(step.id, answer_record)
         return record.run(step), record.token
@@ -151,8 +157,11 @@ class Steps:
         Raises:
             StepLost: one has.
         """
+        self._check_token(step, await self._read(step), token)
+
+    async def _read(self, step: Step) -> StepRecord:
         filed = await self._room.steps.read_record(step.id)
-        self._check_token(step, _NEW if filed is None else filed.record, token)
+        return _NEW if filed is None else filed.record
 
     async def _end(
         self, step: Step, token: int, change: Callable[[StepRecord], StepRecord], status: StepStatus

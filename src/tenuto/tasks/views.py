@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
-from tenuto.model.task import TaskStatus
+from tenuto.model.plan import Step, StepRun, StepStatus, TaskProgress
+from tenuto.model.task import TaskEventType, TaskStatus
 from tenuto.model.values import View
 
 
+class TaskErrorView(View, frozen=True, kw_only=True):
+    """Why a task or a step failed: a stable code, a sentence, and the step at fault."""
+
+    code: str
+    message: str
+    step: str | None
+
+
 class TaskView(View, frozen=True, kw_only=True):
-    """A task without its board."""
+    """A task without its board. `runs` counts the runs of its plan, the last of which ends at `deadline_at`."""
 
     id: str
     session_id: str | None
@@ -18,11 +27,75 @@ class TaskView(View, frozen=True, kw_only=True):
     goal: str
     status: TaskStatus
     result: Any
+    error: TaskErrorView | None
+    runs: int
     created_at: datetime
     updated_at: datetime
+    started_at: datetime | None
+    deadline_at: datetime | None
     completed_at: datetime | None
     expires_at: datetime
     version: int
+
+
+class StepView(View, frozen=True, kw_only=True):
+    """A step of a task's plan, and what became of it so far."""
+
+    id: str
+    agent: str | None
+    human_input: str | None
+    output_key: str
+    after: list[str]
+    required: bool
+    status: StepStatus
+    attempts: int
+    error: TaskErrorView | None
+    started_at: datetime | None
+    ended_at: datetime | None
+
+    @classmethod
+    def of_run(cls, step: Step, run: StepRun) -> Self:
+        """A step and what became of it."""
+        error = None if run.error is None else TaskErrorView.of(run.error)
+        planned = {name: getattr(step, name) for name in ("id", "human_input", "required")}
+        return cls.derive(run, **planned, output_key=step.key, after=list(step.after), error=error)
+
+
+class TaskDetail(TaskView, frozen=True, kw_only=True):
+    """A task and the steps of its plan, in the order of the plan; without a plan there are none."""
+
+    steps: list[StepView]
+
+    @classmethod
+    def of(cls, value: TaskProgress) -> Self:
+        """A task and what became of its steps."""
+        error = None if value.task.error is None else TaskErrorView.of(value.task.error)
+        planned = () if value.plan is None else value.plan.steps
+        steps = [StepView.of_run(step, run) for step, run in zip(planned, value.steps, strict=True)]
+        return cls.derive(value.task, error=error, steps=steps)
+
+
+class TaskEventView(View, frozen=True, kw_only=True):
+    """Something that happened to a task. `agent` is that of the step, or the writer of the board's `key`; `status` is
+    that of what has ended, or `written` or `deleted`."""
+
+    id: str
+    type: TaskEventType
+    at: datetime
+    step: str | None
+    agent: str | None
+    key: str | None
+    version: int | None
+    status: str | None
+    attempts: int | None
+    run: int | None
+    error_code: str | None
+
+
+class Timeline(View, frozen=True, kw_only=True):
+    """What happened to a task, in order of time."""
+
+    events: list[TaskEventView]
 
 
 class TaskList(View, frozen=True, kw_only=True):
@@ -41,6 +114,22 @@ class BoardEntryView(View, frozen=True, kw_only=True):
     written_at: datetime
     version: int
     previous_writer: str | None
+
+
+class BoardChangeView(View, frozen=True, kw_only=True):
+    """A write or deletion of a key, without its value."""
+
+    key: str
+    version: int
+    writer: str
+    at: datetime
+    deleted: bool
+
+
+class BoardHistory(View, frozen=True, kw_only=True):
+    """The last twenty writes and deletions of a key, oldest first."""
+
+    changes: list[BoardChangeView]
 
 
 class HeldView(View, frozen=True, kw_only=True):

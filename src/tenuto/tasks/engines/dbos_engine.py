@@ -222,7 +222,10 @@ class DbosEngine:
         progress = await self._tasks.progress(scope, task_id)
         step = find_step(progress.plan, step_id)
         run, token = await self._tasks.steps(scope, task_id).answer(step, value)
-        await self._runner.publish(scope, task_id, step, run, token)
+        try:
+            await self._runner.publish(scope, task_id, step, run, token)
+        except TaskFinished:  # The answer was given before, or is not needed any more.
+            return await self._tasks.progress(scope, task_id)
         workflow_id, key = _workflow_id(scope, task_id, progress.task.runs), f"{task_id}:{step_id}:{token}"
         await self._ask(partial(self._control.send, workflow_id, True, topic=step_id, idempotency_key=key))
         return await self._tasks.progress(scope, task_id)

@@ -1,0 +1,116 @@
+"""Routes of running tasks: cancelling, resuming, answers of people, and what happened.
+
+Reading needs no engine; the first request that needs one opens it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tenuto.errors import EngineUnavailable, Invalid, Unavailable
+from tenuto.model import Scope
+from tenuto.model.task import TaskEvent
+from tenuto.ports import TaskEngine
+from tenuto.server.auth import asking, service
+from tenuto.server.json_io import answer, body_of, path_parameter, versioned_response
+from tenuto.server.openapi import Router, describe
+from tenuto.server.requests import AnswerStep, ResumeTask
+from tenuto.server.streams import ServerSentEvent, event_stream
+from tenuto.tasks import Tasks
+from tenuto.tasks.views import TaskDetail, TaskEventView, Timeline
+
+routes = Router("tasks", prefix="/v1")
+_log = logging.getLogger(__name__)
+
+_EVENTS = describe(
+    None,
+    headers=("Last-Event-ID",),
+    content={"text/event-stream": {"example": 'id: 1768467600000000.0.0\nevent: task.opened\ndata: {"id":"…"}\n\n'}},
+)
+_EVENTS.content["responses"]["204"] = {"description": "The task has ended, and its last event was seen."}
+
+
+@routes.post("/tasks/{task_id}/cancel", describe(TaskDetail, problems=(409,)))
+async def cancel_task(request: Request) -> Response:
+    """End a task as failed, with the code `task_cancelled`; agents that work on it are cancelled. Again is harmless."""
+    scope, task_id = await asking(request), path_parameter(request, "task_id")
+    await _tasks(request).get(scope, task_id)
+    await (await open_engine(request)).cancel(scope, task_id)
+    return await _task_response(request, scope, task_id)
+
+
+@routes.post("/tasks/{task_id}/resume", describe(TaskDetail, 202, body=ResumeTask, problems=(409,)))
+async def resume_task(request: Request) -> Response:
+    """Run a failed task again from its failed steps on, or any ended one from a step on; its other steps stay."""
+    scope, task_id = await asking(request), path_parameter(request, "task_id")
+    body = await body_of(request, ResumeTask)
+    await _tasks(request).get(scope, task_id)
+    await (await open_engine(request)).resume(scope, task_id, from_step=body.from_step)
+    return await _task_response(request, scope, task_id, 202)
+
+
+@routes.post("/tasks/{task_id}/input/{step}", describe(TaskDetail, body=AnswerStep, problems=(409,)))
+async def answer_step(request: Request) -> Response:
+    """Answer a step that waits for a person; the task goes on. The same answer again is harmless."""
+    scope, task_id = await asking(request), path_parameter(request, "task_id")
+    body = await body_of(request, AnswerStep)
+    await _tasks(request).get(scope, task_id)
+    engine = await open_engine(request)
+    progress = await engine.answer(scope, task_id, path_parameter(request, "step"), body.value)
+    return versioned_response(TaskDetail.of(progress))
+
+
+@routes.get("/tasks/{task_id}/timeline", describe(Timeline))
+async def get_timeline(request: Request) -> Response:
+    """What happened to a task so far: its steps, the changes of its board, its end."""
+    events = await _tasks(request).events(await asking(request), path_parameter(request, "task_id"))
+    return answer(Timeline(events=list(map(TaskEventView.of, events))))
+
+
+@routes.get("/tasks/{task_id}/events", _EVENTS)
+async def follow_task(request: Request) -> Response:
+    """The same as it happens, as server-sent events until the task ends. A client that reconnects sends the id of the
+    last event as Last-Event-ID and gets those after it, or 204 if the task has ended with that one."""
+    scope, task_id = await asking(request), path_parameter(request, "task_id")
+    after = request.headers.get("last-event-id")
+    seen_to_end = not await _tasks(request).events(scope, task_id, after=after)
+    if seen_to_end and (await _tasks(request).get(scope, task_id)).is_finished:
+        return Response(status_code=204)
+    return await event_stream(request, _tasks(request).watch(scope, task_id, after=after), _encode_event, endless=True)
+
+
+def _encode_event(event: TaskEvent) -> ServerSentEvent:
+    return ServerSentEvent(event.type, msgspec.json.encode(TaskEventView.of(event)), event.id)
+
+
+async def open_engine(request: Request) -> TaskEngine:
+    """The engine that runs plans, opened by the first request that needs it.
+
+    Raises:
+        EngineUnavailable: the installation lacks something for it.
+    """
+    try:
+        return await service(request).tenuto.engine()
+    except Invalid as unfit:
+        raise EngineUnavailable(str(unfit)) from unfit
+
+
+async def stop_run(request: Request, scope: Scope, task_id: str) -> None:
+    """Cancel the agents that work on a task whose end or removal is stored. Without the engine they find out
+    themselves: what they write is refused."""
+    try:
+        await (await open_engine(request)).stop(scope, task_id)
+    except Unavailable as away:
+        _log.warning("the agents of task %s were not cancelled: %s", task_id, away)
+
+
+async def _task_response(request: Request, scope: Scope, task_id: str, status: int = 200) -> Response:
+    return versioned_response(TaskDetail.of(await _tasks(request).progress(scope, task_id)), status)
+
+
+def _tasks(request: Request) -> Tasks:
+    return service(request).tenuto.tasks

@@ -1,0 +1,413 @@
+"""Plans over HTTP: submitted, followed, answered after a restart, cancelled and run again (E3, E14-E17, E22)."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from tenuto.model.plan import TaskProgress
+from tenuto.tasks.agents import AgentContext
+from tests.journeys.door import ANN, BOB, EVE, Door, code, served
+from tests.patience import LONG, until
+from tests.samples import ANN as ANN_SCOPE
+
+pytest.importorskip("dbos")
+
+from tests.engines import wait_for_end, wait_for_step
+
+ENGINE = "tenuto.tasks.engines.dbos_engine"
+SAID = "what a user said"
+
+
+class Office:
+    """Agents whose doings a test controls and counts."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.gate = asyncio.Event()
+        self.cancelled = asyncio.Event()
+
+    async def read(self, ctx: AgentContext) -> list[int]:
+        self.calls.append(ctx.step)
+        return [7, 12]
+
+    async def write(self, ctx: AgentContext) -> str:
+        self.calls.append(ctx.step)
+        await ctx.board.append("letters", ctx.step, idempotency_key=ctx.step_key)
+        return f"clauses {await ctx.board.get('clauses', list)}"
+
+    async def wait(self, ctx: AgentContext) -> None:
+        self.calls.append(ctx.step)
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+
+    async def break_down(self, ctx: AgentContext) -> None:
+        raise ValueError(SAID)
+
+    async def shout(self, ctx: AgentContext) -> str:
+        return "x" * 100_000
+
+    async def meddle(self, ctx: AgentContext) -> None:
+        await ctx.board.increment("protected.sum")
+
+
+@asynccontextmanager
+async def office_at(store: str = "memory://", office: Office | None = None) -> AsyncIterator[tuple[Door, Office]]:
+    """A server whose agents are those of an office."""
+    at = office or Office()
+    functions = {
+        "reader": at.read,
+        "writer": at.write,
+        "waiter": at.wait,
+        "broken": at.break_down,
+        "loud": at.shout,
+        "meddler": at.meddle,
+    }
+    async with served(store=store) as door:
+        for name, function in functions.items():
+            door.tenuto.agents.register(name, function)
+        yield door, at
+
+
+async def submitted(door: Door, *steps: dict[str, Any], who: dict[str, str] = ANN, **body: Any) -> httpx.Response:
+    plan = {"steps": list(steps)}
+    return await door.http.post("/v1/tasks", headers=who, json={"type": "review", "plan": plan, **body})
+
+
+async def running(door: Door, *steps: dict[str, Any], **body: Any) -> tuple[str, str]:
+    """A task that was submitted: its id, and its address."""
+    answered = await submitted(door, *steps, **body)
+    assert answered.status_code == 202, answered.text
+    return answered.json()["id"], answered.headers["location"]
+
+
+async def ended(door: Door, task_id: str) -> TaskProgress:
+    return await wait_for_end(door.tenuto.tasks, ANN_SCOPE, task_id)
+
+
+def events_of(stream: httpx.Response) -> list[dict[str, str]]:
+    """The events of a stream as a client reads them; comments are passed over."""
+    blocks = [block.splitlines() for block in stream.text.split("\n\n") if block.strip()]
+    return [dict(line.split(": ", 1) for line in block if not line.startswith(":")) for block in blocks]
+
+
+READ = {"id": "read", "agent": "reader", "output_key": "clauses"}
+WRITE = {"id": "write", "agent": "writer", "after": ["read"]}
+
+
+async def test_a_plan_is_submitted_and_followed_to_its_end() -> None:
+    async with office_at() as (door, _):
+        session = (await door.http.post("/v1/sessions", headers=ANN, json={})).json()["id"]
+        answered = await submitted(door, READ, WRITE, goal="Find the notice period", session_id=session)
+        task = answered.headers["location"]
+
+        followed = await asyncio.wait_for(door.http.get(f"{task}/events", headers=ANN), LONG)
+
+        detail = (await door.http.get(task, headers=ANN)).json()
+        timeline = (await door.http.get(f"{task}/timeline", headers=ANN)).json()["events"]
+        events = events_of(followed)
+        rest = await door.http.get(f"{task}/events", headers={**ANN, "Last-Event-ID": events[-3]["id"]})
+        over = await door.http.get(f"{task}/events", headers={**ANN, "Last-Event-ID": events[-1]["id"]})
+
+    assert (answered.status_code, answered.json()["goal"]) == (202, "Find the notice period")
+    assert (detail["status"], detail["result"], detail["error"], detail["runs"]) == (
+        "completed", {"write": "clauses [7, 12]"}, None, 1,
+    )  # fmt: skip
+    assert detail["deadline_at"] > detail["started_at"]
+    assert [(step["id"], step["status"], step["attempts"], step["error"]) for step in detail["steps"]] == [
+        ("read", "completed", 1, None),
+        ("write", "completed", 1, None),
+    ]
+    assert [(step["agent"], step["output_key"], step["after"], step["required"]) for step in detail["steps"]] == [
+        ("reader", "clauses", [], True),
+        ("writer", "write", ["read"], True),
+    ]
+    assert followed.headers["content-type"].startswith("text/event-stream")
+    assert [(event["id"], event["event"]) for event in events] == [(each["id"], each["type"]) for each in timeline]
+    assert [msgspec.json.decode(event["data"]) for event in events] == timeline
+    assert [event["event"] for event in events][:3] == ["task.opened", "task.started", "step.started"]
+    assert sorted(event["event"] for event in events[3:]) == sorted(
+        ["step.started", *["step.finished"] * 2, *["board.changed"] * 3, "task.finished"]
+    )
+    assert [event["id"] for event in events_of(rest)] == [event["id"] for event in events[-2:]]
+    assert (over.status_code, over.content) == (204, b"")
+
+
+async def test_a_person_answers_after_the_server_was_restarted(tmp_path: Path) -> None:
+    """E17, E22: what had ended before is not done again."""
+    store, office = f"sqlite:///{tmp_path / 'sessions.db'}", Office()
+    steps = (READ, {"id": "ask", "human_input": "Send this?", "after": ["read"]}, {**WRITE, "after": ["ask"]})
+    async with office_at(store, office) as (door, _):
+        task_id, task = await running(door, *steps)
+        await wait_for_step(door.tenuto.tasks, ANN_SCOPE, task_id, "ask", "waiting")
+
+    async with office_at(store, office) as (door, _):
+        waiting = (await door.http.get(task, headers=ANN)).json()["steps"][1]
+        foreign = [await door.http.post(f"{task}/input/ask", headers=who, json={"value": 1}) for who in (BOB, EVE)]
+        absent = await door.http.post(f"{task}/input/none", headers=ANN, json={"value": 1})
+        early = await door.http.post(f"{task}/input/write", headers=ANN, json={"value": 1})
+        given = {"value": {"to": "ann.lee@example.com"}}
+        first = await door.http.post(f"{task}/input/ask", headers=ANN, json=given)
+        progress = await ended(door, task_id)
+        again = await door.http.post(f"{task}/input/ask", headers=ANN, json=given)
+        other = await door.http.post(f"{task}/input/ask", headers=ANN, json={"value": "no"})
+        entry = (await door.http.get(f"{task}/board/ask", headers=ANN)).json()
+
+    assert (waiting["status"], waiting["human_input"], waiting["agent"]) == ("waiting", "Send this?", None)
+    assert {code(answer) for answer in foreign} == {(404, "task_not_found")}
+    assert (code(absent), code(early)) == ((404, "step_not_found"), (409, "step_not_waiting"))
+    assert first.json()["steps"][1]["status"] == "completed"
+    assert (again.status_code, again.json()["status"]) == (200, "completed")
+    assert code(other) == (409, "task_finished")
+    assert progress.task.result == {"write": "clauses [7, 12]"}
+    assert office.calls == ["read", "write"]
+    assert (entry["value"], entry["writer"], entry["version"]) == ({"to": "[REDACTED_EMAIL]"}, "human", 1)
+
+
+async def test_a_cancelled_task_is_run_again_from_where_it_is_told() -> None:
+    async with office_at() as (door, office):
+        task_id, task = await running(door, READ, {"id": "wait", "agent": "waiter", "after": ["read"]})
+        await wait_for_step(door.tenuto.tasks, ANN_SCOPE, task_id, "wait", "running")
+        early = await door.http.post(f"{task}/resume", headers=ANN)
+        cancelled = await door.http.post(f"{task}/cancel", headers=ANN)
+        again = await door.http.post(f"{task}/cancel", headers=ANN)
+        await asyncio.wait_for(office.cancelled.wait(), LONG)
+        office.gate.set()
+        absent = await door.http.post(f"{task}/resume", headers=ANN, json={"from_step": "none"})
+        resumed = await door.http.post(f"{task}/resume", headers=ANN)
+        await ended(door, task_id)
+        calls = list(office.calls)
+        over = [await door.http.post(f"{task}/{what}", headers=ANN) for what in ("resume", "cancel")]
+        whole = await door.http.post(f"{task}/resume", headers=ANN, json={"from_step": "read"})
+        progress = await ended(door, task_id)
+
+    assert code(early) == (409, "task_running")
+    assert (cancelled.json()["status"], cancelled.json()["error"]["code"]) == ("failed", "task_cancelled")
+    assert [step["status"] for step in cancelled.json()["steps"]] == ["completed", "failed"]
+    assert again.json() == cancelled.json()
+    assert code(absent) == (404, "step_not_found")
+    assert (resumed.status_code, resumed.json()["status"], resumed.json()["error"]) == (202, "running", None)
+    assert calls == ["read", "wait", "wait"]
+    assert {code(answer) for answer in over} == {(409, "task_finished")}
+    assert (whole.status_code, whole.json()["runs"]) == (202, 3)
+    assert office.calls[3:] == ["read", "wait"]
+    assert progress.task.status == "completed"
+
+
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+async def test_the_agents_of_a_task_that_is_ended_or_removed_are_cancelled(method: str) -> None:
+    async with office_at() as (door, office):
+        task_id, task = await running(door, {"id": "wait", "agent": "waiter"}, {**READ, "after": ["wait"]})
+        await wait_for_step(door.tenuto.tasks, ANN_SCOPE, task_id, "wait", "running")
+
+        body = {"status": "completed", "result": "done"} if method == "PATCH" else None
+        answered = await door.http.request(method, task, headers=ANN, json=body)
+        await asyncio.wait_for(office.cancelled.wait(), LONG)
+        left = await door.http.get(task, headers=ANN)
+
+    assert answered.is_success
+    assert office.calls == ["wait"]
+    if method == "PATCH":
+        assert (left.json()["status"], left.json()["result"]) == ("completed", "done")
+    else:
+        assert code(left) == (404, "task_not_found")
+
+
+BAD_PLANS: dict[str, tuple[Any, str]] = {
+    "no object": ([], "plan_invalid"),
+    "no step": ({"steps": []}, "plan_invalid"),
+    "unknown field": ({"steps": [{**READ, "agnet": "x"}]}, "plan_invalid"),
+    "odd field": ({"steps": [{**READ, SAID: 1}]}, "plan_invalid"),
+    "odd operator": ({"steps": [{**READ, "when": {"key": "a", "operator": SAID}}]}, "plan_invalid"),
+    "cycle": ({"steps": [{**READ, "after": ["write"]}, WRITE]}, "plan_invalid"),
+    "one key for two": ({"steps": [READ, {**WRITE, "after": [], "output_key": "clauses"}]}, "plan_invalid"),
+    "one id for two": ({"steps": [READ, READ]}, "plan_invalid"),
+    "protected key": ({"steps": [{**READ, "output_key": "final_decision"}]}, "plan_invalid"),
+    "protected answer": ({"steps": [{"id": "a", "human_input": "?", "output_key": "protected.a"}]}, "plan_invalid"),
+    "unknown agent": ({"steps": [READ, {"id": "b", "agent": "nobody"}]}, "agent_not_found"),
+}
+
+
+async def test_a_plan_that_cannot_run_is_refused_and_opens_no_task(subtests: pytest.Subtests) -> None:
+    """E15, E16."""
+    async with office_at() as (door, _):
+        for name, (plan, answered) in BAD_PLANS.items():
+            with subtests.test(name):
+                refused = await door.http.post("/v1/tasks", headers=ANN, json={"type": "review", "plan": plan})
+
+                assert code(refused) == (400, answered)
+                assert SAID not in refused.text
+        assert (await door.http.get("/v1/tasks", headers=ANN)).json()["tasks"] == []
+
+
+FAILING: dict[str, dict[str, Any]] = {
+    "agent_failed": {"agent": "broken"},
+    "too_large": {"agent": "loud"},
+    "key_protected": {"agent": "meddler"},
+    "step_timeout": {"agent": "waiter", "timeout": 0.1},
+}
+
+
+async def test_a_task_that_fails_says_why_and_its_conversation_stays_usable(subtests: pytest.Subtests) -> None:
+    """E15."""
+    async with office_at() as (door, _):
+        session = (await door.http.post("/v1/sessions", headers=ANN, json={})).json()["id"]
+        tasks = {
+            reason: await running(door, {"id": "a", **step}, {**READ, "after": ["a"]}, session_id=session)
+            for reason, step in FAILING.items()
+        }
+        for reason, (task_id, task) in tasks.items():
+            with subtests.test(reason):
+                await ended(door, task_id)
+                detail = await door.http.get(task, headers=ANN)
+
+                failed = detail.json()
+                assert (failed["status"], failed["error"]["code"], failed["error"]["step"]) == ("failed", reason, "a")
+                assert [each["status"] for each in failed["steps"]] == ["failed", "pending"]
+                assert failed["steps"][0]["error"] == failed["error"]
+                assert SAID not in detail.text
+        chat = await door.http.post("/v1/chat", headers=ANN, json={"message": "Hello", "session_id": session})
+        assert chat.status_code == 200
+
+
+async def test_a_plan_submitted_twice_under_one_key_is_run_once() -> None:
+    async with office_at() as (door, office):
+        who = {**ANN, "Idempotency-Key": "k1"}
+        first, again = [await submitted(door, READ, who=who) for _ in range(2)]
+        other = await submitted(door, READ, WRITE, who=who)
+        await ended(door, first.json()["id"])
+        later = await submitted(door, READ, who=who)
+
+    assert first.json()["id"] == again.json()["id"] == later.json()["id"]
+    assert [answer.status_code for answer in (first, again, later)] == [202] * 3
+    assert later.json()["status"] == "completed"
+    assert code(other) == (409, "idempotency_key_reused")
+    assert office.calls == ["read"]
+
+
+async def test_a_protected_key_is_refused_at_every_door() -> None:
+    """E16, T17: the board's routes, and an agent's context."""
+    tried: list[str] = []
+
+    async def meddle(ctx: AgentContext) -> list[str]:
+        changes: list[Callable[[], Awaitable[object]]] = [
+            lambda: ctx.board.write("final_decision", 1),
+            lambda: ctx.board.append("final_decision", 1),
+            lambda: ctx.board.increment("final_decision"),
+        ]
+        for change in changes:
+            try:
+                await change()
+            except Exception as refused:
+                tried.append(getattr(refused, "code", ""))
+        return tried
+
+    async with served() as door:
+        door.tenuto.agents.register("meddler", meddle)
+        task_id, task = await running(door, {"id": "a", "agent": "meddler"}, {"id": "ask", "human_input": "Well?"})
+        await wait_for_step(door.tenuto.tasks, ANN_SCOPE, task_id, "a", "completed")
+        entry, agent = f"{task}/board/final_decision", {**ANN, "Tenuto-Agent": "meddler"}
+        answers = [
+            await door.http.put(entry, headers=agent, json={"value": 1}),
+            await door.http.post(f"{entry}/append", headers=agent, json={"item": 1}),
+            await door.http.post(f"{entry}/increment", headers=agent),
+            await door.http.delete(entry, headers=agent),
+            await door.http.post(f"{task}/locks/final_decision", headers=agent),
+        ]
+        left = await door.http.get(entry, headers=ANN)
+
+    assert tried == ["key_protected"] * 3
+    assert {code(answer) for answer in answers} == {(409, "key_protected")}
+    assert code(left) == (404, "entry_not_found")
+
+
+async def test_without_the_extra_plans_are_refused_plainly_and_the_rest_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = f"sqlite:///{tmp_path / 'sessions.db'}"
+    async with office_at(store) as (door, _):
+        task_id, task = await running(door, {"id": "ask", "human_input": "Well?"})
+        await wait_for_step(door.tenuto.tasks, ANN_SCOPE, task_id, "ask", "waiting")
+    monkeypatch.setitem(sys.modules, ENGINE, None)
+
+    async with office_at(store) as (door, _):
+        refused = [
+            await submitted(door, READ),
+            await door.http.post(f"{task}/cancel", headers=ANN),
+            await door.http.post(f"{task}/resume", headers=ANN),
+            await door.http.post(f"{task}/input/ask", headers=ANN, json={"value": 1}),
+        ]
+        seen = [await door.http.get(task + at, headers=ANN) for at in ("", "/timeline", "/board")]
+        done = await door.http.patch(task, headers=ANN, json={"status": "failed"})
+        listed = (await door.http.get("/v1/tasks", headers=ANN)).json()["tasks"]
+
+    assert {code(answer) for answer in refused} == {(503, "engine_unavailable")}
+    assert all("tenuto[tasks]" in answer.text and "retry-after" not in answer.headers for answer in refused)
+    assert [answer.status_code for answer in seen] == [200] * 3
+    assert (done.status_code, [each["id"] for each in listed]) == (200, [task_id])
+
+
+async def test_reading_a_task_opens_no_engine_and_neither_does_a_stranger() -> None:
+    async with office_at() as (door, _):
+        task = (await door.http.post("/v1/tasks", headers=ANN, json={"type": "t"})).headers["location"]
+        for at in ("", "/timeline", "/board", "/board/a/history"):
+            assert (await door.http.get(task + at, headers=ANN)).status_code == 200
+        for at in ("/cancel", "/resume"):
+            assert code(await door.http.post(task + at, headers=BOB)) == (404, "task_not_found")
+        cyclic = {"steps": [{**READ, "after": ["read"]}]}
+        await door.http.post("/v1/tasks", headers=ANN, json={"type": "t", "plan": cyclic})
+        assert (await door.http.patch(task, headers=ANN, json={"status": "failed"})).status_code == 200
+
+        assert not door.tenuto._engines
+
+
+async def test_a_stream_of_a_quiet_task_begins_at_once() -> None:
+    """A client that reconnects to a quiet task is not kept waiting for the answer's head."""
+    async with office_at() as (door, _):
+        task_id, task = await running(door, {"id": "ask", "human_input": "Well?"})
+        await wait_for_step(door.tenuto.tasks, ANN_SCOPE, task_id, "ask", "waiting")
+        last = (await door.http.get(f"{task}/timeline", headers=ANN)).json()["events"][-1]["id"]
+        sent: list[dict[str, Any]] = []
+        gone = asyncio.Event()
+        requests = [{"type": "http.request", "body": b""}]
+
+        async def receive() -> dict[str, Any]:
+            if requests:
+                return requests.pop()
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        request = door.http.build_request("GET", f"{task}/events", headers={**ANN, "Last-Event-ID": last})
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": request.url.path,
+            "raw_path": request.url.raw_path,
+            "query_string": b"",
+            "root_path": "",
+            "headers": [(name.lower(), value) for name, value in request.headers.raw],
+            "client": ("127.0.0.1", 50000),
+            "server": ("127.0.0.1", 8765),
+            "scheme": "http",
+            "http_version": "1.1",
+        }
+        answering = asyncio.create_task(door.app(scope, receive, send))
+        await until(lambda: bool(sent))
+        gone.set()
+        await asyncio.wait_for(answering, LONG)
+
+    assert (sent[0]["type"], sent[0]["status"]) == ("http.response.start", 200)
