@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Locator, expect
+from playwright.async_api import Browser, Locator, Route, expect
 
 from tenuto.tasks.agents import AgentContext
 from tests.journeys.door import Door
@@ -170,6 +170,17 @@ async def test_what_a_task_refuses_is_said_and_the_task_stays_on_screen(chromium
 
 
 async def test_another_users_task_is_not_reachable(chromium: Browser) -> None:
+    """Also where an answer for the user before comes late."""
+    arrived, released = asyncio.Event(), asyncio.Event()
+
+    async def answer_late(route: Route) -> None:
+        if route.request.headers["x-user-id"] != "ann":
+            return await route.continue_()
+        answered = await route.fetch()
+        arrived.set()
+        await released.wait()
+        return await route.fulfill(response=answered)
+
     async with office(chromium) as (visit, door, _):
         address = await submit(door, ASK | {"after": []}, goal="Ann's secret", **{"X-User-ID": "ann"})
         await visit.page.evaluate("sessionStorage.setItem('tenuto.user', 'ann')")
@@ -177,12 +188,18 @@ async def test_another_users_task_is_not_reachable(chromium: Browser) -> None:
         await visit.page.reload()
         await expect_steps(visit, approval="waiting")
         visit.allow("404")
+        await visit.page.route("**/v1/tasks/*/board", answer_late)
+        await visit.look_again()
+        await arrived.wait()
 
         await visit.page.get_by_role("button", name="ann").click()
         await visit.page.get_by_label("User (optional)").fill("bob")
         await visit.page.get_by_role("dialog").get_by_role("button", name="Save").click()
 
         await expect(visit.page.get_by_text("This task does not exist, or no longer.")).to_be_visible()
+        async with visit.page.expect_response("**/board"):
+            released.set()
+        await visit.page.evaluate("new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)))")
         assert "secret" not in await visit.page.content() + await visit.page.title()
         await visit.page.get_by_role("link", name="All tasks").click()
         await expect(visit.page.get_by_role("heading", name="No tasks yet")).to_be_visible()

@@ -10,9 +10,7 @@ const LOOK_EVERY = 2000;
 const FINAL = [401, 403, 404];
 
 export function taskActions(store) {
-  let asked = 0; // answers to questions from before an action are out of date
-  let wanted = false; // whether to look again when the present look is done
-  let looking = null;
+  let looking = null; // the look that is on its way; another one in its place, and what it finds is out of date
   let stopper = null; // of the task that is followed
 
   function patch(change) {
@@ -24,29 +22,32 @@ export function taskActions(store) {
 
   /** Bring the task as it is now. Those who ask meanwhile share the next look. */
   function look() {
-    wanted = true;
-    looking ??= lookWhileWanted().finally(() => (looking = null));
-    return looking;
-  }
-
-  async function lookWhileWanted() {
-    while (wanted) {
-      wanted = false;
-      await bring(store.get().task.id);
+    if (looking) looking.again = true;
+    else {
+      looking = { again: true };
+      looking.done = lookOn(looking);
     }
+    return looking.done;
   }
 
-  async function bring(id) {
-    const number = asked;
+  async function lookOn(mine) {
+    while (mine.again && mine === looking) {
+      mine.again = false;
+      await bring(store.get().task.id, () => mine !== looking);
+    }
+    if (mine === looking) looking = null;
+  }
+
+  async function bring(id, overtaken) {
     const brought = await asking.guarded(
       () => Promise.all([api.task(id), api.board(id), api.timeline(id)]),
       ([detail, board, events]) => {
         patch({ detail, board, events, problem: null });
         if (detail.completed_at !== null) close();
       },
-      () => number !== asked || id !== store.get().task.id,
+      overtaken,
     );
-    if (!brought && FINAL.includes(store.get().task.problem?.status)) close();
+    if (!brought && !overtaken() && FINAL.includes(store.get().task.problem?.status)) close();
   }
 
   function close() {
@@ -81,7 +82,10 @@ export function taskActions(store) {
 
   function open(id) {
     const same = id === store.get().task.id;
-    if (!same) patch({ ...BEGINNING.task, id });
+    if (!same) {
+      looking = null;
+      patch({ ...BEGINNING.task, id });
+    }
     if (!same || stopper === null) follow(id);
     return look();
   }
@@ -89,12 +93,11 @@ export function taskActions(store) {
   /** Do something about the task, which is answered with the task as it is then. */
   async function act(ask, told) {
     const { id } = store.get().task;
-    asked += 1;
     patch({ busy: true, refused: null });
     const done = await acting.guarded(
       () => ask(id),
       (detail) => {
-        asked += 1;
+        looking = null;
         patch({ detail });
         store.change({ told });
       },
@@ -115,7 +118,7 @@ export function taskActions(store) {
     resume: (step, told) => act((id) => api.resumeTask(id, step), told),
     answer: (step, value, told) => act((id) => api.answerStep(id, step, value), told),
     leave() {
-      wanted = false;
+      looking = null;
       close();
       asking.leave();
       acting.leave();
