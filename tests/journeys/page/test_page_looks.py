@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
+from tenuto.model.plan import StepStatus
 from tenuto.model.prompt import Disposition, Kind, Reason
+from tenuto.model.task import TaskEventType, TaskStatus
 from tests.journeys.door import Door
 from tests.journeys.page.visit import PHONE, offline
 
@@ -53,6 +55,8 @@ async def test_the_page_speaks_both_languages_about_everything(chromium: Browser
         )
 
     spoken = {f"kind.{kind}" for kind in Kind} | {f"disposition.{disposition}" for disposition in Disposition}
+    spoken |= {f"status.{status}" for status in (*TaskStatus, *StepStatus)}
+    spoken |= {f"event.{happened}" for happened in TaskEventType}
     assert set(english) == set(chinese)
     assert spoken | {f"reason.{reason}" for reason in Reason} <= set(english)
     for name, phrase in english.items():

@@ -34,6 +34,14 @@ export const api = {
   addMemory: (memory) => json("POST", "v1/memories", memory),
   editMemory: (id, change) => json("PATCH", memoryAt(id), change),
   forgetMemory: (id) => request("DELETE", memoryAt(id)),
+  tasks: ({ cursor = null } = {}) => json("GET", `v1/tasks?${asked({ limit: 1000, cursor })}`),
+  task: (id) => json("GET", taskAt(id)),
+  board: (id) => json("GET", `${taskAt(id)}/board`),
+  timeline: async (id) => (await json("GET", `${taskAt(id)}/timeline`)).events,
+  cancelTask: (id) => json("POST", `${taskAt(id)}/cancel`),
+  resumeTask: (id, step) => json("POST", `${taskAt(id)}/resume`, step === null ? {} : { from_step: step }),
+  answerStep: (id, step, value) => json("POST", `${taskAt(id)}/input/${encodeURIComponent(step)}`, { value }),
+  taskEvents,
   trace: (id) => json("GET", `v1/traces/${encodeURIComponent(id)}`),
   chat,
 };
@@ -43,6 +51,17 @@ async function* chat(body, { key, signal }) {
   const headers = key ? { "Idempotency-Key": key } : {};
   const response = await request("POST", "v1/chat", { ...body, stream: true }, { headers, signal });
   yield* eventsOf(response.body);
+}
+
+/** What happens to a task, as it happens, from behind the event `after` on. The stream ends with the task. */
+async function* taskEvents(id, { after, signal }) {
+  const headers = after ? { "Last-Event-ID": after } : {};
+  const response = await request("GET", `${taskAt(id)}/events`, undefined, { headers, signal });
+  if (!response.body) return; // the task has ended, and its last event was seen
+  for await (const [name, told] of eventsOf(response.body)) {
+    if (name === "error") throw Problem.told(told);
+    yield told;
+  }
 }
 
 async function json(method, path, body) {
@@ -69,6 +88,10 @@ function at(id) {
 
 function memoryAt(id) {
   return `v1/memories/${encodeURIComponent(id)}`;
+}
+
+function taskAt(id) {
+  return `v1/tasks/${encodeURIComponent(id)}`;
 }
 
 function asked(parameters) {

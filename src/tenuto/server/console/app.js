@@ -4,11 +4,13 @@ import { houseActions } from "./actions/house.js";
 import { memoryActions } from "./actions/memories.js";
 import { sessionActions } from "./actions/sessions.js";
 import { talkActions } from "./actions/talks.js";
+import { taskActions } from "./actions/task.js";
+import { taskListActions } from "./actions/tasks.js";
 import { turnActions } from "./actions/turns.js";
 import { api, onAnswer } from "./api.js";
 import { currentLanguage, speak } from "./i18n.js";
 import { me } from "./me.js";
-import { go, memoriesInAddress, sessionInAddress } from "./route.js";
+import { go, pageInAddress, sessionInAddress, taskInAddress } from "./route.js";
 import { BEGINNING, currentTalk, makeStore } from "./state.js";
 import { paint } from "./theme.js";
 import { frameView } from "./views/frame.js";
@@ -17,12 +19,16 @@ const store = makeStore();
 const house = houseActions(store);
 const sessions = sessionActions(store);
 const memories = memoryActions(store);
+const tasks = taskListActions(store);
+const task = taskActions(store);
 const talks = talkActions(store);
 const turns = turnActions(store, talks, sessions);
 const actions = {
   house,
   sessions,
   memories,
+  tasks,
+  task,
   talks,
   turns,
   trace: api.trace,
@@ -54,11 +60,13 @@ async function start() {
 }
 
 function follow() {
-  if (memoriesInAddress()) {
-    store.change({ page: "memories", drawer: false });
-    return memories.refresh();
+  const page = pageInAddress();
+  if (page !== "task") task.close();
+  if (page !== "talk") {
+    store.change({ page, drawer: false });
+    return review();
   }
-  store.change({ page: "talk" });
+  store.change({ page });
   const id = sessionInAddress();
   const talk = currentTalk(store.get());
   if (talk && talk.id === id && !talk.problem) return store.change({ drawer: false });
@@ -67,7 +75,10 @@ function follow() {
 
 /** What is on screen may have changed elsewhere. */
 function review() {
-  return memoriesInAddress() ? memories.refresh() : null;
+  const page = pageInAddress();
+  if (page === "memories") return memories.refresh();
+  if (page === "tasks") return tasks.refresh();
+  return page === "task" ? task.open(taskInAddress()) : null;
 }
 
 /** A new talk, also where the address already says so. */
@@ -88,6 +99,8 @@ function identify(who) {
   turns.hush();
   sessions.leave();
   memories.leave();
+  tasks.leave();
+  task.leave();
   store.change(BEGINNING);
   mount();
   return start();

@@ -21,6 +21,19 @@ export function milliseconds(value) {
   return value < 1000 ? `${number(value, value < 10 ? 1 : 0)} ms` : `${number(value / 1000, 1)} s`;
 }
 
+/** How long something took that may take days. */
+export function lasting(value) {
+  const minutes = Math.round(value / 60_000);
+  if (value < 60_000) return milliseconds(value);
+  if (minutes < 120) return unit(minutes, "minute");
+  return minutes < 2880 ? unit(minutes / 60, "hour") : unit(minutes / 1440, "day");
+}
+
+function unit(value, name) {
+  const style = { style: "unit", unit: name, unitDisplay: "short", maximumFractionDigits: 1 };
+  return new Intl.NumberFormat(currentLanguage(), style).format(value);
+}
+
 /** Today the time, this week the day, then the date. */
 export function moment(iso, now = new Date()) {
   const then = new Date(iso);
@@ -30,6 +43,11 @@ export function moment(iso, now = new Date()) {
   if (then.toDateString() === now.toDateString()) return show({ timeStyle: "short" });
   if (age < 6 * DAY) return show({ weekday: "long" });
   return show({ day: "numeric", month: "short", ...(then.getFullYear() !== now.getFullYear() && { year: "numeric" }) });
+}
+
+/** The time of day, to the second. */
+export function clock(iso) {
+  return new Intl.DateTimeFormat(currentLanguage(), { timeStyle: "medium" }).format(new Date(iso));
 }
 
 /** A moment, in full. */

@@ -11,7 +11,7 @@ export const BEGINNING = {
   privacy: null, // what becomes of private data here, where the server tells
   choice: { assistant: null, persona: null }, // for the next talk, or the next message
   sessions: { items: [], cursor: null, query: "", loading: true, problem: null },
-  page: "talk", // or "memories"
+  page: "talk", // or "memories", "tasks", "task"
   memories: {
     preferences: [],
     items: [],
@@ -22,6 +22,17 @@ export const BEGINNING = {
     degraded: false,
     loading: true,
     problem: null,
+  },
+  tasks: { items: [], shown: 50, more: false, loading: true, problem: null },
+  task: {
+    id: null, // of the task on screen
+    detail: null, // it and its steps
+    board: { entries: [], locks: [] },
+    events: [],
+    live: false, // whether the server tells what happens to it, or the page has to ask
+    busy: false, // whether something is done about it
+    refused: null, // why that did not work
+    problem: null, // why it could not be brought
   },
   talks: {}, // by key: the one on screen, and those that are still being answered
   current: null,

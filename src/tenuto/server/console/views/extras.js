@@ -1,11 +1,12 @@
-/** What came with an answer besides words: goods, orders, evidence. */
+/** What came with an answer besides words: goods, orders, evidence, the task that led to it. */
 
 import { h } from "../dom.js";
 import { money, number } from "../format.js";
 import { has, t } from "../i18n.js";
+import { addressOfTask } from "../route.js";
 import { marked } from "./marks.js";
 
-export function extras({ goods = [], orders = [], evidence = [], policy_mode: policy = null }) {
+export function extras({ goods = [], orders = [], evidence = [], policy_mode: policy = null, task_id: task = null }) {
   return [
     goods.length > 0 && h("ul", { class: "cards", "aria-label": t("goods.list") }, goods.map(item)),
     orders.length > 0 && h("ul", { class: "cards", "aria-label": t("orders.list") }, orders.map(order)),
@@ -16,6 +17,7 @@ export function extras({ goods = [], orders = [], evidence = [], policy_mode: po
         h("span", { class: "policy" }, mode(policy)),
         evidence.map(piece),
       ),
+    typeof task === "string" && h("a", { class: "to-task", href: addressOfTask(task) }, t("tasks.of_answer")),
   ];
 }
 

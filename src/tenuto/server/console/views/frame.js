@@ -11,6 +11,8 @@ import { headingView } from "./heading.js";
 import { memoriesView } from "./memories.js";
 import { privacyDialog } from "./privacy.js";
 import { sidebarView } from "./sidebar.js";
+import { taskView } from "./task.js";
+import { tasksView } from "./tasks.js";
 import { tipView } from "./tip.js";
 import { transcriptView } from "./transcript.js";
 
@@ -23,7 +25,11 @@ export function frameView(actions) {
   const beginning = beginningView(actions);
   const transcript = transcriptView(actions);
   const composer = composerView(actions);
-  const memories = memoriesView(actions, confirm.ask);
+  const pages = {
+    memories: memoriesView(actions, confirm.ask),
+    tasks: tasksView(actions),
+    task: taskView(actions, confirm.ask),
+  };
   const told = h("p", { class: "unseen", role: "status" });
   const outage = h("p", { class: "outage", role: "status", hidden: true }, t("outage"));
   const veil = h("div", { class: "veil", on: { click: () => actions.house.drawer(false) } });
@@ -53,18 +59,20 @@ export function frameView(actions) {
     const talk = currentTalk(state);
     const talking = state.page === "talk";
     const empty = talk !== null && talk.id === null && talk.items.length === 0 && state.problem === null;
-    for (const view of [sidebar, heading, beginning, transcript, composer, memories, identity, privacy]) view.draw(state, talk);
-    lay(state.drawer, talking ? heading : memories);
+    const page = pages[state.page] ?? null;
+    const views = [sidebar, heading, beginning, transcript, composer, ...Object.values(pages), identity, privacy];
+    for (const view of views) view.draw(state, talk);
+    lay(state.drawer, page ?? heading);
     set(outage, "hidden", !state.away);
     set(heading.node, "hidden", !talking);
     set(composer.node, "hidden", !talking);
     set(transcript.node, "hidden", !talking || empty);
     set(beginning.node, "hidden", !talking || !empty);
     // On the page only while it is shown: a page has one first heading.
-    if (talking) memories.node.remove();
-    else if (!memories.node.isConnected) main.append(memories.node);
+    for (const each of Object.values(pages)) if (each !== page) each.node.remove();
+    if (page && !page.node.isConnected) main.append(page.node);
     write(told, spoken(state.told));
-    const title = talking ? talk?.title : t("memories.title");
+    const title = talking ? talk?.title : page.title(state);
     document.title = title ? `${spoken(title)} · ${t("app.title")}` : t("app.title");
   }
 

@@ -4,22 +4,17 @@ import { fill, h, set } from "../dom.js";
 import { t } from "../i18n.js";
 import { keyed } from "../keyed.js";
 import { sentence } from "../problem.js";
-import { iconButton, textButton } from "./buttons.js";
+import { textButton } from "./buttons.js";
 import { icon } from "./icons.js";
 import { memoryRow } from "./memory_row.js";
+import { pageHeader } from "./page_header.js";
 
 const TYPING = 250;
 const SHOWN = [null, "fact", "episode"];
 const WRITTEN = ["fact", "preference"];
 
 export function memoriesView(actions, ask) {
-  const menu = iconButton("menu", t("sessions.open"), () => actions.house.drawer(true), { class: "narrow" });
-  const header = h(
-    "header",
-    {},
-    menu,
-    h("div", { class: "titles" }, h("h1", {}, t("memories.title")), h("p", {}, t("memories.lead"))),
-  );
+  const header = pageHeader(actions, t("memories.title"), t("memories.lead"));
   const notice = h("p", { class: "notice", role: "status" });
   const liked = section("memories.preferences", actions, ask);
   const rest = section("memories.others", actions, ask);
@@ -34,8 +29,8 @@ export function memoriesView(actions, ask) {
   const seeking = search(actions);
   const node = h(
     "div",
-    { class: "memories" },
-    header,
+    { class: "page memories" },
+    header.node,
     h(
       "div",
       { class: "scroll" },
@@ -45,7 +40,7 @@ export function memoriesView(actions, ask) {
   let last = null;
 
   function draw(state) {
-    set(menu, "aria-expanded", String(state.drawer));
+    header.draw(state);
     const now = state.memories;
     if (now === last) return;
     last = now;
@@ -65,7 +60,7 @@ export function memoriesView(actions, ask) {
     rest.draw(items.map(row), t("memories.none"));
   }
 
-  return { node, draw, focus: () => menu.focus() };
+  return { node, draw, focus: header.focus, title: () => t("memories.title") };
 }
 
 function row(memory) {

@@ -5,7 +5,7 @@ import { currentLanguage, languages, t } from "../i18n.js";
 import { keyed } from "../keyed.js";
 import { me } from "../me.js";
 import { sentence } from "../problem.js";
-import { MEMORIES, addressOf } from "../route.js";
+import { MEMORIES, TASKS, addressOf } from "../route.js";
 import { currentTheme } from "../theme.js";
 import { iconButton, textButton } from "./buttons.js";
 import { icon } from "./icons.js";
@@ -29,7 +29,8 @@ export function sidebarView(actions, ask, showPrivacy) {
     icon("lock"),
     t("privacy.title"),
   );
-  const memories = h("a", { class: "to-memories", href: MEMORIES }, icon("memory"), t("memories.title"));
+  const memories = h("a", { class: "place", href: MEMORIES }, icon("memory"), t("memories.title"));
+  const tasks = h("a", { class: "place", href: TASKS }, icon("tasks"), t("tasks.title"));
   const close = iconButton("close", t("sessions.close"), () => actions.house.drawer(false), { class: "narrow" });
   const node = h(
     "nav",
@@ -41,7 +42,7 @@ export function sidebarView(actions, ask, showPrivacy) {
       icon("plus"),
       t("sessions.new"),
     ),
-    memories,
+    h("div", {}, memories, tasks),
     search(actions),
     h("div", { class: "shelf" }, list, notice, more),
     h(
@@ -57,6 +58,7 @@ export function sidebarView(actions, ask, showPrivacy) {
     set(node, "data-drawer", state.drawer);
     set(privacy, "hidden", state.privacy === null);
     set(memories, "aria-current", state.page === "memories" && "page");
+    set(tasks, "aria-current", state.page.startsWith("task") && "page");
     who.textContent = me().user || t("me.button");
     if (state.house)
       fill(house, `${state.house.version} · ${state.house.store} · `, h("a", { href: "docs" }, t("routes")));

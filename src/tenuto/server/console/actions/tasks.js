@@ -1,0 +1,57 @@
+/** The list of tasks: bring all of them, and look again while one of them runs. */
+
+import { api } from "../api.js";
+import { guardedRequests } from "./guarded.js";
+
+const LOOK_EVERY = 5000;
+const MOST_PAGES = 5;
+const MORE = 50;
+
+export function taskListActions(store) {
+  let asked = 0; // the number of the latest question about the list
+  let later = null;
+
+  function patch(change) {
+    store.change((state) => ({ tasks: { ...state.tasks, ...change } }));
+  }
+
+  const { guarded, leave } = guardedRequests(store, patch);
+
+  async function refresh() {
+    const number = (asked += 1);
+    clearTimeout(later);
+    const brought = await guarded(
+      newestFirst,
+      (found) => patch({ ...found, loading: false, problem: null }),
+      () => number !== asked,
+    );
+    if (brought && store.get().tasks.items.some((task) => task.completed_at === null)) later = setTimeout(look, LOOK_EVERY);
+  }
+
+  function look() {
+    // A page that comes to the front is brought anew anyway.
+    if (store.get().page === "tasks" && !document.hidden) refresh();
+  }
+
+  return {
+    refresh,
+    more: () => patch({ shown: store.get().tasks.shown + MORE }),
+    leave() {
+      clearTimeout(later);
+      leave();
+    },
+  };
+}
+
+/** The server lists the oldest first, so all pages are brought; `more` says that there are too many for that. */
+async function newestFirst() {
+  const items = [];
+  let cursor = null;
+  for (let page = 0; page < MOST_PAGES; page += 1) {
+    const next = await api.tasks({ cursor });
+    items.push(...next.tasks);
+    cursor = next.cursor;
+    if (cursor === null) break;
+  }
+  return { items: items.reverse(), more: cursor !== null };
+}

@@ -1,0 +1,113 @@
+/** The list of tasks, newest first; and how to start one where there is none. */
+
+import { fill, h, set, write } from "../dom.js";
+import { instant, moment } from "../format.js";
+import { t } from "../i18n.js";
+import { keyed } from "../keyed.js";
+import { me } from "../me.js";
+import { sentence } from "../problem.js";
+import { addressOfTask } from "../route.js";
+import { textButton } from "./buttons.js";
+import { writeMarked } from "./marks.js";
+import { pageHeader } from "./page_header.js";
+import { statusView } from "./task_status.js";
+
+const EXAMPLE = {
+  type: "letter",
+  goal: "What can you do?",
+  plan: {
+    steps: [
+      { id: "draft", agent: "assistant:general" },
+      { id: "approval", human_input: "Send this?", after: ["draft"] },
+    ],
+  },
+};
+
+export function tasksView(actions) {
+  const header = pageHeader(actions, t("tasks.title"), t("tasks.lead"));
+  const notice = h("p", { class: "notice", role: "status" });
+  const list = h("ul", { class: "task-list" });
+  const rows = keyed(list, taskRow);
+  const more = textButton(t("sessions.more"), () => actions.tasks.more());
+  const many = h("p", { class: "hint" }, t("tasks.many"));
+  const none = h("section", { class: "first-task" });
+  const section = h("section", {}, many, list, more);
+  const column = h("div", { class: "column" }, notice, section, none);
+  const node = h("div", { class: "page tasks" }, header.node, h("div", { class: "scroll" }, column));
+  let last = null;
+
+  function draw(state) {
+    header.draw(state);
+    const now = state.tasks;
+    if (now === last) return;
+    last = now;
+    const { items, shown, loading, problem } = now;
+    const empty = items.length === 0;
+    fill(notice, problem ? trouble(problem, actions) : loading && t("app.loading"));
+    set(notice, "hidden", !problem && !loading);
+    set(section, "hidden", empty);
+    set(many, "hidden", !now.more);
+    set(more, "hidden", items.length <= shown);
+    set(none, "hidden", !empty || loading || Boolean(problem));
+    fill(none, beginning());
+    rows(items.slice(0, shown).map((task) => ({ key: task.id, task })));
+  }
+
+  return { node, draw, focus: header.focus, title: () => t("tasks.title") };
+}
+
+function trouble(problem, actions) {
+  return [sentence(problem), " ", textButton(t("again"), () => actions.tasks.refresh())];
+}
+
+function taskRow() {
+  const status = statusView();
+  const type = h("b");
+  const goal = h("span", { class: "goal" });
+  const time = h("time");
+  const link = h("a", {}, status.node, type, goal, time);
+  const node = h("li", {}, link);
+
+  function draw({ task }) {
+    status.draw(task);
+    write(type, task.type);
+    writeMarked(goal, task.goal, { still: true });
+    write(time, moment(task.created_at));
+    set(time, "datetime", task.created_at);
+    set(time, "title", instant(task.created_at));
+    set(link, "href", addressOfTask(task.id));
+  }
+
+  return { node, draw };
+}
+
+function beginning() {
+  const { user } = me();
+  return [
+    h("h2", {}, t("tasks.none")),
+    h("p", {}, t("tasks.none.terminal")),
+    command(`TENUTO_AGENTS=agents tenuto tasks run plan.toml${user && ` --user ${quoted(user)}`}`),
+    h("p", {}, t("tasks.none.http")),
+    command(request()),
+  ];
+}
+
+function request() {
+  const { key, user } = me();
+  const headers = [key && '-H "Authorization: Bearer $TENUTO_KEY"', user && `-H ${quoted(`X-User-ID: ${user}`)}`];
+  return [
+    `curl ${new URL("v1/tasks", document.baseURI)}`,
+    ...headers.filter(Boolean),
+    "-H 'Content-Type: application/json'",
+    `-d ${quoted(JSON.stringify(EXAMPLE))}`,
+  ].join(" \\\n  ");
+}
+
+/** A text as one word of a shell. */
+function quoted(text) {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+function command(text) {
+  return h("pre", { tabindex: 0 }, h("code", {}, text));
+}

@@ -1,0 +1,238 @@
+"""Tasks on the page: followed without a reload, answered, cancelled and run again by the caller alone."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Locator, Route, expect
+
+from tenuto.tasks.agents import AgentContext
+from tests.journeys.door import Door
+from tests.journeys.page.test_page_looks import NAMELESS
+from tests.journeys.page.visit import PHONE, Visit, offline
+
+pytest.importorskip("dbos")
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+EVIL = "<img src=x onerror=alert(1)> & <script>alert(2)</script>"
+
+
+class Office:
+    """Agents: one reads, one fails until it is mended, one waits for the test."""
+
+    def __init__(self) -> None:
+        self.mended = False
+        self.gate = asyncio.Event()
+
+    async def read(self, ctx: AgentContext) -> dict[str, str]:
+        return {"clause": EVIL}
+
+    async def send(self, ctx: AgentContext) -> str:
+        if not self.mended:
+            raise ValueError("the printer is on fire")
+        await ctx.board.write("approval", "seen")
+        return "sent"
+
+    async def wait(self, ctx: AgentContext) -> str:
+        await self.gate.wait()
+        return "waited"
+
+
+@asynccontextmanager
+async def office(browser: Browser, **wishes: Any) -> AsyncIterator[tuple[Visit, Door, Office]]:
+    async with offline(browser, **wishes) as (visit, door):
+        agents = Office()
+        for name, function in (("reader", agents.read), ("sender", agents.send), ("waiter", agents.wait)):
+            door.tenuto.agents.register(name, function)
+        yield visit, door, agents
+
+
+async def submit(door: Door, *steps: dict[str, Any], goal: str = "Answer the letter", **who: str) -> str:
+    """The page's address of a new task."""
+    body = {"type": "letter", "goal": goal, "plan": {"steps": list(steps)}}
+    answered = await door.http.post("/v1/tasks", json=body, headers=who)
+    assert answered.status_code == 202, answered.text
+    return f"/#/tasks/{answered.json()['id']}"
+
+
+READ = {"id": "read", "agent": "reader", "output_key": "clauses"}
+COUNT = {"id": "count", "agent": "reader", "required": False}
+ASK = {"id": "approval", "human_input": f"Send this? {EVIL}", "after": ["read", "count"]}
+SEND = {"id": "send", "agent": "sender", "after": ["approval"], "retries": 1, "backoff": 0}
+WAIT = {"id": "wait", "agent": "waiter"}
+
+
+def step(visit: Visit, name: str) -> Locator:
+    return visit.page.locator(f".step[data-step={name}]")
+
+
+async def expect_steps(visit: Visit, **statuses: str) -> None:
+    for name, status in statuses.items():
+        await expect(step(visit, name)).to_have_attribute("data-status", status)
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["events", "no events"])
+async def test_a_task_is_followed_answered_and_resumed_without_a_reload(chromium: Browser, stream: bool) -> None:
+    """Also where no event comes through, as behind some proxies."""
+    async with office(chromium) as (visit, door, agents):
+        if not stream:
+            visit.allow("ERR_FAILED")
+            await visit.page.route("**/v1/tasks/*/events", lambda route: route.abort())
+        await visit.page.get_by_role("link", name="Tasks").click()
+        await expect(visit.page.get_by_role("heading", name="No tasks yet")).to_be_visible()
+        await submit(door, READ, COUNT, ASK, SEND)
+        await visit.look_again()
+        await visit.page.get_by_role("link", name="Answer the letter").click()
+
+        await expect_steps(visit, read="completed", count="completed", approval="waiting", send="pending")
+        await expect(visit.page.locator(".lane").first.locator(".step")).to_have_count(2)
+        how = "live" if stream else "checked every two seconds"
+        await expect(visit.page.locator(".task-bar .hint")).to_have_text(how)
+        answer = step(visit, "approval").get_by_role("textbox", name="Answer to approval")
+        await answer.fill('{"approved": true}')
+        await answer.press("Enter")
+        await expect_steps(visit, approval="completed", send="failed")
+        await expect(step(visit, "approval")).to_be_focused()
+        await expect(step(visit, "send")).to_contain_text("2 attempts")
+        await expect(step(visit, "send")).to_contain_text("agent_failed")
+        agents.mended = True
+        await visit.page.get_by_role("button", name="Resume", exact=True).click()
+
+        await expect_steps(visit, read="completed", send="completed")
+        await expect(visit.page.locator(".result pre")).to_have_text(re.compile(r'"send": "sent"'))
+        entries = visit.page.locator(".board li")
+        await expect(entries.locator(".key")).to_have_text(["approval", "clauses", "count", "send"])
+        await expect(entries.first).to_contain_text("sender" + "version 2 · before that human")
+        await expect(entries.nth(1).locator("pre")).to_have_text(f'{{ "clause": "{EVIL}" }}')
+        await expect(step(visit, "approval")).to_contain_text(EVIL)
+        await expect(visit.page.locator(".timeline li").last).to_contain_text("Task: completed")
+        assert await visit.page.locator("main img, main script").count() == 0
+        assert await visit.page.evaluate(NAMELESS) == []
+
+
+async def test_an_empty_list_shows_a_command_that_starts_a_task(chromium: Browser) -> None:
+    async with office(chromium) as (visit, _, _):
+        await visit.page.evaluate("sessionStorage.setItem('tenuto.user', 'o\\'neill')")
+        await visit.open("/#/tasks")
+        await visit.page.reload()
+        shown = await visit.page.locator(".first-task pre").last.inner_text()
+        curl = await asyncio.create_subprocess_shell(f"{shown} -fsS", stdout=asyncio.subprocess.DEVNULL)
+        assert await curl.wait() == 0
+
+        await visit.look_again()
+        await visit.page.locator(".task-list a").click()
+        await expect_steps(visit, draft="completed", approval="waiting")
+
+
+async def test_a_task_is_cancelled_and_run_again_from_a_step_by_keyboard(chromium: Browser) -> None:
+    async with office(chromium) as (visit, door, agents):
+        await visit.open(await submit(door, READ, {**WAIT, "after": ["read"]}))
+        await expect_steps(visit, read="completed", wait="running")
+        for answer, status in (("Cancel", "running"), ("Cancel task", "cancelled")):
+            await visit.page.get_by_role("main").get_by_role("button", name="Cancel task").press("Enter")
+            await visit.page.get_by_role("dialog").get_by_role("button", name=answer, exact=True).press("Enter")
+            await expect(visit.page.locator(".task-bar .status")).to_have_attribute("data-status", status)
+        await expect_steps(visit, read="completed", wait="cancelled")
+
+        agents.gate.set()
+        await visit.page.get_by_role("button", name="Run again from read").press("Enter")
+
+        await expect_steps(visit, read="completed", wait="completed")
+        changes = visit.page.locator(".timeline li[data-type='board.changed']")
+        await expect(changes.filter(has_text="clauses")).to_have_count(2)
+
+
+async def test_what_a_task_refuses_is_said_and_the_task_stays_on_screen(chromium: Browser) -> None:
+    async with office(chromium) as (visit, door, _):
+        address = await submit(door, {"id": "approval", "human_input": "Send this?"})
+        await visit.page.route("**/v1/tasks/*/events", lambda route: route.abort())
+        await visit.open(address)
+        visit.allow("409", "404", "ERR_FAILED")
+        answer = step(visit, "approval").get_by_role("textbox")
+        await answer.fill("maybe")
+        api = address.replace("/#", "/v1")
+        await visit.page.route("**" + api, lambda route: route.abort())
+        await door.http.post(f"{api}/cancel")
+        await answer.press("Enter")
+        await expect(visit.page.get_by_role("alert")).to_contain_text("This task has ended")
+        await expect(answer).to_have_value("maybe")
+
+        await visit.page.unroute("**" + api)
+        await door.http.delete(api)
+        await visit.look_again()
+        await expect(visit.page.get_by_role("alert")).to_contain_text("This task does not exist, or no longer.")
+        await expect(step(visit, "approval")).to_be_hidden()
+
+
+async def test_another_users_task_is_not_reachable(chromium: Browser) -> None:
+    """Also where an answer for the user before comes late."""
+    arrived, released = asyncio.Event(), asyncio.Event()
+
+    async def answer_late(route: Route) -> None:
+        if route.request.headers["x-user-id"] != "ann":
+            return await route.continue_()
+        answered = await route.fetch()
+        arrived.set()
+        await released.wait()
+        return await route.fulfill(response=answered)
+
+    async with office(chromium) as (visit, door, _):
+        address = await submit(door, ASK | {"after": []}, goal="Ann's secret", **{"X-User-ID": "ann"})
+        await visit.page.evaluate("sessionStorage.setItem('tenuto.user', 'ann')")
+        await visit.open(address)
+        await visit.page.reload()
+        await expect_steps(visit, approval="waiting")
+        visit.allow("404")
+        await visit.page.route("**/v1/tasks/*/board", answer_late)
+        await visit.look_again()
+        await arrived.wait()
+
+        await visit.page.get_by_role("button", name="ann").click()
+        await visit.page.get_by_label("User (optional)").fill("bob")
+        await visit.page.get_by_role("dialog").get_by_role("button", name="Save").click()
+
+        await expect(visit.page.get_by_text("This task does not exist, or no longer.")).to_be_visible()
+        async with visit.page.expect_response("**/board"):
+            released.set()
+        await visit.page.evaluate("new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)))")
+        assert "secret" not in await visit.page.content() + await visit.page.title()
+        await visit.page.get_by_role("link", name="All tasks").click()
+        await expect(visit.page.get_by_role("heading", name="No tasks yet")).to_be_visible()
+
+
+async def test_an_answer_of_several_agents_leads_to_its_task_and_back(chromium: Browser) -> None:
+    async with offline(chromium) as (visit, _):
+        await visit.page.get_by_role("radio", name="Legal help desk").check()
+        await visit.say("Can my employer change my working hours?")
+        await visit.hear()
+        talk = visit.page.url
+        await visit.page.reload()
+        await visit.page.get_by_role("link", name="Task behind this answer").click()
+
+        await expect(visit.page.locator(".task-bar .status")).to_have_text("completed")
+        await expect(visit.page.locator(".board [data-key=final_decision] .writer")).to_have_text("legal-decision")
+        await visit.page.get_by_role("link", name="from this conversation").click()
+        await expect(visit.page).to_have_url(talk)
+
+
+async def test_tasks_fit_a_narrow_screen_in_chinese(chromium: Browser) -> None:
+    async with office(chromium, viewport=PHONE, locale="zh-CN", color_scheme="dark") as (visit, door, _):
+        long = "x" * 64
+        steps = {**READ, "id": long, "output_key": "k" * 100}, {"id": "ask", "human_input": "好" * 300, "after": [long]}
+        await submit(door, READ, goal="first")
+        address = await submit(door, *steps, goal="y" * 300)
+        for path, seen in (("/#/tasks", ".task-list a"), (address, ".step form:visible")):
+            await visit.open(path)
+            await expect(visit.page.locator(seen).first).to_be_visible()
+            for part in ("html", "main", ".page .scroll"):
+                wide = await visit.page.locator(part).evaluate("one => [one.scrollWidth, one.clientWidth]")
+                assert wide[0] <= wide[1], (path, part)
+        await expect(visit.page.get_by_role("heading", name="时间线")).to_be_visible()
+        assert await visit.page.evaluate(NAMELESS) == []
+        await visit.page.get_by_role("link", name="全部任务").click()
+        await expect(visit.page.locator(".task-list .goal")).to_have_text(["y" * 300, "first"])
