@@ -98,6 +98,30 @@ def test_a_task_is_removed(task: str) -> None:
     assert asked("tasks", "list", "--user", "ann")["tasks"] == []
 
 
+def test_the_log_of_a_conversation_tells_of_all_its_agents(task: str) -> None:
+    """E25: in order of time, without a value of the board or a note, and only of one's own tasks."""
+    session = asked("tasks", "list", "--user", "ann")["tasks"][0]["session_id"]
+
+    table = typed("tasks", "log", "--session", session, "--user", "ann").stdout
+    events = asked("tasks", "log", "--session", session, "--user", "ann")["events"]
+
+    told = [(each["event"]["type"], each["event"]["agent"], each["event"]["key"]) for each in events]
+    assert told[:4] == [
+        ("task.opened", None, None),
+        ("task.started", None, None),
+        ("board.changed", "reader", "months"),
+        ("board.changed", "lawyer", "months"),
+    ]
+    assert {each["task_id"] for each in events} == {task}
+    assert asked("tasks", "log", task, "--user", "ann")["events"] == events
+    assert "private" not in table
+    assert "value " not in table
+    assert "\x1b" not in table
+    assert typed("tasks", "log", "--session", session, "--user", "bob").stdout == "No tasks.\n"
+    assert typed("tasks", "log", task, "--user", "bob").stderr == "task_not_found: task not found\n"
+    assert typed("tasks", "log", "--user", "ann").exit_code == 2
+
+
 @pytest.mark.parametrize("command", ["show", "delete"])
 def test_an_id_that_names_nothing_is_refused(task: str, command: str) -> None:
     yes = ["--yes"] if command == "delete" else []

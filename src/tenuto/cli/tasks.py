@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tenuto.app import Tenuto
-from tenuto.cli import task_runs
+from tenuto.cli import task_log, task_runs
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, TaskId, Tenant, User, caller
 from tenuto.cli.running import run_command
 from tenuto.cli.task_progress import STEP_COLUMNS, StepView, step_row, value_text
@@ -28,6 +28,7 @@ tasks.command("answer")(task_runs.answer_step)
 tasks.command("cancel")(task_runs.cancel_task)
 tasks.command("resume")(task_runs.resume_task)
 tasks.command("recover")(task_runs.recover_tasks)
+tasks.command("log")(task_log.show_log)
 
 
 @tasks.command("list")

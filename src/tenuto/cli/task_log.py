@@ -1,0 +1,79 @@
+"""`tenuto tasks log`: what all agents of a conversation did, in one table (E25)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tenuto.app import Tenuto
+from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller
+from tenuto.cli.running import run_command
+from tenuto.cli.terminal import moment, show_json, show_table
+from tenuto.errors import TaskNotFound
+from tenuto.model import Scope
+from tenuto.model.task import Task, TaskEvent, TaskQuery
+from tenuto.tasks.views import TaskEventView
+
+_PAGE = 1000
+
+
+def show_log(
+    task_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="Only this task.")] = None,
+    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="All tasks of this session.")] = None,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what agents did on the tasks of a conversation, or on one task, in order of time."""
+    if (task_id is None) is (session is None):
+        raise typer.BadParameter("name a task, or a conversation by --session", param_hint="ID")
+    scope = caller(tenant, site, user)
+    log = run_command(lambda app: _read_log(app, scope, task_id, session), store=store, read_only=True)
+    if as_json:
+        show_json({"events": [{"task_id": task.id, "event": TaskEventView.of(event)} for task, event in log]})
+    elif not log:
+        typer.echo("No tasks.")
+    else:
+        columns = ("TIME", "TASK", "EVENT", "AGENT", "STEP OR KEY", "STATUS", "ERROR")
+        show_table(columns, [_row(task, event) for task, event in log], flexible="STEP OR KEY")
+
+
+async def _read_log(
+    app: Tenuto, scope: Scope, task_id: str | None, session: str | None
+) -> list[tuple[Task, TaskEvent]]:
+    tasks = [await app.tasks.get(scope, task_id)] if task_id is not None else await _tasks_of(app, scope, session)
+    log: list[tuple[Task, TaskEvent]] = []
+    for task in tasks:
+        try:
+            log += [(task, event) for event in await app.tasks.events(scope, task.id)]
+        except TaskNotFound:  # It expired meanwhile.
+            continue
+    return sorted(log, key=lambda line: (line[1].at, line[1].id))
+
+
+async def _tasks_of(app: Tenuto, scope: Scope, session: str | None) -> list[Task]:
+    found: list[Task] = []
+    query = TaskQuery(session_id=session, limit=_PAGE)
+    while True:
+        page = await app.tasks.list(scope, query)
+        found += page.tasks
+        if page.cursor is None:
+            return found
+        query = TaskQuery(session_id=session, limit=_PAGE, cursor=page.cursor)
+
+
+def _row(task: Task, event: TaskEvent) -> tuple[str, ...]:
+    version = "" if event.version is None else f" (version {event.version})"
+    subject = event.step if event.key is None else f"{event.key}{version}"
+    return (
+        moment(event.at),
+        task.id,
+        str(event.type),
+        event.agent or "-",
+        subject or "-",
+        event.status or "-",
+        event.error_code or "-",
+    )
