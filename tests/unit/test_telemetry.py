@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tenuto.app import Tenuto
 from tenuto.errors import InvalidSetting, ModelFailed
 from tenuto.llm import Call, Fail, Hang, Say
 from tenuto.telemetry import Spans, open_spans
+from tests.engines import plan_of, wait_for_end
 from tests.samples import ANN
 from tests.talking import Adder, ask, helper, talk
 
@@ -169,3 +171,35 @@ def test_a_process_exports_what_the_standard_variables_say(tmp_path: Path) -> No
 
 async def _hello(app: Tenuto) -> None:
     await app.ask(app.scope(), "Hello")
+
+
+async def test_each_attempt_of_a_step_is_a_span_that_names_task_step_and_agent(
+    spans: Spans, collected: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """E18: with the conversation it belongs to, and no goal and no output."""
+    tries: list[int] = []
+
+    async def work(ctx: tenuto.AgentContext) -> str:
+        tries.append(ctx.attempt)
+        if len(tries) == 1:
+            raise ValueError(SECRET)
+        return SECRET
+
+    @asynccontextmanager
+    async def own_spans() -> AsyncIterator[Spans]:
+        yield spans
+
+    monkeypatch.setattr("tenuto.wiring.tasks.open_spans", own_spans)
+    async with tenuto.open("memory://", telemetry=True) as app:
+        app.agents.register("worker", work)
+        session = (await app.sessions.create(ANN, None))[0].id
+        new = tenuto.NewTask(type="t", goal=SECRET, session_id=session)
+        plan = plan_of({"id": "a", "agent": "worker", "retries": 1, "backoff": 0})
+        task = await (await app.engine()).submit(ANN, new, plan)
+        await wait_for_end(app.tasks, ANN, task.id)
+
+    found = named(collected, "tenuto.step")
+    about = {"tenuto.session": session, "tenuto.task": task.id, "tenuto.step": "a", "tenuto.agent": "worker"}
+    assert [about.items() <= dict(span.attributes or {}).items() for span in found] == [True, True]
+    assert [span.status.status_code for span in found] == [StatusCode.ERROR, StatusCode.UNSET]
+    assert SECRET not in everything(collected)

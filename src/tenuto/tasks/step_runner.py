@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
@@ -33,7 +33,7 @@ from tenuto.model.plan import Plan, Step, StepRun, StepStatus, TaskProgress, fai
 from tenuto.model.policy import RunPolicy
 from tenuto.model.task import Task, TaskError, TaskStatus
 from tenuto.model.values import Json, JsonObject
-from tenuto.ports import Clock
+from tenuto.ports import Clock, Span
 from tenuto.tasks.agent_contexts import AgentContexts
 from tenuto.tasks.agents import AgentBoard, AgentContext, AgentFunction, AgentMemory, Agents
 from tenuto.tasks.runs import RunRecorder, messages_of
@@ -69,13 +69,21 @@ class StepRunner:
     """
 
     def __init__(
-        self, *, tasks: Tasks, contexts: AgentContexts, agents: Agents, policy: RunPolicy, clock: Clock
+        self,
+        *,
+        tasks: Tasks,
+        contexts: AgentContexts,
+        agents: Agents,
+        policy: RunPolicy,
+        clock: Clock,
+        span: Span | None = None,
     ) -> None:
         self._tasks = tasks
         self._contexts = contexts
         self._agents = agents
         self._policy = policy
         self._clock = clock
+        self._span = span
         self._running = asyncio.Semaphore(policy.agents_at_once)
 
     async def plan(self, scope: Scope, task_id: str) -> Plan | None:
@@ -214,12 +222,29 @@ class StepRunner:
         function = self._agents.get(step.agent)
         context = await _patiently(partial(self._context, scope, task, step, run, token))
         try:
-            output = await self._run_agent(function, context, task, step)
+            with self._step_span(scope, context):
+                output = await self._run_agent(function, context, task, step)
         except Exception:
             await self._record_run(scope, step, context, token)
             raise
         await self._record_run(scope, step, context, token)
         return output
+
+    @contextlib.contextmanager
+    def _step_span(self, scope: Scope, context: AgentContext) -> Iterator[None]:
+        if self._span is None:
+            yield
+            return
+        with self._span("tenuto.step") as facts:
+            facts.set_attributes(
+                tenant=scope.tenant,
+                session=context.session_id,
+                task=context.task_id,
+                step=context.step,
+                agent=context.agent,
+                attempt=context.attempt,
+            )
+            yield
 
     async def _run_agent(self, function: AgentFunction, context: AgentContext, task: Task, step: Step) -> Any:
         async with self._running:

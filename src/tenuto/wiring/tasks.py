@@ -6,7 +6,7 @@ import asyncio
 import logging
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ from tenuto.tasks import Tasks
 from tenuto.tasks.agent_contexts import AgentContexts
 from tenuto.tasks.agents import Agents
 from tenuto.tasks.step_runner import StepRunner
+from tenuto.telemetry import open_spans
 from tenuto.wiring.stores import journal_folder
 
 if TYPE_CHECKING:
@@ -46,29 +47,29 @@ async def open_engine(
         InvalidSetting: the extra is not installed, or the database is of another kind.
     """
     open_dbos_engine = await asyncio.to_thread(_load_engine)
-    runner = StepRunner(tasks=tasks, contexts=contexts, agents=agents, policy=policy, clock=clock)
-    # Only tasks in memory have no place of their own; a killed worker would leave the folder behind.
-    in_memory = settings.tasks_database is None and urlsplit(settings.store).scheme == "memory"
-    with tempfile.TemporaryDirectory(prefix="tenuto-tasks-") if in_memory else nullcontext("") as scratch:
-        url = engine_database(settings, Path(scratch))
+    async with AsyncExitStack() as stack:
+        span = await stack.enter_async_context(open_spans()) if settings.telemetry else None
+        runner = StepRunner(tasks=tasks, contexts=contexts, agents=agents, policy=policy, clock=clock, span=span)
+        # Only tasks in memory have no place of their own; a killed worker would leave the folder behind.
+        in_memory = settings.tasks_database is None and urlsplit(settings.store).scheme == "memory"
+        scratch = tempfile.TemporaryDirectory(prefix="tenuto-tasks-") if in_memory else nullcontext("")
+        url = engine_database(settings, Path(stack.enter_context(scratch)))
         if worker and (notice := one_machine_notice(settings)) is not None:
             _log.warning("%s", notice)
         if settings.tasks_database is None and url.startswith("sqlite:") and is_network_store(settings.store):
             journal_folder(settings).mkdir(parents=True, exist_ok=True)
-        async with (
-            _open_delivery(settings, tasks, clock) as delivery,
-            open_dbos_engine(
-                url,
-                tasks=tasks,
-                runner=runner,
-                agents=agents,
-                policy=policy,
-                new_id=fresh_id(),
-                worker=worker,
-                delivery=delivery,
-            ) as engine,
-        ):
-            yield engine
+        delivery = await stack.enter_async_context(_open_delivery(settings, tasks, clock))
+        engine = open_dbos_engine(
+            url,
+            tasks=tasks,
+            runner=runner,
+            agents=agents,
+            policy=policy,
+            new_id=fresh_id(),
+            worker=worker,
+            delivery=delivery,
+        )
+        yield await stack.enter_async_context(engine)
 
 
 @asynccontextmanager
