@@ -30,12 +30,17 @@ class PlanRunner:
         Returns `completed` once the task has ended, well or not; `waiting` with the seconds until a question's time is
         over; or no status if the task is no longer this worker's.
         """
-        plan, states = await self._steps.plan(scope, task_id), await self._steps.start(scope, task_id, run)
-        if plan is None or states is None:
-            return _GONE
-        result = await _Walk(self._steps, scope, task_id, plan, states, owns).run()
-        if result.status is StepStatus.COMPLETED:
-            await self._steps.finish(scope, task_id)
+        try:
+            plan, states = await self._steps.plan(scope, task_id), await self._steps.start(scope, task_id, run)
+            if plan is None or states is None:
+                return _GONE
+            result = await _Walk(self._steps, scope, task_id, plan, states, owns).run()
+            if result.status is StepStatus.COMPLETED:
+                await self._steps.finish(scope, task_id)
+        except Exception as failed:
+            # A record that is damaged, or a mistake here: without an end the task would seem to run for ever.
+            await self._steps.give_up(scope, task_id, failed)
+            return StepResult(StepStatus.COMPLETED)
         return result
 
 

@@ -18,6 +18,7 @@ from tenuto.errors import (
     AgentNotFound,
     InvalidJson,
     KeyLocked,
+    StateCorrupt,
     StepLost,
     TaskFinished,
     TaskNotFound,
@@ -127,6 +128,15 @@ class StepRunner:
         """End a task as its steps say; `None` if there is nothing to end."""
         with bind_log_context(tenant=scope.tenant, task=task_id):
             return await _patiently(lambda: self._finish(scope, task_id))
+
+    async def give_up(self, scope: Scope, task_id: str, failed: Exception) -> None:
+        """End a task as failed for a reason that its plan knows nothing of."""
+        code = failed.code if isinstance(failed, TenutoError) else "internal"
+        with bind_log_context(tenant=scope.tenant, task=task_id):
+            _log.error("the task cannot go on: %s", describe_exception(failed))
+            error = TaskError(code=code, message="its worker met an unexpected error")
+            with contextlib.suppress(TenutoError):
+                await self._tasks.finish(scope, task_id, failed=True, error=error)
 
     async def keep(self, scope: Scope, task_id: str) -> None:
         """Renew the expiry of a running task, which may wait for a person longer than tasks live unchanged."""
@@ -368,6 +378,8 @@ async def _patiently(call: Callable[[], Awaitable[_Result]]) -> _Result:
     while True:
         try:
             return await call()
+        except StateCorrupt:
+            raise
         except Unavailable as away:
             _log.warning("a step waits for the store: %s", away)
         await asyncio.sleep(pause)

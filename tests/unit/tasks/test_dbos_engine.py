@@ -447,6 +447,20 @@ async def test_a_run_that_is_resumed_before_the_cancelled_one_has_stopped_keeps_
     assert [run.attempts for run in progress.steps] == [1, 1, 1]
 
 
+async def test_a_task_whose_records_are_damaged_ends_and_says_so(house: House) -> None:
+    house.office.gates = {"a": asyncio.Event()}
+    async with house.engine() as engine:
+        task = await engine.submit(ANN, TASK, plan_of(step("a"), step("b", "a")))
+        await wait_for_step(house.tasks, ANN, task.id, "a", "running")
+        await house.store.state.write_state(ANN, f"task-steps:{task.id}", "b", {"status": "no such status"})
+        house.office.gates["a"].set()
+        async with asyncio.timeout(LONG):
+            while not (ended := await house.tasks.get(ANN, task.id)).is_finished:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+    assert (ended.status, ended.error and ended.error.code) == (TaskStatus.FAILED, "state_corrupt")
+
+
 async def test_a_failed_task_is_resumed_where_it_failed_and_any_from_a_step_on(house: House) -> None:
     house.office.failures = {"b": 1}
     plan = plan_of(step("a"), step("b", "a"), step("c", "b"), step("d", "a"))
