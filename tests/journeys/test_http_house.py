@@ -6,12 +6,14 @@ import logging
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tenuto.server import web_console
 from tenuto.server.logs import KeyValueFormatter, request_id
 from tenuto.server.openapi import document
+from tests.engines import wait_for_step
 from tests.journeys.door import ANN, Door, at, code, says, served
 
 
@@ -124,16 +126,36 @@ async def test_every_example_of_the_openapi_works(door: Door) -> None:
             if "example" not in content:
                 continue
             turn = (await door.http.post("/v1/turns", json={})).json()
-            task = (await door.http.post("/v1/tasks", json={"type": "t"})).json()
+            task = await _task_for(door, path)
             memory = (await door.http.post("/v1/memories", json={"text": "I own a red boat."})).json()
-            parts = {"task_id": task["id"], "key": "k", "agent": "labour-law", "memory_id": memory["id"]}
+            parts = {
+                "task_id": task["id"],
+                "step": "read",
+                "key": "k",
+                "agent": "labour-law",
+                "memory_id": memory["id"],
+            }
             address = path.format(session_id="s", name="tier", turn_id=turn["turn_id"], **parts)
             answer = await door.http.request(method, address, json=content["example"])
             # What a mark stands for is shown to a role alone, also where no key is asked for.
-            fine = (403,) if path.endswith("/reveal") else (200, 201)
+            fine = (403,) if path.endswith("/reveal") else (200, 201, 202)
             assert answer.status_code in fine, (method, path, answer.text)
             if path.endswith("/turns") and "session_id" in path:
                 await door.http.post(f"/v1/turns/{answer.json()['turn_id']}/abandon")
+
+
+async def _task_for(door: Door, path: str) -> dict[str, Any]:
+    """A task that the route of a path can be asked about: one that waits for a person, or has ended."""
+    running = path.endswith(("/input/{step}", "/resume"))
+    plan = {"steps": [{"id": "read", "human_input": "Send this?"}]}
+    opened = await door.http.post("/v1/tasks", json={"type": "t", **({"plan": plan} if running else {})})
+    task: dict[str, Any] = opened.json()
+    if running:
+        scope = door.tenuto.scope()
+        await wait_for_step(door.tenuto.tasks, scope, task["id"], "read", "waiting")
+    if path.endswith("/resume"):
+        await door.http.post(f"/v1/tasks/{task['id']}/cancel")
+    return task
 
 
 async def test_each_request_is_one_line_with_its_id_route_status_and_time(

@@ -89,6 +89,9 @@ def _part_what_excludes_each_other(case: schemathesis.Case[Any]) -> None:
         case.query.pop("after", None)
     if case.path == TRACES and "session_id" not in case.query:
         case.query.pop("before", None)
+    if case.path.startswith(MEMORIES):
+        # Whether a credential is bound to a user, OpenAPI cannot say; this one is not.
+        case.headers.setdefault("X-User-ID", "ann")
     if "X-Chat-ID" not in case.headers:
         case.headers.pop("X-Thread-ID", None)
     body = case.body if isinstance(case.body, dict) else {}
@@ -119,7 +122,6 @@ def _lead_somewhere(case: schemathesis.Case[Any], client: asgi.ASGIClient, heade
     if case.path == TASKS and isinstance(case.body, dict) and case.body.get("plan") is not None:
         case.body["plan"] = PLAN
     if case.path.startswith(MEMORIES):
-        # Whether a credential is bound to a user, OpenAPI cannot say; this one is not.
         case.headers["X-User-ID"] = "ann"
     if case.path == MEMORIES and case.method == "DELETE":
         # Which memories is said in one of three ways, and in no two of them.

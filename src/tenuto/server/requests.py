@@ -374,7 +374,7 @@ class OpenTask(RequestBody, frozen=True, kw_only=True):
         "goal": "Find what limits later employment",
         "plan": {
             "steps": [
-                {"id": "read", "agent": "reader", "output_key": "clauses", "retries": 2},
+                {"id": "read", "agent": "assistant:general", "output_key": "clauses", "retries": 2},
                 {"id": "approval", "human_input": "Send this?", "after": ["read"]},
             ]
         },

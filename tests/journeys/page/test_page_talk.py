@@ -286,6 +286,10 @@ async def test_a_character_answers_in_chinese_and_shows_its_evidence(chromium: B
         assert await visit.page.evaluate("document.documentElement.lang") == "en"
 
 
+# The page draws the examples of another choice with the next frame.
+_AFTER_A_FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+
 @pytest.mark.parametrize("locale", ["en-GB", "zh-CN"])
 async def test_each_example_answers_a_click_in_an_empty_conversation(chromium: Browser, locale: str) -> None:
     pytest.importorskip("dbos")
@@ -295,10 +299,12 @@ async def test_each_example_answers_a_click_in_an_empty_conversation(chromium: B
         for assistant in ("general", "goods", "npc", "legal"):
             choice, examples = visit.page.locator(f"input[value={assistant}]"), visit.page.locator(".example")
             await choice.check()
+            await visit.page.evaluate(_AFTER_A_FRAME)
             for place in range(await examples.count()):
                 await visit.open("/#/new")
                 await visit.page.reload()
                 await choice.check()
+                await visit.page.evaluate(_AFTER_A_FRAME)
                 asked = await examples.nth(place).inner_text()
                 await examples.nth(place).click()
                 told = (await visit.hear()).locator(".prose")
