@@ -21,7 +21,11 @@ from tenuto.server.openapi import document
 from tenuto.settings import Settings
 
 SECRET = "a secret that is long enough for HS256, at least"
-INSTALLATION = Settings(store="memory://", jwt_secret=SECRET, requests_per_minute=0, busy_wait=timedelta(0))
+# Without the local embedder: it reads its weights in a thread while Hypothesis reads sources, and Python 3.11 cannot
+# parse in two threads at once.
+INSTALLATION = Settings(
+    store="memory://", jwt_secret=SECRET, requests_per_minute=0, busy_wait=timedelta(0), embedder="none"
+)
 DOCUMENT = document(create_app(INSTALLATION))
 OPERATIONS = [
     pytest.param(path, method, mode, id=f"{method} {path} {mode.value}")
@@ -46,8 +50,7 @@ def api() -> Iterator[Any]:
     schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(INSTALLATION))
     # No text of ours may hold NUL, at any depth; a test of its own sends it.
     schema.config.generation.update(allow_x00=False)
-    # What the first turn imports would be half loaded, and read its signatures, while Hypothesis reads sources in
-    # another thread, which Python 3.11 cannot do.
+    # What the first turn imports would be half loaded while Hypothesis looks for it.
     with asgi.get_client(schema.app) as client:
         client.post("/v1/chat", headers=_credential(), json={"message": "hi"})
     yield schema
