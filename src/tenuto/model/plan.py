@@ -6,6 +6,7 @@ A plan is data. It has no expression language: a condition compares one value of
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -22,6 +23,8 @@ HUMAN: Final = "human"
 """The writer of the answers to human-input steps."""
 MAX_STEPS: Final = 200
 MAX_RETRIES: Final = 100
+MAX_CONDITIONS: Final = 8
+"""Conditions of a step, and steps with one output key; a condition by `in` has twice as many values."""
 LONGEST_BACKOFF: Final = timedelta(minutes=5)
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _LONGEST: Final = timedelta(days=366)
@@ -321,6 +324,8 @@ def _check_step(step: Step) -> None:
         raise PlanInvalid(step.id, f"retries is not between 0 and {MAX_RETRIES}")
     if not timedelta(0) <= step.backoff <= LONGEST_BACKOFF:
         raise PlanInvalid(step.id, f"backoff is not between 0 and {LONGEST_BACKOFF.total_seconds():.0f} seconds")
+    if len(step.when) > MAX_CONDITIONS:
+        raise PlanInvalid(step.id, f"has more than {MAX_CONDITIONS} conditions")
     _check_timeout(step.id, step.timeout)
     try:
         check_id(step.key, "output_key")
@@ -346,12 +351,17 @@ def _check_condition(step: Step, condition: Condition) -> None:
     operator, value = condition.operator, condition.value
     if operator is Operator.IN and not isinstance(value, list | tuple):
         raise PlanInvalid(step.id, "compares by `in` with a value that is no list")
+    if operator is Operator.IN and len(value) > 2 * MAX_CONDITIONS:
+        raise PlanInvalid(step.id, f"compares by `in` with more than {2 * MAX_CONDITIONS} values")
     if operator in _ORDERED and not (is_number(value) or isinstance(value, str)):
         raise PlanInvalid(step.id, f"compares by `{operator}` with a value that is neither a number nor a text")
 
 
 def _check_keys(plan: Plan, before: Mapping[str, frozenset[str]]) -> None:
     """Refuse what depends on which of two parallel steps is faster."""
+    for key, count in Counter(step.key for step in plan.steps).items():
+        if count > MAX_CONDITIONS:
+            raise PlanInvalid(None, f"has more than {MAX_CONDITIONS} steps that write {key}")
     for place, step in enumerate(plan.steps):
         for other in plan.steps[:place]:
             parallel = other.id not in before[step.id] and step.id not in before[other.id]

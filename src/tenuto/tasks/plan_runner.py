@@ -11,6 +11,7 @@ from typing import Final
 
 from tenuto.model import Scope
 from tenuto.model.plan import Plan, Step, StepStatus, ready_steps
+from tenuto.model.task import TaskStatus
 from tenuto.tasks.step_runner import Ownership, StepResult, StepRunner
 
 # How often a question is looked at while agents work beside it, in seconds; otherwise its answer wakes the engine.
@@ -31,17 +32,19 @@ class PlanRunner:
         over; or no status if the task is no longer this worker's.
         """
         try:
-            plan, states = await self._steps.plan(scope, task_id), await self._steps.start(scope, task_id, run)
-            if plan is None or states is None:
-                return _GONE
-            result = await _Walk(self._steps, scope, task_id, plan, states, owns).run()
-            if result.status is StepStatus.COMPLETED:
-                await self._steps.finish(scope, task_id)
+            while True:
+                plan, states = await self._steps.plan(scope, task_id), await self._steps.start(scope, task_id, run)
+                if plan is None or states is None:
+                    return _GONE
+                result = await _Walk(self._steps, scope, task_id, plan, states, owns).run()
+                if result.status is not StepStatus.COMPLETED:
+                    return result
+                if await self._steps.finish(scope, task_id) is not TaskStatus.RUNNING:
+                    return result
         except Exception as failed:
             # A record that is damaged, or a mistake here: without an end the task would seem to run for ever.
             await self._steps.give_up(scope, task_id, failed)
             return StepResult(StepStatus.COMPLETED)
-        return result
 
 
 class _Walk:

@@ -217,15 +217,24 @@ class Tasks:
         return TaskProgress(task=task, plan=plan, steps=steps)
 
     async def start_run(
-        self, scope: Scope, task_id: str, *, run: int, timeout: timedelta | None, reopen: bool = False
+        self,
+        scope: Scope,
+        task_id: str,
+        *,
+        run: int,
+        timeout: timedelta | None,
+        reopen: bool = False,
+        if_version: int | None = None,
     ) -> Task:
-        """Mark the task as running for the first time, or with `reopen` again after its end, by a greater `run`.
+        """Mark the task as running for the first time, or with `reopen` again by a greater `run`: after its end, or
+        when no worker has it any more, which the caller knows.
 
         A repeated call changes nothing. An ended task that is begun again has no result any more.
 
         Raises:
             TaskRunning: another run goes on.
             TaskFinished: this run has ended, or the task before it could begin.
+            VersionConflict: `if_version` is not the stored version.
         """
         now = self._clock()
         deadline = None if timeout is None else micros(now + timeout)
@@ -233,7 +242,7 @@ class Tasks:
         def begin_run(head: Head) -> Head:
             if head.runs == run and head.completed_at is None:
                 return head
-            if head.completed_at is None and head.runs > 0:
+            if head.completed_at is None and head.runs > 0 and not (reopen and run == head.runs + 1):
                 raise TaskRunning(task_id)
             if head.runs >= run or (head.completed_at is not None and not reopen):
                 raise TaskFinished(task_id)
@@ -249,7 +258,7 @@ class Tasks:
                 ended=(),
             )
 
-        return await self._change(scope, task_id, None, begin_run, reopen=True)
+        return await self._change(scope, task_id, if_version, begin_run, reopen=True)
 
     async def finish(
         self,

@@ -106,26 +106,36 @@ class StepRunner:
                 try:
                     return await _patiently(partial(self._run_step, scope, task_id, step, take_over))
                 except StepLost:
-                    if not await owns():
+                    if not await _patiently(owns):
                         return _GONE
                     take_over = True
 
-    async def publish(self, scope: Scope, task_id: str, step: Step, run: StepRun, token: int) -> StepRun:
-        """Write the output of a completed step on the board, once. A locked key is waited for."""
+    async def publish(
+        self, scope: Scope, task_id: str, step: Step, run: StepRun, token: int, *, wait: bool = True
+    ) -> StepRun:
+        """Write the output of a completed step on the board, once. A locked key is waited for until the task's
+        deadline, or, without `wait`, left to the worker."""
         board, key = self._tasks.board(scope, task_id), f"{task_id}:{step.id}:{token}"
         while True:
             try:
                 await board.write(step.key, run.output, agent=step.writer, idempotency_key=key)
                 return run
             except KeyLocked as locked:
-                await asyncio.sleep(min(max(locked.retry_after.total_seconds(), _FIRST_PAUSE), _LONGEST_PAUSE))
+                if not wait:
+                    return run
+                task = await self._tasks.get(scope, task_id)
+                if self._is_over(task):
+                    late = TaskError(code="task_timeout", message="its key on the board was locked", step=step.id)
+                    return await self._tasks.steps(scope, task_id).withdraw(step, token, late)
+                pause = min(max(locked.retry_after.total_seconds(), _FIRST_PAUSE), _LONGEST_PAUSE)
+                await asyncio.sleep(min(pause, self._limit(None, task)))
             except (TaskFinished, TaskNotFound, Unavailable):
                 raise
             except TenutoError as refused:
                 return await self._tasks.steps(scope, task_id).withdraw(step, token, _error_of(refused, step))
 
     async def finish(self, scope: Scope, task_id: str) -> TaskStatus | None:
-        """End a task as its steps say; `None` if there is nothing to end."""
+        """End a task as its steps say; `None` if there is nothing to end, `running` if steps were reset meanwhile."""
         with bind_log_context(tenant=scope.tenant, task=task_id):
             return await _patiently(lambda: self._finish(scope, task_id))
 
@@ -136,7 +146,7 @@ class StepRunner:
             _log.error("the task cannot go on: %s", describe_exception(failed))
             error = TaskError(code=code, message="its worker met an unexpected error")
             with contextlib.suppress(TenutoError):
-                await self._tasks.finish(scope, task_id, failed=True, error=error)
+                await _patiently(partial(self._tasks.finish, scope, task_id, failed=True, error=error))
 
     async def keep(self, scope: Scope, task_id: str) -> None:
         """Renew the expiry of a running task, which may wait for a person longer than tasks live unchanged."""
@@ -328,8 +338,10 @@ class StepRunner:
             assert progress.plan is not None
             states = {each.step: each.status for each in progress.steps}
             status, failed = outcome(progress.plan, states), failed_step(progress.plan, states)
-            if status is TaskStatus.RUNNING or progress.task.is_finished:
+            if progress.task.is_finished:
                 return None
+            if status is TaskStatus.RUNNING:
+                return status
             error = _run_of(progress, failed).error if failed is not None else _time_error(progress)
             if error is not None:
                 await self._tasks.finish(scope, task_id, failed=True, error=error)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from types import EllipsisType
 
 import msgspec
@@ -157,10 +158,13 @@ class Steps:
         record = await self._change(step.id, answer_record)
         return record.run(step), record.token
 
-    async def reset(self, steps: Iterable[Step]) -> None:
-        """Let steps begin again; their tokens stay, so that workers of a former run are refused."""
-        for step in steps:
-            await self._change(step.id, lambda kept: StepRecord(token=kept.token + 1))
+    async def reset(self, steps: Iterable[tuple[Step, StepRun]]) -> None:
+        """Let steps begin again that are as they were seen; their tokens grow, so that former workers are refused.
+
+        The task may have ended: it is begun again after this.
+        """
+        for step, seen in steps:
+            await self._change(step.id, partial(_reset_record, step, seen), check=False)
 
     async def check_owner(self, step: Step, token: int) -> None:
         """Check that no other worker has begun the step.
@@ -229,6 +233,10 @@ def find_step(plan: Plan | None, step_id: str) -> Step:
     if step is None:
         raise StepNotFound(step_id)
     return step
+
+
+def _reset_record(step: Step, seen: StepRun, kept: StepRecord) -> StepRecord | None:
+    return StepRecord(token=kept.token + 1) if kept.run(step) == seen else None
 
 
 def _is_new(kept: StepRecord) -> bool:

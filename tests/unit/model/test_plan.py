@@ -99,6 +99,12 @@ def test_a_condition_tells_true_from_one_and_an_absent_key_from_null() -> None:
         ([{"id": "a", "timeout": 0}], "step a timeout is not longer"),
         ([{"id": "a", "when": {"key": "a", "value": 1}}], "step a has a condition on a"),
         ([{"id": "a", "when": {"key": "k", "operator": "in", "value": 1}}], "step a compares by `in`"),
+        (
+            [{"id": "a", "when": {"key": "k", "operator": "in", "value": [*range(17)]}}],
+            "step a compares by `in` with more",
+        ),
+        ([{"id": "a", "when": [{"key": f"k{n}", "value": 1} for n in range(9)]}], "step a has more than 8 conditions"),
+        ([{"id": f"s{n}", "output_key": "x"} for n in range(9)], "the plan has more than 8 steps that write x"),
         ([{"id": "a", "when": {"key": "k", "operator": "<", "value": []}}], "step a compares by `<`"),
         (
             [{"id": "a", "when": [{"key": "k", "value": 1}, {"key": "k", "value": 2}]}],

@@ -447,6 +447,39 @@ async def test_a_run_that_is_resumed_before_the_cancelled_one_has_stopped_keeps_
     assert [run.attempts for run in progress.steps] == [1, 1, 1]
 
 
+async def test_a_task_that_no_run_goes_on_with_is_resumed(house: House) -> None:
+    """One that was never queued, and one whose run is gone though the task has not ended; a living one is refused."""
+    plan = plan_of(step("ask", human_input="Well?"), step("b", "ask"))
+    async with house.engine() as engine:
+        lost = await house.tasks.open(ANN, TASK)
+        await house.tasks.add_plan(ANN, lost.id, plan_of(step("a")))
+        await engine.resume(ANN, lost.id)
+        assert (await wait_for_end(house.tasks, ANN, lost.id)).task.status is TaskStatus.COMPLETED
+
+        left = await engine.submit(ANN, TASK, plan)
+        await wait_for_step(house.tasks, ANN, left.id, "ask", "waiting")
+        with pytest.raises(TaskRunning):
+            await engine.resume(ANN, left.id)
+        await engine.stop(ANN, left.id)
+        await engine.resume(ANN, left.id)
+        await wait_for_step(house.tasks, ANN, left.id, "ask", "waiting")
+        await engine.answer(ANN, left.id, "ask", "yes")
+        assert (await wait_for_end(house.tasks, ANN, left.id)).task.status is TaskStatus.COMPLETED
+
+
+async def test_a_lock_on_an_outputs_key_lasts_no_longer_than_the_task(house: House) -> None:
+    house.office.gates = {"a": asyncio.Event()}
+    async with house.engine() as engine:
+        task = await engine.submit(ANN, TASK, plan_of(step("a"), timeout=1))
+        await wait_for_step(house.tasks, ANN, task.id, "a", "running")
+        await house.tasks.board(ANN, task.id).lock("a", agent="other", lease=timedelta(hours=1))
+        house.office.gates["a"].set()
+        progress = await wait_for_end(house.tasks, ANN, task.id)
+
+    error = progress.task.error
+    assert (progress.task.status, error and error.code) == (TaskStatus.FAILED, "task_timeout")
+
+
 async def test_a_task_whose_records_are_damaged_ends_and_says_so(house: House) -> None:
     house.office.gates = {"a": asyncio.Event()}
     async with house.engine() as engine:

@@ -6,6 +6,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from tenuto.errors import StepLost, StepNotWaiting, TaskFinished, TaskRunning, TooLarge
 from tenuto.model.plan import Plan, Step, StepStatus
@@ -117,8 +118,11 @@ async def test_an_ended_task_can_be_run_again_and_its_steps_are_reset(tasks: Tas
 
     with pytest.raises(TaskFinished):
         await tasks.start_run(ANN, task.id, run=2, timeout=None)
+    seen = await steps.list(PLAN)
+    await steps.reset([(READ, replace(seen[0], attempts=2))])
+    assert await steps.list(PLAN) == seen, "a step that has changed since is left alone"
+    await steps.reset([(READ, seen[0])])
     again = await tasks.start_run(ANN, task.id, run=2, timeout=None, reopen=True)
-    await steps.reset([READ])
 
     assert (again.status, again.runs, again.error, again.deadline_at) == (TaskStatus.RUNNING, 2, None, None)
     with pytest.raises(StepLost):

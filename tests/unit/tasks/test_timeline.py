@@ -109,7 +109,7 @@ async def test_a_task_that_is_run_again_has_events_of_its_own(story: Story) -> N
 
     story.wait()
     await story.tasks.start_run(ANN, story.id, run=2, timeout=None, reopen=True)
-    await story.steps.reset([ASK])
+    await story.steps.reset([(ASK, (await story.steps.list(Plan(steps=(ASK,))))[0])])
     story.wait()
     await story.steps.begin(ASK, waiting=True)
 

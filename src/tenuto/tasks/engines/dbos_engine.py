@@ -18,6 +18,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -32,11 +33,12 @@ from dbos._utils import INTERNAL_QUEUE_NAME
 from tenuto.errors import (
     IdempotencyKeyReused,
     Invalid,
-    PlanInvalid,
     TaskFinished,
     TaskNotFound,
     TaskRunning,
+    TooLarge,
     Unavailable,
+    VersionConflict,
 )
 from tenuto.holder import with_holder
 from tenuto.logs import describe_exception
@@ -77,6 +79,11 @@ _POLL: Final = 0.2
 _SWEEP_EVERY: Final = 60.0
 _SWEPT_AT_ONCE: Final = 500
 _BUSY_SECONDS: Final = 30
+_THREADS: Final = 8
+_LONGEST_SLEEP: Final = 300.0
+# DBOS asks once a second whether a run was cancelled.
+_CANCEL_SECONDS: Final = 1.5
+_LIVING: Final = ("ENQUEUED", "PENDING", "DELAYED")
 _TRIES: Final = 10
 _CONNECT_SECONDS: Final = 5
 _CANCELLED: Final = TaskError(code="task_cancelled", message="the task was cancelled")
@@ -169,6 +176,8 @@ class DbosEngine:
         self._delivery = delivery
         self._id = with_holder(name)
         self._loop = asyncio.get_running_loop()
+        # Of its own: a database that does not answer must not take the threads of the program.
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tenuto tasks")
         self._active: dict[str, Scope] = {}
         self._working: set[asyncio.Task[Any]] = set()
         lease = policy.lease.total_seconds()
@@ -193,7 +202,7 @@ class DbosEngine:
             return task
         try:
             stored = await self._tasks.add_plan(scope, task.id, plan)
-        except PlanInvalid:
+        except (Invalid, TooLarge):
             await self._tasks.delete(scope, task.id)
             raise
         if stored != plan:
@@ -203,7 +212,8 @@ class DbosEngine:
 
     async def cancel(self, scope: Scope, task_id: str) -> Task:
         task = await self._tasks.finish(scope, task_id, failed=True, error=_CANCELLED)
-        await self.stop(scope, task_id)
+        # Not those of a later run, which may have been begun since.
+        await self._ask(partial(self._control.cancel_workflow, _workflow_id(scope, task_id, max(task.runs, 1))))
         return task
 
     async def stop(self, scope: Scope, task_id: str) -> None:
@@ -215,21 +225,25 @@ class DbosEngine:
         task, plan = progress.task, progress.plan
         if plan is None:
             raise Invalid("the task has no plan")
-        again = (
-            {step.id for step in steps_from(plan, find_step(plan, from_step).id)} if from_step is not None else set()
-        )
+        first = {step.id for step in steps_from(plan, find_step(plan, from_step).id)} if from_step is not None else ()
         ended = (StepStatus.COMPLETED, StepStatus.SKIPPED)
-        again |= {run.step for run in progress.steps if run.status not in ended}
+        runs = zip(plan.steps, await self._tasks.steps(scope, task_id).list(plan), strict=True)
+        again = [(step, run) for step, run in runs if step.id in first or run.status not in ended]
         if task.is_finished and not again:
             raise TaskFinished(task_id)
-        if not task.is_finished and (not task.runs or await self._exists(_workflow_id(scope, task_id, task.runs))):
+        # An unfinished task may have been left: before its run was queued, or by a run that ended without its end.
+        known = await self._run_status(_workflow_id(scope, task_id, max(task.runs, 1)))
+        if not task.is_finished and known in _LIVING:
             raise TaskRunning(task_id)
-        # A task that ended before its first run began has had a workflow, too. If it has not ended, a former call has
-        # died before its workflow was there.
-        run = max(task.runs, 1) + 1 if task.is_finished else task.runs
+        run = max(task.runs, 1) if known is None and not task.is_finished else max(task.runs, 1) + 1
+        await self._tasks.steps(scope, task_id).reset(again)
         timeout = self._runner.timeout_of(plan)
-        task = await self._tasks.start_run(scope, task_id, run=run, timeout=timeout, reopen=True)
-        await self._tasks.steps(scope, task_id).reset(step for step in plan.steps if step.id in again)
+        try:
+            task = await self._tasks.start_run(
+                scope, task_id, run=run, timeout=timeout, reopen=True, if_version=task.version
+            )
+        except VersionConflict:
+            raise TaskRunning(task_id) from None  # Another call was faster.
         await self._enqueue(scope, task_id, plan, run)
         return task
 
@@ -238,7 +252,7 @@ class DbosEngine:
         step = find_step(progress.plan, step_id)
         run, token = await self._tasks.steps(scope, task_id).answer(step, value)
         try:
-            await self._runner.publish(scope, task_id, step, run, token)
+            await self._runner.publish(scope, task_id, step, run, token, wait=False)
         except TaskFinished:  # The answer was given before, or is not needed any more.
             return await self._tasks.progress(scope, task_id)
         workflow_id, key = _workflow_id(scope, task_id, progress.task.runs), f"{task_id}:{step_id}:{token}"
@@ -315,6 +329,8 @@ class DbosEngine:
                     dbos_system_schema=_SCHEMA,
                     serializer=DBOSPortableJSONSerializer(),
                     application_name=_APP,
+                    # A request is told that the database is away, instead of waiting until it is back.
+                    retry_connection_errors=False,
                 )
                 # Two processes may begin with a new database at once: the second one finds it done.
                 self._client._sys_db.run_migrations()
@@ -372,7 +388,7 @@ class DbosEngine:
     async def _ask(self, call: Callable[[], _T]) -> _T:
         """Call the blocking client in a thread."""
         try:
-            return await asyncio.to_thread(call)
+            return await self._loop.run_in_executor(self._threads, call)
         except sa.exc.DBAPIError as failed:
             raise Unavailable("database of the task engine") from failed
 
@@ -391,11 +407,12 @@ class DbosEngine:
             options |= {"workflow_name": _DELIVERY, "queue_name": _DELIVERY_QUEUE, "workflow_id": delivery}
             await self._ask(partial(self._control.enqueue, options, owner, task_id, run))
 
-    async def _exists(self, workflow_id: str) -> bool:
+    async def _run_status(self, workflow_id: str) -> str | None:
+        """The status of a run in the engine's database, if it has one."""
         found = await self._ask(
             partial(self._control.list_workflows, workflow_ids=[workflow_id], load_input=False, load_output=False)
         )
-        return bool(found)
+        return found[0].status if found else None
 
     # Liveness and retention, in a thread: a busy loop is no dead worker
 
@@ -465,6 +482,8 @@ class DbosEngine:
         ids = [workflow.workflow_id for workflow in found]
         if ids:
             self._control.cancel_workflows(ids)
+            if any(workflow.status == "PENDING" for workflow in found):
+                time.sleep(_CANCEL_SECONDS)  # Agents at work are stopped by what their worker reads.
             self._control.delete_workflows(ids)
         return len(ids)
 
@@ -490,7 +509,8 @@ class DbosEngine:
                 status: str | None = result["status"]
                 if status != StepStatus.WAITING:
                     return status
-                await DBOS.recv_async(topic=_INPUT, timeout_seconds=result["seconds"])
+                # An answer that was stored may have failed to wake the run.
+                await DBOS.recv_async(topic=_INPUT, timeout_seconds=min(result["seconds"], _LONGEST_SLEEP))
         finally:
             self._active.pop(workflow_id, None)
 
@@ -501,7 +521,7 @@ class DbosEngine:
 
         async def owns() -> bool:
             """A cancelled run keeps its owner, but another one may have begun since."""
-            if owner != await asyncio.to_thread(self._control._sys_db.get_workflow_owner, workflow_id):
+            if owner != await self._ask(partial(self._control._sys_db.get_workflow_owner, workflow_id)):
                 return False
             with suppress(TaskNotFound):
                 return (await self._tasks.get(scope, task_id)).runs == run
