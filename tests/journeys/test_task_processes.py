@@ -172,6 +172,23 @@ async def test_a_server_serves_though_its_engine_cannot_start(tmp_path: Path) ->
     assert turn.status_code == 200
 
 
+async def test_a_worker_leaves_a_task_to_the_one_that_has_its_agents(office: Desk) -> None:
+    (office.folder / "others").mkdir()
+    (office.folder / "others" / "writers.py").write_text(AGENTS.replace('"reader"', '"writer"'))
+    with started(office, "worker") as reader:
+        await asyncio.to_thread(line_of, reader, "working on tasks")
+        office.env["TENUTO_AGENTS"] = "others"
+        with started(office, "worker") as writer:
+            await asyncio.to_thread(line_of, writer, "working on tasks")
+            async with tenuto.open(store_of(office)) as app:
+                engine = await app.engine(worker=False)
+                plans = [plan_of({"id": "s", "agent": agent}) for agent in ("reader", "writer") for _ in range(8)]
+                tasks = [await engine.submit(ANN, tenuto.NewTask(type="x"), plan) for plan in plans]
+                ended = [(await wait_for_end(app.tasks, ANN, task.id)).task for task in tasks]
+
+    assert [task.error for task in ended] == [None] * len(plans)
+
+
 async def test_a_server_begins_with_unfinished_plans_of_an_earlier_one(tmp_path: Path) -> None:
     """The store tells that plans were run; a server without agents of its own leaves their work to others."""
     store = f"sqlite:///{tmp_path}/chat.db"

@@ -269,7 +269,7 @@ class StepRunner:
     async def _run_agent(self, function: AgentFunction, context: AgentContext, task: Task, step: Step) -> Any:
         async with self._running:
             limit = self._limit(step.timeout or self._policy.step_timeout, task)
-            work = asyncio.ensure_future(function(context))
+            work = asyncio.ensure_future(_contain_exit(function, context))
             try:
                 await asyncio.wait({work}, timeout=limit)
                 if work.cancelled():
@@ -377,6 +377,17 @@ class _OutOfTime(Exception):
 
 class _AgentCancelled(Exception):
     """An agent cancelled itself, which is a failure as any other."""
+
+
+class _AgentExited(Exception):
+    """An agent would have ended the process, and all other tasks of it."""
+
+
+async def _contain_exit(function: AgentFunction, context: AgentContext) -> Any:
+    try:
+        return await function(context)
+    except SystemExit:
+        raise _AgentExited from None
 
 
 def _retrieve_exception(work: asyncio.Future[Any]) -> None:

@@ -50,9 +50,7 @@ class Webhook:
     """
 
     def __init__(self, url: str, secret: str, *, clock: Clock) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidSetting("task_webhook", "must be an address that begins with https:// or http://")
+        _check_url(url)
         self._url = url
         self._key = _read_secret(secret)
         self._clock = clock
@@ -68,7 +66,7 @@ class Webhook:
         body = msgspec.json.encode(_payload(scope, task, event))
         try:
             answer = await self._client.post(self._url, content=body, headers=self._headers(task, event, body))
-        except httpx.HTTPError:
+        except (httpx.HTTPError, httpx.InvalidURL, OSError):
             raise Unavailable(_WHAT) from None
         if answer.is_server_error or answer.status_code in _TRY_AGAIN:
             raise Unavailable(_WHAT, f"answered with the status {answer.status_code}")
@@ -155,6 +153,15 @@ def _payload(scope: Scope, task: Task, event: TaskEvent) -> dict[str, object]:
 
 def _instant(at: datetime) -> str:
     return at.isoformat().replace("+00:00", "Z")
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts, port = urlsplit(url), urlsplit(url).port
+    except ValueError:
+        raise InvalidSetting("task_webhook", "is no address") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or any(map(str.isspace, url)):
+        raise InvalidSetting("task_webhook", "must be an address that begins with https:// or http://")
 
 
 def _read_secret(secret: str) -> bytes:

@@ -480,6 +480,18 @@ async def test_a_lock_on_an_outputs_key_lasts_no_longer_than_the_task(house: Hou
     assert (progress.task.status, error and error.code) == (TaskStatus.FAILED, "task_timeout")
 
 
+async def test_an_agent_that_exits_ends_its_step_alone(house: House, tmp_path: Path) -> None:
+    async def leave(ctx: AgentContext) -> None:
+        sys.exit(3)
+
+    async with engine_over(house.store, house.tasks, house.url, {"worker": leave}) as engine:
+        progress = await house.run(engine, plan_of(step("a")))
+
+    assert progress.steps[0].error
+    assert progress.steps[0].error.code == "agent_failed"
+    assert (tmp_path / "tasks.db").stat().st_mode & 0o777 == 0o600
+
+
 async def test_a_task_whose_records_are_damaged_ends_and_says_so(house: House) -> None:
     house.office.gates = {"a": asyncio.Event()}
     async with house.engine() as engine:

@@ -125,6 +125,8 @@ async def test_what_is_refused_for_good_does_not_hold_up_the_rest(tmp_path: Path
     ("url", "secret", "named"),
     [
         ("ftp://host/x", SECRET, "task_webhook:"),
+        ("http://127.0.0.1:99999/", SECRET, "task_webhook:"),
+        ("http://exa mple/", SECRET, "task_webhook:"),
         ("https://host/x", "short", "task_webhook_secret:"),
         ("https://host/x", None, "task_webhook_secret:"),
         ("https://host/x", "whsec_not base64 at all", "task_webhook_secret:"),

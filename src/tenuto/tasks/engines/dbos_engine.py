@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sqlite3
 import threading
 import time
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 # A logger without a handler gets one of DBOS that writes to standard error, past the redaction of log lines.
 logging.getLogger("dbos").addHandler(logging.NullHandler())
+# A run that is given to another worker, or stopped with this one, is cancelled on purpose.
+logging.getLogger("dbos").addFilter(lambda record: not str(record.msg).startswith("Asyncio task cancelled"))
 _T = TypeVar("_T")
 _APP: Final = "tenuto-tasks"
 _QUEUE: Final = "tenuto-tasks"
@@ -109,6 +112,9 @@ def make_database(url: str) -> sa.Engine:
         pool |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": _CONNECT_SECONDS}}
         return sa.create_engine(f"postgresql+psycopg://{rest}", **pool)
     engine = sa.create_engine(url, **pool)
+    if engine.url.database:
+        # It holds ids of users; the store beside it is its owner's alone, too.
+        os.close(os.open(engine.url.database, os.O_CREAT | os.O_RDWR, 0o600))
 
     @sa.event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _: object) -> None:
@@ -504,6 +510,8 @@ class DbosEngine:
         workflow_id = _workflow_id(scope, task_id, run)
         self._active[workflow_id] = scope
         try:
+            if await self._belongs_elsewhere(scope, task_id):
+                await self._give_back(workflow_id)
             while True:
                 result = await _record("advance", partial(self._advance, scope, task_id, run))
                 status: str | None = result["status"]
@@ -513,6 +521,19 @@ class DbosEngine:
                 await DBOS.recv_async(topic=_INPUT, timeout_seconds=min(result["seconds"], _LONGEST_SLEEP))
         finally:
             self._active.pop(workflow_id, None)
+
+    async def _belongs_elsewhere(self, scope: Scope, task_id: str) -> bool:
+        """Whether an agent of the plan is not here, but a living worker has all of them."""
+        plan = await self._in_program(self._runner.plan(scope, task_id))
+        if plan is None or all(name in self._agents for name in _agents_of(plan)):
+            return False
+        return await self._in_program(self._known_agents(plan)) == _agents_of(plan)
+
+    async def _give_back(self, workflow_id: str) -> None:
+        """Return a run to its queue, for another worker."""
+        give = partial(self._control._sys_db.reenqueue_for_recovery, workflow_id, [self._id], _QUEUE)
+        await self._in_program(self._ask(give))
+        raise asyncio.CancelledError  # Nothing is recorded of it here.
 
     async def _advance(self, scope: Scope, task_id: str, run: int) -> dict[str, Any]:
         context = get_local_dbos_context()
