@@ -39,7 +39,7 @@ def make_adder(calls: Path) -> AgentFunction:
         first = ctx.step_key not in (calls.read_text() if calls.exists() else "")  # noqa: ASYNC240 (a small file)
         with calls.open("a") as file:
             file.write(f"{ctx.step_key}\n")
-        await asyncio.sleep(2 if first and ctx.goal == FREEZES and ctx.step == "s1" else random.uniform(0.02, 0.2))
+        await asyncio.sleep(4 if first and ctx.goal == FREEZES and ctx.step == "s1" else random.uniform(0.02, 0.2))
         await ctx.board.write(f"note.{ctx.step}", os.getpid())
         return 1 + sum([await ctx.board.get(key, int) or 0 for key in AFTER[ctx.step]])
 

@@ -139,7 +139,7 @@ async def test_a_frozen_worker_that_thaws_after_its_step_was_taken_writes_nothin
         progress = await wait_for_end(app.tasks, ANN, task.id)
         before = await app.tasks.board(ANN, task.id).view()
         frozen.send_signal(signal.SIGCONT)
-        await asyncio.sleep(3)  # The time in which it would do harm.
+        await asyncio.sleep(4)  # The time in which it would do harm.
 
         assert (progress.task.status, progress.task.result) == (TaskStatus.COMPLETED, RESULT)
         assert await app.tasks.board(ANN, task.id).view() == before
