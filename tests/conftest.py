@@ -6,13 +6,16 @@ A shared server is for reading and writing. A test that kills or freezes one sta
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -33,6 +36,17 @@ from tests.servers import (
     start_sentinel,
 )
 from tests.servers.process import new_folder
+
+if sys.version_info < (3, 12):
+    # Python 3.11 fails (SystemError) when two threads make trees of sources and the collector calls back in between, as
+    # Hypothesis has it do. Reports of failures need trees, and so does the embedder's thread, which reads numpy files.
+    _parse, _parsing = ast.parse, threading.RLock()
+
+    def _parse_alone(*args: Any, **named: Any) -> Any:
+        with _parsing:
+            return _parse(*args, **named)
+
+    ast.parse = _parse_alone
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A suite started in the background ignores Ctrl-C, and so would every program under test.
