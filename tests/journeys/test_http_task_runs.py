@@ -235,7 +235,7 @@ BAD_PLANS: dict[str, tuple[Any, str]] = {
     "one id for two": ({"steps": [READ, READ]}, "plan_invalid"),
     "protected key": ({"steps": [{**READ, "output_key": "final_decision"}]}, "plan_invalid"),
     "protected answer": ({"steps": [{"id": "a", "human_input": "?", "output_key": "protected.a"}]}, "plan_invalid"),
-    "unknown agent": ({"steps": [READ, {"id": "b", "agent": "nobody"}]}, "agent_not_found"),
+    "unknown agent": ({"steps": [READ, {"id": "b", "agent": "absent"}]}, "agent_not_found"),
 }
 
 

@@ -278,7 +278,7 @@ class StepRunner:
                     return work.result()
             finally:
                 work.cancel()
-        # An agent may ignore its cancellation: what it does then is refused, and nobody waits for it.
+        # An agent may ignore its cancellation: what it does then is refused, and the worker does not wait.
         work.add_done_callback(_retrieve_exception)
         await asyncio.wait({work}, timeout=_GRACE)
         raise _OutOfTime("task_timeout" if self._is_over(task) else "step_timeout")
@@ -329,7 +329,7 @@ class StepRunner:
     async def _end_wait(self, steps: Steps, task: Task, step: Step, token: int) -> StepRun:
         """Fail a question whose time is over."""
         over = self._is_over(task)
-        code, why = ("task_timeout", "the task's time is over") if over else ("input_timeout", "nobody answered")
+        code, why = ("task_timeout", "the task's time is over") if over else ("input_timeout", "no answer came in time")
         return await steps.fail(step, token, TaskError(code=code, message=why, step=step.id))
 
     async def _finish(self, scope: Scope, task_id: str) -> TaskStatus | None:

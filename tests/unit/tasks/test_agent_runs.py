@@ -132,7 +132,7 @@ async def test_a_pydantic_ai_agent_works_on_a_step_and_leaves_its_run() -> None:
 
 async def test_an_assistant_works_on_a_step_and_no_session_is_stored() -> None:
     """E4: it answers the goal, and its run has what it used."""
-    steps = [{"id": name, "agent": f"assistant:{name}", "required": False} for name in ("npc", "nobody")]
+    steps = [{"id": name, "agent": f"assistant:{name}", "required": False} for name in ("npc", "absent")]
     plan = plan_of(*steps)
     async with tenuto.open("memory://") as app:
         desk = Desk(app, {})

@@ -294,7 +294,7 @@ async def test_a_stopped_worker_leaves_its_task_to_the_next_and_ended_steps_stay
 
 
 async def test_two_recoverers_give_a_dead_workers_task_away_once_and_leave_a_living_ones(house: House) -> None:
-    """E17, T16: whoever beats is alive, however long its step takes."""
+    """E17, T16: a worker that beats is alive, however long its step takes."""
     house.office.gates = {"a": asyncio.Event()}
     async with house.engine(worker=False) as one, house.engine(worker=False) as other:
         async with house.engine() as engine:
@@ -540,7 +540,7 @@ async def test_what_cannot_run_is_refused_and_a_repeated_key_opens_one_task(hous
     plan = plan_of(step("a"))
     async with house.engine() as engine:
         with pytest.raises(AgentNotFound):
-            await engine.submit(ANN, TASK, plan_of(step("a", agent="nobody")))
+            await engine.submit(ANN, TASK, plan_of(step("a", agent="absent")))
         with pytest.raises(PlanInvalid):
             await engine.submit(ANN, TASK, plan_of(step("a", "b"), step("b", "a")))
         assert (await engine.list(ANN)).tasks == ()
