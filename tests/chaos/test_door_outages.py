@@ -89,6 +89,7 @@ async def test_an_outage_shows_at_every_door_till_its_end(server: RedisServer | 
         said = {"message": "What is my favourite colour?", "session_id": begun.json()["session_id"]}
         answers = [await door.http.post("/v1/chat", json=said) for _ in range(6)]
         lists = [await door.http.get("/v1/sessions") for _ in range(6)]
+        head = await door.http.get(f"/v1/sessions/{begun.json()['session_id']}")
         ready, metrics = await door.http.get("/readyz"), (await door.http.get("/metrics", headers=bearer(METRICS))).text
         server.start()
         await _until_ready(door)
@@ -99,6 +100,7 @@ async def test_an_outage_shows_at_every_door_till_its_end(server: RedisServer | 
         assert "green" in answers[0].json()["answer"]
         assert answers[-1].headers[HEADER] == "store"
         assert {each.status_code for each in lists} == {503}
+        assert (head.status_code, head.json().get("active_tasks", "absent")) == (200, None)
         assert (ready.status_code, ready.headers[HEADER]) == (200, "store")
         assert ready.json() == {
             "status": "degraded",

@@ -143,7 +143,7 @@ async def test_a_chats_task_is_every_members(tasks: Tasks) -> None:
 
 
 async def test_tasks_are_listed_oldest_first_by_session_and_status(tasks: Tasks, store: Store) -> None:
-    """E9: a conversation's tasks are found again."""
+    """E9: a conversation's tasks are found again. E2: those that have not ended, newest first."""
     for session in ("s", "other@example.com"):
         await store.sessions.append(ANN, session, batch("hello"))
     made = [await opened(tasks, ANN, session_id=name) for name in ("s", "other@example.com", "s")]
@@ -156,7 +156,11 @@ async def test_tasks_are_listed_oldest_first_by_session_and_status(tasks: Tasks,
     pending = await tasks.list(ANN, TaskQuery(status=TaskStatus.PENDING))
     first = await tasks.list(ANN, TaskQuery(limit=3))
     rest = await tasks.list(ANN, TaskQuery(limit=3, cursor=first.cursor))
+    active, newest = await tasks.active(ANN, "s"), await tasks.active(ANN, "s", limit=1)
+    await tasks.finish(ANN, made[0].id)
 
+    assert [task.id for task in active] == sorted((made[0].id, made[2].id), reverse=True)
+    assert (newest, await tasks.active(ANN, "s")) == (active[:1], (made[2],))
     assert [task.id for task in everything.tasks] == ids
     assert {task.id for task in of_session.tasks} == {made[0].id, made[2].id}
     assert [task.id for task in of_other.tasks] == [made[1].id]

@@ -55,6 +55,10 @@ def test_tasks_are_listed(task: str) -> None:
     assert [each["id"] for each in answer["tasks"]] == [task]
     session = answer["tasks"][0]["session_id"]
     assert asked("tasks", "list", "--user", "ann", "--session", session) == answer
+    shown = asked("sessions", "show", session, "--user", "ann")["session"]
+    assert shown["active_tasks"] == [{"id": task, "status": "running"}]
+    page = typed("sessions", "show", session, "--user", "ann").stdout
+    assert ["active", "task", task, "(running)"] in [line.split() for line in page.splitlines()]
     assert asked("tasks", "list", "--user", "ann", "--status", "failed")["tasks"] == []
     assert typed("tasks", "list", "--user", "bob").stdout == "No tasks.\n"
     assert typed("tasks", "list").stdout == "No tasks.\n"

@@ -32,7 +32,7 @@ async def test_a_session_is_made_and_found_again(door: Door) -> None:
 
     assert made.status_code == 201
     assert found.status_code == 200
-    assert found.json() == made.json()
+    assert found.json() == {**made.json(), "active_tasks": []}
     assert found.headers["etag"] == '"1"'
     assert found.json() | {"id": ""} == {
         "id": "",
@@ -57,6 +57,7 @@ async def test_a_session_is_made_and_found_again(door: Door) -> None:
         "tokens": 0,
         "cost_usd": "0",
         "forked_from": None,
+        "active_tasks": [],
     }
 
 
@@ -232,7 +233,7 @@ async def test_the_same_routes_answer_under_api(door: Door) -> None:
     made = await door.http.post("/api/v1/sessions", headers=ANN, json={"id": "s"})
 
     assert made.status_code == 201
-    assert (await door.http.get("/api/v1/sessions/s", headers=ANN)).json() == made.json()
+    assert (await door.http.get("/api/v1/sessions/s", headers=ANN)).json().items() >= made.json().items()
     assert not any(path.startswith("/api") for path in document(door.app)["paths"])
 
 
@@ -243,6 +244,6 @@ async def test_tenant_and_site_may_stand_in_query_and_body(door: Door) -> None:
     torn = await door.http.post("/v1/sessions", headers=ANN, json={"tenant_id": "other"})
 
     assert (made.json()["tenant"], made.json()["site"]) == ("acme", "museum")
-    assert found.json() == made.json()
+    assert found.json().items() >= made.json().items()
     assert code(elsewhere) == (404, "session_not_found")
     assert code(torn) == (403, "scope_mismatch")

@@ -36,7 +36,7 @@ async def put(door: Door, address: str, name: str, value: Any, **body: Any) -> h
 
 
 async def test_three_agents_review_a_contract(store_url: str) -> None:
-    """On every kind of store, from the talk it came out of to the result."""
+    """On every kind of store, from the talk it came out of to the result. E2: the session lists it meanwhile."""
     async with served(store=store_url) as door:
         session = (await door.http.post("/v1/sessions", headers=ANN, json={})).json()["id"]
         task = await opened(door, goal="Find what limits later employment", session_id=session)
@@ -47,12 +47,15 @@ async def test_three_agents_review_a_contract(store_url: str) -> None:
         over = await put(door, f"{task}/board/months", "lawyer", 12, if_version=1)
         refused = await put(door, f"{task}/board/final_decision", "lawyer", "sign")
         decided = await put(door, f"{task}/board/final_decision", "decision-agent", "do not sign")
+        during = (await door.http.get(f"/v1/sessions/{session}", headers=ANN)).json()["active_tasks"]
         ended = await door.http.patch(task, headers=ANN, json={"status": "completed", "result": {"months": 12}})
+        after = (await door.http.get(f"/v1/sessions/{session}", headers=ANN)).json()["active_tasks"]
         board = (await door.http.get(f"{task}/board", headers=ANN)).json()
         notes = (await door.http.get(f"{task}/agents/lawyer/notes", headers=ANN)).json()
         listed = (await door.http.get("/v1/tasks", params={"session_id": session}, headers=ANN)).json()
 
         assert begun.json()["status"] == "running"
+        assert (during, after) == ([{"id": begun.json()["id"], "status": "running"}], [])
         assert (over.json()["previous_writer"], over.json()["version"], over.headers["etag"]) == ("reader", 2, '"2"')
         assert code(refused) == (409, "key_protected")
         assert decided.status_code == 200

@@ -18,9 +18,10 @@ from tenuto.cli.running import run_command
 from tenuto.cli.terminal import age, moment, pluralize, show_facts, show_json, show_table, tally, visible
 from tenuto.errors import NotFound
 from tenuto.model import Changes, Message, MessagePage, Page, Scope, Session, SessionPage, SessionQuery, Status
+from tenuto.model.task import Task
 from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
-from tenuto.sessions.views import MessageList, SessionList, SessionView
+from tenuto.sessions.views import MessageList, SessionDetail, SessionList, SessionView
 
 _LARGEST_PAGE = 1000
 
@@ -114,15 +115,21 @@ def show_session(
     """Show a session and its newest messages."""
     scope = caller(tenant, site, user)
     wanted = Page(limit=limit, before=before)
-    page = run_command(lambda app: app.sessions.messages(scope, session_id, wanted), store=store, read_only=True)
+
+    async def load(app: Tenuto) -> tuple[MessagePage, tuple[Task, ...]]:
+        page = await app.sessions.messages(scope, session_id, wanted)
+        return page, await app.tasks.active(scope, page.session.id)
+
+    page, active = run_command(load, store=store, read_only=True)
     if as_json:
-        show_json({"session": SessionView.of(page.session), **asdict(MessageList.of(page))})
+        show_json({"session": SessionDetail.with_tasks(page.session, active), **asdict(MessageList.of(page))})
     else:
-        _print_messages(page)
+        _print_messages(page, active)
 
 
-def _print_messages(page: MessagePage) -> None:
-    show_facts(_session_facts(page.session))
+def _print_messages(page: MessagePage, active: tuple[Task, ...]) -> None:
+    tasks = [("active task", f"{task.id} ({task.status})") for task in active]
+    show_facts([*_session_facts(page.session), *tasks])
     if page.more_before:
         typer.echo(f"\n(earlier messages: --before {page.messages[0].seq})")
     for message in page.messages:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tenuto.errors import Unavailable
 from tenuto.model import Changes, SessionQuery, Truncation
 from tenuto.model.values import Json, JsonObject, View
-from tenuto.server.auth import asking, authenticate_request, sessions
+from tenuto.server.auth import asking, authenticate_request, service, sessions
 from tenuto.server.json_io import (
     answer,
     body_of,
@@ -17,6 +18,7 @@ from tenuto.server.json_io import (
     parse_query,
     path_parameter,
     session_response,
+    versioned_response,
 )
 from tenuto.server.openapi import Router, describe
 from tenuto.server.requests import (
@@ -28,7 +30,7 @@ from tenuto.server.requests import (
     TruncateSession,
     resolve_version,
 )
-from tenuto.sessions.views import SessionList, SessionView, StatsView
+from tenuto.sessions.views import SessionDetail, SessionList, SessionView, StatsView
 
 routes = Router("sessions", prefix="/v1")
 
@@ -71,11 +73,16 @@ async def list_sessions(request: Request) -> Response:
     return answer(SessionList.of(await sessions(request).list(scope, query)))
 
 
-@routes.get("/sessions/{session_id}", describe(SessionView))
+@routes.get("/sessions/{session_id}", describe(SessionDetail))
 async def get_session(request: Request) -> Response:
-    """A session's head."""
+    """A session's head, and which of its tasks have not ended."""
     scope = await asking(request)
-    return session_response(await sessions(request).get(scope, path_parameter(request)))
+    session = await sessions(request).get(scope, path_parameter(request))
+    try:
+        active = await service(request).tenuto.tasks.active(scope, session.id)
+    except Unavailable:  # In an outage a session may be known here; tasks are in the store alone.
+        active = None
+    return versioned_response(SessionDetail.with_tasks(session, active))
 
 
 @routes.patch("/sessions/{session_id}", describe(SessionView, body=ChangeSession, headers=("If-Match",)))

@@ -6,6 +6,7 @@ A message's fields that we do not know stand beside ours, as the sender wrote th
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import date, datetime
 from itertools import starmap
 from typing import Annotated, Final, Self, TypeAlias, cast
@@ -19,6 +20,7 @@ from tenuto.model import Draft, Message, MessagePage, Role, Session, SessionStat
 from tenuto.model.analytics import UsageCounts, UsageReport
 from tenuto.model.message import STATE, check_part
 from tenuto.model.session import ForkPoint, SessionPage, usd
+from tenuto.model.task import Task, TaskStatus
 from tenuto.model.values import Json, JsonObject, View
 
 
@@ -77,6 +79,25 @@ class SessionView(View, frozen=True, kw_only=True, rename={"messages": "message_
             cost_usd=usd(session.cost_nanos),
             forked_from=session.forked_from,
         )
+
+
+class ActiveTask(View, frozen=True, kw_only=True):
+    """A task that has not ended."""
+
+    id: str
+    status: TaskStatus
+
+
+class SessionDetail(SessionView, frozen=True, kw_only=True):
+    """A session's head and its unfinished tasks, newest first, at most 20; null while the store does not answer."""
+
+    active_tasks: list[ActiveTask] | None
+
+    @classmethod
+    def with_tasks(cls, session: Session, tasks: Sequence[Task] | None) -> Self:
+        """The view of a session and its unfinished tasks."""
+        active = None if tasks is None else list(map(ActiveTask.of, tasks))
+        return cls(**asdict(SessionView.of(session)), active_tasks=active)
 
 
 class SessionList(View, frozen=True, kw_only=True):

@@ -153,6 +153,16 @@ class Tasks:
             looks, last = looks + 1, filed.record.task_id(filed.key)
         return TaskPage(tasks=tuple(found))
 
+    async def active(self, scope: Scope, session_id: str, limit: int = 20) -> tuple[Task, ...]:
+        """The unfinished tasks of a session, newest first; it reads every task of the scope's owner."""
+        query = TaskQuery(session_id=session_id, limit=limit)
+        found = [
+            filed.record.task(filed.key, filed.version)
+            async for filed in self._heads.every(scope, "")
+            if filed.record.completed_at is None and self._heads.lasts(filed.record) and _matches(filed.record, query)
+        ]
+        return tuple(sorted(found, key=lambda task: (task.created_at, task.id), reverse=True)[:limit])
+
     async def begin(self, scope: Scope, task_id: str, *, if_version: int | None = None) -> Task:
         """Mark the task as running, and renew its expiry; a repeated call does the same.
 
