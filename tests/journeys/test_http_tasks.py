@@ -200,12 +200,16 @@ async def test_a_task_is_nobody_elses() -> None:
 
 
 async def test_agents_collect_and_count_in_one_step_and_each_write_is_told(door: Door, task: str) -> None:
-    """E19: a request that is sent again under its key adds nothing."""
+    """E19: a request that is sent again under its key adds nothing, and another one under it is refused."""
     key = {"Idempotency-Key": "k1"}
     for name, headers in (("x", key), ("x", key), ("y", {})):
         who = {**agent(name), **headers}
         await door.http.post(f"{task}/board/names/append", headers=who, json={"item": name})
         await door.http.post(f"{task}/board/sum/increment", headers=who, json={"by": 2.5})
+    reused = [
+        await door.http.post(f"{task}/board/names/{how}", headers={**agent(name), **key}, json=body)
+        for name, how, body in (("x", "append", {"item": "z"}), ("y", "append", {"item": "x"}), ("x", "increment", {}))
+    ]
     appended, added = [await door.http.get(f"{task}/board/{key}", headers=ANN) for key in ("names", "sum")]
     await door.http.delete(f"{task}/board/sum", headers=agent("x"))
     mixed = [
@@ -214,6 +218,7 @@ async def test_agents_collect_and_count_in_one_step_and_each_write_is_told(door:
     ]
     history = (await door.http.get(f"{task}/board/sum/history", headers=ANN)).json()["changes"]
 
+    assert [code(answer) for answer in reused] == [(409, "idempotency_key_reused")] * 3
     assert (appended.json()["value"], appended.headers["etag"]) == (["x", "y"], '"2"')
     assert (added.json()["value"], added.json()["previous_writer"]) == (5.0, "x")
     assert [code(answer) for answer in mixed] == [(409, "value_mismatch"), (400, "invalid")]

@@ -11,11 +11,14 @@ from tenuto.errors import EntryNotFound, Invalid
 from tenuto.model import Scope
 from tenuto.model.plan import check_plan, parse_plan
 from tenuto.model.task import NewTask, TaskQuery
+from tenuto.model.turn import IdempotencyKey
+from tenuto.model.values import Json
 from tenuto.server.auth import asking, authenticate_request, bound_agent, service
 from tenuto.server.json_io import (
     agent_header,
     answer,
     body_of,
+    fingerprint,
     idempotency_key,
     if_match,
     parse_query,
@@ -186,11 +189,12 @@ async def get_history(request: Request) -> Response:
 @routes.post(f"{_ENTRY}/append", describe(BoardEntryView, body=AppendItem, headers=_ADDED))
 async def append_item(request: Request) -> Response:
     """Add an item to the end of a key's list in one step, under the rules of a write; where nothing stands, a list
-    begins. Asked again under the same Idempotency-Key, nothing is added."""
+    begins. Asked again under the same Idempotency-Key, nothing is added; another request under it is refused."""
     board, key = _board(request, await asking(request)), path_parameter(request, "key")
     body = await body_of(request, AppendItem)
     agent = _writing_agent(request, body.agent)
-    entry = await board.append(key, body.item, agent=agent, token=body.token, idempotency_key=idempotency_key(request))
+    once = _request_key(request, [agent, "append", body.item])
+    entry = await board.append(key, body.item, agent=agent, token=body.token, idempotency_key=once)
     return versioned_response(BoardEntryView.of(entry))
 
 
@@ -200,7 +204,8 @@ async def increment(request: Request) -> Response:
     board, key = _board(request, await asking(request)), path_parameter(request, "key")
     body = await body_of(request, Increment)
     agent = _writing_agent(request, body.agent)
-    entry = await board.increment(key, body.by, agent=agent, token=body.token, idempotency_key=idempotency_key(request))
+    once = _request_key(request, [agent, "increment", body.by])
+    entry = await board.increment(key, body.by, agent=agent, token=body.token, idempotency_key=once)
     return versioned_response(BoardEntryView.of(entry))
 
 
@@ -288,6 +293,12 @@ def _writing_agent(request: Request, in_body: str | None = None) -> str:
         instead = "" if request.method == "DELETE" else ", or agent in the body"
         raise Invalid(f"name the agent that writes: the header Tenuto-Agent{instead}")
     return agent
+
+
+def _request_key(request: Request, asked: Json) -> IdempotencyKey | None:
+    """The request's key, for what it asks alone."""
+    key = idempotency_key(request)
+    return None if key is None else IdempotencyKey(key=key, fingerprint=fingerprint(asked))
 
 
 async def _expected_version(request: Request, kept: Board | Notes, in_body: int | None = None) -> int | None:

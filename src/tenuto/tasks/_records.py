@@ -12,9 +12,11 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Final
 
+from tenuto.errors import IdempotencyKeyReused
 from tenuto.model.agent_run import AgentKind
 from tenuto.model.plan import Step, StepRun, StepStatus
 from tenuto.model.task import BoardChange, BoardEntry, BoardLock, Note, Task, TaskError, TaskStatus
+from tenuto.model.turn import IdempotencyKey
 from tenuto.model.values import Json, JsonObject, Value
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -22,6 +24,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 _MARK_BYTES: Final = 16
 _LIFE_BYTES: Final = 8
 _PLACE_BYTES: Final = 12
+_KEY_BYTES: Final = 8
 _UNDER_KEY: Final = re.compile(rf"(t-[0-9a-f]{{{2 * _PLACE_BYTES}}})-([0-9a-f]{{{2 * _LIFE_BYTES}}})")
 
 
@@ -56,9 +59,24 @@ def name_ref(name: str) -> NameRef:
     return NameRef(name=name, mark=mark_of(name))
 
 
-def write_mark(idempotency_key: str) -> tuple[int, ...]:
-    """A digest of the idempotency key of a write, short since a record has several."""
-    return mark_of(idempotency_key)[:8]
+def write_mark(once: IdempotencyKey | str) -> tuple[int, ...]:
+    """A digest of the idempotency key of a write, and of its fingerprint if it has one; short since a record has
+    several."""
+    if isinstance(once, str):
+        return mark_of(once)[:_KEY_BYTES]
+    return (*mark_of(once.key)[:_KEY_BYTES], *mark_of(once.fingerprint)[:_KEY_BYTES])
+
+
+def is_applied(mark: tuple[int, ...], applied: tuple[tuple[int, ...], ...]) -> bool:
+    """Whether the write of a mark is one of those that were applied.
+
+    Raises:
+        IdempotencyKeyReused: its key is that of a write with another fingerprint.
+    """
+    known = next((one for one in applied if one[:_KEY_BYTES] == mark[:_KEY_BYTES]), None)
+    if known is not None and len(known) == len(mark) and known != mark:
+        raise IdempotencyKeyReused
+    return known is not None
 
 
 def record_key_for(owner: bytes, key: str) -> str:

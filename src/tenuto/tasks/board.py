@@ -28,6 +28,7 @@ from tenuto.errors import (
 )
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.task import BoardChange, BoardEntry, BoardLock, BoardView
+from tenuto.model.turn import IdempotencyKey
 from tenuto.model.values import MAX_DEPTH, Json, check_id, check_int, check_json, is_number
 from tenuto.ports import Clock
 from tenuto.tasks._record_store import VersionedRecord, check_version
@@ -37,6 +38,7 @@ from tenuto.tasks._records import (
     NameRef,
     WriteRecord,
     instant,
+    is_applied,
     micros,
     name_ref,
     unwrap_value,
@@ -115,12 +117,13 @@ class Board:
         agent: str,
         if_version: int | None = None,
         token: int | None = None,
-        idempotency_key: str | None = None,
+        idempotency_key: IdempotencyKey | str | None = None,
     ) -> BoardEntry:
         """Set the value of a key. `if_version=0` demands that it has none.
 
         A repeated `idempotency_key` changes nothing and returns the entry as it is, also when another agent has written
-        it since; an entry knows the last twenty such keys.
+        it since; an entry knows the last twenty such keys. With a fingerprint beside it, the key is for that request
+        alone.
 
         The holder of a lock writes with its token. An expired lock stays valid until another agent locks or writes the
         key.
@@ -130,6 +133,7 @@ class Board:
             KeyLocked: it is locked, and the call has no token.
             LockLost: the token is not that of the lock.
             VersionConflict: `if_version` is not the entry's version.
+            IdempotencyKeyReused: the key was given with another fingerprint.
             BoardFull: the key is new, and there are too many.
             TooLarge: the value is above the limit.
         """
@@ -137,7 +141,13 @@ class Board:
         return await self._write(key, lambda _: value, agent, if_version, token, idempotency_key)
 
     async def append(
-        self, key: str, item: Json, *, agent: str, token: int | None = None, idempotency_key: str | None = None
+        self,
+        key: str,
+        item: Json,
+        *,
+        agent: str,
+        token: int | None = None,
+        idempotency_key: IdempotencyKey | str | None = None,
     ) -> BoardEntry:
         """Add an item to the end of a key's list, under the rules of `write`; a key without a value begins one.
 
@@ -154,7 +164,13 @@ class Board:
         return await self._write(key, add_item, agent, None, token, idempotency_key)
 
     async def increment(
-        self, key: str, by: float = 1, *, agent: str, token: int | None = None, idempotency_key: str | None = None
+        self,
+        key: str,
+        by: float = 1,
+        *,
+        agent: str,
+        token: int | None = None,
+        idempotency_key: IdempotencyKey | str | None = None,
     ) -> BoardEntry:
         """Add to the number of a key, under the rules of `write`; a key without a value is 0.
 
@@ -179,16 +195,18 @@ class Board:
         agent: str,
         if_version: int | None,
         token: int | None,
-        idempotency_key: str | None,
+        idempotency_key: IdempotencyKey | str | None,
     ) -> BoardEntry:
         """Store the changed value of a key, which is `None` before if there is none."""
         writer = await self._authorize(key, agent)
-        mark = None if idempotency_key is None else write_mark(check_id(idempotency_key, "the idempotency key"))
+        if isinstance(idempotency_key, str):
+            check_id(idempotency_key, "the idempotency key")
+        mark = None if idempotency_key is None else write_mark(idempotency_key)
         before = _EMPTY
 
         def write_record(kept: BoardRecord) -> BoardRecord | None:
             nonlocal before
-            if mark is not None and mark in kept.applied and kept.value:
+            if mark is not None and kept.value and is_applied(mark, kept.applied):
                 return None
             self._check_writable(kept, key, writer, if_version, token)
             before = kept
