@@ -208,8 +208,10 @@ async def test_a_cancelled_task_is_run_again_from_where_it_is_told() -> None:
 @pytest.mark.parametrize("method", ["PATCH", "DELETE"])
 async def test_the_agents_of_a_task_that_is_ended_or_removed_are_cancelled(method: str) -> None:
     async with office_at() as (door, office):
-        task_id, task = await running(door, {"id": "wait", "agent": "waiter"}, {**READ, "after": ["wait"]})
+        ask = {"id": "ask", "human_input": "Which one?"}
+        task_id, task = await running(door, {"id": "wait", "agent": "waiter"}, ask, {**READ, "after": ["wait"]})
         await wait_for_step(door.tenuto.tasks, ANN_SCOPE, task_id, "wait", "running")
+        await wait_for_step(door.tenuto.tasks, ANN_SCOPE, task_id, "ask", "waiting")
 
         body = {"status": "completed", "result": "done"} if method == "PATCH" else None
         answered = await door.http.request(method, task, headers=ANN, json=body)
@@ -220,6 +222,7 @@ async def test_the_agents_of_a_task_that_is_ended_or_removed_are_cancelled(metho
     assert office.calls == ["wait"]
     if method == "PATCH":
         assert (left.json()["status"], left.json()["result"]) == ("completed", "done")
+        assert [step["status"] for step in left.json()["steps"]] == ["skipped", "skipped", "pending"]
     else:
         assert code(left) == (404, "task_not_found")
 

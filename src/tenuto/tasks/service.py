@@ -213,7 +213,8 @@ class Tasks:
     async def progress(self, scope: Scope, task_id: str) -> TaskProgress:
         """A task, its plan and what became of its steps; no engine is asked.
 
-        A step that was running when its task was cancelled has failed with it.
+        A step that was running when its task was cancelled has failed with it; one that was running or waiting when
+        its task was completed by hand was skipped.
 
         Raises:
             TaskNotFound: as in `get`.
@@ -459,7 +460,8 @@ class Tasks:
 def _end_with(task: Task, run: StepRun) -> StepRun:
     if run.status not in (StepStatus.RUNNING, StepStatus.WAITING):
         return run
-    return replace(run, status=StepStatus.FAILED, error=task.error, ended_at=task.completed_at)
+    status = StepStatus.FAILED if task.status is TaskStatus.FAILED else StepStatus.SKIPPED
+    return replace(run, status=status, error=task.error, ended_at=task.completed_at)
 
 
 def _matches(head: Head, query: TaskQuery) -> bool:
