@@ -87,6 +87,7 @@ async def test_a_task_is_followed_answered_and_resumed_without_a_reload(chromium
         await expect(visit.page.get_by_role("heading", name="No tasks yet")).to_be_visible()
         await submit(door, READ, COUNT, ASK, SEND)
         await visit.look_again()
+        await expect(visit.page.locator(".task-list .status")).to_have_text("waiting for input")
         await visit.page.get_by_role("link", name="Answer the letter").click()
 
         await expect_steps(visit, read="completed", count="completed", approval="waiting", send="pending")
@@ -236,5 +237,7 @@ async def test_tasks_fit_a_narrow_screen_in_chinese(chromium: Browser) -> None:
                 assert wide[0] <= wide[1], (path, part)
         await expect(visit.page.get_by_role("heading", name="时间线")).to_be_visible()
         assert await visit.page.evaluate(NAMELESS) == []
+        await expect(visit.page.locator(".task-bar .status")).to_have_text("等待输入")
         await visit.page.get_by_role("link", name="全部任务").click()
+        await expect(visit.page.locator(".task-list .status")).to_have_text(["等待输入", "已完成"])
         await expect(visit.page.locator(".task-list .goal")).to_have_text(["y" * 300, "first"])

@@ -1,4 +1,4 @@
-/** The list of tasks: bring all of them, and look again while one of them runs. */
+/** The list of tasks: bring all of them, those that run with their steps, and look again while one of them runs. */
 
 import { api } from "../api.js";
 import { guardedRequests } from "./guarded.js";
@@ -21,7 +21,7 @@ export function taskListActions(store) {
     const number = (asked += 1);
     clearTimeout(later);
     const brought = await guarded(
-      newestFirst,
+      () => newestFirst(store.get().tasks.shown),
       (found) => patch({ ...found, loading: false, problem: null }),
       () => number !== asked,
     );
@@ -44,7 +44,7 @@ export function taskListActions(store) {
 }
 
 /** The server lists the oldest first, so all pages are brought; `more` says that there are too many for that. */
-async function newestFirst() {
+async function newestFirst(shown) {
   const items = [];
   let cursor = null;
   for (let page = 0; page < MOST_PAGES; page += 1) {
@@ -53,5 +53,12 @@ async function newestFirst() {
     cursor = next.cursor;
     if (cursor === null) break;
   }
-  return { items: items.reverse(), more: cursor !== null };
+  items.reverse();
+  const details = await Promise.all(items.slice(0, shown).map(withSteps));
+  return { items: [...details, ...items.slice(shown)], more: cursor !== null };
+}
+
+/** A listing has no steps, and only they tell whether a running task waits for a person. */
+function withSteps(task) {
+  return task.status === "running" && task.runs > 0 ? api.task(task.id).catch(() => task) : task;
 }

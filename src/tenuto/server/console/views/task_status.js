@@ -15,9 +15,10 @@ export function statusView() {
   return { node, draw };
 }
 
-/** A cancelled task is stored as one that failed. */
-export function statusOf({ status, error }) {
-  return error?.code === "task_cancelled" ? "cancelled" : status;
+/** A cancelled task is stored as one that failed, and one that waits for a person as one that runs. */
+export function statusOf({ status, error, steps = [] }) {
+  if (error?.code === "task_cancelled") return "cancelled";
+  return status === "running" && steps.some((step) => step.status === "waiting") ? "waiting" : status;
 }
 
 /** Why it failed; the server's sentence holds nothing that a user said. */

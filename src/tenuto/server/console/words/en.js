@@ -118,7 +118,7 @@ export const en = {
   "tasks.timeline": "Timeline",
   "status.pending": "pending",
   "status.running": "running",
-  "status.waiting": "waiting",
+  "status.waiting": "waiting for input",
   "status.completed": "completed",
   "status.failed": "failed",
   "status.skipped": "skipped",

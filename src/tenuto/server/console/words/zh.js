@@ -118,7 +118,7 @@ export const zh = {
   "tasks.timeline": "时间线",
   "status.pending": "待运行",
   "status.running": "运行中",
-  "status.waiting": "等待回答",
+  "status.waiting": "等待输入",
   "status.completed": "已完成",
   "status.failed": "失败",
   "status.skipped": "已跳过",
