@@ -6,10 +6,13 @@ text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from types import MappingProxyType
-from typing import ClassVar
+from typing import ClassVar, Final
+
+_AGENT_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.:-]{0,63}")
 
 
 class TenutoError(Exception):
@@ -209,9 +212,10 @@ class AgentNotFound(Invalid):
     code: ClassVar[str] = "agent_not_found"
 
     def __init__(self, agent: str, step: str | None = None) -> None:
-        super().__init__(
-            "there is no such agent" if step is None else f"step {step} names an agent that does not exist"
-        )
+        # A name is repeated only where it looks like one; anything else may be what a user wrote.
+        named = f"the agent {agent}" if _AGENT_NAME.fullmatch(agent) else "an agent"
+        subject = named if step is None else f"step {step} names {named}, which"
+        super().__init__(f"{subject} does not exist")
         self.agent = agent
         self.step = step
 

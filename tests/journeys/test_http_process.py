@@ -252,7 +252,7 @@ def _on_the_wire(request: httpx.Request) -> bytes:
     [
         ({"TENUTO_MODEL": "nope:foo"}, "model"),
         ({"TENUTO_PROMPT_TOKENS": "1100"}, "budget"),
-        ({"TENUTO_ASSISTANTS": "/nowhere"}, "assistants: there is no such folder"),
+        ({"TENUTO_ASSISTANTS": "/nowhere"}, "assistants: there is no folder /nowhere"),
         ({"TENUTO_ASSISTANT": "nobody"}, "assistant: there is no 'nobody'"),
     ],
 )

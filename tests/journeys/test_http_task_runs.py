@@ -239,6 +239,7 @@ BAD_PLANS: dict[str, tuple[Any, str]] = {
     "protected key": ({"steps": [{**READ, "output_key": "final_decision"}]}, "plan_invalid"),
     "protected answer": ({"steps": [{"id": "a", "human_input": "?", "output_key": "protected.a"}]}, "plan_invalid"),
     "unknown agent": ({"steps": [READ, {"id": "b", "agent": "absent"}]}, "agent_not_found"),
+    "odd agent": ({"steps": [{"id": "b", "agent": SAID}]}, "agent_not_found"),
 }
 
 

@@ -22,7 +22,7 @@ from tenuto.model import Scope
 from tenuto.model.plan import TaskProgress, parse_plan
 from tenuto.model.task import TaskStatus
 from tests.engines import plan_of, wait_for_end, wait_for_step
-from tests.journeys.door import served
+from tests.journeys.door import code, served
 from tests.journeys.terminal import Desk
 from tests.patience import LONG, until
 
@@ -167,7 +167,10 @@ async def test_a_server_serves_though_its_engine_cannot_start(tmp_path: Path) ->
             while "tasks" not in (ready := (await door.http.get("/readyz")).json()):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         turn = await door.http.post("/v1/chat", json={"message": "Hello!"})
+        legal = await door.http.post("/v1/chat", json={"message": "Hello!", "assistant": "legal"})
 
+    assert code(legal) == (503, "engine_unavailable")
+    assert "agents: there is no folder" in legal.json()["detail"]
     assert ready == {"status": "ready", "tasks": {"status": "unavailable", "error": "invalid_setting"}}
     assert turn.status_code == 200
 

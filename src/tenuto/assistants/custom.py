@@ -72,7 +72,7 @@ def load_folder(folder: Path) -> tuple[Assistant, ...]:
         InvalidSetting: there is no such folder, or a file does not fit; file and field are named.
     """
     if not folder.is_dir():
-        raise InvalidSetting(_SETTING, "there is no such folder")
+        raise InvalidSetting(_SETTING, f"there is no folder {folder}")
     return tuple(_load_file(path) for path in sorted(folder.iterdir()) if _is_assistant_file(path, folder))
 
 

@@ -260,7 +260,7 @@ def load_agents(folder: Path) -> dict[str, Any]:
         InvalidSetting: there is no such folder, a file cannot be loaded, or two agents have one name.
     """
     if not folder.is_dir():
-        raise InvalidSetting(_SETTING, "there is no such folder")
+        raise InvalidSetting(_SETTING, f"there is no folder {folder}")
     found: dict[str, Any] = {}
     for path in sorted(folder.glob("*.py")):
         if path.name.startswith(("_", ".")):
@@ -297,7 +297,9 @@ def _describe(broken: Exception, path: Path) -> str:
     if isinstance(broken, SyntaxError):
         return f"SyntaxError at line {broken.lineno}"
     lines = [frame.lineno for frame in traceback.extract_tb(broken.__traceback__) if frame.filename == str(path)]
-    return type(broken).__name__ + (f" at line {lines[-1]}" if lines else "")
+    # Python's own words; the message of another exception may quote anything.
+    what = f" ({broken.msg})" if isinstance(broken, ImportError) else ""
+    return type(broken).__name__ + what + (f" at line {lines[-1]}" if lines else "")
 
 
 def _check_agent(name: str, given: object) -> None:

@@ -131,7 +131,7 @@ def test_what_does_not_fit_is_said_with_file_and_field(tmp_path: Path, files: di
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(InvalidSetting, match="no such folder"):
+    with pytest.raises(InvalidSetting, match="no folder"):
         load_folder(tmp_path / "none")
 
 

@@ -178,7 +178,7 @@ def test_the_doctor_tells_what_compares_talk(tmp_path: Path) -> None:
         ({"TENUTO_MODEL": "openai:gpt-5", "OPENAI_API_KEY": ""}, "openai:gpt-5 needs OPENAI_API_KEY"),
         ({"TENUTO_MODEL": "nobody:gpt-5"}, "nobody"),
         ({"TENUTO_ASSISTANT": "butler"}, "there is no 'butler'"),
-        ({"TENUTO_ASSISTANTS": "nowhere"}, "there is no such folder"),
+        ({"TENUTO_ASSISTANTS": "nowhere"}, "there is no folder nowhere"),
         ({"TENUTO_PROMPT_TOKENS": "90", "TENUTO_REPLY_TOKENS": "60"}, "(assistant general)"),
     ],
 )

@@ -150,3 +150,4 @@ def test_an_unknown_agent_is_named_by_its_step() -> None:
         check_plan(plan_of({"id": "a"}), policy=POLICY, task_type="any", agents=["reader"])
 
     assert (unknown.value.agent, unknown.value.step) == ("worker", "a")
+    assert str(unknown.value) == "step a names the agent worker, which does not exist"

@@ -14,7 +14,7 @@ from tenuto.assistants.legal import wording
 from tenuto.assistants.legal.agents import ASKED, NAME, Decision
 from tenuto.assistants.legal.library import Library
 from tenuto.assistants.legal.plan import TASK_TYPE, TIMEOUT, legal_plan
-from tenuto.errors import TaskFailed
+from tenuto.errors import EngineUnavailable, InvalidSetting, TaskFailed
 from tenuto.model.generation import ToolContext, ToolOutput
 from tenuto.model.plan import StepStatus, TaskProgress
 from tenuto.model.policy import Preset, preset
@@ -61,9 +61,12 @@ class _Consultation:
 
         Raises:
             TaskFailed: a required agent failed. The same turn, tried again, goes on at the failed step.
-            InvalidSetting: the extra `tasks` is not installed.
+            EngineUnavailable: the installation lacks something for tasks, such as the extra or the agents' folder.
         """
-        engine = await self._engine()
+        try:
+            engine = await self._engine()
+        except InvalidSetting as unfit:
+            raise EngineUnavailable(str(unfit)) from unfit
         session_id = turn.session.id if turn.session is not None else None
         new = NewTask(type=TASK_TYPE, goal=turn.question[:_GOAL], session_id=session_id)
         task = await engine.submit(turn.scope, new, self._plan, idempotency_key=turn.turn_key)
