@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from tenuto.settings import Settings
 
 _HIDDEN: Final = "(hidden)"
+_ADDRESSES: Final = ("store", "tasks_database", "task_webhook", "model_base_url", "privacy_detector")
 _SECRET_WORDS: Final = ("pass", "secret", "token", "auth", "key")
 _UNITS: Final = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 
@@ -48,7 +49,7 @@ def _preset_values(settings: Settings) -> dict[str, object]:
 
 
 def _display_value(name: str, value: object) -> str:
-    if name in ("store", "model_base_url", "privacy_detector") and value is not None:
+    if name in _ADDRESSES and value is not None:
         return mask_password(str(value))
     if ("secret" in name or "api_key" in name or name in ("privacy_key", "metrics_token")) and value is not None:
         return _HIDDEN

@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
+from typing import Final
+from urllib.parse import urlsplit
+
 from tenuto.app import Tenuto
 from tenuto.cli.checks import CheckStatus, Finding
 from tenuto.cli.effective_settings import mask_password
 from tenuto.errors import InvalidSetting, Unavailable
-from tenuto.wiring.tasks import engine_database, one_machine_notice
+from tenuto.llm.reach import why_unreachable
+from tenuto.settings import Settings
+from tenuto.wiring.tasks import engine_database, one_machine_notice, webhook_key
+
+_CORRECT: Final = "correct the setting it names: no plan runs without it"
 
 
 async def findings(app: Tenuto) -> list[Finding]:
-    """Whether plans can run. The engine is opened only where they do, since it takes long to import."""
+    """Whether plans can run, and whether their events can be delivered."""
+    return [*await _engine_findings(app), *await _webhook_findings(app.settings)]
+
+
+async def _webhook_findings(settings: Settings) -> list[Finding]:
+    url = settings.task_webhook
+    if url is None:
+        return []
+    try:
+        webhook_key(settings)
+    except InvalidSetting as refused:
+        return [_finding(CheckStatus.ERROR, str(refused), _CORRECT, "task webhook")]
+    why = await why_unreachable(url)
+    if why is not None:
+        advice = "start what receives the events: they are sent again for a day"
+        return [_finding(CheckStatus.WARNING, why, advice, "task webhook")]
+    # The path of an address may be a secret.
+    return [_finding(CheckStatus.OK, f"{urlsplit(url).hostname} takes connections", name="task webhook")]
+
+
+async def _engine_findings(app: Tenuto) -> list[Finding]:
+    """The engine is opened only where plans run, since it takes long to import."""
     if app.settings.agents is None and not await app.tasks.has_runs():
         return [_finding(CheckStatus.OK, "no plan was run, and no agents are set; TENUTO_AGENTS names their folder")]
     database = "the engine's database"
@@ -19,7 +47,7 @@ async def findings(app: Tenuto) -> list[Finding]:
         own = app.agents.own
         running = await (await app.engine(worker=False)).agents()
     except InvalidSetting as refused:
-        return [_finding(CheckStatus.ERROR, str(refused), "correct the setting it names: no plan runs without it")]
+        return [_finding(CheckStatus.ERROR, str(refused), _CORRECT)]
     except Unavailable as away:
         return [_finding(CheckStatus.ERROR, f"{database}: {away}", "start it, or correct TENUTO_TASKS_DATABASE")]
     notice = one_machine_notice(app.settings)
@@ -30,8 +58,8 @@ async def findings(app: Tenuto) -> list[Finding]:
     return [_finding(CheckStatus.WARNING, f"{says}; {what}", advice)]
 
 
-def _finding(status: CheckStatus, message: str, advice: str | None = None) -> Finding:
-    return Finding(name="tasks", status=status, message=message, advice=advice)
+def _finding(status: CheckStatus, message: str, advice: str | None = None, name: str = "tasks") -> Finding:
+    return Finding(name=name, status=status, message=message, advice=advice)
 
 
 def _names(agents: frozenset[str]) -> str:

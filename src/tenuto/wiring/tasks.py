@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import binascii
 import logging
 import tempfile
+from base64 import b64decode
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from tenuto.errors import InvalidSetting
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from tenuto.tasks.webhooks import EventDelivery
 
 _log = logging.getLogger(__name__)
+_BASE64_FOLLOWS: Final = "whsec_"
+_LEAST_SECRET: Final = 16
 
 
 @asynccontextmanager
@@ -74,12 +78,13 @@ async def open_engine(
 
 @asynccontextmanager
 async def _open_delivery(settings: Settings, tasks: Tasks, clock: Clock) -> AsyncIterator[EventDelivery | None]:
-    if settings.task_webhook is None:
+    key = webhook_key(settings)
+    if settings.task_webhook is None or key is None:
         yield None
         return
     from tenuto.tasks.webhooks import EventDelivery, Webhook
 
-    webhook = Webhook(settings.task_webhook, settings.task_webhook_secret or "", clock=clock)
+    webhook = Webhook(settings.task_webhook, key, clock=clock)
     try:
         yield EventDelivery(tasks=tasks, webhook=webhook)
     finally:
@@ -125,3 +130,39 @@ def engine_database(settings: Settings, scratch: Path = Path()) -> str:
     if not is_network_store(settings.store):
         return f"sqlite:///{scratch / 'tasks.db'}"
     return f"sqlite:///{journal_folder(settings) / 'tasks.db'}"
+
+
+def webhook_key(settings: Settings) -> bytes | None:
+    """The key that signs the events of tasks; `None` if they are not sent.
+
+    Raises:
+        InvalidSetting: the address is no URL, or the secret is missing or too short.
+    """
+    if settings.task_webhook is None:
+        return None
+    _check_url(settings.task_webhook)
+    return _read_secret(settings.task_webhook_secret or "")
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts, port = urlsplit(url), urlsplit(url).port
+    except ValueError:
+        raise InvalidSetting("task_webhook", "is no address") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or any(map(str.isspace, url)):
+        raise InvalidSetting("task_webhook", "must be an address that begins with https:// or http://")
+
+
+def _read_secret(secret: str) -> bytes:
+    try:
+        key = (
+            b64decode(secret.removeprefix(_BASE64_FOLLOWS), validate=True)
+            if secret.startswith(_BASE64_FOLLOWS)
+            else b""
+        )
+    except binascii.Error:
+        raise InvalidSetting("task_webhook_secret", "is no base64 after whsec_") from None
+    key = key or secret.encode()
+    if len(key) < _LEAST_SECRET:
+        raise InvalidSetting("task_webhook_secret", f"must have at least {_LEAST_SECRET} bytes")
+    return key

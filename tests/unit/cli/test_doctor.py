@@ -190,6 +190,22 @@ def test_what_would_stop_the_chat_is_red(env: dict[str, str], says: str) -> None
     assert checks["store"]["status"] == "ok"
 
 
+def test_a_task_webhook_that_cannot_work_is_told() -> None:
+    """Before the first plan is run, which would fail by it."""
+    sound = {"TENUTO_TASK_WEBHOOK": "http://ann:hunter2@127.0.0.1:1/x", "TENUTO_TASK_WEBHOOK_SECRET": "s" * 16}
+
+    told = [
+        (found := examined(env={**sound, **changed})[1]["task webhook"])["status"] + ": " + found["message"]
+        for changed in ({"TENUTO_TASK_WEBHOOK": "ftp://h/x"}, {"TENUTO_TASK_WEBHOOK_SECRET": ""}, {})
+    ]
+
+    assert told == [
+        "error: task_webhook: must be an address that begins with https:// or http://",
+        "error: task_webhook_secret: must have at least 16 bytes",
+        "warning: 127.0.0.1:1 cannot be reached (Connection refused)",
+    ]
+
+
 def test_a_budget_that_is_too_small_is_named_once() -> None:
     _, checks, _ = examined(env={"TENUTO_PROMPT_TOKENS": "90", "TENUTO_REPLY_TOKENS": "60"})
 
@@ -216,7 +232,14 @@ def test_a_stores_password_is_never_shown(url: str, shown: str) -> None:
 
 def test_secrets_are_hidden_and_presets_filled_in() -> None:
     shown = effective(
-        Settings(preset="goods_qa", jwt_secret="s" * 40, model_base_url="http://a:sss@h/v1", retention=timedelta(0))
+        Settings(
+            preset="goods_qa",
+            jwt_secret="s" * 40,
+            model_base_url="http://a:sss@h/v1",
+            tasks_database="postgresql://a:sss@h/db",
+            task_webhook="https://a:sss@h/x",
+            retention=timedelta(0),
+        )
     )
 
     assert shown["jwt_secret"] == "(hidden)"
