@@ -233,7 +233,7 @@ async def test_a_regenerated_answer_is_another_task() -> None:
 
 WITHOUT_EXTRA = """
 import asyncio, sys, tenuto
-from tenuto.errors import InvalidSetting
+from tenuto.errors import EngineUnavailable
 
 async def main():
     async with tenuto.open("memory://") as t:
@@ -244,7 +244,7 @@ async def main():
         sys.modules["dbos"] = None
         try:
             await t.ask(ann, "My wages are late", assistant="legal", session_id="s")
-        except InvalidSetting as refused:
+        except EngineUnavailable as refused:
             assert "pip install 'tenuto[tasks]'" in str(refused)
         else:
             raise AssertionError("it was answered")
