@@ -166,6 +166,8 @@ async def test_the_next_message_returns_to_the_agent_that_asked(subtests: pytest
         async with served() as door:
             lost = await told(door, "谁赢了世界杯？")
             still = await told(door, "球赛", lost["session_id"])
+            in_english = await told(door, "谁赢了世界杯？", language="en")
+        assert in_english["answer"].startswith("I found nothing about this."), "E11: agents know the turn's language"
         assert lost["answer"].startswith("我没有找到相关内容")
         assert still["answer"].startswith("现有文本没有相关内容")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from enum import StrEnum
 
+from tenuto.model.prompt import Language
 from tenuto.model.values import Json, Value, check_id, check_int, check_text
 
 
@@ -18,11 +19,13 @@ class TaskStatus(StrEnum):
 
 
 class NewTask(Value, frozen=True, kw_only=True):
-    """A task to open. `type` decides who may write its protected keys; `session_id` names the talk it came out of."""
+    """A task to open. `type` decides who may write its protected keys; `session_id` names the talk it came out of;
+    `language` is that in which its user is answered, if it is known."""
 
     type: str
     goal: str = ""
     session_id: str | None = None
+    language: Language | None = None
 
     def __post_init__(self) -> None:
         check_id(self.type, "the task's type")
@@ -61,6 +64,7 @@ class Task(Value, frozen=True, kw_only=True):
     runs: int = 0
     started_at: datetime | None = None
     deadline_at: datetime | None = None
+    language: Language | None = None
 
     @property
     def is_finished(self) -> bool:

@@ -15,6 +15,7 @@ from typing import Final
 from tenuto.errors import IdempotencyKeyReused
 from tenuto.model.agent_run import AgentKind
 from tenuto.model.plan import Step, StepRun, StepStatus
+from tenuto.model.prompt import Language
 from tenuto.model.task import BoardChange, BoardEntry, BoardLock, Note, Task, TaskError, TaskStatus
 from tenuto.model.turn import IdempotencyKey
 from tenuto.model.values import Json, JsonObject, Value
@@ -118,6 +119,7 @@ class Head(Value, frozen=True, kw_only=True):
     runs: int = 0
     started_at: int | None = None
     deadline_at: int | None = None
+    language: Language | None = None
 
     def task_id(self, place: str) -> str:
         """The id of the task at this place, which no other task there has."""
@@ -141,6 +143,7 @@ class Head(Value, frozen=True, kw_only=True):
             runs=self.runs,
             started_at=instant(self.started_at) if self.started_at is not None else None,
             deadline_at=instant(self.deadline_at) if self.deadline_at is not None else None,
+            language=self.language,
         )
 
 

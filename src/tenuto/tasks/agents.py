@@ -22,6 +22,7 @@ from tenuto.errors import AgentNotFound, Invalid, InvalidSetting
 from tenuto.model import Message, Scope
 from tenuto.model.agent_run import RunMessage
 from tenuto.model.plan import HUMAN
+from tenuto.model.prompt import Language
 from tenuto.model.task import BoardEntry, Note
 from tenuto.model.values import Json, JsonObject, check_id
 from tenuto.tasks.board import Board
@@ -130,7 +131,8 @@ class AgentContext:
 
     `step_key` is `task:step`, the same each time the step is run: the idempotency key of what the agent does elsewhere.
     `scope` is the task's owner. `history` are the newest messages of the task's session, oldest first; `profile` is
-    that of its user. In `run` the agent reports tokens, cost, tool calls and messages.
+    that of its user, `language` the one in which the user is to be answered, if it is known. In `run` the agent reports
+    tokens, cost, tool calls and messages.
     """
 
     scope: Scope
@@ -143,6 +145,7 @@ class AgentContext:
     session_id: str | None
     history: tuple[Message, ...]
     profile: JsonObject
+    language: Language | None
     board: AgentBoard
     memory: AgentMemory
     run: RunRecorder

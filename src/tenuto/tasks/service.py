@@ -108,6 +108,7 @@ class Tasks:
             asked=_request_digest(new),
             goal=new.goal,
             session=name_ref(new.session_id) if new.session_id is not None else None,
+            language=new.language,
             status=TaskStatus.PENDING,
             created_at=micros(now),
             updated_at=micros(now),

@@ -319,6 +319,7 @@ class StepRunner:
             session_id=task.session_id,
             history=history,
             profile=profile,
+            language=task.language,
             board=AgentBoard(board=self._tasks.board(scope, task.id), agent=agent, check_owner=check_owner),
             memory=AgentMemory(notes=self._tasks.notes(scope, task.id, agent), check_owner=check_owner),
             run=RunRecorder(),

@@ -88,6 +88,8 @@ class StepContext(Protocol):
     @property
     def profile(self) -> JsonObject: ...
     @property
+    def language(self) -> Language | None: ...
+    @property
     def board(self) -> StepBoard: ...
 
 
@@ -220,9 +222,8 @@ class _Talk:
         self.earlier = [message.text for message in reversed(before) if message.role is Role.USER][:_EARLIER]
         answer = before[-1] if before and before[-1].role is Role.ASSISTANT else None
         self.asked = _asked(answer) if answer is not None else None
-        # Digits and punctuation alone have no language.
-        lettered = any(map(str.isalpha, context.goal)) or not self.earlier
-        self.language = language_of(context.goal if lettered else self.earlier[0])
+        # A turn knows its language; a task of another origin may not.
+        self.language = context.language or language_of(context.goal)
 
     def prompt(self, role: wording.Words, task: str) -> Prompt:
         return Prompt(role=role[self.language], task=task, language=self.language, talk=self.messages)

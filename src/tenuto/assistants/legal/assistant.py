@@ -68,7 +68,8 @@ class _Consultation:
         except InvalidSetting as unfit:
             raise EngineUnavailable(str(unfit)) from unfit
         session_id = turn.session.id if turn.session is not None else None
-        new = NewTask(type=TASK_TYPE, goal=turn.question[:_GOAL], session_id=session_id)
+        goal = turn.question[:_GOAL]
+        new = NewTask(type=TASK_TYPE, goal=goal, session_id=session_id, language=turn.language)
         task = await engine.submit(turn.scope, new, self._plan, idempotency_key=turn.turn_key)
         if task.status is TaskStatus.FAILED:
             await engine.resume(turn.scope, task.id)
