@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import tenuto
+from tenuto.model.plan import parse_plan
 from tenuto.model.task import NewTask
 from tenuto.ports import Clock, utc_now
 from tests.journeys.desk import asked, typed
@@ -30,6 +31,8 @@ async def _worked_on() -> str:
         await board.write("months", 12, agent="lawyer")
         await board.write(f"odd {EVIL}", f"value {EVIL}", agent="reader")
         await board.lock("draft", agent="writer")
+        plan = await app.tasks.add_plan(ann, task.id, parse_plan({"steps": [{"id": "ask", "human_input": "Sure?"}]}))
+        await app.tasks.steps(ann, task.id).begin(plan.steps[0], waiting=True)
         await app.tasks.notes(ann, task.id, "lawyer").write("secret", "private thoughts")
         return task.id
 
@@ -41,7 +44,7 @@ async def _opened(clock: Clock = utc_now) -> str:
 
 @pytest.fixture
 def task() -> str:
-    """A task of Ann's with a board that two agents wrote on, a lock, and notes."""
+    """A task of Ann's with a board that two agents wrote on, a lock, notes, and a step that waits for a person."""
     return asyncio.run(_worked_on())
 
 
@@ -69,7 +72,7 @@ def test_a_task_is_shown_with_its_board(task: str) -> None:
     answer = asked("tasks", "show", task, "--user", "ann")
 
     rows = [line.split() for line in page.splitlines()]
-    assert ["status", "running"] in rows
+    assert ["status", "running,", "waiting", "for", "input:", "ask"] in rows
     assert any(row[:4] == ["months", "2", "lawyer", "reader"] and row[-1] == "12" for row in rows)
     assert any(row[:5] == ["draft", "is", "locked", "by", "writer"] for row in rows)
     assert "private thoughts" not in page + json.dumps(answer)

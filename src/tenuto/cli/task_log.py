@@ -37,8 +37,9 @@ def show_log(
     elif not log:
         typer.echo("No tasks.")
     else:
-        columns = ("TIME", "TASK", "EVENT", "AGENT", "STEP OR KEY", "STATUS", "ERROR")
-        show_table(columns, [_row(task, event) for task, event in log], flexible="STEP OR KEY")
+        columns = (*(["TASK"] if task_id is None else []), "TIME", "EVENT", "AGENT", "STEP OR KEY", "STATUS", "ERROR")
+        rows = [(*([task.id] if task_id is None else []), *_row(event)) for task, event in log]
+        show_table(columns, rows, flexible=("STEP OR KEY", "AGENT", "ERROR"))
 
 
 async def _read_log(
@@ -65,12 +66,11 @@ async def _tasks_of(app: Tenuto, scope: Scope, session: str | None) -> list[Task
         query = TaskQuery(session_id=session, limit=_PAGE, cursor=page.cursor)
 
 
-def _row(task: Task, event: TaskEvent) -> tuple[str, ...]:
+def _row(event: TaskEvent) -> tuple[str, ...]:
     version = "" if event.version is None else f" (version {event.version})"
     subject = event.step if event.key is None else f"{event.key}{version}"
     return (
         moment(event.at),
-        task.id,
         str(event.type),
         event.agent or "-",
         subject or "-",

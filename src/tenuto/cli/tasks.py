@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -13,8 +14,8 @@ from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, TaskId, Tenant, Us
 from tenuto.cli.running import run_command
 from tenuto.cli.task_progress import STEP_COLUMNS, StepView, step_row, value_text
 from tenuto.cli.terminal import age, moment, pluralize, show_facts, show_json, show_table, visible
-from tenuto.model.plan import TaskProgress
-from tenuto.model.task import BoardEntry, BoardView, Task, TaskPage, TaskQuery, TaskStatus
+from tenuto.model.plan import StepStatus, TaskProgress
+from tenuto.model.task import BoardEntry, BoardView, TaskPage, TaskQuery, TaskStatus
 from tenuto.ports import utc_now
 from tenuto.tasks.views import BoardAnswer, TaskList, TaskView
 
@@ -62,7 +63,7 @@ def _print_tasks(page: TaskPage) -> None:
     now = utc_now()
     columns = ("ID", "TYPE", "STATUS", "CHANGED", "GOAL")
     rows = [(task.id, task.type, task.status, age(task.updated_at, now), task.goal or "-") for task in page.tasks]
-    show_table(columns, rows, flexible="GOAL", numbers=("CHANGED",))
+    show_table(columns, rows, flexible=("GOAL", "TYPE"), numbers=("CHANGED",))
     if page.cursor is not None:
         typer.echo(f"\n{pluralize(len(page.tasks), 'task')} shown, and there are more: --cursor {page.cursor}")
 
@@ -87,20 +88,23 @@ def show_task(
         steps = StepView.all_of(progress)
         show_json({"task": TaskView.of(progress.task), "steps": steps, "board": BoardAnswer.of(board)})
     else:
-        show_facts(_task_facts(progress.task))
+        show_facts(_task_facts(progress))
         if progress.steps:
             typer.echo()
-            show_table(STEP_COLUMNS, map(step_row, progress.steps), flexible="ERROR", numbers=("ATTEMPTS",))
+            flexible = ("ERROR", "AGENT", "STEP")
+            show_table(STEP_COLUMNS, map(step_row, progress.steps), flexible=flexible, numbers=("ATTEMPTS",))
         _print_board(board)
 
 
-def _task_facts(task: Task) -> list[tuple[str, str]]:
+def _task_facts(progress: TaskProgress) -> list[tuple[str, str]]:
+    task = progress.task
+    waiting = ", ".join(run.step for run in progress.steps if run.status is StepStatus.WAITING)
     return [
         ("task", task.id),
         ("session", task.session_id or "-"),
         ("type", task.type),
         ("goal", task.goal or "-"),
-        ("status", task.status),
+        ("status", f"{task.status}, waiting for input: {waiting}" if waiting else task.status),
         ("result", value_text(task.result)),
         ("error", "-" if task.error is None else f"{task.error.code}: {task.error.message}"),
         ("created", moment(task.created_at)),
@@ -115,19 +119,22 @@ def _print_board(board: BoardView) -> None:
     if not board.entries:
         typer.echo("Nothing stands on its board.")
     else:
-        columns = ("KEY", "VERSION", "WRITER", "PREVIOUS WRITER", "WRITTEN", "VALUE")
-        show_table(columns, map(_entry_row, board.entries), flexible="VALUE", numbers=("VERSION",))
+        now = utc_now()
+        columns = ("KEY", "VERSION", "WRITER", "PREVIOUS", "WRITTEN", "VALUE")
+        rows = [_entry_row(entry, now) for entry in board.entries]
+        flexible = ("VALUE", "WRITER", "PREVIOUS", "KEY")
+        show_table(columns, rows, flexible=flexible, numbers=("VERSION", "WRITTEN"))
     for lock in board.locks:
         typer.echo(visible(f"{lock.key} is locked by {lock.holder} until {moment(lock.expires_at)}."))
 
 
-def _entry_row(entry: BoardEntry) -> tuple[str, ...]:
+def _entry_row(entry: BoardEntry, now: datetime) -> tuple[str, ...]:
     return (
         entry.key,
         str(entry.version),
         entry.writer,
         entry.previous_writer or "-",
-        moment(entry.written_at),
+        age(entry.written_at, now),
         value_text(entry.value),
     )
 

@@ -27,7 +27,7 @@ _WIDTH_OF_A_PIPE: Final = 160
 _GAP: Final = 2
 # Room for our ids and for most others; a longer one is cut here and whole in JSON.
 _WIDEST_COLUMN: Final = 64
-_NARROWEST_COLUMN: Final = 12
+_NARROWEST_COLUMN: Final = 6
 
 _Item = TypeVar("_Item")
 
@@ -53,9 +53,13 @@ def show_json(document: Json) -> None:
 
 
 def show_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, flexible: str, numbers: Sequence[str] = ()
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    flexible: str | tuple[str, ...],
+    numbers: Sequence[str] = (),
 ) -> None:
-    """Print rows under their headings, `numbers` to the right. The `flexible` column gives way where room is short."""
+    """Print rows under their headings, `numbers` to the right. `flexible` columns give way where room is short."""
     # rich takes a tenth of a second to import, which JSON output and help need not pay.
     from rich.cells import cell_len
     from rich.console import Console
@@ -67,9 +71,11 @@ def show_table(
     widths = [
         min(max(cell_len(cell) for cell in column), _WIDEST_COLUMN) for column in zip(columns, *cells, strict=True)
     ]
-    place, gaps = columns.index(flexible), _GAP * (len(columns) - 1)
-    room = console.width - gaps - sum(widths) + widths[place]
-    widths[place] = min(widths[place], max(room, _NARROWEST_COLUMN))
+    gaps = _GAP * (len(columns) - 1)
+    places = [columns.index(name) for name in ((flexible,) if isinstance(flexible, str) else flexible)]
+    for _ in range(sum(widths) + gaps - console.width):
+        widest = max(places, key=widths.__getitem__)
+        widths[widest] = max(widths[widest] - 1, min(widths[widest], _NARROWEST_COLUMN))
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold", width=sum(widths) + gaps)
     for column, width in zip(columns, widths, strict=True):
         table.add_column(column, justify="right" if column in numbers else "left", width=width, no_wrap=True)

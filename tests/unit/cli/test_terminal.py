@@ -70,6 +70,19 @@ def test_a_table_takes_no_markup_and_cuts_no_id(
     assert cell_len(heading) == cell_len(row) == 60
 
 
+def test_columns_that_may_give_way_share_what_room_is_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    row = (f"t-{'a' * 24}-{'b' * 16}", "legal_consultation", "completed", "16s", "There is a problem with it.")
+
+    show_table(("ID", "TYPE", "STATUS", "CHANGED", "GOAL"), [row], flexible=("GOAL", "TYPE"), numbers=("CHANGED",))
+
+    heading, shown = capsys.readouterr().out.splitlines()
+    assert shown == f"{row[0]}  legal_…  completed      16s  There…"
+    assert heading.split() == ["ID", "TYPE", "STATUS", "CHANGED", "GOAL"]
+
+
 def test_a_terminal_that_is_too_narrow_still_shows_whole_ids(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
