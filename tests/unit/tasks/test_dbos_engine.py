@@ -270,7 +270,7 @@ async def test_a_person_answers_after_a_restart(house: House) -> None:
     assert (entry.value, entry.writer, entry.version) == ("yes", "human", 1)
 
 
-async def test_a_question_that_nobody_answers_fails_when_its_time_is_over(house: House) -> None:
+async def test_a_question_without_an_answer_fails_when_its_time_is_over(house: House) -> None:
     async with house.engine() as engine:
         progress = await house.run(engine, plan_of(step("ask", human_input="Well?", timeout=0.3)))
 
