@@ -42,10 +42,9 @@ class AgentBoard:
     `KeyProtected` for keys of another agent.
     """
 
-    def __init__(self, *, board: Board, agent: str, check_owner: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, *, board: Board, agent: str) -> None:
         self._board = board
         self._agent = agent
-        self._check_owner = check_owner
 
     async def get(self, key: str, kind: type[_Value], default: _Value | None = None) -> _Value | None:
         """The value of a key if it is of this type.
@@ -82,28 +81,24 @@ class AgentBoard:
         self, key: str, value: Json, *, if_version: int | None = None, idempotency_key: str | None = None
     ) -> BoardEntry:
         """Set the value of a key, by the rules of `Board.write`."""
-        await self._check_owner()
         return await self._board.write(
             key, value, agent=self._agent, if_version=if_version, idempotency_key=idempotency_key
         )
 
     async def append(self, key: str, item: Json, *, idempotency_key: str | None = None) -> BoardEntry:
         """Add an item to the end of a key's list, by the rules of `Board.append`."""
-        await self._check_owner()
         return await self._board.append(key, item, agent=self._agent, idempotency_key=idempotency_key)
 
     async def increment(self, key: str, by: float = 1, *, idempotency_key: str | None = None) -> BoardEntry:
         """Add to the number of a key, by the rules of `Board.increment`."""
-        await self._check_owner()
         return await self._board.increment(key, by, agent=self._agent, idempotency_key=idempotency_key)
 
 
 class AgentMemory:
     """The private notes of one agent on a task, which no other agent can read."""
 
-    def __init__(self, *, notes: Notes, check_owner: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, notes: Notes) -> None:
         self._notes = notes
-        self._check_owner = check_owner
 
     async def read(self, key: str) -> Json:
         """A note, `None` if there is none or it expired."""
@@ -116,7 +111,6 @@ class AgentMemory:
 
     async def write(self, key: str, value: Json) -> Note:
         """Set a note."""
-        await self._check_owner()
         return await self._notes.write(key, value)
 
 

@@ -302,8 +302,7 @@ class StepRunner:
         history, profile = await self._contexts.conversation(scope, task)
         steps = self._tasks.steps(scope, task.id)
 
-        async def check_owner() -> None:
-            await steps.check_owner(step, token)
+        fence = partial(steps.check_owner, step, token)
 
         async def read_messages() -> tuple[RunMessage, ...]:
             return messages_of(await self._tasks.runs(scope, task.id, agent=agent), agent)
@@ -319,8 +318,8 @@ class StepRunner:
             session_id=task.session_id,
             history=history,
             profile=profile,
-            board=AgentBoard(board=self._tasks.board(scope, task.id), agent=agent, check_owner=check_owner),
-            memory=AgentMemory(notes=self._tasks.notes(scope, task.id, agent), check_owner=check_owner),
+            board=AgentBoard(board=self._tasks.board(scope, task.id, fence=fence), agent=agent),
+            memory=AgentMemory(self._tasks.notes(scope, task.id, agent, fence=fence)),
             run=RunRecorder(),
             write_prompt=self._contexts.write_prompt,
             read_messages=read_messages,

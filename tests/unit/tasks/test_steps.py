@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from datetime import timedelta
+from functools import partial
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -74,6 +77,33 @@ async def test_a_worker_that_lost_its_step_stores_nothing(tasks: Tasks) -> None:
     assert (done.output, done.attempts) == (2, 2)
     assert (await steps.complete(READ, token, 2)).output == 2
     assert (await steps.begin(READ))[0].output == 2
+
+
+@pytest.mark.parametrize("held", ["task-board:", "task-notes:"])
+async def test_a_write_that_was_under_way_when_its_step_was_lost_is_undone(held: str) -> None:
+    """T16, T17: the worker froze between the check of its token and the write."""
+    store, clock = MemoryStore(clock=FakeClock()), FakeClock()
+    holding = Holding(store, "write_state", held)
+    tasks, slow = tasks_over(store, clock), tasks_over(holding.store, clock)
+    task = await opened(tasks, ANN)
+    board, notes = tasks.board(ANN, task.id), tasks.notes(ANN, task.id, "reader")
+    before = await board.write("months", 6, agent="reader"), await notes.write("months", 6)
+    steps = tasks.steps(ANN, task.id)
+    fence = partial(steps.check_owner, READ, (await steps.begin(READ))[1])
+
+    write: Coroutine[Any, Any, object] = (
+        slow.board(ANN, task.id, fence=fence).write("months", 12, agent="reader")
+        if held == "task-board:"
+        else slow.notes(ANN, task.id, "reader", fence=fence).write("months", 12)
+    )
+    frozen = asyncio.create_task(write)
+    await holding.come()
+    await steps.begin(READ, take_over=True)
+    holding.go()
+
+    with pytest.raises(StepLost):
+        await frozen
+    assert (await board.read_entry("months"), await notes.read_entry("months")) == before
 
 
 async def test_an_output_above_the_limit_is_refused(tasks: Tasks) -> None:
