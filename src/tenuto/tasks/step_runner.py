@@ -20,6 +20,7 @@ from tenuto.errors import (
     KeyLocked,
     StateCorrupt,
     StepLost,
+    StoreUnavailable,
     TaskFinished,
     TaskNotFound,
     TaskRunning,
@@ -216,23 +217,26 @@ class StepRunner:
         return all(condition.holds(found) for condition in step.when)
 
     async def _attempt(self, scope: Scope, task: Task, steps: Steps, step: Step, run: StepRun, token: int) -> StepRun:
-        """Call the agent until it succeeds or its attempts are used up."""
-        if run.attempts > step.retries + 1 + self._policy.takeovers:
+        """Call the agent until it succeeds or its attempts are used up; those that died with a worker do not count.
+
+        An attempt that fails since the store does not answer is made again, as all that the engine does.
+        """
+        if run.takeovers > self._policy.takeovers:
             lost = TaskError(code="worker_lost", message="its workers died again and again", step=step.id)
             return await steps.fail(step, token, lost)
         while True:
             try:
-                output = await self._call(scope, task, step, run, token)
+                output = await _patiently(partial(self._call, scope, task, step, run, token), StoreUnavailable)
                 return await _patiently(partial(steps.complete, step, token, output, check=False))
             except (StepLost, TaskFinished, TaskNotFound):
                 raise
             except Exception as failed:
                 error, final = _error_of(failed, step), isinstance(failed, _FINAL)
                 _log.info("attempt %s of the step failed: %s", run.attempts, describe_exception(failed))
-            if final or run.attempts > step.retries or self._is_over(task):
+            if final or run.attempts - run.takeovers > step.retries or self._is_over(task):
                 return await steps.fail(step, token, error)
             run = await steps.repeat(step, token, error)
-            await asyncio.sleep(self._limit(step.pause_before(run.attempts), task))
+            await asyncio.sleep(self._limit(step.pause_before(run.attempts - run.takeovers), task))
 
     async def _call(self, scope: Scope, task: Task, step: Step, run: StepRun, token: int) -> Any:
         """One call of the agent, within the time of the step and of the task."""
@@ -394,15 +398,15 @@ def _retrieve_exception(work: asyncio.Future[Any]) -> None:
         work.exception()
 
 
-async def _patiently(call: Callable[[], Awaitable[_Result]]) -> _Result:
-    """Call again, after growing pauses, while the store does not answer."""
+async def _patiently(call: Callable[[], Awaitable[_Result]], kind: type[Unavailable] = Unavailable) -> _Result:
+    """Call again, after growing pauses, while the store does not answer, which an error of this kind says."""
     pause = _FIRST_PAUSE
     while True:
         try:
             return await call()
         except StateCorrupt:
             raise
-        except Unavailable as away:
+        except kind as away:
             _log.warning("a step waits for the store: %s", away)
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)

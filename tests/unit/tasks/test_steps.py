@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from tenuto.errors import StepLost, StepNotWaiting, TaskFinished, TaskRunning, T
 from tenuto.model.plan import Plan, Step, StepStatus
 from tenuto.model.policy import RunPolicy
 from tenuto.model.task import TaskError, TaskStatus
+from tenuto.ports import Store
 from tenuto.stores.memory import MemoryStore
 from tenuto.tasks import Tasks
 from tenuto.tasks.agents import AgentContext, Agents
@@ -22,6 +23,7 @@ from tenuto.tasks.step_runner import StepRunner
 from tenuto.wiring.agents import agent_contexts
 from tests.clock import FakeClock
 from tests.holding import Holding
+from tests.outages import Wire
 from tests.samples import ANN
 from tests.tasks import opened, tasks_over
 
@@ -215,6 +217,49 @@ async def test_a_task_that_is_deleted_as_a_step_begins_keeps_nothing_of_it() -> 
     assert (await running).status is None
     for what in ("steps", "board"):
         assert await store.state.state_keys(ANN, f"task-{what}:{task.id}") == ()
+
+
+async def test_only_the_agents_own_failures_count_as_attempts_and_takeovers_have_a_bound() -> None:
+    """E14, E17: neither a worker that died nor a store that was away uses up a retry."""
+    clock = FakeClock()
+    wire = Wire(MemoryStore(clock=clock))
+    tasks = tasks_over(cast("Store", wire), clock)
+    calls: list[int] = []
+
+    async def stumble(ctx: AgentContext) -> int:
+        calls.append(ctx.attempt)
+        wire.cut = len(calls) == 1
+        try:
+            await ctx.board.read("anything")
+        finally:
+            wire.cut = False
+        if len(calls) == 2:
+            raise ValueError
+        return len(calls)
+
+    step, policy = replace(READ, retries=1, backoff=timedelta(0)), RunPolicy(takeovers=2)
+    runner = StepRunner(
+        tasks=tasks,
+        contexts=agent_contexts(tasks, cast("Store", wire)),
+        agents=Agents({"reader": stumble}),
+        policy=policy,
+        clock=clock,
+    )
+    task, doomed = await opened(tasks, ANN), await opened(tasks, ANN)
+    await tasks.steps(ANN, task.id).begin(step)
+    for again in range(policy.takeovers + 1):
+        await tasks.steps(ANN, doomed.id).begin(step, take_over=again > 0)
+
+    results = [await runner.run_step(ANN, each.id, step, owns=_always) for each in (task, doomed)]
+
+    assert [result.status for result in results] == [StepStatus.COMPLETED, StepStatus.FAILED]
+    assert calls == [2, 2, 3], "the worker that died had the first attempt"
+    (lost,) = await tasks.steps(ANN, doomed.id).list(Plan(steps=(step,)))
+    assert (lost.error and lost.error.code, lost.takeovers) == ("worker_lost", 3)
+
+
+async def _always() -> bool:
+    return True
 
 
 async def _never() -> bool:
