@@ -160,6 +160,8 @@ AgentFunction: TypeAlias = Callable[[AgentContext], Awaitable[Any]]
 _Agent = TypeVar("_Agent")
 AgentCaller: TypeAlias = Callable[[Any, AgentContext], Awaitable[Any]]
 """Calls an agent that is no function: an agent of Pydantic AI, or an assistant by its name."""
+AssistantFinder: TypeAlias = Callable[[str], Awaitable[bool]]
+"""Whether there is an assistant of a name."""
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -190,10 +192,12 @@ class Agents:
         *,
         shipped: Mapping[str, AgentFunction] = _NONE,
         call: AgentCaller | None = None,
+        is_assistant: AssistantFinder | None = None,
     ) -> None:
         self._agents: dict[str, Any] = {}
         self._shipped = shipped
         self._call = call
+        self._is_assistant = is_assistant
         for name, given in agents.items():
             self.register(name, given)
 
@@ -212,12 +216,21 @@ class Agents:
         return all(name not in self._agents and (name in self._shipped or name.startswith(ASSISTANT)) for name in names)
 
     def __contains__(self, name: object) -> bool:
-        """Whether a plan may name this agent. Which assistants exist is known when one is called."""
+        """Whether this agent can be called here. Of assistants `known` says which exist."""
         return (
             name in self._agents
             or name in self._shipped
             or (self._call is not None and str(name).startswith(ASSISTANT))
         )
+
+    async def known(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of the names that are agents or assistants of this process."""
+        return frozenset([name for name in names if name in self and await self._exists(name)])
+
+    async def _exists(self, name: str) -> bool:
+        if self._is_assistant is None or not name.startswith(ASSISTANT):
+            return True
+        return await self._is_assistant(name.removeprefix(ASSISTANT))
 
     def register(self, name: str, given: Any) -> None:
         """Add a coroutine function with one argument, or an agent of Pydantic AI; it may replace a shipped agent.

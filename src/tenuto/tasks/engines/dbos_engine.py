@@ -277,7 +277,7 @@ class DbosEngine:
     async def _known_agents(self, plan: Plan) -> frozenset[str]:
         """The agents of a plan that this process or a worker elsewhere has."""
         named = _agents_of(plan)
-        here = frozenset(name for name in named if name in self._agents)
+        here = await self._agents.known(named)
         return here if here == named else here | (named & await self.agents())
 
     async def recover(self) -> int:
