@@ -197,7 +197,7 @@ class Tenuto:
         folder = self.settings.agents
         own = load_agents(Path(folder)) if folder is not None else {}
         is_assistant = assistant_finder(self.chat)
-        return Agents(own, shipped=shipped, call=agent_caller(self.chat), is_assistant=is_assistant)
+        return Agents(loaded=own, shipped=shipped, call=agent_caller(self.chat), is_assistant=is_assistant)
 
     @cached_property
     def agent_contexts(self) -> AgentContexts:

@@ -7,6 +7,7 @@ first two a name; those of a folder's Python files are loaded with `load_agents`
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import inspect
 import sys
@@ -24,6 +25,7 @@ from tenuto.model.agent_run import RunMessage
 from tenuto.model.plan import HUMAN
 from tenuto.model.task import BoardEntry, Note
 from tenuto.model.values import Json, JsonObject, check_id
+from tenuto.tasks.agent_threads import run_in
 from tenuto.tasks.board import Board
 from tenuto.tasks.notes import Notes
 from tenuto.tasks.runs import RunRecorder
@@ -39,12 +41,13 @@ class AgentBoard:
     """The task's board, for one agent while it works on one step.
 
     The agent writes under its own name. A write raises `StepLost` once another worker has begun the step, and
-    `KeyProtected` for keys of another agent.
+    `KeyProtected` for keys of another agent. The event loop of the caller may be another one than that of the store.
     """
 
     def __init__(self, *, board: Board, agent: str) -> None:
         self._board = board
         self._agent = agent
+        self._home = asyncio.get_running_loop()
 
     async def get(self, key: str, kind: type[_Value], default: _Value | None = None) -> _Value | None:
         """The value of a key if it is of this type.
@@ -52,7 +55,7 @@ class AgentBoard:
         Raises:
             Invalid: it is of another type.
         """
-        entry = await self._board.read_entry(key)
+        entry = await self.read_entry(key)
         if entry is None:
             return default
         if not isinstance(entry.value, kind):
@@ -61,37 +64,40 @@ class AgentBoard:
 
     async def read(self, key: str) -> Json:
         """The value of a key, `None` if there is none."""
-        entry = await self._board.read_entry(key)
+        entry = await self.read_entry(key)
         return None if entry is None else entry.value
 
     async def read_entry(self, key: str) -> BoardEntry | None:
         """The value of a key with its writer and version."""
-        return await self._board.read_entry(key)
+        return await run_in(self._home, self._board.read_entry(key))
 
     async def values(self) -> JsonObject:
         """All values by their keys."""
-        return {entry.key: entry.value for entry in (await self._board.view()).entries}
+        return {entry.key: entry.value for entry in (await run_in(self._home, self._board.view())).entries}
 
     async def others(self) -> JsonObject:
         """The values that other agents wrote, by their keys."""
-        entries = (await self._board.view()).entries
+        entries = (await run_in(self._home, self._board.view())).entries
         return {entry.key: entry.value for entry in entries if entry.writer != self._agent}
 
     async def write(
         self, key: str, value: Json, *, if_version: int | None = None, idempotency_key: str | None = None
     ) -> BoardEntry:
         """Set the value of a key, by the rules of `Board.write`."""
-        return await self._board.write(
+        written = self._board.write(
             key, value, agent=self._agent, if_version=if_version, idempotency_key=idempotency_key
         )
+        return await run_in(self._home, written)
 
     async def append(self, key: str, item: Json, *, idempotency_key: str | None = None) -> BoardEntry:
         """Add an item to the end of a key's list, by the rules of `Board.append`."""
-        return await self._board.append(key, item, agent=self._agent, idempotency_key=idempotency_key)
+        appended = self._board.append(key, item, agent=self._agent, idempotency_key=idempotency_key)
+        return await run_in(self._home, appended)
 
     async def increment(self, key: str, by: float = 1, *, idempotency_key: str | None = None) -> BoardEntry:
         """Add to the number of a key, by the rules of `Board.increment`."""
-        return await self._board.increment(key, by, agent=self._agent, idempotency_key=idempotency_key)
+        added = self._board.increment(key, by, agent=self._agent, idempotency_key=idempotency_key)
+        return await run_in(self._home, added)
 
 
 class AgentMemory:
@@ -99,19 +105,20 @@ class AgentMemory:
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
+        self._home = asyncio.get_running_loop()
 
     async def read(self, key: str) -> Json:
         """A note, `None` if there is none or it expired."""
-        note = await self._notes.read_entry(key)
+        note = await run_in(self._home, self._notes.read_entry(key))
         return None if note is None else note.value
 
     async def values(self) -> JsonObject:
         """All notes by their keys."""
-        return {note.key: note.value for note in await self._notes.list()}
+        return {note.key: note.value for note in await run_in(self._home, self._notes.list())}
 
     async def write(self, key: str, value: Json) -> Note:
         """Set a note."""
-        return await self._notes.write(key, value)
+        return await run_in(self._home, self._notes.write(key, value))
 
 
 PromptWriter: TypeAlias = Callable[[str, str, Mapping[str, Json], JsonObject], str]
@@ -184,12 +191,17 @@ def agent(name: str) -> Callable[[_Agent], _Agent]:
 
 
 class Agents:
-    """The agents of an installation, by name."""
+    """The agents of an installation, by name.
+
+    Functions of files (`loaded`) run in a thread of their own, where they may block their event loop. Those that a
+    program registers run in its loop, and may use what the program has opened there.
+    """
 
     def __init__(
         self,
         agents: Mapping[str, Any] = _NONE,
         *,
+        loaded: Mapping[str, Any] = _NONE,
         shipped: Mapping[str, AgentFunction] = _NONE,
         call: AgentCaller | None = None,
         is_assistant: AssistantFinder | None = None,
@@ -198,7 +210,8 @@ class Agents:
         self._shipped = shipped
         self._call = call
         self._is_assistant = is_assistant
-        for name, given in agents.items():
+        self._loaded = frozenset(loaded)
+        for name, given in (*agents.items(), *loaded.items()):
             self.register(name, given)
 
     @property
@@ -222,6 +235,10 @@ class Agents:
             or name in self._shipped
             or (self._call is not None and str(name).startswith(ASSISTANT))
         )
+
+    def runs_apart(self, name: str) -> bool:
+        """Whether this agent runs in a thread of its own."""
+        return name in self._loaded and inspect.iscoroutinefunction(self._agents[name])
 
     async def known(self, names: Iterable[str]) -> frozenset[str]:
         """Those of the names that are agents or assistants of this process."""

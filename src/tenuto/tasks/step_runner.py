@@ -37,6 +37,7 @@ from tenuto.model.task import Task, TaskError, TaskStatus
 from tenuto.model.values import Json, JsonObject
 from tenuto.ports import Clock, Span
 from tenuto.tasks.agent_contexts import AgentContexts
+from tenuto.tasks.agent_threads import AgentThreads, run_in
 from tenuto.tasks.agents import AgentBoard, AgentContext, AgentFunction, AgentMemory, Agents
 from tenuto.tasks.runs import RunRecorder, messages_of
 from tenuto.tasks.service import Tasks
@@ -87,6 +88,7 @@ class StepRunner:
         self._clock = clock
         self._span = span
         self._running = asyncio.Semaphore(policy.agents_at_once)
+        self._threads = AgentThreads()
 
     async def plan(self, scope: Scope, task_id: str) -> Plan | None:
         """The plan of a task; `None` if the task is gone or has none."""
@@ -148,6 +150,10 @@ class StepRunner:
             error = TaskError(code=code, message="its worker met an unexpected error")
             with contextlib.suppress(TenutoError):
                 await _patiently(partial(self._tasks.finish, scope, task_id, failed=True, error=error))
+
+    async def close(self) -> None:
+        """End the threads of agents, whose calls have been cancelled."""
+        await self._threads.close()
 
     async def keep(self, scope: Scope, task_id: str) -> None:
         """Renew the expiry of a running task, which may wait for a person longer than tasks live unchanged."""
@@ -243,7 +249,9 @@ class StepRunner:
         assert step.agent is not None
         if self._is_over(task):
             raise _OutOfTime("task_timeout")
-        function = self._agents.get(step.agent)
+        function = partial(_contain_exit, self._agents.get(step.agent))
+        if self._agents.runs_apart(step.agent):
+            function = partial(self._threads.call, function)
         context = await _patiently(partial(self._context, scope, task, step, run, token))
         try:
             with self._step_span(scope, context):
@@ -273,7 +281,7 @@ class StepRunner:
     async def _run_agent(self, function: AgentFunction, context: AgentContext, task: Task, step: Step) -> Any:
         async with self._running:
             limit = self._limit(step.timeout or self._policy.step_timeout, task)
-            work = asyncio.ensure_future(_contain_exit(function, context))
+            work = asyncio.ensure_future(function(context))
             try:
                 await asyncio.wait({work}, timeout=limit)
                 if work.cancelled():
@@ -308,8 +316,10 @@ class StepRunner:
 
         fence = partial(steps.check_owner, step, token)
 
+        home = asyncio.get_running_loop()
+
         async def read_messages() -> tuple[RunMessage, ...]:
-            return messages_of(await self._tasks.runs(scope, task.id, agent=agent), agent)
+            return messages_of(await run_in(home, self._tasks.runs(scope, task.id, agent=agent)), agent)
 
         return AgentContext(
             scope=scope,

@@ -323,6 +323,7 @@ class DbosEngine:
         for task in self._working:
             task.cancel()
         await asyncio.gather(*self._working, return_exceptions=True)
+        await self._runner.close()
         if _open_engine is self:
             _open_engine = None
 
