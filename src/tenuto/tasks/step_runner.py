@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
@@ -38,13 +39,14 @@ from tenuto.model.values import Json, JsonObject
 from tenuto.ports import Clock, Span
 from tenuto.tasks.agent_contexts import AgentContexts
 from tenuto.tasks.agent_threads import AgentThreads, run_in
-from tenuto.tasks.agents import AgentBoard, AgentContext, AgentFunction, AgentMemory, Agents
+from tenuto.tasks.agents import ASSISTANT, AgentBoard, AgentContext, AgentFunction, AgentMemory, Agents
 from tenuto.tasks.runs import RunRecorder, messages_of
 from tenuto.tasks.service import Tasks
 from tenuto.tasks.steps import Steps
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
+_inside_assistant: ContextVar[bool] = ContextVar("inside_assistant", default=False)
 Ownership: TypeAlias = Callable[[], Awaitable[bool]]
 # The time that a cancelled agent has to clean up; one that does not end then is left behind.
 _GRACE: Final = 1.0
@@ -88,6 +90,8 @@ class StepRunner:
         self._clock = clock
         self._span = span
         self._running = asyncio.Semaphore(policy.agents_at_once)
+        # Apart: an assistant may wait for a task of its own, whose agents need slots.
+        self._answering = asyncio.Semaphore(policy.agents_at_once)
         self._threads = AgentThreads()
 
     async def plan(self, scope: Scope, task_id: str) -> Plan | None:
@@ -279,7 +283,7 @@ class StepRunner:
             yield
 
     async def _run_agent(self, function: AgentFunction, context: AgentContext, task: Task, step: Step) -> Any:
-        async with self._running:
+        async with self._answering if context.agent.startswith(ASSISTANT) else self._running:
             limit = self._limit(step.timeout or self._policy.step_timeout, task)
             work = asyncio.ensure_future(function(context))
             try:
@@ -396,7 +400,13 @@ class _AgentExited(Exception):
     """An agent would have ended the process, and all other tasks of it."""
 
 
+def is_inside_assistant() -> bool:
+    """Whether the caller is an assistant that works on a step."""
+    return _inside_assistant.get()
+
+
 async def _contain_exit(function: AgentFunction, context: AgentContext) -> Any:
+    _inside_assistant.set(context.agent.startswith(ASSISTANT))
     try:
         return await function(context)
     except SystemExit:

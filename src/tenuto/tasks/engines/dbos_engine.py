@@ -50,10 +50,11 @@ from tenuto.model.scope import owner_key, owner_scope
 from tenuto.model.task import NewTask, Task, TaskError, TaskPage, TaskQuery
 from tenuto.model.values import Json
 from tenuto.tasks.agents import Agents
+from tenuto.tasks.engines._capacity import SLOTS, RunningTasks
 from tenuto.tasks.engines._workers import Workers
 from tenuto.tasks.plan_runner import PlanRunner
 from tenuto.tasks.service import Tasks
-from tenuto.tasks.step_runner import StepRunner
+from tenuto.tasks.step_runner import StepRunner, is_inside_assistant
 from tenuto.tasks.steps import find_step
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ _APP: Final = "tenuto-tasks"
 _QUEUE: Final = "tenuto-tasks"
 # Plans whose agents every worker has; the other queue is for workers with agents of their own.
 _SHARED_QUEUE: Final = "tenuto-tasks-shared"
+# Tasks of assistants that are agents of another task, which has a slot already and waits for them.
+_INNER_QUEUE: Final = "tenuto-tasks-inner"
 _WORKFLOW: Final = "tenuto.run_task"
 _DELIVERY_QUEUE: Final = "tenuto-task-events"
 _DELIVERY: Final = "tenuto.deliver_events"
@@ -185,6 +188,7 @@ class DbosEngine:
         # Of its own: a database that does not answer must not take the threads of the program.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tenuto tasks")
         self._active: dict[str, Scope] = {}
+        self._runs = RunningTasks(policy.busy_tasks, (_SHARED_QUEUE, _QUEUE))
         self._working: set[asyncio.Task[Any]] = set()
         lease = policy.lease.total_seconds()
         self._workers = Workers(engine=self._database, schema=self._schema, lease=lease)
@@ -360,19 +364,15 @@ class DbosEngine:
             "log_level": "WARNING",
             "notification_listener_polling_interval_sec": _POLL,
         }
-        DBOS(config=config)
+        DBOS(config=config)._active_workflows_set = self._runs
         queues = [_SHARED_QUEUE, _QUEUE] if self._agents.own else [_SHARED_QUEUE]
-        DBOS.listen_queues([*queues, _DELIVERY_QUEUE])
+        DBOS.listen_queues([*queues, _INNER_QUEUE, _DELIVERY_QUEUE])
         self._launched = True
         DBOS.launch()
-        for queue in (_SHARED_QUEUE, _QUEUE):
+        for queue, slots in ((_SHARED_QUEUE, SLOTS), (_QUEUE, SLOTS), (_INNER_QUEUE, None), (_DELIVERY_QUEUE, None)):
             DBOS.register_queue(
-                queue,
-                worker_concurrency=self._policy.tasks_at_once,
-                polling_interval_sec=_POLL,
-                on_conflict="always_update",
+                queue, worker_concurrency=slots, polling_interval_sec=_POLL, on_conflict="always_update"
             )
-        DBOS.register_queue(_DELIVERY_QUEUE, polling_interval_sec=_POLL, on_conflict="always_update")
 
     def _disconnect(self) -> None:
         if self._heart is not None:
@@ -401,9 +401,10 @@ class DbosEngine:
 
     async def _enqueue(self, scope: Scope, task_id: str, plan: Plan, run: int) -> None:
         owner = msgspec.to_builtins(owner_scope(scope))
+        queue = _SHARED_QUEUE if self._agents.are_everywhere(_agents_of(plan)) else _QUEUE
         options: Any = {
             "workflow_name": _WORKFLOW,
-            "queue_name": _SHARED_QUEUE if self._agents.are_everywhere(_agents_of(plan)) else _QUEUE,
+            "queue_name": _INNER_QUEUE if is_inside_assistant() else queue,
             "workflow_id": _workflow_id(scope, task_id, run),
             "app_version": _VERSION,
         }
@@ -518,10 +519,13 @@ class DbosEngine:
                 status: str | None = result["status"]
                 if status != StepStatus.WAITING:
                     return status
+                self._runs.waiting.add(workflow_id)
                 # An answer that was stored may have failed to wake the run.
                 await DBOS.recv_async(topic=_INPUT, timeout_seconds=min(result["seconds"], _LONGEST_SLEEP))
+                self._runs.waiting.discard(workflow_id)
         finally:
             self._active.pop(workflow_id, None)
+            self._runs.waiting.discard(workflow_id)
 
     async def _belongs_elsewhere(self, scope: Scope, task_id: str) -> bool:
         """Whether an agent of the plan is not here, but a living worker has all of them."""
