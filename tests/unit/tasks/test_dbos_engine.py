@@ -39,8 +39,9 @@ from tests.tasks import tasks_over
 
 pytest.importorskip("dbos")
 
+from tenuto.tasks.engines._database import make_database
 from tenuto.tasks.engines._workers import Workers
-from tenuto.tasks.engines.dbos_engine import DbosEngine, make_database
+from tenuto.tasks.engines.dbos_engine import DbosEngine
 from tests.engines import QUICK, engine_over, plan_of, wait_for_end, wait_for_step
 
 TASK = NewTask(type="review", goal="Find the notice period")
@@ -649,7 +650,7 @@ async def test_what_the_engine_knows_of_ended_runs_is_removed(house: House) -> N
     async with house.engine(replace(QUICK, run_retention=timedelta(0))) as engine:
         await house.run(engine, plan_of(step("a")))
         async with asyncio.timeout(LONG):
-            while await asyncio.to_thread(engine._sweep) == 0:  # noqa: ASYNC110 (a run ends a moment after its task)
+            while await asyncio.to_thread(engine._reaper.sweep) == 0:  # noqa: ASYNC110 (a run ends a moment after its task)
                 await asyncio.sleep(0.02)
 
         assert await engine.erase(ANN) == 0
