@@ -1,13 +1,14 @@
 """Agents of files run in a thread with an event loop of its own, so that one that blocks it does not stop the program.
 
 A thread cannot be killed. One whose agent does not give the loop back is left to that agent, and calls that follow get
-another thread.
+another thread. An exception is raised in it, which ends Python code; code in C ends when it likes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import logging
 import threading
 from collections.abc import Coroutine
@@ -90,6 +91,7 @@ class AgentThreads:
             self._replace(call.thread)
             for other in call.thread.calls - {call}:
                 other.lose()
+            call.thread.interrupt()
         await asyncio.wait({call.ended})
 
     def _thread(self) -> _AgentThread:
@@ -133,6 +135,11 @@ class _AgentThread:
         self._retired = True
         self._end_if_idle()
 
+    def interrupt(self) -> None:
+        """Raise `SystemExit` in the thread, whatever it does: all its calls are lost."""
+        ident = ctypes.c_ulong(self._thread.ident or 0)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(SystemExit))
+
     def forget(self, call: _Call) -> None:
         """Note the end of a call."""
         self.calls.discard(call)
@@ -148,7 +155,8 @@ class _AgentThread:
             self.loop.call_soon_threadsafe(self._stop.set)
 
     def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
+        # A task that an agent has made may exit, too: it ends this thread, and not the program.
+        with contextlib.suppress(SystemExit), asyncio.Runner(loop_factory=lambda: self.loop) as runner:
             runner.run(self._wait())
 
     async def _wait(self) -> None:

@@ -21,7 +21,7 @@ from tenuto.tasks.agent_threads import AgentThreads
 from tenuto.tasks.agents import AgentContext, Agents
 from tenuto.tasks.step_runner import StepResult, StepRunner
 from tenuto.wiring.agents import agent_contexts
-from tests.patience import until
+from tests.patience import LONG, until
 from tests.samples import ANN
 from tests.tasks import opened, tasks_over
 
@@ -36,6 +36,11 @@ class Office:
     async def block(self, ctx: AgentContext) -> None:
         self.calls.append("block")
         self.release.wait()
+
+    async def spin(self, ctx: AgentContext) -> None:
+        self.calls.append("spin")
+        while not self.release.is_set():
+            pass
 
     async def doze(self, ctx: AgentContext) -> str:
         """Waits without blocking, for ever if it is the first call."""
@@ -106,14 +111,14 @@ async def _always() -> bool:
     return True
 
 
-async def test_a_blocked_thread_is_replaced_and_lost_when_the_time_of_its_agent_is_over(
+async def test_a_blocked_thread_is_replaced_and_ended_when_the_time_of_its_agent_is_over(
     office: Office, caplog: pytest.LogCaptureFixture
 ) -> None:
     threads = AgentThreads(patience=0.1)
     dozing = asyncio.create_task(threads.call(office.doze, context("dozer")))
     await until(lambda: "doze" in office.calls)
-    blocking = asyncio.create_task(threads.call(office.block, context("blocker")))
-    await until(lambda: "block" in office.calls)
+    blocking = asyncio.create_task(threads.call(office.spin, context("blocker")))
+    await until(lambda: "spin" in office.calls)
 
     with caplog.at_level(logging.WARNING):
         assert await threads.call(office.doze, context("dozer")) == "awake"
@@ -125,9 +130,8 @@ async def test_a_blocked_thread_is_replaced_and_lost_when_the_time_of_its_agent_
     blocking.cancel()
     with pytest.raises(StepLost):
         await dozing
-    office.release.set()
     with pytest.raises(asyncio.CancelledError):
-        await blocking
+        await asyncio.wait_for(blocking, LONG)
     await threads.close()
     await until(lambda: not [thread for thread in threading.enumerate() if thread.name == "tenuto-agents"])
 
