@@ -27,7 +27,8 @@ class TaskWorkspace:
     """A task with its board, its plan, and the notes of all its agents.
 
     A task is removed before the rest of it. So a writer checks again after each write that the task exists: if it does
-    not, the writer removes the rest itself. `fence` refuses a writer that lost its step, before and after each write.
+    not, the writer removes the rest itself. `fence` refuses a writer that lost its step, before and after each write:
+    no store compares two records in one step, so another agent may see a late write for a moment, until it is undone.
     """
 
     def __init__(

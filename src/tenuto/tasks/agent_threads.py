@@ -12,7 +12,8 @@ import ctypes
 import logging
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from concurrent.futures.thread import _threads_queues
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -67,6 +68,7 @@ class AgentThreads:
             _log.warning("agent %s ignores its cancellation and is left behind", calls[ended].agent)
         for thread in self._all:
             thread.stop()
+            thread.leave_behind()
 
     async def _begin(self, function: AgentFunction, context: AgentContext) -> _Call:
         """Begin a call, in another thread if the loop of this one is blocked."""
@@ -117,6 +119,8 @@ class _AgentThread:
         self.calls: set[_Call] = set()
         self._retired = False
         self._stop = asyncio.Event()
+        self._pool = ThreadPoolExecutor(thread_name_prefix="tenuto-agent-call")
+        self.loop.set_default_executor(self._pool)
         self._thread = threading.Thread(target=self._run, name="tenuto-agents", daemon=True)
         self._thread.start()
 
@@ -139,6 +143,13 @@ class _AgentThread:
         """Raise `SystemExit` in the thread, whatever it does: all its calls are lost."""
         ident = ctypes.c_ulong(self._thread.ident or 0)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(SystemExit))
+
+    def leave_behind(self) -> None:
+        """Let the process end though functions run that agents have given to `asyncio.to_thread`."""
+        # Threads of a daemon thread are daemons, but the interpreter joins those of pools nevertheless.
+        joined: Any = _threads_queues  # Typed as read-only.
+        for worker in self._pool._threads:
+            joined.pop(worker, None)
 
     def forget(self, call: _Call) -> None:
         """Note the end of a call."""

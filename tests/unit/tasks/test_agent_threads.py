@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -13,6 +15,7 @@ from typing import Any, cast
 import pytest
 
 from tenuto.errors import StepLost
+from tenuto.logs import about
 from tenuto.model.plan import Plan, Step, StepStatus
 from tenuto.model.policy import RunPolicy
 from tenuto.ports import utc_now
@@ -57,6 +60,7 @@ class Office:
                 self.calls.append("cancelled")
 
     async def read(self, ctx: AgentContext) -> Any:
+        assert about()["agent"] == ctx.agent
         await ctx.board.write("by", ctx.agent)
         await ctx.memory.write("doubt", "none")
         assert await ctx.messages() == ()
@@ -70,12 +74,45 @@ def office() -> Iterator[Office]:
     office.release.set()
 
 
+PROGRAM = """
+import asyncio, threading, time
+from types import SimpleNamespace
+from tenuto.tasks.agent_threads import AgentThreads
+
+async def sleep(ctx):
+    asyncio.get_running_loop().run_in_executor(None, time.sleep, 600)
+    begun.set()
+    while True:
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            pass
+
+async def main():
+    threads = AgentThreads(end=0.1)
+    call = asyncio.create_task(threads.call(sleep, SimpleNamespace(agent="a", step="s")))
+    await asyncio.to_thread(begun.wait)
+    call.cancel()
+    await asyncio.sleep(0)
+    await threads.close()
+
+begun = threading.Event()
+asyncio.run(main())
+"""
+
+
+def test_a_process_ends_though_an_agent_ignores_it_and_a_function_in_a_thread_goes_on() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=LONG, check=True)
+
+    assert done.stderr == "agent a ignores its cancellation and is left behind\n"
+
+
 def context(agent: str) -> AgentContext:
     return cast("AgentContext", SimpleNamespace(agent=agent, step="a"))
 
 
 async def test_an_agent_that_blocks_fails_alone_and_other_tasks_go_on(office: Office) -> None:
-    """E15, E24: its limit of time holds, and an agent that was running beside it is called again."""
+    """E15, E18, E24: its limit of time holds, and an agent that was running beside it is called again."""
     store = MemoryStore(clock=utc_now)
     tasks = tasks_over(store, utc_now)
     loaded = {"blocker": office.block, "dozer": office.doze, "reader": office.read}
