@@ -120,7 +120,7 @@ async def _ours(url: str) -> AsyncIterator[_Run]:
 async def _raw(url: str) -> AsyncIterator[_Run]:
     from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
-    from tenuto.tasks.engines.dbos_engine import make_database
+    from tenuto.tasks.engines._database import make_database
 
     async def work(name: str) -> str:
         return name

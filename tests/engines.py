@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any
 
 from tenuto.model import Scope
@@ -34,8 +35,9 @@ async def engine_over(
     clock: Clock = utc_now,
     worker: bool = True,
     call: AgentCaller | None = None,
+    loaded: Mapping[str, Any] = MappingProxyType({}),
 ) -> AsyncIterator[DbosEngine]:
-    known = Agents(agents, call=call)
+    known = Agents(agents, loaded=loaded, call=call)
     contexts = agent_contexts(tasks, store)
     runner = StepRunner(tasks=tasks, contexts=contexts, agents=known, policy=policy, clock=clock)
     async with open_dbos_engine(

@@ -190,13 +190,14 @@ class Tenuto:
         """
         from tenuto.assistants.legal import TASK_TYPE
         from tenuto.tasks.agents import Agents, load_agents
-        from tenuto.wiring.agents import agent_caller
+        from tenuto.wiring.agents import agent_caller, assistant_finder
         from tenuto.wiring.legal import legal_agents
 
         shipped = legal_agents(self.chat, self.policies.tasks.owner_of(TASK_TYPE))
         folder = self.settings.agents
         own = load_agents(Path(folder)) if folder is not None else {}
-        return Agents(own, shipped=shipped, call=agent_caller(self.chat))
+        is_assistant = assistant_finder(self.chat)
+        return Agents(loaded=own, shipped=shipped, call=agent_caller(self.chat), is_assistant=is_assistant)
 
     @cached_property
     def agent_contexts(self) -> AgentContexts:

@@ -240,6 +240,7 @@ BAD_PLANS: dict[str, tuple[Any, str]] = {
     "protected answer": ({"steps": [{"id": "a", "human_input": "?", "output_key": "protected.a"}]}, "plan_invalid"),
     "unknown agent": ({"steps": [READ, {"id": "b", "agent": "absent"}]}, "agent_not_found"),
     "odd agent": ({"steps": [{"id": "b", "agent": SAID}]}, "agent_not_found"),
+    "unknown assistant": ({"steps": [READ, {"id": "b", "agent": "assistant:absent"}]}, "agent_not_found"),
 }
 
 

@@ -129,12 +129,13 @@ class StepStatus(StrEnum):
 
 
 class StepRun(Value, frozen=True, kw_only=True):
-    """What became of a step so far. `attempts` counts all its beginnings, also those that died with their worker."""
+    """What became of a step so far. `attempts` counts all its beginnings, `takeovers` those after a worker was lost."""
 
     step: str
     agent: str | None
     status: StepStatus
     attempts: int = 0
+    takeovers: int = 0
     output: Json = None
     error: TaskError | None = None
     started_at: datetime | None = None

@@ -177,9 +177,10 @@ class RunPolicy(Value, frozen=True, kw_only=True):
     """How plans are run.
 
     `task_timeout` and `step_timeout` hold where a plan names none; a plan with human input has no limit then. A worker
-    runs `agents_at_once`, and has at most `tasks_at_once`, those that wait for a person included. One that was silent
-    for `lease` counts as dead, and its steps are given to others, each step at most `takeovers` times. What an engine
-    knows of ended runs is removed after `run_retention`.
+    runs `agents_at_once`, and takes at most `tasks_at_once`, those that wait for a person aside; by default half as
+    many tasks as agents, so that others share the queue and few tasks wait while their time runs. One that was silent
+    for `lease` counts as dead, and its steps are given to others, each step at most `takeovers` times, so that an agent
+    that kills its workers does not go on for ever. What an engine knows of ended runs is removed after `run_retention`.
     """
 
     task_timeout: timedelta = timedelta(minutes=10)
@@ -189,8 +190,13 @@ class RunPolicy(Value, frozen=True, kw_only=True):
     tasks_at_once: int | None = None
     heartbeat: timedelta = timedelta(seconds=1)
     lease: timedelta = timedelta(seconds=5)
-    takeovers: int = 10
+    takeovers: int = 5
     run_retention: timedelta = timedelta(days=1)
+
+    @property
+    def busy_tasks(self) -> int:
+        """The number of tasks that a worker runs at once."""
+        return self.tasks_at_once or max(self.agents_at_once // 2, 1)
 
     def __post_init__(self) -> None:
         for what in ("task_timeout", "step_timeout", "heartbeat"):

@@ -236,6 +236,7 @@ class StepRecord(Value, frozen=True, kw_only=True):
     status: StepStatus = StepStatus.PENDING
     token: int = 0
     attempts: int = 0
+    takeovers: int = 0
     output: JsonObject = {}
     answer: tuple[int, ...] = ()
     error: TaskError | None = None
@@ -249,6 +250,7 @@ class StepRecord(Value, frozen=True, kw_only=True):
             agent=step.agent,
             status=self.status,
             attempts=self.attempts,
+            takeovers=self.takeovers,
             output=unwrap_value(self.output),
             error=self.error,
             started_at=instant(self.started_at) if self.started_at is not None else None,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 from tenuto.errors import TaskFinished, TaskNotFound
 from tenuto.model import Scope
@@ -18,21 +19,32 @@ _NOTES: Final = "task-notes:"
 _PLAN: Final = "task-plan:"
 _STEPS: Final = "task-steps:"
 _RUNS: Final = "task-runs:"
+Fence: TypeAlias = Callable[[], Awaitable[None]]
+"""Raises `StepLost` if the writer's step is another worker's by now."""
 
 
 class TaskWorkspace:
     """A task with its board, its plan, and the notes of all its agents.
 
     A task is removed before the rest of it. So a writer checks again after each write that the task exists: if it does
-    not, the writer removes the rest itself.
+    not, the writer removes the rest itself. `fence` refuses a writer that lost its step, before and after each write:
+    no store compares two records in one step, so another agent may see a late write for a moment, until it is undone.
     """
 
     def __init__(
-        self, *, state: StateStore, heads: TaskTable, deadlines: Deadlines, scope: Scope, task_id: str
+        self,
+        *,
+        state: StateStore,
+        heads: TaskTable,
+        deadlines: Deadlines,
+        scope: Scope,
+        task_id: str,
+        fence: Fence | None = None,
     ) -> None:
         self._heads = heads
         self._deadlines = deadlines
         self._scope = scope
+        self._fence = fence
         self.task_id = task_id
         self.board = Drawer(state, scope, f"{BOARD}{task_id}", BoardRecord)
         self.notes = Drawer(state, scope, f"{_NOTES}{task_id}", NoteRecord)
@@ -54,10 +66,13 @@ class TaskWorkspace:
         Raises:
             TaskNotFound: as in `task`.
             TaskFinished: it has ended.
+            StepLost: the fence says so.
         """
         task = await self.task()
         if task.completed_at is not None:
             raise TaskFinished(self.task_id)
+        if self._fence is not None:
+            await self._fence()
         return task
 
     async def schedule_sweep(self, at: datetime) -> None:
@@ -70,6 +85,7 @@ class TaskWorkspace:
         Raises:
             TaskNotFound: it was removed meanwhile, and so is all that was written.
             TaskFinished: it ended meanwhile.
+            StepLost: the step was lost meanwhile.
         """
         try:
             await self.open()

@@ -7,6 +7,7 @@ first two a name; those of a folder's Python files are loaded with `load_agents`
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import inspect
 import sys
@@ -25,6 +26,7 @@ from tenuto.model.plan import HUMAN
 from tenuto.model.prompt import Language
 from tenuto.model.task import BoardEntry, Note
 from tenuto.model.values import Json, JsonObject, check_id
+from tenuto.tasks.agent_threads import run_in
 from tenuto.tasks.board import Board
 from tenuto.tasks.notes import Notes
 from tenuto.tasks.runs import RunRecorder
@@ -40,13 +42,13 @@ class AgentBoard:
     """The task's board, for one agent while it works on one step.
 
     The agent writes under its own name. A write raises `StepLost` once another worker has begun the step, and
-    `KeyProtected` for keys of another agent.
+    `KeyProtected` for keys of another agent. The event loop of the caller may be another one than that of the store.
     """
 
-    def __init__(self, *, board: Board, agent: str, check_owner: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, *, board: Board, agent: str) -> None:
         self._board = board
         self._agent = agent
-        self._check_owner = check_owner
+        self._home = asyncio.get_running_loop()
 
     async def get(self, key: str, kind: type[_Value], default: _Value | None = None) -> _Value | None:
         """The value of a key if it is of this type.
@@ -54,7 +56,7 @@ class AgentBoard:
         Raises:
             Invalid: it is of another type.
         """
-        entry = await self._board.read_entry(key)
+        entry = await self.read_entry(key)
         if entry is None:
             return default
         if not isinstance(entry.value, kind):
@@ -63,62 +65,61 @@ class AgentBoard:
 
     async def read(self, key: str) -> Json:
         """The value of a key, `None` if there is none."""
-        entry = await self._board.read_entry(key)
+        entry = await self.read_entry(key)
         return None if entry is None else entry.value
 
     async def read_entry(self, key: str) -> BoardEntry | None:
         """The value of a key with its writer and version."""
-        return await self._board.read_entry(key)
+        return await run_in(self._home, self._board.read_entry(key))
 
     async def values(self) -> JsonObject:
         """All values by their keys."""
-        return {entry.key: entry.value for entry in (await self._board.view()).entries}
+        return {entry.key: entry.value for entry in (await run_in(self._home, self._board.view())).entries}
 
     async def others(self) -> JsonObject:
         """The values that other agents wrote, by their keys."""
-        entries = (await self._board.view()).entries
+        entries = (await run_in(self._home, self._board.view())).entries
         return {entry.key: entry.value for entry in entries if entry.writer != self._agent}
 
     async def write(
         self, key: str, value: Json, *, if_version: int | None = None, idempotency_key: str | None = None
     ) -> BoardEntry:
         """Set the value of a key, by the rules of `Board.write`."""
-        await self._check_owner()
-        return await self._board.write(
+        written = self._board.write(
             key, value, agent=self._agent, if_version=if_version, idempotency_key=idempotency_key
         )
+        return await run_in(self._home, written)
 
     async def append(self, key: str, item: Json, *, idempotency_key: str | None = None) -> BoardEntry:
         """Add an item to the end of a key's list, by the rules of `Board.append`."""
-        await self._check_owner()
-        return await self._board.append(key, item, agent=self._agent, idempotency_key=idempotency_key)
+        appended = self._board.append(key, item, agent=self._agent, idempotency_key=idempotency_key)
+        return await run_in(self._home, appended)
 
     async def increment(self, key: str, by: float = 1, *, idempotency_key: str | None = None) -> BoardEntry:
         """Add to the number of a key, by the rules of `Board.increment`."""
-        await self._check_owner()
-        return await self._board.increment(key, by, agent=self._agent, idempotency_key=idempotency_key)
+        added = self._board.increment(key, by, agent=self._agent, idempotency_key=idempotency_key)
+        return await run_in(self._home, added)
 
 
 class AgentMemory:
     """The private notes of one agent on a task, which no other agent can read."""
 
-    def __init__(self, *, notes: Notes, check_owner: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, notes: Notes) -> None:
         self._notes = notes
-        self._check_owner = check_owner
+        self._home = asyncio.get_running_loop()
 
     async def read(self, key: str) -> Json:
         """A note, `None` if there is none or it expired."""
-        note = await self._notes.read_entry(key)
+        note = await run_in(self._home, self._notes.read_entry(key))
         return None if note is None else note.value
 
     async def values(self) -> JsonObject:
         """All notes by their keys."""
-        return {note.key: note.value for note in await self._notes.list()}
+        return {note.key: note.value for note in await run_in(self._home, self._notes.list())}
 
     async def write(self, key: str, value: Json) -> Note:
         """Set a note."""
-        await self._check_owner()
-        return await self._notes.write(key, value)
+        return await run_in(self._home, self._notes.write(key, value))
 
 
 PromptWriter: TypeAlias = Callable[[str, str, Mapping[str, Json], JsonObject], str]
@@ -169,6 +170,8 @@ AgentFunction: TypeAlias = Callable[[AgentContext], Awaitable[Any]]
 _Agent = TypeVar("_Agent")
 AgentCaller: TypeAlias = Callable[[Any, AgentContext], Awaitable[Any]]
 """Calls an agent that is no function: an agent of Pydantic AI, or an assistant by its name."""
+AssistantFinder: TypeAlias = Callable[[str], Awaitable[bool]]
+"""Whether there is an assistant of a name."""
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -191,19 +194,27 @@ def agent(name: str) -> Callable[[_Agent], _Agent]:
 
 
 class Agents:
-    """The agents of an installation, by name."""
+    """The agents of an installation, by name.
+
+    Functions of files (`loaded`) run in a thread of their own, where they may block their event loop. Those that a
+    program registers run in its loop, and may use what the program has opened there.
+    """
 
     def __init__(
         self,
         agents: Mapping[str, Any] = _NONE,
         *,
+        loaded: Mapping[str, Any] = _NONE,
         shipped: Mapping[str, AgentFunction] = _NONE,
         call: AgentCaller | None = None,
+        is_assistant: AssistantFinder | None = None,
     ) -> None:
         self._agents: dict[str, Any] = {}
         self._shipped = shipped
         self._call = call
-        for name, given in agents.items():
+        self._is_assistant = is_assistant
+        self._loaded = frozenset(loaded)
+        for name, given in (*agents.items(), *loaded.items()):
             self.register(name, given)
 
     @property
@@ -221,12 +232,25 @@ class Agents:
         return all(name not in self._agents and (name in self._shipped or name.startswith(ASSISTANT)) for name in names)
 
     def __contains__(self, name: object) -> bool:
-        """Whether a plan may name this agent. Which assistants exist is known when one is called."""
+        """Whether this agent can be called here. Of assistants `known` says which exist."""
         return (
             name in self._agents
             or name in self._shipped
             or (self._call is not None and str(name).startswith(ASSISTANT))
         )
+
+    def runs_apart(self, name: str) -> bool:
+        """Whether this agent runs in a thread of its own."""
+        return name in self._loaded and inspect.iscoroutinefunction(self._agents[name])
+
+    async def known(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of the names that are agents or assistants of this process."""
+        return frozenset([name for name in names if name in self and await self._exists(name)])
+
+    async def _exists(self, name: str) -> bool:
+        if self._is_assistant is None or not name.startswith(ASSISTANT):
+            return True
+        return await self._is_assistant(name.removeprefix(ASSISTANT))
 
     def register(self, name: str, given: Any) -> None:
         """Add a coroutine function with one argument, or an agent of Pydantic AI; it may replace a shipped agent.

@@ -21,6 +21,7 @@ from tenuto.errors import (
     KeyLocked,
     KeyProtected,
     LockLost,
+    StepLost,
     TaskFinished,
     TooLarge,
     ValueMismatch,
@@ -318,7 +319,7 @@ class Board:
         return writer
 
     async def _change(self, key: str, change: Callable[[BoardRecord], BoardRecord | None]) -> BoardRecord:
-        """Change the record of a key and return it; undone if the task ended meanwhile."""
+        """Change the record of a key and return it; undone if the task ended, or its step was lost, meanwhile."""
         before: VersionedRecord[BoardRecord] | None = None
 
         def apply_change(filed: VersionedRecord[BoardRecord] | None) -> BoardRecord | None:
@@ -331,7 +332,7 @@ class Board:
             return _record_or_empty(after)
         try:
             await self._room.recheck_open()
-        except TaskFinished:
+        except (TaskFinished, StepLost):
             with suppress(VersionConflict):  # A later writer sees the end of the task as well.
                 await self._room.board.put_record(after.key, _record_or_empty(before), if_version=after.version)
             raise

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from hashlib import blake2b
 from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.errors import BoardFull, TaskFinished
+from tenuto.errors import BoardFull, StepLost, TaskFinished, VersionConflict
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.task import Note
 from tenuto.model.values import Json, check_id
@@ -112,13 +113,23 @@ class Notes:
         await self._room.open()
 
     async def _change(self, key: str, change: Callable[[NoteRecord], NoteRecord | None]) -> NoteRecord:
-        after = await self._room.notes.swap(
-            self._whose + key, lambda filed: change(_record_or_empty(filed)), self._check_capacity
-        )
+        before: VersionedRecord[NoteRecord] | None = None
+
+        def apply_change(filed: VersionedRecord[NoteRecord] | None) -> NoteRecord | None:
+            nonlocal before
+            before = filed
+            return change(_record_or_empty(filed))
+
+        after = await self._room.notes.swap(self._whose + key, apply_change, self._check_capacity)
         try:
             await self._room.recheck_open()
         except TaskFinished:
             await self._room.notes.clear()
+            raise
+        except StepLost:
+            if after is not None and after is not before:
+                with suppress(VersionConflict):
+                    await self._room.notes.put_record(after.key, _record_or_empty(before), if_version=after.version)
             raise
         return _record_or_empty(after)
 

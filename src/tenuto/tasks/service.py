@@ -35,7 +35,7 @@ from tenuto.tasks._deadlines import Deadlines, Due
 from tenuto.tasks._record_store import VersionedRecord
 from tenuto.tasks._records import Head, PlanRecord, instant, mark_of, micros, name_ref, new_incarnation, record_key_for
 from tenuto.tasks._task_table import TaskTable
-from tenuto.tasks._workspace import TaskWorkspace
+from tenuto.tasks._workspace import Fence, TaskWorkspace
 from tenuto.tasks.board import Board
 from tenuto.tasks.notes import Notes, drop_expired_notes
 from tenuto.tasks.runs import RunRecorder, Runs
@@ -337,13 +337,13 @@ class Tasks:
         """
         return watch_events(lambda: self.events(scope, task_id), after)
 
-    def board(self, scope: Scope, task_id: str) -> Board:
-        """The board of a task; its methods check that the task exists."""
-        return Board(room=self._workspace(scope, task_id), policy=self._policy, clock=self._clock)
+    def board(self, scope: Scope, task_id: str, *, fence: Fence | None = None) -> Board:
+        """The board of a task; its methods check that the task exists, and its writers pass the fence."""
+        return Board(room=self._workspace(scope, task_id, fence), policy=self._policy, clock=self._clock)
 
-    def notes(self, scope: Scope, task_id: str, agent: str) -> Notes:
-        """The notes of one agent on a task; its methods check that the task exists."""
-        return Notes(room=self._workspace(scope, task_id), policy=self._policy, clock=self._clock, agent=agent)
+    def notes(self, scope: Scope, task_id: str, agent: str, *, fence: Fence | None = None) -> Notes:
+        """The notes of one agent on a task; its methods check that the task exists, and its writers pass the fence."""
+        return Notes(room=self._workspace(scope, task_id, fence), policy=self._policy, clock=self._clock, agent=agent)
 
     def steps(self, scope: Scope, task_id: str) -> Steps:
         """The steps of a task's plan; its methods check that the task exists."""
@@ -422,9 +422,9 @@ class Tasks:
         await self._workspace(scope, task_id).clear()
         return was_there
 
-    def _workspace(self, scope: Scope, task_id: str) -> TaskWorkspace:
+    def _workspace(self, scope: Scope, task_id: str, fence: Fence | None = None) -> TaskWorkspace:
         return TaskWorkspace(
-            state=self._state, heads=self._heads, deadlines=self._deadlines, scope=scope, task_id=task_id
+            state=self._state, heads=self._heads, deadlines=self._deadlines, scope=scope, task_id=task_id, fence=fence
         )
 
     async def _change(

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
@@ -20,6 +21,7 @@ from tenuto.errors import (
     KeyLocked,
     StateCorrupt,
     StepLost,
+    StoreUnavailable,
     TaskFinished,
     TaskNotFound,
     TaskRunning,
@@ -36,13 +38,15 @@ from tenuto.model.task import Task, TaskError, TaskStatus
 from tenuto.model.values import Json, JsonObject
 from tenuto.ports import Clock, Span
 from tenuto.tasks.agent_contexts import AgentContexts
-from tenuto.tasks.agents import AgentBoard, AgentContext, AgentFunction, AgentMemory, Agents
+from tenuto.tasks.agent_threads import AgentThreads, run_in
+from tenuto.tasks.agents import ASSISTANT, AgentBoard, AgentContext, AgentFunction, AgentMemory, Agents
 from tenuto.tasks.runs import RunRecorder, messages_of
 from tenuto.tasks.service import Tasks
 from tenuto.tasks.steps import Steps
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
+_inside_assistant: ContextVar[bool] = ContextVar("inside_assistant", default=False)
 Ownership: TypeAlias = Callable[[], Awaitable[bool]]
 # The time that a cancelled agent has to clean up; one that does not end then is left behind.
 _GRACE: Final = 1.0
@@ -86,6 +90,9 @@ class StepRunner:
         self._clock = clock
         self._span = span
         self._running = asyncio.Semaphore(policy.agents_at_once)
+        # Apart: an assistant may wait for a task of its own, whose agents need slots.
+        self._answering = asyncio.Semaphore(policy.agents_at_once)
+        self._threads = AgentThreads()
 
     async def plan(self, scope: Scope, task_id: str) -> Plan | None:
         """The plan of a task; `None` if the task is gone or has none."""
@@ -147,6 +154,10 @@ class StepRunner:
             error = TaskError(code=code, message="its worker met an unexpected error")
             with contextlib.suppress(TenutoError):
                 await _patiently(partial(self._tasks.finish, scope, task_id, failed=True, error=error))
+
+    async def close(self) -> None:
+        """End the threads of agents, whose calls have been cancelled."""
+        await self._threads.close()
 
     async def keep(self, scope: Scope, task_id: str) -> None:
         """Renew the expiry of a running task, which may wait for a person longer than tasks live unchanged."""
@@ -216,30 +227,35 @@ class StepRunner:
         return all(condition.holds(found) for condition in step.when)
 
     async def _attempt(self, scope: Scope, task: Task, steps: Steps, step: Step, run: StepRun, token: int) -> StepRun:
-        """Call the agent until it succeeds or its attempts are used up."""
-        if run.attempts > step.retries + 1 + self._policy.takeovers:
+        """Call the agent until it succeeds or its attempts are used up; those that died with a worker do not count.
+
+        An attempt that fails since the store does not answer is made again, as all that the engine does.
+        """
+        if run.takeovers > self._policy.takeovers:
             lost = TaskError(code="worker_lost", message="its workers died again and again", step=step.id)
             return await steps.fail(step, token, lost)
         while True:
             try:
-                output = await self._call(scope, task, step, run, token)
+                output = await _patiently(partial(self._call, scope, task, step, run, token), StoreUnavailable)
                 return await _patiently(partial(steps.complete, step, token, output, check=False))
             except (StepLost, TaskFinished, TaskNotFound):
                 raise
             except Exception as failed:
                 error, final = _error_of(failed, step), isinstance(failed, _FINAL)
                 _log.info("attempt %s of the step failed: %s", run.attempts, describe_exception(failed))
-            if final or run.attempts > step.retries or self._is_over(task):
+            if final or run.attempts - run.takeovers > step.retries or self._is_over(task):
                 return await steps.fail(step, token, error)
             run = await steps.repeat(step, token, error)
-            await asyncio.sleep(self._limit(step.pause_before(run.attempts), task))
+            await asyncio.sleep(self._limit(step.pause_before(run.attempts - run.takeovers), task))
 
     async def _call(self, scope: Scope, task: Task, step: Step, run: StepRun, token: int) -> Any:
         """One call of the agent, within the time of the step and of the task."""
         assert step.agent is not None
         if self._is_over(task):
             raise _OutOfTime("task_timeout")
-        function = self._agents.get(step.agent)
+        function = partial(_contain_exit, self._agents.get(step.agent))
+        if self._agents.runs_apart(step.agent):
+            function = partial(self._threads.call, function)
         context = await _patiently(partial(self._context, scope, task, step, run, token))
         try:
             with self._step_span(scope, context):
@@ -267,9 +283,9 @@ class StepRunner:
             yield
 
     async def _run_agent(self, function: AgentFunction, context: AgentContext, task: Task, step: Step) -> Any:
-        async with self._running:
+        async with self._answering if context.agent.startswith(ASSISTANT) else self._running:
             limit = self._limit(step.timeout or self._policy.step_timeout, task)
-            work = asyncio.ensure_future(_contain_exit(function, context))
+            work = asyncio.ensure_future(function(context))
             try:
                 await asyncio.wait({work}, timeout=limit)
                 if work.cancelled():
@@ -302,11 +318,12 @@ class StepRunner:
         history, profile = await self._contexts.conversation(scope, task)
         steps = self._tasks.steps(scope, task.id)
 
-        async def check_owner() -> None:
-            await steps.check_owner(step, token)
+        fence = partial(steps.check_owner, step, token)
+
+        home = asyncio.get_running_loop()
 
         async def read_messages() -> tuple[RunMessage, ...]:
-            return messages_of(await self._tasks.runs(scope, task.id, agent=agent), agent)
+            return messages_of(await run_in(home, self._tasks.runs(scope, task.id, agent=agent)), agent)
 
         return AgentContext(
             scope=scope,
@@ -320,8 +337,8 @@ class StepRunner:
             history=history,
             profile=profile,
             language=task.language,
-            board=AgentBoard(board=self._tasks.board(scope, task.id), agent=agent, check_owner=check_owner),
-            memory=AgentMemory(notes=self._tasks.notes(scope, task.id, agent), check_owner=check_owner),
+            board=AgentBoard(board=self._tasks.board(scope, task.id, fence=fence), agent=agent),
+            memory=AgentMemory(self._tasks.notes(scope, task.id, agent, fence=fence)),
             run=RunRecorder(),
             write_prompt=self._contexts.write_prompt,
             read_messages=read_messages,
@@ -384,7 +401,13 @@ class _AgentExited(Exception):
     """An agent would have ended the process, and all other tasks of it."""
 
 
+def is_inside_assistant() -> bool:
+    """Whether the caller is an assistant that works on a step."""
+    return _inside_assistant.get()
+
+
 async def _contain_exit(function: AgentFunction, context: AgentContext) -> Any:
+    _inside_assistant.set(context.agent.startswith(ASSISTANT))
     try:
         return await function(context)
     except SystemExit:
@@ -396,15 +419,15 @@ def _retrieve_exception(work: asyncio.Future[Any]) -> None:
         work.exception()
 
 
-async def _patiently(call: Callable[[], Awaitable[_Result]]) -> _Result:
-    """Call again, after growing pauses, while the store does not answer."""
+async def _patiently(call: Callable[[], Awaitable[_Result]], kind: type[Unavailable] = Unavailable) -> _Result:
+    """Call again, after growing pauses, while the store does not answer, which an error of this kind says."""
     pause = _FIRST_PAUSE
     while True:
         try:
             return await call()
         except StateCorrupt:
             raise
-        except Unavailable as away:
+        except kind as away:
             _log.warning("a step waits for the store: %s", away)
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)

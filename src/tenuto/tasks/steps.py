@@ -71,6 +71,7 @@ class Steps:
                 status=StepStatus.WAITING if waiting else StepStatus.RUNNING,
                 token=kept.token + 1,
                 attempts=kept.attempts + 1,
+                takeovers=kept.takeovers + (kept.status is StepStatus.RUNNING),
                 started_at=micros(self._clock()) if kept.started_at is None else kept.started_at,
             )
 

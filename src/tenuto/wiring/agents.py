@@ -14,7 +14,7 @@ from tenuto.ports import Store
 from tenuto.sessions.profiles import Profiles
 from tenuto.tasks import Tasks
 from tenuto.tasks.agent_contexts import AgentContexts
-from tenuto.tasks.agents import ASSISTANT, AgentCaller, AgentContext
+from tenuto.tasks.agents import ASSISTANT, AgentCaller, AgentContext, AssistantFinder
 from tenuto.tasks.runs import RunRecorder
 
 if TYPE_CHECKING:
@@ -44,6 +44,19 @@ def agent_caller(open_chat: OpenChat) -> AgentCaller:
         return await _run_pydantic_agent(agent, ctx)
 
     return call
+
+
+def assistant_finder(open_chat: OpenChat) -> AssistantFinder:
+    """Looks assistants up in the chat, which is opened when the first plan names one."""
+
+    async def is_assistant(name: str) -> bool:
+        try:
+            (await open_chat()).assistants.find(name)
+        except AssistantNotFound:
+            return False
+        return True
+
+    return is_assistant
 
 
 async def _run_pydantic_agent(agent: Any, ctx: AgentContext) -> Json:

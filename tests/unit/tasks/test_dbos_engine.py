@@ -39,8 +39,9 @@ from tests.tasks import tasks_over
 
 pytest.importorskip("dbos")
 
+from tenuto.tasks.engines._database import make_database
 from tenuto.tasks.engines._workers import Workers
-from tenuto.tasks.engines.dbos_engine import DbosEngine, make_database
+from tenuto.tasks.engines.dbos_engine import DbosEngine
 from tests.engines import QUICK, engine_over, plan_of, wait_for_end, wait_for_step
 
 TASK = NewTask(type="review", goal="Find the notice period")
@@ -385,6 +386,41 @@ async def test_an_answer_is_seen_while_agents_work_beside_it(house: House) -> No
     assert progress.task.status is TaskStatus.COMPLETED
 
 
+async def test_a_worker_takes_few_tasks_at_once_and_those_that_wait_for_a_person_do_not_count(house: House) -> None:
+    """E14, E24: what it leaves in the queue is for others, and its time does not run."""
+    house.office.gates = {"a": asyncio.Event()}
+    async with house.engine(replace(QUICK, agents_at_once=4)) as engine:
+        waiting = [await engine.submit(ANN, TASK, plan_of(step("ask", human_input="Well?"))) for _ in range(3)]
+        for task in waiting:
+            await wait_for_step(house.tasks, ANN, task.id, "ask", "waiting")
+        busy = [await engine.submit(ANN, TASK, plan_of(step("a"))) for _ in range(6)]
+        await until(lambda: house.office.at_once >= 2)
+        queued = [await house.tasks.get(ANN, task.id) for task in busy]
+        house.office.gates["a"].set()
+        ended = [await wait_for_end(house.tasks, ANN, task.id) for task in busy]
+
+    # A run counts a moment after it was taken, so a slow machine may take a second helping.
+    assert [task.deadline_at for task in queued].count(None) >= 2
+    assert [progress.task.status for progress in ended] == [TaskStatus.COMPLETED] * 6
+    assert house.office.most_at_once <= 4
+
+
+async def test_an_assistant_that_waits_for_a_task_of_its_own_needs_no_second_slot(house: House) -> None:
+    """E14: as `assistant:legal` does; all slots are taken by such steps."""
+
+    async def consult(_: Any, ctx: AgentContext) -> Any:
+        inner = await engine.submit(ANN, TASK, plan_of(step("inner")))
+        return (await wait_for_end(house.tasks, ANN, inner.id)).task.result
+
+    policy = replace(QUICK, agents_at_once=2, tasks_at_once=2)
+    agents = house.office.agents()
+    async with engine_over(house.store, house.tasks, house.url, agents, policy=policy, call=consult) as engine:
+        outer = [await engine.submit(ANN, TASK, plan_of(step("a", agent="assistant:legal"))) for _ in range(2)]
+        ended = [await wait_for_end(house.tasks, ANN, task.id) for task in outer]
+
+    assert [progress.task.result for progress in ended] == [{"a": {"inner": {"by": "inner", "seen": []}}}] * 2
+
+
 async def test_an_agent_must_be_known_here_or_to_a_running_worker(house: House) -> None:
     async with engine_over(house.store, house.tasks, house.url, {}, worker=False) as elsewhere:
         with pytest.raises(AgentNotFound):
@@ -614,7 +650,7 @@ async def test_what_the_engine_knows_of_ended_runs_is_removed(house: House) -> N
     async with house.engine(replace(QUICK, run_retention=timedelta(0))) as engine:
         await house.run(engine, plan_of(step("a")))
         async with asyncio.timeout(LONG):
-            while await asyncio.to_thread(engine._sweep) == 0:  # noqa: ASYNC110 (a run ends a moment after its task)
+            while await asyncio.to_thread(engine._reaper.sweep) == 0:  # noqa: ASYNC110 (a run ends a moment after its task)
                 await asyncio.sleep(0.02)
 
         assert await engine.erase(ANN) == 0

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from datetime import timedelta
+from functools import partial
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -12,6 +15,7 @@ from tenuto.errors import StepLost, StepNotWaiting, TaskFinished, TaskRunning, T
 from tenuto.model.plan import Plan, Step, StepStatus
 from tenuto.model.policy import RunPolicy
 from tenuto.model.task import TaskError, TaskStatus
+from tenuto.ports import Store
 from tenuto.stores.memory import MemoryStore
 from tenuto.tasks import Tasks
 from tenuto.tasks.agents import AgentContext, Agents
@@ -19,6 +23,7 @@ from tenuto.tasks.step_runner import StepRunner
 from tenuto.wiring.agents import agent_contexts
 from tests.clock import FakeClock
 from tests.holding import Holding
+from tests.outages import Wire
 from tests.samples import ANN
 from tests.tasks import opened, tasks_over
 
@@ -74,6 +79,33 @@ async def test_a_worker_that_lost_its_step_stores_nothing(tasks: Tasks) -> None:
     assert (done.output, done.attempts) == (2, 2)
     assert (await steps.complete(READ, token, 2)).output == 2
     assert (await steps.begin(READ))[0].output == 2
+
+
+@pytest.mark.parametrize("held", ["task-board:", "task-notes:"])
+async def test_a_write_that_was_under_way_when_its_step_was_lost_is_undone(held: str) -> None:
+    """T16, T17: the worker froze between the check of its token and the write."""
+    store, clock = MemoryStore(clock=FakeClock()), FakeClock()
+    holding = Holding(store, "write_state", held)
+    tasks, slow = tasks_over(store, clock), tasks_over(holding.store, clock)
+    task = await opened(tasks, ANN)
+    board, notes = tasks.board(ANN, task.id), tasks.notes(ANN, task.id, "reader")
+    before = await board.write("months", 6, agent="reader"), await notes.write("months", 6)
+    steps = tasks.steps(ANN, task.id)
+    fence = partial(steps.check_owner, READ, (await steps.begin(READ))[1])
+
+    write: Coroutine[Any, Any, object] = (
+        slow.board(ANN, task.id, fence=fence).write("months", 12, agent="reader")
+        if held == "task-board:"
+        else slow.notes(ANN, task.id, "reader", fence=fence).write("months", 12)
+    )
+    frozen = asyncio.create_task(write)
+    await holding.come()
+    await steps.begin(READ, take_over=True)
+    holding.go()
+
+    with pytest.raises(StepLost):
+        await frozen
+    assert (await board.read_entry("months"), await notes.read_entry("months")) == before
 
 
 async def test_an_output_above_the_limit_is_refused(tasks: Tasks) -> None:
@@ -185,6 +217,49 @@ async def test_a_task_that_is_deleted_as_a_step_begins_keeps_nothing_of_it() -> 
     assert (await running).status is None
     for what in ("steps", "board"):
         assert await store.state.state_keys(ANN, f"task-{what}:{task.id}") == ()
+
+
+async def test_only_the_agents_own_failures_count_as_attempts_and_takeovers_have_a_bound() -> None:
+    """E14, E17: neither a worker that died nor a store that was away uses up a retry."""
+    clock = FakeClock()
+    wire = Wire(MemoryStore(clock=clock))
+    tasks = tasks_over(cast("Store", wire), clock)
+    calls: list[int] = []
+
+    async def stumble(ctx: AgentContext) -> int:
+        calls.append(ctx.attempt)
+        wire.cut = len(calls) == 1
+        try:
+            await ctx.board.read("anything")
+        finally:
+            wire.cut = False
+        if len(calls) == 2:
+            raise ValueError
+        return len(calls)
+
+    step, policy = replace(READ, retries=1, backoff=timedelta(0)), RunPolicy(takeovers=2)
+    runner = StepRunner(
+        tasks=tasks,
+        contexts=agent_contexts(tasks, cast("Store", wire)),
+        agents=Agents({"reader": stumble}),
+        policy=policy,
+        clock=clock,
+    )
+    task, doomed = await opened(tasks, ANN), await opened(tasks, ANN)
+    await tasks.steps(ANN, task.id).begin(step)
+    for again in range(policy.takeovers + 1):
+        await tasks.steps(ANN, doomed.id).begin(step, take_over=again > 0)
+
+    results = [await runner.run_step(ANN, each.id, step, owns=_always) for each in (task, doomed)]
+
+    assert [result.status for result in results] == [StepStatus.COMPLETED, StepStatus.FAILED]
+    assert calls == [2, 2, 3], "the worker that died had the first attempt"
+    (lost,) = await tasks.steps(ANN, doomed.id).list(Plan(steps=(step,)))
+    assert (lost.error and lost.error.code, lost.takeovers) == ("worker_lost", 3)
+
+
+async def _always() -> bool:
+    return True
 
 
 async def _never() -> bool:

@@ -14,22 +14,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import sqlite3
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 import sqlalchemy as sa
-from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer, WorkflowStatus
+from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer
 from dbos._context import get_local_dbos_context
-from dbos._utils import INTERNAL_QUEUE_NAME
 
 from tenuto.errors import (
     IdempotencyKeyReused,
@@ -50,10 +46,13 @@ from tenuto.model.scope import owner_key, owner_scope
 from tenuto.model.task import NewTask, Task, TaskError, TaskPage, TaskQuery
 from tenuto.model.values import Json
 from tenuto.tasks.agents import Agents
+from tenuto.tasks.engines._capacity import SLOTS, RunningTasks
+from tenuto.tasks.engines._database import make_database
+from tenuto.tasks.engines._reaper import Reaper
 from tenuto.tasks.engines._workers import Workers
 from tenuto.tasks.plan_runner import PlanRunner
 from tenuto.tasks.service import Tasks
-from tenuto.tasks.step_runner import StepRunner
+from tenuto.tasks.step_runner import StepRunner, is_inside_assistant
 from tenuto.tasks.steps import find_step
 
 if TYPE_CHECKING:
@@ -69,6 +68,8 @@ _APP: Final = "tenuto-tasks"
 _QUEUE: Final = "tenuto-tasks"
 # Plans whose agents every worker has; the other queue is for workers with agents of their own.
 _SHARED_QUEUE: Final = "tenuto-tasks-shared"
+# Tasks of assistants that are agents of another task, which has a slot already and waits for them.
+_INNER_QUEUE: Final = "tenuto-tasks-inner"
 _WORKFLOW: Final = "tenuto.run_task"
 _DELIVERY_QUEUE: Final = "tenuto-task-events"
 _DELIVERY: Final = "tenuto.deliver_events"
@@ -79,53 +80,14 @@ _VERSION: Final = "tasks-1"
 # How often a run may change hands; a step that kills its workers is given up long before.
 _RECOVERIES: Final = 1000
 _POLL: Final = 0.2
-_SWEEP_EVERY: Final = 60.0
-_SWEPT_AT_ONCE: Final = 500
-_BUSY_SECONDS: Final = 30
 _THREADS: Final = 8
 _LONGEST_SLEEP: Final = 300.0
-# DBOS asks once a second whether a run was cancelled.
-_CANCEL_SECONDS: Final = 1.5
 _LIVING: Final = ("ENQUEUED", "PENDING", "DELAYED")
 _TRIES: Final = 10
-_CONNECT_SECONDS: Final = 5
 _CANCELLED: Final = TaskError(code="task_cancelled", message="the task was cancelled")
-
-# DBOS adds a handler of its own to a logger without one, and its lines would not pass the privacy policy for logs.
-logging.getLogger("dbos").addHandler(logging.NullHandler())
 
 # DBOS calls a function that it knows by name; it finds the open engine here.
 _open_engine: DbosEngine | None = None
-
-
-def make_database(url: str) -> sa.Engine:
-    """The engine's database: `sqlite:///tasks.db` or `postgresql://…`.
-
-    SQLite before 3.42 has no `unixepoch('subsec')`, which DBOS stamps its rows with. The journal is written ahead,
-    without a sync at each commit: what a power cut takes away are records of steps whose end the task itself knows.
-    """
-    pool: dict[str, Any] = {"pool_size": 20, "max_overflow": 0}
-    if not url.startswith("sqlite"):
-        scheme, _, rest = url.partition("://")
-        if not scheme.startswith("postgres"):
-            raise Invalid("tasks need a SQLite file, or Postgres for workers on several machines")
-        pool |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": _CONNECT_SECONDS}}
-        return sa.create_engine(f"postgresql+psycopg://{rest}", **pool)
-    engine = sa.create_engine(url, **pool)
-    if engine.url.database:
-        # It holds ids of users; the store beside it is its owner's alone, too.
-        os.close(os.open(engine.url.database, os.O_CREAT | os.O_RDWR, 0o600))
-
-    @sa.event.listens_for(engine, "connect")
-    def prepare(connection: sqlite3.Connection, _: object) -> None:
-        connection.isolation_level = "IMMEDIATE"
-        connection.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000}")
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
-        connection.execute("PRAGMA foreign_keys=ON")
-        connection.create_function("unixepoch", -1, lambda *_: time.time())
-
-    return engine
 
 
 @asynccontextmanager
@@ -185,10 +147,12 @@ class DbosEngine:
         # Of its own: a database that does not answer must not take the threads of the program.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tenuto tasks")
         self._active: dict[str, Scope] = {}
+        self._runs = RunningTasks(policy.busy_tasks, (_SHARED_QUEUE, _QUEUE))
         self._working: set[asyncio.Task[Any]] = set()
         lease = policy.lease.total_seconds()
         self._workers = Workers(engine=self._database, schema=self._schema, lease=lease)
         self._client: DBOSClient | None = None
+        self._reaper: Reaper  # Made with the client.
         self._noted = self._launched = False
         self._connecting: asyncio.Task[None] | None = None
         self._stop = threading.Event()
@@ -224,7 +188,7 @@ class DbosEngine:
 
     async def stop(self, scope: Scope, task_id: str) -> None:
         # Agents that run are cancelled by their worker; what they write is refused since the task's end.
-        await self._ask(partial(self._cancel_runs, f"{_owner_prefix(scope)}{task_id}."))
+        await self._ask(partial(self._reaper.cancel, f"{_owner_prefix(scope)}{task_id}."))
 
     async def resume(self, scope: Scope, task_id: str, *, from_step: str | None = None) -> Task:
         progress = await self._tasks.progress(scope, task_id)
@@ -277,21 +241,21 @@ class DbosEngine:
     async def _known_agents(self, plan: Plan) -> frozenset[str]:
         """The agents of a plan that this process or a worker elsewhere has."""
         named = _agents_of(plan)
-        here = frozenset(name for name in named if name in self._agents)
+        here = await self._agents.known(named)
         return here if here == named else here | (named & await self.agents())
 
     async def recover(self) -> int:
-        moved = await self._ask(self._recover_dead)
+        moved = await self._ask(self._reaper.recover_dead)
         if not self._worker:
             # A worker watches the others all the time; this process begins to, and needs a whole lease for it.
             ends = time.monotonic() + self._policy.lease.total_seconds() + _POLL
-            while await self._ask(self._others_work) and time.monotonic() < ends:
+            while await self._ask(self._reaper.others_work) and time.monotonic() < ends:
                 await asyncio.sleep(_POLL)
-                moved += await self._ask(self._recover_dead)
+                moved += await self._ask(self._reaper.recover_dead)
         return moved
 
     async def erase(self, scope: Scope) -> int:
-        return await self._ask(partial(self._erase, _owner_prefix(scope)))
+        return await self._ask(partial(self._reaper.erase, _owner_prefix(scope)))
 
     # Opening and closing
 
@@ -306,7 +270,8 @@ class DbosEngine:
         self._connecting = asyncio.create_task(self._ask(self._connect))
         await asyncio.shield(self._connecting)
         if self._worker:
-            self._heart = threading.Thread(target=self._beat, name="tenuto-task-heartbeat", daemon=True)
+            beat = partial(self._reaper.beat, self._stop, lambda: self._agents.names)
+            self._heart = threading.Thread(target=beat, name="tenuto-task-heartbeat", daemon=True)
             self._heart.start()
             self._renewing = asyncio.create_task(self._renew())
 
@@ -323,6 +288,7 @@ class DbosEngine:
         for task in self._working:
             task.cancel()
         await asyncio.gather(*self._working, return_exceptions=True)
+        await self._runner.close()
         if _open_engine is self:
             _open_engine = None
 
@@ -344,6 +310,8 @@ class DbosEngine:
             except sa.exc.DBAPIError:
                 if tries == _TRIES or self._stop.wait(0.1 * tries):
                     raise
+        names = (_WORKFLOW, _DELIVERY)
+        self._reaper = Reaper(self._control, workers=self._workers, worker=self._id, names=names, policy=self._policy)
         if self._worker and not self._stop.is_set():
             self._workers.beat(self._id, self._agents.names)
             self._launch()
@@ -359,19 +327,15 @@ class DbosEngine:
             "log_level": "WARNING",
             "notification_listener_polling_interval_sec": _POLL,
         }
-        DBOS(config=config)
+        DBOS(config=config)._active_workflows_set = self._runs
         queues = [_SHARED_QUEUE, _QUEUE] if self._agents.own else [_SHARED_QUEUE]
-        DBOS.listen_queues([*queues, _DELIVERY_QUEUE])
+        DBOS.listen_queues([*queues, _INNER_QUEUE, _DELIVERY_QUEUE])
         self._launched = True
         DBOS.launch()
-        for queue in (_SHARED_QUEUE, _QUEUE):
+        for queue, slots in ((_SHARED_QUEUE, SLOTS), (_QUEUE, SLOTS), (_INNER_QUEUE, None), (_DELIVERY_QUEUE, None)):
             DBOS.register_queue(
-                queue,
-                worker_concurrency=self._policy.tasks_at_once,
-                polling_interval_sec=_POLL,
-                on_conflict="always_update",
+                queue, worker_concurrency=slots, polling_interval_sec=_POLL, on_conflict="always_update"
             )
-        DBOS.register_queue(_DELIVERY_QUEUE, polling_interval_sec=_POLL, on_conflict="always_update")
 
     def _disconnect(self) -> None:
         if self._heart is not None:
@@ -400,9 +364,10 @@ class DbosEngine:
 
     async def _enqueue(self, scope: Scope, task_id: str, plan: Plan, run: int) -> None:
         owner = msgspec.to_builtins(owner_scope(scope))
+        queue = _SHARED_QUEUE if self._agents.are_everywhere(_agents_of(plan)) else _QUEUE
         options: Any = {
             "workflow_name": _WORKFLOW,
-            "queue_name": _SHARED_QUEUE if self._agents.are_everywhere(_agents_of(plan)) else _QUEUE,
+            "queue_name": _INNER_QUEUE if is_inside_assistant() else queue,
             "workflow_id": _workflow_id(scope, task_id, run),
             "app_version": _VERSION,
         }
@@ -419,79 +384,6 @@ class DbosEngine:
             partial(self._control.list_workflows, workflow_ids=[workflow_id], load_input=False, load_output=False)
         )
         return found[0].status if found else None
-
-    # Liveness and retention, in a thread: a busy loop is no dead worker
-
-    def _beat(self) -> None:
-        swept = 0.0
-        while not self._stop.wait(self._policy.heartbeat.total_seconds()):
-            try:
-                self._workers.beat(self._id, self._agents.names)
-                self._recover_dead()
-                if time.monotonic() - swept >= _SWEEP_EVERY:
-                    swept = time.monotonic()
-                    self._sweep()
-            except Exception as failed:
-                self._workers.forget()
-                _log.warning("a worker's heartbeat failed: %s", describe_exception(failed))
-
-    def _pending(self) -> Sequence[WorkflowStatus]:
-        return self._control.list_workflows(
-            status="PENDING", name=[_WORKFLOW, _DELIVERY], load_input=False, load_output=False
-        )
-
-    def _others_work(self) -> bool:
-        return any(workflow.executor_id != self._id for workflow in self._pending())
-
-    def _recover_dead(self) -> int:
-        """Enqueue the tasks of dead workers again; one that is wrongly taken for dead can record nothing any more."""
-        pending = self._pending()
-        # Read last: a worker has its row before its first task.
-        dead, living = self._workers.dead() - {self._id}, self._workers.read()
-        moved = 0
-        for workflow in pending:
-            owner = workflow.executor_id
-            if owner is not None and owner != self._id and (owner in dead or owner not in living):
-                moved += self._control._sys_db.reenqueue_for_recovery(
-                    workflow.workflow_id, [owner], INTERNAL_QUEUE_NAME
-                )
-        if dead:
-            self._workers.remove(dead)
-        if moved:
-            _log.warning("%s tasks of dead workers go on", moved)
-        return moved
-
-    def _sweep(self) -> int:
-        """Remove what is known of runs that ended long ago; returns their number."""
-        before = datetime.now(UTC) - self._policy.run_retention
-        ended = self._control.list_workflows(
-            status=["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"],
-            name=[_WORKFLOW, _DELIVERY],
-            completed_before=before.isoformat(),
-            limit=_SWEPT_AT_ONCE,
-            load_input=False,
-            load_output=False,
-        )
-        if ended:
-            self._control.delete_workflows([workflow.workflow_id for workflow in ended])
-        return len(ended)
-
-    def _cancel_runs(self, prefix: str) -> None:
-        found = self._control.list_workflows(
-            workflow_id_prefix=prefix, status=["ENQUEUED", "PENDING"], load_input=False, load_output=False
-        )
-        if found:
-            self._control.cancel_workflows([workflow.workflow_id for workflow in found])
-
-    def _erase(self, prefix: str) -> int:
-        found = self._control.list_workflows(workflow_id_prefix=prefix, load_input=False, load_output=False)
-        ids = [workflow.workflow_id for workflow in found]
-        if ids:
-            self._control.cancel_workflows(ids)
-            if any(workflow.status == "PENDING" for workflow in found):
-                time.sleep(_CANCEL_SECONDS)  # Agents at work are stopped by what their worker reads.
-            self._control.delete_workflows(ids)
-        return len(ids)
 
     async def _renew(self) -> None:
         """Renew the expiry of the tasks that run here: one may wait for a person longer than tasks live unchanged."""
@@ -517,10 +409,13 @@ class DbosEngine:
                 status: str | None = result["status"]
                 if status != StepStatus.WAITING:
                     return status
+                self._runs.waiting.add(workflow_id)
                 # An answer that was stored may have failed to wake the run.
                 await DBOS.recv_async(topic=_INPUT, timeout_seconds=min(result["seconds"], _LONGEST_SLEEP))
+                self._runs.waiting.discard(workflow_id)
         finally:
             self._active.pop(workflow_id, None)
+            self._runs.waiting.discard(workflow_id)
 
     async def _belongs_elsewhere(self, scope: Scope, task_id: str) -> bool:
         """Whether an agent of the plan is not here, but a living worker has all of them."""

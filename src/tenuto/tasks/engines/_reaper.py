@@ -1,0 +1,110 @@
+"""Liveness and retention of runs: the heartbeat of a worker, the runs of dead ones, and those that ended long ago.
+
+All of it blocks, and runs in threads: a busy loop is no dead worker.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from dbos import DBOSClient, WorkflowStatus
+from dbos._utils import INTERNAL_QUEUE_NAME
+
+from tenuto.logs import describe_exception
+from tenuto.model.policy import RunPolicy
+from tenuto.tasks.engines._workers import Workers
+
+_log = logging.getLogger(__name__)
+_SWEEP_EVERY: Final = 60.0
+_SWEPT_AT_ONCE: Final = 500
+# DBOS asks once a second whether a run was cancelled.
+_CANCEL_SECONDS: Final = 1.5
+
+
+class Reaper:
+    """Watches the workers from one of them, or from a process that only controls tasks. `names` are workflows."""
+
+    def __init__(
+        self, client: DBOSClient, *, workers: Workers, worker: str, names: Sequence[str], policy: RunPolicy
+    ) -> None:
+        self._client = client
+        self._workers = workers
+        self._worker = worker
+        self._names = list(names)
+        self._policy = policy
+
+    def beat(self, stop: threading.Event, agents: Callable[[], Collection[str]]) -> None:
+        """Tell until the stop that this worker lives and which agents it has; watch the others, and sweep."""
+        swept = 0.0
+        while not stop.wait(self._policy.heartbeat.total_seconds()):
+            try:
+                self._workers.beat(self._worker, agents())
+                self.recover_dead()
+                if time.monotonic() - swept >= _SWEEP_EVERY:
+                    swept = time.monotonic()
+                    self.sweep()
+            except Exception as failed:
+                self._workers.forget()
+                _log.warning("a worker's heartbeat failed: %s", describe_exception(failed))
+
+    def others_work(self) -> bool:
+        """Whether another worker has a run."""
+        return any(workflow.executor_id != self._worker for workflow in self._pending())
+
+    def recover_dead(self) -> int:
+        """Enqueue the tasks of dead workers again; one that is wrongly taken for dead can record nothing any more."""
+        pending = self._pending()
+        # Read last: a worker has its row before its first task.
+        dead, living = self._workers.dead() - {self._worker}, self._workers.read()
+        moved = 0
+        for workflow in pending:
+            owner = workflow.executor_id
+            if owner is not None and owner != self._worker and (owner in dead or owner not in living):
+                moved += self._client._sys_db.reenqueue_for_recovery(workflow.workflow_id, [owner], INTERNAL_QUEUE_NAME)
+        if dead:
+            self._workers.remove(dead)
+        if moved:
+            _log.warning("%s tasks of dead workers go on", moved)
+        return moved
+
+    def sweep(self) -> int:
+        """Remove what is known of runs that ended long ago; returns their number."""
+        before = datetime.now(UTC) - self._policy.run_retention
+        ended = self._client.list_workflows(
+            status=["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"],
+            name=self._names,
+            completed_before=before.isoformat(),
+            limit=_SWEPT_AT_ONCE,
+            load_input=False,
+            load_output=False,
+        )
+        if ended:
+            self._client.delete_workflows([workflow.workflow_id for workflow in ended])
+        return len(ended)
+
+    def cancel(self, prefix: str) -> None:
+        """Cancel the runs whose ids begin so."""
+        found = self._client.list_workflows(
+            workflow_id_prefix=prefix, status=["ENQUEUED", "PENDING"], load_input=False, load_output=False
+        )
+        if found:
+            self._client.cancel_workflows([workflow.workflow_id for workflow in found])
+
+    def erase(self, prefix: str) -> int:
+        """Remove all that is known of the runs whose ids begin so; returns their number."""
+        found = self._client.list_workflows(workflow_id_prefix=prefix, load_input=False, load_output=False)
+        ids = [workflow.workflow_id for workflow in found]
+        if ids:
+            self._client.cancel_workflows(ids)
+            if any(workflow.status == "PENDING" for workflow in found):
+                time.sleep(_CANCEL_SECONDS)  # Agents at work are stopped by what their worker reads.
+            self._client.delete_workflows(ids)
+        return len(ids)
+
+    def _pending(self) -> Sequence[WorkflowStatus]:
+        return self._client.list_workflows(status="PENDING", name=self._names, load_input=False, load_output=False)
