@@ -35,6 +35,7 @@ from tenuto.stores.memory import MemoryStore
 from tenuto.tasks.agents import AgentContext, AgentFunction
 from tests.patience import LONG, until
 from tests.samples import ANN, begin
+from tests.servers import PostgresDatabase
 from tests.tasks import tasks_over
 
 pytest.importorskip("dbos")
@@ -381,6 +382,21 @@ async def test_an_answer_is_seen_while_agents_work_beside_it(house: House) -> No
         progress = await wait_for_step(house.tasks, ANN, task.id, "then", "completed")
         assert ends(progress)["slow"] is StepStatus.RUNNING
         house.office.gates["slow"].set()
+        progress = await wait_for_end(house.tasks, ANN, task.id)
+
+    assert progress.task.status is TaskStatus.COMPLETED
+
+
+async def test_an_answer_wakes_a_run_on_postgres_that_does_nothing_but_wait(
+    house: House, database: PostgresDatabase
+) -> None:
+    house.url = database.app_url
+    async with house.engine() as engine:
+        task = await engine.submit(ANN, TASK, plan_of(step("ask", human_input="Well?")))
+        await wait_for_step(house.tasks, ANN, task.id, "ask", "waiting")
+        # The run sleeps now, or in a moment: an answer before that would be found without being woken.
+        await asyncio.sleep(1)
+        await engine.answer(ANN, task.id, "ask", "well")
         progress = await wait_for_end(house.tasks, ANN, task.id)
 
     assert progress.task.status is TaskStatus.COMPLETED

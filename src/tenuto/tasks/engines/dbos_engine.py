@@ -325,6 +325,8 @@ class DbosEngine:
             "executor_id": self._id,
             "application_version": _VERSION,
             "log_level": "WARNING",
+            # The client, which makes the tables, makes none of the triggers that a listener would need.
+            "use_listen_notify": False,
             "notification_listener_polling_interval_sec": _POLL,
         }
         DBOS(config=config)._active_workflows_set = self._runs
