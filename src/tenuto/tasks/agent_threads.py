@@ -1,7 +1,8 @@
 """Agents of files run in a thread with an event loop of its own, so that one that blocks it does not stop the program.
 
 A thread cannot be killed. One whose agent does not give the loop back is left to that agent, and calls that follow get
-another thread. An exception is raised in it, which ends Python code; code in C ends when it likes.
+another thread. When the agent's time is over, an exception is raised in it, which ends Python code; a call into C
+returns first.
 """
 
 from __future__ import annotations

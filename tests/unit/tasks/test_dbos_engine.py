@@ -415,7 +415,7 @@ async def test_a_worker_takes_few_tasks_at_once_and_those_that_wait_for_a_person
         house.office.gates["a"].set()
         ended = [await wait_for_end(house.tasks, ANN, task.id) for task in busy]
 
-    # A run counts a moment after it was taken, so a slow machine may take a second helping.
+    # A run counts a moment after it was taken, so a slow machine may take two more.
     assert [task.deadline_at for task in queued].count(None) >= 2
     assert [progress.task.status for progress in ended] == [TaskStatus.COMPLETED] * 6
     assert house.office.most_at_once <= 4
