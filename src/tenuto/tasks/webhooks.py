@@ -7,31 +7,27 @@ task arrive in order.
 from __future__ import annotations
 
 import asyncio
-import binascii
-import hmac
 import logging
-from base64 import b64decode, b64encode
 from collections.abc import Collection
 from datetime import datetime
-from hashlib import blake2b, sha256
+from hashlib import blake2b
 from typing import Final
-from urllib.parse import urlsplit
 
 import httpx
 import msgspec
 
-from tenuto.errors import InvalidSetting, TaskNotFound, Unavailable
+from tenuto.errors import TaskNotFound, Unavailable
 from tenuto.logs import bind_log_context
 from tenuto.model import Scope
+from tenuto.model.signature import read_signing_key, signed_headers
 from tenuto.model.task import Task, TaskEvent, TaskEventType
+from tenuto.model.urls import check_url
 from tenuto.ports import Clock
 from tenuto.tasks.service import Tasks
 from tenuto.tasks.timeline import POLL
 
 _log = logging.getLogger(__name__)
 _WHAT: Final = "task webhook"
-_BASE64_FOLLOWS: Final = "whsec_"
-_LEAST_SECRET: Final = 16
 _PATIENCE_SECONDS: Final = 10.0
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 300.0
@@ -50,9 +46,9 @@ class Webhook:
     """
 
     def __init__(self, url: str, secret: str, *, clock: Clock) -> None:
-        _check_url(url)
+        check_url(url, "task_webhook", plain_http=True)
         self._url = url
-        self._key = _read_secret(secret)
+        self._key = read_signing_key(secret, "task_webhook_secret")
         self._clock = clock
         # Neither through a proxy, nor after a redirect: events go to the configured address only.
         self._client = httpx.AsyncClient(timeout=_PATIENCE_SECONDS, trust_env=False, follow_redirects=False)
@@ -80,14 +76,7 @@ class Webhook:
 
     def _headers(self, task: Task, event: TaskEvent, body: bytes) -> dict[str, str]:
         name = "evt_" + blake2b(f"{task.id} {event.id}".encode(), digest_size=16).hexdigest()
-        at = str(int(self._clock().timestamp()))
-        signature = hmac.digest(self._key, f"{name}.{at}.".encode() + body, sha256)
-        return {
-            "Content-Type": "application/json",
-            "webhook-id": name,
-            "webhook-timestamp": at,
-            "webhook-signature": f"v1,{b64encode(signature).decode()}",
-        }
+        return signed_headers(self._key, name, self._clock(), body)
 
 
 class EventDelivery:
@@ -153,27 +142,3 @@ def _payload(scope: Scope, task: Task, event: TaskEvent) -> dict[str, object]:
 
 def _instant(at: datetime) -> str:
     return at.isoformat().replace("+00:00", "Z")
-
-
-def _check_url(url: str) -> None:
-    try:
-        parts, port = urlsplit(url), urlsplit(url).port
-    except ValueError:
-        raise InvalidSetting("task_webhook", "is no address") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or any(map(str.isspace, url)):
-        raise InvalidSetting("task_webhook", "must be an address that begins with https:// or http://")
-
-
-def _read_secret(secret: str) -> bytes:
-    try:
-        key = (
-            b64decode(secret.removeprefix(_BASE64_FOLLOWS), validate=True)
-            if secret.startswith(_BASE64_FOLLOWS)
-            else b""
-        )
-    except binascii.Error:
-        raise InvalidSetting("task_webhook_secret", "is no base64 after whsec_") from None
-    key = key or secret.encode()
-    if len(key) < _LEAST_SECRET:
-        raise InvalidSetting("task_webhook_secret", f"must have at least {_LEAST_SECRET} bytes")
-    return key
