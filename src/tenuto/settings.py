@@ -404,7 +404,7 @@ def read_settings(environ: Mapping[str, str] | None = None, **given: Any) -> Set
     values: dict[str, Any] = {}
     for name, text in environ.items():
         if name.startswith(_PREFIX):
-            field = _field_name(name, kinds)
+            field = setting_name(name, kinds)
             if text or type(None) not in get_args(kinds[field]):  # An empty text where nothing may stand is nothing.
                 values[field] = _parse_value(name, text, kinds[field])
         elif name.startswith("MEMORY_") and name.lower() in kinds:
@@ -416,13 +416,17 @@ def read_settings(environ: Mapping[str, str] | None = None, **given: Any) -> Set
         values["port"] = _parse_value("PORT", environ["PORT"], int)
     for name, value in given.items():
         if value is not None:
-            field = _field_name(name, kinds, prefix="")
-            values[field] = _convert_override(name, value, kinds[field])
+            field = setting_name(name, kinds, prefix="")
+            values[field] = convert_setting(name, value, kinds[field])
     return Settings(**values)
 
 
-def _convert_override(name: str, value: Any, kind: Any) -> Any:
-    """A setting that a program gave: text is read as in the environment, a number of seconds is a duration."""
+def convert_setting(name: str, value: Any, kind: Any) -> Any:
+    """A setting that a program or a file gave: text is read as in the environment, a number of seconds is a duration.
+
+    Raises:
+        InvalidSetting: the value does not fit.
+    """
     if isinstance(value, str):
         return _parse_value(name, value, kind)
     if timedelta in (kind, *get_args(kind)) and type(value) in (int, float):
@@ -434,7 +438,12 @@ def _convert_override(name: str, value: Any, kind: Any) -> Any:
         raise InvalidSetting(name, f"{shown} does not fit; wanted {_expected(kind)}") from None
 
 
-def _field_name(name: str, kinds: Mapping[str, Any], prefix: str = _PREFIX) -> str:
+def setting_name(name: str, kinds: Mapping[str, Any], prefix: str = _PREFIX) -> str:
+    """The field of a setting.
+
+    Raises:
+        InvalidSetting: there is none.
+    """
     field = name.removeprefix(prefix).lower() if prefix else name
     if field in kinds and not (prefix and field.startswith("memory_")):
         return field
@@ -476,7 +485,7 @@ def _expected(kind: Any) -> str:
     if choices is not None:
         return " or ".join(choices)
     kinds = (kind, *get_args(kind))
-    for wanted, words in ((bool, "true or false"), (int, "a whole number"), (float, "a number")):
+    for wanted, words in ((bool, "true or false"), (int, "a whole number"), (float, "a number"), (..., "a list")):
         if wanted in kinds:
             return words
     return "text"
