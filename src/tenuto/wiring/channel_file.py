@@ -19,6 +19,7 @@ from tenuto.model.values import JsonObject, Value
 from tenuto.settings import convert_setting, setting_name
 
 _SETTING: Final = "channels"
+_PLATFORMS: Final = ("lark", "webhook")
 _POLICY: Final = "policy"
 _ENV: Final = "_env"
 _App = TypeVar("_App", bound=Value)
@@ -30,7 +31,11 @@ def read_apps(path: Path, platform: str, app: type[_App], environ: Mapping[str, 
     Raises:
         InvalidSetting: the file or a table cannot be read.
     """
-    tables = _load(path).get(platform, [])
+    listed = _load(path)
+    unknown = next((name for name in listed if name not in _PLATFORMS), None)
+    if unknown is not None:
+        raise InvalidSetting(_SETTING, f"there is no platform {unknown[:32]!a}; there are {', '.join(_PLATFORMS)}")
+    tables = listed.get(platform, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise InvalidSetting(_SETTING, f"each app is a table of its own: [[{platform}]]")
     apps: list[_App] = []

@@ -24,7 +24,7 @@ import tenuto
 from tenuto.channels.webhook import WebhookApp, WebhookChannel
 from tenuto.errors import ChannelUnavailable, DeliveryRefused, InvalidSetting, ReplyRefused, TenutoError
 from tenuto.gateway.service import Gateway
-from tenuto.llm import Echo, ScriptedModel
+from tenuto.llm import Echo, Hang, ScriptedModel
 from tenuto.model import Scope
 from tenuto.model.channel import ChannelPolicy, Delivery, Incoming, MessageKind, ResetBy, SessionMode
 from tenuto.model.signature import read_signing_key, signed_headers
@@ -169,11 +169,10 @@ class Receiver:
             self._came.notify_all()
         return self.answers.pop(0) if self.answers else Response(status_code=202)
 
-    async def wait_for(self, count: int) -> list[str]:
-        """The texts, when so many have come."""
+    async def wait_for(self, count: int) -> None:
+        """Return when so many replies have come."""
         async with asyncio.timeout(LONG), self._came:
             await self._came.wait_for(lambda: len(self.bodies) >= count)
-        return [body["text"] for body in self.bodies]
 
 
 @asynccontextmanager
@@ -228,17 +227,24 @@ async def deliver(gateway: Gateway, text: str, number: int) -> bool:
     return await gateway.accept(incoming.message)
 
 
+def last_prompt(model: ScriptedModel) -> str:
+    return str([one for one in model.requests if one.tool_context is not None][-1].messages)
+
+
 async def test_a_chat_behind_a_webhook_is_remembered_until_it_is_reset() -> None:
-    """D1, D3, D20, T14: one session for a chat; what is delivered again is answered once; /reset begins anew."""
-    model = ScriptedModel(Echo())
+    """D1, D3, D20, T14: one session for a chat; each message is answered once, also after a restart."""
+    hang = Hang()
+    model = ScriptedModel(hang, Echo())
     async with receiving() as (receiver, app), tenuto.open("memory://", model=model, summarizer_model="offline") as t:
         async with open_webhooks([app], t.gateway) as (gateway,):
             assert await deliver(gateway, "my cat is Tom", 1)
+            await hang.reached.wait()
+        async with open_webhooks([app], t.gateway) as (gateway,):
             await receiver.wait_for(1)
             assert not await deliver(gateway, "my cat is Tom", 1)
             await deliver(gateway, "what is its name?", 2)
             await receiver.wait_for(2)
-            assert "my cat is Tom" in str(model.requests[-1].messages)
+            assert "my cat is Tom" in last_prompt(model)
             await deliver(gateway, "/reset", 3)
             await receiver.wait_for(3)
             await deliver(gateway, "and now?", 4)
@@ -248,7 +254,7 @@ async def test_a_chat_behind_a_webhook_is_remembered_until_it_is_reset() -> None
     assert session.id.startswith("webhook-")
     assert [body["in_reply_to"] for body in receiver.bodies] == ["m-1", "m-2", "m-3", "m-4"]
     assert receiver.bodies[2]["text"] == "The conversation history is cleared; the next message starts from zero."
-    assert "Tom" not in str(model.requests[-1].messages)
+    assert "Tom" not in last_prompt(model)
 
 
 GOOD = """
@@ -292,6 +298,7 @@ def test_apps_are_read_from_a_file_with_their_policies(tmp_path: Path) -> None:
     [
         ("[[webhook]]", "[[webhook", "channels.toml is not TOML"),
         ("[[webhook]]", "[webhook]", r"each app is a table of its own: \[\[webhook\]\]"),
+        ("[[webhook]]", "[[webhok]]", "there is no platform 'webhok'; there are lark, webhook"),
         ('"SHOP_SECRET"', '"OTHER"', r"\[\[webhook\]\] number 1: secret_env: names no variable"),
         ('secret_env = "SHOP_SECRET"', "", "secret: is missing"),
         ("secret_env", 'secret = "0123456789abcdef"\nsecret_env', "secret_env: contradicts secret"),
