@@ -88,6 +88,11 @@ class LarkPlatform:
         message = self._world.add_message(chat, user, kind, content, mentions=mentioned, parent=root, thread=thread)
         return self._world.message_event(message)
 
+    def second_event(self, event: Event) -> Event:
+        """Another event about the same message, with an id of its own."""
+        assert event.message is not None
+        return self._world.message_event(event.message)
+
     def other_event(self, kind: str, event: Payload | None = None) -> Event:
         """An event of another type."""
         return self._world.make_event(kind, event or {})
