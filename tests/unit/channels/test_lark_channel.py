@@ -185,14 +185,14 @@ async def test_the_context_of_a_group_is_what_others_wrote_before(
     told = [(line.sender, line.sender_name, line.text) for line in lines]
     assert told == [("ou_ann", "", "@Ben the red one"), ("ou_ben", "Ben", "no, the blue one")]
     assert (again, platform.requests["list"], platform.requests["bot"]) == (lines, 1, 1)
+    say(group, "ou_ben", "the green one")
+    next_one = await received(channel, platform, say(group, "ou_ann", "and now?", mention_bot=True))
+    assert (await channel.chat_context(next_one, 1))[0].text == "the green one"
     clock.advance(timedelta(seconds=15))
     platform.fail("list", times=1)
     with pytest.raises(ChannelUnavailable):
         await channel.chat_context(message, 2)
     platform.recover()
-    say(group, "ou_ben", "the green one")
-    next_one = await received(channel, platform, say(group, "ou_ann", "and now?", mention_bot=True))
-    assert (await channel.chat_context(next_one, 1))[0].text == "the green one"
     private = say(platform.p2p("ou_ann"), "ou_ann", "hi")
     assert await channel.chat_context(await received(channel, platform, private), 5) == []
 
