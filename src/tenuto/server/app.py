@@ -98,7 +98,7 @@ def create_app(
                 _log.error("cannot start: %s", unfit)
                 raise
             worker = app.state.task_worker = TaskWorker(tenuto)
-            async with _warming(await tenuto.memories()), worker.running(), serving_channels(tenuto) as gateways:
+            async with _warming(await tenuto.memories()), worker.running(), serving_channels(tenuto, clock) as gateways:
                 app.state.gateways = gateways
                 yield
 

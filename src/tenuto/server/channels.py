@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 
 import msgspec
 from starlette.requests import Request
@@ -18,29 +18,32 @@ from tenuto.app import Tenuto
 from tenuto.errors import DeliveryRefused
 from tenuto.gateway.service import Gateway
 from tenuto.model.channel import Delivery
+from tenuto.ports import Clock
 from tenuto.server.auth import service
 from tenuto.server.json_io import read_body
 from tenuto.server.problems import problem_response
 from tenuto.settings import Settings
+from tenuto.wiring.channels import lark_apps
 
 _log = logging.getLogger(__name__)
 
 
 def channel_routes(settings: Settings) -> list[Route]:
     """The routes of the configured channels."""
-    return [Route("/lark/events", receive_lark_event, methods=["POST"])] if settings.has_lark else []
+    return [Route("/lark/events", receive_lark_event, methods=["POST"])] if lark_apps(settings) else []
 
 
 @asynccontextmanager
-async def serving_channels(tenuto: Tenuto) -> AsyncIterator[tuple[Gateway, ...]]:
+async def serving_channels(tenuto: Tenuto, clock: Clock) -> AsyncIterator[tuple[Gateway, ...]]:
     """Meanwhile, messages of the configured channels are answered; those of long connections are received as well."""
-    if not tenuto.settings.has_lark:
+    apps = lark_apps(tenuto.settings)
+    if not apps:
         yield ()
         return
-    from tenuto.wiring.channels import open_lark
+    from tenuto.wiring.gateway import open_lark
 
-    async with AsyncExitStack() as stack:
-        yield await stack.enter_async_context(open_lark(tenuto.settings, tenuto.gateway))
+    async with open_lark(apps, tenuto.gateway, clock) as gateways:
+        yield gateways
 
 
 async def receive_lark_event(request: Request) -> Response:
