@@ -214,13 +214,15 @@ async def test_a_reply_waits_until_the_platform_takes_it(platform: LarkPlatform)
         await tenuto.hear(*events)
         await platform.until_requested("token", 1)
         platform.recover()
-        platform.rate_limit(times=1)
-        platform.fail("reply", times=1)
+        platform.rate_limit(times=1, about=events[1])
+        platform.fail(times=1, about=events[2])
+        await platform.reply_to(events[0])
         platform.api.expire_tokens()
         await platform.reply_to(events[-1])
 
     assert [message.text for message in chat.messages if message.by_bot] == ["one", "two", "three"]
     assert len(model.requests) == 3
+    assert [fault.times for fault in platform.api.faults] == [0, 0]
 
 
 async def test_a_refused_reply_is_given_up_and_the_chat_goes_on(
