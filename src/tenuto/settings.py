@@ -213,6 +213,7 @@ class Settings(Value, frozen=True, kw_only=True):
         self.prompt()
         self.budgets()
         self.policies()
+        self.channel_policies()
         self.npc_policies()
         self.memory_policy()
         self.lark_app()
@@ -244,6 +245,14 @@ class Settings(Value, frozen=True, kw_only=True):
             InvalidSetting: the result contradicts itself.
         """
         return _apply_session_settings(preset(self.preset), self)
+
+    def channel_policies(self) -> Preset:
+        """The `channel` preset with what was set on top of it (D9).
+
+        Raises:
+            InvalidSetting: the result contradicts itself.
+        """
+        return _apply_session_settings(preset("channel"), self)
 
     def prompt(self) -> PromptPolicy:
         """How much a prompt may hold.

@@ -8,6 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from tenuto.errors import InvalidSetting
+from tenuto.model.prompt import Language
 from tenuto.model.values import JsonObject, Value, check_id, check_text
 
 
@@ -19,7 +20,10 @@ class Delivery(Value, frozen=True, kw_only=True):
 
 
 class MessageKind(StrEnum):
-    """What a message of a chat consists of. Only texts are read; the others are acknowledged in words."""
+    """What a message of a chat consists of. Only texts are read; the others are acknowledged in words.
+
+    An `oversized` one was a text that is longer than a message may be.
+    """
 
     TEXT = "text"
     IMAGE = "image"
@@ -27,6 +31,7 @@ class MessageKind(StrEnum):
     AUDIO = "audio"
     VIDEO = "video"
     OTHER = "other"
+    OVERSIZED = "oversized"
 
 
 class IncomingMessage(Value, frozen=True, kw_only=True):
@@ -106,7 +111,8 @@ class ChannelPolicy(Value, frozen=True, kw_only=True):
     `chat_context` is the number of other people's messages in a group that a prompt may contain; 0 turns it off. With
     `mentioned_only` a group is answered only if it mentions the bot. `resetters` are the senders that may reset a group
     if that is not everyone's. At most `max_waiting` messages of a chat wait for their turn; the platform is asked to
-    deliver others again later. A delivery is recognised for `remember_events`.
+    deliver others again later. A delivery is recognised for `remember_events`. The gateway itself speaks the `language`
+    where a chat has shown none yet.
     """
 
     assistant: str | None = None
@@ -119,6 +125,7 @@ class ChannelPolicy(Value, frozen=True, kw_only=True):
     resetters: tuple[str, ...] = ()
     max_waiting: int = 100
     remember_events: timedelta = timedelta(hours=24)
+    language: Language = Language.CHINESE
 
     def __post_init__(self) -> None:
         check_id(self.prefix, "the prefix of session ids")
