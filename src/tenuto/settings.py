@@ -17,7 +17,9 @@ from typing import Any, Final, get_args, get_type_hints
 import msgspec
 from msgspec.structs import replace
 
+from tenuto.channels.lark.app import FEISHU, LarkApp
 from tenuto.errors import InvalidSetting
+from tenuto.model.channel import ChannelPolicy
 from tenuto.model.memory import MemoryPolicy
 from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, Preset, SessionPolicy, TaskPolicy, preset
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
@@ -28,12 +30,18 @@ from tenuto.model.values import Value
 _PREFIX: Final = "TENUTO_"
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", re.ASCII)
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
+# Settings whose values no message shows.
+_SECRETS: Final = ("SECRET", "API_KEY", "PRIVACY_KEY", "ENCRYPT_KEY", "VERIFICATION_TOKEN")
 _PROVIDED: Final = re.compile(r"[^:\s]+:\S+")
 _OFF: Final = frozenset({"0", "off", "never", "none"})
 # Settings that hold for the sessions of every assistant.
 _SESSION_LIMITS: Final = (
     *("max_message_bytes", "max_head_bytes", "lease", "busy_wait", "inactive_after"),
     *("title_characters", "fallback_title_characters"),
+)
+_LARK: Final = (
+    *("lark_app_id", "lark_app_secret", "lark_encrypt_key", "lark_verification_token"),
+    *("lark_assistant", "lark_long_connection"),
 )
 
 
@@ -151,6 +159,17 @@ class Settings(Value, frozen=True, kw_only=True):
     tenant_daily_tokens: int | None = None
     tenant_daily_usd: float | None = None
 
+    lark_app_id: str | None = None
+    lark_app_secret: str | None = None
+    lark_encrypt_key: str | None = None
+    lark_verification_token: str | None = None
+    lark_domain: str = FEISHU
+    lark_assistant: str | None = None
+    # Events come through a connection that the server opens, instead of callbacks.
+    lark_long_connection: bool = False
+    # A TOML file with several apps on chat platforms.
+    channels: str | None = None
+
     log_level: str = "info"
     telemetry: bool = False
 
@@ -197,6 +216,7 @@ class Settings(Value, frozen=True, kw_only=True):
         self.channel_policies()
         self.npc_policies()
         self.memory_policy()
+        self.lark_app()
 
     def _check_jwt(self) -> None:
         ways = [name for name in ("jwt_secret", "jwt_key_file", "jwt_jwks_file") if getattr(self, name)]
@@ -283,6 +303,22 @@ class Settings(Value, frozen=True, kw_only=True):
             fact_life=self.fact_retention or None,
             preference_life=self.preference_retention or None,
         )
+
+    def lark_app(self) -> LarkApp | None:
+        """The app of the settings, beside those of the file `channels`.
+
+        Raises:
+            InvalidSetting: a part of it is missing or does not fit.
+        """
+        given = [name for name in _LARK if getattr(self, name)]
+        if not given:
+            return None
+        for name in ("lark_app_id", "lark_app_secret"):
+            if name not in given:
+                raise InvalidSetting(name, f"is missing, but {given[0]} is set")
+        fields: dict[str, Any] = {name.removeprefix("lark_"): getattr(self, name) for name in _LARK}
+        policy = ChannelPolicy(prefix="lark", assistant=fields.pop("assistant"))
+        return LarkApp(**fields, domain=self.lark_domain, policy=policy)
 
     def journals(self) -> Path:
         """The folder that holds the journals of all stores: the one that was set, or one of the user's own."""
@@ -477,7 +513,7 @@ def parse_duration(name: str, text: str) -> timedelta:
 
 
 def _display_value(name: str, text: str) -> str:
-    return "the value" if any(word in name.upper() for word in ("SECRET", "API_KEY", "PRIVACY_KEY")) else repr(text)
+    return "the value" if any(word in name.upper() for word in _SECRETS) else repr(text)
 
 
 def _expected(kind: Any) -> str:

@@ -30,6 +30,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 UUID_MILLISECONDS = 60 * 60 * 1000
 _TOKEN_MILLISECONDS = 2 * UUID_MILLISECONDS
 _MAX_UUID = 50
+_TOKEN_PATH = "/open-apis/auth/v3/tenant_access_token/internal"
 _MAX_BYTES = {"text": 150 * 1024, "post": 30 * 1024, "interactive": 30 * 1024}
 
 
@@ -48,7 +49,7 @@ class OpenApi:
         """All of them, each with the name that `World.count` notes it by."""
         messages, one = "/open-apis/im/v1/messages", "/open-apis/im/v1/messages/{message_id}"
         return [
-            Route("/open-apis/auth/v3/tenant_access_token/internal", self._give_token, methods=["POST"]),
+            Route(_TOKEN_PATH, self._count("token", self._give_token), methods=["POST"]),
             Route("/open-apis/bot/v3/info", self._guard("bot", self._bot), methods=["GET"]),
             Route(messages, self._guard("send", self._send), methods=["POST"]),
             Route(messages, self._guard("list", self._list), methods=["GET"]),
@@ -63,8 +64,6 @@ class OpenApi:
 
     async def _give_token(self, request: Request) -> Response:
         """The tenant's token: the same one until half an hour before it expires."""
-        self.world.count("token")
-        await asyncio.sleep(self.delay)
         if self.token_down:
             return Response("upstream connect error", 503)
         given, app, now = await request.json(), self.world.app, self.world.now()
@@ -75,12 +74,21 @@ class OpenApi:
         until = self._tokens.setdefault(token, now + _TOKEN_MILLISECONDS)
         return JSONResponse({"code": 0, "msg": "ok", "tenant_access_token": token, "expire": (until - now) // 1000})
 
-    def _guard(self, kind: str, handler: Handler) -> Handler:
-        """Count the request, then answer it, unless its token is invalid or a fault is set."""
+    def _count(self, kind: str, handler: Handler) -> Handler:
+        """Wait as long as was set, answer, and count the request once its answer is settled."""
 
         async def answer(request: Request) -> Response:
-            self.world.count(kind)
             await asyncio.sleep(self.delay)
+            settled = await handler(request)
+            self.world.count(kind)
+            return settled
+
+        return answer
+
+    def _guard(self, kind: str, handler: Handler) -> Handler:
+        """Answer a request, unless its token is invalid or a fault is set."""
+
+        async def answer(request: Request) -> Response:
             token = request.headers.get("Authorization", "").removeprefix("Bearer ")
             if self._tokens.get(token, 0) <= self.world.now():
                 return refusal(INVALID_TOKEN)
@@ -89,7 +97,7 @@ class OpenApi:
             fault = next((one for one in self.faults if one.strikes(kind, chat, message)), None)
             return fault.answer() if fault is not None else await handler(request)
 
-        return answer
+        return self._count(kind, answer)
 
     async def _bot(self, request: Request) -> Response:
         bot = {"activate_status": 2, "app_name": BOT_NAME, "avatar_url": "", "ip_white_list": [], "open_id": BOT}

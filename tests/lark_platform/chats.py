@@ -119,7 +119,7 @@ class World:
         self.announce()
 
     def announce(self) -> None:
-        """Wake those who wait for a change."""
+        """Wake the tasks that wait for a change."""
         self._changed.set()
         self._changed = asyncio.Event()
 

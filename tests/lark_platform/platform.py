@@ -88,6 +88,11 @@ class LarkPlatform:
         message = self._world.add_message(chat, user, kind, content, mentions=mentioned, parent=root, thread=thread)
         return self._world.message_event(message)
 
+    def second_event(self, event: Event) -> Event:
+        """Another event about the same message, with an id of its own."""
+        assert event.message is not None
+        return self._world.message_event(event.message)
+
     def other_event(self, kind: str, event: Payload | None = None) -> Event:
         """An event of another type."""
         return self._world.make_event(kind, event or {})
@@ -154,9 +159,9 @@ class LarkPlatform:
         headers = {"x-ogw-ratelimit-limit": "100", "x-ogw-ratelimit-reset": str(reset)}
         self._fault(_MESSAGES, code=RATE_LIMITED, status=429, times=times, about=about, headers=headers)
 
-    def fail(self, *kinds: str, status: int = 503, times: int | None = None) -> None:
+    def fail(self, *kinds: str, status: int = 503, times: int | None = None, about: Chat | Event | None = None) -> None:
         """Answer requests of these kinds (see `requests`), by default all about messages, with a server's error."""
-        self._fault(kinds or _MESSAGES, status=status, times=times)
+        self._fault(kinds or _MESSAGES, status=status, times=times, about=about)
 
     def recover(self) -> None:
         """End every refusal that was set."""

@@ -28,6 +28,7 @@ async def serving(app: ASGIApp, *, websockets: bool = False) -> AsyncIterator[st
             app,
             lifespan="off",
             log_config=None,
+            access_log=False,
             ws="websockets-sansio" if websockets else "none",
             timeout_graceful_shutdown=30,
         )

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
-from typing import Final
-
 from tenuto.model import Scope
 from tenuto.model.channel import ChannelPolicy, GroupScope, IncomingMessage, SessionMode
 from tenuto.model.values import Value
 from tenuto.ports import Channel
-
-# 96 bits: chats that share an id would share a conversation (D6).
-_DIGITS: Final = 24
+from tenuto.sessions import derived_id
 
 
 class Address(Value, frozen=True, kw_only=True):
@@ -31,7 +26,8 @@ def address_of(channel: Channel, message: IncomingMessage, policy: ChannelPolicy
         parts += ["member", message.sender]
     elif thread is not None:
         parts += ["thread", thread]
-    queue = f"{policy.prefix}-{digest(*parts)[:_DIGITS]}"
+    prefix = f"{policy.prefix}-"
+    queue = derived_id(prefix, *parts)
     fresh = policy.session_mode is SessionMode.FRESH
     return Address(
         scope=Scope(
@@ -41,20 +37,11 @@ def address_of(channel: Channel, message: IncomingMessage, policy: ChannelPolicy
             chat=message.chat if shared else None,
             thread=thread,
         ),
-        session_id=f"{policy.prefix}-{digest(*parts, 'message', message.id)[:_DIGITS]}" if fresh else queue,
+        session_id=derived_id(prefix, *parts, "message", message.id) if fresh else queue,
         queue=queue,
     )
 
 
 def turn_key(channel: Channel, message: IncomingMessage) -> str:
     """The idempotency key of a message's turn: whoever takes it after a crash finishes the same turn."""
-    return f"{channel.name}:{digest(channel.app, message.id)}"
-
-
-def digest(*parts: str) -> str:
-    """The hexadecimal digest over length-prefixed parts, so that no two lists of parts are alike."""
-    whole = sha256()
-    for part in parts:
-        raw = part.encode()
-        whole.update(len(raw).to_bytes(4, "big") + raw)
-    return whole.hexdigest()
+    return derived_id(f"{channel.name}-", channel.app, message.id)

@@ -4,8 +4,8 @@ A chat has one queue, a value that is changed by compare-and-set. A message is r
 in the queue, or among the marks of those that have left it, which are set before they leave. A process that reads the
 queue, then the marks, and then replaces the queue it has read, accepts no message twice.
 
-A worker holds a queue for some seconds at a time. Where clocks differ, two may hold it: both would take the same
-turn, by its idempotency key, and send the same reply, which the platform recognises.
+A worker holds a queue for some seconds at a time, and no longer than its process lives. Where clocks differ, two may
+hold it: both would take the same turn, by its idempotency key, and send the same reply, which the platform recognises.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.errors import QueueFull, StateCorrupt, VersionConflict
-from tenuto.gateway.addresses import digest
+from tenuto.holder import is_holder_gone
 from tenuto.model import Scope, StateEntry
 from tenuto.model.channel import ChannelPolicy, IncomingMessage
 from tenuto.model.scope import SYSTEM
 from tenuto.model.values import Value
 from tenuto.ports import Clock, StateStore
+from tenuto.sessions import derived_id
 
 HELD_FOR: Final = timedelta(seconds=15)
 """How long a worker holds a queue that it does not hold again."""
@@ -126,9 +127,11 @@ class Inbox:
         return None
 
     def _is_held(self, queue: Queue, worker: str) -> bool:
-        """Whether another worker holds it."""
+        """Whether another worker holds it, that may be alive."""
         until = queue.held_until
-        return queue.worker not in ("", worker) and until is not None and until > self._clock()
+        if queue.worker in ("", worker) or until is None or until <= self._clock():
+            return False
+        return not is_holder_gone(queue.worker)
 
     async def release(self, place: QueuePlace, worker: str) -> None:
         """Let another worker hold a queue at once, as when this process ends."""
@@ -140,7 +143,7 @@ class Inbox:
         """Take a message that is done out of its queue, and recognise it from now on."""
         now = self._clock().timestamp()
         for one in dict.fromkeys((message.id, message.event_id)):
-            await self._state.write_state(Scope(tenant=place.tenant), _SEEN, digest(self._app, one), now)
+            await self._state.write_state(Scope(tenant=place.tenant), _SEEN, derived_id("", self._app, one), now)
         await self.change(
             place,
             lambda queue: replace(queue, waiting=tuple([one for one in queue.waiting if one.message.id != message.id])),
@@ -171,19 +174,19 @@ class Inbox:
     async def _was_seen(self, tenant: str, ids: Sequence[str]) -> bool:
         scope = Scope(tenant=tenant)
         for one in dict.fromkeys(ids):
-            if await self._state.read_state(scope, _SEEN, digest(self._app, one)) is not None:
+            if await self._state.read_state(scope, _SEEN, derived_id("", self._app, one)) is not None:
                 return True
         return False
 
     async def _mark_busy(self, place: QueuePlace) -> None:
         if place.tenant not in self._known_tenants:
-            await self._state.write_state(SYSTEM, _TENANTS, digest(place.tenant), place.tenant)
+            await self._state.write_state(SYSTEM, _TENANTS, derived_id("", place.tenant), place.tenant)
             self._known_tenants.add(place.tenant)
         value = {"app": self._app, "tenant": place.tenant, "key": place.key}
-        await self._state.write_state(SYSTEM, _BUSY, digest(place.tenant, place.key), value)
+        await self._state.write_state(SYSTEM, _BUSY, derived_id("", place.tenant, place.key), value)
 
     async def _unmark_busy(self, place: QueuePlace) -> None:
-        await self._state.delete_state(SYSTEM, _BUSY, digest(place.tenant, place.key))
+        await self._state.delete_state(SYSTEM, _BUSY, derived_id("", place.tenant, place.key))
         # Another process may have put a message in just before.
         if (await self._read(place))[0].waiting:
             await self._mark_busy(place)

@@ -24,7 +24,8 @@ from tenuto.gateway.responder import Responder
 from tenuto.gateway.wording import WORDING
 from tenuto.logs import bind_log_context
 from tenuto.model import Scope
-from tenuto.model.channel import ChannelPolicy, IncomingMessage, MessageKind
+from tenuto.model.channel import ChannelPolicy, Delivery, IncomingMessage, MessageKind
+from tenuto.model.values import JsonObject
 from tenuto.ports import Channel, Clock
 
 _HOLD_AGAIN: Final = HELD_FOR.total_seconds() / 3
@@ -71,6 +72,21 @@ class Gateway:
         self._news: dict[QueuePlace, asyncio.Event] = {}
         # What was said, where the store holds less of it by its privacy policy.
         self._live: dict[str, str] = {}
+
+    async def receive(self, delivery: Delivery) -> JsonObject:
+        """Store the message of a delivery that was verified; returns the body that acknowledges it.
+
+        Raises:
+            DeliveryRefused: it cannot be read.
+            QueueFull: too many messages of this chat wait.
+            Unavailable: the store or the platform does not answer; the delivery has to come again.
+        """
+        incoming = await self.channel.parse(delivery)
+        if incoming.message is not None:
+            await self.accept(incoming.message)
+        elif incoming.ignored:
+            _log.info("a delivery of %s needs no answer: %s", self.channel.name, incoming.ignored)
+        return incoming.answer
 
     async def accept(self, message: IncomingMessage) -> bool:
         """Store a message that is to be answered; false if it need not be, or was accepted before.

@@ -36,6 +36,7 @@ from tenuto.server import (
 )
 from tenuto.server import chat as talks
 from tenuto.server.auth import Gate, RateLimiter, ServerContext, is_loopback
+from tenuto.server.channels import channel_routes, serving_channels
 from tenuto.server.metrics import Metrics
 from tenuto.server.middleware import RequestMiddleware
 from tenuto.server.task_worker import TaskWorker
@@ -97,7 +98,8 @@ def create_app(
                 _log.error("cannot start: %s", unfit)
                 raise
             worker = app.state.task_worker = TaskWorker(tenuto)
-            async with _warming(await tenuto.memories()), worker.running():
+            async with _warming(await tenuto.memories()), worker.running(), serving_channels(tenuto, clock) as gateways:
+                app.state.gateways = gateways
                 yield
 
     modules = (
@@ -118,7 +120,7 @@ def create_app(
         web_console,
     )
     app = Starlette(
-        routes=[route for module in modules for route in module.routes.routes],
+        routes=[*(route for module in modules for route in module.routes.routes), *channel_routes(settings)],
         exception_handlers=problems.HANDLERS,
         lifespan=lifespan,
     )

@@ -1,16 +1,21 @@
-"""The wiring of a gateway: an app of a chat platform, the turns, and the store."""
+"""The wiring of gateways: apps of chat platforms, the turns, and the store."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
 from msgspec.structs import replace
 
+from tenuto.channels.lark import LarkApp
 from tenuto.chat import Chat
 from tenuto.gateway.commands import Commands
 from tenuto.gateway.inbox import Inbox
 from tenuto.gateway.responder import Responder
 from tenuto.gateway.service import Gateway
+from tenuto.holder import with_holder
 from tenuto.model import Scope
-from tenuto.model.channel import ChannelPolicy
+from tenuto.model.channel import ChannelPolicy, Delivery
 from tenuto.model.policy import OnMissing
 from tenuto.model.privacy import Sink
 from tenuto.ports import Channel, Clock, StateStore
@@ -51,6 +56,42 @@ def make_gateway(
         commands=commands,
         redact=redact,
         clock=clock,
-        worker=fresh_id(),
+        worker=with_holder(fresh_id()),
         max_message_bytes=session_policy.max_message_bytes,
     )
+
+
+@asynccontextmanager
+async def open_lark(
+    apps: tuple[LarkApp, ...], make: Callable[[Channel, ChannelPolicy], Awaitable[Gateway]], clock: Clock
+) -> AsyncIterator[tuple[Gateway, ...]]:
+    """The gateways of Lark apps, at work."""
+    from tenuto.channels.lark.channel import LarkChannel
+
+    async with AsyncExitStack() as stack:
+        gateways: list[Gateway] = []
+        for app in apps:
+            channel = LarkChannel(app, clock=clock)
+            stack.push_async_callback(channel.close)
+            gateway = await make(channel, app.policy)
+            await stack.enter_async_context(gateway.running())
+            if app.long_connection:
+                await stack.enter_async_context(_connected(app, gateway))
+            gateways.append(gateway)
+        yield tuple(gateways)
+
+
+@asynccontextmanager
+async def _connected(app: LarkApp, gateway: Gateway) -> AsyncIterator[None]:
+    """Meanwhile, events come through a connection of ours; the platform has authenticated it."""
+    from tenuto.channels.lark.long_connection import LongConnection
+
+    async def receive(payload: bytes) -> None:
+        await gateway.receive(Delivery(body=payload))
+
+    connection = LongConnection(app, receive)
+    connection.start()
+    try:
+        yield
+    finally:
+        await connection.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sys
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, suppress
@@ -25,10 +26,12 @@ ADDRESS = "http://bot.example/lark/events"
 def lark() -> Any:
     """The official package, imported once: it takes seconds. It would log to the standard output."""
     logging.getLogger("Lark").disabled = True
-    # It takes the loop of the thread that imports it, or leaves one open.
+    # It takes the loop of the thread that imports it, or leaves a new one open.
+    imported = "lark_oapi" in sys.modules
     with ThreadPoolExecutor(1) as thread:
         package = thread.submit(pytest.importorskip, "lark_oapi").result()
-    package.ws.client.loop.close()
+    if not imported:
+        package.ws.client.loop.close()
     return package
 
 

@@ -1,0 +1,80 @@
+"""Deliveries of chat platforms: verified, stored, acknowledged. The answer follows on the platform's own way.
+
+The platform's signature is the credential. The routes exist only where an app is configured.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tenuto.app import Tenuto
+from tenuto.errors import DeliveryRefused
+from tenuto.gateway.service import Gateway
+from tenuto.model.channel import Delivery
+from tenuto.ports import Clock
+from tenuto.server.auth import service
+from tenuto.server.json_io import read_body
+from tenuto.server.problems import problem_response
+from tenuto.settings import Settings
+from tenuto.wiring.channels import lark_apps
+
+_log = logging.getLogger(__name__)
+
+
+def channel_routes(settings: Settings) -> list[Route]:
+    """The routes of the configured channels."""
+    return [Route("/lark/events", receive_lark_event, methods=["POST"])] if lark_apps(settings) else []
+
+
+@asynccontextmanager
+async def serving_channels(tenuto: Tenuto, clock: Clock) -> AsyncIterator[tuple[Gateway, ...]]:
+    """Meanwhile, messages of the configured channels are answered; those of long connections are received as well."""
+    apps = lark_apps(tenuto.settings)
+    if not apps:
+        yield ()
+        return
+    from tenuto.wiring.gateway import open_lark
+
+    async with open_lark(apps, tenuto.gateway, clock) as gateways:
+        yield gateways
+
+
+async def receive_lark_event(request: Request) -> Response:
+    """A callback of Lark or Feishu."""
+    return await _receive(request, request.app.state.gateways)
+
+
+async def _receive(request: Request, gateways: Sequence[Gateway]) -> Response:
+    body = await read_body(request, service(request).settings.max_body_bytes)
+    delivery = Delivery(body=body, headers=dict(request.headers))
+    try:
+        gateway = _addressed(gateways, delivery)
+        answer = await gateway.receive(delivery)
+    except DeliveryRefused as refused:
+        _log.warning("a delivery is refused: %s", refused)
+        return problem_response(401 if refused.forged else 400, refused.code, str(refused))
+    return Response(msgspec.json.encode(answer), media_type="application/json")
+
+
+def _addressed(gateways: Sequence[Gateway], delivery: Delivery) -> Gateway:
+    """The gateway of the app that a delivery is for: the one that can verify it.
+
+    Raises:
+        DeliveryRefused: none can.
+    """
+    refusal = DeliveryRefused("no app is configured", forged=True)
+    for gateway in gateways:
+        try:
+            gateway.channel.verify(delivery)
+        except DeliveryRefused as refused:
+            refusal = refused
+        else:
+            return gateway
+    raise refusal
