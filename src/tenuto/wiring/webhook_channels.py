@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from tenuto.channels.webhook import WebhookApp, WebhookChannel
+from tenuto.channels.webhook import WebhookApp
+from tenuto.channels.webhook.channel import WebhookChannel
 from tenuto.errors import InvalidSetting
 from tenuto.gateway.service import Gateway
 from tenuto.model.channel import ChannelPolicy

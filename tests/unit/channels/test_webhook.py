@@ -21,7 +21,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import tenuto
-from tenuto.channels.webhook import WebhookApp, WebhookChannel
+from tenuto.channels.webhook import WebhookApp
+from tenuto.channels.webhook.channel import WebhookChannel
 from tenuto.errors import ChannelUnavailable, DeliveryRefused, InvalidSetting, ReplyRefused, TenutoError
 from tenuto.gateway.service import Gateway
 from tenuto.llm import Echo, Hang, ScriptedModel

@@ -1,4 +1,4 @@
-"""Signed JSON in and out, for any platform that has no channel of its own: Standard Webhooks both ways."""
+"""The `Channel` of a platform that sends and takes signed JSON."""
 
 from __future__ import annotations
 
@@ -11,49 +11,17 @@ from typing import Annotated, Final
 import httpx
 import msgspec
 
-from tenuto.errors import ChannelUnavailable, DeliveryRefused, Invalid, InvalidSetting, ReplyRefused
-from tenuto.model.channel import ChannelPolicy, ChatLine, Delivery, Incoming, IncomingMessage, MessageKind
+from tenuto.channels.webhook.app import CHANNEL, WebhookApp
+from tenuto.errors import ChannelUnavailable, DeliveryRefused, Invalid, ReplyRefused
+from tenuto.model.channel import ChatLine, Delivery, Incoming, IncomingMessage, MessageKind
 from tenuto.model.scope import check_tenant_id
 from tenuto.model.signature import check_signature, read_signing_key, signed_headers
-from tenuto.model.urls import check_url
-from tenuto.model.values import Value
 from tenuto.ports import Clock, utc_now
 
-CHANNEL: Final = "webhook"
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TIMEOUT: Final = httpx.Timeout(10.0, connect=5.0)
 # The message is unknown, gone or malformed there. Any other refusal, as of the signature, ends when it is corrected.
 _FOR_GOOD: Final = frozenset({400, 404, 410, 413, 422})
 _LONGEST_WAIT: Final = timedelta(minutes=5)
-
-
-class WebhookApp(Value, frozen=True, kw_only=True):
-    """A platform behind `POST /webhook/{name}/messages`; replies are posted to `reply_url`.
-
-    One `secret` signs both directions. All its messages belong to the `tenant`, or to the tenant that each names if
-    they may (`tenant_from_body`).
-    """
-
-    name: str
-    secret: str
-    reply_url: str
-    tenant: str
-    tenant_from_body: bool = False
-    policy: ChannelPolicy = ChannelPolicy(prefix=CHANNEL)
-
-    def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
-            raise InvalidSetting("name", "is part of an address: 1 to 64 letters, digits, - and _")
-        read_signing_key(self.secret, "secret")
-        check_url(self.reply_url, "reply_url")
-        try:
-            check_tenant_id(self.tenant)
-        except Invalid as unfit:
-            raise InvalidSetting("tenant", str(unfit)) from None
-
-    def __repr__(self) -> str:
-        """Without its secret."""
-        return f"WebhookApp(name={self.name!r})"
 
 
 class _Body(msgspec.Struct, frozen=True):
