@@ -22,6 +22,7 @@ from tenuto.ports import Channel, Clock, StateStore
 from tenuto.privacy.redactor import Redactor, Slot
 from tenuto.sessions import Sessions, fresh_id
 from tenuto.settings import Settings
+from tenuto.wiring.channels import open_lark_channel
 
 
 def make_gateway(
@@ -65,13 +66,15 @@ def make_gateway(
 async def open_lark(
     apps: tuple[LarkApp, ...], make: Callable[[Channel, ChannelPolicy], Awaitable[Gateway]], clock: Clock
 ) -> AsyncIterator[tuple[Gateway, ...]]:
-    """The gateways of Lark apps, at work."""
-    from tenuto.channels.lark.channel import LarkChannel
+    """The gateways of Lark apps, at work.
 
+    Raises:
+        InvalidSetting: a package that an app needs is missing.
+    """
     async with AsyncExitStack() as stack:
         gateways: list[Gateway] = []
         for app in apps:
-            channel = LarkChannel(app, clock=clock)
+            channel = open_lark_channel(app, clock)
             stack.push_async_callback(channel.close)
             gateway = await make(channel, app.policy)
             await stack.enter_async_context(gateway.running())

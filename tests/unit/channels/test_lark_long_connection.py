@@ -8,6 +8,7 @@ import logging
 import threading
 
 import pytest
+from msgspec.structs import replace
 
 from tenuto.channels.lark import LarkApp
 from tenuto.channels.lark.long_connection import LongConnection
@@ -16,7 +17,7 @@ from tests.patience import LONG
 
 
 async def test_events_are_acknowledged_once_they_are_taken(caplog: pytest.LogCaptureFixture) -> None:
-    """T14: what fails is delivered again, a lost connection comes back, and no word of a person is logged."""
+    """T14: what fails is delivered again, a lost connection comes back; no secret and no word of a person is logged."""
     caplog.set_level(logging.DEBUG)
     server, taken = asyncio.get_running_loop(), list[str]()
 
@@ -24,7 +25,7 @@ async def test_events_are_acknowledged_once_they_are_taken(caplog: pytest.LogCap
         assert asyncio.get_running_loop() is server
         taken.append(json.loads(payload)["header"]["event_id"])
         if len(taken) == 1:
-            raise OSError("the store is down")
+            raise OSError("the store refuses my secret words")
 
     async with start_lark_platform() as platform:
         app = LarkApp(
@@ -39,7 +40,13 @@ async def test_events_are_acknowledged_once_they_are_taken(caplog: pytest.LogCap
         codes.append(await platform.push(event))
         await connection.stop()
 
+        refused = LongConnection(replace(app, app_secret="another secret"), receive)
+        refused.start()
+        await platform.until_requested("endpoint", 3)
+        await refused.stop()
+
         assert (codes, taken) == ([500, 200, 200], [event.id] * 3)
         assert not platform.connections.open
         assert not any(thread.name == "lark-connection" for thread in threading.enumerate())
-    assert "secret" not in caplog.text
+    assert "secret words" not in caplog.text
+    assert "another secret" not in caplog.text

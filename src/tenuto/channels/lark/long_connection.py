@@ -102,9 +102,11 @@ class _Handler:
         waiting = asyncio.run_coroutine_threadsafe(self._take(payload), self._server)
         try:
             waiting.result(_ANSWER_SECONDS)
-        except TimeoutError:
+        except Exception as failed:
             waiting.cancel()
-            raise
+            _log.warning("an event was not taken: %s", describe_exception(failed))
+            # The SDK logs the text of what is raised.
+            raise RuntimeError("the event was not taken") from None
 
     async def _take(self, payload: bytes) -> None:
         await self._receive(payload)
