@@ -40,9 +40,9 @@ async def serving_channels(tenuto: Tenuto, clock: Clock) -> AsyncIterator[tuple[
     if not apps:
         yield ()
         return
-    from tenuto.wiring.gateway import open_lark
+    from tenuto.wiring.gateway import open_gateways
 
-    async with open_lark(apps, tenuto.gateway, clock) as gateways:
+    async with open_gateways(apps, tenuto.gateway, clock) as gateways:
         yield gateways
 
 

@@ -25,7 +25,7 @@ _ENV: Final = "_env"
 _App = TypeVar("_App", bound=Value)
 
 
-def read_apps(path: Path, platform: str, app: type[_App], environ: Mapping[str, str] | None = None) -> tuple[_App, ...]:
+def read_apps(path: Path, platform: str, app: type[_App]) -> tuple[_App, ...]:
     """The apps in the tables of a platform; `app` has a field `policy` with the platform's own defaults.
 
     Raises:
@@ -34,16 +34,16 @@ def read_apps(path: Path, platform: str, app: type[_App], environ: Mapping[str, 
     listed = _load(path)
     unknown = next((name for name in listed if name not in _PLATFORMS), None)
     if unknown is not None:
-        raise InvalidSetting(_SETTING, f"there is no platform {unknown[:32]!a}; there are {', '.join(_PLATFORMS)}")
+        raise InvalidSetting(_SETTING, f"{path}: {unknown} is unknown; known are {', '.join(_PLATFORMS)}")
     tables = listed.get(platform, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise InvalidSetting(_SETTING, f"each app is a table of its own: [[{platform}]]")
+        raise InvalidSetting(_SETTING, f"{path}: write [[{platform}]] with two brackets, once for each app")
     apps: list[_App] = []
     for number, table in enumerate(tables, 1):
         try:
-            apps.append(_read_app(table, app, os.environ if environ is None else environ))
+            apps.append(_read_app(table, app))
         except Invalid as unfit:
-            raise InvalidSetting(_SETTING, f"[[{platform}]] number {number}: {unfit}") from None
+            raise InvalidSetting(_SETTING, f"{path}, [[{platform}]] number {number}: {unfit}") from None
     return tuple(apps)
 
 
@@ -58,11 +58,11 @@ def _load(path: Path) -> JsonObject:
         raise InvalidSetting(_SETTING, f"{path} is not TOML: {unfit}") from None
 
 
-def _read_app(table: JsonObject, app: type[_App], environ: Mapping[str, str]) -> _App:
+def _read_app(table: JsonObject, app: type[_App]) -> _App:
     kinds = {**get_type_hints(ChannelPolicy), **get_type_hints(app)}
     del kinds[_POLICY]
     values: dict[str, Any] = {}
-    for name, value in _resolve_secrets(table, kinds, environ):
+    for name, value in _resolve_secrets(table, kinds):
         field_name = setting_name(name, kinds, prefix="")
         values[field_name] = convert_setting(name, value, kinds[field_name])
     own: dict[str, Any] = {}
@@ -77,16 +77,14 @@ def _read_app(table: JsonObject, app: type[_App], environ: Mapping[str, str]) ->
     return app(**own)
 
 
-def _resolve_secrets(
-    table: JsonObject, kinds: Mapping[str, Any], environ: Mapping[str, str]
-) -> Iterator[tuple[str, Any]]:
+def _resolve_secrets(table: JsonObject, kinds: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in table.items():
         field = name.removesuffix(_ENV)
         if name in kinds or field == name or field not in kinds:
             yield name, value
         elif field in table:
             raise InvalidSetting(name, f"contradicts {field}: give one of them")
-        elif not isinstance(value, str) or not environ.get(value):
-            raise InvalidSetting(name, "names no variable of the environment that is set")
+        elif not os.environ.get(str(value)):
+            raise InvalidSetting(name, f"the variable {value} is not set")
         else:
-            yield field, environ[value]
+            yield field, os.environ[str(value)]

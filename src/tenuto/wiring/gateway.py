@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from msgspec.structs import replace
 
 from tenuto.channels.lark import LarkApp
+from tenuto.channels.webhook import WebhookApp
 from tenuto.chat import Chat
 from tenuto.gateway.commands import Commands
 from tenuto.gateway.inbox import Inbox
@@ -22,7 +23,7 @@ from tenuto.ports import Channel, Clock, StateStore
 from tenuto.privacy.redactor import Redactor, Slot
 from tenuto.sessions import Sessions, fresh_id
 from tenuto.settings import Settings
-from tenuto.wiring.channels import open_lark_channel
+from tenuto.wiring.channels import open_channel
 
 
 def make_gateway(
@@ -63,10 +64,10 @@ def make_gateway(
 
 
 @asynccontextmanager
-async def open_lark(
-    apps: tuple[LarkApp, ...], make: Callable[[Channel, ChannelPolicy], Awaitable[Gateway]], clock: Clock
+async def open_gateways(
+    apps: Sequence[LarkApp | WebhookApp], make: Callable[[Channel, ChannelPolicy], Awaitable[Gateway]], clock: Clock
 ) -> AsyncIterator[tuple[Gateway, ...]]:
-    """The gateways of Lark apps, at work.
+    """The gateways of apps, at work.
 
     Raises:
         InvalidSetting: a package that an app needs is missing.
@@ -74,11 +75,11 @@ async def open_lark(
     async with AsyncExitStack() as stack:
         gateways: list[Gateway] = []
         for app in apps:
-            channel = open_lark_channel(app, clock)
+            channel = open_channel(app, clock)
             stack.push_async_callback(channel.close)
             gateway = await make(channel, app.policy)
             await stack.enter_async_context(gateway.running())
-            if app.long_connection:
+            if isinstance(app, LarkApp) and app.long_connection:
                 await stack.enter_async_context(_connected(app, gateway))
             gateways.append(gateway)
         yield tuple(gateways)

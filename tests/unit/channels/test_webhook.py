@@ -29,8 +29,10 @@ from tenuto.llm import Echo, Hang, ScriptedModel
 from tenuto.model import Scope
 from tenuto.model.channel import ChannelPolicy, Delivery, Incoming, MessageKind, ResetBy, SessionMode
 from tenuto.model.signature import read_signing_key, signed_headers
-from tenuto.ports import Channel
-from tenuto.wiring.webhook_channels import open_webhooks, webhook_apps
+from tenuto.ports import Channel, utc_now
+from tenuto.settings import read_settings
+from tenuto.wiring.channels import webhook_apps
+from tenuto.wiring.gateway import open_gateways
 from tests.clock import START, FakeClock
 from tests.group_chat import message
 from tests.patience import LONG
@@ -237,10 +239,10 @@ async def test_a_chat_behind_a_webhook_is_remembered_until_it_is_reset() -> None
     hang = Hang()
     model = ScriptedModel(hang, Echo())
     async with receiving() as (receiver, app), tenuto.open("memory://", model=model, summarizer_model="offline") as t:
-        async with open_webhooks([app], t.gateway) as (gateway,):
+        async with open_gateways([app], t.gateway, utc_now) as (gateway,):
             assert await deliver(gateway, "my cat is Tom", 1)
             await hang.reached.wait()
-        async with open_webhooks([app], t.gateway) as (gateway,):
+        async with open_gateways([app], t.gateway, utc_now) as (gateway,):
             await receiver.wait_for(1)
             assert not await deliver(gateway, "my cat is Tom", 1)
             await deliver(gateway, "what is its name?", 2)
@@ -275,12 +277,13 @@ app_id = "cli_1"
 """
 
 
-def test_apps_are_read_from_a_file_with_their_policies(tmp_path: Path) -> None:
+def test_apps_are_read_from_a_file_with_their_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """D7, D26: how messages become turns is set for each app."""
     path = tmp_path / "channels.toml"
     path.write_text(GOOD)
+    monkeypatch.setenv("SHOP_SECRET", KEY.decode())
 
-    (app,) = webhook_apps(path, {"SHOP_SECRET": KEY.decode()})
+    (app,) = webhook_apps(read_settings({"TENUTO_CHANNELS": str(path)}))
 
     assert app.secret == KEY.decode()
     assert KEY.decode() not in repr(app)
@@ -298,9 +301,9 @@ def test_apps_are_read_from_a_file_with_their_policies(tmp_path: Path) -> None:
     ("old", "new", "why"),
     [
         ("[[webhook]]", "[[webhook", "channels.toml is not TOML"),
-        ("[[webhook]]", "[webhook]", r"each app is a table of its own: \[\[webhook\]\]"),
-        ("[[webhook]]", "[[webhok]]", "there is no platform 'webhok'; there are lark, webhook"),
-        ('"SHOP_SECRET"', '"OTHER"', r"\[\[webhook\]\] number 1: secret_env: names no variable"),
+        ("[[webhook]]", "[webhook]", r"write \[\[webhook\]\] with two brackets"),
+        ("[[webhook]]", "[[webhok]]", "webhok is unknown; known are lark, webhook"),
+        ('"SHOP_SECRET"', '"OTHER"', r"\[\[webhook\]\] number 1: secret_env: the variable OTHER is not set"),
         ('secret_env = "SHOP_SECRET"', "", "secret: is missing"),
         ("secret_env", 'secret = "0123456789abcdef"\nsecret_env', "secret_env: contradicts secret"),
         ('secret_env = "SHOP_SECRET"', 'secret = "short"', "secret: must have at least 16 bytes"),
@@ -312,12 +315,16 @@ def test_apps_are_read_from_a_file_with_their_policies(tmp_path: Path) -> None:
         ('"fresh"', '"new"', "session_mode: 'new' does not fit; wanted stable or fresh"),
         ('["u-1"]', '"u-1"', "resetters: 'u-1' does not fit; wanted a list"),
         ('"48h"', '"1h"', "remember_events: must be at least 8h"),
-        ("[[lark]]", GOOD.partition("[[lark]]")[0] + "[[lark]]", "two .* have the name shop"),
+        ("[[lark]]", GOOD.partition("[[lark]]")[0] + "[[lark]]", "shop is configured twice"),
     ],
 )
-def test_a_table_that_does_not_fit_is_named(tmp_path: Path, old: str, new: str, why: str) -> None:
+def test_a_table_that_does_not_fit_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, why: str
+) -> None:
     path = tmp_path / "channels.toml"
     path.write_text(GOOD.replace(old, new, 1))
+    monkeypatch.setenv("SHOP_SECRET", KEY.decode())
+    settings = read_settings({"TENUTO_CHANNELS": str(path)})
 
     with pytest.raises(InvalidSetting, match=why):
-        webhook_apps(path, {"SHOP_SECRET": KEY.decode()})
+        webhook_apps(settings)
