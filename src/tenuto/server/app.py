@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from tenuto.access import ApiKeys, JwtPolicy, JwtVerifier
 from tenuto.app import Tenuto, open_app
 from tenuto.errors import InvalidSetting, StoreUnavailable
+from tenuto.model.urls import is_loopback
 from tenuto.ports import Clock, utc_now
 from tenuto.recall.embedding import CachedEmbedder
 from tenuto.recall.service import Memories
@@ -35,7 +36,7 @@ from tenuto.server import (
     web_console,
 )
 from tenuto.server import chat as talks
-from tenuto.server.auth import Gate, RateLimiter, ServerContext, is_loopback
+from tenuto.server.auth import Gate, RateLimiter, ServerContext
 from tenuto.server.channels import channel_routes, serving_channels
 from tenuto.server.metrics import Metrics
 from tenuto.server.middleware import RequestMiddleware

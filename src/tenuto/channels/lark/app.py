@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Final
 from urllib.parse import urlsplit
 
 from tenuto.errors import InvalidSetting
 from tenuto.model.channel import ChannelPolicy
+from tenuto.model.urls import is_loopback
 from tenuto.model.values import Value
 
 FEISHU: Final = "https://open.feishu.cn"
@@ -52,12 +52,5 @@ def _check_domain(domain: str) -> None:
         raise InvalidSetting("lark_domain", "is no address; write for example https://open.larksuite.com") from None
     if not host or path or url.query or url.fragment or url.username is not None:
         raise InvalidSetting("lark_domain", "wants scheme and host alone, for example https://open.larksuite.com")
-    if url.scheme != "https" and not (url.scheme == "http" and _is_loopback(host)):
+    if url.scheme != "https" and not (url.scheme == "http" and is_loopback(host)):
         raise InvalidSetting("lark_domain", "must begin with https://; plain http is for loopback alone")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
