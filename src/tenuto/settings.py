@@ -213,10 +213,10 @@ class Settings(Value, frozen=True, kw_only=True):
         self.prompt()
         self.budgets()
         self.policies()
-        self.channel_policies()
         self.npc_policies()
         self.memory_policy()
-        self.lark_app()
+        if self.lark_app() is not None or self.channels is not None:
+            self.channel_policies()
 
     def _check_jwt(self) -> None:
         ways = [name for name in ("jwt_secret", "jwt_key_file", "jwt_jwks_file") if getattr(self, name)]
