@@ -86,14 +86,14 @@ class Inbox:
         Raises:
             QueueFull: as many as may wait already.
         """
-        ids = (waiting.message.id, waiting.message.event_id)
+        message = waiting.message
         while True:
             queue, version = await self._read(place)
-            if any(one.message.id in ids or one.message.event_id in ids for one in queue.waiting):
+            if any(one.message.id == message.id or one.message.event_id == message.event_id for one in queue.waiting):
                 # The process that accepted it may have died before it could say so.
                 await self._mark_busy(place)
                 return False
-            if await self._was_seen(place.tenant, ids):
+            if await self._was_seen(place.tenant, message):
                 return False
             if len(queue.waiting) >= self._policy.max_waiting:
                 raise QueueFull(self._policy.max_waiting)
@@ -142,8 +142,8 @@ class Inbox:
     async def remove(self, place: QueuePlace, message: IncomingMessage) -> None:
         """Take a message that is done out of its queue, and recognise it from now on."""
         now = self._clock().timestamp()
-        for one in dict.fromkeys((message.id, message.event_id)):
-            await self._state.write_state(Scope(tenant=place.tenant), _SEEN, derived_id("", self._app, one), now)
+        for key in self._mark_keys(message):
+            await self._state.write_state(Scope(tenant=place.tenant), _SEEN, key, now)
         await self.change(
             place,
             lambda queue: replace(queue, waiting=tuple([one for one in queue.waiting if one.message.id != message.id])),
@@ -171,12 +171,18 @@ class Inbox:
             await self.remove(place, message)
         return len(own)
 
-    async def _was_seen(self, tenant: str, ids: Sequence[str]) -> bool:
+    async def _was_seen(self, tenant: str, message: IncomingMessage) -> bool:
         scope = Scope(tenant=tenant)
-        for one in dict.fromkeys(ids):
-            if await self._state.read_state(scope, _SEEN, derived_id("", self._app, one)) is not None:
+        for key in self._mark_keys(message):
+            if await self._state.read_state(scope, _SEEN, key) is not None:
                 return True
         return False
+
+    def _mark_keys(self, message: IncomingMessage) -> tuple[str, str]:
+        """Platforms may number messages and events alike, so a mark names what it is of."""
+        ids = (("message", message.id), ("event", message.event_id))
+        first, second = (derived_id("", self._app, kind, one) for kind, one in ids)
+        return first, second
 
     async def _mark_busy(self, place: QueuePlace) -> None:
         if place.tenant not in self._known_tenants:

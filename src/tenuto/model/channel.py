@@ -61,6 +61,7 @@ class IncomingMessage(Value, frozen=True, kw_only=True):
         if self.thread is not None:
             check_id(self.thread, "the message's thread")
         check_text(self.text, "the message")
+        check_text(self.sender_name, "the sender's name")
 
 
 class Incoming(Value, frozen=True, kw_only=True):

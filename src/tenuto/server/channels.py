@@ -23,20 +23,23 @@ from tenuto.server.auth import service
 from tenuto.server.json_io import read_body
 from tenuto.server.problems import problem_response
 from tenuto.settings import Settings
-from tenuto.wiring.channels import lark_apps
+from tenuto.wiring.channels import channel_apps, lark_apps, webhook_apps
 
 _log = logging.getLogger(__name__)
 
 
 def channel_routes(settings: Settings) -> list[Route]:
     """The routes of the configured channels."""
-    return [Route("/lark/events", receive_lark_event, methods=["POST"])] if lark_apps(settings) else []
+    routes = [Route("/lark/events", receive_lark_event, methods=["POST"])] if lark_apps(settings) else []
+    if webhook_apps(settings):
+        routes.append(Route("/webhook/{name}/messages", receive_webhook_message, methods=["POST"]))
+    return routes
 
 
 @asynccontextmanager
 async def serving_channels(tenuto: Tenuto, clock: Clock) -> AsyncIterator[tuple[Gateway, ...]]:
     """Meanwhile, messages of the configured channels are answered; those of long connections are received as well."""
-    apps = lark_apps(tenuto.settings)
+    apps = channel_apps(tenuto.settings)
     if not apps:
         yield ()
         return
@@ -48,7 +51,14 @@ async def serving_channels(tenuto: Tenuto, clock: Clock) -> AsyncIterator[tuple[
 
 async def receive_lark_event(request: Request) -> Response:
     """A callback of Lark or Feishu."""
-    return await _receive(request, request.app.state.gateways)
+    return await _receive(request, [one for one in request.app.state.gateways if one.channel.name == "lark"])
+
+
+async def receive_webhook_message(request: Request) -> Response:
+    """A message of a platform behind a webhook."""
+    address = ("webhook", request.path_params["name"])
+    gateways = request.app.state.gateways
+    return await _receive(request, [one for one in gateways if (one.channel.name, one.channel.app) == address])
 
 
 async def _receive(request: Request, gateways: Sequence[Gateway]) -> Response:

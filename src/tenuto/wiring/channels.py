@@ -45,6 +45,15 @@ def webhook_apps(settings: Settings) -> tuple[WebhookApp, ...]:
     return apps
 
 
+def channel_apps(settings: Settings) -> tuple[LarkApp | WebhookApp, ...]:
+    """Every configured app of any platform.
+
+    Raises:
+        InvalidSetting: one of them cannot work, or is configured twice.
+    """
+    return (*lark_apps(settings), *webhook_apps(settings))
+
+
 def open_channel(app: LarkApp | WebhookApp, clock: Clock) -> LarkChannel | WebhookChannel:
     """The channel of an app, which the caller closes.
 
