@@ -17,11 +17,12 @@ from msgspec.structs import replace
 
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model import Draft, FinishTurn, OpenTurn, Role, Scope, Session, TurnState, Usage, text_part
+from tenuto.model.channel import ChannelPolicy
 from tenuto.model.policy import Preset, RunPolicy
 from tenuto.model.prompt import Language
 from tenuto.model.turn import MAX_WINDOW
 from tenuto.model.values import Value, check_int, check_text
-from tenuto.ports import Clock, Detector, TaskEngine, utc_now
+from tenuto.ports import Channel, Clock, Detector, TaskEngine, utc_now
 from tenuto.privacy.compliance.compaction import Compactor
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import EventEmitter, Listener, Sessions, TurnRequest, fresh_id
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from tenuto.assistants import Assistant
     from tenuto.chat import Chat, Reply
     from tenuto.context import TokenCounter
+    from tenuto.gateway.service import Gateway
     from tenuto.llm import GivenModel
     from tenuto.privacy.compliance.service import PrivacyService
     from tenuto.recall.service import Memories
@@ -174,6 +176,25 @@ class Tenuto:
                 )
         return engine
 
+    async def gateway(self, channel: Channel, policy: ChannelPolicy) -> Gateway:
+        """What answers the messages of an app on a chat platform, as long as its `running` is open.
+
+        Raises:
+            AssistantNotFound: there is no such assistant as the policy names.
+        """
+        from tenuto.wiring.gateway import make_gateway
+
+        return make_gateway(
+            self.settings,
+            channel,
+            policy,
+            chat=await self.chat(),
+            sessions=self.sessions,
+            state=self.store.state,
+            redactor=self.redactor,
+            clock=self._clock,
+        )
+
     @property
     def works_on_tasks(self) -> bool:
         """Whether this process runs plans."""
@@ -219,6 +240,7 @@ class Tenuto:
         """Reveals pseudonyms, exports stored private data, and erases users."""
         # Signatures and ciphers take long to import, and are seldom needed.
         from tenuto.access import ApiKeys
+        from tenuto.gateway.inbox import erase_waiting
         from tenuto.privacy.compliance.service import PrivacyService
         from tenuto.upkeep.memory_erasure import erase_chat_memories
 
@@ -233,6 +255,10 @@ class Tenuto:
                 return {}
             return {"task_runs": await (await self.engine(worker=False)).erase(scope)}
 
+        async def waiting(scope: Scope) -> dict[str, int]:
+            removed = await erase_waiting(self.store.state, scope, self._clock)
+            return {"waiting_messages": removed} if removed else {}
+
         async def memories(scope: Scope) -> dict[str, int]:
             counts = await erase_chat_memories(self.store, scope, fresh_id)
             if self._memories is not None:
@@ -244,7 +270,7 @@ class Tenuto:
             screen=self.redactor,
             erase=self.sessions.erase,
             clock=self._clock,
-            elsewhere=(keys, deadlines, runs, memories),
+            elsewhere=(keys, deadlines, runs, waiting, memories),
             compactor=self._compactor,
         )
 

@@ -111,6 +111,26 @@ class PlanInvalid(Invalid):
         self.step = step
 
 
+class DeliveryRefused(Invalid):
+    """A delivery of a chat platform that is not genuine or cannot be read; `forged` if its origin is not proved."""
+
+    code: ClassVar[str] = "delivery_refused"
+
+    def __init__(self, why: str, *, forged: bool = False) -> None:
+        super().__init__(why)
+        self.forged = forged
+
+
+class ReplyRefused(Invalid):
+    """A chat platform refuses a reply for good, as to a recalled message; `reason` is the platform's code."""
+
+    code: ClassVar[str] = "reply_refused"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the platform refuses the reply: {reason}")
+        self.reason = reason
+
+
 class InvalidCursor(Invalid):
     """A paging cursor of another listing."""
 
@@ -441,6 +461,15 @@ class BoardFull(LimitReached):
         self.limit = limit
 
 
+class QueueFull(LimitReached):
+    """As many messages of a chat wait for their turn as may; the platform delivers this one again later."""
+
+    code: ClassVar[str] = "queue_full"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"{limit} messages of this chat wait already")
+
+
 class BudgetExhausted(LimitReached):
     """The session or its tenant has spent its budget."""
 
@@ -493,6 +522,16 @@ class ModelTimeout(ModelFailed):
 
     def __init__(self, model: str) -> None:
         super().__init__(model, "took too long")
+
+
+class ChannelUnavailable(Unavailable):
+    """A chat platform does not answer, or asks to slow down; `retry_after` is when it wants the next request."""
+
+    code: ClassVar[str] = "channel_unavailable"
+
+    def __init__(self, channel: str, why: str = "does not answer", retry_after: timedelta | None = None) -> None:
+        super().__init__(f"platform of {channel}", why)
+        self.retry_after = retry_after
 
 
 class TaskFailed(Unavailable):

@@ -33,6 +33,7 @@ from tenuto.model import (
     Truncation,
     TurnState,
 )
+from tenuto.model.channel import ChatLine, Delivery, Incoming, IncomingMessage
 from tenuto.model.generation import ModelEvent, ModelRequest, ToolContext, ToolOutput, ToolSpec, TurnEnded
 from tenuto.model.plan import Plan, TaskProgress
 from tenuto.model.policy import SessionPolicy
@@ -427,6 +428,65 @@ class TaskEngine(Protocol):
 
     async def recover(self) -> int:
         """Give the tasks of dead workers to living ones now; returns their number. Workers do so by themselves."""
+        ...
+
+
+class Channel(Protocol):
+    """An app on a chat platform: it reads what the platform delivers, and sends replies."""
+
+    @property
+    def name(self) -> str:
+        """The platform, as in `Scope.channel`."""
+        ...
+
+    @property
+    def app(self) -> str:
+        """The app's id on its platform."""
+        ...
+
+    def verify(self, delivery: Delivery) -> None:
+        """Return if the platform sent this delivery to this app, not long ago.
+
+        Raises:
+            DeliveryRefused: it did not, or nothing proves it.
+        """
+        ...
+
+    async def parse(self, delivery: Delivery) -> Incoming:
+        """The message of a verified delivery, and the body that acknowledges it.
+
+        Raises:
+            DeliveryRefused: it cannot be read.
+            ChannelUnavailable: the platform must be asked first, and does not answer.
+        """
+        ...
+
+    async def chat_context(self, message: IncomingMessage, limit: int) -> Sequence[ChatLine]:
+        """The newest messages before this one that other people wrote in its group, oldest first.
+
+        Raises:
+            ChannelUnavailable: the platform does not answer.
+        """
+        ...
+
+    async def reply(self, message: IncomingMessage, text: str, shown: str | None = None) -> None:
+        """Answer a message, once: the same reply again has no effect. It replaces the progress that was `shown`.
+
+        Raises:
+            ReplyRefused: the message can no longer be answered.
+            ChannelUnavailable: a retry may succeed.
+        """
+        ...
+
+    async def show_progress(self, message: IncomingMessage, text: str, shown: str | None) -> str | None:
+        """Show the answer as far as it is, in place of what was `shown`; returns the id to show the next part with.
+
+        `None` if the platform or the settings do without.
+
+        Raises:
+            ReplyRefused: the message can no longer be answered.
+            ChannelUnavailable: a retry may succeed.
+        """
         ...
 
 

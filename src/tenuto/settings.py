@@ -17,7 +17,9 @@ from typing import Any, Final, get_args, get_type_hints
 import msgspec
 from msgspec.structs import replace
 
+from tenuto.channels.lark.app import FEISHU, LarkApp
 from tenuto.errors import InvalidSetting
+from tenuto.model.channel import ChannelPolicy
 from tenuto.model.memory import MemoryPolicy
 from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, Preset, SessionPolicy, TaskPolicy, preset
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
@@ -28,12 +30,18 @@ from tenuto.model.values import Value
 _PREFIX: Final = "TENUTO_"
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", re.ASCII)
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
+# Settings whose values no message shows.
+_SECRETS: Final = ("SECRET", "API_KEY", "PRIVACY_KEY", "ENCRYPT_KEY", "VERIFICATION_TOKEN")
 _PROVIDED: Final = re.compile(r"[^:\s]+:\S+")
 _OFF: Final = frozenset({"0", "off", "never", "none"})
 # Settings that hold for the sessions of every assistant.
 _SESSION_LIMITS: Final = (
     *("max_message_bytes", "max_head_bytes", "lease", "busy_wait", "inactive_after"),
     *("title_characters", "fallback_title_characters"),
+)
+_LARK: Final = (
+    *("lark_app_id", "lark_app_secret", "lark_encrypt_key", "lark_verification_token"),
+    *("lark_assistant", "lark_long_connection"),
 )
 
 
@@ -151,6 +159,17 @@ class Settings(Value, frozen=True, kw_only=True):
     tenant_daily_tokens: int | None = None
     tenant_daily_usd: float | None = None
 
+    lark_app_id: str | None = None
+    lark_app_secret: str | None = None
+    lark_encrypt_key: str | None = None
+    lark_verification_token: str | None = None
+    lark_domain: str = FEISHU
+    lark_assistant: str | None = None
+    # Events come through a connection that the server opens, instead of callbacks.
+    lark_long_connection: bool = False
+    # A TOML file with several apps on chat platforms.
+    channels: str | None = None
+
     log_level: str = "info"
     telemetry: bool = False
 
@@ -196,6 +215,8 @@ class Settings(Value, frozen=True, kw_only=True):
         self.policies()
         self.npc_policies()
         self.memory_policy()
+        if self.lark_app() is not None or self.channels is not None:
+            self.channel_policies()
 
     def _check_jwt(self) -> None:
         ways = [name for name in ("jwt_secret", "jwt_key_file", "jwt_jwks_file") if getattr(self, name)]
@@ -224,6 +245,14 @@ class Settings(Value, frozen=True, kw_only=True):
             InvalidSetting: the result contradicts itself.
         """
         return _apply_session_settings(preset(self.preset), self)
+
+    def channel_policies(self) -> Preset:
+        """The `channel` preset with what was set on top of it (D9).
+
+        Raises:
+            InvalidSetting: the result contradicts itself.
+        """
+        return _apply_session_settings(preset("channel"), self)
 
     def prompt(self) -> PromptPolicy:
         """How much a prompt may hold.
@@ -274,6 +303,22 @@ class Settings(Value, frozen=True, kw_only=True):
             fact_life=self.fact_retention or None,
             preference_life=self.preference_retention or None,
         )
+
+    def lark_app(self) -> LarkApp | None:
+        """The app of the settings, beside those of the file `channels`.
+
+        Raises:
+            InvalidSetting: a part of it is missing or does not fit.
+        """
+        given = [name for name in _LARK if getattr(self, name)]
+        if not given:
+            return None
+        for name in ("lark_app_id", "lark_app_secret"):
+            if name not in given:
+                raise InvalidSetting(name, f"is missing, but {given[0]} is set")
+        fields: dict[str, Any] = {name.removeprefix("lark_"): getattr(self, name) for name in _LARK}
+        policy = ChannelPolicy(prefix="lark", assistant=fields.pop("assistant"))
+        return LarkApp(**fields, domain=self.lark_domain, policy=policy)
 
     def journals(self) -> Path:
         """The folder that holds the journals of all stores: the one that was set, or one of the user's own."""
@@ -395,7 +440,7 @@ def read_settings(environ: Mapping[str, str] | None = None, **given: Any) -> Set
     values: dict[str, Any] = {}
     for name, text in environ.items():
         if name.startswith(_PREFIX):
-            field = _field_name(name, kinds)
+            field = setting_name(name, kinds)
             if text or type(None) not in get_args(kinds[field]):  # An empty text where nothing may stand is nothing.
                 values[field] = _parse_value(name, text, kinds[field])
         elif name.startswith("MEMORY_") and name.lower() in kinds:
@@ -407,13 +452,17 @@ def read_settings(environ: Mapping[str, str] | None = None, **given: Any) -> Set
         values["port"] = _parse_value("PORT", environ["PORT"], int)
     for name, value in given.items():
         if value is not None:
-            field = _field_name(name, kinds, prefix="")
-            values[field] = _convert_override(name, value, kinds[field])
+            field = setting_name(name, kinds, prefix="")
+            values[field] = convert_setting(name, value, kinds[field])
     return Settings(**values)
 
 
-def _convert_override(name: str, value: Any, kind: Any) -> Any:
-    """A setting that a program gave: text is read as in the environment, a number of seconds is a duration."""
+def convert_setting(name: str, value: Any, kind: Any) -> Any:
+    """A setting that a program or a file gave: text is read as in the environment, a number of seconds is a duration.
+
+    Raises:
+        InvalidSetting: the value does not fit.
+    """
     if isinstance(value, str):
         return _parse_value(name, value, kind)
     if timedelta in (kind, *get_args(kind)) and type(value) in (int, float):
@@ -425,7 +474,12 @@ def _convert_override(name: str, value: Any, kind: Any) -> Any:
         raise InvalidSetting(name, f"{shown} does not fit; wanted {_expected(kind)}") from None
 
 
-def _field_name(name: str, kinds: Mapping[str, Any], prefix: str = _PREFIX) -> str:
+def setting_name(name: str, kinds: Mapping[str, Any], prefix: str = _PREFIX) -> str:
+    """The field of a setting.
+
+    Raises:
+        InvalidSetting: there is none.
+    """
     field = name.removeprefix(prefix).lower() if prefix else name
     if field in kinds and not (prefix and field.startswith("memory_")):
         return field
@@ -459,7 +513,7 @@ def parse_duration(name: str, text: str) -> timedelta:
 
 
 def _display_value(name: str, text: str) -> str:
-    return "the value" if any(word in name.upper() for word in ("SECRET", "API_KEY", "PRIVACY_KEY")) else repr(text)
+    return "the value" if any(word in name.upper() for word in _SECRETS) else repr(text)
 
 
 def _expected(kind: Any) -> str:
@@ -467,7 +521,7 @@ def _expected(kind: Any) -> str:
     if choices is not None:
         return " or ".join(choices)
     kinds = (kind, *get_args(kind))
-    for wanted, words in ((bool, "true or false"), (int, "a whole number"), (float, "a number")):
+    for wanted, words in ((bool, "true or false"), (int, "a whole number"), (float, "a number"), (..., "a list")):
         if wanted in kinds:
             return words
     return "text"

@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator
 from typing import ClassVar, Final, TypeAlias
 
 from tenuto.errors import Invalid
+from tenuto.model.channel import ChatLine
 from tenuto.model.generation import TextDelta
+from tenuto.model.policy import SessionPolicy
 from tenuto.model.prompt import Language, Manifest
 from tenuto.model.session import MAX_SEQ
 from tenuto.model.values import JsonObject, Value, check_int, check_json, check_text, check_type
@@ -20,7 +22,8 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     Without a session id a session is created, the same one for the same `idempotency_key`. Without an assistant the
     session's last one answers, or the default; without a persona its last one. `regenerate` answers the last user
     message again, `edit` replaces everything from the message of that sequence number on by `text`. `profile` describes
-    the user.
+    the user, `chat_context` is what others wrote in the same group, and `policy` replaces that of the assistant for
+    sessions.
     """
 
     text: str = ""
@@ -33,6 +36,8 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     regenerate: bool = False
     edit: int | None = None
     profile: JsonObject = {}
+    chat_context: tuple[ChatLine, ...] = ()
+    policy: SessionPolicy | None = None
 
     def __post_init__(self) -> None:
         check_text(self.text, "the message")

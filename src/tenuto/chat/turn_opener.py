@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from typing import Final
 
@@ -19,6 +20,7 @@ from tenuto.chat.request import ChatRequest
 from tenuto.chat.revision import Revision, check_not_superseded, mark_of, undo_user_message
 from tenuto.context import (
     TokenCounter,
+    chat_context,
     display_name,
     has_relevant_history,
     inputs_from_turn,
@@ -136,6 +138,9 @@ class TurnOpener:
         named = self._names_assistant(request)
         last = active_assistant_of(None if named else await self._load_session(scope, request.session_id))
         assistant, persona = resolve_assistant(self._assistants, request.assistant, request.persona, last)
+        if request.policy is not None:
+            policies = replace(assistant.policies, sessions=request.policy)
+            assistant = dataclasses.replace(assistant, policies=policies)
         # Before the text, which may have megabytes, is counted or scanned for private values.
         check_text_size(request.text, assistant.policies.sessions)
         await self._redaction.admit(scope, request.text)
@@ -499,6 +504,7 @@ def _prompt_inputs(
         materials,
         system=assistant.system_prompt(persona, language),
         preferences=profile_text(known, language) if known else "",
+        chat_context=chat_context(request.chat_context, turn.scope.tenant, language),
         history_relevant=has_relevant_history(materials.question, materials.history, threshold=assistant.relevance)
         or (summary is not None and assistant.relevance <= 0),
         isolated=assistant.isolated,

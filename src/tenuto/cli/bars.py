@@ -24,6 +24,7 @@ _LOOKS: Final[Mapping[str, tuple[str, str]]] = {
     Kind.SUMMARY: ("magenta", "u"),
     Kind.MEMORY: ("bright_magenta", "m"),
     Kind.EVIDENCE: ("yellow", "e"),
+    Kind.CHAT_CONTEXT: ("bright_yellow", "c"),
     Kind.MESSAGE: ("green", "t"),
     Kind.QUESTION: ("bright_green", "q"),
     Kind.TOOLS: ("bright_blue", "o"),

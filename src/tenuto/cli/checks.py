@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import platform
 import shutil
 import sqlite3
@@ -35,6 +34,7 @@ from tenuto.model import AppendBatch, Draft, NewSession, Page, Retention, Role, 
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.scope import SYSTEM
 from tenuto.model.store_reports import DurabilityFinding
+from tenuto.model.urls import is_loopback
 from tenuto.model.values import Value
 from tenuto.ports import DurabilityReport, SessionStore, Store, utc_now
 from tenuto.sessions import fresh_id
@@ -399,17 +399,9 @@ async def credentials(app: Tenuto) -> Finding:
     if ways:
         return _ok("auth", " and ".join(ways))
     advice = "make a key with: tenuto keys create --tenant ID"
-    if not _is_loopback(settings.host):
+    if not is_loopback(settings.host):
         return _error("auth", f"no credential is configured, and host {settings.host} is not loopback", advice)
     return _warning("auth", "no credential is configured, so the server listens on loopback only", advice)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        name = host.lower().rstrip(".")
-        return name == "localhost" or name.endswith(".localhost")
 
 
 def _elapsed(started: float) -> str:

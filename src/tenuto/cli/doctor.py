@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Annotated, Final
 
 import msgspec
@@ -29,7 +30,14 @@ _PATIENCE_SECONDS: Final = 20
 _COLOURS: Final = {CheckStatus.OK: "green", CheckStatus.WARNING: "yellow", CheckStatus.ERROR: "red"}
 
 
+class Part(StrEnum):
+    """A part of an installation that is checked by asking others, and so only on request."""
+
+    LARK = "lark"
+
+
 def doctor(
+    part: Annotated[Part | None, typer.Argument(help="Check the apps on this platform alone.")] = None,
     tenant: Tenant = LOCAL,
     site: Site = "",
     store: StoreUrl = None,
@@ -38,7 +46,7 @@ def doctor(
 ) -> None:
     """Check this installation, and say what to do where it is not well."""
     scope = caller(tenant, site, None)
-    settings, findings = _run_checks(scope, store)
+    settings, findings = _run_checks(scope, store) if part is None else _run_lark_checks()
     well = all(finding.status is not CheckStatus.ERROR for finding in findings)
     shown = effective(settings) if settings is not None else {}
     if as_json:
@@ -68,6 +76,21 @@ def _run_checks(scope: Scope, store: str | None) -> tuple[Settings | None, list[
     if file is not None and file.is_file():
         findings += checks.check_sqlite_file(file, settings)
     return settings, findings
+
+
+def _run_lark_checks() -> tuple[Settings | None, list[Finding]]:
+    try:
+        settings = read_settings()
+        # Here, since it needs a package that not every installation has.
+        from tenuto.cli import lark_checks
+
+        return settings, asyncio.run(lark_checks.findings(settings))
+    except ModuleNotFoundError as missing:
+        advice = "install tenuto[lark]"
+        says = f"the package {missing.name} is missing"
+        return None, [Finding(name="lark", status=CheckStatus.ERROR, message=says, advice=advice)]
+    except TenutoError as error:
+        return None, [checks.settings_error(error)]
 
 
 async def _store_findings(settings: Settings, scope: Scope) -> list[Finding]:

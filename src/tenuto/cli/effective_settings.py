@@ -51,7 +51,7 @@ def _preset_values(settings: Settings) -> dict[str, object]:
 def _display_value(name: str, value: object) -> str:
     if name in _ADDRESSES and value is not None:
         return mask_password(str(value))
-    if ("secret" in name or "api_key" in name or name in ("privacy_key", "metrics_token")) and value is not None:
+    if ("secret" in name or name.endswith(("_key", "_token"))) and value is not None:
         return _HIDDEN
     if isinstance(value, timedelta):
         return duration(value)

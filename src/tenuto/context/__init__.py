@@ -10,7 +10,7 @@ from tenuto.context.assembly import (
 )
 from tenuto.context.layout import agent_prompt, agent_question, agent_system, profile_text
 from tenuto.context.relevance import cosine, has_relevant_history, near_enough, points_back, spoken, term_coverage
-from tenuto.context.speakers import display_name, speaker_names
+from tenuto.context.speakers import chat_context, display_name, speaker_names
 from tenuto.context.tokens import DEFAULT_ENCODING, ENCODINGS, TokenCounter, counter_for, encoding_for, truncate_text
 from tenuto.context.wording import language_of
 from tenuto.model.graphemes import boundary_after, boundary_before
@@ -26,6 +26,7 @@ __all__ = [
     "assemble",
     "boundary_after",
     "boundary_before",
+    "chat_context",
     "check_budget",
     "cosine",
     "counter_for",

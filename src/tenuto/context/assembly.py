@@ -43,7 +43,7 @@ from tenuto.model.turn import OpenTurn
 _MESSAGE: Final = Kind.MESSAGE
 _KEPT_FATE: Final = Disposition.KEPT
 _FITS: Final = Reason.FITS
-_RECALLED: Final = (Kind.MEMORY, Kind.EVIDENCE)
+_RECALLED: Final = (Kind.MEMORY, Kind.EVIDENCE, Kind.CHAT_CONTEXT)
 
 
 class ManifestBuilder:
@@ -268,11 +268,13 @@ class _PromptAssembly:
         system = self._add_system(account)
         question = self._add_question(account)
         covered, filling = self._split_history(room)
-        recalls = self.materials.evidence is not None or self.materials.memories is not None
+        given = self.materials
+        recalls = given.evidence is not None or given.memories is not None or bool(given.chat_context)
         share = int(self.policy.recall_share * room) if recalls else 0
         summary, preferences, window = self._fill_conversation(account, filling, share)
         evidence = self._add_snippets(account, Kind.EVIDENCE, self.materials.evidence)
         memories = self._add_snippets(account, Kind.MEMORY, self.materials.memories)
+        around = self._add_snippets(account, Kind.CHAT_CONTEXT, self.materials.chat_context)
         self._record_history(account, covered, window, bool(summary))
         page = Page(self.counter)
         chosen = PromptParts(
@@ -281,6 +283,7 @@ class _PromptAssembly:
             summary=summary,
             memories=memories,
             evidence=evidence,
+            chat_context=around[::-1],
             window=window.shown,
             question=question,
             speaker=self.materials.speaker,

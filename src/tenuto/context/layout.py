@@ -41,6 +41,7 @@ class PromptParts(Value, frozen=True, kw_only=True):
     summary: str = ""
     memories: tuple[Piece, ...] = ()
     evidence: tuple[Piece, ...] = ()
+    chat_context: tuple[Piece, ...] = ()
     window: tuple[Shown, ...] | VerbatimHistory = ()
     question: str = ""
     speaker: str | None = None
@@ -217,7 +218,8 @@ class Layout(msgspec.Struct, frozen=True):
                 page.message(Role.SYSTEM)
                 page.add_frame(heading)
                 page.words(text)
-        early, recalls = self.recall_position is RecallPosition.BEFORE_WINDOW, bool(chosen.memories or chosen.evidence)
+        early = self.recall_position is RecallPosition.BEFORE_WINDOW
+        recalls = bool(chosen.memories or chosen.evidence or chosen.chat_context)
         stable = len(page)
         if early and recalls:
             page.message(Role.SYSTEM)
@@ -277,6 +279,7 @@ class Layout(msgspec.Struct, frozen=True):
         for heading, pieces, end in (
             (words.memories, [("- ", piece) for piece in chosen.memories], words.memories_end),
             (words.evidence, [(_citation(piece), piece) for piece in chosen.evidence], words.evidence_end),
+            (words.chat_context, [("- ", piece) for piece in chosen.chat_context], words.chat_context_end),
         ):
             if pieces:
                 page.add_frame(heading)
@@ -311,7 +314,8 @@ def _reserved_tokens(name: LayoutName, language: Language, encoding: str, recall
     layout = layout_for(name, language, counter, {}, recalled)
     page = Page(counter)
     one = (Piece(id="", text=""),)
-    layout.write(page, PromptParts(system="-", preferences="-", summary="-", memories=one, evidence=one))
+    parts = PromptParts(system="-", preferences="-", summary="-", memories=one, evidence=one, chat_context=one)
+    layout.write(page, parts)
     if layout.sheet is not None:
         page.add_frame(layout.sheet.history)
         page.add_frame(layout.sheet.history_end)

@@ -14,11 +14,14 @@ from typing import Final
 import regex
 
 from tenuto.context.wording import WORDING
+from tenuto.model.channel import ChatLine
 from tenuto.model.message import NAME, Message, Role
-from tenuto.model.prompt import Language
+from tenuto.model.prompt import Language, Piece
 from tenuto.model.scope import speaker_tag
 from tenuto.model.values import JsonObject
 
+# The characters of another person's message that a prompt shows.
+_LINE: Final = 500
 # Scripts whose letters look alike are not mixed. No control or format characters, brackets, colons or line ends, and
 # nothing at the end that looks like a tag.
 _SCRIPTS: Final = (
@@ -78,3 +81,19 @@ def speaker_names(
         return name if held[key] == 1 else f"{name} {tag}"
 
     return {user: label(user, name) for user, name in given.items()}
+
+
+def chat_context(lines: Iterable[ChatLine], tenant: str, language: Language) -> tuple[Piece, ...]:
+    """What other people wrote in a group as pieces of a prompt, newest first: one line each, under the writer's name.
+
+    A writer without a name that may be shown gets a tag, as in `speaker_names`.
+    """
+
+    def text(line: ChatLine) -> str:
+        name = display_name({NAME: line.sender_name})
+        if not name or _key(name).startswith(_RESERVED):
+            name = f"{WORDING[language].user.rstrip(': ')} {speaker_tag(tenant, line.sender)}"
+        return f"{name}: {' '.join(line.text.split())[:_LINE]}"
+
+    newest = sorted(lines, key=lambda line: line.sent_at, reverse=True)
+    return tuple([Piece(id=str(number), text=text(line)) for number, line in enumerate(newest, 1)])

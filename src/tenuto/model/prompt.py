@@ -73,7 +73,7 @@ class PromptPolicy(Value, frozen=True, kw_only=True):
 
 
 class Piece(Value, frozen=True, kw_only=True):
-    """A memory or a piece of evidence; `tokens` is its stored count, 0 if it was never counted."""
+    """A memory, a piece of evidence or a message of a group; `tokens` is its stored count, 0 if it has none."""
 
     id: str
     text: str
@@ -86,10 +86,11 @@ class PromptInputs(Value, frozen=True, kw_only=True):
     `history` is the talk before the question, oldest first; the `summary` covers it up to `summarized_through`,
     beginning with `summarized_from` and `summarized_messages` in all (0: unknown), most of which need not be in the
     history; and `window_start` is the first message that belongs to the context at all. `memories` or `evidence` set to
-    `None` say that this assistant has none; an empty tuple, that this time nothing was found. An `isolated` persona
-    sees only its own turns. `display_names` gives personas the names they are shown under; `speaker_names` gives users
-    theirs, and is empty where no other may speak. With `history_relevant` false the history has nothing to do with the
-    question and is left out. `question_tokens` is its count, 0 if it is not counted yet.
+    `None` say that this assistant has none; an empty tuple, that this time nothing was found. `chat_context` is what
+    other people wrote in the same group, newest first. An `isolated` persona sees only its own turns. `display_names`
+    gives personas the names they are shown under; `speaker_names` gives users theirs, and is empty where no other may
+    speak. With `history_relevant` false the history has nothing to do with the question and is left out.
+    `question_tokens` is its count, 0 if it is not counted yet.
     """
 
     question: str
@@ -104,6 +105,7 @@ class PromptInputs(Value, frozen=True, kw_only=True):
     history: tuple[Message, ...] = ()
     memories: tuple[Piece, ...] | None = None
     evidence: tuple[Piece, ...] | None = None
+    chat_context: tuple[Piece, ...] = ()
     persona: str | None = None
     isolated: bool = False
     speaker: str | None = None
@@ -124,6 +126,7 @@ class Kind(StrEnum):
     SUMMARY = "summary"
     MEMORY = "memory"
     EVIDENCE = "evidence"
+    CHAT_CONTEXT = "chat_context"
     MESSAGE = "message"
     QUESTION = "question"
     TOOLS = "tools"

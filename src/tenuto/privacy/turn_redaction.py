@@ -91,7 +91,7 @@ class TurnRedaction:
 
 def _slots(materials: PromptInputs, *, typed: bool) -> list[Slot]:
     """Every text of the prompt inputs. `typed` placeholders are neutralized; those in a summary are always ours."""
-    pieces = (*(materials.memories or ()), *(materials.evidence or ()))
+    pieces = (*(materials.memories or ()), *(materials.evidence or ()), *materials.chat_context)
     said = [Slot(materials.question), *(slot for message in materials.history for slot in part_slots(message.parts))]
     said += [Slot(text) for text in (*(piece.text for piece in pieces), *materials.speaker_names.values())]
     if typed:
@@ -127,6 +127,7 @@ def _fill_prompt_slots(materials: PromptInputs, tenant: str, texts: Iterable[str
         history=tuple([message(one) for one in materials.history]),
         memories=None if materials.memories is None else tuple(map(piece, materials.memories)),
         evidence=None if materials.evidence is None else tuple(map(piece, materials.evidence)),
+        chat_context=tuple(map(piece, materials.chat_context)),
         speaker_names={user: name(user, given) for user, given in materials.speaker_names.items()},
     )
 

@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from tenuto.access import ApiKeys, JwtPolicy, JwtVerifier
 from tenuto.app import Tenuto, open_app
 from tenuto.errors import InvalidSetting, StoreUnavailable
+from tenuto.model.urls import is_loopback
 from tenuto.ports import Clock, utc_now
 from tenuto.recall.embedding import CachedEmbedder
 from tenuto.recall.service import Memories
@@ -35,7 +36,8 @@ from tenuto.server import (
     web_console,
 )
 from tenuto.server import chat as talks
-from tenuto.server.auth import Gate, RateLimiter, ServerContext, is_loopback
+from tenuto.server.auth import Gate, RateLimiter, ServerContext
+from tenuto.server.channels import channel_routes, serving_channels
 from tenuto.server.metrics import Metrics
 from tenuto.server.middleware import RequestMiddleware
 from tenuto.server.task_worker import TaskWorker
@@ -97,7 +99,8 @@ def create_app(
                 _log.error("cannot start: %s", unfit)
                 raise
             worker = app.state.task_worker = TaskWorker(tenuto)
-            async with _warming(await tenuto.memories()), worker.running():
+            async with _warming(await tenuto.memories()), worker.running(), serving_channels(tenuto, clock) as gateways:
+                app.state.gateways = gateways
                 yield
 
     modules = (
@@ -118,7 +121,7 @@ def create_app(
         web_console,
     )
     app = Starlette(
-        routes=[route for module in modules for route in module.routes.routes],
+        routes=[*(route for module in modules for route in module.routes.routes), *channel_routes(settings)],
         exception_handlers=problems.HANDLERS,
         lifespan=lifespan,
     )

@@ -30,6 +30,7 @@ from tenuto.chat import Chat
 from tenuto.errors import DecryptionFailed, InvalidText, LimitReached, Unavailable
 from tenuto.model import Scope
 from tenuto.model.scope import check_tenant_id
+from tenuto.model.urls import is_loopback
 from tenuto.model.values import Value
 from tenuto.ports import Clock
 from tenuto.server.problems import Forbidden, HostNotAllowed, InvalidCredential, ScopeMismatch
@@ -272,16 +273,6 @@ class Gate:
         self._callers.move_to_end(digest)
         if len(self._callers) > _REMEMBERED:
             self._callers.popitem(last=False)
-
-
-@lru_cache(maxsize=1024)
-def is_loopback(host: str) -> bool:
-    """Whether an address or host name is that of this machine only."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        name = host.lower().rstrip(".")
-        return name == "localhost" or name.endswith(".localhost")
 
 
 @lru_cache(maxsize=1024)

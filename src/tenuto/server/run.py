@@ -14,10 +14,10 @@ import uvicorn
 from tenuto.access import ApiKeys
 from tenuto.app import open_app
 from tenuto.errors import InvalidSetting
+from tenuto.model.urls import is_loopback
 from tenuto.ports import utc_now
 from tenuto.privacy.log_redaction import LogRedactor
 from tenuto.server.app import create_app
-from tenuto.server.auth import is_loopback
 from tenuto.server.http_protocol import LimitedHttpProtocol
 from tenuto.server.logs import configure_logging
 from tenuto.settings import Settings

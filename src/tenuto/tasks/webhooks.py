@@ -7,12 +7,10 @@ task arrive in order.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
-from base64 import b64encode
 from collections.abc import Collection
 from datetime import datetime
-from hashlib import blake2b, sha256
+from hashlib import blake2b
 from typing import Final
 
 import httpx
@@ -21,6 +19,7 @@ import msgspec
 from tenuto.errors import TaskNotFound, Unavailable
 from tenuto.logs import bind_log_context
 from tenuto.model import Scope
+from tenuto.model.signature import signed_headers
 from tenuto.model.task import Task, TaskEvent, TaskEventType
 from tenuto.ports import Clock
 from tenuto.tasks.service import Tasks
@@ -71,14 +70,7 @@ class Webhook:
 
     def _headers(self, task: Task, event: TaskEvent, body: bytes) -> dict[str, str]:
         name = "evt_" + blake2b(f"{task.id} {event.id}".encode(), digest_size=16).hexdigest()
-        at = str(int(self._clock().timestamp()))
-        signature = hmac.digest(self._key, f"{name}.{at}.".encode() + body, sha256)
-        return {
-            "Content-Type": "application/json",
-            "webhook-id": name,
-            "webhook-timestamp": at,
-            "webhook-signature": f"v1,{b64encode(signature).decode()}",
-        }
+        return signed_headers(self._key, name, self._clock(), body)
 
 
 class EventDelivery:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import binascii
 import logging
 import tempfile
-from base64 import b64decode
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tenuto.errors import InvalidSetting
 from tenuto.model.policy import RunPolicy
+from tenuto.model.signature import read_signing_key
+from tenuto.model.urls import check_url
 from tenuto.ports import Clock, TaskEngine
 from tenuto.sessions import fresh_id
 from tenuto.settings import Settings
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from tenuto.tasks.webhooks import EventDelivery
 
 _log = logging.getLogger(__name__)
-_BASE64_FOLLOWS: Final = "whsec_"
-_LEAST_SECRET: Final = 16
 
 
 @asynccontextmanager
@@ -140,29 +138,5 @@ def webhook_key(settings: Settings) -> bytes | None:
     """
     if settings.task_webhook is None:
         return None
-    _check_url(settings.task_webhook)
-    return _read_secret(settings.task_webhook_secret or "")
-
-
-def _check_url(url: str) -> None:
-    try:
-        parts, port = urlsplit(url), urlsplit(url).port
-    except ValueError:
-        raise InvalidSetting("task_webhook", "is no address") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or any(map(str.isspace, url)):
-        raise InvalidSetting("task_webhook", "must be an address that begins with https:// or http://")
-
-
-def _read_secret(secret: str) -> bytes:
-    try:
-        key = (
-            b64decode(secret.removeprefix(_BASE64_FOLLOWS), validate=True)
-            if secret.startswith(_BASE64_FOLLOWS)
-            else b""
-        )
-    except binascii.Error:
-        raise InvalidSetting("task_webhook_secret", "is no base64 after whsec_") from None
-    key = key or secret.encode()
-    if len(key) < _LEAST_SECRET:
-        raise InvalidSetting("task_webhook_secret", f"must have at least {_LEAST_SECRET} bytes")
-    return key
+    check_url(settings.task_webhook, "task_webhook", plain_http=True)
+    return read_signing_key(settings.task_webhook_secret or "", "task_webhook_secret")

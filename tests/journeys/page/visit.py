@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import re
-import socket
-from collections.abc import AsyncIterator, Generator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import uvicorn
 from playwright.async_api import Browser, Locator, Page, expect
 
 from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Script
 from tests.journeys.door import Door, playing, served
+from tests.servers.loopback import serving
 
 DESK = {"width": 1180, "height": 800}
 PHONE = {"width": 360, "height": 720}
@@ -97,25 +94,9 @@ async def visiting(browser: Browser, base: str, **wishes: Any) -> AsyncIterator[
         await context.close()
 
 
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        """Leave signals to the tests."""
-        yield
-
-
-@asynccontextmanager
-async def listening(door: Door) -> AsyncIterator[str]:
+def listening(door: Door) -> AbstractAsyncContextManager[str]:
     """The door on a real port."""
-    with socket.create_server(("127.0.0.1", 0)) as port:
-        config = uvicorn.Config(door.app, lifespan="off", log_config=None, ws="none", timeout_graceful_shutdown=30)
-        server = _Server(config)
-        serving = asyncio.create_task(server.serve(sockets=[port]))
-        try:
-            yield f"http://127.0.0.1:{port.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            await serving
+    return serving(door.app)
 
 
 @asynccontextmanager

@@ -51,7 +51,13 @@ def test_the_server_reads_every_setting(valkey: RedisServer, tmp_path: Path, mon
     monkeypatch.setattr(run, "configure_logging", lambda *_: None)
     store = f"{valkey.url}?prefix={fresh('effect')}"
     detector = "http://127.0.0.1:9"
-    settings = _Watched(store=store, journal=str(tmp_path), port=0, privacy_detector=detector, embedder="none")
+    app: dict[str, Any] = {
+        "lark_app_id": "cli_1",
+        "lark_app_secret": "s",
+        "lark_encrypt_key": "k",
+        "lark_domain": detector,
+    }
+    settings = _Watched(store=store, journal=str(tmp_path), port=0, privacy_detector=detector, embedder="none", **app)
     _READ.clear()
 
     run.serve(settings)

@@ -292,6 +292,7 @@ export const en = {
   "kind.summary": "summary",
   "kind.memory": "memories",
   "kind.evidence": "evidence",
+  "kind.chat_context": "group messages",
   "kind.message": "window",
   "kind.question": "question",
   "kind.tools": "tools",

@@ -290,6 +290,7 @@ export const zh = {
   "kind.summary": "摘要",
   "kind.memory": "记忆",
   "kind.evidence": "依据",
+  "kind.chat_context": "群聊发言",
   "kind.message": "窗口",
   "kind.question": "问题",
   "kind.tools": "工具说明",

@@ -1,0 +1,244 @@
+"""The `Channel` of an app on Lark or Feishu."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from tenuto.channels.lark import events
+from tenuto.channels.lark.app import LarkApp
+from tenuto.channels.lark.client import CHANNEL, LarkClient, LarkRefusal, Listed, Sent
+from tenuto.channels.lark.content import card_content, read_content, text_content
+from tenuto.errors import ChannelUnavailable, ReplyRefused
+from tenuto.model.channel import ChatLine, Delivery, Incoming, IncomingMessage, MessageKind
+from tenuto.ports import Clock, utc_now
+
+_CARD: Final = "interactive"
+# The platform lists at most 50 messages at once; more are asked for than shown, since the bot's own are left out.
+_LISTED: Final = 50
+_LIST_LIFE: Final = timedelta(seconds=15)
+# A card may be updated five times a second; people do not read faster than once.
+_PACE: Final = timedelta(seconds=1)
+# The platform waits three seconds for an acknowledgement.
+_IDENTITY_SECONDS: Final = 2.0
+# Threads, other than chains of replies, can be listed and replied into.
+_THREAD: Final = "omt_"
+
+_V = TypeVar("_V")
+
+
+class LarkChannel:
+    """One app. Close it when done.
+
+    Events of a long connection need no `verify`: `parse` takes their payload as the body of a delivery.
+    """
+
+    def __init__(self, app: LarkApp, *, clock: Clock = utc_now) -> None:
+        self._app = app
+        self._clock = clock
+        self.client = LarkClient(app, clock=clock)
+        self._bot: str | None = None
+        self._identifying = asyncio.Lock()
+        self._names: _Recent[str] = _Recent(10_000)
+        self._lists: _Recent[tuple[datetime, Sequence[Listed]]] = _Recent(1000)
+        self._next_update: _Recent[datetime] = _Recent(1000)
+
+    @property
+    def name(self) -> str:
+        """The platform."""
+        return CHANNEL
+
+    @property
+    def app(self) -> str:
+        """The app's id."""
+        return self._app.app_id
+
+    async def close(self) -> None:
+        """Close the connections to the platform."""
+        await self.client.close()
+
+    def verify(self, delivery: Delivery) -> None:
+        """Return if the platform sent this callback to this app, not long ago.
+
+        Raises:
+            DeliveryRefused: nothing proves it, or it cannot be read.
+        """
+        events.verify(self._app, delivery, self._clock())
+
+    async def parse(self, delivery: Delivery) -> Incoming:
+        """The message of a callback, or of a payload of the long connection.
+
+        Raises:
+            DeliveryRefused: it cannot be read.
+            ChannelUnavailable: it mentions people, and the platform does not tell whether one of them is the bot.
+        """
+        envelope = events.open_envelope(self._app, delivery)
+        if envelope.header is None and envelope.type == events.CHALLENGE:
+            return Incoming(ignored=events.CHALLENGE, answer={"challenge": envelope.challenge})
+        header = envelope.header
+        if header is None or header.event_type != events.RECEIVED:
+            return Incoming(ignored=f"event type {envelope.kind[:80]!a}")
+        if header.app_id not in ("", self.app):
+            return Incoming(ignored="it is for another app")
+        event = events.open_event(envelope)
+        if event.sender.sender_type not in ("", "user"):
+            return Incoming(ignored="its sender is an app")
+        bot = await self._bot_open_id() if event.message.mentions else self._bot
+        self._learn_names(event)
+        message = events.read_message(header, event, bot)
+        named = msgspec.structs.replace(message, sender_name=self._names.get(message.sender) or "")
+        return Incoming(message=named)
+
+    def _learn_names(self, event: events.MessageEvent) -> None:
+        """Events name those who are mentioned, but not who wrote."""
+        for mention in event.message.mentions or ():
+            if mention.id.open_id and mention.name:
+                self._names.put(mention.id.open_id, mention.name)
+
+    async def _bot_open_id(self) -> str:
+        if self._bot is None:
+            try:
+                async with asyncio.timeout(_IDENTITY_SECONDS):
+                    self._bot = await self._identify()
+            except TimeoutError:
+                raise ChannelUnavailable(CHANNEL, "does not tell the bot's id in time") from None
+            except LarkRefusal as refused:
+                raise ChannelUnavailable(CHANNEL, f"does not tell the bot's id (code {refused.code})") from None
+        return self._bot
+
+    async def _identify(self) -> str:
+        async with self._identifying:
+            return self._bot if self._bot is not None else (await self.client.bot()).open_id
+
+    async def chat_context(self, message: IncomingMessage, limit: int) -> Sequence[ChatLine]:
+        """Texts of other people before this message, in its thread if it has one, oldest first.
+
+        Messages that mention the bot are left out: they are part of the session.
+
+        Raises:
+            ChannelUnavailable: the platform does not answer, or does not let the app read.
+        """
+        if not message.group or limit < 1:
+            return []
+        try:
+            listed = await self._list_around(message)
+            bot = await self._bot_open_id()
+        except LarkRefusal as refused:
+            raise ChannelUnavailable(CHANNEL, f"does not list messages (code {refused.code})") from None
+        lines = [line for one in listed if (line := self._chat_line(one, message, bot)) is not None]
+        return lines[:limit][::-1]
+
+    async def _list_around(self, message: IncomingMessage) -> Sequence[Listed]:
+        """A list that was read lately serves again if it has the message, and so all before it."""
+        in_thread = message.thread is not None and message.thread.startswith(_THREAD)
+        container, place = ("thread", message.thread or "") if in_thread else ("chat", message.chat)
+        now, held = self._clock(), self._lists.get(place)
+        if held is not None and now - held[0] < _LIST_LIFE and any(one.message_id == message.id for one in held[1]):
+            return held[1]
+        listed = await self.client.newest(container, place, _LISTED)
+        self._lists.put(place, (now, listed))
+        return listed
+
+    def _chat_line(self, one: Listed, message: IncomingMessage, bot: str) -> ChatLine | None:
+        mentions = one.mentions or []
+        if one.deleted or one.message_id == message.id or one.sender.id in ("", self.app, bot):
+            return None
+        if any(mention.id == bot for mention in mentions):
+            return None
+        names = {mention.key: f"@{mention.name or mention.key}" for mention in mentions}
+        try:
+            sent_at = events.read_time(one.create_time)
+            kind, text = read_content(one.msg_type, one.body.content, names)
+        except (msgspec.MsgspecError, ValueError, OverflowError):
+            return None
+        if kind is not MessageKind.TEXT or not text or sent_at > message.sent_at:
+            return None
+        name = one.sender.sender_name or self._names.get(one.sender.id) or ""
+        return ChatLine(sender=one.sender.id, text=text, sent_at=sent_at, sender_name=name)
+
+    async def reply(self, message: IncomingMessage, text: str, shown: str | None = None) -> None:
+        """Answer a message as text, or in the card that was shown.
+
+        The platform knows a reply by its uuid for an hour; a card that a process showed before it ended is found so.
+
+        Raises:
+            ReplyRefused: the message can no longer be answered.
+            ChannelUnavailable: a retry may succeed.
+        """
+        with _translate_refusals():
+            if shown is None:
+                sent = await self._send(message, "text", text_content(text))
+                shown = sent.message_id if sent.msg_type == _CARD else None
+            if shown is not None:
+                await self.client.update_card(shown, card_content(text))
+                self._next_update.drop(shown)
+
+    async def show_progress(self, message: IncomingMessage, text: str, shown: str | None) -> str | None:
+        """Show the answer as far as it is in a card, or nothing while the platform asks to slow down.
+
+        Raises:
+            ReplyRefused: the message can no longer be answered.
+            ChannelUnavailable: a retry may succeed.
+        """
+        if not self._app.cards:
+            return None
+        now, place = self._clock(), shown or message.id
+        if now < (self._next_update.get(place) or now):
+            return shown
+        with _translate_refusals():
+            try:
+                if shown is not None:
+                    await self.client.update_card(shown, card_content(text))
+                else:
+                    sent = await self._send(message, _CARD, card_content(text))
+                    # A text: a process before this one has answered already.
+                    shown = sent.message_id if sent.msg_type in (_CARD, "") else None
+            except ChannelUnavailable as busy:
+                if busy.retry_after is None:
+                    raise
+                self._next_update.put(place, now + busy.retry_after)
+                return shown
+        self._next_update.put(shown or place, now + _PACE)
+        return shown
+
+    async def _send(self, message: IncomingMessage, kind: str, content: str) -> Sent:
+        uuid = sha256(f"{self.app}\n{message.id}".encode()).hexdigest()[:40]
+        in_thread = message.thread is not None and message.thread.startswith(_THREAD)
+        return await self.client.reply(message.id, kind=kind, content=content, uuid=uuid, in_thread=in_thread)
+
+
+@contextmanager
+def _translate_refusals() -> Iterator[None]:
+    try:
+        yield
+    except LarkRefusal as refused:
+        raise ReplyRefused(str(refused.code)) from None
+
+
+class _Recent(Generic[_V]):
+    """A dictionary of bounded size: beyond the limit, what was stored longest ago goes."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held: dict[str, _V] = {}
+
+    def get(self, key: str) -> _V | None:
+        """The value of a key, if it is held."""
+        return self._held.get(key)
+
+    def put(self, key: str, value: _V) -> None:
+        """Hold a value."""
+        self._held.pop(key, None)
+        self._held[key] = value
+        if len(self._held) > self._limit:
+            del self._held[next(iter(self._held))]
+
+    def drop(self, key: str) -> None:
+        """Hold it no longer."""
+        self._held.pop(key, None)

@@ -1,0 +1,108 @@
+"""The commands of a chat: a message that is one is not answered by a model (D20)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from tenuto.context import language_of
+from tenuto.errors import SessionNotFound
+from tenuto.gateway.addresses import Address
+from tenuto.gateway.wording import WORDING, ChatWording
+from tenuto.model import Changes, Page, Role
+from tenuto.model.channel import ChannelPolicy, IncomingMessage, ResetBy
+from tenuto.model.prompt import Language
+from tenuto.model.session import MAX_TITLE_CHARACTERS
+from tenuto.sessions import Sessions
+
+# The messages by which the language of a chat is recognised.
+_READ: Final = 10
+
+
+class Command(StrEnum):
+    """What a message may command, at its beginning."""
+
+    RESET = "/reset"
+    NEW = "/new"
+    HELP = "/help"
+    TITLE = "/title"
+
+
+def parse_command(text: str) -> Command | None:
+    """The command that a message is; only a title has words behind it."""
+    words = text.split(maxsplit=1)
+    if not words or words[0] not in tuple(Command):
+        return None
+    command = Command(words[0])
+    return command if len(words) == 1 or command is Command.TITLE else None
+
+
+class Commands:
+    """Runs commands on the sessions of chats."""
+
+    def __init__(self, *, sessions: Sessions, policy: ChannelPolicy) -> None:
+        self._sessions = sessions
+        self._policy = policy
+
+    def may_run(self, command: Command, message: IncomingMessage) -> bool:
+        """Whether the sender may run this command there (D26)."""
+        if not message.group or command in (Command.HELP, Command.TITLE) or self._policy.reset_by is ResetBy.ANYONE:
+            return True
+        return message.sender in self._policy.resetters
+
+    async def run(self, command: Command, address: Address, message: IncomingMessage) -> str:
+        """Run a command and say what was done, in the language of the chat."""
+        words = WORDING[await self.language(address, message)]
+        if not self.may_run(command, message):
+            return words.not_allowed
+        match command:
+            case Command.HELP:
+                return words.help
+            case Command.TITLE:
+                return await self._title(address, _title_of(message.text), words)
+            case Command.RESET:
+                await self._reset(address)
+                return words.reset
+            case Command.NEW:
+                await self._begin_anew(address)
+                return words.new
+
+    async def language(self, address: Address, message: IncomingMessage) -> Language:
+        """The language of the last words in a chat, or the app's."""
+        spoken = [] if parse_command(message.text) is not None else [message.text]
+        try:
+            page = await self._sessions.messages(address.scope, address.session_id, Page(limit=_READ))
+            spoken += [one.text for one in reversed(page.messages) if one.role is Role.USER]
+        except SessionNotFound:
+            pass
+        said = next((text for text in spoken if any(map(str.isalpha, text))), None)
+        return language_of(said) if said is not None else self._policy.language
+
+    async def _reset(self, address: Address) -> None:
+        try:
+            await self._sessions.reset(address.scope, address.session_id)
+        except SessionNotFound:
+            return
+
+    async def _begin_anew(self, address: Address) -> None:
+        try:
+            page = await self._sessions.messages(address.scope, address.session_id, Page(limit=1))
+        except SessionNotFound:
+            return
+        if page.messages:
+            changes = Changes(window_start=page.messages[-1].seq + 1)
+            await self._sessions.patch(address.scope, address.session_id, changes)
+
+    async def _title(self, address: Address, title: str, words: ChatWording) -> str:
+        try:
+            if title:
+                session = await self._sessions.patch(address.scope, address.session_id, Changes(title=title))
+                return words.retitled.format(title=session.title)
+            session = await self._sessions.get(address.scope, address.session_id)
+        except SessionNotFound:
+            return words.untitled
+        return words.title.format(title=session.title) if session.title else words.untitled
+
+
+def _title_of(text: str) -> str:
+    return " ".join(text.split()[1:])[:MAX_TITLE_CHARACTERS]

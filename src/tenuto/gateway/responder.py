@@ -1,0 +1,144 @@
+"""The answer to one message: a command's, a turn's, or a sentence that says why there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import Final, TypeAlias
+
+from tenuto.chat import Chat, ChatRequest, ReplyFinished, ToolStarted
+from tenuto.errors import (
+    BudgetExhausted,
+    ChannelUnavailable,
+    ModelFailed,
+    ModelRefused,
+    PrivateData,
+    ReplyRefused,
+    SessionBusy,
+    TenutoError,
+    TooLarge,
+    TurnLost,
+    Unavailable,
+)
+from tenuto.gateway.addresses import Address, address_of, turn_key
+from tenuto.gateway.commands import Commands, parse_command
+from tenuto.gateway.wording import WORDING
+from tenuto.model.channel import ChannelPolicy, ChatLine, IncomingMessage, MessageKind
+from tenuto.model.generation import TextDelta
+from tenuto.model.policy import SessionPolicy
+from tenuto.ports import Channel
+
+Progress: TypeAlias = Callable[[str], Awaitable[None]]
+"""Shows the answer as far as it is."""
+
+# A text that has been growing for so long is shown, and then at most so often.
+_SHOWN_AFTER: Final = 2.0
+_SHOWN_EVERY: Final = 1.5
+_CONTEXT_TIMEOUT: Final = 3.0
+# Seconds before a turn that failed is tried again; then the chat is told.
+_AGAIN: Final = (1.0, 4.0, 15.0)
+_log = logging.getLogger(__name__)
+
+
+class Responder:
+    """Answers the messages of one app."""
+
+    def __init__(
+        self, *, channel: Channel, policy: ChannelPolicy, chat: Chat, commands: Commands, sessions: SessionPolicy
+    ) -> None:
+        self._channel = channel
+        self._policy = policy
+        self._chat = chat
+        self._commands = commands
+        self._sessions = sessions
+
+    async def answer(self, message: IncomingMessage, progress: Progress) -> str:
+        """The answer to a message, whatever fails, but for the store: that is waited for."""
+        address = address_of(self._channel, message, self._policy)
+        command = parse_command(message.text) if message.kind is MessageKind.TEXT else None
+        if command is not None:
+            return await self._commands.run(command, address, message)
+        if message.kind is MessageKind.TEXT and message.text.strip():
+            return await self._take_turn(address, message, progress)
+        words = WORDING[await self._commands.language(address, message)]
+        if message.kind is MessageKind.TEXT:
+            return words.help
+        if message.kind is MessageKind.OVERSIZED:
+            return words.too_long.format(limit=self._sessions.max_message_bytes // 1024)
+        return words.text_only
+
+    async def _take_turn(self, address: Address, message: IncomingMessage, progress: Progress) -> str:
+        failures = 0
+        while True:
+            try:
+                return await self._stream_turn(address, message, progress)
+            except SessionBusy as busy:
+                # Another door has a turn in this session.
+                await asyncio.sleep(min(busy.retry_after.total_seconds(), _AGAIN[0]))
+            except ModelRefused as refused:
+                return await self._explain(address, message, refused)
+            except (ModelFailed, TurnLost) as failed:
+                if failures == len(_AGAIN):
+                    return await self._explain(address, message, failed)
+                await asyncio.sleep(_AGAIN[failures])
+                failures += 1
+            except Unavailable:
+                raise
+            except TenutoError as refused:
+                return await self._explain(address, message, refused)
+
+    async def _explain(self, address: Address, message: IncomingMessage, failed: TenutoError) -> str:
+        """What the chat is told instead of an answer."""
+        _log.warning("a message in session %s is not answered: %s", address.session_id, failed.code)
+        words = WORDING[await self._commands.language(address, message)]
+        match failed:
+            case TooLarge():
+                return words.too_long.format(limit=self._sessions.max_message_bytes // 1024)
+            case PrivateData():
+                return words.private
+            case BudgetExhausted():
+                return words.spent
+            case _:
+                return words.failed
+
+    async def _stream_turn(self, address: Address, message: IncomingMessage, progress: Progress) -> str:
+        request = ChatRequest(
+            text=message.text,
+            session_id=address.session_id,
+            assistant=self._policy.assistant,
+            idempotency_key=turn_key(self._channel, message),
+            profile={"name": message.sender_name} if message.group and message.sender_name else {},
+            chat_context=tuple(await self._chat_context(message)),
+            policy=self._sessions,
+        )
+        said: list[str] = []
+        began = shown = 0.0
+        async with aclosing(self._chat.stream(address.scope, request)) as events:  # type: ignore[type-var]
+            async for event in events:
+                match event:
+                    case ReplyFinished(reply=reply):
+                        return reply.text
+                    case ToolStarted():
+                        said.clear()
+                    case TextDelta(text=text):
+                        said.append(text)
+                        now = time.monotonic()
+                        began = began or now
+                        if now - began >= _SHOWN_AFTER and now - shown >= _SHOWN_EVERY:
+                            await progress("".join(said))
+                            shown = time.monotonic()
+        raise AssertionError("a stream ends with its reply")
+
+    async def _chat_context(self, message: IncomingMessage) -> Sequence[ChatLine]:
+        """What others wrote in the group before; without it the turn goes on (D8)."""
+        if not (message.group and self._policy.chat_context):
+            return ()
+        try:
+            async with asyncio.timeout(_CONTEXT_TIMEOUT):
+                return await self._channel.chat_context(message, self._policy.chat_context)
+        except (ChannelUnavailable, ReplyRefused, TimeoutError) as failed:
+            _log.warning("answering without the messages of the group: %s", getattr(failed, "code", "timeout"))
+            return ()

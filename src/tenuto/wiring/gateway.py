@@ -1,0 +1,101 @@
+"""The wiring of gateways: apps of chat platforms, the turns, and the store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from msgspec.structs import replace
+
+from tenuto.channels.lark import LarkApp
+from tenuto.channels.webhook import WebhookApp
+from tenuto.chat import Chat
+from tenuto.gateway.commands import Commands
+from tenuto.gateway.inbox import Inbox
+from tenuto.gateway.responder import Responder
+from tenuto.gateway.service import Gateway
+from tenuto.holder import with_holder
+from tenuto.model import Scope
+from tenuto.model.channel import ChannelPolicy, Delivery
+from tenuto.model.policy import OnMissing
+from tenuto.model.privacy import Sink
+from tenuto.ports import Channel, Clock, StateStore
+from tenuto.privacy.redactor import Redactor, Slot
+from tenuto.sessions import Sessions, fresh_id
+from tenuto.settings import Settings
+from tenuto.wiring.channels import open_channel
+
+
+def make_gateway(
+    settings: Settings,
+    channel: Channel,
+    policy: ChannelPolicy,
+    *,
+    chat: Chat,
+    sessions: Sessions,
+    state: StateStore,
+    redactor: Redactor,
+    clock: Clock,
+) -> Gateway:
+    """The gateway of an app.
+
+    Raises:
+        AssistantNotFound: there is no such assistant as the policy names.
+    """
+    chat.assistants.find(policy.assistant)
+    session_policy = replace(settings.channel_policies().sessions, on_missing=OnMissing.ADOPT)
+    commands = Commands(sessions=sessions, policy=policy)
+
+    async def redact(scope: Scope, text: str) -> str:
+        (kept,) = (await redactor.texts(Sink.MESSAGE, scope, None, [Slot(text)])).texts
+        return kept
+
+    return Gateway(
+        channel=channel,
+        policy=policy,
+        inbox=Inbox(state=state, app=f"{channel.name}:{channel.app}", policy=policy, clock=clock),
+        responder=Responder(channel=channel, policy=policy, chat=chat, commands=commands, sessions=session_policy),
+        commands=commands,
+        redact=redact,
+        clock=clock,
+        worker=with_holder(fresh_id()),
+        max_message_bytes=session_policy.max_message_bytes,
+    )
+
+
+@asynccontextmanager
+async def open_gateways(
+    apps: Sequence[LarkApp | WebhookApp], make: Callable[[Channel, ChannelPolicy], Awaitable[Gateway]], clock: Clock
+) -> AsyncIterator[tuple[Gateway, ...]]:
+    """The gateways of apps, at work.
+
+    Raises:
+        InvalidSetting: a package that an app needs is missing.
+    """
+    async with AsyncExitStack() as stack:
+        gateways: list[Gateway] = []
+        for app in apps:
+            channel = open_channel(app, clock)
+            stack.push_async_callback(channel.close)
+            gateway = await make(channel, app.policy)
+            await stack.enter_async_context(gateway.running())
+            if isinstance(app, LarkApp) and app.long_connection:
+                await stack.enter_async_context(_connected(app, gateway))
+            gateways.append(gateway)
+        yield tuple(gateways)
+
+
+@asynccontextmanager
+async def _connected(app: LarkApp, gateway: Gateway) -> AsyncIterator[None]:
+    """Meanwhile, events come through a connection of ours; the platform has authenticated it."""
+    from tenuto.channels.lark.long_connection import LongConnection
+
+    async def receive(payload: bytes) -> None:
+        await gateway.receive(Delivery(body=payload))
+
+    connection = LongConnection(app, receive)
+    connection.start()
+    try:
+        yield
+    finally:
+        await connection.stop()
