@@ -20,7 +20,7 @@ from tenuto.errors import Invalid
 from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemoryQuery, MemoryScores
 from tenuto.recall.dates import Dated, Period, date_terms, read_query, text_terms
 from tenuto.recall.lexical import terms
-from tenuto.recall.postings import NEIGHBOUR_SHARE, Floats, Mask, Matches, Postings, Scores, Visible, make_visible
+from tenuto.recall.postings import NEIGHBOUR_SHARE, Floats, Mask, Postings, Scores, Visible, make_visible
 from tenuto.recall.ranking import (
     FEW_TERMS,
     best_places,
@@ -78,21 +78,27 @@ _ROW: Final = np.dtype(
 
 
 class _Seen(NamedTuple):
-    """What queries with these filters see, from a moment until before another."""
+    """What queries with these filters see, and which of it they want, from a moment until before another."""
 
-    filters: tuple[bool, bool, int]
+    filters: tuple[object, ...]
     since: float
     until: float
     visible: Visible
+    wanted: Mask
 
 
 class _Found(NamedTuple):
-    """The slots that a query found, their fused scores, and the scores of all slots by words and by vectors."""
+    """The slots that a query found, and their scores."""
 
     slots: NDArray[np.intp]
     fused: Scores
-    matches: Matches
-    cosines: Floats | None
+    lexical: Scores
+    coverage: Scores
+    cosines: Floats
+
+    def at(self, places: NDArray[np.intp]) -> _Found:
+        slots, fused, lexical, coverage, cosines = self
+        return _Found(slots[places], fused[places], lexical[places], coverage[places], cosines[places])
 
 
 _Place: TypeAlias = tuple[tuple[int, ...], datetime, str, int]
@@ -194,36 +200,41 @@ class MemoryIndex:
         dated = read_query(query.text, now)
         rows = self._rows[: len(self._memories)]
         seen = self._look(query, rows, now.timestamp())
-        wanted = seen.mask & self._wanted(query, rows, dated)
+        wanted = self._wanted(query, rows, dated, seen)
         weights = self._weights(query, dated)
         # What has neither letter nor digit means nothing, whatever its vector is.
         unit = self._unit(vector) if any(map(str.isalnum, query.text)) else None
-        if not wanted.any() or not (weights or unit is not None or dated.only):
-            return ()
-        matches = self._postings.match(weights, seen)
+        matches = self._postings.match(weights, seen.visible)
         cosines = self._cosines(unit, rows)
         eligible = matches.scores > 0
         if cosines is not None:
             eligible |= cosines > 0
-        slots = np.flatnonzero(wanted if dated.only else wanted & eligible)
-        fused = self._fuse(matches, None if cosines is None else self._with_neighbours(cosines, rows, seen), wanted)
-        fused = fused[slots]
+        slots = (wanted if dated.only else wanted & eligible).nonzero()[0]
+        if not len(slots):
+            return ()
+        lexical = matches.scores[slots]
+        lexical /= lexical.max() or 1
+        fused = lexical
+        if cosines is not None:
+            meaning = scale_to_one(self._with_neighbours(cosines, rows, seen.visible), wanted)[slots]
+            fused = LEXICAL_WEIGHT * lexical + (1 - LEXICAL_WEIGHT) * meaning
         if dated.period is not None:
-            fused += PERIOD_WEIGHT * _is_inside(rows["said_at"][slots], dated.period)
+            fused = fused + PERIOD_WEIGHT * _is_inside(rows["said_at"][slots], dated.period)
         if named := self._named(dated):
-            fused += SPEAKER_WEIGHT * np.isin(rows["speaker"][slots], named)
-        return self._choose(query, rows, _Found(slots, fused.round(6), matches, cosines), weights)
+            fused = fused + SPEAKER_WEIGHT * np.isin(rows["speaker"][slots], named)
+        near = np.zeros(len(slots), np.float32) if cosines is None else cosines[slots]
+        return self._choose(query, rows, _Found(slots, fused, lexical, matches.coverage[slots], near), weights)
 
-    def _look(self, query: MemoryQuery, rows: NDArray[np.void], moment: float) -> Visible:
+    def _look(self, query: MemoryQuery, rows: NDArray[np.void], moment: float) -> _Seen:
         """What exists for this query; the rest neither appears nor counts as a neighbour.
 
-        Computed again when a memory changes, expires, or ceases to hold, and for another persona.
+        Computed again when a memory changes, expires, or ceases to hold, and for other filters.
         """
         own = -1 if query.persona is None else self._personas.get(query.persona, -1)
-        filters = (query.superseded, query.any_persona, own)
+        filters = (query.superseded, query.any_persona, own, query.kinds)
         known = self._seen
         if known is not None and known.filters == filters and known.since <= moment < known.until:
-            return known.visible
+            return known
         ends = [rows["expires_at"]] if query.superseded else [rows["expires_at"], rows["valid_until"]]
         mask: Mask = rows["live"].copy()
         for end in ends:
@@ -232,24 +243,22 @@ class MemoryIndex:
             mask &= (rows["persona"] == -1) | (rows["persona"] == own)
         visible = make_visible(mask, rows["previous"], rows["following"], rows["length"])
         until = min(float(end[end > moment].min(initial=np.inf)) for end in ends)
-        self._seen = _Seen(filters, moment, until, visible)
-        return visible
+        wanted = mask & np.isin(rows["kind"], [_KINDS[kind] for kind in query.kinds or MemoryKind])
+        self._seen = _Seen(filters, moment, until, visible, wanted)
+        return self._seen
 
-    def _wanted(self, query: MemoryQuery, rows: NDArray[np.void], dated: Dated) -> Mask:
-        wanted = np.ones(len(rows), np.bool_)
-        if query.kinds:
-            asked = np.zeros(len(_KINDS), np.bool_)
-            asked[[_KINDS[kind] for kind in query.kinds]] = True
-            wanted &= asked[rows["kind"]]
+    def _wanted(self, query: MemoryQuery, rows: NDArray[np.void], dated: Dated, seen: _Seen) -> Mask:
+        """Which memories may be found."""
+        wanted = seen.wanted
         if query.since is not None:
-            wanted &= rows["said_at"] >= query.since.timestamp()
+            wanted = wanted & (rows["said_at"] >= query.since.timestamp())
         if query.until is not None:
-            wanted &= rows["said_at"] < query.until.timestamp()
+            wanted = wanted & (rows["said_at"] < query.until.timestamp())
         if query.session_id:
             number, _ = self._sessions.get(query.session_id, (-2, []))
-            wanted &= rows["session"] == number
+            wanted = wanted & (rows["session"] == number)
         if dated.only and dated.period is not None:
-            wanted &= _is_inside(rows["said_at"], dated.period)
+            wanted = wanted & _is_inside(rows["said_at"], dated.period)
         return wanted
 
     def _weights(self, query: MemoryQuery, dated: Dated) -> dict[str, float]:
@@ -290,46 +299,29 @@ class MemoryIndex:
             around = cosines + NEIGHBOUR_SHARE * (padded[seen.targets[1]] + padded[seen.targets[2]])
         return np.where(rows["embedded"], around / rows["norm"], np.float32(0))
 
-    def _fuse(self, matches: Matches, cosines: Floats | None, wanted: Mask) -> Scores:
-        lexical: Scores = matches.scores / (float(matches.scores[wanted].max()) or 1.0)
-        if cosines is None:
-            return lexical
-        return LEXICAL_WEIGHT * lexical + (1 - LEXICAL_WEIGHT) * scale_to_one(cosines, wanted)
-
     def _choose(
         self, query: MemoryQuery, rows: NDArray[np.void], found: _Found, weights: Mapping[str, float]
     ) -> tuple[MemoryHit, ...]:
-        if not len(found.slots):
-            return ()
-        pool = best_places(found.fused, rows["said_at"][found.slots], _POOL)
-        slots, fused = found.slots[pool], found.fused[pool]
-        prior = session_scores(fused, rows["session"][slots])
-        totals = (fused + SESSION_WEIGHT * prior).round(6)
-        order, similarities = self._distinct(slots, totals, rows, _CANDIDATES * query.limit)
+        if len(found.slots) > _POOL:
+            found = found.at(best_places(found.fused.round(6), rows["said_at"][found.slots], _POOL))
+        prior = session_scores(found.fused, rows["session"][found.slots])
+        totals = (found.fused + SESSION_WEIGHT * prior).round(6)
+        order, similarities = self._distinct(found.slots, totals, rows, _CANDIDATES * query.limit)
         best = totals[order]
         relevances = (best - best[-1]) / (best[0] - best[-1] or 1)
         chosen = rank_by_mmr(relevances, similarities**2, query.limit, query.diversity)
         places = order[chosen]
         alike = similarities[chosen][:, chosen].tolist()
         nearest = [max(above[:rank], default=0.0) for rank, above in enumerate(alike)]
-        return self._hits(slots[places], totals[places], prior[places], nearest, found, weights)
+        return self._hits(found.at(places), totals[places], prior[places], nearest, weights)
 
     def _hits(
-        self,
-        slots: NDArray[np.intp],
-        totals: Scores,
-        prior: Scores,
-        nearest: Sequence[float],
-        found: _Found,
-        weights: Mapping[str, float],
+        self, found: _Found, totals: Scores, prior: Scores, nearest: Sequence[float], weights: Mapping[str, float]
     ) -> tuple[MemoryHit, ...]:
-        by_words = found.matches.scores[slots] / (found.matches.scores.max() or 1)
-        by_vectors = np.zeros(len(slots)) if found.cosines is None else np.maximum(found.cosines[slots], 0)
-        columns = (by_words, by_vectors, found.matches.coverage[slots], prior)
-        parts = zip(*(each.tolist() for each in columns), nearest, strict=True)
+        parts = np.array((found.lexical, np.maximum(found.cosines, 0), found.coverage, prior, nearest)).round(4).T
         hits: list[MemoryHit] = []
-        for slot, total, each in zip(slots.tolist(), totals.tolist(), parts, strict=True):
-            lexical, vector, coverage, session, similarity = [round(part, 4) for part in each]
+        for slot, total, each in zip(found.slots.tolist(), totals.tolist(), parts.tolist(), strict=True):
+            lexical, vector, coverage, session, similarity = each
             scores = MemoryScores(
                 lexical=lexical,
                 vector=vector,
@@ -346,23 +338,23 @@ class MemoryIndex:
     ) -> tuple[NDArray[np.intp], Floats]:
         """The places of the best that repeat no better one, and how alike they are; looks at more only as needed."""
         width, most = limit + limit // 5, min(_REPEATS * limit, len(slots))
+        order = self._order(slots, totals, rows["said_at"][slots], _REPEATS * limit)
         while True:
-            order = self._order(slots, totals, rows["said_at"][slots], width)
-            similarities = self._similarities(slots[order], rows)
+            similarities = self._similarities(slots[order[:width]], rows)
             distinct = drop_duplicates(similarities, DUPLICATE_AT)[:limit]
             if len(distinct) == limit or width >= most:
                 return order[distinct], similarities[distinct][:, distinct]
             width = min(2 * width, most)
 
     def _order(self, slots: NDArray[np.intp], totals: Scores, times: Scores, limit: int) -> NDArray[np.intp]:
-        """By score, then the newest, then by id: the order does not depend on the slots."""
-        best = best_places(totals, times, limit)
-        order = best[np.lexsort((-times[best], -totals[best]))]
-        score, time = totals[order], times[order]
-        if ((score[1:] == score[:-1]) & (time[1:] == time[:-1])).any():
-            ids = [self._memory(slot).id for slot in slots[order].tolist()]
-            order = order[[place for *_, place in sorted(zip(-score, -time, ids, range(len(ids)), strict=True))]]
-        return order[:limit]
+        """The best places by score, then the newest, then by id: the order does not depend on the slots."""
+        order = np.lexsort((times, totals))[::-1]
+        first = order[: limit + 1]
+        if len(set(zip(totals[first].tolist(), times[first].tolist(), strict=True))) == len(first):
+            return order[:limit]
+        ids = [self._memory(slot).id for slot in slots.tolist()]
+        ranked = sorted(zip((-totals).tolist(), (-times).tolist(), ids, range(len(ids)), strict=True))
+        return np.array([place for *_, place in ranked[:limit]])
 
     def _memory(self, slot: int) -> Memory:
         memory = self._memories[slot]

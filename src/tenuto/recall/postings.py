@@ -139,5 +139,5 @@ class Postings:
         cells = seen.targets[:, packed >> _COUNT_BITS] + cells
         counts = seen.shares * (packed & _MAX_COUNT)
         table = np.bincount(cells.ravel(), counts.ravel(), len(found) * width).reshape(len(found), width)
-        rows, slots = np.nonzero(table[:, :-1])
+        rows, slots = table[:, :-1].nonzero()
         return rows, slots, table[rows, slots].astype(np.float64, copy=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import count
+from itertools import chain, count
 from typing import Final
 
 import numpy as np
@@ -43,13 +43,14 @@ def multiply_pairs(rows: Floats) -> Floats:
 
 def share_terms(said: Sequence[Sequence[str]]) -> Floats:
     """The share of their different terms that each two texts have in common; 0 for a few, which say too little."""
-    sizes = np.fromiter(map(len, said), np.float32, len(said))
+    sizes = list(map(len, said))
     numbers: defaultdict[str, int] = defaultdict(count().__next__)
-    columns = np.array([numbers[term] for each in said for term in each], np.intp)
+    columns = np.fromiter(map(numbers.__getitem__, chain.from_iterable(said)), np.intp, sum(sizes))
     held = np.zeros((len(said), len(numbers)), np.float32)
-    held[np.repeat(np.arange(len(said)), sizes.astype(np.intp)), columns] = 1
+    held[np.repeat(np.arange(len(said)), sizes), columns] = 1
     both = multiply_pairs(held)
-    shares: Floats = both / np.maximum(sizes[:, None] + sizes - both, np.float32(1))
+    different = both.diagonal()
+    shares: Floats = both / np.maximum(different[:, None] + different - both, np.float32(1))
     shares[both < FEW_TERMS] = 0
     return shares
 
@@ -106,7 +107,7 @@ def rank_by_mmr(relevances: Sequence[float] | Scores, similarities: Floats, limi
 def drop_duplicates(similarities: Floats, duplicate_at: float) -> list[int]:
     """Positions of those that are less than `duplicate_at` alike to every better one that stays."""
     gone: set[int] = set()
-    better, worse = np.nonzero(similarities >= duplicate_at)
+    better, worse = (similarities >= duplicate_at).nonzero()
     for one, other in zip(better.tolist(), worse.tolist(), strict=True):
         if one < other and one not in gone:
             gone.add(other)
