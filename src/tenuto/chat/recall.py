@@ -14,7 +14,7 @@ from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemoryQuery, Memo
 from tenuto.model.prompt import Language, Piece, PromptInputs
 from tenuto.model.scope import speaker_tag
 from tenuto.model.values import Value
-from tenuto.recall.dates import date_terms, read_query, text_terms
+from tenuto.recall.dates import date_terms, read_query
 from tenuto.recall.lexical import terms
 from tenuto.recall.service import Memories, PreparedSearch
 
@@ -94,8 +94,9 @@ class TurnRecall:
 
 async def cancel_recall(started: asyncio.Task[PreparedSearch]) -> None:
     """End a search whose turn does not need it any more."""
-    started.cancel()
-    await asyncio.wait({started})
+    if not started.done():
+        started.cancel()
+        await asyncio.wait({started})
     if not started.cancelled():
         # The turn has ended, so its failure is not raised.
         started.exception()
@@ -127,7 +128,7 @@ class _Question:
         self._terms = set(terms(text))
         dated = read_query(text, now)
         self._only_period = dated.only
-        self._dated = dated.period is not None or set(text_terms(text)) != self._terms
+        self._dated = dated.period is not None or set(dated.terms) != self._terms
 
     def is_about(self, hit: MemoryHit) -> bool:
         scores = hit.scores

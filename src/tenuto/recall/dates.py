@@ -45,6 +45,8 @@ _RELATIVE: Final = lazy_pattern(
     r"|(?P<span_which_zh>上个?|这个?|本|今|去)(?P<span_zh>周|星期|礼拜|月|年)",
     re.IGNORECASE,
 )
+# One of these stands in every period that is named; most questions have none, and are not searched.
+_PERIOD_SIGNS: Final = ("day", "night", "week", "month", "year", *"天日晚早周期拜月年")
 _DAYS: Final = {"前天": 2, "前日": 2, "大前天": 3, "yesterday": 1, "today": 0}
 _UNITS: Final = {"天": "day", "日": "day", "周": "week", "星期": "week", "礼拜": "week", "月": "month", "年": "year"}
 # Words that ask for a conversation and name nothing in it: with a period beside them, the period is the question.
@@ -114,7 +116,11 @@ def read_query(text: str, now: datetime) -> Dated:
             weekdays.append(f"周{name}")
         return " "
 
-    found = text_terms(_RELATIVE.sub(take, text[:MAX_CHARACTERS]))
+    text = text[:MAX_CHARACTERS]
+    folded = text.lower()
+    if any(sign in folded for sign in _PERIOD_SIGNS):
+        text = _RELATIVE.sub(take, text)
+    found = text_terms(text)
     subject = [term for term in found if term not in _ASKING]
     if period is not None and not subject:
         return Dated([], period, only=True)

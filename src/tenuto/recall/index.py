@@ -9,20 +9,28 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import chain
 from math import sqrt
 from sys import getsizeof
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tenuto.errors import Invalid
 from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemoryQuery, MemoryScores
-from tenuto.recall.dates import Dated, date_terms, read_query, text_terms
+from tenuto.recall.dates import Dated, Period, date_terms, read_query, text_terms
 from tenuto.recall.lexical import terms
-from tenuto.recall.postings import NEIGHBOUR_SHARE, Floats, Mask, Matches, Postings, find_neighbours
-from tenuto.recall.ranking import drop_duplicates, multiply_pairs, rank_by_mmr, scale_to_one, session_scores
+from tenuto.recall.postings import NEIGHBOUR_SHARE, Floats, Mask, Postings, Scores, Visible, make_visible
+from tenuto.recall.ranking import (
+    FEW_TERMS,
+    best_places,
+    drop_duplicates,
+    multiply_pairs,
+    rank_by_mmr,
+    scale_to_one,
+    session_scores,
+    share_terms,
+)
 
 Vector: TypeAlias = Sequence[float] | NDArray[np.float32]
 
@@ -45,7 +53,6 @@ _CANDIDATES: Final = 3
 _REPEATS: Final = 4
 """How often a memory may be repeated before its repetitions take the place of other candidates."""
 _FOLLOW_UP_TERMS: Final = 2
-_FEW_TERMS: Final = 3
 _CHUNK: Final = 512
 
 _KINDS: Final = {kind: number for number, kind in enumerate(MemoryKind)}
@@ -68,6 +75,32 @@ _ROW: Final = np.dtype(
         ("embedded", "?"),
     ]
 )
+
+
+class _Seen(NamedTuple):
+    """What queries with these filters see, and which of it they want, from a moment until before another."""
+
+    filters: tuple[object, ...]
+    since: float
+    until: float
+    visible: Visible
+    wanted: Mask
+
+
+class _Found(NamedTuple):
+    """The slots that a query found, and their scores."""
+
+    slots: NDArray[np.intp]
+    fused: Scores
+    lexical: Scores
+    coverage: Scores
+    cosines: Floats
+
+    def at(self, places: NDArray[np.intp]) -> _Found:
+        slots, fused, lexical, coverage, cosines = self
+        return _Found(slots[places], fused[places], lexical[places], coverage[places], cosines[places])
+
+
 _Place: TypeAlias = tuple[tuple[int, ...], datetime, str, int]
 
 
@@ -90,6 +123,7 @@ class MemoryIndex:
         self._session_count = 0
         self._personas: dict[str, int] = {}
         self._speakers: dict[str, int] = {}
+        self._seen: _Seen | None = None
         for memory in memories:
             self.put(memory, (vectors or {}).get(memory.id))
 
@@ -99,7 +133,8 @@ class MemoryIndex:
     def nbytes(self) -> int:
         """Bytes of the index, without the memories themselves."""
         vectors = 0 if self._vectors is None else self._vectors.nbytes
-        return self._rows.nbytes + vectors + self._postings.nbytes() + sum(map(getsizeof, self._terms))
+        seen = 0 if self._seen is None else self._seen.visible.nbytes()
+        return self._rows.nbytes + vectors + seen + self._postings.nbytes() + sum(map(getsizeof, self._terms))
 
     def put(self, memory: Memory, vector: Vector | None = None) -> None:
         """Add a memory, or replace the one of the same id. Without a vector, that of the same text is kept.
@@ -114,6 +149,7 @@ class MemoryIndex:
                 unit = self._unpacked([old])[0]
             self.remove(memory.id)
         slot = self._new_slot()
+        self._seen = None
         self._slots[memory.id] = slot
         self._memories[slot] = memory
         said = text_terms(memory.text)
@@ -146,6 +182,7 @@ class MemoryIndex:
         slot = self._slots.pop(memory_id, None)
         if slot is None:
             return
+        self._seen = None
         memory = self._memory(slot)
         self._postings.discard(slot, self._terms[slot])
         if memory.session_id:
@@ -162,52 +199,66 @@ class MemoryIndex:
         """The best memories for a query, best first; `vector` is the query's, `None` to search by words alone."""
         dated = read_query(query.text, now)
         rows = self._rows[: len(self._memories)]
-        visible = self._visible(query, rows, now)
-        wanted = visible & self._wanted(query, rows)
-        inside = _inside(rows, dated)
-        if dated.only:
-            wanted &= inside
+        seen = self._look(query, rows, now.timestamp())
+        wanted = self._wanted(query, rows, dated, seen)
         weights = self._weights(query, dated)
         # What has neither letter nor digit means nothing, whatever its vector is.
         unit = self._unit(vector) if any(map(str.isalnum, query.text)) else None
-        if not wanted.any() or not (weights or unit is not None or dated.only):
-            return ()
-        near = find_neighbours(rows["previous"], rows["following"])
-        matches = self._postings.match(weights, rows["length"], near, visible)
+        matches = self._postings.match(weights, seen.visible)
         cosines = self._cosines(unit, rows)
-        eligible = wanted & (matches.scores > 0)
-        if dated.only:
-            eligible = wanted
-        elif cosines is not None:
-            eligible |= wanted & (cosines > 0)
-        fused = self._fuse(matches, None if cosines is None else self._with_neighbours(cosines, rows, visible), wanted)
+        eligible = matches.scores > 0
+        if cosines is not None:
+            eligible |= cosines > 0
+        slots = (wanted if dated.only else wanted & eligible).nonzero()[0]
+        if not len(slots):
+            return ()
+        lexical = matches.scores[slots]
+        lexical /= lexical.max() or 1
+        fused = lexical
+        if cosines is not None:
+            meaning = scale_to_one(self._with_neighbours(cosines, rows, seen.visible), wanted)[slots]
+            fused = LEXICAL_WEIGHT * lexical + (1 - LEXICAL_WEIGHT) * meaning
         if dated.period is not None:
-            fused = fused + PERIOD_WEIGHT * inside
-        fused = fused + SPEAKER_WEIGHT * self._named(dated, rows)
-        return self._choose(query, rows, np.where(eligible, fused, -1), matches, cosines, weights)
+            fused = fused + PERIOD_WEIGHT * _is_inside(rows["said_at"][slots], dated.period)
+        if named := self._named(dated):
+            fused = fused + SPEAKER_WEIGHT * np.isin(rows["speaker"][slots], named)
+        near = np.zeros(len(slots), np.float32) if cosines is None else cosines[slots]
+        return self._choose(query, rows, _Found(slots, fused, lexical, matches.coverage[slots], near), weights)
 
-    def _visible(self, query: MemoryQuery, rows: NDArray[np.void], now: datetime) -> Mask:
-        """What exists for this query; the rest neither appears nor counts as a neighbour."""
-        moment = now.timestamp()
-        visible: Mask = rows["live"] & (rows["expires_at"] > moment)
-        if not query.superseded:
-            visible &= rows["valid_until"] > moment
+    def _look(self, query: MemoryQuery, rows: NDArray[np.void], moment: float) -> _Seen:
+        """What exists for this query; the rest neither appears nor counts as a neighbour.
+
+        Computed again when a memory changes, expires, or ceases to hold, and for other filters.
+        """
+        own = -1 if query.persona is None else self._personas.get(query.persona, -1)
+        filters = (query.superseded, query.any_persona, own, query.kinds)
+        known = self._seen
+        if known is not None and known.filters == filters and known.since <= moment < known.until:
+            return known
+        ends = [rows["expires_at"]] if query.superseded else [rows["expires_at"], rows["valid_until"]]
+        mask: Mask = rows["live"].copy()
+        for end in ends:
+            mask &= end > moment
         if not query.any_persona:
-            own = -1 if query.persona is None else self._personas.get(query.persona, -1)
-            visible &= (rows["persona"] == -1) | (rows["persona"] == own)
-        return visible
+            mask &= (rows["persona"] == -1) | (rows["persona"] == own)
+        visible = make_visible(mask, rows["previous"], rows["following"], rows["length"])
+        until = min(float(end[end > moment].min(initial=np.inf)) for end in ends)
+        wanted = mask & np.isin(rows["kind"], [_KINDS[kind] for kind in query.kinds or MemoryKind])
+        self._seen = _Seen(filters, moment, until, visible, wanted)
+        return self._seen
 
-    def _wanted(self, query: MemoryQuery, rows: NDArray[np.void]) -> Mask:
-        wanted = np.ones(len(rows), np.bool_)
-        if query.kinds:
-            wanted &= np.isin(rows["kind"], [_KINDS[kind] for kind in query.kinds])
+    def _wanted(self, query: MemoryQuery, rows: NDArray[np.void], dated: Dated, seen: _Seen) -> Mask:
+        """Which memories may be found."""
+        wanted = seen.wanted
         if query.since is not None:
-            wanted &= rows["said_at"] >= query.since.timestamp()
+            wanted = wanted & (rows["said_at"] >= query.since.timestamp())
         if query.until is not None:
-            wanted &= rows["said_at"] < query.until.timestamp()
+            wanted = wanted & (rows["said_at"] < query.until.timestamp())
         if query.session_id:
             number, _ = self._sessions.get(query.session_id, (-2, []))
-            wanted &= rows["session"] == number
+            wanted = wanted & (rows["session"] == number)
+        if dated.only and dated.period is not None:
+            wanted = wanted & _is_inside(rows["said_at"], dated.period)
         return wanted
 
     def _weights(self, query: MemoryQuery, dated: Dated) -> dict[str, float]:
@@ -225,11 +276,10 @@ class MemoryIndex:
             weights = {term: weights[term] for term in rarest}
         return weights
 
-    def _named(self, dated: Dated, rows: NDArray[np.void]) -> Mask:
-        """What a speaker said whom the question names: an answer about Ann is rather Ann's than the other's."""
+    def _named(self, dated: Dated) -> list[int]:
+        """The speakers whom the question names: an answer about Ann is rather Ann's than the other's."""
         asked = set(dated.terms)
-        named = [number for speaker, number in self._speakers.items() if not asked.isdisjoint(terms(speaker))]
-        return np.isin(rows["speaker"], named)
+        return [number for speaker, number in self._speakers.items() if not asked.isdisjoint(terms(speaker))]
 
     def _cosines(self, unit: Floats | None, rows: NDArray[np.void]) -> Floats | None:
         if unit is None or self._vectors is None:
@@ -241,104 +291,92 @@ class MemoryIndex:
         cosines *= rows["scale"]
         return cosines
 
-    def _with_neighbours(self, cosines: Floats, rows: NDArray[np.void], visible: Mask) -> Floats:
+    def _with_neighbours(self, cosines: Floats, rows: NDArray[np.void], seen: Visible) -> Floats:
         """The cosines of the vectors with a share of their neighbours', without a copy of any vector."""
-        padded = np.append(np.where(visible, cosines, 0), np.float32(0))
-        around = cosines + NEIGHBOUR_SHARE * (padded[rows["previous"]] + padded[rows["following"]])
+        around = cosines
+        if len(seen.targets) > 1:
+            padded = np.append(cosines, np.float32(0))
+            around = cosines + NEIGHBOUR_SHARE * (padded[seen.targets[1]] + padded[seen.targets[2]])
         return np.where(rows["embedded"], around / rows["norm"], np.float32(0))
 
-    def _fuse(self, matches: Matches, cosines: Floats | None, wanted: Mask) -> Floats:
-        best = float(matches.scores[wanted].max())
-        lexical: Floats = matches.scores / np.float32(best or 1)
-        if cosines is None:
-            return lexical
-        return LEXICAL_WEIGHT * lexical + (1 - LEXICAL_WEIGHT) * scale_to_one(cosines, wanted)
-
     def _choose(
-        self,
-        query: MemoryQuery,
-        rows: NDArray[np.void],
-        fused: Floats,
-        matches: Matches,
-        cosines: Floats | None,
-        weights: Mapping[str, float],
+        self, query: MemoryQuery, rows: NDArray[np.void], found: _Found, weights: Mapping[str, float]
     ) -> tuple[MemoryHit, ...]:
-        pool = _best(fused, rows["said_at"], np.flatnonzero(fused >= 0), _POOL)
-        if not len(pool):
-            return ()
-        prior = session_scores(fused[pool], rows["session"][pool])
-        totals = (fused[pool] + SESSION_WEIGHT * prior).round(6)
-        wide = _REPEATS * _CANDIDATES * query.limit
-        order = _best(totals, rows["said_at"][pool], np.arange(len(pool)), wide)
-        # By score, then the newest, then by id: the order does not depend on the slots.
-        keys = zip((-totals[order]).tolist(), (-rows["said_at"][pool[order]]).tolist(), strict=True)
-        ids = [self._memory(slot).id for slot in pool[order].tolist()]
-        ranked = sorted(zip(keys, ids, order.tolist(), strict=True))[:wide]
-        order = np.array([place for _, _, place in ranked])
-        distinct, similarities = self._distinct(pool[order], rows, _CANDIDATES * query.limit)
-        order = order[distinct]
-        candidates = pool[order]
-        relevances = scale_to_one(totals[order], np.ones(len(order), np.bool_))
-        chosen = rank_by_mmr(relevances.tolist(), similarities**2, query.limit, query.diversity, DUPLICATE_AT)
+        if len(found.slots) > _POOL:
+            found = found.at(best_places(found.fused.round(6), rows["said_at"][found.slots], _POOL))
+        prior = session_scores(found.fused, rows["session"][found.slots])
+        totals = (found.fused + SESSION_WEIGHT * prior).round(6)
+        order, similarities = self._distinct(found.slots, totals, rows, _CANDIDATES * query.limit)
+        best = totals[order]
+        relevances = (best - best[-1]) / (best[0] - best[-1] or 1)
+        chosen = rank_by_mmr(relevances, similarities**2, query.limit, query.diversity)
+        places = order[chosen]
+        alike = similarities[chosen][:, chosen].tolist()
+        nearest = [max(above[:rank], default=0.0) for rank, above in enumerate(alike)]
+        return self._hits(found.at(places), totals[places], prior[places], nearest, weights)
+
+    def _hits(
+        self, found: _Found, totals: Scores, prior: Scores, nearest: Sequence[float], weights: Mapping[str, float]
+    ) -> tuple[MemoryHit, ...]:
+        parts = np.array((found.lexical, np.maximum(found.cosines, 0), found.coverage, prior, nearest)).round(4).T
         hits: list[MemoryHit] = []
-        top = float(matches.scores.max()) or 1.0
-        alike = similarities[np.ix_(chosen, chosen)].tolist()
-        for rank, place in enumerate(chosen):
-            slot = int(candidates[place])
-            held = set(self._terms[slot])
+        for slot, total, each in zip(found.slots.tolist(), totals.tolist(), parts.tolist(), strict=True):
+            lexical, vector, coverage, session, similarity = each
             scores = MemoryScores(
-                lexical=round(float(matches.scores[slot]) / top, 4),
-                vector=0.0 if cosines is None else round(max(0.0, float(cosines[slot])), 4),
-                coverage=round(float(matches.coverage[slot]), 4),
-                session=round(float(prior[order[place]]), 4),
-                similarity=round(max(alike[rank][:rank], default=0.0), 4),
-                terms=tuple(term for term in weights if term in held),
+                lexical=lexical,
+                vector=vector,
+                coverage=coverage,
+                session=session,
+                similarity=similarity,
+                terms=tuple([term for term in weights if term in self._terms[slot]]),
             )
-            hits.append(MemoryHit(memory=self._memory(slot), score=float(totals[order[place]]), scores=scores))
+            hits.append(MemoryHit(memory=self._memory(slot), score=total, scores=scores))
         return tuple(hits)
 
-    def _distinct(self, candidates: NDArray[np.int64], rows: NDArray[np.void], limit: int) -> tuple[list[int], Floats]:
-        """The first candidates that repeat no earlier one, and how alike they are; looks at more only as needed."""
-        width = limit + limit // 2
+    def _distinct(
+        self, slots: NDArray[np.intp], totals: Scores, rows: NDArray[np.void], limit: int
+    ) -> tuple[NDArray[np.intp], Floats]:
+        """The places of the best that repeat no better one, and how alike they are; looks at more only as needed."""
+        width, most = limit + limit // 5, min(_REPEATS * limit, len(slots))
+        order = self._order(slots, totals, rows["said_at"][slots], _REPEATS * limit)
         while True:
-            similarities = self._similarities(candidates[:width], rows)
+            similarities = self._similarities(slots[order[:width]], rows)
             distinct = drop_duplicates(similarities, DUPLICATE_AT)[:limit]
-            if len(distinct) == limit or width >= len(candidates):
-                return distinct, similarities[np.ix_(distinct, distinct)]
-            width *= 2
+            if len(distinct) == limit or width >= most:
+                return order[distinct], similarities[distinct][:, distinct]
+            width = min(2 * width, most)
+
+    def _order(self, slots: NDArray[np.intp], totals: Scores, times: Scores, limit: int) -> NDArray[np.intp]:
+        """The best places by score, then the newest, then by id: the order does not depend on the slots."""
+        order = np.lexsort((times, totals))[::-1]
+        first = order[: limit + 1]
+        if len(set(zip(totals[first].tolist(), times[first].tolist(), strict=True))) == len(first):
+            return order[:limit]
+        ids = [self._memory(slot).id for slot in slots.tolist()]
+        ranked = sorted(zip((-totals).tolist(), (-times).tolist(), ids, range(len(ids)), strict=True))
+        return np.array([place for *_, place in ranked[:limit]])
 
     def _memory(self, slot: int) -> Memory:
         memory = self._memories[slot]
         assert memory is not None
         return memory
 
-    def _similarities(self, candidates: NDArray[np.int64], rows: NDArray[np.void]) -> Floats:
+    def _similarities(self, candidates: NDArray[np.intp], rows: NDArray[np.void]) -> Floats:
         """How alike the candidates are: by their terms, stretched to the scale of cosines, and by their vectors."""
-        overlaps = self._overlaps(candidates, rows)
-        alike: Floats = np.minimum(overlaps * np.float32(DUPLICATE_AT / DUPLICATE_OVERLAP), np.float32(1))
-        if self._vectors is not None:
-            vectors = self._unpacked(candidates)
-            alike = np.maximum(alike, multiply_pairs(vectors))
-        return alike
-
-    def _overlaps(self, candidates: NDArray[np.int64], rows: NDArray[np.void]) -> Floats:
-        """The share of terms that two texts have in common; 0 for a few, which say too little, 1 for equal texts."""
+        slots = candidates.tolist()
         # The terms of the text come first, before those of speaker and date.
-        said = [
-            self._terms[slot][:count]
-            for slot, count in zip(candidates.tolist(), rows["said"][candidates].tolist(), strict=True)
-        ]
-        sizes = np.array([len(each) for each in said])
-        hashes = np.fromiter(map(hash, chain.from_iterable(said)), np.int64, int(sizes.sum()))
-        different, columns = np.unique(hashes, return_inverse=True)
-        held = np.zeros((len(said), max(1, len(different))), np.float32)
-        held[np.repeat(np.arange(len(said)), sizes), columns] = 1
-        both = multiply_pairs(held)
-        overlaps = np.where(both >= _FEW_TERMS, both / np.maximum(sizes[:, None] + sizes[None, :] - both, 1), 0)
-        texts: dict[str, int] = {}
-        same = [texts.setdefault(self._memory(slot).text.casefold(), slot) for slot in candidates.tolist()]
-        overlaps[np.equal.outer(same, same)] = 1
-        return overlaps.astype(np.float32)
+        said = [self._terms[slot][:size] for slot, size in zip(slots, rows["said"][candidates].tolist(), strict=True)]
+        alike: Floats = np.minimum(share_terms(said) * np.float32(DUPLICATE_AT / DUPLICATE_OVERLAP), np.float32(1))
+        if self._vectors is not None:
+            alike = np.maximum(alike, multiply_pairs(self._unpacked(candidates)))
+        # Texts of few terms are not compared by them, but equal ones say the same.
+        texts: dict[str, list[int]] = {}
+        for place, slot in enumerate(slots):
+            if len(said[place]) < FEW_TERMS:
+                same = texts.setdefault(self._memory(slot).text.casefold(), [])
+                alike[place, same] = alike[same, place] = 1
+                same.append(place)
+        return alike
 
     def _unit(self, vector: Vector | None) -> Floats | None:
         if vector is None:
@@ -418,22 +456,6 @@ def _place(slot: int, memory: Memory) -> _Place:
     return (memory.seqs, memory.said_at, memory.id, slot)
 
 
-def _best(scores: Floats, said_at: NDArray[np.float64], found: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
-    """Of the places found, those with the best scores, the newest of equal ones; all of the last score and time."""
-    if len(found) <= limit:
-        return found
-    least = np.partition(scores[found], -limit)[-limit] - 1e-6
-    found = found[scores[found] >= least]
-    rounded, times = scores[found].round(6), said_at[found]
-    last = np.lexsort((-times, -rounded))[limit - 1]
-    better = (rounded > rounded[last]) | ((rounded == rounded[last]) & (times >= times[last]))
-    best: NDArray[np.int64] = found[better]
-    return best
-
-
-def _inside(rows: NDArray[np.void], dated: Dated) -> Mask:
-    if dated.period is None:
-        return np.ones(len(rows), np.bool_)
-    said_at = rows["said_at"]
-    inside: Mask = (said_at >= dated.period.start.timestamp()) & (said_at < dated.period.end.timestamp())
+def _is_inside(said_at: NDArray[np.float64], period: Period) -> Mask:
+    inside: Mask = (said_at >= period.start.timestamp()) & (said_at < period.end.timestamp())
     return inside

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from sys import getsizeof
 from typing import Final, NamedTuple, TypeAlias
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[np.float32]
+Scores: TypeAlias = NDArray[np.float64]
 Slots: TypeAlias = NDArray[np.int32]
 Mask: TypeAlias = NDArray[np.bool_]
 
@@ -26,29 +27,51 @@ _B: Final = 0.6
 # A posting is a slot and a count in one number: half the memory of two arrays.
 _COUNT_BITS: Final = 6
 _MAX_COUNT: Final = (1 << _COUNT_BITS) - 1
+_NONE: Final = np.empty(0, np.uint32)
+# Terms are counted together in a table of about so many cells: one by one they cost calls, all at once memory.
+_CELLS: Final = 65_536
 
 
 class Matches(NamedTuple):
     """For each slot its BM25 score and the share of the query's weight that it holds."""
 
-    scores: Floats
-    coverage: Floats
+    scores: Scores
+    coverage: Scores
 
 
-class Neighbours(NamedTuple):
-    """Slots beside each slot in its session, -1 where there is none, and what their terms count there."""
+class Visible(NamedTuple):
+    """What a query may see: which slots, where their terms count, and what their lengths do to scores.
 
-    slots: Slots
-    share: float
+    `targets` has a row for the slots themselves and, where slots have neighbours, one for each side, then two away. Its
+    numbers are slots; that of no slot, one behind the last, stands where there is none or none that is visible.
+    """
+
+    mask: Mask
+    targets: Slots
+    shares: Floats
+    norm: Scores
+
+    def nbytes(self) -> int:
+        """Bytes of all parts."""
+        return sum(part.nbytes for part in self)
 
 
-def find_neighbours(previous: Slots, following: Slots) -> list[Neighbours]:
-    """The neighbours on both sides, up to two away, from those that stand directly beside each slot."""
-    found: list[Neighbours] = []
-    for beside in (previous, following):
-        two_away = np.append(beside, np.int32(-1))[beside]
-        found += [Neighbours(beside, NEIGHBOUR_SHARE), Neighbours(two_away, NEIGHBOUR_SHARE / 2)]
-    return found
+def make_visible(mask: Mask, previous: Slots, following: Slots, lengths: Floats) -> Visible:
+    """What the mask lets a query see, from the slots that stand directly beside each slot (-1 where there is none)."""
+    size = len(mask)
+    rows, shares = [np.arange(size, dtype=np.int32)], [1.0]
+    if (following >= 0).any():
+        away = [np.append(beside, np.int32(-1))[beside] for beside in (previous, following)]
+        rows += [previous, following, *away]
+        shares += [NEIGHBOUR_SHARE] * 2 + [NEIGHBOUR_SHARE / 2] * 2
+    targets = np.stack(rows)
+    # The last place is that of no slot, which -1 names as well.
+    targets[~(np.append(mask, np.False_)[targets] & mask)] = size
+    weights = np.array(shares, np.float32)
+    around = weights @ np.append(lengths, np.float32(0))[targets]
+    average = float(around[mask].mean()) if mask.any() else 0.0
+    norm = (_K1 * (1 - _B + _B * around / (average or 1.0))).astype(np.float64)
+    return Visible(mask, targets, weights[:, None], norm)
 
 
 class Postings:
@@ -88,38 +111,33 @@ class Postings:
         held = sum(getsizeof(entry) + getsizeof(entry[0]) + getsizeof(entry[1]) for entry in self._postings.values())
         return getsizeof(self._postings) + held
 
-    def match(
-        self, weights: Mapping[str, float], lengths: Floats, near: Sequence[Neighbours], visible: Mask
-    ) -> Matches:
-        """Score every slot; what is not `visible` counts nowhere, neither itself nor as a neighbour."""
-        size = len(lengths)
-        scores, coverage = np.zeros(size, np.float32), np.zeros(size, np.float32)
-        count = int(np.count_nonzero(visible))
-        if not count:
-            return Matches(scores, coverage)
-        own = np.append(np.where(visible, lengths, 0), np.float32(0))
-        around = own[:-1] + sum(share * own[slots] for slots, share in near)
-        norm = _K1 * (1 - _B + _B * around / (float(around[visible].mean()) or 1.0))
-        whole = 0.0
-        for term, weight in weights.items():
-            held, frequency = self._frequencies(term, size, near, visible)
-            rarity = weight * float(np.log1p((count - len(held) + 0.5) / (len(held) + 0.5)))
-            whole += rarity
-            scores[held] += rarity * (_K1 + 1) * frequency / (frequency + norm[held])
-            coverage[held] += rarity
+    def match(self, weights: Mapping[str, float], seen: Visible) -> Matches:
+        """Score every slot; what is not visible counts nowhere, neither itself nor as a neighbour."""
+        size, count = len(seen.mask), int(np.count_nonzero(seen.mask))
+        scores, coverage, whole = np.zeros(size), np.zeros(size), 0.0
+        asked = list(weights.items()) if count else []
+        together = max(1, _CELLS // max(1, size))
+        for start in range(0, len(asked), together):
+            batch = dict(asked[start : start + together])
+            rows, slots, frequency = self._frequencies(batch, seen)
+            held = np.bincount(rows, minlength=len(batch))
+            rarity = np.array(list(batch.values())) * np.log1p((count - held + 0.5) / (held + 0.5))
+            rarities = rarity[rows]
+            scores += np.bincount(slots, rarities * (_K1 + 1) * frequency / (frequency + seen.norm[slots]), size)
+            coverage += np.bincount(slots, rarities, size)
+            whole += float(rarity.sum())
         return Matches(scores, coverage / whole if whole else coverage)
 
-    def _frequencies(self, term: str, size: int, near: Sequence[Neighbours], visible: Mask) -> tuple[Slots, Floats]:
-        """The slots where a term counts, and for how much."""
-        entry = self._postings.get(term)
-        packed = np.frombuffer(entry[1], np.uint32) if entry else np.empty(0, np.uint32)
-        slots = (packed >> _COUNT_BITS).astype(np.int32)
-        counts = (packed & _MAX_COUNT).astype(np.float32) * visible[slots]
-        # The last place takes what has no neighbour (-1).
-        dense = np.zeros(size + 1, np.float32)
-        dense[slots] = counts
-        for beside, share in near:
-            dense[beside[slots]] += share * counts
-        dense = np.where(visible, dense[:-1], 0)
-        held = np.flatnonzero(dense).astype(np.int32)
-        return held, dense[held]
+    def _frequencies(self, terms: Iterable[str], seen: Visible) -> tuple[NDArray[np.intp], NDArray[np.intp], Scores]:
+        """The numbers of terms and the slots where they count, and for how much."""
+        width = len(seen.mask) + 1
+        found = [
+            np.frombuffer(self._postings[term][1], np.uint32) if term in self._postings else _NONE for term in terms
+        ]
+        packed = np.concatenate(found)
+        cells = np.repeat(np.arange(0, len(found) * width, width), list(map(len, found)))
+        cells = seen.targets[:, packed >> _COUNT_BITS] + cells
+        counts = seen.shares * (packed & _MAX_COUNT)
+        table = np.bincount(cells.ravel(), counts.ravel(), len(found) * width).reshape(len(found), width)
+        rows, slots = table[:, :-1].nonzero()
+        return rows, slots, table[rows, slots].astype(np.float64, copy=False)

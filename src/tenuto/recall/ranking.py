@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from itertools import chain, count
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tenuto.recall.postings import Floats, Mask, Slots
+from tenuto.recall.postings import Floats, Mask, Scores, Slots
+
+FEW_TERMS: Final = 3
+"""Texts with fewer terms in common are not compared by them."""
 
 _SESSION_BEST: Final = 3
+_STEPS: Final = 1_000_000
 # A product of more steps is given to threads by BLAS, whose start costs many times what such small ones take.
 _STEPS_WITHOUT_THREADS: Final = 300_000
 
@@ -34,47 +41,74 @@ def multiply_pairs(rows: Floats) -> Floats:
     return products
 
 
-def session_scores(scores: Floats, sessions: Slots) -> Floats:
+def share_terms(said: Sequence[Sequence[str]]) -> Floats:
+    """The share of their different terms that each two texts have in common; 0 for a few, which say too little."""
+    sizes = list(map(len, said))
+    numbers: defaultdict[str, int] = defaultdict(count().__next__)
+    columns = np.fromiter(map(numbers.__getitem__, chain.from_iterable(said)), np.intp, sum(sizes))
+    held = np.zeros((len(said), len(numbers)), np.float32)
+    held[np.repeat(np.arange(len(said)), sizes), columns] = 1
+    both = multiply_pairs(held)
+    different = both.diagonal()
+    shares: Floats = both / np.maximum(different[:, None] + different - both, np.float32(1))
+    shares[both < FEW_TERMS] = 0
+    return shares
+
+
+def session_scores(scores: Scores, sessions: Slots) -> Scores:
     """For each memory the mean of the three best scores of its session; one without a session (-1) has 0."""
+    if sessions.max() < 0:
+        return np.zeros(len(scores))
     order = np.lexsort((-scores, sessions))
-    places = np.empty(len(order), np.int64)
-    starts = np.flatnonzero(np.diff(sessions[order], prepend=-2))
-    places[order] = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
-    best = np.where((places < _SESSION_BEST) & (sessions >= 0), scores, 0)
-    return (np.bincount(sessions + 1, best)[sessions + 1] / _SESSION_BEST).astype(np.float32)
+    ordered, best = sessions[order], scores[order]
+    # By session and score: whatever comes three places behind another one of its session is not among the three best.
+    best[_SESSION_BEST:][ordered[_SESSION_BEST:] == ordered[:-_SESSION_BEST]] = 0
+    sums = np.bincount(ordered + 1, best)
+    sums[0] = 0
+    means: Scores = sums[sessions + 1] / _SESSION_BEST
+    return means
 
 
-def rank_by_mmr(
-    relevances: Sequence[float], similarities: Floats, limit: int, diversity: float, duplicate_at: float
-) -> list[int]:
-    """Positions of the chosen candidates, best first.
+def best_places(scores: Scores, times: NDArray[np.float64], limit: int) -> NDArray[np.intp]:
+    """Where the best scores stand, the newest of equal ones; all of the last score and time."""
+    if len(scores) <= limit:
+        return np.arange(len(scores))
+    least = np.partition(scores, -limit)[-limit]
+    found = np.flatnonzero(scores >= least)
+    if len(found) > limit:
+        better, when = scores[found] > least, times[found]
+        wanted = limit - int(np.count_nonzero(better))
+        found = found[better | (when >= np.partition(when[~better], -wanted)[-wanted])]
+    return found
 
-    The candidates come in order of relevance. First, one that is at least `duplicate_at` alike to a better one is
-    dropped: the penalty of MMR alone lets near-duplicates back in as soon as relevance falls. Of the rest, MMR takes
-    the one with the greatest `diversity * relevance - (1 - diversity) * similarity to those taken`, the earlier one
-    when two are equal. With `diversity` 1, or when no more are left than asked for, relevance alone orders them.
+
+def rank_by_mmr(relevances: Sequence[float] | Scores, similarities: Floats, limit: int, diversity: float) -> list[int]:
+    """Positions of the chosen candidates, best first; the candidates come in order of relevance.
+
+    MMR takes the one with the greatest `diversity * relevance - (1 - diversity) * similarity to those taken`, the
+    earlier one when two are equal. With `diversity` 1, or when there are no more than asked for, relevance alone orders
+    them. Near-duplicates have to be dropped before: the penalty alone lets them back in as soon as relevance falls.
     """
-    kept = drop_duplicates(similarities, duplicate_at)
-    if diversity == 1 or len(kept) <= limit:
-        return kept[:limit]
-    relevance = np.asarray(relevances, np.float64)[kept]
-    alike = similarities[np.ix_(kept, kept)]
-    nearest = np.zeros(len(kept))
+    if diversity == 1 or len(relevances) <= limit:
+        return list(range(min(limit, len(relevances))))
+    # Whole numbers: equal candidates stay equal wherever they stand in a matrix product.
+    worth = np.rint(np.multiply(relevances, diversity * _STEPS)).astype(np.int64)
+    penalties = np.rint(similarities * ((1 - diversity) * _STEPS)).astype(np.int64)
+    # What is taken is never worth taking again.
+    np.fill_diagonal(penalties, 4 * _STEPS)
+    penalty = np.zeros(len(worth), np.int64)
     taken: list[int] = []
     while len(taken) < limit:
-        worth = diversity * relevance - (1 - diversity) * nearest
-        worth[taken] = -np.inf
-        # Rounded: equal candidates stay equal wherever they stand in a matrix product.
-        best = int(np.argmax(worth.round(6)))
-        taken.append(best)
-        nearest = np.maximum(nearest, alike[best])
-    return [kept[place] for place in taken]
+        taken.append(int((worth - penalty).argmax()))
+        np.maximum(penalty, penalties[taken[-1]], out=penalty)
+    return taken
 
 
 def drop_duplicates(similarities: Floats, duplicate_at: float) -> list[int]:
     """Positions of those that are less than `duplicate_at` alike to every better one that stays."""
     gone: set[int] = set()
-    for better, worse in np.argwhere(np.triu(similarities >= duplicate_at, 1)).tolist():
-        if better not in gone:
-            gone.add(worse)
+    better, worse = (similarities >= duplicate_at).nonzero()
+    for one, other in zip(better.tolist(), worse.tolist(), strict=True):
+        if one < other and one not in gone:
+            gone.add(other)
     return [place for place in range(len(similarities)) if place not in gone]

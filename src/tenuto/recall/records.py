@@ -25,8 +25,8 @@ from tenuto.model.values import Json
 from tenuto.ports import StateStore
 from tenuto.recall.embedding import Vector
 
-# How many memories the log names: a process further behind loads everything.
-_NAMED: Final = 128
+# How many memories the log names: a process further behind loads everything. Each turn reads the log, so it is short.
+_NAMED: Final = 32
 # Sessions whose last captured message the log knows.
 _CAPTURED: Final = 100
 _PAGE: Final = 500
@@ -61,9 +61,17 @@ class MemoryRecords:
 
     async def changed_since(self, scope: Scope, known: LogMark) -> tuple[LogMark, tuple[str, ...] | None]:
         """How far the log goes now, and the ids that changed since; `None` where it does not reach back."""
-        entry, log = await self._read_log(scope)
+        entry = await self._read_entry(scope)
         if entry is None:
             return LogMark(), () if known == LogMark() else None
+        if (
+            entry.version == known.version
+            and isinstance(entry.value, Mapping)
+            and entry.value.get("epoch") == known.epoch
+        ):
+            # The usual case, in which the names of the changes need not be decoded.
+            return known, ()
+        log = _decode_log(entry)
         mark = LogMark(log.epoch, entry.version)
         missed = mark.version - known.version
         if mark.epoch != known.epoch or not 0 <= missed <= len(log.changes):
@@ -164,13 +172,17 @@ class MemoryRecords:
         return LogMark(log.epoch, (await self._write_log(scope, log, None)).version)
 
     async def _read_log(self, scope: Scope) -> tuple[StateEntry | None, _Log]:
+        entry = await self._read_entry(scope)
+        return entry, _decode_log(entry) if entry is not None else _Log()
+
+    async def _read_entry(self, scope: Scope) -> StateEntry | None:
+        """The log as it is stored."""
         try:
-            entry = await self._state.read_state(scope, MEMORY_CHANGES, MEMORY_LOG)
+            return await self._state.read_state(scope, MEMORY_CHANGES, MEMORY_LOG)
         except StateCorrupt:
             # A log that cannot be read is begun anew, in an epoch of its own.
             await self._state.delete_state(scope, MEMORY_CHANGES, MEMORY_LOG)
-            entry = None
-        return entry, _decode_log(entry) if entry is not None else _Log()
+            return None
 
     async def _write_log(self, scope: Scope, log: _Log, if_version: int | None) -> StateEntry:
         return await self._state.write_state(scope, MEMORY_CHANGES, MEMORY_LOG, msgspec.to_builtins(log), if_version)

@@ -152,6 +152,35 @@ def test_filters_leave_out_what_was_not_asked_for() -> None:
     assert ids(superseded=True) == {"old", "new", "past", "ended"}
 
 
+def test_each_search_sees_what_holds_at_its_moment_for_its_persona() -> None:
+    index = MemoryIndex(
+        [
+            memory("plain", "tea in the old town"),
+            memory("ended", "tea from my first shop", valid_until=NOW + timedelta(hours=1)),
+            memory("expires", "tea until tomorrow", expires_at=NOW + timedelta(hours=2)),
+            memory("monk", "tea in the cloister", persona="monk"),
+            memory("pirate", "tea on the pirate ship", persona="pirate"),
+        ]
+    )
+
+    def ids(hours: float, **fields: Any) -> str:
+        query = MemoryQuery(text="tea", limit=10, **fields)
+        return " ".join(sorted(hit.memory.id for hit in index.search(query, None, NOW + timedelta(hours=hours))))
+
+    assert ids(0) == "ended expires plain"
+    assert ids(1) == "expires plain"
+    assert ids(1, superseded=True) == "ended expires plain"
+    assert ids(2) == "plain"
+    assert ids(0) == "ended expires plain"
+    assert ids(2, persona="pirate") == "pirate plain"
+    assert ids(2, any_persona=True) == "monk pirate plain"
+    assert ids(2, persona="monk") == "monk plain"
+    index.put(memory("later", "tea from China"))
+    assert ids(2, persona="monk") == "later monk plain"
+    index.remove("monk")
+    assert ids(2, persona="monk") == "later plain"
+
+
 def test_a_day_alone_lists_what_was_said_then() -> None:
     index = MemoryIndex([memory("friday", "I bought a bicycle.", days=5), memory("sunday", "I sold a boat.", days=3)])
 

@@ -181,7 +181,7 @@ async def test_a_log_that_cannot_be_read_and_many_changes_at_once_cost_a_reload(
     entry = await store.state.read_state(ANN, MEMORY_CHANGES, MEMORY_LOG)
 
     assert entry is not None
-    assert sum(map(len, entry.value["changes"])) <= 128
+    assert sum(map(len, entry.value["changes"])) <= 32
     assert len(await other.list(ANN, limit=500)) == 201
     await store.state.write_state(ANN, MEMORY_CHANGES, MEMORY_LOG, "no log")
     assert len(await other.list(ANN, limit=500)) == 201
