@@ -22,7 +22,7 @@ from tenuto.gateway.commands import Command, Commands, parse_command
 from tenuto.gateway.inbox import HELD_FOR, Inbox, Queue, QueuePlace, Waiting
 from tenuto.gateway.responder import Responder
 from tenuto.gateway.wording import WORDING
-from tenuto.logs import bind_log_context
+from tenuto.logs import bind_log_context, describe_exception
 from tenuto.model import Scope
 from tenuto.model.channel import ChannelPolicy, Delivery, IncomingMessage, MessageKind
 from tenuto.model.values import JsonObject
@@ -36,6 +36,8 @@ _FORGET_EVERY: Final = 3600.0
 _FIRST_WAIT: Final = 1.0
 _LONGEST_WAIT: Final = 60.0
 _GIVE_UP_AFTER: Final = timedelta(hours=24)
+# The texts that are held beside the store.
+_LIVE: Final = 10_000
 # The characters of an oversized message by which its language is recognised.
 _KEPT: Final = 200
 _log = logging.getLogger(__name__)
@@ -103,10 +105,13 @@ class Gateway:
         kept = await self._redact(address.scope, message.text)
         place = QueuePlace(tenant=message.tenant, key=address.queue)
         waiting = Waiting(message=replace(message, text=kept), received_at=self._clock())
+        if kept != message.text:
+            # Before it is put: a worker may take it at once.
+            self._live[message.id] = message.text
+            if len(self._live) > _LIVE:
+                del self._live[next(iter(self._live))]
         if not await self._inbox.put(place, waiting):
             return False
-        if kept != message.text:
-            self._live[message.id] = message.text
         self._wake(place)
         return True
 
@@ -128,14 +133,16 @@ class Gateway:
                 for place in await self._inbox.busy():
                     if place not in self._workers:
                         self._wake(place)
-            except Unavailable as down:
-                _log.info("cannot look for waiting messages: %s", down.code)
+            except Exception as failed:
+                _log.warning("cannot look for waiting messages: %s", describe_exception(failed))
             await asyncio.sleep(_LOOK_EVERY)
 
     async def _forget_marks(self) -> None:
         while True:
-            with contextlib.suppress(Unavailable):
+            try:
                 await self._inbox.forget_old_marks()
+            except Exception as failed:
+                _log.warning("marks of old messages stay for now: %s", describe_exception(failed))
             await asyncio.sleep(_FORGET_EVERY)
 
     def _wake(self, place: QueuePlace) -> None:
@@ -149,16 +156,23 @@ class Gateway:
             while (news := self._news.get(place)) is not None and news.is_set():
                 news.clear()
                 await self._drain(place)
+        except Exception as failed:
+            # The queue is found again in seconds.
+            _log.error("the work on a chat broke off: %s", describe_exception(failed))
         finally:
             del self._workers[place]
             self._news.pop(place, None)
 
     async def _drain(self, place: QueuePlace) -> None:
         """Answer what waits, until nothing does or another worker holds the queue."""
+        wait = _FIRST_WAIT
         try:
             while (queue := await self._hold(place)) is not None:
-                if not await self._handle(place, queue, self._next(queue)):
-                    await asyncio.sleep(_FIRST_WAIT)
+                if await self._handle(place, queue, self._next(queue)):
+                    wait = _FIRST_WAIT
+                else:
+                    await asyncio.sleep(wait)
+                    wait = min(wait * 2, _HOLD_AGAIN)
         except asyncio.CancelledError:
             with contextlib.suppress(TenutoError):
                 await self._inbox.release(place, self._worker)
