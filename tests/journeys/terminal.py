@@ -125,15 +125,24 @@ class Screen:
         os.close(self._keyboard)
 
 
+def own_settings(**given: str) -> dict[str, str]:
+    """An environment for a process of ours, with these settings and none of this process.
+
+    Unless asked, without the local embedder: its weights cost two seconds of each process, and few journeys search by
+    meaning.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TENUTO_", "MEMORY_"))}
+    for name in ("PORT", "REDIS_URL", "OPENAI_API_KEY", "NO_COLOR"):
+        kept.pop(name, None)
+    return {**kept, "TENUTO_EMBEDDER": "none", **given}
+
+
 class Desk:
     """A folder with nothing in it, and `tenuto` to type, of whose settings none come from this process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("TENUTO_", "MEMORY_"))}
-        self.env = {**kept, "COLUMNS": "150"}
-        for name in ("PORT", "REDIS_URL", "OPENAI_API_KEY", "NO_COLOR"):
-            self.env.pop(name, None)
+        self.env = own_settings(COLUMNS="150")
 
     def sit_down(self, *args: str) -> Screen:
         """`tenuto chat`, with a keyboard."""

@@ -141,6 +141,7 @@ def test_the_command_to_go_on_with_shows_no_password(desk: Desk) -> None:
 
 
 def test_a_talk_goes_on_where_it_was_and_earlier_words_can_be_recalled(desk: Desk) -> None:
+    desk.env["TENUTO_EMBEDDER"] = "local"
     session = desk.ask("chat", "My name is Ann.")["session_id"]
 
     with desk.sit_down("--session", session) as screen:
