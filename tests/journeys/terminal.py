@@ -1,4 +1,4 @@
-"""The real `tenuto` process: behind a pseudo-terminal with a keyboard, and through pipes."""
+"""The command `tenuto`: as a process behind a pseudo-terminal or through pipes, and typed in this process."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+from typer.testing import CliRunner
+
+from tenuto.cli import program
 
 # A session leader makes the terminal its own, so that Ctrl-C becomes a signal as at a real one.
 _BEHIND_A_TERMINAL = """
@@ -157,8 +161,15 @@ class Desk:
     def run(
         self, *args: str, words: bytes = b"", env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Type a command and wait for its end; a traceback is never an answer."""
-        with self.start(*args, stdin=subprocess.PIPE, env={**self.env, **(env or {})}) as process:
+        """Type a command with pipes around it, in this process, which has loaded what a new one would load first."""
+        given: dict[str, str | None] = {**dict.fromkeys(os.environ), **self.env, **(env or {})}
+        with contextlib.chdir(self.folder):
+            done = CliRunner().invoke(program, args, input=words, env=given, catch_exceptions=False)
+        return subprocess.CompletedProcess(args, done.exit_code, done.stdout, done.stderr)
+
+    def run_process(self, *args: str, words: bytes = b"") -> subprocess.CompletedProcess[str]:
+        """The same as a process of its own; a traceback is never an answer."""
+        with self.start(*args, stdin=subprocess.PIPE) as process:
             out, err = process.communicate(words, timeout=120)
         assert b"Traceback" not in err, err.decode()
         return subprocess.CompletedProcess(args, process.returncode, out.decode(), err.decode())

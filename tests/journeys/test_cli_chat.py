@@ -1,4 +1,4 @@
-"""Talking at the terminal, through the real `tenuto` process: at a keyboard, and through pipes."""
+"""Talking at the terminal: at a keyboard, through the real `tenuto` process, and through pipes."""
 
 from __future__ import annotations
 
@@ -202,8 +202,8 @@ def test_a_models_words_steer_no_terminal(desk: Desk, provider: ModelServer) -> 
 
 
 def test_one_question_is_answered_and_the_process_ends(desk: Desk) -> None:
-    given = desk.run("chat", "My name is Ann.")
-    piped = desk.run("chat", words="我叫小林。\n".encode())
+    given = desk.run_process("chat", "My name is Ann.")
+    piped = desk.run_process("chat", words="我叫小林。\n".encode())
 
     assert (given.returncode, given.stdout, given.stderr) == (0, "Noted.\n", "")
     assert piped.returncode == 0
@@ -238,7 +238,7 @@ def test_a_title_by_the_model_is_there_when_the_process_ends(desk: Desk, provide
     del desk.env["TENUTO_SUMMARIZER_MODEL"]
     provider.answers(words("Start at the lake."), words("Lake Morning Walk"))
 
-    desk.ask("chat", "Where do I start in Hangzhou tomorrow?")
+    desk.run_process("chat", "Where do I start in Hangzhou tomorrow?")
 
     assert [session["title"] for session in desk.ask("sessions", "list")["sessions"]] == ["Lake Morning Walk"]
 
