@@ -1,4 +1,4 @@
-"""The real `tenuto` process: behind a pseudo-terminal with a keyboard, and through pipes."""
+"""The command `tenuto`: as a process behind a pseudo-terminal or through pipes, and typed in this process."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+from typer.testing import CliRunner
+
+from tenuto.cli import program
 
 # A session leader makes the terminal its own, so that Ctrl-C becomes a signal as at a real one.
 _BEHIND_A_TERMINAL = """
@@ -125,15 +129,24 @@ class Screen:
         os.close(self._keyboard)
 
 
+def own_settings(**given: str) -> dict[str, str]:
+    """An environment for a process of ours, with these settings and none of this process.
+
+    Unless asked, without the local embedder: its weights cost two seconds of each process, and few journeys search by
+    meaning.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TENUTO_", "MEMORY_"))}
+    for name in ("PORT", "REDIS_URL", "OPENAI_API_KEY", "NO_COLOR"):
+        kept.pop(name, None)
+    return {**kept, "TENUTO_EMBEDDER": "none", **given}
+
+
 class Desk:
     """A folder with nothing in it, and `tenuto` to type, of whose settings none come from this process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("TENUTO_", "MEMORY_"))}
-        self.env = {**kept, "COLUMNS": "150"}
-        for name in ("PORT", "REDIS_URL", "OPENAI_API_KEY", "NO_COLOR"):
-            self.env.pop(name, None)
+        self.env = own_settings(COLUMNS="150")
 
     def sit_down(self, *args: str) -> Screen:
         """`tenuto chat`, with a keyboard."""
@@ -148,8 +161,15 @@ class Desk:
     def run(
         self, *args: str, words: bytes = b"", env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Type a command and wait for its end; a traceback is never an answer."""
-        with self.start(*args, stdin=subprocess.PIPE, env={**self.env, **(env or {})}) as process:
+        """Type a command with pipes around it, in this process, which has loaded what a new one would load first."""
+        given: dict[str, str | None] = {**dict.fromkeys(os.environ), **self.env, **(env or {})}
+        with contextlib.chdir(self.folder):
+            done = CliRunner().invoke(program, args, input=words, env=given, catch_exceptions=False)
+        return subprocess.CompletedProcess(args, done.exit_code, done.stdout, done.stderr)
+
+    def run_process(self, *args: str, words: bytes = b"") -> subprocess.CompletedProcess[str]:
+        """The same as a process of its own; a traceback is never an answer."""
+        with self.start(*args, stdin=subprocess.PIPE) as process:
             out, err = process.communicate(words, timeout=120)
         assert b"Traceback" not in err, err.decode()
         return subprocess.CompletedProcess(args, process.returncode, out.decode(), err.decode())

@@ -1,4 +1,4 @@
-"""Talking at the terminal, through the real `tenuto` process: at a keyboard, and through pipes."""
+"""Talking at the terminal: at a keyboard, through the real `tenuto` process, and through pipes."""
 
 from __future__ import annotations
 
@@ -141,6 +141,7 @@ def test_the_command_to_go_on_with_shows_no_password(desk: Desk) -> None:
 
 
 def test_a_talk_goes_on_where_it_was_and_earlier_words_can_be_recalled(desk: Desk) -> None:
+    desk.env["TENUTO_EMBEDDER"] = "local"
     session = desk.ask("chat", "My name is Ann.")["session_id"]
 
     with desk.sit_down("--session", session) as screen:
@@ -201,8 +202,8 @@ def test_a_models_words_steer_no_terminal(desk: Desk, provider: ModelServer) -> 
 
 
 def test_one_question_is_answered_and_the_process_ends(desk: Desk) -> None:
-    given = desk.run("chat", "My name is Ann.")
-    piped = desk.run("chat", words="我叫小林。\n".encode())
+    given = desk.run_process("chat", "My name is Ann.")
+    piped = desk.run_process("chat", words="我叫小林。\n".encode())
 
     assert (given.returncode, given.stdout, given.stderr) == (0, "Noted.\n", "")
     assert piped.returncode == 0
@@ -237,7 +238,7 @@ def test_a_title_by_the_model_is_there_when_the_process_ends(desk: Desk, provide
     del desk.env["TENUTO_SUMMARIZER_MODEL"]
     provider.answers(words("Start at the lake."), words("Lake Morning Walk"))
 
-    desk.ask("chat", "Where do I start in Hangzhou tomorrow?")
+    desk.run_process("chat", "Where do I start in Hangzhou tomorrow?")
 
     assert [session["title"] for session in desk.ask("sessions", "list")["sessions"]] == ["Lake Morning Walk"]
 

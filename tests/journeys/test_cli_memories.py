@@ -145,7 +145,7 @@ def test_many_are_forgotten_only_when_it_is_confirmed() -> None:
 @pytest.mark.usefixtures("remembered")
 def test_what_a_search_finds_is_seen_before_it_is_forgotten(desk: Desk) -> None:
     command = ("memories", "forget", "--search", "Bologna", "--limit", "1", "--user", "ann")
-    with Screen(desk.folder, *command, env={**desk.env, "TENUTO_EMBEDDER": "none"}) as screen:
+    with Screen(desk.folder, *command, env=desk.env) as screen:
         screen.see(HOME)
         screen.see("Forget 1 memory for good?")
         screen.press("y\r")

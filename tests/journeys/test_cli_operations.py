@@ -1,4 +1,4 @@
-"""Setting up and looking after an installation, through the real `tenuto` process."""
+"""Setting up and looking after an installation at the terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.journeys.terminal import Desk
 
 def test_a_key_lives_from_create_to_revoke(desk: Desk) -> None:
     store = ("--store", "sqlite:///data/chat.db")
-    made = desk.run("keys", "create", "--tenant", "acme", "--user", "ann", "--name", "laptop", *store)
+    made = desk.run_process("keys", "create", "--tenant", "acme", "--user", "ann", "--name", "laptop", *store)
     secret = re.search(r"^tnt_\w+_\S+$", made.stdout, re.MULTILINE)
     assert (made.returncode, made.stderr) == (0, "")
     assert secret is not None
@@ -83,7 +83,7 @@ def test_make_serve_names_no_store_of_its_own() -> None:
 
 
 def test_the_doctor_finds_a_new_installation_well(desk: Desk) -> None:
-    well = desk.run("doctor")
+    well = desk.run_process("doctor")
 
     assert (well.returncode, well.stderr) == (0, "")
     assert re.search(r"^ok +round trip +written, read and deleted in [\d.]+ ms$", well.stdout, re.MULTILINE)
@@ -123,7 +123,7 @@ def test_the_server_starts_answers_and_stops(desk: Desk) -> None:
 
 
 def test_no_folders_are_made_along_a_path_that_leads_nowhere(desk: Desk) -> None:
-    refused = desk.run("serve", "--port", "0", "--store", f"sqlite:///{desk.folder}/a/b/chat.db")
+    refused = desk.run_process("serve", "--port", "0", "--store", f"sqlite:///{desk.folder}/a/b/chat.db")
 
     assert refused.returncode == 1
     assert refused.stderr.splitlines()[-1].startswith("invalid_setting: store: cannot make the folder")
@@ -132,7 +132,7 @@ def test_no_folders_are_made_along_a_path_that_leads_nowhere(desk: Desk) -> None
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_the_server_refuses_to_stand_open(desk: Desk, host: str) -> None:
-    refused = desk.run("serve", "--port", "0", "--host", host)
+    refused = desk.run_process("serve", "--port", "0", "--host", host)
 
     assert (refused.returncode, refused.stdout) == (1, "")
     told = refused.stderr.splitlines()[-1]

@@ -1,4 +1,4 @@
-"""An operator's day at the terminal, through the real `tenuto` process on a SQLite file."""
+"""An operator's day at the terminal, on a SQLite file."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def substance(desk: Desk, session_id: str) -> Any:
 
 def test_looking_around(desk: Desk, talk: str) -> None:
     """T18: what users wrote is shown and steers nothing."""
-    listed = desk.run("sessions", "list")
+    listed = desk.run_process("sessions", "list")
     shown = desk.run("sessions", "show", talk)
 
     assert listed.returncode == shown.returncode == 0

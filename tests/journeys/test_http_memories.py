@@ -67,12 +67,12 @@ def test_what_was_said_before_a_kill_is_recalled_until_it_is_forgotten(tmp_path:
         found: list[Any] = server.http.get(MEMORIES, headers=who).json()["memories"]
         return found
 
-    with running(store) as first:
+    with running(store, TENUTO_EMBEDDER="local") as first:
         said = ask(first, HOME)
         (remembered,) = wait_for(lambda: memories(first))
         first.end(signal.SIGKILL)
 
-    with running(store) as second:
+    with running(store, TENUTO_EMBEDDER="local") as second:
         answered = ask(second, "Where do I live?")
         (hit,) = second.http.post(f"{MEMORIES}/search", headers=ANN, json={"query": "Where do I live?"}).json()["hits"]
         other = ask(second, "Where do I live?", BOB)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import signal
 import socket
@@ -26,6 +25,7 @@ import tenuto
 from tenuto.access import ApiKeys
 from tenuto.ports import utc_now
 from tests.journeys.door import ANN, at, bearer, code, says
+from tests.journeys.terminal import own_settings
 
 WAIT = 90
 
@@ -69,10 +69,9 @@ class Running:
 
 
 def _start(store: Path, *options: str, **environ: str) -> subprocess.Popen[str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("TENUTO_", "MEMORY_"))}
     return subprocess.Popen(
         [sys.executable, "-m", "tenuto", "serve", "--store", f"sqlite:///{store}", "--port", "0", *options],
-        env={**clean, **environ},
+        env=own_settings(**environ),
         stderr=subprocess.PIPE,
         text=True,
     )

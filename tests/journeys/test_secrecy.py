@@ -139,7 +139,7 @@ def test_what_users_say_is_in_no_log_no_metric_and_no_error(tmp_path: Path, prov
         words(f"{SECRET} is ", "a flower."),
     )
 
-    with serving(tmp_path, provider) as server:
+    with serving(tmp_path, provider, TENUTO_EMBEDDER="local") as server:
         answered = ask(server).json()
         assert SECRET in answered["answer"]
         told = failed_in_every_way(server, provider, answered["session_id"])

@@ -88,18 +88,19 @@ def test_a_long_stream_ends_like_one_look(text: str, size: int) -> None:
     assert streamed(text, size) == redact(text)
 
 
-@pytest.mark.parametrize("size", [1, 3, 7, 64])
-def test_every_known_sentence_streams_alike(size: int) -> None:
+def test_every_known_sentence_streams_alike() -> None:
     for text in KNOWN:
-        assert streamed(text, size) == redact(text)
+        assert {streamed(text, size) for size in (1, 3, 7, 64)} == {redact(text)}
 
 
 def test_every_known_sentence_streams_alike_among_the_others() -> None:
     """Thirty thousand characters, dense and calm in turns."""
     text = "\n".join(part for index, known in enumerate(KNOWN) for part in (known, PROSE[index % 2] * (index % 4)))
 
-    assert streamed(text, 61) == redact(text)
-    assert redact(redact(text)) == redact(text)
+    once = redact(text)
+
+    assert streamed(text, 61) == once
+    assert redact(once) == once
 
 
 @given(texts)

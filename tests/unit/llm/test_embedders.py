@@ -15,6 +15,7 @@ from tenuto.context import cosine, has_relevant_history, near_enough, points_bac
 from tenuto.errors import InvalidSetting, Unavailable
 from tenuto.llm import ModelConnection
 from tenuto.llm.embedding import factory, open_embedder
+from tenuto.llm.embedding import local as local_embedder
 from tenuto.llm.embedding.local import LocalEmbedder
 from tenuto.settings import read_settings
 from tests.gated import Question, talks
@@ -85,13 +86,27 @@ async def test_meaning_knows_follow_ups_better_than_words(local: LocalEmbedder) 
     assert meaning - words > 0.15 * len(questions)
 
 
+async def test_embedders_of_a_process_share_the_weights(local: LocalEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An application that is opened after another one, or beside it, loads nothing again."""
+    [one] = await local.embed(["How are you?"])
+
+    def loaded_again(name: str) -> Any:
+        raise AssertionError(name)
+
+    monkeypatch.setattr(local_embedder, "import_module", loaded_again)
+    async with open_embedder("local", ModelConnection()) as second:
+        assert second is not None
+        assert await second.embed(["How are you?"]) == [one]
+
+
 async def test_a_local_one_that_fails_says_so_and_quotes_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(name: str) -> Any:
         raise ValueError(SECRET)
 
-    monkeypatch.setattr("tenuto.llm.embedding.local.import_module", broken)
+    monkeypatch.setattr(local_embedder, "import_module", broken)
+    monkeypatch.setattr(local_embedder, "_encoder", local_embedder._encoder.__wrapped__)
     async with open_embedder("local", ModelConnection()) as embedder:
         assert embedder is not None
         with pytest.raises(Unavailable) as failed:
