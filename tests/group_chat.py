@@ -61,6 +61,9 @@ class RoomChannel:
                 self.replies.append((message.id, text))
             self._came.notify_all()
 
+    async def has_reply(self, message: IncomingMessage) -> bool:
+        return message.id in dict(self.replies)
+
     async def show_progress(self, message: IncomingMessage, text: str, shown: str | None) -> str | None:
         self.shown.append(text)
         return shown or f"card-{message.id}"

@@ -478,6 +478,14 @@ class Channel(Protocol):
         """
         ...
 
+    async def has_reply(self, message: IncomingMessage) -> bool:
+        """Whether the platform shows a reply of this app to a message, for when it may not recognise one any more.
+
+        Raises:
+            ChannelUnavailable: the platform does not answer.
+        """
+        ...
+
     async def show_progress(self, message: IncomingMessage, text: str, shown: str | None) -> str | None:
         """Show the answer as far as it is, in place of what was `shown`; returns the id to show the next part with.
 

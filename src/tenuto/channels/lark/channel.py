@@ -179,6 +179,10 @@ class LarkChannel:
                 await self.client.update_card(shown, card_content(text))
                 self._next_update.drop(shown)
 
+    async def has_reply(self, message: IncomingMessage) -> bool:
+        """Whether the chat shows a reply to this message."""
+        return False
+
     async def show_progress(self, message: IncomingMessage, text: str, shown: str | None) -> str | None:
         """Show the answer as far as it is in a card, or nothing while the platform asks to slow down.
 

@@ -135,6 +135,10 @@ class WebhookChannel:
         if not answer.is_success:
             raise ChannelUnavailable(CHANNEL, f"answers with status {answer.status_code}", _retry_after(answer))
 
+    async def has_reply(self, message: IncomingMessage) -> bool:
+        """A receiver recognises a repeated reply by its id at any time."""
+        return False
+
     async def show_progress(self, message: IncomingMessage, text: str, shown: str | None) -> str | None:
         """Nothing: the receiver gets whole replies only."""
         return None
