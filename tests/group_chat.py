@@ -39,6 +39,7 @@ class RoomChannel:
     def __init__(self) -> None:
         self.replies: list[tuple[str, str]] = []
         self.shown: list[str] = []
+        self.answered: set[str] = set()
         self.failures: list[TenutoError] = []
         self.lines: Sequence[ChatLine] = ()
         self._came = asyncio.Condition()
@@ -62,7 +63,7 @@ class RoomChannel:
             self._came.notify_all()
 
     async def has_reply(self, message: IncomingMessage) -> bool:
-        return message.id in dict(self.replies)
+        return message.id in self.answered
 
     async def show_progress(self, message: IncomingMessage, text: str, shown: str | None) -> str | None:
         self.shown.append(text)

@@ -180,7 +180,7 @@ class Tenuto:
         """What answers the messages of an app on a chat platform, as long as its `running` is open.
 
         Raises:
-            AssistantNotFound: there is no such assistant as the policy names.
+            InvalidSetting: there is no such assistant as the policy names.
         """
         from tenuto.wiring.gateway import make_gateway
 

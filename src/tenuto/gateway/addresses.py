@@ -20,11 +20,13 @@ class Address(Value, frozen=True, kw_only=True):
 def address_of(channel: Channel, message: IncomingMessage, policy: ChannelPolicy) -> Address:
     """The address of a message: one session for each chat, thread or member, or for each message (D7, D16)."""
     parts = [message.tenant, channel.name, channel.app, message.chat]
-    shared = message.group and policy.group_scope is not GroupScope.MEMBER
-    thread = message.thread if shared and policy.group_scope is GroupScope.THREAD else None
-    if message.group and not shared:
-        parts += ["member", message.sender]
-    elif thread is not None:
+    thread: str | None = None
+    if message.group and policy.group_scope is GroupScope.MEMBER:
+        # Not the user's own scope: what a person said in private is not recalled before others.
+        thread = derived_id("member-", message.sender)
+    elif message.group and policy.group_scope is GroupScope.THREAD:
+        thread = message.thread
+    if thread is not None:
         parts += ["thread", thread]
     prefix = f"{policy.prefix}-"
     queue = derived_id(prefix, *parts)
@@ -34,7 +36,7 @@ def address_of(channel: Channel, message: IncomingMessage, policy: ChannelPolicy
             tenant=message.tenant,
             user=message.sender,
             channel=channel.name,
-            chat=message.chat if shared else None,
+            chat=message.chat if message.group else None,
             thread=thread,
         ),
         session_id=derived_id(prefix, *parts, "message", message.id) if fresh else queue,
@@ -43,5 +45,5 @@ def address_of(channel: Channel, message: IncomingMessage, policy: ChannelPolicy
 
 
 def turn_key(channel: Channel, message: IncomingMessage) -> str:
-    """The idempotency key of a message's turn: whoever takes it after a crash finishes the same turn."""
+    """The idempotency key of a message's turn: a process that takes it after a crash finishes the same turn."""
     return derived_id(f"{channel.name}-", channel.app, message.id)

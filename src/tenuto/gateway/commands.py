@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -9,8 +11,8 @@ from tenuto.context import language_of
 from tenuto.errors import SessionNotFound
 from tenuto.gateway.addresses import Address
 from tenuto.gateway.wording import WORDING, ChatWording
-from tenuto.model import Changes, Page, Role
-from tenuto.model.channel import ChannelPolicy, IncomingMessage, ResetBy
+from tenuto.model import Changes, Message, Page, Role
+from tenuto.model.channel import ChannelPolicy, GroupScope, IncomingMessage, ResetBy
 from tenuto.model.prompt import Language
 from tenuto.model.session import MAX_TITLE_CHARACTERS
 from tenuto.sessions import Sessions
@@ -31,9 +33,11 @@ class Command(StrEnum):
 def parse_command(text: str) -> Command | None:
     """The command that a message is; only a title has words behind it."""
     words = text.split(maxsplit=1)
-    if not words or words[0] not in tuple(Command):
+    # As phones and Chinese keyboards write it: capitals, a wide slash, the bot's name behind it.
+    name = unicodedata.normalize("NFKC", words[0]).casefold().partition("@")[0] if words else ""
+    if name not in tuple(Command):
         return None
-    command = Command(words[0])
+    command = Command(name)
     return command if len(words) == 1 or command is Command.TITLE else None
 
 
@@ -46,7 +50,8 @@ class Commands:
 
     def may_run(self, command: Command, message: IncomingMessage) -> bool:
         """Whether the sender may run this command there (D26)."""
-        if not message.group or command in (Command.HELP, Command.TITLE) or self._policy.reset_by is ResetBy.ANYONE:
+        own = not message.group or self._policy.group_scope is GroupScope.MEMBER
+        if own or command in (Command.HELP, Command.TITLE) or self._policy.reset_by is ResetBy.ANYONE:
             return True
         return message.sender in self._policy.resetters
 
@@ -61,7 +66,7 @@ class Commands:
             case Command.TITLE:
                 return await self._title(address, _title_of(message.text), words)
             case Command.RESET:
-                await self._reset(address)
+                await self.reset(address)
                 return words.reset
             case Command.NEW:
                 await self._begin_anew(address)
@@ -71,26 +76,36 @@ class Commands:
         """The language of the last words in a chat, or the app's."""
         spoken = [] if parse_command(message.text) is not None else [message.text]
         try:
-            page = await self._sessions.messages(address.scope, address.session_id, Page(limit=_READ))
-            spoken += [one.text for one in reversed(page.messages) if one.role is Role.USER]
+            newest = await self.newest(address, _READ)
+            spoken += [one.text for one in reversed(newest) if one.role is Role.USER]
         except SessionNotFound:
             pass
         said = next((text for text in spoken if any(map(str.isalpha, text))), None)
         return language_of(said) if said is not None else self._policy.language
 
-    async def _reset(self, address: Address) -> None:
+    async def newest(self, address: Address, limit: int) -> Sequence[Message]:
+        """The newest messages of a session, oldest first.
+
+        Raises:
+            SessionNotFound: there is no session yet, or no longer.
+        """
+        return (await self._sessions.messages(address.scope, address.session_id, Page(limit=limit))).messages
+
+    async def reset(self, address: Address) -> None:
+        """Clear a session, with its title: that quotes what was said."""
         try:
             await self._sessions.reset(address.scope, address.session_id)
+            await self._sessions.patch(address.scope, address.session_id, Changes(title=""))
         except SessionNotFound:
             return
 
     async def _begin_anew(self, address: Address) -> None:
         try:
-            page = await self._sessions.messages(address.scope, address.session_id, Page(limit=1))
+            newest = await self.newest(address, 1)
         except SessionNotFound:
             return
-        if page.messages:
-            changes = Changes(window_start=page.messages[-1].seq + 1)
+        if newest:
+            changes = Changes(window_start=newest[-1].seq + 1)
             await self._sessions.patch(address.scope, address.session_id, changes)
 
     async def _title(self, address: Address, title: str, words: ChatWording) -> str:

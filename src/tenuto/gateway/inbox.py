@@ -1,8 +1,9 @@
 """The messages that wait for their turn, in the store: each is accepted once, and leaves when it is answered.
 
-A chat has one queue, a value that is changed by compare-and-set. A message is recognised by its id and its event's id:
-in the queue, or among the marks of those that have left it, which are set before they leave. A process that reads the
-queue, then the marks, and then replaces the queue it has read, accepts no message twice.
+A chat has one queue, a value that is changed by compare-and-set; the messages themselves stand beside it. A message is
+recognised by its id and its event's id: in the queue, or among the marks of those that have left it, which are set
+before they leave. A process that reads the queue, then the marks, and then replaces the queue it has read, accepts no
+message twice.
 
 A worker holds a queue for some seconds at a time, and no longer than its process lives. Where clocks differ, two may
 hold it: both would take the same turn, by its idempotency key, and send the same reply, which the platform recognises.
@@ -11,10 +12,11 @@ hold it: both would take the same turn, by its idempotency key, and send the sam
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -24,29 +26,38 @@ from tenuto.holder import is_holder_gone
 from tenuto.model import Scope, StateEntry
 from tenuto.model.channel import ChannelPolicy, IncomingMessage
 from tenuto.model.scope import SYSTEM
-from tenuto.model.values import Value
+from tenuto.model.values import Json, Value
 from tenuto.ports import Clock, StateStore
 from tenuto.sessions import derived_id
 
 HELD_FOR: Final = timedelta(seconds=15)
 """How long a worker holds a queue that it does not hold again."""
 _PAGE: Final = 100
-# Queues and marks are state of their tenants; which queues are busy, and whose, is known to the installation.
+# Queues, messages and marks are state of their tenants; which queues are busy, and whose, is known to the installation.
 _QUEUES: Final = "channel-queues"
+_MESSAGES: Final = "channel-messages"
 _SEEN: Final = "channel-seen"
 _BUSY: Final = "channel-busy"
 _TENANTS: Final = "channel-tenants"
+_T = TypeVar("_T", bound=Value)
+_log = logging.getLogger(__name__)
 
 
 class Waiting(Value, frozen=True, kw_only=True):
-    """A message in a queue.
+    """A message's place in a queue, without its text.
 
-    Its turn began in the `epoch` of the queue, `None` if it has not begun; its progress is `shown` under that id.
+    It was received in the `epoch` of the queue. One that `resets` goes first, and is accepted beyond the limit. A turn
+    began at `begun_at`, in the epoch `begun_in`; its progress is `shown` under that id.
     """
 
-    message: IncomingMessage
+    id: str
+    event_id: str
+    sender: str
     received_at: datetime
-    epoch: int | None = None
+    epoch: int = 0
+    resets: bool = False
+    begun_at: datetime | None = None
+    begun_in: int = 0
     shown: str | None = None
 
 
@@ -58,9 +69,14 @@ class Queue(Value, frozen=True, kw_only=True):
     worker: str = ""
     held_until: datetime | None = None
 
-    def find(self, message_id: str) -> Waiting | None:
-        """The message of that id."""
-        return next((one for one in self.waiting if one.message.id == message_id), None)
+    def next(self) -> Waiting | None:
+        """What is worked on: a reset first, so that it ends a turn that runs, then the oldest message."""
+        return next((one for one in self.waiting if one.resets), self.waiting[0] if self.waiting else None)
+
+    def with_entry(self, message_id: str, **changes: Json) -> Queue:
+        """The queue with a changed entry; as it was if there is none."""
+        entries = [replace(one, **changes) if one.id == message_id else one for one in self.waiting]
+        return replace(self, waiting=tuple(entries))
 
 
 class QueuePlace(Value, frozen=True, kw_only=True):
@@ -68,6 +84,11 @@ class QueuePlace(Value, frozen=True, kw_only=True):
 
     tenant: str
     key: str
+
+    @property
+    def scope(self) -> Scope:
+        """The scope of the queue's state."""
+        return Scope(tenant=self.tenant)
 
 
 class Inbox:
@@ -80,26 +101,42 @@ class Inbox:
         self._policy = policy
         self._clock = clock
 
-    async def put(self, place: QueuePlace, waiting: Waiting) -> bool:
+    async def put(self, place: QueuePlace, message: IncomingMessage, *, resets: bool = False) -> bool:
         """Accept a message; false if it was accepted before.
 
         Raises:
             QueueFull: as many as may wait already.
         """
-        message = waiting.message
+        entry = Waiting(
+            id=message.id, event_id=message.event_id, sender=message.sender, received_at=self._clock(), resets=resets
+        )
+        stored = False
         while True:
             queue, version = await self._read(place)
-            if any(one.message.id == message.id or one.message.event_id == message.event_id for one in queue.waiting):
+            if any(one.id == entry.id or one.event_id == entry.event_id for one in queue.waiting):
                 # The process that accepted it may have died before it could say so.
                 await self._mark_busy(place)
                 return False
-            if await self._was_seen(place.tenant, message):
+            if await self._was_seen(place, entry):
+                if stored:
+                    # Another process has accepted and answered it meanwhile.
+                    await self._state.delete_state(place.scope, _MESSAGES, self._message_key(entry.id))
                 return False
-            if len(queue.waiting) >= self._policy.max_waiting:
+            if len(queue.waiting) >= self._policy.max_waiting and not resets:
                 raise QueueFull(self._policy.max_waiting)
-            if await self._replace(place, replace(queue, waiting=(*queue.waiting, waiting)), version):
+            if not stored:
+                value = msgspec.to_builtins(message)
+                await self._state.write_state(place.scope, _MESSAGES, self._message_key(entry.id), value)
+                stored = True
+            entry = replace(entry, epoch=queue.epoch)
+            if await self._replace(place, replace(queue, waiting=(*queue.waiting, entry)), version):
                 await self._mark_busy(place)
                 return True
+
+    async def read(self, place: QueuePlace, entry: Waiting) -> IncomingMessage | None:
+        """The message of an entry; `None` if it is done, and only its place is left."""
+        found = await self._state.read_state(place.scope, _MESSAGES, self._message_key(entry.id))
+        return _decode(found.value, IncomingMessage) if found is not None else None
 
     async def change(self, place: QueuePlace, change: Callable[[Queue], Queue]) -> Queue:
         """Replace a queue by what `change` makes of it; called again if another process was faster."""
@@ -139,15 +176,23 @@ class Inbox:
             place, lambda queue: replace(queue, worker="", held_until=None) if queue.worker == worker else queue
         )
 
-    async def remove(self, place: QueuePlace, message: IncomingMessage) -> None:
+    async def remove(self, place: QueuePlace, entry: Waiting) -> None:
         """Take a message that is done out of its queue, and recognise it from now on."""
-        now = self._clock().timestamp()
-        for key in self._mark_keys(message):
-            await self._state.write_state(Scope(tenant=place.tenant), _SEEN, key, now)
+        expires = (self._clock() + self._policy.remember_events).timestamp()
+        for key in self._mark_keys(entry):
+            await self._state.write_state(place.scope, _SEEN, key, expires)
+        await self._state.delete_state(place.scope, _MESSAGES, self._message_key(entry.id))
         await self.change(
-            place,
-            lambda queue: replace(queue, waiting=tuple([one for one in queue.waiting if one.message.id != message.id])),
+            place, lambda queue: replace(queue, waiting=tuple([one for one in queue.waiting if one.id != entry.id]))
         )
+
+    async def remove_sender(self, place: QueuePlace, sender: str) -> int:
+        """Remove what a sender wrote that still waits; returns the number of messages."""
+        queue, _ = await self._read(place)
+        own = [one for one in queue.waiting if one.sender == sender]
+        for entry in own:
+            await self.remove(place, entry)
+        return len(own)
 
     async def busy(self) -> Sequence[QueuePlace]:
         """The queues in which something may wait, of all tenants."""
@@ -155,34 +200,26 @@ class Inbox:
 
     async def forget_old_marks(self) -> int:
         """Remove marks of messages that no platform delivers again; returns their number."""
-        oldest, removed = (self._clock() - self._policy.remember_events).timestamp(), 0
+        now, removed = self._clock().timestamp(), 0
         async for tenant in _list(self._state, SYSTEM, _TENANTS):
             scope = Scope(tenant=tenant.value)
             async for mark in _list(self._state, scope, _SEEN):
-                if mark.value < oldest:
+                if mark.value < now:
                     removed += await self._state.delete_state(scope, _SEEN, mark.key)
         return removed
 
-    async def remove_sender(self, place: QueuePlace, sender: str) -> int:
-        """Remove what a sender wrote that still waits; returns the number of messages."""
-        queue, _ = await self._read(place)
-        own = [one.message for one in queue.waiting if one.message.sender == sender]
-        for message in own:
-            await self.remove(place, message)
-        return len(own)
-
-    async def _was_seen(self, tenant: str, message: IncomingMessage) -> bool:
-        scope = Scope(tenant=tenant)
-        for key in self._mark_keys(message):
-            if await self._state.read_state(scope, _SEEN, key) is not None:
+    async def _was_seen(self, place: QueuePlace, entry: Waiting) -> bool:
+        for key in self._mark_keys(entry):
+            if await self._state.read_state(place.scope, _SEEN, key) is not None:
                 return True
         return False
 
-    def _mark_keys(self, message: IncomingMessage) -> tuple[str, str]:
+    def _mark_keys(self, entry: Waiting) -> tuple[str, str]:
         """Platforms may number messages and events alike, so a mark names what it is of."""
-        ids = (("message", message.id), ("event", message.event_id))
-        first, second = (derived_id("", self._app, kind, one) for kind, one in ids)
-        return first, second
+        return derived_id("", self._app, "message", entry.id), derived_id("", self._app, "event", entry.event_id)
+
+    def _message_key(self, message_id: str) -> str:
+        return derived_id("", self._app, message_id)
 
     async def _mark_busy(self, place: QueuePlace) -> None:
         if place.tenant not in self._known_tenants:
@@ -198,19 +235,13 @@ class Inbox:
             await self._mark_busy(place)
 
     async def _read(self, place: QueuePlace) -> tuple[Queue, int]:
-        entry = await self._state.read_state(Scope(tenant=place.tenant), _QUEUES, place.key)
-        if entry is None:
-            return Queue(), 0
-        try:
-            return msgspec.convert(entry.value, Queue), entry.version
-        except msgspec.ValidationError as unfit:
-            raise StateCorrupt("queue of a chat", "cannot be decoded") from unfit
+        entry = await self._state.read_state(place.scope, _QUEUES, place.key)
+        return (Queue(), 0) if entry is None else (_decode(entry.value, Queue), entry.version)
 
     async def _replace(self, place: QueuePlace, queue: Queue, version: int) -> bool:
         """Store a queue if it is still as it was read; each failure is another process' success."""
-        scope, value = Scope(tenant=place.tenant), msgspec.to_builtins(queue)
         try:
-            await self._state.write_state(scope, _QUEUES, place.key, value, version)
+            await self._state.write_state(place.scope, _QUEUES, place.key, msgspec.to_builtins(queue), version)
         except VersionConflict:
             await asyncio.sleep(random.uniform(0, 0.01))
             return False
@@ -229,7 +260,11 @@ async def erase_waiting(state: StateStore, scope: Scope, clock: Clock) -> int:
 
 async def _busy_queues(state: StateStore) -> AsyncIterator[tuple[str, QueuePlace]]:
     async for entry in _list(state, SYSTEM, _BUSY):
-        yield entry.value["app"], QueuePlace(tenant=entry.value["tenant"], key=entry.value["key"])
+        match entry.value:
+            case {"app": str(app), "tenant": str(tenant), "key": str(key)}:
+                yield app, QueuePlace(tenant=tenant, key=key)
+            case _:
+                _log.error("the place of a queue cannot be decoded")
 
 
 async def _list(state: StateStore, scope: Scope, namespace: str) -> AsyncIterator[StateEntry]:
@@ -238,3 +273,10 @@ async def _list(state: StateStore, scope: Scope, namespace: str) -> AsyncIterato
         for entry in page:
             yield entry
         after = page[-1].key
+
+
+def _decode(value: Json, kind: type[_T]) -> _T:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as unfit:
+        raise StateCorrupt("queue of a chat", "cannot be decoded") from unfit

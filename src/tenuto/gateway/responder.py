@@ -10,6 +10,7 @@ from contextlib import aclosing
 from typing import Final, TypeAlias
 
 from tenuto.chat import Chat, ChatRequest, ReplyFinished, ToolStarted
+from tenuto.chat.revision import mark_of
 from tenuto.errors import (
     BudgetExhausted,
     ChannelUnavailable,
@@ -18,6 +19,7 @@ from tenuto.errors import (
     PrivateData,
     ReplyRefused,
     SessionBusy,
+    SessionNotFound,
     TenutoError,
     TooLarge,
     TurnLost,
@@ -29,6 +31,7 @@ from tenuto.gateway.wording import WORDING
 from tenuto.model.channel import ChannelPolicy, ChatLine, IncomingMessage, MessageKind
 from tenuto.model.generation import TextDelta
 from tenuto.model.policy import SessionPolicy
+from tenuto.model.turn import ONCE
 from tenuto.ports import Channel
 
 Progress: TypeAlias = Callable[[str], Awaitable[None]]
@@ -38,6 +41,8 @@ Progress: TypeAlias = Callable[[str], Awaitable[None]]
 _SHOWN_AFTER: Final = 2.0
 _SHOWN_EVERY: Final = 1.5
 _CONTEXT_TIMEOUT: Final = 3.0
+# The messages among which that of a lost turn would be.
+_LOOKED_AT: Final = 100
 # Seconds before a turn that failed is tried again; then the chat is told.
 _AGAIN: Final = (1.0, 4.0, 15.0)
 _log = logging.getLogger(__name__)
@@ -55,8 +60,11 @@ class Responder:
         self._commands = commands
         self._sessions = sessions
 
-    async def answer(self, message: IncomingMessage, progress: Progress) -> str:
-        """The answer to a message, whatever fails, but for the store: that is waited for."""
+    async def answer(self, message: IncomingMessage, progress: Progress) -> str | None:
+        """The answer to a message, whatever fails, but for the store: that is waited for.
+
+        `None` if the session was reset or deleted through another door while the turn ran: the turn is lost.
+        """
         address = address_of(self._channel, message, self._policy)
         command = parse_command(message.text) if message.kind is MessageKind.TEXT else None
         if command is not None:
@@ -68,9 +76,14 @@ class Responder:
             return words.help
         if message.kind is MessageKind.OVERSIZED:
             return words.too_long.format(limit=self._sessions.max_message_bytes // 1024)
-        return words.text_only
+        return words.private if message.kind is MessageKind.WITHHELD else words.text_only
 
-    async def _take_turn(self, address: Address, message: IncomingMessage, progress: Progress) -> str:
+    async def explain_failure(self, message: IncomingMessage) -> str:
+        """What the chat is told when there is no answer."""
+        address = address_of(self._channel, message, self._policy)
+        return WORDING[await self._commands.language(address, message)].failed
+
+    async def _take_turn(self, address: Address, message: IncomingMessage, progress: Progress) -> str | None:
         failures = 0
         while True:
             try:
@@ -80,7 +93,11 @@ class Responder:
                 await asyncio.sleep(min(busy.retry_after.total_seconds(), _AGAIN[0]))
             except ModelRefused as refused:
                 return await self._explain(address, message, refused)
-            except (ModelFailed, TurnLost) as failed:
+            except TurnLost:
+                if not await self._is_stored(address, message):
+                    return None
+                await asyncio.sleep(_AGAIN[0])
+            except ModelFailed as failed:
                 if failures == len(_AGAIN):
                     return await self._explain(address, message, failed)
                 await asyncio.sleep(_AGAIN[failures])
@@ -89,6 +106,15 @@ class Responder:
                 raise
             except TenutoError as refused:
                 return await self._explain(address, message, refused)
+
+    async def _is_stored(self, address: Address, message: IncomingMessage) -> bool:
+        """Whether the session still has the message of a turn that lost its lease."""
+        mark = mark_of(turn_key(self._channel, message))
+        try:
+            page = await self._commands.newest(address, _LOOKED_AT)
+        except SessionNotFound:
+            return False
+        return any(one.metadata.get(ONCE) == mark for one in page)
 
     async def _explain(self, address: Address, message: IncomingMessage, failed: TenutoError) -> str:
         """What the chat is told instead of an answer."""
@@ -110,6 +136,8 @@ class Responder:
             session_id=address.session_id,
             assistant=self._policy.assistant,
             idempotency_key=turn_key(self._channel, message),
+            # The same after a crash, when only what the privacy policy let into the store is left of the text.
+            fingerprint=message.id,
             profile={"name": message.sender_name} if message.group and message.sender_name else {},
             chat_context=tuple(await self._chat_context(message)),
             policy=self._sessions,

@@ -36,6 +36,9 @@ _FORGET_EVERY: Final = 3600.0
 _FIRST_WAIT: Final = 1.0
 _LONGEST_WAIT: Final = 60.0
 _GIVE_UP_AFTER: Final = timedelta(hours=24)
+# Platforms recognise a repeated reply for an hour.
+_RECOGNISED_FOR: Final = timedelta(minutes=50)
+_PROGRESS_SECONDS: Final = 3.0
 # The texts that are held beside the store.
 _LIVE: Final = 10_000
 # The characters of an oversized message by which its language is recognised.
@@ -44,7 +47,10 @@ _log = logging.getLogger(__name__)
 
 
 class Gateway:
-    """Answers the messages of one app, at most `concurrency` of them at once."""
+    """Answers the messages of one app, at most `concurrency` of them at once.
+
+    `redact` gives a text as the store may hold it while it waits, `None` if it may not.
+    """
 
     def __init__(
         self,
@@ -54,7 +60,7 @@ class Gateway:
         inbox: Inbox,
         responder: Responder,
         commands: Commands,
-        redact: Callable[[Scope, str], Awaitable[str]],
+        redact: Callable[[Scope, str], Awaitable[str | None]],
         clock: Clock,
         worker: str,
         max_message_bytes: int,
@@ -72,8 +78,7 @@ class Gateway:
         self._slots = asyncio.Semaphore(concurrency)
         self._workers: dict[QueuePlace, asyncio.Task[None]] = {}
         self._news: dict[QueuePlace, asyncio.Event] = {}
-        # What was said, where the store holds less of it by its privacy policy.
-        self._live: dict[str, str] = {}
+        self._live: dict[tuple[QueuePlace, str], str] = {}
 
     async def receive(self, delivery: Delivery) -> JsonObject:
         """Store the message of a delivery that was verified; returns the body that acknowledges it.
@@ -100,20 +105,32 @@ class Gateway:
         if not message.addressed and self._policy.mentioned_only:
             return False
         address = address_of(self.channel, message, self._policy)
-        if len(message.text.encode()) > self._max_bytes:
-            message = replace(message, text=message.text[:_KEPT], kind=MessageKind.OVERSIZED)
-        kept = await self._redact(address.scope, message.text)
         place = QueuePlace(tenant=message.tenant, key=address.queue)
-        waiting = Waiting(message=replace(message, text=kept), received_at=self._clock())
-        if kept != message.text:
+        resets = self._resets(message)
+        if len(message.text.encode()) > self._max_bytes:
+            message, resets = replace(message, text=message.text[:_KEPT], kind=MessageKind.OVERSIZED), False
+        text = await self._redact(address.scope, message.text)
+        if text is None:
+            stored = replace(message, text="", kind=MessageKind.WITHHELD)
+        else:
+            stored = replace(message, text=text)
             # Before it is put: a worker may take it at once.
-            self._live[message.id] = message.text
-            if len(self._live) > _LIVE:
-                del self._live[next(iter(self._live))]
-        if not await self._inbox.put(place, waiting):
+            self._remember_live(place, message, text)
+        if not await self._inbox.put(place, stored, resets=resets):
             return False
         self._wake(place)
         return True
+
+    def _resets(self, message: IncomingMessage) -> bool:
+        is_reset = message.kind is MessageKind.TEXT and parse_command(message.text) is Command.RESET
+        return is_reset and self._commands.may_run(Command.RESET, message)
+
+    def _remember_live(self, place: QueuePlace, message: IncomingMessage, stored: str) -> None:
+        """Remember what was said, where the store holds less of it by its privacy policy."""
+        if stored != message.text:
+            self._live[place, message.id] = message.text
+            if len(self._live) > _LIVE:
+                del self._live[next(iter(self._live))]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -168,7 +185,8 @@ class Gateway:
         wait = _FIRST_WAIT
         try:
             while (queue := await self._hold(place)) is not None:
-                if await self._handle(place, queue, self._next(queue)):
+                entry = queue.next()
+                if entry is None or await self._handle(place, queue, entry):
                     wait = _FIRST_WAIT
                 else:
                     await asyncio.sleep(wait)
@@ -187,85 +205,93 @@ class Gateway:
                 _log.warning("the queue of a chat cannot be read: %s", down.code)
                 await asyncio.sleep(_LOOK_EVERY)
 
-    async def _handle(self, place: QueuePlace, queue: Queue, one: Waiting) -> bool:
+    async def _handle(self, place: QueuePlace, queue: Queue, entry: Waiting) -> bool:
         """Work on a message while the queue is held; a reset that arrives meanwhile interrupts it. False: it failed."""
-        work = asyncio.create_task(self._finish(place, queue, one))
+        work = asyncio.create_task(self._finish(place, queue, entry))
+        news = self._news[place]
         try:
             while not work.done():
-                news = asyncio.create_task(self._news[place].wait())
-                await asyncio.wait((work, news), timeout=_HOLD_AGAIN, return_when=asyncio.FIRST_COMPLETED)
-                news.cancel()
-                self._news[place].clear()
-                if not work.done() and not self._goes_on(await self._hold(place), one):
+                heard = asyncio.create_task(news.wait())
+                try:
+                    await asyncio.wait((work, heard), timeout=_HOLD_AGAIN, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    heard.cancel()
+                news.clear()
+                if not work.done() and not _is_next(await self._hold(place), entry):
                     break
         finally:
             work.cancel()
             (result,) = await asyncio.gather(work, return_exceptions=True)
         if isinstance(result, Exception):
-            _log.warning("a message waits: %s", getattr(result, "code", type(result).__name__))
+            _log.warning("a message waits: %s", getattr(result, "code", describe_exception(result)))
         return not isinstance(result, Exception)
 
-    def _goes_on(self, queue: Queue | None, one: Waiting) -> bool:
-        """Whether a message is still the one to work on."""
-        return queue is not None and bool(queue.waiting) and self._next(queue).message.id == one.message.id
-
-    def _next(self, queue: Queue) -> Waiting:
-        """What is worked on: a reset first, so that it ends a turn that runs, then the oldest message."""
-        return next((one for one in queue.waiting if self._resets(one.message)), queue.waiting[0])
-
-    def _resets(self, message: IncomingMessage) -> bool:
-        return parse_command(message.text) is Command.RESET and self._commands.may_run(Command.RESET, message)
-
-    async def _finish(self, place: QueuePlace, queue: Queue, one: Waiting) -> None:
+    async def _finish(self, place: QueuePlace, queue: Queue, entry: Waiting) -> None:
         """Answer a message, send the reply, and take the message out of its queue."""
-        message = one.message
-        if one.epoch is not None and one.epoch < queue.epoch:
-            _log.info("a message lost its turn to a reset")
-        else:
-            epoch = queue.epoch + 1 if self._resets(message) else queue.epoch
-            await self._inbox.change(place, lambda now: _begun(now, message.id, epoch))
+        message = await self._inbox.read(place, entry)
+        if message is not None:
             address = address_of(self.channel, message, self._policy)
             with bind_log_context(tenant=message.tenant, session=address.session_id):
-                await self._answer(place, one)
-        await self._inbox.remove(place, message)
-        self._live.pop(message.id, None)
+                if entry.begun_at is not None and entry.begun_in < queue.epoch:
+                    await self._give_up(entry, message)
+                elif message.kind is MessageKind.TEXT and parse_command(message.text) is None:
+                    async with self._slots:
+                        await self._answer(place, queue, entry, message)
+                else:
+                    await self._answer(place, queue, entry, message)
+        await self._inbox.remove(place, entry)
+        self._live.pop((place, entry.id), None)
 
-    async def _answer(self, place: QueuePlace, one: Waiting) -> None:
-        shown = one.shown
+    async def _give_up(self, entry: Waiting, message: IncomingMessage) -> None:
+        """A reset has ended the turn of this message: there is no answer, and its progress says so."""
+        _log.info("a message lost its turn to a reset")
+        if entry.shown is not None:
+            await self._send(entry, message, WORDING[self._policy.language].stopped, entry.shown)
 
-        async def progress(text: str) -> None:
-            nonlocal shown
-            before = shown
-            with contextlib.suppress(ChannelUnavailable, ReplyRefused):
-                shown = await self.channel.show_progress(one.message, text, shown)
-            if shown != before:
-                await self._inbox.change(place, lambda now: _showing(now, one.message.id, shown))
+    async def _answer(self, place: QueuePlace, queue: Queue, entry: Waiting, message: IncomingMessage) -> None:
+        epoch = queue.epoch + 1 if entry.resets else queue.epoch
+        begun_at = entry.begun_at or self._clock()
 
-        live = self._live.get(one.message.id)
-        message = one.message if live is None else replace(one.message, text=live)
-        async with self._slots:
-            try:
-                text = await self._responder.answer(message, progress)
-            except TenutoError:
+        def begin(now: Queue) -> Queue:
+            begun = now.with_entry(entry.id, begun_in=epoch, begun_at=begun_at)
+            return replace(begun, epoch=max(epoch, now.epoch))
+
+        await self._inbox.change(place, begin)
+        progress = _Progress(self.channel, self._inbox, place, entry, message)
+        live = self._live.get((place, entry.id))
+        said = message if live is None else replace(message, text=live)
+        try:
+            text = await self._responder.answer(said, progress.show)
+        except Unavailable:
+            if self._clock() - entry.received_at < _GIVE_UP_AFTER:
                 raise
-            except Exception as unexpected:
-                # A message that breaks a turn each time would stop its chat for ever.
-                _log.error("a message is not answered: %s", type(unexpected).__name__)
-                text = WORDING[self._policy.language].failed
-        await self._send(one, text, shown)
+            text = await self._responder.explain_failure(said)
+        except TenutoError:
+            raise
+        except Exception as unexpected:
+            # A message that breaks a turn each time would stop its chat for ever.
+            _log.error("a message is not answered: %s", describe_exception(unexpected))
+            text = await self._responder.explain_failure(said)
+        if text is not None:
+            await self._send(replace(entry, begun_at=begun_at), message, text, progress.shown)
+        if entry.epoch < queue.epoch:
+            # It was sent before a reset, and waited: the chat begins without it.
+            await self._commands.reset(address_of(self.channel, message, self._policy))
 
-    async def _send(self, one: Waiting, text: str, shown: str | None) -> None:
+    async def _send(self, entry: Waiting, message: IncomingMessage, text: str, shown: str | None) -> None:
         """Send a reply; a platform that does not take it now is asked again until it does."""
         wait = _FIRST_WAIT
         while True:
             try:
-                await self.channel.reply(one.message, text, shown)
+                is_old = entry.begun_at is not None and self._clock() - entry.begun_at > _RECOGNISED_FOR
+                if not (is_old and shown is None and await self.channel.has_reply(message)):
+                    await self.channel.reply(message, text, shown)
                 return
             except ReplyRefused as refused:
                 _log.warning("a reply is refused for good: %s", refused.reason)
                 return
             except ChannelUnavailable as down:
-                if self._clock() - one.received_at > _GIVE_UP_AFTER:
+                if self._clock() - entry.received_at > _GIVE_UP_AFTER:
                     _log.error("a reply could not be sent for a day, and is given up")
                     return
                 asked = down.retry_after.total_seconds() if down.retry_after is not None else 0.0
@@ -273,15 +299,39 @@ class Gateway:
                 await asyncio.sleep(max(wait, asked))
                 wait = min(wait * 2, _LONGEST_WAIT)
             except Exception as unexpected:
-                _log.error("a reply is not sent: %s", type(unexpected).__name__)
+                _log.error("a reply is not sent: %s", describe_exception(unexpected))
                 return
 
 
-def _begun(queue: Queue, message_id: str, epoch: int) -> Queue:
-    waiting = tuple([replace(one, epoch=epoch) if one.message.id == message_id else one for one in queue.waiting])
-    return replace(queue, epoch=epoch, waiting=waiting)
+class _Progress:
+    """Shows an answer as far as it is; a platform that is slow or refuses is left alone for the rest of the turn."""
+
+    def __init__(
+        self, channel: Channel, inbox: Inbox, place: QueuePlace, entry: Waiting, message: IncomingMessage
+    ) -> None:
+        self.shown = entry.shown
+        self._channel = channel
+        self._inbox = inbox
+        self._place = place
+        self._message = message
+        self._on = True
+
+    async def show(self, text: str) -> None:
+        """Show the text so far, and note under which id."""
+        if not self._on:
+            return
+        before = self.shown
+        try:
+            async with asyncio.timeout(_PROGRESS_SECONDS):
+                self.shown = await self._channel.show_progress(self._message, text, self.shown)
+        except (ChannelUnavailable, ReplyRefused, TimeoutError):
+            self._on = False
+        if self.shown != before:
+            shown = self.shown
+            await self._inbox.change(self._place, lambda now: now.with_entry(self._message.id, shown=shown))
 
 
-def _showing(queue: Queue, message_id: str, shown: str | None) -> Queue:
-    waiting = tuple([replace(one, shown=shown) if one.message.id == message_id else one for one in queue.waiting])
-    return replace(queue, waiting=waiting)
+def _is_next(queue: Queue | None, entry: Waiting) -> bool:
+    """Whether a message is still the one to work on."""
+    upcoming = queue.next() if queue is not None else None
+    return upcoming is not None and upcoming.id == entry.id

@@ -24,6 +24,7 @@ class ChatWording(Value, frozen=True, kw_only=True):
     private: str
     spent: str
     failed: str
+    stopped: str
 
 
 WORDING: Final = MappingProxyType(
@@ -46,6 +47,7 @@ WORDING: Final = MappingProxyType(
             private="This message contains private data that may not be stored here, so I have not read it.",
             spent="The budget for this conversation is used up, so I cannot answer at the moment.",
             failed="Sorry, I could not answer this message. Please send it again in a while.",
+            stopped="(stopped)",
         ),
         Language.CHINESE: ChatWording(
             reset="已清空对话历史，下次对话将从零开始。",
@@ -65,6 +67,7 @@ WORDING: Final = MappingProxyType(
             private="消息中包含不允许在此保存的私人信息，我没有读取它。",
             spent="本对话的额度已用完，暂时无法回答。",
             failed="抱歉，这条消息没能回答。请稍后再发一次。",
+            stopped="（已停止）",
         ),
     }
 )

@@ -22,7 +22,8 @@ class Delivery(Value, frozen=True, kw_only=True):
 class MessageKind(StrEnum):
     """What a message of a chat consists of. Only texts are read; the others are acknowledged in words.
 
-    An `oversized` one was a text that is longer than a message may be.
+    An `oversized` one was a text that is longer than a message may be, a `withheld` one a text that the privacy policy
+    does not let in.
     """
 
     TEXT = "text"
@@ -32,6 +33,7 @@ class MessageKind(StrEnum):
     VIDEO = "video"
     OTHER = "other"
     OVERSIZED = "oversized"
+    WITHHELD = "withheld"
 
 
 class IncomingMessage(Value, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 
 from msgspec.structs import replace
 from starlette.applications import Starlette
@@ -91,16 +91,18 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with nullcontext(opened) if opened is not None else open_app(settings, clock=clock) as tenuto:
+        async with AsyncExitStack() as stack:
+            opening = nullcontext(opened) if opened is not None else open_app(settings, clock=clock)
+            tenuto = await stack.enter_async_context(opening)
             try:
                 await start(app, tenuto)
+                app.state.gateways = await stack.enter_async_context(serving_channels(tenuto, clock))
             except InvalidSetting as unfit:
                 # uvicorn logs only where the start failed; this line says what to correct.
                 _log.error("cannot start: %s", unfit)
                 raise
             worker = app.state.task_worker = TaskWorker(tenuto)
-            async with _warming(await tenuto.memories()), worker.running(), serving_channels(tenuto, clock) as gateways:
-                app.state.gateways = gateways
+            async with _warming(await tenuto.memories()), worker.running():
                 yield
 
     modules = (

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tenuto.app import Tenuto
-from tenuto.errors import DeliveryRefused
+from tenuto.errors import DeliveryRefused, QueueFull
 from tenuto.gateway.service import Gateway
 from tenuto.model.channel import Delivery
 from tenuto.ports import Clock
@@ -67,6 +67,9 @@ async def _receive(request: Request, gateways: Sequence[Gateway]) -> Response:
     try:
         gateway = _addressed(gateways, delivery)
         answer = await gateway.receive(delivery)
+    except QueueFull as full:
+        _log.warning("a delivery has to come again: %s", full)
+        raise
     except DeliveryRefused as refused:
         _log.warning("a delivery is refused: %s", refused)
         return problem_response(401 if refused.forged else 400, refused.code, str(refused))
@@ -79,12 +82,13 @@ def _addressed(gateways: Sequence[Gateway], delivery: Delivery) -> Gateway:
     Raises:
         DeliveryRefused: none can.
     """
-    refusal = DeliveryRefused("no app is configured", forged=True)
+    refusals: list[DeliveryRefused] = []
     for gateway in gateways:
         try:
             gateway.channel.verify(delivery)
         except DeliveryRefused as refused:
-            refusal = refused
+            _log.warning("a delivery is not for app %s: %s", gateway.channel.app, refused)
+            refusals.append(refused)
         else:
             return gateway
-    raise refusal
+    raise refusals[0] if len(refusals) == 1 else DeliveryRefused("no app here can verify it", forged=True)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from tenuto.channels.lark import LarkApp
 from tenuto.channels.webhook import WebhookApp
 from tenuto.chat import Chat
+from tenuto.errors import AssistantNotFound, InvalidSetting
 from tenuto.gateway.commands import Commands
 from tenuto.gateway.inbox import Inbox
 from tenuto.gateway.responder import Responder
@@ -20,7 +21,7 @@ from tenuto.model.channel import ChannelPolicy, Delivery
 from tenuto.model.policy import OnMissing
 from tenuto.model.privacy import Sink
 from tenuto.ports import Channel, Clock, StateStore
-from tenuto.privacy.redactor import Redactor, Slot
+from tenuto.privacy.redactor import WITHHELD, Redactor, Slot
 from tenuto.sessions import Sessions, fresh_id
 from tenuto.settings import Settings
 from tenuto.wiring.channels import open_channel
@@ -40,15 +41,18 @@ def make_gateway(
     """The gateway of an app.
 
     Raises:
-        AssistantNotFound: there is no such assistant as the policy names.
+        InvalidSetting: there is no such assistant as the policy names.
     """
-    chat.assistants.find(policy.assistant)
+    try:
+        chat.assistants.find(policy.assistant)
+    except AssistantNotFound as absent:
+        raise InvalidSetting(f"assistant of {channel.name} app {channel.app}", str(absent)) from None
     session_policy = replace(settings.channel_policies().sessions, on_missing=OnMissing.ADOPT)
     commands = Commands(sessions=sessions, policy=policy)
 
-    async def redact(scope: Scope, text: str) -> str:
+    async def redact(scope: Scope, text: str) -> str | None:
         (kept,) = (await redactor.texts(Sink.MESSAGE, scope, None, [Slot(text)])).texts
-        return kept
+        return None if kept == WITHHELD else kept
 
     return Gateway(
         channel=channel,

@@ -16,14 +16,17 @@ import tenuto
 from tenuto.app import Tenuto
 from tenuto.errors import ChannelUnavailable, ReplyRefused
 from tenuto.gateway.addresses import address_of
+from tenuto.gateway.inbox import Inbox
 from tenuto.gateway.service import Gateway
 from tenuto.llm import Echo, Fail, Hang, Say, ScriptedModel
 from tenuto.model import Page, Role, Scope
 from tenuto.model.channel import ChannelPolicy, ChatLine, GroupScope, MessageKind, ResetBy, SessionMode
+from tests.clock import FakeClock
 from tests.group_chat import RoomChannel, message
 
 RESET = "已清空对话历史，下次对话将从零开始。"
 TENANT = Scope(tenant="acme")
+CARDS = {"acme": "4111 1111 1111 1111", "other": "5500 0000 0000 0004"}
 
 
 @asynccontextmanager
@@ -109,12 +112,13 @@ async def test_late_messages_are_answered_in_order_and_other_chats_at_once() -> 
         assert [name for name, _ in channel.replies][1:] == [one.id for one in waiting]
 
 
-@pytest.mark.parametrize("said", ["/reset", "  /reset \n"])
+@pytest.mark.parametrize("said", ["/reset", "  ／Reset@bot \n"])
 async def test_a_reset_during_a_running_turn_wins(said: str) -> None:
-    """D20, S9, T14: the turn is lost, its answer never comes, and nothing of it is stored; what waits is answered."""
+    """D20, S9, T14: its answer never comes, and nothing of it is stored. What waits is answered, and not kept."""
     hang = Hang()
     channel, model = RoomChannel(), ScriptedModel("noted.", hang, Echo())
     known, running, late, reset = message("我叫小明"), message("讲个故事"), message("还在吗"), message(said)
+    last = message("新的问题")
     async with at_work(channel, model) as (t, gateway):
         await gateway.accept(known)
         await channel.wait_for(known)
@@ -123,12 +127,15 @@ async def test_a_reset_during_a_running_turn_wins(said: str) -> None:
         await gateway.accept(late)
         await gateway.accept(reset)
         assert await channel.wait_for(reset) == [RESET]
-        await channel.wait_for(late)
+        await gateway.accept(last)
+        await channel.wait_for(late, last)
 
-        assert [name for name, _ in channel.replies] == [known.id, reset.id, late.id]
-        assert "小明" not in last_prompt(model)
+        assert [name for name, _ in channel.replies] == [known.id, reset.id, late.id, last.id]
         (session,) = (await t.sessions.list(TENANT)).sessions
-        assert [text for role, text in await texts(t, channel, session.id) if role is Role.USER] == ["还在吗"]
+        assert [text for role, text in await texts(t, channel, session.id) if role is Role.USER] == ["新的问题"]
+        assert session.title == "新的问题"
+    for prompt in model.requests[2:]:
+        assert not any(text in str(prompt.messages) for text in ("小明", "故事")), prompt
 
 
 async def test_commands_answer_in_the_language_of_the_chat() -> None:
@@ -247,7 +254,7 @@ async def test_a_platform_that_fails_gets_each_reply_once_later() -> None:
     ("script", "settings", "text", "expected"),
     [
         ((Fail(RuntimeError("secret")),), {}, "hello", "Sorry, I could not answer"),
-        (("ok.",), {"privacy_message": "block"}, "my card is 4111 1111 1111 1111", "This message contains private"),
+        (("ok.",), {"privacy_message": "block"}, "my card is 4111 1111 1111 1111", "消息中包含不允许"),
         (("ok.",), {"max_message_bytes": 2048}, "x " * 2000, "This message is too long"),
         (("ok.",), {"session_budget_tokens": 1}, "hello", None),
     ],
@@ -292,8 +299,85 @@ async def test_texts_wait_as_the_privacy_policy_stores_them() -> None:
         await gateway.accept(first)
         await hang.reached.wait()
         await gateway.accept(second)
-        stored = await t.store.state.list_state(TENANT, "channel-queues")
+        stored = await t.store.state.list_state(TENANT, "channel-messages")
         assert "4111" not in str(stored)
         hang.release.set()
         await asyncio.wait_for(channel.wait_for(second), 30)
         assert "4111" in last_prompt(model)
+
+
+async def test_a_text_is_its_tenants_own_where_ids_repeat() -> None:
+    """Of two tenants whose platform numbers messages alike, each is asked its own text."""
+    channel, hang = RoomChannel(), Hang()
+    model = ScriptedModel([hang, Say("ok.")], Echo())
+    cards = [message(f"my card is {card}", id="1", event_id="1", tenant=tenant) for tenant, card in CARDS.items()]
+    async with at_work(channel, model, privacy_message="redact") as (_, gateway):
+        await gateway.accept(cards[0])
+        await hang.reached.wait()
+        await gateway.accept(cards[1])
+        hang.release.set()
+        last = message("done", tenant="other")
+        await gateway.accept(last)
+        await channel.wait_for(cards[0], last)
+    seen = [[name for name, card in CARDS.items() if card in str(one.messages)] for one in model.requests]
+    assert sorted(seen[:2]) == [["acme"], ["other"]]
+    assert not gateway._live
+
+
+async def test_a_turn_goes_on_after_a_crash_with_what_the_store_may_hold(tmp_path: Path) -> None:
+    """The text of the second attempt is redacted; it is the same turn all the same."""
+    store, hang = f"sqlite:///{tmp_path}/t.db", Hang()
+    one = message(f"my card is {CARDS['acme']}")
+    async with at_work(RoomChannel(), ScriptedModel(hang), store, privacy_message="redact") as (_, gateway):
+        await gateway.accept(one)
+        await hang.reached.wait()
+    channel = RoomChannel()
+    async with at_work(channel, ScriptedModel("late."), store, privacy_message="redact"):
+        assert await channel.wait_for(one) == ["late."]
+
+
+@pytest.mark.parametrize("how", ["erase", "delete", "reset"])
+async def test_what_another_door_removes_does_not_come_back(how: str) -> None:
+    """S9: the turn that ran is lost, and nothing of it is stored again."""
+    channel, hang = RoomChannel(), Hang()
+    model = ScriptedModel([hang, Say("late.")], "ok.")
+    one, two = message("my secret plan"), message("hello", sender="ou_bob")
+    async with at_work(channel, model) as (t, gateway):
+        await gateway.accept(one)
+        await hang.reached.wait()
+        (session,) = (await t.sessions.list(TENANT)).sessions
+        if how == "erase":
+            await t.privacy.erase(Scope(tenant="acme", user="ou_ann"), by="test")
+        else:
+            await getattr(t.sessions, how)(TENANT, session.id)
+        hang.release.set()
+        await gateway.accept(two)
+        await channel.wait_for(two)
+
+        found = [await texts(t, channel, one.id) for one in (await t.sessions.list(TENANT)).sessions]
+        assert "secret" not in str(found)
+    assert [name for name, _ in channel.replies] == [two.id]
+
+
+async def test_a_reply_that_the_platform_may_have_forgotten_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process died between reply and removal, and came back hours later."""
+    clock, store, one = FakeClock(), f"sqlite:///{tmp_path}/t.db", message("hello")
+    dying, channel = RoomChannel(), RoomChannel()
+
+    async def die(*_: Any) -> None:
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Inbox, "remove", die)
+        async with at_work(dying, ScriptedModel("ok."), store, clock=clock) as (_, gateway):
+            await gateway.accept(one)
+            await dying.wait_for(one)
+    clock.advance(timedelta(hours=2))
+    channel.answered = {one.id}
+    async with at_work(channel, ScriptedModel("ok."), store, clock=clock) as (_, gateway):
+        two = message("again")
+        await gateway.accept(two)
+        await channel.wait_for(two)
+    assert [name for name, _ in channel.replies] == [two.id]
