@@ -35,7 +35,7 @@ class LarkApp(Value, frozen=True, kw_only=True):
             if not value or not value.isascii() or not value.isprintable():
                 raise InvalidSetting(f"lark_{name}", "is empty or contains characters that no such value has")
         if not (self.encrypt_key or self.verification_token or self.long_connection):
-            why = "or lark_verification_token is missing: without them any request could be forged"
+            why = "is missing, and so is lark_verification_token: without one of them any request could be forged"
             raise InvalidSetting("lark_encrypt_key", why)
         _check_domain(self.domain)
 
