@@ -41,6 +41,7 @@ from tenuto.sessions import fresh_id
 from tenuto.settings import Settings
 from tenuto.stores.factory import is_network_store
 from tenuto.stores.journaled import count_journal
+from tenuto.wiring.channels import channel_apps
 from tenuto.wiring.stores import journal_folder, writable
 
 if TYPE_CHECKING:
@@ -283,8 +284,20 @@ async def talking(app: Tenuto) -> list[Finding]:
         await _check_models(settings, names, addresses),
         _check_embedder(settings, chat),
         _ok("assistants", known),
+        *_check_channels(settings, chat),
         _ok("prompt", f"{settings.prompt_tokens:,} tokens: {room:,} to show, {settings.reply_tokens:,} for the reply"),
     ]
+
+
+def _check_channels(settings: Settings, chat: Chat) -> list[Finding]:
+    """Whether the apps on chat platforms can be read, and their assistants are there."""
+    try:
+        apps = channel_apps(settings)
+        for app in apps:
+            chat.assistants.find(app.policy.assistant)
+    except TenutoError as refused:
+        return [_error("channels", str(refused), "correct the app's table or settings: the server would not start")]
+    return [_ok("channels", pluralize(len(apps), "app"))] if apps else []
 
 
 async def _check_models(settings: Settings, names: list[str], addresses: list[str]) -> Finding:

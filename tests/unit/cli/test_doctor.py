@@ -206,6 +206,16 @@ def test_a_task_webhook_that_cannot_work_is_told() -> None:
     ]
 
 
+def test_an_app_whose_assistant_is_missing_is_told() -> None:
+    """The server would not start."""
+    sound = {f"TENUTO_LARK_{name}": "x" for name in ("APP_ID", "APP_SECRET", "ENCRYPT_KEY")}
+
+    told = [examined(env={**sound, **more})[1]["channels"] for more in ({}, {"TENUTO_LARK_ASSISTANT": "absent"})]
+
+    assert [one["status"] for one in told] == ["ok", "error"]
+    assert "there is no such assistant" in told[1]["message"]
+
+
 def test_a_budget_that_is_too_small_is_named_once() -> None:
     _, checks, _ = examined(env={"TENUTO_PROMPT_TOKENS": "90", "TENUTO_REPLY_TOKENS": "60"})
 
