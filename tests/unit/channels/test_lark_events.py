@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
+from dataclasses import replace as replace_fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -188,6 +190,26 @@ async def test_without_an_encrypt_key_the_token_decides() -> None:
         with pytest.raises(DeliveryRefused) as refused:
             channel.verify(Delivery(body=json.dumps(body).encode()))
         assert refused.value.forged
+
+
+async def test_bodies_without_a_signature_get_one_refusal() -> None:
+    """T14: a wrong padding, a wrong event and a wrong token look alike, so that no answer helps to decrypt an event."""
+    sealed = b64decode(json.loads(make_callback(PLATFORM, event({"text": "hi"}), START).body)["encrypt"])
+    tampered = [sealed[:-17] + bytes([byte]) + sealed[-16:] for byte in range(256)]
+    challenge = make_challenge(replace_fields(PLATFORM, verification_token="guessed"), "c", START).body
+    channel, refusals = await opened(), set()
+
+    for body in (*map(seal_bytes, tampered), challenge, b'{"type": "url_verification"}', b"\xff", b"{}"):
+        with pytest.raises(DeliveryRefused) as refused:
+            channel.verify(Delivery(body=body))
+        refusals.add((str(refused.value), refused.value.code, refused.value.forged))
+
+    assert len(refusals) == 1
+    assert refusals.pop()[2]
+
+
+def seal_bytes(raw: bytes) -> bytes:
+    return json.dumps({"encrypt": b64encode(raw).decode()}).encode()
 
 
 @pytest.mark.parametrize(
