@@ -169,6 +169,9 @@ async def test_the_context_of_a_group_is_what_others_wrote_before(
     say(group, "ou_ann", "too early")
     say(group, "ou_ann", "the red one", mentions=["ou_ben"])
     say(group, "ou_ben", kind="image")
+    deep = say(group, "ou_ben", kind="post").message
+    assert deep is not None
+    deep.content = '{"content": ' + "[" * 100_000 + "]" * 100_000 + "}"
     earlier = say(group, "ou_ben", "and before?", mention_bot=True)
     await channel.reply(await received(channel, platform, earlier), "the bot's answer")
     platform.recall(say(group, "ou_cat", "taken back"))

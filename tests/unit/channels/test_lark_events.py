@@ -35,13 +35,14 @@ SEALED = LarkApp(
     verification_token=PLATFORM.verification_token,
 )
 BOT = "ou_bot"
+DEEP = b'{"content": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 
 
 def delivery(callback: Callback) -> Delivery:
     return Delivery(body=callback.body, headers={name.lower(): value for name, value in callback.headers.items()})
 
 
-def event(content: object, kind: str = "text", **fields: Any) -> dict[str, Any]:
+def event(content: object, kind: str = "text", /, **fields: Any) -> dict[str, Any]:
     """A message of Ann; fields replace those of the message, or the event's header, sender and type."""
     header = {
         "event_id": "e1",
@@ -199,7 +200,7 @@ async def test_bodies_without_a_signature_get_one_refusal() -> None:
     challenge = make_challenge(replace_fields(PLATFORM, verification_token="guessed"), "c", START).body
     channel, refusals = await opened(), set()
 
-    for body in (*map(seal_bytes, tampered), challenge, b'{"type": "url_verification"}', b"\xff", b"{}"):
+    for body in (*map(seal_bytes, tampered), challenge, b'{"type": "url_verification"}', DEEP, b"\xff", b"{}"):
         with pytest.raises(DeliveryRefused) as refused:
             channel.verify(Delivery(body=body))
         refusals.add((str(refused.value), refused.value.code, refused.value.forged))
@@ -222,12 +223,14 @@ def seal_bytes(raw: bytes) -> bytes:
         event({"content": 5}, "post"),
         {**event({}), "event": {"message": {}}},
         {**event({}), "event": "hi"},
+        event({}, "post", content=DEEP.decode()),
+        event({"text": "hi"}, other="DEEP"),
     ],
 )
 async def test_a_message_that_cannot_be_read_is_refused(payload: dict[str, Any]) -> None:
     """T14: a broken event is refused, not answered with an error of ours."""
     with pytest.raises(DeliveryRefused) as refused:
-        await (await opened()).parse(Delivery(body=json.dumps(payload).encode()))
+        await (await opened()).parse(Delivery(body=json.dumps(payload).encode().replace(b'"DEEP"', DEEP)))
 
     assert not refused.value.forged
 

@@ -14,7 +14,7 @@ import msgspec
 from tenuto.channels.lark import events
 from tenuto.channels.lark.app import LarkApp
 from tenuto.channels.lark.client import CHANNEL, LarkClient, LarkRefusal, Listed, Sent
-from tenuto.channels.lark.content import card_content, read_content, text_content
+from tenuto.channels.lark.content import UNREADABLE, card_content, read_content, text_content
 from tenuto.errors import ChannelUnavailable, ReplyRefused
 from tenuto.model.channel import ChatLine, Delivery, Incoming, IncomingMessage, MessageKind
 from tenuto.ports import Clock, utc_now
@@ -155,7 +155,7 @@ class LarkChannel:
         try:
             sent_at = events.read_time(one.create_time)
             kind, text = read_content(one.msg_type, one.body.content, names)
-        except (msgspec.MsgspecError, ValueError, OverflowError):
+        except UNREADABLE:
             return None
         if kind is not MessageKind.TEXT or not text or sent_at > message.sent_at:
             return None

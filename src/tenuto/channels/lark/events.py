@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from tenuto.channels.lark.app import LarkApp
-from tenuto.channels.lark.content import read_content
+from tenuto.channels.lark.content import UNREADABLE, read_content
 from tenuto.channels.lark.crypto import check_signature, decrypt, is_signed, same_text
 from tenuto.errors import DeliveryRefused, Invalid
 from tenuto.model.channel import Delivery, IncomingMessage
@@ -147,7 +147,7 @@ def open_envelope(app: LarkApp, delivery: Delivery) -> Envelope:
         if sealed and app.encrypt_key:
             body = decrypt(app.encrypt_key, sealed)
         return _ENVELOPE.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         # Without the cause, which may quote the event.
         raise DeliveryRefused("the event cannot be read") from None
 
@@ -160,7 +160,7 @@ def open_event(envelope: Envelope) -> MessageEvent:
     """
     try:
         return _EVENT.decode(envelope.event)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         raise DeliveryRefused("the message cannot be read") from None
 
 
@@ -191,7 +191,7 @@ def read_message(header: _Header, event: MessageEvent, bot: str | None) -> Incom
             kind=kind,
             addressed=not group or any(_is_bot(mention, bot) for mention in mentions),
         )
-    except (msgspec.MsgspecError, Invalid, ValueError, OverflowError):
+    except (*UNREADABLE, Invalid):
         raise DeliveryRefused("the message cannot be read") from None
 
 
