@@ -187,7 +187,8 @@ def read_message(header: _Header, event: MessageEvent, bot: str | None) -> Incom
             sent_at=read_time(message.create_time),
             text=text,
             group=group,
-            thread=message.thread_id or message.root_id or None,
+            # A question in a group is the root of what is replied to it.
+            thread=message.thread_id or message.root_id or (message.message_id if group else None),
             kind=kind,
             addressed=not group or any(_is_bot(mention, bot) for mention in mentions),
         )
