@@ -228,6 +228,7 @@ async def test_the_context_of_a_group_is_what_others_wrote_before(
     with pytest.raises(ChannelUnavailable):
         await channel.chat_context(message, 2)
     platform.recover()
+    assert not channel._lists._held, "what is no longer used is not kept"
     private = say(platform.p2p("ou_ann"), "ou_ann", "hi")
     assert await channel.chat_context(await received(channel, platform, private), 5) == []
 

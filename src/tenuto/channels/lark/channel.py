@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -49,7 +49,7 @@ class LarkChannel:
         self._bot: str | None = None
         self._identifying = asyncio.Lock()
         self._names: _Recent[str] = _Recent(10_000)
-        self._lists: _Recent[tuple[datetime, Sequence[Listed]]] = _Recent(1000)
+        self._lists: _Recent[tuple[datetime, Sequence[Listed]]] = _Recent(100)
         self._cards: _Recent[str] = _Recent(1000)
         self._next_update: _Recent[datetime] = _Recent(1000)
 
@@ -141,8 +141,10 @@ class LarkChannel:
     async def _list_around(self, message: IncomingMessage) -> Sequence[Listed]:
         """A list that was read lately serves again if it has the message, and so all before it."""
         container, place = _container(message)
-        now, held = self._clock(), self._lists.get(place)
-        if held is not None and now - held[0] < _LIST_LIFE and any(one.message_id == message.id for one in held[1]):
+        now = self._clock()
+        self._lists.drop_oldest(lambda held: now - held[0] >= _LIST_LIFE)
+        held = self._lists.get(place)
+        if held is not None and any(one.message_id == message.id for one in held[1]):
             return held[1]
         listed = (await self.client.list_messages(container, place)).items or []
         self._lists.put(place, (now, listed))
@@ -284,6 +286,11 @@ class _Recent(Generic[_V]):
         self._held.pop(key, None)
         self._held[key] = value
         if len(self._held) > self._limit:
+            del self._held[next(iter(self._held))]
+
+    def drop_oldest(self, is_old: Callable[[_V], bool]) -> None:
+        """Drop what was stored longest ago, up to the first value that is not old."""
+        while self._held and is_old(next(iter(self._held.values()))):
             del self._held[next(iter(self._held))]
 
     def drop(self, key: str) -> None:
