@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import tenuto
 from tenuto.llm import ScriptedModel
 from tenuto.model import Scope
+from tenuto.model.channel import ChatLine
+from tenuto.ports import utc_now
 
 ANN, BOB, CARL = (Scope(tenant="default", user=user, channel="lark", chat="oc") for user in ("ann", "bob", "carl"))
 
@@ -74,9 +78,13 @@ async def test_offline_no_member_is_given_anothers_words_as_their_own() -> None:
 
 
 async def test_a_member_named_like_a_character_is_told_apart() -> None:
+    """D27: also one who only wrote in the group, or is named like a member."""
     model = ScriptedModel("家训第一条是诚信。")
     async with tenuto.open("memory://", model=model, summarizer_model="offline") as t:
         room = {"session_id": "n", "assistant": "npc", "persona": "ancestor_yan", "language": "zh"}
         for name in ("严氏先祖", "The ancestor of the Yans"):
             await t.ask(BOB, "家训第一条是敬重Bob？", profile={"name": name}, **room)
             assert "\n用户 " in prompt(model)[-1]
+        lines = [ChatLine(sender=name, sender_name=name, text="hi", sent_at=utc_now()) for name in ("Ann", "严氏先祖")]
+        await t.ask(ANN, "家训第一条是？", profile={"name": "Ann"}, chat_context=tuple(lines), **room)
+        assert re.search(r"- Ann \w{6}: hi\n- 用户 \w{6}: hi\n|- 用户 \w{6}: hi\n- Ann \w{6}: hi\n", prompt(model)[-1])

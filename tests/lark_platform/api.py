@@ -156,11 +156,15 @@ class OpenApi:
         )
 
     async def _list(self, request: Request) -> Response:
-        """A page of a chat or a thread; of threads, the list of a chat shows the first messages only."""
+        """A page of a chat or a thread; a chat's has the first of threads only, a thread's no limits of time."""
         query = request.query_params
         found = self._container(query.get("container_id_type"), query.get("container_id", ""))
         size, start = int(query.get("page_size", 20)), int(query.get("page_token", "") or 0)
-        if found is None or not 1 <= size <= 50:
+        if (
+            found is None
+            or not 1 <= size <= 50
+            or (query.get("container_id_type") == "thread" and "start_time" in query)
+        ):
             return refusal(INVALID_REQUEST)
         after, before = int(query.get("start_time", 0)), int(query.get("end_time", 10**11))
         found = [one for one in found if after <= one.created // 1000 <= before]

@@ -500,23 +500,20 @@ def _prompt_inputs(
     stored = context.get(PROFILE) if turn.scope.chat is None else None
     known = {**(stored if isinstance(stored, dict) else {}), **request.profile}
     names = {each.id: in_language(each.names, language) for each in assistant.personas.values()}
+    tenant, in_chat = turn.scope.tenant, turn.scope.chat is not None
+    personas = [name for each in assistant.personas.values() for name in each.names.values()]
+    speakers = speaker_names(log.talk, tenant, language, in_chat=in_chat, personas=personas)
     return replace(
         materials,
         system=assistant.system_prompt(persona, language),
         preferences=profile_text(known, language) if known else "",
-        chat_context=chat_context(request.chat_context, turn.scope.tenant, language),
+        chat_context=chat_context(request.chat_context, tenant, language, speakers=speakers, personas=personas),
         history_relevant=has_relevant_history(materials.question, materials.history, threshold=assistant.relevance)
         or (summary is not None and assistant.relevance <= 0),
         isolated=assistant.isolated,
         language=language,
         display_names={name: shown for name, shown in names.items() if shown},
-        speaker_names=speaker_names(
-            log.talk,
-            turn.scope.tenant,
-            language,
-            in_chat=turn.scope.chat is not None,
-            personas=[name for each in assistant.personas.values() for name in each.names.values()],
-        ),
+        speaker_names=speakers,
     )
 
 

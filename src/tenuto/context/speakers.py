@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import regex
@@ -22,6 +23,8 @@ from tenuto.model.values import JsonObject
 
 # The characters of another person's message that a prompt shows.
 _LINE: Final = 500
+# The layout's headings stand in square brackets.
+_ROUND: Final = str.maketrans("[]【】［］", "()（）（）")
 # Scripts whose letters look alike are not mixed. No control or format characters, brackets, colons or line ends, and
 # nothing at the end that looks like a tag.
 _SCRIPTS: Final = (
@@ -71,8 +74,41 @@ def speaker_names(
                 fields[who] = message.extra
     if len(fields) < 2 and not in_chat:
         return {}
-    given = {user: display_name(extra) for user, extra in fields.items()}
-    held, characters = Counter(map(_key, given.values())), {*map(_key, personas)}
+    return _label_users({user: display_name(extra) for user, extra in fields.items()}, tenant, language, personas)
+
+
+def chat_context(
+    lines: Iterable[ChatLine],
+    tenant: str,
+    language: Language,
+    *,
+    speakers: Mapping[str, str] = MappingProxyType({}),
+    personas: Iterable[str] = (),
+) -> tuple[Piece, ...]:
+    """What other people wrote in a group as pieces of a prompt, newest first: one line each, under the writer's name.
+
+    Writers who speak in the conversation keep the name that `speakers` gives them; the others get theirs as there, and
+    a tag behind one that a speaker has. A text has no square brackets, so that it contains no heading of the layout.
+    """
+    newest = sorted(lines, key=lambda line: line.sent_at, reverse=True)
+    given: dict[str, str] = {}
+    for line in newest:
+        if line.sender not in speakers:
+            given[line.sender] = given.get(line.sender) or display_name({NAME: line.sender_name})
+    taken = [label.removesuffix(f" {speaker_tag(tenant, user)}") for user, label in speakers.items()]
+    names = {**_label_users(given, tenant, language, personas, taken), **speakers}
+
+    def text(line: ChatLine) -> str:
+        return f"{names[line.sender]}: {' '.join(line.text.split())[:_LINE].translate(_ROUND)}"
+
+    return tuple([Piece(id=str(number), text=text(line)) for number, line in enumerate(newest, 1)])
+
+
+def _label_users(
+    given: Mapping[str, str], tenant: str, language: Language, personas: Iterable[str], taken: Iterable[str] = ()
+) -> dict[str, str]:
+    """Users by the names that were `given`, or by a tag; a name that two have or that is `taken` has the tag, too."""
+    held, characters = Counter(map(_key, (*given.values(), *taken))), {*map(_key, personas)}
 
     def label(user: str, name: str) -> str:
         key, tag = _key(name), speaker_tag(tenant, user)
@@ -81,19 +117,3 @@ def speaker_names(
         return name if held[key] == 1 else f"{name} {tag}"
 
     return {user: label(user, name) for user, name in given.items()}
-
-
-def chat_context(lines: Iterable[ChatLine], tenant: str, language: Language) -> tuple[Piece, ...]:
-    """What other people wrote in a group as pieces of a prompt, newest first: one line each, under the writer's name.
-
-    A writer without a name that may be shown gets a tag, as in `speaker_names`.
-    """
-
-    def text(line: ChatLine) -> str:
-        name = display_name({NAME: line.sender_name})
-        if not name or _key(name).startswith(_RESERVED):
-            name = f"{WORDING[language].user.rstrip(': ')} {speaker_tag(tenant, line.sender)}"
-        return f"{name}: {' '.join(line.text.split())[:_LINE]}"
-
-    newest = sorted(lines, key=lambda line: line.sent_at, reverse=True)
-    return tuple([Piece(id=str(number), text=text(line)) for number, line in enumerate(newest, 1)])

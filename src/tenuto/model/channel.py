@@ -39,9 +39,9 @@ class MessageKind(StrEnum):
 class IncomingMessage(Value, frozen=True, kw_only=True):
     """A message that a person sent to a chat, with the ids of its platform.
 
-    `sender` is the person who sent this message (D18). `thread` is the topic that it belongs to inside a group, and
-    `addressed` whether it is meant for the bot: always in a chat of two, in a group if it mentions the bot, which the
-    text then leaves out.
+    `sender` is the person who sent this message (D18). `thread` is the topic that it belongs to inside a group, where
+    a message may begin its own, and `addressed` whether it is meant for the bot: always in a chat of two, in a group if
+    it mentions the bot, which the text then leaves out.
     """
 
     id: str

@@ -63,6 +63,38 @@ async def test_a_message_is_answered_once_in_its_thread(platform: LarkPlatform, 
     assert platform.requests["token"] == 1
 
 
+@pytest.mark.parametrize("thread", [None, "omt_1"])
+async def test_a_reply_is_found_when_its_uuid_is_forgotten(
+    thread: str | None, platform: LarkPlatform, channel: LarkChannel, clock: FakeClock
+) -> None:
+    """T14: also behind a page of other messages; no reply of a person counts, and none to another message.
+
+    A card that a process left half written is completed.
+    """
+    group = platform.group("ou_ann", "ou_ben")
+    asked = [platform.say(group, "ou_ann", text, mention_bot=True, thread=thread) for text in ("one", "two")]
+    first, second = [await received(channel, platform, event) for event in asked]
+    for place in range(120):
+        if place == 60:
+            assert not await channel.has_reply(second)
+            await channel.reply(second, "an answer")
+        platform.say(group, "ou_ben", "talk", thread=thread)
+    clock.advance(timedelta(hours=2))
+
+    assert (await channel.has_reply(first), await channel.has_reply(second)) == (False, True)
+    await channel.show_progress(first, "the beginning", None)
+    clock.advance(timedelta(hours=2))
+    assert not await channel.has_reply(first)
+    await channel.reply(first, "all of it")
+    assert [one.text for one in platform.replies(asked[0])] == ["all of it"]
+    platform.fail("list")
+    with pytest.raises(ChannelUnavailable):
+        await channel.has_reply(second)
+    platform.recover()
+    group.bot_inside = False
+    assert not await channel.has_reply(second)
+
+
 async def test_a_token_is_renewed_early_and_when_it_was_revoked(
     platform: LarkPlatform, channel: LarkChannel, clock: FakeClock
 ) -> None:
@@ -169,6 +201,9 @@ async def test_the_context_of_a_group_is_what_others_wrote_before(
     say(group, "ou_ann", "too early")
     say(group, "ou_ann", "the red one", mentions=["ou_ben"])
     say(group, "ou_ben", kind="image")
+    deep = say(group, "ou_ben", kind="post").message
+    assert deep is not None
+    deep.content = '{"content": ' + "[" * 100_000 + "]" * 100_000 + "}"
     earlier = say(group, "ou_ben", "and before?", mention_bot=True)
     await channel.reply(await received(channel, platform, earlier), "the bot's answer")
     platform.recall(say(group, "ou_cat", "taken back"))
@@ -193,6 +228,7 @@ async def test_the_context_of_a_group_is_what_others_wrote_before(
     with pytest.raises(ChannelUnavailable):
         await channel.chat_context(message, 2)
     platform.recover()
+    assert not channel._lists._held, "what is no longer used is not kept"
     private = say(platform.p2p("ou_ann"), "ou_ann", "hi")
     assert await channel.chat_context(await received(channel, platform, private), 5) == []
 

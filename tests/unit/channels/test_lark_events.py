@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
+from dataclasses import replace as replace_fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +16,8 @@ from tenuto.channels.lark.channel import LarkChannel
 from tenuto.channels.lark.content import card_content, text_content
 from tenuto.channels.lark.crypto import check_signature, decrypt
 from tenuto.errors import DeliveryRefused, InvalidSetting
-from tenuto.model.channel import Delivery, IncomingMessage, MessageKind
+from tenuto.gateway.addresses import address_of
+from tenuto.model.channel import ChannelPolicy, Delivery, GroupScope, IncomingMessage, MessageKind
 from tests.clock import START, FakeClock
 from tests.lark_platform.callbacks import (
     Callback,
@@ -33,13 +36,14 @@ SEALED = LarkApp(
     verification_token=PLATFORM.verification_token,
 )
 BOT = "ou_bot"
+DEEP = b'{"content": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 
 
 def delivery(callback: Callback) -> Delivery:
     return Delivery(body=callback.body, headers={name.lower(): value for name, value in callback.headers.items()})
 
 
-def event(content: object, kind: str = "text", **fields: Any) -> dict[str, Any]:
+def event(content: object, kind: str = "text", /, **fields: Any) -> dict[str, Any]:
     """A message of Ann; fields replace those of the message, or the event's header, sender and type."""
     header = {
         "event_id": "e1",
@@ -80,6 +84,7 @@ POST = {
 POST_TEXT = "Plan\n read \nthis (https://a.example)\n@Ben:OK:@all"
 IMAGE_POST = {"title": "", "content": [[{"tag": "img", "image_key": "img_1"}]]}
 
+IN_GROUP: dict[str, Any] = {"group": True, "thread": "om_1"}
 ANN = IncomingMessage(
     id="om_1",
     event_id="e1",
@@ -90,16 +95,16 @@ ANN = IncomingMessage(
 )
 MESSAGES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("text", event({"text": " hello "}), {"text": "hello"}),
-    ("bot cut", event({"text": "@_user_1 /reset"}, **GROUP), {"text": "/reset", "group": True}),
-    ("others named", event({"text": "@_user_1 ask @_user_2"}, **GROUP), {"text": "ask @Ben", "group": True}),
+    ("bot cut", event({"text": "@_user_1 /reset"}, **GROUP), {"text": "/reset", **IN_GROUP}),
+    ("others named", event({"text": "@_user_1 ask @_user_2"}, **GROUP), {"text": "ask @Ben", **IN_GROUP}),
     (
         "not addressed",
         event({"text": "@_all hi @_user_2"}, chat_type="group", mentions=[TO_BEN]),
-        {"text": "@all hi @Ben", "group": True, "addressed": False},
+        {"text": "@all hi @Ben", **IN_GROUP, "addressed": False},
     ),
-    ("no mention", event({"text": "hi"}, chat_type="group"), {"text": "hi", "group": True, "addressed": False}),
-    ("topic group", event({"text": "hi"}, chat_type="topic_group"), {"text": "hi", "group": True, "addressed": False}),
-    ("post", event(POST, "post", **GROUP), {"text": POST_TEXT, "group": True}),
+    ("no mention", event({"text": "hi"}, chat_type="group"), {"text": "hi", **IN_GROUP, "addressed": False}),
+    ("topic group", event({"text": "hi"}, chat_type="topic_group"), {"text": "hi", **IN_GROUP, "addressed": False}),
+    ("post", event(POST, "post", **GROUP), {"text": POST_TEXT, **IN_GROUP}),
     ("post of a locale", event({"zh_cn": POST}, "post", mentions=[TO_BOT, TO_BEN]), {"text": POST_TEXT}),
     ("post without words", event(IMAGE_POST, "post"), {"kind": MessageKind.IMAGE}),
     ("image", event({"image_key": "k"}, "image"), {"kind": MessageKind.IMAGE}),
@@ -134,6 +139,24 @@ async def test_events_become_messages() -> None:
 
         assert incoming.message == replace(ANN, **expected), name
         assert plain == incoming, name
+    await channel.close()
+
+
+async def test_replies_are_in_the_session_of_the_question() -> None:
+    """D16: where each thread has a session, a message in a group begins one, and replies to it belong there."""
+    channel = await opened()
+    policy = ChannelPolicy(group_scope=GroupScope.THREAD)
+
+    async def session(**fields: Any) -> str:
+        body = json.dumps(event({"text": "hi"}, chat_type="group", **fields)).encode()
+        message = (await channel.parse(Delivery(body=body))).message
+        assert message is not None
+        return address_of(channel, message, policy).session_id
+
+    question = await session(message_id="om_1")
+    assert question == await session(message_id="om_2", root_id="om_1", parent_id="om_1")
+    assert question == await session(message_id="om_3", root_id="om_1", parent_id="om_2")
+    assert question != await session(message_id="om_4")
     await channel.close()
 
 
@@ -190,6 +213,26 @@ async def test_without_an_encrypt_key_the_token_decides() -> None:
         assert refused.value.forged
 
 
+async def test_bodies_without_a_signature_get_one_refusal() -> None:
+    """T14: a wrong padding, a wrong event and a wrong token look alike, so that no answer helps to decrypt an event."""
+    sealed = b64decode(json.loads(make_callback(PLATFORM, event({"text": "hi"}), START).body)["encrypt"])
+    tampered = [sealed[:-17] + bytes([byte]) + sealed[-16:] for byte in range(256)]
+    challenge = make_challenge(replace_fields(PLATFORM, verification_token="guessed"), "c", START).body
+    channel, refusals = await opened(), set()
+
+    for body in (*map(seal_bytes, tampered), challenge, b'{"type": "url_verification"}', DEEP, b"\xff", b"{}"):
+        with pytest.raises(DeliveryRefused) as refused:
+            channel.verify(Delivery(body=body))
+        refusals.add((str(refused.value), refused.value.code, refused.value.forged))
+
+    assert len(refusals) == 1
+    assert refusals.pop()[2]
+
+
+def seal_bytes(raw: bytes) -> bytes:
+    return json.dumps({"encrypt": b64encode(raw).decode()}).encode()
+
+
 @pytest.mark.parametrize(
     "payload",
     [
@@ -200,12 +243,14 @@ async def test_without_an_encrypt_key_the_token_decides() -> None:
         event({"content": 5}, "post"),
         {**event({}), "event": {"message": {}}},
         {**event({}), "event": "hi"},
+        event({}, "post", content=DEEP.decode()),
+        event({"text": "hi"}, other="DEEP"),
     ],
 )
 async def test_a_message_that_cannot_be_read_is_refused(payload: dict[str, Any]) -> None:
     """T14: a broken event is refused, not answered with an error of ours."""
     with pytest.raises(DeliveryRefused) as refused:
-        await (await opened()).parse(Delivery(body=json.dumps(payload).encode()))
+        await (await opened()).parse(Delivery(body=json.dumps(payload).encode().replace(b'"DEEP"', DEEP)))
 
     assert not refused.value.forged
 

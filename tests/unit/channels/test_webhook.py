@@ -117,6 +117,7 @@ REFUSED = [
         "five minutes",
     ),
     (delivery(b"{"), False, "cannot be read"),
+    (delivery(b'{"other": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"), False, "cannot be read"),
     (delivery(b'{"id": "\xff"}'), False, "UTF-8"),
     (delivery({"chat": "c-1", "sender": "u-1"}), False, "`id`"),
     (delivery({**BODY, "chat": 5}), False, r"\$.chat"),

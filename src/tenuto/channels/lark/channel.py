@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -14,21 +15,23 @@ import msgspec
 from tenuto.channels.lark import events
 from tenuto.channels.lark.app import LarkApp
 from tenuto.channels.lark.client import CHANNEL, LarkClient, LarkRefusal, Listed, Sent
-from tenuto.channels.lark.content import card_content, read_content, text_content
+from tenuto.channels.lark.content import UNREADABLE, card_content, read_content, text_content
 from tenuto.errors import ChannelUnavailable, ReplyRefused
 from tenuto.model.channel import ChatLine, Delivery, Incoming, IncomingMessage, MessageKind
 from tenuto.ports import Clock, utc_now
 
+_log = logging.getLogger(__name__)
 _CARD: Final = "interactive"
-# The platform lists at most 50 messages at once; more are asked for than shown, since the bot's own are left out.
-_LISTED: Final = 50
 _LIST_LIFE: Final = timedelta(seconds=15)
+# The pages of a chat, with 50 messages each, among which a reply is looked for.
+_REPLY_PAGES: Final = 4
 # A card may be updated five times a second; people do not read faster than once.
 _PACE: Final = timedelta(seconds=1)
 # The platform waits three seconds for an acknowledgement.
 _IDENTITY_SECONDS: Final = 2.0
 # Threads, other than chains of replies, can be listed and replied into.
 _THREAD: Final = "omt_"
+_CHAT: Final = "chat"
 
 _V = TypeVar("_V")
 
@@ -46,7 +49,8 @@ class LarkChannel:
         self._bot: str | None = None
         self._identifying = asyncio.Lock()
         self._names: _Recent[str] = _Recent(10_000)
-        self._lists: _Recent[tuple[datetime, Sequence[Listed]]] = _Recent(1000)
+        self._lists: _Recent[tuple[datetime, Sequence[Listed]]] = _Recent(100)
+        self._cards: _Recent[str] = _Recent(1000)
         self._next_update: _Recent[datetime] = _Recent(1000)
 
     @property
@@ -136,12 +140,13 @@ class LarkChannel:
 
     async def _list_around(self, message: IncomingMessage) -> Sequence[Listed]:
         """A list that was read lately serves again if it has the message, and so all before it."""
-        in_thread = message.thread is not None and message.thread.startswith(_THREAD)
-        container, place = ("thread", message.thread or "") if in_thread else ("chat", message.chat)
-        now, held = self._clock(), self._lists.get(place)
-        if held is not None and now - held[0] < _LIST_LIFE and any(one.message_id == message.id for one in held[1]):
+        container, place = _container(message)
+        now = self._clock()
+        self._lists.drop_oldest(lambda held: now - held[0] >= _LIST_LIFE)
+        held = self._lists.get(place)
+        if held is not None and any(one.message_id == message.id for one in held[1]):
             return held[1]
-        listed = await self.client.newest(container, place, _LISTED)
+        listed = (await self.client.list_messages(container, place)).items or []
         self._lists.put(place, (now, listed))
         return listed
 
@@ -155,7 +160,7 @@ class LarkChannel:
         try:
             sent_at = events.read_time(one.create_time)
             kind, text = read_content(one.msg_type, one.body.content, names)
-        except (msgspec.MsgspecError, ValueError, OverflowError):
+        except UNREADABLE:
             return None
         if kind is not MessageKind.TEXT or not text or sent_at > message.sent_at:
             return None
@@ -180,8 +185,39 @@ class LarkChannel:
                 self._next_update.drop(shown)
 
     async def has_reply(self, message: IncomingMessage) -> bool:
-        """Whether the chat shows a reply to this message."""
-        return False
+        """Whether the platform shows a reply of this app to a message.
+
+        A card does not count, since it may show only a part of the answer; a reply that follows goes into it. If the
+        platform does not let the app list messages, the answer is no: it would not change, and a reply is owed.
+
+        Raises:
+            ChannelUnavailable: the platform does not answer.
+        """
+        try:
+            found = await self._find_reply(message)
+        except LarkRefusal as refused:
+            _log.warning("lark does not list replies: code %d", refused.code)
+            return False
+        if found is not None and found.msg_type == _CARD:
+            self._cards.put(message.id, found.message_id)
+            return False
+        return found is not None
+
+    async def _find_reply(self, message: IncomingMessage) -> Listed | None:
+        """The reply among those after the message, or the newest of its thread, which has no lists from a time on."""
+        container, place = _container(message)
+        since, token = message.sent_at if container == _CHAT else None, ""
+        for _ in range(_REPLY_PAGES):
+            page = await self.client.list_messages(container, place, since=since, page_token=token)
+            found = next((one for one in page.items or () if self._is_reply(one, message)), None)
+            if found is not None or not page.has_more:
+                return found
+            token = page.page_token
+        return None
+
+    def _is_reply(self, one: Listed, message: IncomingMessage) -> bool:
+        """The root is no proof: a reply to a later message of the thread has the same."""
+        return one.sender.id == self.app and (one.parent_id or one.root_id) == message.id
 
     async def show_progress(self, message: IncomingMessage, text: str, shown: str | None) -> str | None:
         """Show the answer as far as it is in a card, or nothing while the platform asks to slow down.
@@ -212,9 +248,18 @@ class LarkChannel:
         return shown
 
     async def _send(self, message: IncomingMessage, kind: str, content: str) -> Sent:
+        if (card := self._cards.get(message.id)) is not None:
+            return Sent(message_id=card, msg_type=_CARD)
         uuid = sha256(f"{self.app}\n{message.id}".encode()).hexdigest()[:40]
-        in_thread = message.thread is not None and message.thread.startswith(_THREAD)
+        in_thread = _container(message)[0] != _CHAT
         return await self.client.reply(message.id, kind=kind, content=content, uuid=uuid, in_thread=in_thread)
+
+
+def _container(message: IncomingMessage) -> tuple[str, str]:
+    """Where the platform lists a message: its thread or its chat."""
+    if message.thread is not None and message.thread.startswith(_THREAD):
+        return "thread", message.thread
+    return _CHAT, message.chat
 
 
 @contextmanager
@@ -241,6 +286,11 @@ class _Recent(Generic[_V]):
         self._held.pop(key, None)
         self._held[key] = value
         if len(self._held) > self._limit:
+            del self._held[next(iter(self._held))]
+
+    def drop_oldest(self, is_old: Callable[[_V], bool]) -> None:
+        """Drop what was stored longest ago, up to the first value that is not old."""
+        while self._held and is_old(next(iter(self._held.values()))):
             del self._held[next(iter(self._held))]
 
     def drop(self, key: str) -> None:

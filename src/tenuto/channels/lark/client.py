@@ -25,6 +25,8 @@ _BOT_PATH: Final = "/open-apis/bot/v3/info"
 _MESSAGES: Final = "/open-apis/im/v1/messages"
 _TIMEOUT: Final = httpx.Timeout(10.0, connect=5.0)
 _CONNECTIONS: Final = httpx.Limits(max_connections=50, keepalive_expiry=60)
+# The most that the platform lists at once.
+_PAGE_SIZE: Final = "50"
 _RENEW_EARLY: Final = timedelta(minutes=5)
 _LONGEST_WAIT: Final = timedelta(minutes=5)
 # The token is missing, invalid or expired.
@@ -96,9 +98,11 @@ class ListedMention(msgspec.Struct, frozen=True):
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """A message of a chat's list."""
+    """A message of a chat's list. A reply has the message that it replies to as its parent."""
 
     message_id: str
+    parent_id: str | None = None
+    root_id: str | None = None
     msg_type: str = ""
     create_time: str | int = 0
     deleted: bool = False
@@ -107,12 +111,16 @@ class Listed(msgspec.Struct, frozen=True):
     mentions: list[ListedMention] | None = None
 
 
-class _Items(msgspec.Struct, frozen=True):
+class ListPage(msgspec.Struct, frozen=True):
+    """Some messages of a chat or thread; `page_token` asks for the next ones."""
+
     items: list[Listed] | None = None
+    has_more: bool = False
+    page_token: str = ""
 
 
 class _ListAnswer(msgspec.Struct, frozen=True):
-    data: _Items = _Items()
+    data: ListPage = ListPage()
 
 
 class LarkClient:
@@ -150,16 +158,20 @@ class LarkClient:
         """Replace the content of a card of ours."""
         await self._call("PATCH", f"{_MESSAGES}/{quote(message_id, safe='')}", _Status, body={"content": content})
 
-    async def newest(self, container: str, container_id: str, limit: int) -> list[Listed]:
-        """The newest messages of a `chat` or `thread`, newest first; at most 50."""
+    async def list_messages(
+        self, container: str, container_id: str, *, since: datetime | None = None, page_token: str = ""
+    ) -> ListPage:
+        """At most 50 messages of a `chat` or `thread`, newest first; those `since` a time, oldest first, of a chat."""
         params = {
             "container_id_type": container,
             "container_id": container_id,
-            "sort_type": "ByCreateTimeDesc",
-            "page_size": str(limit),
+            "sort_type": "ByCreateTimeDesc" if since is None else "ByCreateTimeAsc",
+            "page_size": _PAGE_SIZE,
             "with_sender_name": "true",
+            **({} if since is None else {"start_time": str(int(since.timestamp()))}),
+            **({"page_token": page_token} if page_token else {}),
         }
-        return (await self._call("GET", _MESSAGES, _ListAnswer, params=params)).data.items or []
+        return (await self._call("GET", _MESSAGES, _ListAnswer, params=params)).data
 
     async def _call(
         self,

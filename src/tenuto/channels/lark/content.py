@@ -26,6 +26,8 @@ _MENTION: Final = re.compile(r"@_user_\d+")
 _MENTION_ALL: Final = re.compile(r"@_all(?!\w)")
 # In a text and in a card this tag mentions a person, or everyone.
 _AT_TAG: Final = re.compile(r"<(?=/?\s*at\b)", re.IGNORECASE)
+# What JSON of clients raises that is not as promised; too many brackets are a RecursionError.
+UNREADABLE: Final = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 _UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
 
 
@@ -56,7 +58,7 @@ def read_content(message_type: str, content: str, names: Mapping[str, str]) -> t
     """Kind and text of a message; `names` are what stands for the keys of its mentions.
 
     Raises:
-        msgspec.MsgspecError: it is not what its type promises.
+        msgspec.MsgspecError, RecursionError: it is not what its type promises.
     """
     if message_type == "text":
         return MessageKind.TEXT, _clean(_name_mentions(_TEXT_DECODER.decode(content).text, names))

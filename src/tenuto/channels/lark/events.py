@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from tenuto.channels.lark.app import LarkApp
-from tenuto.channels.lark.content import read_content
+from tenuto.channels.lark.content import UNREADABLE, read_content
 from tenuto.channels.lark.crypto import check_signature, decrypt, is_signed, same_text
 from tenuto.errors import DeliveryRefused, Invalid
 from tenuto.model.channel import Delivery, IncomingMessage
@@ -94,36 +94,44 @@ _EVENT: Final = msgspec.json.Decoder(MessageEvent)
 def verify(app: LarkApp, delivery: Delivery, now: datetime) -> None:
     """Check that the platform sent a callback to this app: by its signature, or by the token without one.
 
-    Only a challenge may come without a signature where there is an encrypt key; it must be encrypted then, and carry
-    the token.
+    With an encrypt key, only a challenge may come without a signature; it must be encrypted, and carry the token where
+    one is set. Every other body without a signature gets the same refusal, so that none tells how far it was read: the
+    encryption has no check of its own, and a difference would let a client decrypt what it has not sent.
 
     Raises:
         DeliveryRefused: nothing proves it, or it cannot be read.
     """
     if not app.encrypt_key and not app.verification_token:
         raise DeliveryRefused("this app takes no callbacks", forged=True)
-    signed = False
-    if app.encrypt_key and is_signed(delivery.headers):
+    if app.encrypt_key and not is_signed(delivery.headers):
+        if not _is_sealed_challenge(app, delivery):
+            raise DeliveryRefused("it has no signature, and is no challenge with this app's key and token", forged=True)
+        return
+    if app.encrypt_key:
         check_signature(app.encrypt_key, delivery.headers, delivery.body, now)
-        signed = True
     envelope = open_envelope(app, delivery)
-    if app.encrypt_key and not signed and not _is_sealed_challenge(envelope, delivery):
-        raise DeliveryRefused("the signature is wrong or missing", forged=True)
-    _check_token(app, envelope, signed=signed)
+    token = _token_of(envelope)
+    if not (app.encrypt_key and token is None) and not _is_token(app, token):
+        raise DeliveryRefused("the verification token is wrong or missing", forged=True)
     if envelope.header is not None and envelope.header.app_id not in ("", app.app_id):
         raise DeliveryRefused("it is for another app", forged=True)
 
 
-def _is_sealed_challenge(envelope: Envelope, delivery: Delivery) -> bool:
-    return envelope.header is None and envelope.type == CHALLENGE and bool(_SEALED.decode(delivery.body).encrypt)
+def _is_sealed_challenge(app: LarkApp, delivery: Delivery) -> bool:
+    try:
+        envelope = open_envelope(app, delivery)
+        sealed = bool(_SEALED.decode(delivery.body).encrypt)
+    except DeliveryRefused:
+        return False
+    return sealed and envelope.header is None and envelope.type == CHALLENGE and _is_token(app, envelope.token)
 
 
-def _check_token(app: LarkApp, envelope: Envelope, *, signed: bool) -> None:
-    token = envelope.header.token if envelope.header is not None else envelope.token
-    if not app.verification_token or (signed and token is None):
-        return
-    if not same_text(token or "", app.verification_token):
-        raise DeliveryRefused("the verification token is wrong or missing", forged=True)
+def _token_of(envelope: Envelope) -> str | None:
+    return envelope.header.token if envelope.header is not None else envelope.token
+
+
+def _is_token(app: LarkApp, token: str | None) -> bool:
+    return not app.verification_token or same_text(token or "", app.verification_token)
 
 
 def open_envelope(app: LarkApp, delivery: Delivery) -> Envelope:
@@ -139,7 +147,7 @@ def open_envelope(app: LarkApp, delivery: Delivery) -> Envelope:
         if sealed and app.encrypt_key:
             body = decrypt(app.encrypt_key, sealed)
         return _ENVELOPE.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         # Without the cause, which may quote the event.
         raise DeliveryRefused("the event cannot be read") from None
 
@@ -152,7 +160,7 @@ def open_event(envelope: Envelope) -> MessageEvent:
     """
     try:
         return _EVENT.decode(envelope.event)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         raise DeliveryRefused("the message cannot be read") from None
 
 
@@ -179,11 +187,12 @@ def read_message(header: _Header, event: MessageEvent, bot: str | None) -> Incom
             sent_at=read_time(message.create_time),
             text=text,
             group=group,
-            thread=message.thread_id or message.root_id or None,
+            # A question in a group is the root of what is replied to it.
+            thread=message.thread_id or message.root_id or (message.message_id if group else None),
             kind=kind,
             addressed=not group or any(_is_bot(mention, bot) for mention in mentions),
         )
-    except (msgspec.MsgspecError, Invalid, ValueError, OverflowError):
+    except (*UNREADABLE, Invalid):
         raise DeliveryRefused("the message cannot be read") from None
 
 

@@ -88,8 +88,8 @@ class WebhookChannel:
             )
         except UnicodeDecodeError:
             raise DeliveryRefused("the message is not text in UTF-8") from None
-        except (msgspec.DecodeError, Invalid) as unfit:
-            # Neither quotes what it could not read.
+        except (msgspec.DecodeError, RecursionError, Invalid) as unfit:
+            # None quotes what it could not read.
             raise DeliveryRefused(f"the message cannot be read: {unfit}") from None
         return Incoming(message=message)
 
