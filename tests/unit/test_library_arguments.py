@@ -65,7 +65,7 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Awaitable[object]], str]] = {
     "ask with more": (
         lambda t, ann: t.ask(ann, "hi", sesion_id="s"),
         "there is no 'sesion_id' in a ChatRequest; there are text, session_id, assistant, persona, idempotency_key, "
-        "fingerprint, language, regenerate, edit, profile",
+        "fingerprint, language, regenerate, edit, profile, chat_context, policy",
     ),
     "turn without a request": (lambda t, ann: taken(t, ann, "hi"), "the request must be a ChatRequest, not str"),
     "turn without a scope": (lambda t, _: taken(t, "ann", ChatRequest(text="hi")), "scope must be a Scope, not str"),
