@@ -45,7 +45,7 @@ def test_a_turn_survives_the_server_that_is_killed_while_it_answers(tmp_path: Pa
     (folder / "expert.py").write_text(EXPERT.format(calls=str(calls)))
     with ThreadPoolExecutor(1) as beside, running(tmp_path / "t.db", TENUTO_AGENTS=str(folder)) as first:
         asking = beside.submit(say, first)
-        wait_until(calls.exists, "the expert was not called")
+        wait_until(lambda: calls.exists() and bool(calls.read_text()), "the expert was not called")
         first.end(signal.SIGKILL)
         assert isinstance(asking.exception(timeout=LONG), httpx.HTTPError)
     with running(tmp_path / "t.db", TENUTO_AGENTS=str(folder)) as second:
