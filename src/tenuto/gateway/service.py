@@ -110,27 +110,32 @@ class Gateway:
         if len(message.text.encode()) > self._max_bytes:
             message, resets = replace(message, text=message.text[:_KEPT], kind=MessageKind.OVERSIZED), False
         text = await self._redact(address.scope, message.text)
-        if text is None:
-            stored = replace(message, text="", kind=MessageKind.WITHHELD)
-        else:
-            stored = replace(message, text=text)
-            # Before it is put: a worker may take it at once.
-            self._remember_live(place, message, text)
-        if not await self._inbox.put(place, stored, resets=resets):
-            return False
-        self._wake(place)
-        return True
+        withheld = replace(message, text="", kind=MessageKind.WITHHELD)
+        stored = withheld if text is None else replace(message, text=text)
+        # Before it is put: a worker may take it at once.
+        remembered = text is not None and self._remember_live(place, message, text)
+        accepted = False
+        try:
+            accepted = await self._inbox.put(place, stored, resets=resets)
+        finally:
+            if remembered and not accepted:
+                self._live.pop((place, message.id), None)
+        if accepted:
+            self._wake(place)
+        return accepted
 
     def _resets(self, message: IncomingMessage) -> bool:
         is_reset = message.kind is MessageKind.TEXT and parse_command(message.text) is Command.RESET
         return is_reset and self._commands.may_run(Command.RESET, message)
 
-    def _remember_live(self, place: QueuePlace, message: IncomingMessage, stored: str) -> None:
-        """Remember what was said, where the store holds less of it by its privacy policy."""
-        if stored != message.text:
-            self._live[place, message.id] = message.text
-            if len(self._live) > _LIVE:
-                del self._live[next(iter(self._live))]
+    def _remember_live(self, place: QueuePlace, message: IncomingMessage, stored: str) -> bool:
+        """Remember what was said, where the store holds less of it by its privacy policy, and it is not known yet."""
+        if stored == message.text or (place, message.id) in self._live:
+            return False
+        self._live[place, message.id] = message.text
+        if len(self._live) > _LIVE:
+            del self._live[next(iter(self._live))]
+        return True
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
