@@ -180,6 +180,9 @@ async def test_turns_at_two_servers_survive_their_store_in_order(
     verdict = check_all(talks.acknowledged, logs)
     log.info("%s after %d kills; journals empty after %s s", verdict, talks.kills, talks.drained)
     log.info("answers %s; median and longest turn %.2f, %.2f s", dict(talks.statuses), *_figures(talks.seconds))
+    if verdict != Verdict(acknowledged=talks.turns):
+        for door in talks.doors:
+            log.warning("a server said:\n%s", "".join(door.log[-300:]))
     assert verdict == Verdict(acknowledged=talks.turns), talks.statuses
     assert (talks.kills, talks.turns >= TURNS) == (KILLS, True)
     assert talks.statuses["journaled"]
