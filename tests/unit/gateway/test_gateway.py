@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -20,7 +21,7 @@ from tenuto.gateway.inbox import Inbox
 from tenuto.gateway.service import Gateway
 from tenuto.llm import Echo, Fail, Hang, Say, ScriptedModel
 from tenuto.model import Page, Role, Scope
-from tenuto.model.channel import ChannelPolicy, ChatLine, GroupScope, MessageKind, ResetBy, SessionMode
+from tenuto.model.channel import ChannelPolicy, ChatLine, Delivery, GroupScope, MessageKind, ResetBy, SessionMode
 from tests.clock import FakeClock
 from tests.group_chat import RoomChannel, message
 
@@ -58,7 +59,7 @@ async def test_a_chat_is_remembered_over_messages_and_restarts(tmp_path: Path) -
     first, second, third = message("my cat is Tom"), message("what is its name?"), message("and again?")
     async with at_work(channel, model, store) as (_, gateway):
         for one in (first, second):
-            assert await gateway.accept(one)
+            await gateway.receive(Delivery(body=msgspec.json.encode(one)))
             await channel.wait_for(one)
     async with at_work(channel, model, store) as (t, gateway):
         assert not await gateway.accept(first)
