@@ -76,15 +76,18 @@ class Finding(Value, frozen=True, kw_only=True, omit_defaults=False):
     advice: str | None = None
 
 
-def _ok(name: str, says: str) -> Finding:
+def ok(name: str, says: str) -> Finding:
+    """What is as it should be."""
     return Finding(name=name, status=CheckStatus.OK, message=says)
 
 
-def _warning(name: str, says: str, advice: str) -> Finding:
+def warn(name: str, says: str, advice: str) -> Finding:
+    """What works, and should be changed."""
     return Finding(name=name, status=CheckStatus.WARNING, message=says, advice=advice)
 
 
-def _error(name: str, says: str, advice: str) -> Finding:
+def fail(name: str, says: str, advice: str) -> Finding:
+    """What does not work."""
     return Finding(name=name, status=CheckStatus.ERROR, message=says, advice=advice)
 
 
@@ -95,8 +98,8 @@ def versions() -> list[Finding]:
     """What this runs on; a driver that is missing matters only to a store that needs it, which says so itself."""
     drivers = ", ".join(f"{name} {_installed_version(name)}" for name in _DRIVERS)
     return [
-        _ok("tenuto", f"{_installed_version('tenuto')} on Python {platform.python_version()}, {platform.system()}"),
-        _ok("drivers", f"SQLite {sqlite3.sqlite_version}, {drivers}"),
+        ok("tenuto", f"{_installed_version('tenuto')} on Python {platform.python_version()}, {platform.system()}"),
+        ok("drivers", f"SQLite {sqlite3.sqlite_version}, {drivers}"),
     ]
 
 
@@ -111,12 +114,12 @@ def settings_error(error: TenutoError) -> Finding:
     """A setting that stops every start."""
     named = error.setting if isinstance(error, InvalidSetting) else "the setting"
     variable = named if named.isupper() else f"TENUTO_{named.upper()}"
-    return _error("settings", str(error), f"correct or unset the environment variable {variable}")
+    return fail("settings", str(error), f"correct or unset the environment variable {variable}")
 
 
 def settings_ok(settings: Settings) -> Finding:
     """Settings that fit together, as Settings itself made sure."""
-    return _ok("settings", f"sound, preset {settings.preset}")
+    return ok("settings", f"sound, preset {settings.preset}")
 
 
 # The store
@@ -126,7 +129,7 @@ async def answers(app: Tenuto) -> Finding:
     """Whether the store can be reached."""
     started = time.perf_counter()
     await app.store.upkeep.ping()
-    return _ok("store", f"{mask_password(app.settings.store)} answers in {_elapsed(started)}")
+    return ok("store", f"{mask_password(app.settings.store)} answers in {_elapsed(started)}")
 
 
 async def check_round_trip(sessions: SessionStore) -> Finding:
@@ -143,10 +146,10 @@ async def check_round_trip(sessions: SessionStore) -> Finding:
         with suppress(SessionNotFound):
             await sessions.delete(_OWN_SCOPE, session_id)
     if [message.parts for message in page.messages] != [(words,)]:
-        return _error("round trip", "what was read is not what was written", "restore the store from a backup")
+        return fail("round trip", "what was read is not what was written", "restore the store from a backup")
     if await _still_there(sessions, session_id):
-        return _error("round trip", "a deleted session is still there", "restore the store from a backup")
-    return _ok("round trip", f"written, read and deleted in {_elapsed(started)}")
+        return fail("round trip", "a deleted session is still there", "restore the store from a backup")
+    return ok("round trip", f"written, read and deleted in {_elapsed(started)}")
 
 
 async def check_durability(store: Store) -> list[Finding]:
@@ -160,8 +163,8 @@ async def check_durability(store: Store) -> list[Finding]:
 
 def _durability_check(finding: DurabilityFinding) -> Finding:
     if finding.advice is None:
-        return _ok(finding.name, finding.message)
-    return (_error if finding.loses_acknowledged else _warning)(finding.name, finding.message, finding.advice)
+        return ok(finding.name, finding.message)
+    return (fail if finding.loses_acknowledged else warn)(finding.name, finding.message, finding.advice)
 
 
 async def _still_there(sessions: SessionStore, session_id: str) -> bool:
@@ -174,13 +177,13 @@ async def _still_there(sessions: SessionStore, session_id: str) -> bool:
 
 def store_error(settings: Settings, error: TenutoError) -> Finding:
     """A store that cannot be opened or used."""
-    return _error("store", f"{mask_password(settings.store)}: {error}", _store_advice(settings, error))
+    return fail("store", f"{mask_password(settings.store)}: {error}", _store_advice(settings, error))
 
 
 def store_timeout(settings: Settings, seconds: int) -> Finding:
     """A store that keeps us waiting."""
     says = f"{mask_password(settings.store)} did not do its work within {seconds} seconds"
-    return _error("store", says, "look at its load and at the network between")
+    return fail("store", says, "look at its load and at the network between")
 
 
 def _store_advice(settings: Settings, error: TenutoError) -> str:
@@ -224,28 +227,28 @@ def _check_file_size(file: Path) -> Finding:
     log_size = log.stat().st_size if log.exists() else 0
     says = f"{file.absolute()}, {_size(file.stat().st_size)}, write-ahead log {_size(log_size)}"
     if file.stat().st_mode & 0o077:
-        return _warning("file", f"{says}, open to other users", f"chmod 600 {file}")
-    return _ok("file", says)
+        return warn("file", f"{says}, open to other users", f"chmod 600 {file}")
+    return ok("file", says)
 
 
 def _journal(file: Path, settings: Settings) -> Finding:
     mode, safety = _read_pragma(file, "PRAGMA journal_mode"), settings.sqlite_synchronous
     says = f"journal_mode {mode}, synchronous {safety}"
     if mode != "wal":
-        return _error("durability", says, "stop all programs that use the file and start tenuto again")
+        return fail("durability", says, "stop all programs that use the file and start tenuto again")
     if safety != "full":
         advice = "a power cut may take the last turns; set TENUTO_SQLITE_SYNCHRONOUS=full to keep them"
-        return _warning("durability", says, advice)
-    return _ok("durability", f"{says}: what was acknowledged has reached the disk")
+        return warn("durability", says, advice)
+    return ok("durability", f"{says}: what was acknowledged has reached the disk")
 
 
 def _check_integrity(file: Path) -> Finding:
     if file.stat().st_size > _CHECKED_WHOLE:
-        return _ok("soundness", f"not checked, the file is larger than {_size(_CHECKED_WHOLE)}")
+        return ok("soundness", f"not checked, the file is larger than {_size(_CHECKED_WHOLE)}")
     verdict = _read_pragma(file, "PRAGMA quick_check(1)")
     if verdict != "ok":
-        return _error("soundness", "SQLite finds the file damaged", "stop the server and restore a backup")
-    return _ok("soundness", "SQLite finds no damage")
+        return fail("soundness", "SQLite finds the file damaged", "stop the server and restore a backup")
+    return ok("soundness", "SQLite finds no damage")
 
 
 def _read_pragma(file: Path, pragma: str) -> str:
@@ -260,8 +263,8 @@ def _check_disk_space(file: Path) -> Finding:
     free = shutil.disk_usage(file.absolute().parent).free
     says = f"{_size(free)} free"
     if free < _NO_ROOM:
-        return _error("disk", says, "make room before turns are refused")
-    return _warning("disk", says, "make room soon") if free < _LITTLE_ROOM else _ok("disk", says)
+        return fail("disk", says, "make room before turns are refused")
+    return warn("disk", says, "make room soon") if free < _LITTLE_ROOM else ok("disk", says)
 
 
 # Talking
@@ -275,7 +278,7 @@ async def talking(app: Tenuto) -> list[Finding]:
         names = sorted({chat.model_of(assistant).name for assistant in chat.assistants})
         addresses = model_addresses(names, main=settings.model, base_url=settings.model_base_url)
     except InvalidSetting as refused:
-        return [_error("chat", str(refused), "correct the setting it names, or unset it: offline needs nothing")]
+        return [fail("chat", str(refused), "correct the setting it names, or unset it: offline needs nothing")]
     known = ", ".join(
         f"{each.name} (default)" if each.name == chat.assistants.default else each.name for each in chat.assistants
     )
@@ -283,9 +286,9 @@ async def talking(app: Tenuto) -> list[Finding]:
     return [
         await _check_models(settings, names, addresses),
         _check_embedder(settings, chat),
-        _ok("assistants", known),
+        ok("assistants", known),
         *_check_channels(settings, chat),
-        _ok("prompt", f"{settings.prompt_tokens:,} tokens: {room:,} to show, {settings.reply_tokens:,} for the reply"),
+        ok("prompt", f"{settings.prompt_tokens:,} tokens: {room:,} to show, {settings.reply_tokens:,} for the reply"),
     ]
 
 
@@ -296,26 +299,26 @@ def _check_channels(settings: Settings, chat: Chat) -> list[Finding]:
         for app in apps:
             chat.assistants.find(app.policy.assistant)
     except TenutoError as refused:
-        return [_error("channels", str(refused), "correct the app's table or settings: the server would not start")]
-    return [_ok("channels", pluralize(len(apps), "app"))] if apps else []
+        return [fail("channels", str(refused), "correct the app's table or settings: the server would not start")]
+    return [ok("channels", pluralize(len(apps), "app"))] if apps else []
 
 
 async def _check_models(settings: Settings, names: list[str], addresses: list[str]) -> Finding:
     if names == ["offline"]:
-        return _ok("model", "offline: it needs no key and answers from tools and talk; set TENUTO_MODEL for another")
+        return ok("model", "offline: it needs no key and answers from tools and talk; set TENUTO_MODEL for another")
     says = " and ".join(names)
     if settings.model_base_url is not None:
         key = "with a key" if settings.model_api_key is not None else "without a key"
         says = f"{says} at {mask_password(settings.model_base_url)}, {key}"
     for address in addresses:
         if (why := await why_unreachable(address)) is not None:
-            return _error(
+            return fail(
                 "model", f"{says}: {why}", "start the server there, or set TENUTO_MODEL_BASE_URL to its address"
             )
     if settings.model_base_url is not None:
-        return _ok("model", says)
+        return ok("model", says)
     # Without a key that is needed, the model would not have opened.
-    return _ok("model", f"{says}; any key it needs is set, and the first question shows whether it is right")
+    return ok("model", f"{says}; any key it needs is set, and the first question shows whether it is right")
 
 
 def _check_embedder(settings: Settings, chat: Chat) -> Finding:
@@ -323,8 +326,8 @@ def _check_embedder(settings: Settings, chat: Chat) -> Finding:
     whose = f"asked by {', '.join(gated)}" if gated else "no assistant asks for it: none sets a relevance"
     if chat.embedder is None:
         why = "as it is set" if settings.embedder == "none" else "pip install 'tenuto[meaning]' brings one"
-        return _ok("embedder", f"none, talk is compared by words; {why} ({whose})")
-    return _ok("embedder", f"{chat.embedder} compares talk by meaning ({whose})")
+        return ok("embedder", f"none, talk is compared by words; {why} ({whose})")
+    return ok("embedder", f"{chat.embedder} compares talk by meaning ({whose})")
 
 
 # While it is away
@@ -341,9 +344,9 @@ def outages(settings: Settings) -> list[Finding]:
 def _check_breaker(settings: Settings) -> Finding:
     if not settings.breaker_failures:
         says = "off: while the store does not answer, every request waits for it"
-        return _warning("breaker", says, "unset TENUTO_BREAKER_FAILURES, which is 5 by default")
+        return warn("breaker", says, "unset TENUTO_BREAKER_FAILURES, which is 5 by default")
     after, rest = pluralize(settings.breaker_failures, "call"), duration(settings.breaker_reset)
-    return _ok("breaker", f"after {after} in a row without an answer the store is left alone for {rest}")
+    return ok("breaker", f"after {after} in a row without an answer the store is left alone for {rest}")
 
 
 def _check_journal(settings: Settings, folder: Path) -> Finding:
@@ -353,17 +356,17 @@ def _check_journal(settings: Settings, folder: Path) -> Finding:
         says = f"{place} cannot be written: while the store does not answer, turns are refused"
         wanted = settings.policies().sessions.on_store_down is OnStoreDown.JOURNAL
         advice = "let this user write there, or point TENUTO_JOURNAL at another folder"
-        return (_error if wanted else _warning)("journal", says, advice)
+        return (fail if wanted else warn)("journal", says, advice)
     held = count_journal(folder)
     says = f"{folder}: {pluralize(held.waiting, 'turn')} waiting, {held.quarantined} set aside"
     if held.unreadable:
         says = f"{says}, {pluralize(held.unreadable, 'file')} unreadable"
-        return _error("journal", says, "let this user read them, or restore them from a backup: they may hold turns")
+        return fail("journal", says, "let this user read them, or restore them from a backup: they may hold turns")
     if held.quarantined:
-        return _warning("journal", says, "the log said why the store can never take them; after 30 days they go")
+        return warn("journal", says, "the log said why the store can never take them; after 30 days they go")
     if held.waiting:
-        return _warning("journal", says, "a running server brings them to the store as soon as it answers")
-    return _ok("journal", says)
+        return warn("journal", says, "a running server brings them to the store as soon as it answers")
+    return ok("journal", says)
 
 
 def _check_other_journals(settings: Settings, folder: Path) -> list[Finding]:
@@ -371,7 +374,7 @@ def _check_other_journals(settings: Settings, folder: Path) -> list[Finding]:
     advice = f"start a server with the store they belong to; if it only changed its address, move the files to {folder}"
     held = [(other, count_journal(other).waiting) for other in settings.journals().glob("*/") if other != folder]
     return [
-        _warning("other journal", f"{other}: {pluralize(waiting, 'turn')} waiting for another store", advice)
+        warn("other journal", f"{other}: {pluralize(waiting, 'turn')} waiting for another store", advice)
         for other, waiting in sorted(held)
         if waiting
     ]
@@ -385,20 +388,20 @@ async def holdings(app: Tenuto, scope: Scope) -> Finding:
     held = await app.sessions.stats(scope)
     says = f"tenant {scope.tenant}: {pluralize(held.sessions, 'session')}, {pluralize(held.messages, 'message')}"
     if app.settings.store.startswith("memory"):
-        return _warning("sessions", f"{says}, in memory", "they end with their process; set TENUTO_STORE to keep them")
-    return _ok("sessions", says)
+        return warn("sessions", f"{says}, in memory", "they end with their process; set TENUTO_STORE to keep them")
+    return ok("sessions", says)
 
 
 async def clock(app: Tenuto, scope: Scope) -> Finding:
     """Whether the time is believable: after this release was made, and not before the newest change."""
     now = utc_now()
     if now.year < _MADE_IN:
-        return _error("clock", f"it shows {moment(now)}", "set the clock, best by NTP: retention depends on it")
+        return fail("clock", f"it shows {moment(now)}", "set the clock, best by NTP: retention depends on it")
     newest = (await app.sessions.list(scope, SessionQuery(limit=1))).sessions
     if newest and newest[0].updated_at > now + _CLOCK_SLACK:
         says = f"it shows {moment(now)}, and the newest session changed at {moment(newest[0].updated_at)}"
-        return _error("clock", says, "set the clock, best by NTP, on every machine that writes to this store")
-    return _ok("clock", moment(now))
+        return fail("clock", says, "set the clock, best by NTP, on every machine that writes to this store")
+    return ok("clock", moment(now))
 
 
 async def credentials(app: Tenuto) -> Finding:
@@ -410,11 +413,11 @@ async def credentials(app: Tenuto) -> Finding:
     if settings.jwt_secret or settings.jwt_key_file or settings.jwt_jwks_file:
         ways.append("JWT")
     if ways:
-        return _ok("auth", " and ".join(ways))
+        return ok("auth", " and ".join(ways))
     advice = "make a key with: tenuto keys create --tenant ID"
     if not is_loopback(settings.host):
-        return _error("auth", f"no credential is configured, and host {settings.host} is not loopback", advice)
-    return _warning("auth", "no credential is configured, so the server listens on loopback only", advice)
+        return fail("auth", f"no credential is configured, and host {settings.host} is not loopback", advice)
+    return warn("auth", "no credential is configured, so the server listens on loopback only", advice)
 
 
 def _elapsed(started: float) -> str:

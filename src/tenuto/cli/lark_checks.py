@@ -6,7 +6,7 @@ from typing import Final
 
 from tenuto.channels.lark.app import LarkApp
 from tenuto.channels.lark.client import LarkClient, LarkRefusal
-from tenuto.cli.checks import CheckStatus, Finding
+from tenuto.cli.checks import Finding, fail, ok, warn
 from tenuto.errors import ChannelUnavailable
 from tenuto.settings import Settings
 from tenuto.wiring.channels import lark_apps, open_lark_channel
@@ -23,18 +23,18 @@ async def findings(settings: Settings) -> list[Finding]:
     """
     apps = lark_apps(settings)
     if not apps:
-        return [_error("lark", "no app is configured", "set TENUTO_LARK_APP_ID and the other TENUTO_LARK_ settings")]
+        return [fail("lark", "no app is configured", "set TENUTO_LARK_APP_ID and the other TENUTO_LARK_ settings")]
     return [finding for app in apps for finding in [*_event_findings(app), *await _platform_findings(app)]]
 
 
 def _event_findings(app: LarkApp) -> list[Finding]:
     if app.long_connection:
-        return [_ok(f"{app.app_id} events", "come through a long connection; choose it in the developer console, too")]
+        return [ok(f"{app.app_id} events", "come through a long connection; choose it in the developer console, too")]
     says = "come as callbacks to https://HOST/lark/events"
     if app.encrypt_key:
-        return [_ok(f"{app.app_id} events", f"{says}, encrypted and signed")]
+        return [ok(f"{app.app_id} events", f"{says}, encrypted and signed")]
     advice = "set an Encrypt Key in the developer console, and TENUTO_LARK_ENCRYPT_KEY here"
-    return [_warning(f"{app.app_id} events", f"{says}, proved by the verification token alone", advice)]
+    return [warn(f"{app.app_id} events", f"{says}, proved by the verification token alone", advice)]
 
 
 async def _platform_findings(app: LarkApp) -> list[Finding]:
@@ -53,10 +53,10 @@ async def _check_credentials(app: LarkApp, client: LarkClient) -> Finding:
     except ChannelUnavailable as failed:
         if isinstance(failed.__cause__, LarkRefusal):
             advice = "copy App ID and App Secret again, and check that the app belongs to this platform"
-            return _error(name, f"{app.domain} refuses them (code {failed.__cause__.code})", advice)
+            return fail(name, f"{app.domain} refuses them (code {failed.__cause__.code})", advice)
         advice = "check the network, and TENUTO_LARK_DOMAIN: https://open.feishu.cn or https://open.larksuite.com"
-        return _error(name, f"{app.domain}: {failed}", advice)
-    return _ok(name, f"{app.domain} accepts them")
+        return fail(name, f"{app.domain}: {failed}", advice)
+    return ok(name, f"{app.domain} accepts them")
 
 
 async def _check_bot(app: LarkApp, client: LarkClient) -> Finding:
@@ -64,21 +64,9 @@ async def _check_bot(app: LarkApp, client: LarkClient) -> Finding:
     try:
         bot = await client.bot()
     except LarkRefusal as refused:
-        return _error(name, f"the app has no bot (code {refused.code})", publish)
+        return fail(name, f"the app has no bot (code {refused.code})", publish)
     except ChannelUnavailable as failed:
-        return _error(name, str(failed), "try again later")
+        return fail(name, str(failed), "try again later")
     if bot.activate_status != _ENABLED:
-        return _error(name, f"the bot is not enabled for this company (status {bot.activate_status})", publish)
-    return _ok(name, f"{bot.app_name}, open_id {bot.open_id}")
-
-
-def _ok(name: str, says: str) -> Finding:
-    return Finding(name=name, status=CheckStatus.OK, message=says)
-
-
-def _warning(name: str, says: str, advice: str) -> Finding:
-    return Finding(name=name, status=CheckStatus.WARNING, message=says, advice=advice)
-
-
-def _error(name: str, says: str, advice: str) -> Finding:
-    return Finding(name=name, status=CheckStatus.ERROR, message=says, advice=advice)
+        return fail(name, f"the bot is not enabled for this company (status {bot.activate_status})", publish)
+    return ok(name, f"{bot.app_name}, open_id {bot.open_id}")
