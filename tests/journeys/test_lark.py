@@ -96,10 +96,11 @@ async def test_a_private_chat_is_remembered_over_restarts(platform: LarkPlatform
     assert platform.requests["list"] == 0
 
 
-async def test_a_group_is_answered_when_it_mentions_the_bot(platform: LarkPlatform) -> None:
+@on_sqlite_and_redis
+async def test_a_group_is_answered_when_it_mentions_the_bot(platform: LarkPlatform, store_url: str) -> None:
     """D8, D16, D18, D27: a shared session, other people's words from the platform, and who asks from the event."""
     group, model = platform.group(ALICE, BOB), ScriptedModel("At one.", "With the team.")
-    async with bot(platform, model) as tenuto:
+    async with bot(platform, model, store=store_url) as tenuto:
         silent = platform.say(group, BOB, "Lunch is at one, with the team.")
         aside = platform.say(group, BOB, "Are you coming?", mentions=[ALICE])
         await tenuto.hear(silent, aside)
@@ -250,11 +251,15 @@ async def test_a_refused_reply_is_given_up_and_the_chat_goes_on(
     assert SECRET not in caplog.text
 
 
+@on_sqlite_and_redis
 @pytest.mark.parametrize(("hours", "remembered"), [(47, True), (49, False)])
-async def test_a_chat_begins_anew_after_two_days(hours: int, remembered: bool) -> None:
+async def test_a_chat_begins_anew_after_two_days(hours: int, remembered: bool, store_url: str) -> None:
     """D9, D21: 48 hours without a message, by default."""
     clock, model = FakeClock(), ScriptedModel("ok.")
-    async with start_lark_platform(clock=clock) as platform, bot(platform, model, clock=clock) as tenuto:
+    async with (
+        start_lark_platform(clock=clock) as platform,
+        bot(platform, model, store=store_url, clock=clock) as tenuto,
+    ):
         chat = platform.p2p(ALICE)
         await tenuto.answer(chat, ALICE, "The code is green.")
         clock.advance(timedelta(hours=hours))
