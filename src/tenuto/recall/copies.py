@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Final
 
@@ -19,7 +20,7 @@ from tenuto.model.scope import owner_key
 from tenuto.ports import Clock
 from tenuto.recall.embedding import Vector
 from tenuto.recall.owner import OwnerMemories
-from tenuto.recall.records import LogMark, MemoryRecords
+from tenuto.recall.records import MemoryLog, MemoryRecords
 
 # Copies hold so many memories in all; the least recently used leave first. An owner without any counts as one.
 _KEPT: Final = 50_000
@@ -42,38 +43,34 @@ class Copies:
 
     async def load(self, scope: Scope) -> OwnerMemories:
         """The owner's memories as they are stored now."""
+        async with self.current(scope) as owner:
+            return owner
+
+    @asynccontextmanager
+    async def current(self, scope: Scope) -> AsyncIterator[OwnerMemories]:
+        """The owner's memories as they are stored now, under their lock."""
         key = owner_key(scope)
         owner = self._owners.get(key)
         if owner is None:
             owner = self._owners[key] = OwnerMemories()
         self._owners.move_to_end(key)
         async with owner.lock:
-            await self.refresh(scope, owner)
+            await self._refresh(scope, owner)
+            yield owner
         now = self._clock()
         if owner.loaded_at is not None and now - owner.loaded_at > _LIFE:
             owner.loaded_at = now
             self.run(b"reload" + key, self._reload(scope, owner))
         self._evict(key, owner)
-        return owner
-
-    async def refresh(self, scope: Scope, owner: OwnerMemories) -> None:
-        """Bring a copy up to date; the caller holds its lock."""
-        mark, changed = await self._records.changed_since(scope, owner.mark)
-        if owner.loaded_at is None or changed is None:
-            owner.take(await self._read_all(scope))
-            owner.loaded_at = self._clock()
-        else:
-            await self._read_changed(scope, owner, changed)
-        owner.mark = mark
 
     async def announce(
         self, scope: Scope, owner: OwnerMemories, changed: Sequence[str], captured: tuple[str, int] | None = None
     ) -> None:
         """Tell other processes of changes that this copy has; the caller holds its lock."""
-        mark = await self._records.log_change(scope, changed, captured)
+        log = await self._records.log_change(scope, owner.log, changed, captured)
         # With a change of another process in between, the next load reads both.
-        if mark.version == owner.mark.version + 1 and owner.mark.epoch in ("", mark.epoch):
-            owner.mark = mark
+        if owner.log.is_continued_by(log):
+            owner.log = log
 
     async def search(self, owner: OwnerMemories, query: MemoryQuery, vector: Vector | None) -> tuple[MemoryHit, ...]:
         """Search a copy; a large one in a thread."""
@@ -126,13 +123,23 @@ class Copies:
         """Whether there is a copy of an owner's memories."""
         return owner_key(scope) in self._owners
 
+    async def _refresh(self, scope: Scope, owner: OwnerMemories) -> None:
+        """Bring a copy up to date; the caller holds its lock."""
+        log, changed = await self._records.changed_since(scope, owner.log)
+        if owner.loaded_at is None or changed is None:
+            owner.take(await self._read_all(scope))
+            owner.loaded_at = self._clock()
+        else:
+            await self._read_changed(scope, owner, changed)
+        owner.log = log
+
     async def _reload(self, scope: Scope, owner: OwnerMemories) -> None:
         """Replace the content of a copy while callers go on with the old one."""
-        mark, _ = await self._records.changed_since(scope, LogMark())
+        log, _ = await self._records.changed_since(scope, MemoryLog())
         fresh = await self._read_all(scope)
         async with owner.lock:
             # What changed meanwhile is read by the next load.
-            if owner.mark == mark:
+            if (owner.log.epoch, owner.log.version) == (log.epoch, log.version):
                 owner.take(fresh)
 
     async def _read_all(self, scope: Scope) -> OwnerMemories:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemoryQuery
 from tenuto.recall.embedding import Vector
 from tenuto.recall.lexical import terms
-from tenuto.recall.records import LogMark
+from tenuto.recall.records import MemoryLog
 
 if TYPE_CHECKING:
     from tenuto.recall.index import MemoryIndex
@@ -27,7 +27,7 @@ class OwnerMemories:
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
-        self.mark = LogMark()
+        self.log = MemoryLog()
         self.loaded_at: datetime | None = None
         self.counted = 0
         self._index: MemoryIndex | None = None

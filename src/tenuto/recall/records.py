@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from array import array
-from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from tenuto.errors import StateCorrupt, VersionConflict
 from tenuto.model import Scope, StateEntry
@@ -31,16 +30,24 @@ _NAMED: Final = 32
 _CAPTURED: Final = 100
 _PAGE: Final = 500
 _TRIES: Final = 20
-# Vectors are stored as bytes of this many steps to each side of zero.
-_STEPS: Final = 127
 _log = logging.getLogger(__name__)
 
 
-class LogMark(NamedTuple):
-    """How far a log of changes is known. A log that was erased and begun anew has another `epoch`."""
+class MemoryLog(msgspec.Struct, frozen=True):
+    """The log of an owner's changes as it is known; `version` is that of its row.
+
+    `changes` are the ids of the last changes, `captured` is the last message of each session that was read for
+    memories. A log that was erased and begun anew has another `epoch`.
+    """
 
     epoch: str = ""
+    changes: Sequence[Sequence[str]] = ()
+    captured: Mapping[str, int] = {}
     version: int = 0
+
+    def is_continued_by(self, later: MemoryLog) -> bool:
+        """Whether nothing but one change lies between them."""
+        return later.version == self.version + 1 and self.epoch in ("", later.epoch)
 
 
 class StoredMemory(NamedTuple):
@@ -59,11 +66,11 @@ class MemoryRecords:
         self._embedder = embedder
         self._new_id = new_id
 
-    async def changed_since(self, scope: Scope, known: LogMark) -> tuple[LogMark, tuple[str, ...] | None]:
-        """How far the log goes now, and the ids that changed since; `None` where it does not reach back."""
+    async def changed_since(self, scope: Scope, known: MemoryLog) -> tuple[MemoryLog, tuple[str, ...] | None]:
+        """The log as it is now, and the ids that changed since; `None` where it does not reach back."""
         entry = await self._read_entry(scope)
         if entry is None:
-            return LogMark(), () if known == LogMark() else None
+            return MemoryLog(), () if known == MemoryLog() else None
         if (
             entry.version == known.version
             and isinstance(entry.value, Mapping)
@@ -72,11 +79,10 @@ class MemoryRecords:
             # The usual case, in which the names of the changes need not be decoded.
             return known, ()
         log = _decode_log(entry)
-        mark = LogMark(log.epoch, entry.version)
-        missed = mark.version - known.version
-        if mark.epoch != known.epoch or not 0 <= missed <= len(log.changes):
-            return mark, None
-        return mark, tuple(dict.fromkeys(one for ids in log.changes[len(log.changes) - missed :] for one in ids))
+        missed = log.version - known.version
+        if log.epoch != known.epoch or not 0 <= missed <= len(log.changes):
+            return log, None
+        return log, tuple(dict.fromkeys(one for ids in log.changes[len(log.changes) - missed :] for one in ids))
 
     async def load(self, scope: Scope) -> AsyncIterator[StoredMemory]:
         """Every memory of the owner, in order of ids."""
@@ -108,6 +114,15 @@ class MemoryRecords:
             return None
         return msgspec.convert(entry.value, Memory)
 
+    async def add(self, scope: Scope, memory: Memory, vector: Vector | None) -> Memory | None:
+        """Store a new memory with its vector, as `write` says."""
+        if vector is None:
+            return await self.write(scope, memory, 0)
+        # At once: a store that gathers writes makes one of both.
+        written, _ = await asyncio.gather(self.write(scope, memory, 0), self._put_vector(scope, memory, vector))
+        await self._check_vector(scope, memory)
+        return written
+
     async def write_vector(self, scope: Scope, memory: Memory, vector: Vector | None) -> None:
         """Store the vector of a memory's text, or remove one that does not fit its text any more.
 
@@ -116,8 +131,17 @@ class MemoryRecords:
         if vector is None:
             await self._state.delete_state(scope, VECTORS, memory.id)
             return
+        await self._put_vector(scope, memory, vector)
+        await self._check_vector(scope, memory)
+
+    async def _put_vector(self, scope: Scope, memory: Memory, vector: Vector) -> None:
+        from tenuto.recall.vectors import encode_vector
+
         value = {"embedder": self._embedder, "of": _digest(memory.text), **encode_vector(vector)}
         await self._state.write_state(scope, VECTORS, memory.id, value)
+
+    async def _check_vector(self, scope: Scope, memory: Memory) -> None:
+        """Remove the vector of a memory that is gone."""
         if await self._state.read_state(scope, MEMORIES, memory.id) is None:
             await self._state.delete_state(scope, VECTORS, memory.id)
 
@@ -139,41 +163,36 @@ class MemoryRecords:
 
     async def captured_through(self, scope: Scope, session_id: str) -> int:
         """The last message of a session that was read for memories; 0 if none is known."""
-        return (await self._read_log(scope))[1].captured.get(session_id, 0)
+        return (await self._read_log(scope)).captured.get(session_id, 0)
 
     async def log_change(
-        self, scope: Scope, memory_ids: Sequence[str], captured: tuple[str, int] | None = None
-    ) -> LogMark:
-        """Tell other processes which memories changed; returns how far the log goes now.
+        self, scope: Scope, known: MemoryLog, memory_ids: Sequence[str], captured: tuple[str, int] | None = None
+    ) -> MemoryLog:
+        """Tell other processes which memories changed; returns the log with that.
 
-        `captured` is the last message of a session that was read for memories.
+        `known` is the log as it was last seen, `captured` the last message of a session that was read for memories.
         """
+        log = known
         for _ in range(_TRIES):
-            entry, log = await self._read_log(scope)
-            log = _Log(
+            longer = MemoryLog(
                 # In a new epoch every process loads everything: there was no log, or too many names for it.
                 epoch=log.epoch if log.epoch and len(memory_ids) <= _NAMED else self._new_id(),
-                changes=_newest([*log.changes, list(memory_ids)]),
-                captured=log.captured,
+                changes=_newest([*log.changes, memory_ids]),
+                captured=_with_captured(log.captured, captured),
             )
-            if captured is not None:
-                others = [(name, seq) for name, seq in log.captured.items() if name != captured[0]]
-                log.captured = dict([*others, captured][-_CAPTURED:])
             try:
-                told = await self._write_log(scope, log, entry.version if entry is not None else 0)
+                return await self._write_log(scope, longer, log.version)
             except VersionConflict:
-                continue
-            return LogMark(log.epoch, told.version)
+                log = await self._read_log(scope)
         return await self.restart_log(scope)
 
-    async def restart_log(self, scope: Scope) -> LogMark:
+    async def restart_log(self, scope: Scope) -> MemoryLog:
         """Begin the log anew: every process loads everything, which is right at any time, and no id stays in it."""
-        log = _Log(epoch=self._new_id())
-        return LogMark(log.epoch, (await self._write_log(scope, log, None)).version)
+        return await self._write_log(scope, MemoryLog(epoch=self._new_id()), None)
 
-    async def _read_log(self, scope: Scope) -> tuple[StateEntry | None, _Log]:
+    async def _read_log(self, scope: Scope) -> MemoryLog:
         entry = await self._read_entry(scope)
-        return entry, _decode_log(entry) if entry is not None else _Log()
+        return _decode_log(entry) if entry is not None else MemoryLog()
 
     async def _read_entry(self, scope: Scope) -> StateEntry | None:
         """The log as it is stored."""
@@ -184,8 +203,10 @@ class MemoryRecords:
             await self._state.delete_state(scope, MEMORY_CHANGES, MEMORY_LOG)
             return None
 
-    async def _write_log(self, scope: Scope, log: _Log, if_version: int | None) -> StateEntry:
-        return await self._state.write_state(scope, MEMORY_CHANGES, MEMORY_LOG, msgspec.to_builtins(log), if_version)
+    async def _write_log(self, scope: Scope, log: MemoryLog, if_version: int | None) -> MemoryLog:
+        value = {"epoch": log.epoch, "changes": [list(ids) for ids in log.changes], "captured": dict(log.captured)}
+        entry = await self._state.write_state(scope, MEMORY_CHANGES, MEMORY_LOG, value, if_version)
+        return replace(log, version=entry.version)
 
     async def _entries(self, scope: Scope, namespace: str) -> AsyncIterator[StateEntry]:
         after = ""
@@ -222,10 +243,22 @@ class MemoryRecords:
             and vector.get("embedder") == self._embedder
             and vector.get("of") == _digest(memory.text)
         )
-        return StoredMemory(memory, decode_vector(vector) if fits else None, entry.version)
+        if not fits:
+            return StoredMemory(memory, None, entry.version)
+        from tenuto.recall.vectors import decode_vector
+
+        return StoredMemory(memory, decode_vector(vector), entry.version)
 
 
-def _newest(changes: list[list[str]]) -> list[list[str]]:
+def _with_captured(known: Mapping[str, int], captured: tuple[str, int] | None) -> Mapping[str, int]:
+    """How far each session was read, the last one at the end; the oldest leave."""
+    if captured is None:
+        return known
+    others = [(name, seq) for name, seq in known.items() if name != captured[0]]
+    return dict([*others, captured][-_CAPTURED:])
+
+
+def _newest(changes: list[Sequence[str]]) -> list[Sequence[str]]:
     """The newest changes that name few enough memories."""
     named = 0
     for place in range(len(changes) - 1, -1, -1):
@@ -240,30 +273,8 @@ def _digest(text: str) -> str:
     return blake2b(text.encode(), digest_size=4).hexdigest()
 
 
-def encode_vector(vector: Vector) -> dict[str, Json]:
-    """A vector as JSON: a byte for each number, and what the largest stands for."""
-    largest = max(map(abs, vector), default=0.0) or 1.0
-    steps = array("b", [round(number / largest * _STEPS) for number in vector])
-    return {"largest": largest, "steps": b64encode(steps.tobytes()).decode()}
-
-
-def decode_vector(value: Mapping[str, Json]) -> Vector | None:
-    """The vector of such JSON; `None` if it is damaged."""
+def _decode_log(entry: StateEntry) -> MemoryLog:
     try:
-        steps, scale = array("b", b64decode(value["steps"], validate=True)), float(value["largest"]) / _STEPS
-    except (KeyError, TypeError, ValueError):
-        return None
-    return array("f", [step * scale for step in steps])
-
-
-class _Log(msgspec.Struct):
-    epoch: str = ""
-    changes: list[list[str]] = []
-    captured: dict[str, int] = {}
-
-
-def _decode_log(entry: StateEntry) -> _Log:
-    try:
-        return msgspec.convert(entry.value, _Log)
+        return replace(msgspec.convert(entry.value, MemoryLog), version=entry.version)
     except msgspec.ValidationError:
-        return _Log()
+        return MemoryLog(version=entry.version)

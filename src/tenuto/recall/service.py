@@ -31,6 +31,7 @@ from tenuto.model.values import check_id, check_int, check_text, check_type
 from tenuto.ports import Clock, StateStore
 from tenuto.recall.copies import Copies
 from tenuto.recall.embedding import CachedEmbedder, Vector
+from tenuto.recall.merge import Merge
 from tenuto.recall.owner import OwnerMemories, is_expired
 from tenuto.recall.records import MemoryRecords, StoredMemory
 
@@ -39,8 +40,6 @@ Redact: TypeAlias = Callable[[Scope, str], Awaitable[str | None]]
 
 MAX_PAGE: Final = 500
 """Memories in one part of a listing."""
-MAX_PREFERENCES: Final = 200
-"""Preferences of one owner: all of them stand in every prompt."""
 # Memories that are embedded at a time: a turn that needs the embedder waits no longer than for these.
 _BATCH: Final = 8
 _TRIES: Final = 5
@@ -222,20 +221,20 @@ class Memories:
         scope = _owned(scope)
         clean = [one for memory in memories if (one := await self._clean(scope, memory)) is not None]
         vectors = await self._embed(scope, [memory.text for memory in clean])
-        kept: list[Memory] = []
-        changed: MutableSequence[str] = []
-        owner = await self._load(scope)
-        async with owner.lock:
-            # Again under the lock: another process may have changed it meanwhile.
-            await self._copies.refresh(scope, owner)
+        async with self._copies.current(scope) as owner:
+            merge = Merge(self._records, scope, owner)
             try:
                 for memory, vector in zip(clean, vectors, strict=True):
-                    kept.append(await self._merge(scope, owner, memory, vector, changed))
-                await self._trim(scope, owner, changed)
+                    await merge.add(memory, vector)
+                await merge.store()
+                await self._trim(scope, owner, merge.changed)
+            except BaseException:
+                merge.drop_unstored()
+                raise
             finally:
-                if changed or captured is not None:
-                    await self._copies.announce(scope, owner, changed, captured)
-        return tuple(kept)
+                if merge.changed or captured is not None:
+                    await self._copies.announce(scope, owner, merge.changed, captured)
+        return tuple(merge.kept)
 
     async def captured_through(self, scope: Scope, session_id: str) -> int:
         """The last message of a session that was read for memories, by any process; 0 if none is known."""
@@ -302,14 +301,12 @@ class Memories:
         """Take back one mention of a memory, and the memory with its last one."""
         scope = _owned(scope)
         owner = await self._load(scope)
-        changed: MutableSequence[str] = []
         async with owner.lock:
             known = owner.memories.get(memory_id)
             if known is not None and known.mentions > 1:
-                await self._rewrite(
-                    scope, owner, memory_id, lambda one: replace(one, mentions=one.mentions - 1), changed
-                )
-                await self._copies.announce(scope, owner, changed)
+                merge = Merge(self._records, scope, owner)
+                await merge.rewrite(memory_id, lambda one: replace(one, mentions=one.mentions - 1))
+                await self._copies.announce(scope, owner, merge.changed)
             else:
                 await self._remove(scope, owner, [memory_id])
 
@@ -402,56 +399,6 @@ class Memories:
             return [None] * len(texts)
         return await self.embedder.embed(scope, texts) or [None] * len(texts)
 
-    async def _merge(
-        self, scope: Scope, owner: OwnerMemories, memory: Memory, vector: Vector | None, changed: MutableSequence[str]
-    ) -> Memory:
-        if memory.id in owner.memories:
-            return owner.memories[memory.id]
-        same = owner.same_text(memory)
-        if same is not None:
-            return await self._rewrite(scope, owner, same.id, lambda one: _mentioned(one, memory), changed) or memory
-        if memory.kind is MemoryKind.PREFERENCE and len(owner.preferences) >= MAX_PREFERENCES:
-            raise Invalid(f"at most {MAX_PREFERENCES} preferences are remembered")
-        earlier = [one.id for one in owner.replaced_by(memory) if one.said_at <= memory.said_at]
-        written = await self._records.write(scope, memory, 0)
-        # Announced in any case: a process that stored it may have died before it did so.
-        changed.append(memory.id)
-        if written is None:
-            return memory
-        owner.put(written, vector)
-        if vector is not None:
-            await self._records.write_vector(scope, written, vector)
-        for memory_id in earlier:
-            await self._rewrite(
-                scope,
-                owner,
-                memory_id,
-                lambda one: replace(one, valid_until=memory.said_at, superseded_by=memory.id),
-                changed,
-            )
-        return written
-
-    async def _rewrite(
-        self,
-        scope: Scope,
-        owner: OwnerMemories,
-        memory_id: str,
-        change: Callable[[Memory], Memory],
-        changed: MutableSequence[str],
-    ) -> Memory | None:
-        """Change the stored memory, whatever this copy says of it; its text stays. `None` if it is gone."""
-        for _ in range(_TRIES):
-            stored = await self._records.read(scope, memory_id)
-            if stored is None:
-                owner.remove(memory_id)
-                return None
-            written = await self._records.write(scope, change(stored.memory), stored.version)
-            if written is not None:
-                owner.put(written, stored.vector)
-                changed.append(memory_id)
-                return written
-        raise Conflict("the memory is being changed by others; try again")
-
     async def _trim(self, scope: Scope, owner: OwnerMemories, changed: MutableSequence[str]) -> None:
         """Remove the oldest memories above the limit of an owner; preferences stay."""
         over = len(owner.memories) - self.policy.max_memories
@@ -469,15 +416,15 @@ class Memories:
     async def _remove(self, scope: Scope, owner: OwnerMemories, memory_ids: Sequence[str]) -> int:
         if not memory_ids:
             return 0
-        changed = list(memory_ids)
+        merge = Merge(self._records, scope, owner)
         try:
             gone = await self._records.remove(scope, memory_ids)
             for memory_id in memory_ids:
                 owner.remove(memory_id)
             for one in owner.superseded_by(set(memory_ids)):
-                await self._rewrite(scope, owner, one.id, _holds_again, changed)
+                await merge.rewrite(one.id, _holds_again)
         finally:
-            await self._copies.announce(scope, owner, changed)
+            await self._copies.announce(scope, owner, [*memory_ids, *merge.changed])
         return gone
 
     def _edited(self, memory: Memory, text: str | None, kind: MemoryKind | None) -> Memory:
@@ -550,21 +497,6 @@ def _parse_cursor(cursor: str) -> tuple[datetime, str]:
 def captured_id(*facts: str) -> str:
     """The id of a memory that is captured from these facts: two processes that capture the same make one memory."""
     return sha256("\0".join(facts).encode(errors="surrogatepass")).hexdigest()[:32]
-
-
-def _mentioned(memory: Memory, again: Memory) -> Memory:
-    """A memory that was said once more: its place is the last one, and it lives on from there."""
-    if again.said_at < memory.said_at:
-        return replace(memory, mentions=memory.mentions + 1)
-    expires = memory.expires_at and max(memory.expires_at, again.expires_at or memory.expires_at)
-    return replace(
-        memory,
-        mentions=memory.mentions + 1,
-        said_at=again.said_at,
-        session_id=again.session_id or memory.session_id,
-        seqs=again.seqs or memory.seqs,
-        expires_at=expires,
-    )
 
 
 def _holds_again(memory: Memory) -> Memory:

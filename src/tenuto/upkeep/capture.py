@@ -121,12 +121,15 @@ class Capturer:
     async def capture(self, ended: TurnEnded, messages: Sequence[Message]) -> None:
         """Remember what the user said in these messages, each once."""
         session = session_key(ended.scope, ended.session.id)
-        last = max(self._captured.get(session, 0), await self._memories.captured_through(ended.scope, ended.session.id))
-        for message in messages:
-            if message.seq > last:
-                notes = await self._extract(ended, message)
-                await self._remember(ended, notes, (ended.session.id, message.seq))
-                last = message.seq
+        last = self._captured.get(session, 0)
+        if not last or len(messages) > 1:
+            # A single message is this turn's own; others may have been read by another process.
+            last = max(last, await self._memories.captured_through(ended.scope, ended.session.id))
+        unread = [message for message in messages if message.seq > last]
+        if unread:
+            notes = [note for message in unread for note in await self._extract(ended, message)]
+            last = unread[-1].seq
+            await self._remember(ended, notes, (ended.session.id, last))
         self._captured[session] = last
         self._captured.move_to_end(session)
         if len(self._captured) > _SESSIONS:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -66,6 +68,40 @@ async def test_a_text_has_the_same_vector_in_any_company(local: LocalEmbedder) -
     assert cosine(alone, [together]) == [pytest.approx(1, abs=1e-4)]
     assert len(empty) == len(alone)
     assert await local.embed([]) == []
+
+
+async def test_callers_at_once_share_the_work_and_each_gets_its_own(
+    local: LocalEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts that wait are encoded together; a caller that leaves takes nothing from others, and closing ends all."""
+    real, calls = local_embedder._encoder(), []
+
+    def encode(batch: list[str]) -> Any:
+        calls.append(batch)
+        return real.encode(batch)
+
+    monkeypatch.setattr(local_embedder, "_encoder", lambda: SimpleNamespace(encode=encode))
+    texts = [f"Room {number} is free." for number in range(6)]
+    alone = [(await local.embed([text]))[0] for text in texts]
+    calls.clear()
+    asked = [asyncio.create_task(local.embed([text])) for text in texts]
+    await asyncio.sleep(0)
+    asked[-1].cancel()
+    found = await asyncio.gather(*asked, return_exceptions=True)
+
+    assert len(calls) < len(texts)
+    for own, expected in zip(found[:-1], alone, strict=False):
+        assert isinstance(own, list)
+        assert cosine(expected, own) == [pytest.approx(1, abs=1e-4)]
+    assert isinstance(found[-1], asyncio.CancelledError)
+
+    closing = LocalEmbedder()
+    with local_embedder._encoding:
+        waiting = [asyncio.create_task(closing.embed([text])) for text in texts]
+        await asyncio.sleep(0)
+        closing.close()
+    ended = await asyncio.gather(*waiting, return_exceptions=True)
+    assert any(isinstance(one, Unavailable) for one in ended)
 
 
 async def test_meaning_knows_follow_ups_better_than_words(local: LocalEmbedder) -> None:

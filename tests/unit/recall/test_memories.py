@@ -130,6 +130,38 @@ async def test_facts_of_one_message_stand_beside_each_other_and_what_was_replace
     assert await texts(memories, ANN) == beside
 
 
+async def test_memories_added_together_meet_as_if_one_by_one(store: Store, clock: FakeClock) -> None:
+    """Each takes the place of the one before it, a repeated text is counted; a failed store leaves no trace of them."""
+    memories = memories_over(store, clock)
+
+    def said(seq: int, text: str) -> Memory:
+        at = clock() + timedelta(minutes=seq)
+        return Memory(
+            id=f"m{seq}",
+            kind=MemoryKind.FACT,
+            text=text,
+            said_at=at,
+            session_id="s",
+            seqs=(seq,),
+            subject="job",
+            replaces=True,
+        )
+
+    first, second, third = said(1, "I work at A"), said(2, "I work at B"), said(3, "I work at C")
+    await memories.remember(ANN, [first])
+    await memories.remember(ANN, [second, third, said(4, "I work at C")])
+    for one in (memories, memories_over(store, clock)):
+        chain = {each.id: each for each in await one.list(ANN, superseded=True)}
+        assert (chain["m1"].superseded_by, chain["m1"].valid_until) == ("m2", second.said_at)
+        assert (chain["m2"].superseded_by, chain["m2"].valid_until) == ("m3", third.said_at)
+        assert (len(chain), chain["m3"].mentions, chain["m3"].superseded_by) == (3, 2, "")
+
+    liked = [Memory(id=f"p{n}", kind=MemoryKind.PREFERENCE, text=f"Taste {n}", said_at=clock()) for n in range(201)]
+    with pytest.raises(Invalid):
+        await memories.remember(ANN, liked)
+    assert await texts(memories, ANN) == {"I work at C"}
+
+
 async def test_who_owes_whom_is_not_the_same(store: Store, clock: FakeClock) -> None:
     memories = memories_over(store, clock)
     for text in ("Clara owes me 20 euros", "I owe Clara 20 euros"):
