@@ -18,6 +18,7 @@ LONG_HISTORY: Final = 5000
 BARE: Final = "tenuto's store alone"
 ASK: Final = "tenuto ask"
 IMPORTED: Final = "tenuto ask, imported history"
+FORGETFUL: Final = "tenuto ask, memories off"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +72,14 @@ def _bare(backend: Backend) -> Entry:
     return _variant(backend, BARE, "bench.ours:open_bare", "begin_turn and finish_turn of the backend", side="store")
 
 
-def _asks(backend: Backend) -> tuple[Entry, Entry]:
+def _asks(backend: Backend) -> tuple[Entry, ...]:
     asked = Entry(name=ASK, backend=backend, side="ours", factory="bench.ours:open_asking", operations=("ask",))
-    factory = "bench.ours:open_asking_imported"
-    return asked, replace(asked, name=IMPORTED, factory=factory, lengths=_SHORT, fresh=True)
+    imported = replace(asked, name=IMPORTED, factory="bench.ours:open_asking_imported", lengths=_SHORT, fresh=True)
+    # What other projects do in a turn: they have no memory of users beyond the session.
+    forgetful = replace(
+        asked, name=FORGETFUL, factory="bench.ours:open_asking_forgetful", lengths=(LENGTH_OF_RATIOS, LENGTH_OF_ASKS)
+    )
+    return (asked, imported, forgetful) if backend == "sqlite" else (asked, imported)
 
 
 def _peer_asks(name: str, factory: str) -> Entry:

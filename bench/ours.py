@@ -145,11 +145,16 @@ async def open_asking_imported(url: str) -> Ours:
     return await _open(url, own_turns=1, counted=False)
 
 
-async def _open(url: str, *, own_turns: int, counted: bool) -> Ours:
+async def open_asking_forgetful(url: str) -> Ours:
+    """As `open_asking`, without memories of users."""
+    return await _open(url, own_turns=_OWN_TURNS, counted=True, memories=False)
+
+
+async def _open(url: str, *, own_turns: int, counted: bool, memories: bool = True) -> Ours:
     stack = AsyncExitStack()
     model = InstantModel()
     app = await stack.enter_async_context(
-        tenuto.open(url, model=model.name, models={model.name: model}, max_messages=0)
+        tenuto.open(url, model=model.name, models={model.name: model}, max_messages=0, memories=memories)
     )
     return Ours(app, stack, own_turns=own_turns, counted=counted)
 
