@@ -108,8 +108,8 @@ class JournalPeers:
             CircuitOpen: the store does not answer yet; nothing was sent. A sharded one may, and the turn is tried.
         """
         try:
-            if self._first_seen is None:
-                await self._look()
+            if not await self._is_back():
+                raise StoreUnavailable
             if self._is_listed(key) or (self._awaited() and await self._exists(scope, request)):
                 raise SessionElsewhere
         except SessionElsewhere:
@@ -194,6 +194,12 @@ class JournalPeers:
             self._registers = False
             with suppress(Unavailable):
                 await self._state.delete_state(SYSTEM, JOURNALS, self.name)
+
+    async def _is_back(self) -> bool:
+        """Read the other entries, unless that was done since the last outage; False if the store failed meanwhile."""
+        if self._first_seen is None:
+            await self._look()
+        return self._first_seen is not None
 
     async def _look(self) -> None:
         """Read the other entries; ignored if the store failed meanwhile."""

@@ -118,6 +118,26 @@ async def test_one_renewal_may_have_been_sent_before_the_outage(pair: Pair) -> N
         await pair.two.begin(ANN, "s", "q4")
 
 
+async def test_entries_that_were_read_while_the_store_failed_again_admit_nothing(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await talk_before(pair)
+    await pair.outage()
+    await pair.one.turn(ANN, "s", "q3", "a3")
+    pair.comes_back()
+    peers, list_entries = journal_peers(pair.two.store), pair.two.wire.list_state
+
+    async def fail_meanwhile(*args: Any, **rest: Any) -> Any:
+        found = await list_entries(*args, **rest)
+        peers.observe_outage()
+        return found
+
+    monkeypatch.setattr(pair.two.wire, "list_state", fail_meanwhile)
+
+    with pytest.raises(StoreUnavailable):
+        await pair.two.begin(ANN, "s", "q4", create=None)
+
+
 async def test_new_sessions_are_never_held_up(pair: Pair) -> None:
     await pair.outage()
     pair.comes_back()
