@@ -120,9 +120,9 @@ class Slot:
             db.execute("BEGIN IMMEDIATE")
             return [db.execute(write.sql, write.values).rowcount for write in writes]
 
-    def waiting(self) -> list[tuple[int, bytes]]:
-        """The rows that wait, by number, with their sessions' keys."""
-        return self._select("SELECT number, session FROM turn WHERE aside IS NULL ORDER BY number")
+    def waiting(self) -> list[tuple[int, bytes, int]]:
+        """The rows that wait, by number, with their sessions' keys and the times of their begin."""
+        return self._select("SELECT number, session, begun_at FROM turn WHERE aside IS NULL ORDER BY number")
 
     def numbers(self, session: bytes) -> list[int]:
         """The numbers of a session's rows that wait."""

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 from weakref import WeakValueDictionary
 
-from tenuto.errors import CircuitOpen, SessionBusy, StoreUnavailable, TenutoError, Unavailable
+from tenuto.errors import CircuitOpen, SessionBusy, SessionElsewhere, StoreUnavailable, TenutoError, Unavailable
 from tenuto.model import AppendResult, BeginTurn, FinishTurn, OpenTurn, Scope, TurnState
 from tenuto.model.scope import user_digest
 from tenuto.model.values import Value
@@ -72,8 +72,9 @@ class Journal:
         self.seals = RowSealer(ciphers, clock)
         self.has_pending = outbox.has_rows
         self.own = own
+        self._wake = asyncio.Event()
         self.peers = JournalPeers(
-            sessions=own, state=store.state, outbox=outbox, probe=probe, ticks=ticks, sharded=sharded
+            sessions=own, state=store.state, outbox=outbox, probe=probe, ticks=ticks, wake=self._wake, sharded=sharded
         )
         self._probe = probe
         self._upkeep = store.upkeep
@@ -81,8 +82,14 @@ class Journal:
         self._clock = clock
         self._every = every
         self._ticks = ticks
-        self._wake = asyncio.Event()
-        self._replay = OutboxReplay(sessions=own, state=store.state, outbox=outbox, seals=self.seals, clock=clock)
+        self._replay = OutboxReplay(
+            sessions=own,
+            state=store.state,
+            outbox=outbox,
+            seals=self.seals,
+            clock=clock,
+            is_behind=self.peers.is_behind,
+        )
         self._local = LocalTurns(
             outbox=outbox, seals=self.seals, cache=self.cache, running=self.running, clock=clock, wake=self._wake
         )
@@ -143,6 +150,7 @@ class Journal:
 
         Raises:
             SessionBusy: the store is back, and a turn of another process holds the session there.
+            SessionElsewhere: the store is back, and another process has to replay its turns first.
         """
         async with self._session_lock(key):
             if await self._replay_pending(key):
@@ -303,21 +311,29 @@ class Journal:
         async with self._session_lock(key):
             try:
                 await self._replay_pending(key)
-            except SessionBusy:
-                return  # The turn that holds it ends by itself.
+            except (SessionBusy, SessionElsewhere):
+                return  # The turn that holds it ends by itself, and the other process goes on.
             except TenutoError as failed:
                 _log.warning("journaled turns of a session wait on: %s", failed.code)
             except Exception as failed:
                 _log.warning("journaled turns of a session wait on: %s", type(failed).__name__)
 
     async def _replay_pending(self, key: bytes) -> bool:
-        """Replay a session's turns, unless it backs off; returns whether none waits any more."""
+        """Replay a session's turns, unless it backs off; returns whether none waits any more.
+
+        Raises:
+            SessionElsewhere: another process has to replay its turns first.
+        """
         if not self._outbox.has_rows(key):
             return True
         if self._ticks() < self._backoff.get(key, 0.0):
             return False
         try:
+            if not await self.peers.admit_replay():
+                return False
             await self._replay.session(key, self._local.open)
+        except SessionElsewhere:
+            raise
         except StoreUnavailable as away:
             self.observe_unavailable(away)
             self._back_off(key, away)

@@ -6,6 +6,7 @@ One thread beside the event loop does all file work. Queued changes are written 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -60,7 +61,8 @@ class Outbox:
         self._slots: dict[int, Slot] = {}
         self._own: Slot | None = None
         self._last = 0
-        self._waiting: dict[bytes, set[tuple[int, int]]] = {}
+        # The rows of each session in their order, by slot and number, with the times of their begin.
+        self._waiting: dict[bytes, dict[tuple[int, int], int]] = {}
         self._aside = 0
         self._unreadable: set[int] = set()
         self._looked = (0, 0)
@@ -103,6 +105,11 @@ class Outbox:
         """The sessions whose rows wait, the longest first."""
         return tuple(self._waiting)
 
+    @property
+    def next_rows(self) -> dict[bytes, int]:
+        """When the next row of each session began, in microseconds."""
+        return {session: next(iter(rows.values())) for session, rows in self._waiting.items()}
+
     def has_rows(self, session: bytes) -> bool:
         """Whether rows of this session wait."""
         return session in self._waiting
@@ -129,19 +136,18 @@ class Outbox:
             Unavailable: it is not.
         """
         await self._enqueue_write(raw.slot, INSERT_ROW, *row_values(raw))
-        self._waiting.setdefault(raw.session, set()).add((raw.slot, raw.number))
+        self._waiting.setdefault(raw.session, {})[raw.slot, raw.number] = to_micros(raw.begun_at)
 
     async def close_turn(self, slot: int, number: int, closing: str) -> bool:
         """Add the end of a turn; False if the row is gone, as after an erasure by another process."""
         return bool(await self._enqueue_write(slot, UPDATE_FINISH, closing, number))
 
     async def rows(self, session: bytes) -> list[JournalRow]:
-        """A session's rows by number, slots in the order of their first row."""
-        found = [rows for rows in await self._on_each_file(lambda slot: slot.rows(session)) if rows]
-        found.sort(key=lambda rows: rows[0].begun_at)
-        rows = [raw for each in found for raw in each]
+        """A session's rows: those of a slot by number, several slots merged by the times of their begin."""
+        found = await self._on_each_file(lambda slot: slot.rows(session))
+        rows = list(heapq.merge(*found, key=lambda raw: raw.begun_at))
         if rows:
-            self._waiting[session] = {(raw.slot, raw.number) for raw in rows}
+            self._waiting[session] = {(raw.slot, raw.number): to_micros(raw.begun_at) for raw in rows}
         else:
             self._waiting.pop(session, None)
         return rows
@@ -198,8 +204,8 @@ class Outbox:
         for slot, waiting, counts in await self._run_on_thread(self._adopt_files):
             self._slots[slot.number] = slot
             self._aside += counts.quarantined
-            for number, session in waiting:
-                self._waiting.setdefault(session, set()).add((slot.number, number))
+            for number, session, begun_at in waiting:
+                self._waiting.setdefault(session, {})[slot.number, number] = begun_at
 
     async def erase(self, tenant: str, site: str, person: str) -> int:
         """Delete a user's rows in every slot of the folder; returns their number."""
@@ -217,8 +223,8 @@ class Outbox:
     # What is inside
 
     def _remove_pending(self, raw: JournalRow) -> None:
-        rest = self._waiting.get(raw.session, set())
-        rest.discard((raw.slot, raw.number))
+        rest = self._waiting.get(raw.session, {})
+        rest.pop((raw.slot, raw.number), None)
         if not rest:
             self._waiting.pop(raw.session, None)
 
@@ -319,7 +325,7 @@ class Outbox:
         self._own = self._slots[slot.number] = slot
         return slot, last
 
-    def _adopt_files(self) -> list[tuple[Slot, list[tuple[int, bytes]], JournalCounts]]:
+    def _adopt_files(self) -> list[tuple[Slot, list[tuple[int, bytes, int]], JournalCounts]]:
         found = []
         numbers = file_numbers(self.folder)
         self._unreadable.intersection_update(numbers)

@@ -4,6 +4,9 @@ Each process renews an entry in the store that lists the sessions whose turns wa
 noticed an outage waits, once the store is back, until every other one has renewed its entry: sessions on a list are
 left alone until their turns are replayed, all others go on. Renewals are recognised by the entry's version, so no
 clocks are compared. A process that does not renew in time, or whose end is known on this machine, holds nothing up.
+
+Two processes may have journaled turns of one session, if the report of a change was lost with the store. They replay
+these in turns, by the times of their begin: clocks order only what nothing else does.
 """
 
 from __future__ import annotations
@@ -29,18 +32,22 @@ _LEASE: Final = 10.0
 _RENEW_EVERY: Final = 1.0
 _RENEW_SOON: Final = 0.2
 """The pause between renewals for as long as a lease after an outage."""
+_RENEW_NOW: Final = 0.03
+"""The same while another process lists a session that is listed here, too."""
 _MAX_PEERS: Final = 1000
 _MAX_LISTED: Final = 2000
 _ALL: Final = "*"
+_LAST: Final = 2**53
+"""The time of turns whose begin is not known: they hold no replay up."""
 _SOON: Final = timedelta(seconds=0.2)
 
 
 class _Peer(NamedTuple):
-    """Another process: its entry's version, when that was first seen, and the sessions it lists."""
+    """Another process: its entry's version, when that was first seen, and the next turns of the sessions it lists."""
 
     version: int
     seen_at: float
-    sessions: frozenset[str]
+    sessions: dict[str, int]
 
 
 class JournalPeers:
@@ -57,6 +64,7 @@ class JournalPeers:
         outbox: Outbox,
         probe: Callable[[], Awaitable[None]],
         ticks: Callable[[], float],
+        wake: asyncio.Event,
         sharded: bool,
     ) -> None:
         self.settled = True
@@ -65,6 +73,7 @@ class JournalPeers:
         self._outbox = outbox
         self._probe = probe
         self._ticks = ticks
+        self._wake = wake
         self._sharded = sharded
         self.name = with_holder(token_hex(16))
         self._registers = False
@@ -119,6 +128,28 @@ class JournalPeers:
                 raise CircuitOpen(_SOON) from away
             # The server of the entries is down, perhaps not that of the session.
 
+    # Asked by the replay
+
+    async def admit_replay(self) -> bool:
+        """Whether every other process has listed its turns since the store is back, so that they can be merged.
+
+        Raises:
+            StoreUnavailable: the store is not back.
+        """
+        if self.settled:
+            return True
+        try:
+            return await self._is_back() and not self._awaited()
+        except StoreUnavailable:
+            if not self._sharded:
+                raise
+            return True
+
+    def is_behind(self, key: bytes, begun_at: int) -> bool:
+        """Whether another process has to replay a turn of the session before the one that began then."""
+        name, here = _listed_name(key), (begun_at, self.name)
+        return any((peer.sessions.get(name, _LAST), there) < here for there, peer in self._peers.items())
+
     @property
     def alone(self) -> bool:
         """Whether no other process is registered."""
@@ -167,10 +198,12 @@ class JournalPeers:
     async def run(self) -> None:
         """Renew the entry until cancelled."""
         while True:
+            waits = not self.settled and self._outbox.sessions
             with suppress(Unavailable):
                 await self.renew()
-            soon = not self.settled or self._ticks() < self._outage_at + _LEASE
-            await asyncio.sleep(_RENEW_SOON if soon else _RENEW_EVERY)
+                if waits:
+                    self._wake.set()
+            await asyncio.sleep(self._pause())
 
     async def renew(self) -> None:
         """Write the entry of this process and read those of the others."""
@@ -180,13 +213,25 @@ class JournalPeers:
                 # It may fail for one server of several.
                 with suppress(StoreUnavailable):
                     await self._probe()
-            listed = sorted({_listed_name(key) for key in (*self._outbox.sessions, *self._journaling)})
-            value = listed if len(listed) <= _MAX_LISTED else [_ALL]
-            await self._state.write_state(SYSTEM, JOURNALS, self.name, value)
+            await self._state.write_state(SYSTEM, JOURNALS, self.name, self._listed())
             await self._look()
         except StoreUnavailable as away:
             self.observe_outage(away)
             raise
+
+    def _listed(self) -> dict[str, int]:
+        """The sessions whose turns are in the journal or on the way to it, with the begin of the next one."""
+        listed = dict.fromkeys(self._journaling, _LAST) | self._outbox.next_rows
+        if len(listed) > _MAX_LISTED:
+            return {_ALL: _LAST}
+        return {_listed_name(key): begun_at for key, begun_at in listed.items()}
+
+    def _pause(self) -> float:
+        """The time until the next renewal."""
+        recent, listed = self._ticks() < self._outage_at + _LEASE, self._listed()
+        if recent and any(not listed.keys().isdisjoint(peer.sessions) for peer in self._peers.values()):
+            return _RENEW_NOW
+        return _RENEW_SOON if recent or not self.settled else _RENEW_EVERY
 
     async def close(self) -> None:
         """Remove the entry."""
@@ -214,8 +259,9 @@ class JournalPeers:
                 continue
             peer = before.get(entry.key)
             if peer is None or peer.version != entry.version:
-                names = entry.value if isinstance(entry.value, list) else []
-                peer = _Peer(entry.version, now, frozenset(name for name in names if isinstance(name, str)))
+                listed = entry.value if isinstance(entry.value, dict) else {}
+                times = {name: when if isinstance(when, int) else _LAST for name, when in listed.items()}
+                peer = _Peer(entry.version, now, times)
             self._peers[entry.key] = peer
         if self._first_seen is None:
             self._first_seen, self._back_at = {name: peer.version for name, peer in self._peers.items()}, now

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Final
@@ -21,6 +21,7 @@ from tenuto.errors import (
     IdempotencyKeyReused,
     MasterKeyMissing,
     SessionBusy,
+    SessionElsewhere,
     SessionForeign,
     SessionNotFound,
     Superseded,
@@ -91,16 +92,27 @@ class _RowErased(Exception):
 
 
 class OutboxReplay:
-    """Replays rows. `moved` are turns that were still open here and go on in the store."""
+    """Replays rows. `moved` are turns that were still open here and go on in the store.
+
+    `is_behind` tells whether another process has to replay a turn of a session before the one that began at a time.
+    """
 
     def __init__(
-        self, *, sessions: SessionStore, state: StateStore, outbox: Outbox, seals: RowSealer, clock: Clock
+        self,
+        *,
+        sessions: SessionStore,
+        state: StateStore,
+        outbox: Outbox,
+        seals: RowSealer,
+        clock: Clock,
+        is_behind: Callable[[bytes, int], bool],
     ) -> None:
         self._sessions = sessions
         self._state = state
         self._outbox = outbox
         self._seals = seals
         self._clock = clock
+        self._is_behind = is_behind
         self.replayed = 0
         self.moved: dict[str, OpenTurn] = {}
         self._created: dict[bytes, str] = {}
@@ -110,12 +122,15 @@ class OutboxReplay:
 
         Raises:
             SessionBusy: a turn of another process holds the session; the other rows wait.
+            SessionElsewhere: another process has to replay its turns first; the other rows wait.
             Unavailable: the store is down; the other rows wait.
         """
         removals = list[asyncio.Task[None]]()
         cleared: frozenset[str] = frozenset()
         try:
             for seen in await self._outbox.rows(key):
+                if self._is_behind(key, to_micros(seen.begun_at)):
+                    raise SessionElsewhere
                 raw = replace(seen, incarnation=seen.incarnation or self._created.get(key, ""))
                 # Checked after the row before: who was not erased then was not for a later turn.
                 if not cleared.issuperset(raw.persons) and await self.is_user_erased(raw):

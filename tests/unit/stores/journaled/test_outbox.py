@@ -143,22 +143,23 @@ async def test_each_process_has_a_slot_of_its_own(tmp_path: Path) -> None:
 
 
 async def test_what_a_dead_process_left_is_taken_over(tmp_path: Path) -> None:
-    """Also by a process that runs already, and has turns of its own in the same session: each keeps its order."""
-    store = MemoryStore(clock=FakeClock())
-    one, two = (Process(tmp_path, store=store) for _ in range(2))
+    """Also by a process that runs already, and has turns of its own in the same session: merged by their times."""
+    clock = FakeClock()
+    store = MemoryStore(clock=clock)
+    one, two = (Process(tmp_path, store=store, clock=clock) for _ in range(2))
     for each in (one, two):
         await each.start()
         each.goes_away()
-    await one.turn(ANN, "s", "one", "1")
-    two.clock.advance(timedelta(seconds=1))
-    await two.turn(ANN, "s", "two", "2")
+    for each, question, answer in ((one, "one", "1"), (two, "two", "2"), (one, "three", "3")):
+        await each.turn(ANN, "s", question, answer)
+        clock.advance(timedelta(seconds=1))
     await one.turn(ANN, "t", "one", "1")
 
     await one.die()
     await two.catch_up()
     await two.die()
 
-    assert await two.log(ANN, "s") == ["one", "1", "two", "2"]
+    assert await two.log(ANN, "s") == ["one", "1", "two", "2", "three", "3"]
     assert await two.log(ANN, "t") == ["one", "1"]
     assert count_journal(tmp_path).waiting == 0
 

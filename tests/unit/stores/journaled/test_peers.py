@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tests.peek import journal_peers
 from tests.samples import ANN, EVE
 
 KEY = session_key(ANN, "s")
-BEFORE_THE_SECOND_ROW = 8
+BEFORE_THE_SECOND_ROW = 7
 
 
 class Pair:
@@ -52,11 +53,21 @@ class Pair:
         for each in self.both:
             each.comes_back()
 
+    async def catch_up(self, each: Process) -> None:
+        """One that was cut off alone replays its turns."""
+        each.comes_back()
+        await self.renew()
+        await each.replay()
+
 
 @pytest.fixture
 async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
-    memory = MemoryStore(clock=FakeClock())
-    async with process(tmp_path / "one", store=memory) as one, process(tmp_path / "two", store=memory) as two:
+    clock = FakeClock()
+    memory = MemoryStore(clock=clock)
+    async with (
+        process(tmp_path / "one", store=memory, clock=clock) as one,
+        process(tmp_path / "two", store=memory, clock=clock) as two,
+    ):
         made = Pair(one, two)
         await made.renew()
         yield made
@@ -136,6 +147,7 @@ async def test_entries_that_were_read_while_the_store_failed_again_admit_nothing
 
     with pytest.raises(StoreUnavailable):
         await pair.two.begin(ANN, "s", "q4", create=None)
+    assert not await peers.admit_replay()
 
 
 async def test_new_sessions_are_never_held_up(pair: Pair) -> None:
@@ -257,6 +269,46 @@ async def test_only_the_process_that_changed_a_session_last_goes_on_in_an_outage
     assert (await pair.one.begin(ANN, "s", "q3")).journaled
 
 
+async def journal_in_turns(pair: Pair) -> None:
+    """Both journal turns of one session: the report of the second turn was lost with the store."""
+    await pair.one.turn(ANN, "s", "q1", "a1", create=NewSession())
+    await pair.two.turn(ANN, "s", "q2", "a2")
+    await pair.outage()
+    for number, each in enumerate((pair.one, pair.one, pair.two, pair.one, pair.two), start=3):
+        each.clock.advance(timedelta(seconds=1))
+        await each.turn(ANN, "s", f"q{number}", f"a{number}")
+    pair.comes_back()
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+async def test_turns_that_two_processes_journaled_are_merged_by_time(pair: Pair, order: tuple[int, int]) -> None:
+    """T7: whichever replays first; what waits for the other process is refused meanwhile."""
+    await journal_in_turns(pair)
+    assert not any([await pair.both[which].replay() for which in order])  # Not all have listed their turns.
+    await pair.renew()
+    if order == (1, 0):
+        with pytest.raises(SessionElsewhere):
+            await pair.two.begin(ANN, "s", "too early")
+    for _ in range(4):
+        for which in order:
+            await pair.both[which].replay()
+        await pair.renew()
+
+    assert [each.store.status.waiting for each in pair.both] == [0, 0]
+    assert await pair.two.log(ANN, "s") == [f"{kind}{n}" for n in range(1, 8) for kind in "qa"]
+
+
+async def test_a_process_that_dies_holds_no_replay_up_for_longer_than_its_lease(pair: Pair) -> None:
+    await journal_in_turns(pair)
+    await pair.renew()
+    assert not await pair.two.replay()
+    pair.two.now += 10
+    await pair.renew(pair.two)
+
+    assert await pair.two.replay()
+    assert (await pair.two.log(ANN, "s"))[4:] == ["q5", "a5", "q7", "a7"]
+
+
 async def test_a_process_alone_goes_on_with_what_it_has_read(pair: Pair) -> None:
     await talk_before(pair)
     await journal_peers(pair.one.store).close()
@@ -294,7 +346,7 @@ async def test_turns_of_a_process_that_was_cut_off_alone_are_marked_with_their_p
     for number in ("3", "4"):
         await pair.one.turn(ANN, "s", f"q{number}", f"a{number}")
     await pair.two.turn(ANN, "s", "q5", "a5")
-    await pair.one.catch_up()
+    await pair.catch_up(pair.one)
 
     page = await pair.two.memory.sessions.messages(ANN, "s", Page())
 
@@ -313,10 +365,13 @@ async def test_a_replay_that_is_killed_leaves_the_places_as_they_were(pair: Pair
     for number in ("3", "4"):
         await pair.one.turn(ANN, "s", f"q{number}", f"a{number}")
     pair.one.comes_back()
+    await pair.renew()
     pair.one.wire.strike(BEFORE_THE_SECOND_ROW, Fate.KILLED_BEFORE)
     with pytest.raises(Killed):
         await pair.one.replay()
     await pair.one.restart()
+    pair.two.now += 10
+    await pair.renew(pair.two)
     await pair.two.turn(ANN, "s", "q5", "a5")
     await pair.one.catch_up()
 
@@ -331,7 +386,7 @@ async def test_the_answer_of_a_turn_that_ended_in_the_store_stays_with_its_quest
     pair.one.goes_away()
     turn = await pair.one.begin(ANN, "s", "q3")
     await pair.two.turn(ANN, "s", "q4", "a4")
-    await pair.one.catch_up()
+    await pair.catch_up(pair.one)
     await pair.one.finish(turn, "a3")
 
     page = await pair.two.memory.sessions.messages(ANN, "s", Page())
