@@ -122,7 +122,7 @@ async def test_one_renewal_may_have_been_sent_before_the_outage(pair: Pair) -> N
     await pair.one.turn(ANN, "s", "q3", "a3")
     pair.comes_back()
     await journal_peers(pair.two.store).renew()
-    await pair.two.memory.state.write_state(SYSTEM, JOURNALS, journal_peers(pair.one.store).name, [])
+    await pair.two.memory.state.write_state(SYSTEM, JOURNALS, journal_peers(pair.one.store).name, {})
     await journal_peers(pair.two.store).renew()
 
     with pytest.raises(SessionElsewhere):
@@ -216,13 +216,16 @@ async def test_a_process_of_this_machine_that_is_gone_holds_nothing_up(pair: Pai
     program = "from tenuto.holder import with_holder; print(with_holder('t'))"
     ended = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
     gone = (await ended.communicate())[0].decode().strip()
-    await pair.two.memory.state.write_state(SYSTEM, JOURNALS, gone, [KEY[:8].hex()])
+    await pair.two.memory.state.write_state(SYSTEM, JOURNALS, gone, {KEY[:8].hex(): 0})
     await talk_before(pair)
     await pair.outage()
+    await pair.one.turn(ANN, "s", "q3", "a3")
     pair.comes_back()
 
     await pair.renew()
-    await pair.two.turn(ANN, "s", "q3", "a3")
+    assert await pair.one.replay()
+    await pair.renew()
+    await pair.two.turn(ANN, "s", "q4", "a4")
 
     assert gone not in {entry.key for entry in await _entries(pair.two)}
 
