@@ -308,6 +308,15 @@ class TurnLost(Conflict):
         self.turn_id = turn_id
 
 
+class TurnStopped(Conflict):
+    """A user stopped the turn before any of its answer was made."""
+
+    code: ClassVar[str] = "turn_stopped"
+
+    def __init__(self) -> None:
+        super().__init__("the turn was stopped before it said anything; the user message stays stored")
+
+
 class NothingToAnswer(Conflict):
     """The session has no user message to answer again."""
 

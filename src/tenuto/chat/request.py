@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import ClassVar, Final, TypeAlias
 
 from tenuto.errors import Invalid
@@ -68,7 +69,8 @@ class Reply(Value, frozen=True, kw_only=True):
     `replayed` means that this key was answered before. `degraded` names what was not available: `store` (the turn is
     not stored), `journal` (it waits in a local journal for the store), `fallback_model`, `tools`, `lookup` (no tool
     supports the answer of an assistant that looks everything up), `detector` (of private data), `embedder` (relevance
-    was decided lexically), `recall` (memories were not searched, or by words alone).
+    was decided lexically), `recall` (memories were not searched, or by words alone). A reply that a user `stopped` is
+    what had been said until then.
     """
 
     session_id: str
@@ -88,15 +90,20 @@ class Reply(Value, frozen=True, kw_only=True):
     steps: dict[str, float] = {}
     replayed: bool = False
     created: bool = False
+    stopped: bool = False
 
 
 class TurnStarted(Value, frozen=True, kw_only=True):
-    """The user message is stored and the turn has begun."""
+    """The user message is stored and the turn has begun.
+
+    `incarnation` is the session's, or empty for a turn without one.
+    """
 
     session_id: str
     trace_id: str
     turn: int
     created: bool
+    incarnation: str = ""
 
 
 class ToolStarted(Value, frozen=True, kw_only=True):
@@ -139,6 +146,10 @@ class EventSink:
 
     async def emit_event(self, event: ChatEvent) -> None:
         """Deliver an event, and wait for a slow reader."""
+
+    def until_stopped(self) -> AbstractAsyncContextManager[object]:
+        """A context in which the turn makes its answer; a stop ends it with `TurnStopped`."""
+        return nullcontext()
 
 
 class StreamSink(EventSink):

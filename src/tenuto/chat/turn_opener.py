@@ -16,7 +16,7 @@ from tenuto.chat.deps import ChatDeps
 from tenuto.chat.recall import DEGRADED as RECALL_DEGRADED
 from tenuto.chat.recall import TurnRecall, cancel_recall, tagged_names
 from tenuto.chat.relevance_gate import DEGRADED, Gate
-from tenuto.chat.request import ChatRequest
+from tenuto.chat.request import ChatRequest, TurnStarted
 from tenuto.chat.revision import Revision, check_not_superseded, mark_of, undo_user_message
 from tenuto.context import (
     TokenCounter,
@@ -83,6 +83,16 @@ class TurnContext(Value, frozen=True, kw_only=True):
     def created(self) -> bool:
         """Whether the session is new."""
         return self.turn is not None and self.turn.created
+
+    def to_turn_started(self) -> TurnStarted:
+        """The event for readers before the answer."""
+        return TurnStarted(
+            session_id=self.session_id,
+            trace_id=self.trace_id,
+            turn=self.number,
+            created=self.created,
+            incarnation=self.turn.session.incarnation if self.turn is not None else "",
+        )
 
     def to_turn_ended(
         self, session: Session, answer: str = "", titles: bool = False, loaded: tuple[Message, ...] = (), taken: int = 0

@@ -33,10 +33,20 @@ from tenuto.chat.turn_opener import TurnContext
 from tenuto.context import assemble, counter_for, truncate_text
 from tenuto.context.layout import join_unanswered
 from tenuto.context.tokens import to_text
-from tenuto.errors import DecryptionFailed, StoreFull, TenutoError, TooLarge, TurnLost, Unavailable, reply_error_code
+from tenuto.errors import (
+    DecryptionFailed,
+    StoreFull,
+    TenutoError,
+    TooLarge,
+    TurnLost,
+    TurnStopped,
+    Unavailable,
+    reply_error_code,
+)
 from tenuto.model import AppendResult, Changes, Draft, FinishTurn, OpenTurn, Role, Scope, Session, text_part
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.generation import ModelRequest, ToolCall
+from tenuto.model.message import STOPPED
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.privacy import Sink
 from tenuto.model.prompt import Disposition, Kind, ManifestEntry, Prompt, PromptInputs, Reason
@@ -67,6 +77,7 @@ class Turn:
         self._began_at = means.clock()
         self._prompt: Prompt | None = None
         self._stored_already = False
+        self._stopped = False
         self._counted = False
         # How the turn must end once the old answer is removed.
         self._owed: FinishTurn | None = None
@@ -107,12 +118,7 @@ class Turn:
         try:
             lease = _LeaseRenewal(self._means, self._begun.turn)
             try:
-                if self._begun.assistant.run_first:
-                    await self._run_first_tools()
-                if self._begun.assistant.respond is not None:
-                    with self._steps.step("respond"):
-                        self._toolbox.collect(await self._begun.assistant.respond(self._begun.tool_context))
-                answer = await self._ask_model()
+                answer = await self._answer_until_stopped()
             finally:
                 await lease.stop()
             return await self._finish(answer)
@@ -121,6 +127,30 @@ class Turn:
             if not self._stored_already:
                 await complete_despite_cancel(self._abandon(ended))
             raise
+
+    async def _answer_until_stopped(self) -> Completion:
+        """The whole answer; if the turn is stopped meanwhile, what has been said.
+
+        Raises:
+            TurnStopped: nothing has been said.
+        """
+        try:
+            async with self._audience.until_stopped():
+                return await self._make_answer()
+        except TurnStopped:
+            answer = self._answering.answer
+            if not answer.text.strip():
+                raise
+            self._stopped, answer.model = True, answer.model or self._model.name
+            return answer
+
+    async def _make_answer(self) -> Completion:
+        if self._begun.assistant.run_first:
+            await self._run_first_tools()
+        if self._begun.assistant.respond is not None:
+            with self._steps.step("respond"):
+                self._toolbox.collect(await self._begun.assistant.respond(self._begun.tool_context))
+        return await self._ask_model()
 
     async def _run_first_tools(self) -> None:
         """Run the tools that run before the model."""
@@ -182,7 +212,7 @@ class Turn:
     async def _finish(self, answer: Completion) -> Reply:
         begun = self._begun
         with self._steps.step("trace"):
-            if begun.assistant.postprocess is not None:
+            if begun.assistant.postprocess is not None and not self._stopped:
                 answer.text = begun.assistant.postprocess(answer.text, tuple(self._toolbox.results), begun.tool_context)
             # Some models report no usage.
             if not answer.input_tokens and self._prompt is not None:
@@ -211,6 +241,7 @@ class Turn:
             created=begun.created,
             steps=self._steps.taken,
             degraded=tuple(self._degraded),
+            stopped=self._stopped,
         )
 
     async def _store_turn(self, answer: Completion, trace: Trace) -> Session | None:
@@ -298,6 +329,8 @@ class Turn:
         metadata: JsonObject = {"trace": trace.id, "model": answer.model}
         if answer.offline:
             metadata["offline"] = True
+        if self._stopped:
+            metadata[STOPPED] = True
         if self._degraded:
             metadata["degraded"] = list(self._degraded)
         if self._toolbox.data:
@@ -513,6 +546,7 @@ def reply_from_trace(
     created: bool = False,
     steps: dict[str, float] | None = None,
     degraded: tuple[str, ...] | None = None,
+    stopped: bool = False,
 ) -> Reply:
     """The reply of a finished turn.
 
@@ -536,4 +570,5 @@ def reply_from_trace(
         degraded=trace.degraded if degraded is None else degraded,
         data=trace.data,
         steps=trace.steps if steps is None else steps,
+        stopped=stopped,
     )

@@ -72,6 +72,8 @@ class Message(Draft, frozen=True, kw_only=True):
 NAME = "name"
 # The key of an answer's metadata that holds the tool state, by assistant.
 STATE = "state"
+# The key of an answer's metadata that says that a user stopped it.
+STOPPED = "stopped"
 # The type of a part that holds a summary.
 SUMMARY = "summary"
 

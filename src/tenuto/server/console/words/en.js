@@ -338,6 +338,7 @@ export const en = {
   "problem.session_not_found": "This conversation does not exist, or no longer.",
   "problem.session_busy": "This conversation is still busy with another message.",
   "problem.turn_lost": "The conversation was changed elsewhere meanwhile.",
+  "problem.turn_stopped": "Stopped before the answer began.",
   "problem.version_conflict": "The conversation was changed meanwhile. Nothing was removed: please look again.",
   "problem.budget_exhausted": "The budget for this conversation or tenant is used up.",
   "problem.rate_limited": "Too many requests at once. Please wait a moment.",

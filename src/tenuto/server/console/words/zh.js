@@ -336,6 +336,7 @@ export const zh = {
   "problem.session_not_found": "这段对话不存在，或已被删除。",
   "problem.session_busy": "这段对话还在处理另一条消息。",
   "problem.turn_lost": "这段对话刚刚在别处被修改了。",
+  "problem.turn_stopped": "回答开始之前已停止。",
   "problem.version_conflict": "刚刚有人在这里写了新内容，没有撤回任何消息，请再看一眼。",
   "problem.budget_exhausted": "这段对话或租户的预算已用完。",
   "problem.rate_limited": "请求过于频繁，请稍候。",
