@@ -309,12 +309,12 @@ class TurnLost(Conflict):
 
 
 class TurnStopped(Conflict):
-    """A user stopped the turn before any of its answer was made."""
+    """A user stopped the turn before any of its answer was made, or while it made another answer to replace one."""
 
     code: ClassVar[str] = "turn_stopped"
 
     def __init__(self) -> None:
-        super().__init__("the turn was stopped before it said anything; the user message stays stored")
+        super().__init__("the turn was stopped without a new answer; the user message and its old answer stay stored")
 
 
 class NothingToAnswer(Conflict):

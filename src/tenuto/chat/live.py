@@ -46,6 +46,11 @@ class LiveTurn:
         return self._log.started
 
     @property
+    def event_count(self) -> int:
+        """The number of the last event so far."""
+        return len(self._log.events)
+
+    @property
     def ended(self) -> bool:
         """Whether there will be no more events."""
         return self._ended
@@ -82,8 +87,8 @@ class LiveTurn:
     async def stop(self) -> Reply | None:
         """End the turn, and store what it has said so far as its answer.
 
-        Returns that answer, or the whole one of a turn that had ended. `None` if nothing was said: the user message
-        then stays without an answer, and its key or a regeneration makes one.
+        Returns that answer, or the whole one of a turn that had ended. `None` if nothing was said, or if the answer
+        was to replace another, which then stays: the key of the message or a regeneration makes a new one.
         """
         self._log.stop()
         await self._wait_for_end()

@@ -132,14 +132,14 @@ class Turn:
         """The whole answer; if the turn is stopped meanwhile, what has been said.
 
         Raises:
-            TurnStopped: nothing has been said.
+            TurnStopped: nothing has been said, or a whole answer would be replaced by a part of one.
         """
         try:
             async with self._audience.until_stopped():
                 return await self._make_answer()
         except TurnStopped:
             answer = self._answering.answer
-            if not answer.text.strip():
+            if self._begun.replaced_answer or not answer.text.strip():
                 raise
             self._stopped, answer.model = True, answer.model or self._model.name
             return answer
