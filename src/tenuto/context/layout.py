@@ -229,6 +229,9 @@ class Layout(msgspec.Struct, frozen=True):
         else:
             page.add_shown(chosen.window, self.label if self.speakers else None)
         stable = stable if early else len(page)
+        if not (chosen.question or (recalls and not early)):
+            # The outputs of tools are answered, which are the last of the window.
+            return stable
         page.message(Role.USER)
         if recalls and not early:
             self._render_snippets(page, chosen)
@@ -314,7 +317,10 @@ def _reserved_tokens(name: LayoutName, language: Language, encoding: str, recall
     layout = layout_for(name, language, counter, {}, recalled)
     page = Page(counter)
     one = (Piece(id="", text=""),)
-    parts = PromptParts(system="-", preferences="-", summary="-", memories=one, evidence=one, chat_context=one)
+    text = "-"
+    parts = PromptParts(
+        system=text, preferences=text, summary=text, memories=one, evidence=one, chat_context=one, question=text
+    )
     layout.write(page, parts)
     if layout.sheet is not None:
         page.add_frame(layout.sheet.history)
