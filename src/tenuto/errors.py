@@ -69,6 +69,15 @@ class InvalidText(Invalid):
     code: ClassVar[str] = "invalid_text"
 
 
+class UnknownToolCall(Invalid):
+    """A tool's output names no call that waits for one."""
+
+    code: ClassVar[str] = "unknown_tool_call"
+
+    def __init__(self) -> None:
+        super().__init__("the output of a tool names no call of this session that waits for it")
+
+
 class InvalidJson(Invalid):
     """A value is not JSON that every store accepts: too deep, not a number, or of another type."""
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tenuto.context import TokenCounter, assemble
+from tenuto.context.layout import join_unanswered
 from tenuto.llm.pydantic_ai_messages import to_messages
 from tenuto.model import Message, Role
 from tenuto.model.message import INPUT, readable_messages
@@ -65,7 +67,7 @@ contexts = st.sampled_from([ContextPolicy(), ContextPolicy(window_messages=1), C
 def test_a_prompt_shows_a_call_with_its_output_or_neither(
     talk: list[list[tuple[int, str]]], context: ContextPolicy, budget: int, loaded: int
 ) -> None:
-    """U4: whatever is loaded, cut or left out; what the turn brings is shown, with its calls."""
+    """T12: whatever is loaded, cut or left out; what the turn brings is shown, with its calls."""
     log, turn = Log(), 0
     for chain in talk:
         turn += 1
@@ -97,18 +99,19 @@ def pairs(parts: list[JsonObject]) -> set[str]:
     return {part["call_id"] for part in parts if part["type"] == "tool_result"}
 
 
-@pytest.mark.parametrize("note", ["", "Be brief."])
-def test_calls_made_at_once_are_one_response_to_providers(note: str) -> None:
+@pytest.mark.parametrize(("role", "kind"), [(None, ""), (Role.SYSTEM, "system-prompt"), (Role.USER, "")])
+def test_calls_made_at_once_are_one_response_to_providers(role: Role | None, kind: str) -> None:
+    """Outputs follow their calls, whatever the turn brings before them."""
     log = Log()
     log.add(Role.USER, 1, "is it wet?")
     log.add_exchange(1, 2, "wet")
-    if note:
-        system = log.messages.pop(3)
-        log.messages.insert(3, stored(9, note, role=Role.SYSTEM, turn=2))
-        log.messages.insert(4, system)
+    if role is not None:
+        log.messages[3:] = [replace(one, seq=one.seq + 1) for one in log.messages[3:]]
+        log.messages.insert(3, stored(4, "Be brief.", role=role, turn=2))
 
-    sent = to_messages(prompt_of(log, 8000, ContextPolicy(), 9, "and tomorrow?").messages)
+    prompt = prompt_of(log, 8000, ContextPolicy(), 9, "and tomorrow?")
+    sent = to_messages(join_unanswered(prompt)[0])
 
     kinds = [[part.part_kind for part in message.parts] for message in sent]
-    noted = ["system-prompt"] if note else []
+    noted = [kind] if kind else []
     assert kinds == [["user-prompt"], ["tool-call", "tool-call"], ["tool-return"] * 2 + noted + ["user-prompt"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import ClassVar, Final, TypeAlias
 
@@ -64,15 +64,7 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     @property
     def question(self) -> str:
         """What the user says last in this request; empty if it brings outputs of tools only."""
-        if not self.messages:
-            return self.text
-        said: list[str] = []
-        for message in reversed(self.messages):
-            if message.role is Role.USER:
-                said.append(message.text)
-            elif said and message.role not in _BESIDE:
-                break
-        return "\n".join(reversed(said))
+        return last_question(self.messages) if self.messages else self.text
 
     def __post_init__(self) -> None:
         check_text(self.text, "the message")
@@ -124,6 +116,17 @@ class ChatRequest(Value, frozen=True, kw_only=True):
             raise Invalid("two tools have the same name")
         if self.tool_choice not in (AUTO, NONE, *(REQUIRED,) * bool(names), *names):
             raise Invalid("tool_choice must be auto, none, required or the name of one of the tools")
+
+
+def last_question(messages: Sequence[Draft]) -> str:
+    """What the user says last in these messages, also if something else follows."""
+    said: list[str] = []
+    for message in reversed(messages):
+        if message.role is Role.USER:
+            said.append(message.text)
+        elif said and message.role not in _BESIDE:
+            break
+    return "\n".join(reversed(said))
 
 
 class Reply(Value, frozen=True, kw_only=True):

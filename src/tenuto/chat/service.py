@@ -19,6 +19,7 @@ from tenuto.chat.typed_answer import TypedRequest, ask_typed
 from tenuto.errors import TenutoError
 from tenuto.logs import bind_log_context
 from tenuto.model import Message, Scope, TurnState
+from tenuto.model.generation import ToolCall
 from tenuto.model.message import STOPPED
 from tenuto.model.values import Value, check_type
 from tenuto.ports import ChatModel, Facts
@@ -159,12 +160,17 @@ class Chat:
         trace = await self._means.traces.trace(begun.scope, begun.session_id, begun.number)
         reply = reply_from_trace(trace, begun.turn.session) if trace is not None else None
         text = final.text if final is not None else "".join(message.text for message in begun.turn.reply)
+        calls = [part for part in final.parts if part["type"] == "tool_call"] if final is not None else []
         base = reply or Reply(
             session_id=begun.session_id, trace_id=begun.trace_id, turn=begun.number, assistant="", text=""
         )
         return replace(
             base,
             text=await self._means.redaction.restore(begun.turn.session, text),
+            calls=tuple(
+                ToolCall(id=call["id"], name=call["name"], arguments=call["arguments"])
+                for call in await self._means.redaction.restore(begun.turn.session, calls)
+            ),
             trace_id=stored.get("trace", base.trace_id),
             model=stored.get("model", base.model),
             offline=stored.get("offline", base.offline),

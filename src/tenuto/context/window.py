@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -31,8 +31,7 @@ _TOOLS: Final = ("tool_call", "tool_result")
 # Looked up once: in a loop over a history, finding an enumeration's member takes longer than the rest.
 _ITEM: Final = Role.ITEM
 _TOOL: Final = Role.TOOL
-# Roles of messages that may stand between a call and its output.
-_BESIDE: Final = (Role.SYSTEM, Role.ITEM)
+_ASSISTANT: Final = Role.ASSISTANT
 
 
 class Shown(msgspec.Struct, frozen=True, gc=False):
@@ -118,13 +117,15 @@ def spans(history: Sequence[Message]) -> Iterator[tuple[int, int]]:
 
 
 def begins_turn(history: Sequence[Message], place: int) -> bool:
-    """Whether a turn begins with this message, and not with an output of a call in the turn before."""
+    """Whether a turn begins with this message that brings no output of a call in the turn before."""
     number = history[place].turn
     if history[place - 1].turn == number:
         return False
-    while history[place].role in _BESIDE and place + 1 < len(history) and history[place + 1].turn == number:
+    while place < len(history) and history[place].turn == number and history[place].role is not _ASSISTANT:
+        if history[place].role is _TOOL:
+            return False
         place += 1
-    return history[place].role is not _TOOL
+    return True
 
 
 @dataclass(slots=True)
@@ -247,7 +248,7 @@ class TurnReader:
 def drop_unpaired_tools(messages: Sequence[Message], adjacent: bool = True) -> list[tuple[JsonObject, ...]]:
     """The parts of each message, without tool calls that have no result and results that have no call.
 
-    An `adjacent` result follows its call before any other text, as providers demand.
+    An `adjacent` result follows its call before the assistant says anything else, as providers demand.
     """
     if not any(part["type"] in TOOL_PARTS for message in messages for part in message.parts):
         return [message.parts for message in messages]
@@ -276,7 +277,7 @@ def pair_tools(messages: Sequence[Message], adjacent: bool = True) -> Iterator[t
                 case "tool_call":
                     asked[str(part.get("id"))] = (place, number)
                 case "text":
-                    spoke = spoke or (bool(part["text"]) and message.role not in _BESIDE)
+                    spoke = spoke or (bool(part["text"]) and message.role is _ASSISTANT)
         if not adjacent or (asked and calling):
             waiting |= asked
         elif spoke or asked:
@@ -513,11 +514,11 @@ def _without_tools(turn: Turn, most: int, reason: Reason, reader: TurnReader) ->
 def _last_exchange(shown: Sequence[Shown]) -> int:
     """Where the calls stand whose outputs are the last messages; the end if something else is."""
     place = len(shown)
-    while place and shown[place - 1].message.role in (_TOOL, *_BESIDE):
+    while place and shown[place - 1].message.role is not _ASSISTANT:
         place -= 1
-    if place == len(shown) or not any(one.message.role is _TOOL for one in shown[place:]):
+    if not any(one.message.role is _TOOL for one in shown[place:]):
         return len(shown)
-    while place and shown[place - 1].message.role is not _TOOL and _has_tools(shown[place - 1]):
+    while place and shown[place - 1].message.role is _ASSISTANT and _has_tools(shown[place - 1]):
         place -= 1
     return place
 
@@ -527,8 +528,9 @@ def _has_tools(shown: Shown) -> bool:
 
 
 def _awaits_answer(history: Sequence[Message], end: int) -> bool:
-    """Whether these messages are the newest, and end with an output."""
-    return end == len(history) and history[-1].role is _TOOL
+    """Whether these messages are the newest, and bring an output after all that the assistant said."""
+    newest = takewhile(lambda message: message.role is not _ASSISTANT, reversed(history))
+    return end == len(history) and any(message.role is _TOOL for message in newest)
 
 
 def _keep_messages(turn: Turn, kept: Sequence[Shown], reason: Reason) -> Turn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Final
 
 import msgspec
@@ -32,20 +32,14 @@ _UNREADABLE: Final = 2_000
 
 
 def to_messages(prompt: Sequence[PromptMessage]) -> list[ModelMessage]:
-    """The prompt: what the assistant said as responses, all that lies between two of them as one request.
-
-    Calls that were made at once are one response, and the outputs open the request after it, as providers demand.
-    """
+    """The prompt: what the assistant said as responses, all that lies between two of them as one request."""
     names = {part["id"]: part["name"] for message in prompt for part in message.parts if part["type"] == "tool_call"}
     messages: list[ModelMessage] = []
     for answered, run in groupby(prompt, key=lambda message: message.role is Role.ASSISTANT):
         if answered:
-            said = [parts for message in run if (parts := list(_response_parts(message)))]
-            if any(isinstance(part, ToolCallPart) for parts in said for part in parts):
-                said = [list(chain.from_iterable(said))]
-            messages += [ModelResponse(parts=parts) for parts in said]
+            messages += [ModelResponse(parts=parts) for message in run if (parts := list(_response_parts(message)))]
         elif asked := [part for message in run for part in _request_parts(message, names)]:
-            messages.append(ModelRequest(parts=sorted(asked, key=lambda part: not isinstance(part, ToolReturnPart))))
+            messages.append(ModelRequest(parts=asked))
     return messages
 
 
