@@ -1,4 +1,4 @@
-"""Turns that outlive a connection: left, joined, retried and stopped over a real port (C9)."""
+"""Turns that outlive a connection: left, joined, retried and stopped over a real port (T1)."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ class LiveTurns:
         """Run a turn; the same request under the same key joins its running turn instead."""
         key = request.idempotency_key
         running = self._keyed.get((scope, key)) if key is not None else None
-        if running is not None and not running.ended and running.request == request:
+        if running is not None and not running.ended and _is_same(running.request, request):
             return running
         turn = LiveTurn(scope, request)
         task = asyncio.create_task(turn.run(self._chat, self._register), name="tenuto turn")
@@ -204,6 +204,11 @@ class LiveTurns:
         if self._sweep is not None:
             self._sweep.cancel()
         self._sweep = loop.call_at(next(iter(self._ended.values())), self._drop_ended) if self._ended else None
+
+
+def _is_same(running: ChatRequest, request: ChatRequest) -> bool:
+    """Whether this is the same request again, by its fingerprint if it has one."""
+    return running.fingerprint == request.fingerprint if request.fingerprint is not None else running == request
 
 
 class _EventLog(EventSink):

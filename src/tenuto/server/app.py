@@ -42,6 +42,7 @@ from tenuto.server.channels import channel_routes, serving_channels
 from tenuto.server.metrics import Metrics
 from tenuto.server.middleware import RequestMiddleware
 from tenuto.server.task_worker import TaskWorker
+from tenuto.server.web_streams import ag_ui, ai_sdk
 from tenuto.settings import Settings
 from tenuto.stores.factory import place_of
 
@@ -123,6 +124,8 @@ def create_app(
         privacy,
         npc,
         goods,
+        ai_sdk,
+        ag_ui,
         health,
         web_console,
     )

@@ -95,13 +95,16 @@ async def join_turn(request: Request) -> Response:
 async def stop_turn(request: Request) -> Response:
     """Stop the turn that runs in a session. What it has said so far becomes its answer, marked as `stopped`; a turn
     that has said nothing leaves the message unanswered, and one that was to replace an answer leaves the old one."""
+    return answer(await stop_running_turn(request))
+
+
+async def stop_running_turn(request: Request) -> StopView:
+    """Stop the turn that runs in the session of the path."""
     turn = await service(request).live.find(await asking(request), path_parameter(request))
     if turn is None or turn.ended:
-        return answer(StopView(stopped=False, reply=None))
+        return StopView(stopped=False, reply=None)
     reply = await turn.stop()
-    return answer(
-        StopView(stopped=reply is None or reply.stopped, reply=ReplyView.of(reply) if reply is not None else None)
-    )
+    return StopView(stopped=reply is None or reply.stopped, reply=ReplyView.of(reply) if reply is not None else None)
 
 
 async def _turn_stream(request: Request, turn: LiveTurn, after: int = 0) -> Response:

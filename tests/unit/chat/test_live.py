@@ -32,7 +32,7 @@ def texts(events: list[tuple[int, ChatEvent]]) -> str:
 
 
 async def test_readers_come_and_go_and_the_turn_goes_on() -> None:
-    """C9: events are numbered; who joins late reads from the number it names; other callers see nothing."""
+    """Events are numbered; who joins late reads from the number it names; other callers see nothing."""
     t = talk([Say("One ", "two "), hang := Hang(), Say("three.")])
     turns = live(t)
     turn = turns.start(ANN, ask("Count", "s"))
