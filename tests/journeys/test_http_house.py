@@ -133,6 +133,7 @@ async def test_every_example_of_the_openapi_works(door: Door) -> None:
                 "step": "read",
                 "key": "k",
                 "agent": "labour-law",
+                "assistant": "general",
                 "memory_id": memory["id"],
             }
             address = path.format(session_id="s", name="tier", turn_id=turn["turn_id"], **parts)

@@ -30,6 +30,8 @@ ASKING: dict[str, Ask] = {
     "fork": lambda http, path, who: http.post(f"{path}/fork", headers=who),
     "truncate": lambda http, path, who: http.post(f"{path}/truncate", headers=who, json={"after": 0}),
     "export": lambda http, path, who: http.get(f"{path}/export", headers=who),
+    "stream": lambda http, path, who: http.get(f"{path}/stream", headers=who),
+    "stop": lambda http, path, who: http.post(f"{path}/stop", headers=who),
     "npc get": lambda http, path, who: http.get(path.replace("/v1/", "/v1/npc/"), headers=who),
     "npc delete": lambda http, path, who: http.delete(path.replace("/v1/", "/v1/npc/"), headers=who),
 }

@@ -70,6 +70,7 @@ _HEADERS: Final[tuple[tuple[str, str, JsonObject], ...]] = (
 )
 _WHO: Final = tuple(name for name, _, _ in _HEADERS if name.startswith("X-"))
 _PARTS_OF_PATHS: Final = {
+    "assistant": "The assistant's name.",
     "session_id": "The session's id, percent-encoded where it holds a slash or other odd characters.",
     "turn_id": "The `turn_id` that the turn's beginning answered.",
     "trace_id": "The `trace_id` that the turn's answer named.",

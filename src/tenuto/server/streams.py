@@ -1,4 +1,4 @@
-"""Long responses: cancelled when the client disconnects, or sent event by event."""
+"""Long responses: given up when the client disconnects, or sent event by event."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, _Answ
 
 
 class ServerSentEvent(NamedTuple):
-    """An event as clients get it; a client that reconnects names the last `id` it saw."""
+    """An event as clients get it, maybe without a name; a client that reconnects names the last `id` it saw."""
 
     name: str
     data: bytes
@@ -50,7 +50,8 @@ class ServerSentEvent(NamedTuple):
     def encode(self) -> bytes:
         """The lines of the event."""
         ident = b"" if self.id is None else b"id: %b\n" % self.id.encode()
-        return b"%bevent: %b\ndata: %b\n\n" % (ident, self.name.encode(), self.data)
+        name = b"event: %b\n" % self.name.encode() if self.name else b""
+        return b"%b%bdata: %b\n\n" % (ident, name, self.data)
 
 
 async def event_stream(

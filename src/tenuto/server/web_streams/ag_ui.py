@@ -1,0 +1,326 @@
+"""AG-UI 1.0: a run of an assistant as a stream of events. A thread is a session, and its state the attributes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tenuto.chat import CallRequested, ChatEvent, LiveTurn, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
+from tenuto.errors import Invalid, SessionNotFound, TenutoError, TurnStopped
+from tenuto.model import Changes, Draft, Message, Role, Scope, text_part, tool_result
+from tenuto.model.generation import TextDelta, ToolCall
+from tenuto.model.message import readable_part
+from tenuto.model.values import JsonObject
+from tenuto.server.auth import asking, service, sessions
+from tenuto.server.json_io import body_of, path_parameter
+from tenuto.server.openapi import Router, describe
+from tenuto.server.requests import Name, RequestBody
+from tenuto.server.web_streams.turns import (
+    WebTool,
+    WebTurn,
+    chat_request,
+    chunk_response,
+    interface_id,
+    is_shown,
+    load_log,
+)
+
+routes = Router("web streams", prefix="/v1/ag-ui")
+PROTOCOL_VERSION = "1.0"
+_STREAM = {"text/event-stream": {"example": 'data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"The "}\n\n'}}
+_ROLES = {"user": Role.USER, "system": Role.SYSTEM, "developer": Role.SYSTEM, "tool": Role.TOOL}
+_log = logging.getLogger(__name__)
+
+
+class AgUiMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A message of a thread, as far as it matters here."""
+
+    id: Name
+    role: str
+    content: Any = None
+    tool_call_id: str | None = None
+
+
+class AgUiContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What the page tells of itself."""
+
+    description: str = ""
+    value: str = ""
+
+
+class RunAgentInput(RequestBody, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=False):
+    """What AG-UI clients send. Of `messages` only those after the last answer matter that are not stored yet; without
+    any, the run shows the thread as it is, and joins the turn that runs in it."""
+
+    EXAMPLE = {
+        "threadId": "trip",
+        "runId": "run-1",
+        "messages": [{"id": "m1", "role": "user", "content": "I live in Porto."}],
+    }
+
+    thread_id: Name
+    run_id: Name
+    messages: list[AgUiMessage]
+    state: Any = None
+    tools: list[WebTool] | None = None
+    context: list[AgUiContext] | None = None
+
+
+@routes.post("/{assistant}", describe(None, body=RunAgentInput, problems=(409, 502), content=_STREAM))
+async def run_agent(request: Request) -> Response:
+    """Answer what is new in a thread, event by event. The same `runId` again joins its run."""
+    scope, body = await asking(request), await body_of(request, RunAgentInput)
+    assistant = path_parameter(request, "assistant")
+    service(request).chat.assistants.find(assistant)
+    log = await load_log(request, scope, body.thread_id)
+    given = _input(body, request)
+    run = _Run(request, scope, body, missing=_misses(body, log or ()))
+    if not given:
+        return await chunk_response(request, run.show(await _running(request, scope, body.thread_id)))
+    asked = WebTurn(
+        session_id=body.thread_id,
+        messages=given,
+        key=body.run_id,
+        assistant=assistant,
+        tools=tuple(tool.spec() for tool in body.tools or ()),
+        instructions="\n".join(f"{one.description}: {one.value}" for one in body.context or ()) or None,
+    )
+    turn = service(request).live.start(scope, chat_request(request, asked, log))
+    return await chunk_response(request, run.follow(turn))
+
+
+async def _running(request: Request, scope: Scope, session_id: str) -> LiveTurn | None:
+    try:
+        turn = await service(request).live.find(scope, session_id)
+    except SessionNotFound:
+        return None
+    return turn if turn is not None and not turn.ended else None
+
+
+def _input(body: RunAgentInput, request: Request) -> tuple[Draft, ...]:
+    """The messages after the last answer."""
+    now = service(request).clock()
+    behind = [*takewhile(lambda message: message.role != "assistant", reversed(body.messages))]
+    return tuple(
+        Draft(
+            id=message.id,
+            role=_ROLES[message.role],
+            sent_at=now,
+            parts=_parts(message),
+            extra={"role": message.role} if message.role == "developer" else {},
+        )
+        for message in reversed(behind)
+        if message.role in _ROLES
+    )
+
+
+def _parts(message: AgUiMessage) -> tuple[JsonObject, ...]:
+    content = message.content
+    if message.role == "tool":
+        return (tool_result(message.tool_call_id or "", content),)
+    if isinstance(content, str):
+        return (text_part(content),)
+    if isinstance(content, list) and all(
+        isinstance(part, dict) and isinstance(part.get("type"), str) for part in content
+    ):
+        return tuple(text_part(part["text"]) if part["type"] == "text" and "text" in part else part for part in content)
+    raise Invalid("messages: the content must be a text or a list of parts")
+
+
+def _misses(body: RunAgentInput, log: Sequence[Message]) -> bool:
+    """Whether the session has messages that the client does not."""
+    sent = {message.id for message in body.messages}
+    return any(is_shown(message) and interface_id(message) not in sent for message in log)
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run for one client."""
+
+    request: Request
+    scope: Scope
+    body: RunAgentInput
+    missing: bool
+    session_id: str = ""
+
+    def __post_init__(self) -> None:
+        self.session_id = self.body.thread_id
+
+    async def show(self, running: LiveTurn | None) -> AsyncIterator[JsonObject | str]:
+        """The thread as it is, then the turn that runs in it."""
+        if running is not None:
+            async for chunk in self.follow(running):
+                yield chunk
+            return
+        encoder = AgUiStream(self.body.thread_id, self.body.run_id)
+        yield encoder.start()
+        yield await self._state()
+        yield await self._messages()
+        yield encoder.run_finished({"type": "success"})
+
+    async def follow(self, turn: LiveTurn) -> AsyncIterator[JsonObject | str]:
+        """The events of a turn."""
+        encoder = AgUiStream(self.body.thread_id, self.body.run_id)
+        try:
+            async for _, event in turn.events():
+                for chunk in encoder.encode(event):
+                    yield chunk
+                if isinstance(event, TurnStarted):
+                    # Another one, if the thread's id belongs to another user.
+                    self.session_id = event.session_id
+                    yield await self._state(self.body.state)
+                if isinstance(event, ReplyFinished):
+                    if self.missing or encoder.differs(event.reply):
+                        yield await self._messages()
+                    yield encoder.finish(event.reply)
+        except TenutoError as error:
+            if not encoder.started:
+                raise
+            for chunk in encoder.fail(error):
+                yield chunk
+
+    async def _state(self, given: object = None) -> JsonObject:
+        """The session's attributes, with those that the client has changed."""
+        try:
+            session = await sessions(self.request).get(self.scope, self.session_id)
+            if isinstance(given, dict) and any(session.attributes.get(name) != value for name, value in given.items()):
+                changes = Changes(attributes=given)
+                session = await sessions(self.request).patch(self.scope, self.session_id, changes)
+        except TenutoError as refused:
+            _log.warning("the state of a thread was not stored: %s", refused.code)
+            return {"type": "STATE_SNAPSHOT", "snapshot": given if isinstance(given, dict) else {}}
+        return {"type": "STATE_SNAPSHOT", "snapshot": session.attributes}
+
+    async def _messages(self) -> JsonObject:
+        log = await load_log(self.request, self.scope, self.session_id)
+        return {"type": "MESSAGES_SNAPSHOT", "messages": [each for one in log or () for each in _ag_ui_messages(one)]}
+
+
+@dataclass(slots=True)
+class AgUiStream:
+    """Turns the events of one turn into events of a run."""
+
+    thread_id: str
+    run_id: str
+    started: bool = False
+    _trace_id: str = ""
+    _blocks: int = 0
+    _open: str | None = None
+    _said: list[str] = field(default_factory=list)
+
+    def start(self) -> JsonObject:
+        """The first event."""
+        self.started = True
+        return {"type": "RUN_STARTED", **self._ids(), "protocolVersion": PROTOCOL_VERSION}
+
+    def encode(self, event: ChatEvent) -> Iterator[JsonObject]:
+        """The events of an event, except the last."""
+        match event:
+            case TurnStarted():
+                self._trace_id = event.trace_id
+                yield self.start()
+            case TextDelta(text=text):
+                yield from self._say(text)
+            case ToolStarted(name=name):
+                yield from self._close()
+                self._said.clear()
+                yield {"type": "STEP_STARTED", "stepName": name}
+            case ToolFinished(name=name):
+                yield {"type": "STEP_FINISHED", "stepName": name}
+            case CallRequested(call=call):
+                yield from self._call(call)
+            case ReplyFinished(reply=reply):
+                if not self.started:
+                    yield from self._replay(reply)
+                yield from self._close()
+
+    def differs(self, reply: Reply) -> bool:
+        """Whether the stored answer is not what was streamed: it was corrected, or there was text before a tool."""
+        return self._blocks > 1 or "".join(self._said) != reply.text
+
+    def finish(self, reply: Reply) -> JsonObject:
+        """The last event of a turn with an answer."""
+        pending = {"pendingToolCallIds": [call.id for call in reply.calls]} if reply.calls else {}
+        outcome: JsonObject = {"type": "cancelled"} if reply.stopped else {"type": "success", **pending}
+        usage = {"model": reply.model, "inputTokens": reply.input_tokens, "outputTokens": reply.output_tokens}
+        named = {"traceId": reply.trace_id, "offline": reply.offline, "degraded": list(reply.degraded)}
+        return {**self.run_finished(outcome), "result": named, "usage": [usage]}
+
+    def fail(self, error: TenutoError) -> Iterator[JsonObject]:
+        """The events of a turn that ends without an answer."""
+        if isinstance(error, TurnStopped):
+            yield from self._close()
+            yield self.run_finished({"type": "cancelled"})
+        else:
+            yield {"type": "RUN_ERROR", "message": str(error), "code": error.code}
+
+    def run_finished(self, outcome: JsonObject) -> JsonObject:
+        """The last event."""
+        return {"type": "RUN_FINISHED", **self._ids(), "outcome": outcome}
+
+    def _ids(self) -> JsonObject:
+        return {"threadId": self.thread_id, "runId": self.run_id}
+
+    def _replay(self, reply: Reply) -> Iterator[JsonObject]:
+        self._trace_id = reply.trace_id
+        yield self.start()
+        if reply.text:
+            yield from self._say(reply.text)
+        for call in reply.calls:
+            yield from self._call(call)
+
+    def _say(self, text: str) -> Iterator[JsonObject]:
+        if self._open is None:
+            # The answer is known by its trace; text before a tool is a message of its own.
+            self._open = f"{self._trace_id}{f'-{self._blocks}' if self._blocks else ''}"
+            self._blocks += 1
+            yield {"type": "TEXT_MESSAGE_START", "messageId": self._open, "role": "assistant"}
+        self._said.append(text)
+        yield {"type": "TEXT_MESSAGE_CONTENT", "messageId": self._open, "delta": text}
+
+    def _close(self) -> Iterator[JsonObject]:
+        if self._open is not None:
+            yield {"type": "TEXT_MESSAGE_END", "messageId": self._open}
+            self._open = None
+
+    def _call(self, call: ToolCall) -> Iterator[JsonObject]:
+        yield from self._close()
+        yield {
+            "type": "TOOL_CALL_START",
+            "toolCallId": call.id,
+            "toolCallName": call.name,
+            "parentMessageId": self._trace_id,
+        }
+        arguments = msgspec.json.encode(call.arguments).decode()
+        yield {"type": "TOOL_CALL_ARGS", "toolCallId": call.id, "delta": arguments}
+        yield {"type": "TOOL_CALL_END", "toolCallId": call.id}
+
+
+def _ag_ui_messages(message: Message) -> Iterator[JsonObject]:
+    """A stored message as AG-UI has it; outputs of tools are messages of their own there."""
+    if not is_shown(message):
+        return
+    parts = [*map(readable_part, message.parts)]
+    if message.role is Role.TOOL:
+        for part in parts:
+            if part["type"] == "tool_result":
+                output = part["output"]
+                content = output if isinstance(output, str) else msgspec.json.encode(output).decode()
+                yield {"id": message.id, "role": "tool", "toolCallId": part["call_id"], "content": content}
+        return
+    shown: JsonObject = {"id": interface_id(message), "role": message.role.value, "content": message.text}
+    calls = [_ag_ui_call(part) for part in parts if part["type"] == "tool_call"]
+    yield {**shown, "toolCalls": calls} if calls else shown
+
+
+def _ag_ui_call(part: JsonObject) -> JsonObject:
+    arguments = part["arguments"]
+    text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+    return {"id": part["id"], "type": "function", "function": {"name": part["name"], "arguments": text}}

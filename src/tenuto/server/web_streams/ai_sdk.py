@@ -1,0 +1,304 @@
+"""The AI SDK's UI message stream (`useChat` of the npm package `ai`): a turn, its resumption, its end, the history."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tenuto.chat import CallRequested, ChatEvent, LiveTurn, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
+from tenuto.chat.views import UsageView
+from tenuto.errors import SessionNotFound, TenutoError, TurnStopped
+from tenuto.model import Draft, Message, Role, Scope, text_part, tool_result
+from tenuto.model.generation import TextDelta
+from tenuto.model.message import readable_part
+from tenuto.model.values import JsonObject, View
+from tenuto.server.auth import asking, service
+from tenuto.server.chat import StopView, stop_running_turn
+from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, path_parameter
+from tenuto.server.openapi import Router, describe
+from tenuto.server.requests import Name, RequestBody
+from tenuto.server.web_streams.turns import (
+    WebTool,
+    WebTurn,
+    chat_request,
+    check_messages_given,
+    chunk_response,
+    interface_id,
+    is_shown,
+    load_log,
+)
+
+routes = Router("web streams", prefix="/v1/ai-sdk")
+_STREAM = {"text/event-stream": {"example": 'data: {"type":"text-delta","id":"text-1","delta":"The "}\n\n'}}
+_DONE = "[DONE]"
+_ENDED = ("output-available", "output-error")
+
+
+class UiMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A `UIMessage`, as far as it matters here."""
+
+    id: Name
+    role: str
+    parts: list[dict[str, Any]] = []
+
+
+class UiChatBody(RequestBody, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=False):
+    """What `DefaultChatTransport` sends: `id` is the session's; of `messages` only what is new matters, so a client may
+    send the newest alone as `message`. Its `body` option may add `assistant`, `persona` and `tools`."""
+
+    EXAMPLE = {
+        "id": "trip",
+        "messages": [{"id": "m1", "role": "user", "parts": [{"type": "text", "text": "I live in Porto."}]}],
+    }
+
+    id: Name
+    messages: list[UiMessage] = []
+    message: UiMessage | None = None
+    trigger: Annotated[str, Meta(description="`submit-message` or `regenerate-message`.")] = "submit-message"
+    assistant: Name | None = None
+    persona: Name | None = None
+    tools: list[WebTool] = []
+
+
+class UiMessages(View, frozen=True, kw_only=True):
+    """The newest messages of a session as `UIMessage`s, oldest first."""
+
+    messages: list[dict[str, Any]]
+
+
+_JOIN = describe(None, content=_STREAM)
+_JOIN.content["responses"]["204"] = {"description": "No turn runs."}
+
+
+@routes.post(
+    "/chat", describe(None, body=UiChatBody, headers=("Idempotency-Key",), problems=(409, 502), content=_STREAM)
+)
+async def ui_chat(request: Request) -> Response:
+    """Answer the newest message of a chat as a UI message stream. A message is known by its id: the same again is
+    answered once, and with another text it is edited."""
+    scope, body = await asking(request), await body_of(request, UiChatBody)
+    given = [body.message] if body.message is not None else body.messages
+    check_messages_given(given)
+    # The last message may be the answer that shall be made anew.
+    anew = body.trigger == "regenerate-message"
+    last = given[-2] if anew and given[-1].role == "assistant" and len(given) > 1 else given[-1]
+    drafts = _drafts(last, request)
+    check_messages_given(drafts)
+    asked = WebTurn(
+        session_id=body.id,
+        messages=drafts,
+        key=idempotency_key(request) or fingerprint([body.id, [[draft.id, list(draft.parts)] for draft in drafts]]),
+        anew=anew,
+        assistant=body.assistant,
+        persona=body.persona,
+        tools=tuple(tool.spec() for tool in body.tools),
+        # The outputs of tools continue the message that called them.
+        reply_metadata={"ui_id": last.id} if last.role == "assistant" else {},
+    )
+    log = await load_log(request, scope, body.id)
+    return await _stream(request, service(request).live.start(scope, chat_request(request, asked, log)))
+
+
+@routes.get("/chat/{session_id}/stream", _JOIN)
+async def resume_ui_chat(request: Request) -> Response:
+    """The stream of the turn that runs in a chat, from its start; 204 if none does."""
+    try:
+        turn = await service(request).live.find(await asking(request), path_parameter(request))
+    except SessionNotFound:
+        turn = None
+    return Response(status_code=204) if turn is None or turn.ended else await _stream(request, turn)
+
+
+@routes.post("/chat/{session_id}/stop", describe(StopView))
+async def stop_ui_chat(request: Request) -> Response:
+    """Stop the turn that runs in a chat, and keep what it has said; closing the stream stops nothing."""
+    return answer(await stop_running_turn(request))
+
+
+@routes.get("/chat/{session_id}", describe(UiMessages))
+async def get_ui_messages(request: Request) -> Response:
+    """The messages that a page begins with; none for a chat that does not exist yet."""
+    scope: Scope = await asking(request)
+    log = await load_log(request, scope, path_parameter(request))
+    return answer(UiMessages(messages=list(_ui_messages(log or ()))))
+
+
+async def _stream(request: Request, turn: LiveTurn) -> Response:
+    response = await chunk_response(request, _chunks(turn))
+    response.headers["x-vercel-ai-ui-message-stream"] = "v1"
+    return response
+
+
+async def _chunks(turn: LiveTurn) -> AsyncIterator[JsonObject | str]:
+    encoder = UiStream(turn.request.reply_metadata.get("ui_id"))
+    try:
+        async for _, event in turn.events():
+            for chunk in encoder.encode(event):
+                yield chunk
+    except TenutoError as error:
+        if not encoder.started:
+            raise
+        for chunk in encoder.fail(error):
+            yield chunk
+    yield _DONE
+
+
+class UiStream:
+    """Turns the events of one turn into chunks."""
+
+    def __init__(self, message_id: str | None = None) -> None:
+        self.started = False
+        self._message_id = message_id
+        self._blocks = 0
+        self._open = False
+        self._said: list[str] = []
+
+    def encode(self, event: ChatEvent) -> Iterator[JsonObject]:
+        """The chunks of an event."""
+        match event:
+            case TurnStarted():
+                yield from self._start(event.trace_id)
+            case TextDelta(text=text):
+                yield from self._say(text)
+            case ToolStarted(name=name):
+                yield from self._close()
+                self._said.clear()
+                self._blocks += 1
+                yield self._tool(name=name, state="started")
+            case ToolFinished(name=name, milliseconds=taken, error=error):
+                yield self._tool(name=name, state="failed" if error else "done", milliseconds=taken)
+            case CallRequested(call=call):
+                yield from self._close()
+                called = {"toolCallId": call.id, "toolName": call.name, "input": call.arguments}
+                yield {"type": "tool-input-available", **called}
+            case ReplyFinished(reply=reply):
+                yield from self._finish(reply)
+
+    def fail(self, error: TenutoError) -> Iterator[JsonObject]:
+        """The chunks of a turn that ends without an answer."""
+        yield from self._close()
+        if isinstance(error, TurnStopped):
+            yield {"type": "abort", "reason": error.code}
+        else:
+            yield {"type": "error", "errorText": f"{error.code}: {error}"}
+
+    def _start(self, trace_id: str) -> Iterator[JsonObject]:
+        self.started = True
+        yield {"type": "start", **({"messageId": self._message_id or trace_id} if self._message_id or trace_id else {})}
+        yield {"type": "start-step"}
+
+    def _say(self, text: str) -> Iterator[JsonObject]:
+        if not self._open:
+            self._open = True
+            self._blocks += 1
+            yield {"type": "text-start", "id": f"text-{self._blocks}"}
+        self._said.append(text)
+        yield {"type": "text-delta", "id": f"text-{self._blocks}", "delta": text}
+
+    def _close(self) -> Iterator[JsonObject]:
+        if self._open:
+            self._open = False
+            yield {"type": "text-end", "id": f"text-{self._blocks}"}
+
+    def _tool(self, **data: object) -> JsonObject:
+        return {"type": "data-tool", "id": f"tool-{self._blocks}", "data": data}
+
+    def _finish(self, reply: Reply) -> Iterator[JsonObject]:
+        if not self.started:
+            yield from self._start(reply.trace_id)
+            for call in reply.calls:
+                yield from self.encode(CallRequested(call=call))
+        said = "".join(self._said)
+        if not reply.text.startswith(said):
+            # The assistant corrected its answer.
+            yield from self._close()
+            yield {"type": "reset-step"}
+            said = ""
+        if rest := reply.text[len(said) :]:
+            yield from self._say(rest)
+        yield from self._close()
+        yield {"type": "finish-step"}
+        reason = "tool-calls" if reply.calls else "other" if reply.stopped else "stop"
+        yield {"type": "finish", "finishReason": reason, "messageMetadata": _circumstances(reply)}
+
+
+def _circumstances(reply: Reply) -> JsonObject:
+    named = ("session_id", "trace_id", "turn", "assistant", "model", "offline", "stopped")
+    return {
+        **{name: getattr(reply, name) for name in named},
+        "degraded": list(reply.degraded),
+        "usage": msgspec.to_builtins(UsageView.of(reply)),
+    }
+
+
+def _drafts(message: UiMessage, request: Request) -> tuple[Draft, ...]:
+    """What a message brings: words of the user, or outputs of the tools that the last step of an answer called."""
+    now = service(request).clock()
+    if message.role == "user":
+        parts = tuple(_user_part(part) for part in message.parts if isinstance(part.get("type"), str))
+        return (Draft(id=message.id, role=Role.USER, sent_at=now, parts=parts),) if parts else ()
+    steps = [place for place, part in enumerate(message.parts) if part.get("type") == "step-start"]
+    last_step = message.parts[steps[-1] :] if steps else message.parts
+    return tuple(
+        Draft(
+            id=f"{part['toolCallId']}-output",
+            role=Role.TOOL,
+            sent_at=now,
+            parts=(tool_result(part["toolCallId"], part.get("output", part.get("errorText"))),),
+        )
+        for part in last_step
+        if part.get("state") in _ENDED and isinstance(part.get("toolCallId"), str)
+    )
+
+
+def _user_part(part: JsonObject) -> JsonObject:
+    text = part.get("text")
+    return text_part(text) if part["type"] == "text" and isinstance(text, str) else part
+
+
+def _ui_messages(log: Sequence[Message]) -> Iterator[JsonObject]:
+    outputs = {
+        part["call_id"]: part["output"]
+        for message in log
+        if message.role is Role.TOOL
+        for part in map(readable_part, message.parts)
+        if part["type"] == "tool_result"
+    }
+    before: JsonObject | None = None
+    for message in log:
+        if message.role is Role.TOOL or not is_shown(message):
+            continue
+        parts = [*_stored_parts(message, outputs)]
+        if before is not None and before["id"] == interface_id(message):
+            before["parts"] += [{"type": "step-start"}, *parts]
+            continue
+        if before is not None:
+            yield before
+        before = {"id": interface_id(message), "role": message.role.value, "parts": parts}
+    if before is not None:
+        yield before
+
+
+def _stored_parts(message: Message, outputs: JsonObject) -> Iterator[JsonObject]:
+    for part in map(readable_part, message.parts):
+        if part["type"] == "text":
+            yield {"type": "text", "text": part["text"]}
+        elif part["type"] == "tool_call":
+            ended = part["id"] in outputs
+            yield {
+                "type": f"tool-{part['name']}",
+                "toolCallId": part["id"],
+                "input": part["arguments"],
+                **(
+                    {"state": "output-available", "output": outputs[part["id"]]}
+                    if ended
+                    else {"state": "input-available"}
+                ),
+            }
+        elif message.role is Role.USER:
+            yield part

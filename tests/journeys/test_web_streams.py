@@ -1,0 +1,239 @@
+"""Web streams: the AI SDK's UI message stream and AG-UI, as browsers speak them, over a real port (T1)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+from ag_ui.core import Event, RunAgentInput
+from pydantic import TypeAdapter
+
+from tenuto.llm import Call, Hang, Say, ScriptedModel
+from tenuto.llm.scripted import Script
+from tests.journeys.door import ANN, BOB, EVE, at, code, playing, served
+from tests.servers.loopback import serving
+from tests.talking import Adder
+
+AG_UI: TypeAdapter[Any] = TypeAdapter(Event)
+LOOK = {
+    "name": "look",
+    "description": "Look at the page.",
+    "parameters": {"type": "object", "properties": {"where": {"type": "string"}}},
+}
+
+
+@asynccontextmanager
+async def house(*scripts: Script) -> AsyncIterator[tuple[httpx.AsyncClient, ScriptedModel]]:
+    """A server on a port, whose assistant plays scripts and can add, and Ann's browser."""
+    model = ScriptedModel(*scripts)
+    async with (
+        served(**playing(model, tools=(Adder(),))) as door,
+        serving(door.app) as base,
+        httpx.AsyncClient(base_url=base, headers=ANN, timeout=60) as http,
+    ):
+        yield http, model
+
+
+def chunks_of(text: str) -> list[Any]:
+    """The data of a stream of events without names."""
+    lines = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
+    return [line if line == "[DONE]" else json.loads(line) for line in lines]
+
+
+def said(message_id: str, text: str) -> dict[str, Any]:
+    return {"id": message_id, "role": "user", "parts": [{"type": "text", "text": text}]}
+
+
+async def ui(http: httpx.AsyncClient, *messages: Any, **body: Any) -> list[Any]:
+    answered = await http.post("/v1/ai-sdk/chat", json={"id": "c", "messages": messages, **body})
+    assert answered.status_code == 200, answered.text
+    assert answered.headers["x-vercel-ai-ui-message-stream"] == "v1"
+    return chunks_of(answered.text)
+
+
+def text_of(chunks: list[Any]) -> str:
+    return "".join(chunk.get("delta", "") for chunk in chunks[:-1])
+
+
+async def log_of(http: httpx.AsyncClient, session: str = "c") -> list[tuple[str, str, str]]:
+    page = (await http.get(at(session, "messages"))).json()["messages"]
+    return [(one["id"], one["role"], one["text"]) for one in page if one["role"] == "user" or one["text"]]
+
+
+async def test_a_chat_of_the_ai_sdk() -> None:
+    """Its history is the session's: a message is stored once, edited, and answered anew by its own id."""
+    async with house(
+        [Call("add", {"a": 1, "b": 2}), Say("Let me see. ")], [Say("It ", "is 3.")], "Four.", "Five.", "Six.", "Seven."
+    ) as (http, model):
+        first = await ui(http, said("u1", "1+2?"))
+        again = await ui(http, said("u1", "1+2?"))
+        answer = {"id": first[0]["messageId"], "role": "assistant", "parts": [{"type": "text", "text": "It is 3."}]}
+        second = await ui(http, said("u1", "1+2?"), answer, said("u2", "2+2?"))
+        alone = await ui(http, message=said("u3", "2+3?"))
+        anew = await ui(http, said("u1", "1+2?"), answer, said("u3", "2+3?"), trigger="regenerate-message")
+        edited = await ui(http, said("u1", "1+2?"), answer, said("u2", "3+4?"), messageId="u2")
+        history = (await http.get("/v1/ai-sdk/chat/c")).json()["messages"]
+        foreign = [await http.get("/v1/ai-sdk/chat/c", headers=who) for who in (BOB, EVE)]
+
+        assert [chunk if isinstance(chunk, str) else chunk["type"] for chunk in first] == [
+            "start", "start-step", "text-start", "text-delta", "text-end", "data-tool", "data-tool",
+            "text-start", "text-delta", "text-delta", "text-end", "finish-step", "finish", "[DONE]",
+        ]  # fmt: skip
+        assert first[-2]["finishReason"] == "stop"
+        assert [one[0]["messageId"] for one in (first, again)] == [answer["id"]] * 2
+        assert [text_of(one) for one in (again, second, alone, anew)] == ["It is 3.", "Four.", "Five.", "Six."]
+        assert text_of(edited) == "Seven."
+        assert [one for one, role, _ in await log_of(http) if role == "user"] == ["u1", "u2"]
+        assert [(one["role"], one["parts"][0]["text"]) for one in history] == [
+            ("user", "1+2?"), ("assistant", "It is 3."), ("user", "3+4?"), ("assistant", "Seven.")
+        ]  # fmt: skip
+        assert history[1]["id"] == answer["id"]
+        assert [one.json() for one in foreign] == [{"messages": []}] * 2
+        assert len(model.requests) == 6
+
+
+async def test_the_browser_runs_a_tool_of_its_own() -> None:
+    async with house([Say("Well. "), Call("look", {"where": "top"}, id="call-1")], "A red button.") as (http, model):
+        called = await ui(http, said("u1", "What is there?"), tools=[LOOK])
+        used = {"type": "tool-look", "toolCallId": "call-1", "state": "output-available", "output": {"seen": "red"}}
+        message = {"id": called[0]["messageId"], "role": "assistant", "parts": [{"type": "step-start"}, used]}
+        answered = await ui(http, said("u1", "What is there?"), message, tools=[LOOK])
+        history = (await http.get("/v1/ai-sdk/chat/c")).json()["messages"]
+
+        asked = next(chunk for chunk in called if chunk["type"] == "tool-input-available")
+        assert (asked["toolCallId"], asked["toolName"], asked["input"]) == ("call-1", "look", {"where": "top"})
+        assert called[-2]["finishReason"] == "tool-calls"
+        assert answered[0]["messageId"] == message["id"]
+        assert text_of(answered) == "A red button."
+        assert "red" in str(model.requests[-1].messages[-1].parts)
+        assert [one["role"] for one in history] == ["user", "assistant"]
+        assert [part["type"] for part in history[1]["parts"]] == ["text", "tool-look", "step-start", "text"]
+
+
+async def test_a_reload_resumes_the_chat_and_a_stop_ends_it() -> None:
+    async with house([Say("One ", "two "), hang := Hang()]) as (http, model):
+        body = {"id": "c", "messages": [said("u1", "Count")]}
+        async with http.stream("POST", "/v1/ai-sdk/chat", json=body) as response:
+            async for line in response.aiter_lines():
+                if "two" in line:
+                    break
+        await hang.reached.wait()
+        strangers = [await http.get("/v1/ai-sdk/chat/c/stream", headers=who) for who in (BOB, EVE)]
+        unknown = await http.get("/v1/ai-sdk/chat/never/stream")
+        refused = [await http.post("/v1/ai-sdk/chat/c/stop", headers=who) for who in (BOB, EVE)]
+        async with (
+            http.stream("GET", "/v1/ai-sdk/chat/c/stream") as resumed,
+            http.stream("POST", "/v1/ai-sdk/chat", json=body) as joined,
+        ):
+            stopped = (await http.post("/v1/ai-sdk/chat/c/stop")).json()
+            streams = [chunks_of((await one.aread()).decode()) for one in (resumed, joined)]
+        idle = await http.get("/v1/ai-sdk/chat/c/stream")
+
+        assert [one.status_code for one in (*strangers, unknown, idle)] == [204] * 4
+        assert [code(one) for one in refused] == [(404, "session_not_found")] * 2
+        assert stopped["reply"]["answer"] == "One two "
+        for chunks in streams:
+            assert text_of(chunks) == "One two "
+            assert chunks[-2]["messageMetadata"]["stopped"] is True
+        assert (len(model.requests), model.cancelled) == (1, 1)
+
+
+async def run(http: httpx.AsyncClient, run_id: str, *messages: Any, **body: Any) -> list[dict[str, Any]]:
+    """A run; every event fits the protocol's models, and their order its rules."""
+    given = {"threadId": "c", "runId": run_id, "messages": messages, **body}
+    RunAgentInput.model_validate(given)
+    answered = await http.post("/v1/ag-ui/helper", json=given)
+    assert answered.status_code == 200, answered.text
+    return checked(answered.text)
+
+
+def checked(text: str) -> list[dict[str, Any]]:
+    events = chunks_of(text)
+    for event in events:
+        AG_UI.validate_python(event)
+    assert (events[0]["type"], events[0]["protocolVersion"]) == ("RUN_STARTED", "1.0")
+    assert events[-1]["type"] in ("RUN_FINISHED", "RUN_ERROR")
+    return events
+
+
+def kinds(events: list[dict[str, Any]]) -> list[str]:
+    return [event["type"] for event in events]
+
+
+def only(events: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    [found] = [event for event in events if event["type"] == kind]
+    return found
+
+
+def user(message_id: str, text: str) -> dict[str, Any]:
+    return {"id": message_id, "role": "user", "content": text}
+
+
+async def test_runs_of_ag_ui() -> None:
+    async with house(
+        [Call("add", {"a": 1, "b": 2})],
+        [Say("It ", "is 3.")],
+        [Call("look", {"where": "top"}, id="call-1")],
+        "Red.",
+        "Blue.",
+    ) as (http, model):
+        context = [{"description": "Page", "value": "start"}]
+        first = await run(http, "r1", user("u1", "1+2?"), state={"colour": "green"}, context=context)
+        again = await run(http, "r1", user("u1", "1+2?"))
+        answer = {"id": only(first, "TEXT_MESSAGE_START")["messageId"], "role": "assistant", "content": "It is 3."}
+        talk = [user("u1", "1+2?"), answer, user("u2", "What is there?")]
+        called = await run(http, "r2", *talk, tools=[LOOK])
+        call = {"id": "call-1", "type": "function", "function": {"name": "look", "arguments": '{"where":"top"}'}}
+        asked = {"id": only(called, "TOOL_CALL_START")["parentMessageId"], "role": "assistant", "toolCalls": [call]}
+        output = {"id": "o1", "role": "tool", "toolCallId": "call-1", "content": "red"}
+        told = await run(http, "r3", *talk, asked, output, tools=[LOOK])
+        anew = await run(http, "r4", *talk, asked, output, tools=[LOOK])
+        shown = await run(http, "r5")
+        hidden = await http.post("/v1/ag-ui/helper", json={"threadId": "c", "runId": "r5", "messages": []}, headers=EVE)
+
+        assert kinds(first) == [
+            "RUN_STARTED", "STATE_SNAPSHOT", "STEP_STARTED", "STEP_FINISHED", "TEXT_MESSAGE_START",
+            "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END", "RUN_FINISHED",
+        ]  # fmt: skip
+        assert only(first, "STATE_SNAPSHOT")["snapshot"] == {"colour": "green"}
+        assert "Page: start" in str(model.requests[0].messages[0].parts)
+        assert only(again, "TEXT_MESSAGE_CONTENT")["delta"] == "It is 3."
+        assert json.loads(only(called, "TOOL_CALL_ARGS")["delta"]) == {"where": "top"}
+        assert only(called, "RUN_FINISHED")["outcome"] == {"type": "success", "pendingToolCallIds": ["call-1"]}
+        assert [only(one, "TEXT_MESSAGE_CONTENT")["delta"] for one in (told, anew)] == ["Red.", "Blue."]
+        assert len(model.requests) == 5
+        messages = only(shown, "MESSAGES_SNAPSHOT")["messages"]
+        assert [(one["role"], one["content"]) for one in messages] == [
+            ("user", "1+2?"), ("assistant", "It is 3."), ("user", "What is there?"), ("assistant", ""),
+            ("tool", "red"), ("assistant", "Blue."),
+        ]  # fmt: skip
+        assert (messages[1]["id"], messages[3]["id"]) == (answer["id"], asked["id"])
+        nothing = chunks_of(hidden.text)
+        assert (only(nothing, "MESSAGES_SNAPSHOT")["messages"], only(nothing, "STATE_SNAPSHOT")["snapshot"]) == ([], {})
+
+
+async def test_a_run_of_ag_ui_is_joined_and_stopped() -> None:
+    async with house([Say("One ", "two "), hang := Hang()]) as (http, model):
+        body = {"threadId": "c", "runId": "r1", "messages": [user("u1", "Count")]}
+        async with http.stream("POST", "/v1/ag-ui/helper", json=body) as response:
+            async for line in response.aiter_lines():
+                if "two" in line:
+                    break
+        await hang.reached.wait()
+        shown = {**body, "runId": "r2", "messages": []}
+        async with (
+            http.stream("POST", "/v1/ag-ui/helper", json=body) as again,
+            http.stream("POST", "/v1/ag-ui/helper", json=shown) as joined,
+        ):
+            await http.post(at("c", "stop"))
+            runs = [checked((await one.aread()).decode()) for one in (again, joined)]
+        for events in runs:
+            assert only(events, "RUN_FINISHED")["outcome"] == {"type": "cancelled"}
+            assert "".join(event.get("delta", "") for event in events) == "One two "
+
+        assert (len(model.requests), model.cancelled) == (1, 1)
+        wrong = await http.post("/v1/ag-ui/none", json=body)
+        assert code(wrong) == (404, "assistant_not_found")
