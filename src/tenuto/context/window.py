@@ -117,9 +117,12 @@ def spans(history: Sequence[Message]) -> Iterator[tuple[int, int]]:
 
 
 def begins_turn(history: Sequence[Message], place: int) -> bool:
-    """Whether a turn begins with this message that brings no output of a call in the turn before."""
-    number = history[place].turn
-    if history[place - 1].turn == number:
+    """Whether a turn begins with this message that brings no output of a call in the turn before.
+
+    A request may bring several turns of a conversation at once: there, too, a user's words after an answer begin one.
+    """
+    number, before = history[place].turn, history[place - 1]
+    if before.turn == number and not (history[place].role is Role.USER and before.role is _ASSISTANT):
         return False
     while place < len(history) and history[place].turn == number and history[place].role is not _ASSISTANT:
         if history[place].role is _TOOL:
