@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from tenuto.chat import CallRequested, ChatRequest, ReplyFinished
 from tenuto.chat.request import EventSink
-from tenuto.errors import UnknownToolCall
-from tenuto.llm import Call, Say
+from tenuto.errors import ModelFailed, UnknownToolCall
+from tenuto.llm import Call, Fail, Say
 from tenuto.llm.scripted import Script
 from tenuto.model import Draft, Role
 from tenuto.model.generation import ToolCall, ToolSpec
@@ -76,6 +76,19 @@ async def test_a_call_ends_the_turn_and_its_output_is_answered_by_the_next() -> 
     assert (anew.text, shown(t)) == ("Rain it is.", [*talked, ("tool", "c1")])
     assert [message.id for message in await log(t)][:3] == [question.id, call.id, output.id]
     assert answer.id not in [message.id for message in await log(t)]
+
+
+async def test_an_output_that_is_sent_again_after_a_failure_is_answered_once() -> None:
+    """A client without keys repeats its request; the model sees one output."""
+    t = talk(CALL, Fail(), "It rains.")
+    await t.chat.take_turn(ANN, ask("Is it wet in Oslo?", "s", tools=(WEATHER,)))
+    with pytest.raises(ModelFailed):
+        await t.chat.take_turn(ANN, given(OUTPUT))
+
+    reply = await t.chat.take_turn(ANN, given(OUTPUT))
+
+    assert reply.text == "It rains."
+    assert shown(t)[2:] == [("assistant", "c1"), ("tool", "c1")]
 
 
 async def test_an_output_of_no_call_is_refused_and_leaves_nothing() -> None:
