@@ -102,9 +102,8 @@ async def converse(t: TenutoApi) -> None:
     assert (done.state, [one.text for one in done.reply]) == (TurnState.FINISHED, ["In Lisbon."])
 
     call = replace(t.draft(""), parts=({"type": "tool_call", "id": "c1", "name": "map", "arguments": {"near": 1}},))
-    words = replace(
-        t.draft("Show it", role=Role.USER), extra={"name": "Ann", "colour": "blue"}, metadata={"via": "web"}
-    )
+    own = {"name": "Ann", "id": "item_1", "turn": 7, "extra_fields": 1}
+    words = replace(t.draft("Show it", role=Role.USER), extra=own, metadata={"via": "web"})
     second = await t.begin_turn(ann, TurnRequest(user_messages=(words,), session_id=turn.session.id))
     assert (second.window[-1].id, second.window[-1].extra) == (words.id, words.extra)
     assert (second.window[-1].metadata, second.window[-1].sent_at) == (words.metadata, words.sent_at)
