@@ -1,10 +1,10 @@
 // The client: turns, sessions, memories and tasks of a server.
 
-import { Http, path } from "./http.ts";
+import { ConnectionLost, Http, path } from "./http.ts";
 import type { Attempt, Call, Options, Who } from "./http.ts";
 import type * as T from "./types.ts";
 
-export { TenutoError } from "./http.ts";
+export { ConnectionLost, TenutoError } from "./http.ts";
 export type { Attempt, Options, Who } from "./http.ts";
 
 /** A message, or its text alone. */
@@ -81,12 +81,32 @@ export class Tenuto {
     return this.http.json("POST", path("chat"), { ...keyed({ ...body, stream: false }, attempt), answers: true });
   }
 
-  /** The same as it happens. */
+  /**
+   * The same as it happens. A lost connection is made again and the turn joined; if it has ended meanwhile, only `done`
+   * follows. A caller that leaves does not end the turn; `stop` does.
+   */
   async *stream(body: T.ChatBody, attempt: Attempt = {}): AsyncGenerator<ChatEvent> {
     const call = { ...keyed({ ...body, stream: true }, attempt), answers: true };
-    for await (const { name, data, id } of this.http.events("POST", path("chat"), call)) {
-      yield { type: name, ...JSON.parse(data), ...(id === undefined ? {} : { id }) } as ChatEvent;
+    let seen = 0;
+    for (let lost = 0; ; lost++) {
+      try {
+        for await (const { name, data, id } of this.http.events("POST", path("chat"), call)) {
+          const number = id === undefined ? undefined : Number(id.split(".").at(-1));
+          if (number !== undefined && number <= seen) continue;
+          seen = number ?? seen;
+          yield { type: name, ...JSON.parse(data), ...(id === undefined ? {} : { id }) } as ChatEvent;
+        }
+        return;
+      } catch (error) {
+        if (!(error instanceof ConnectionLost)) throw error;
+        await this.http.pause(lost, error);
+      }
     }
+  }
+
+  /** Stop the turn that runs in a session; what it has said so far is its answer. */
+  stop(session: string): Promise<T.StopView> {
+    return this.http.json("POST", path("sessions", session, "stop"), { repeatable: true });
   }
 }
 

@@ -48,7 +48,7 @@ export interface ServerEvent {
   id?: string;
 }
 
-/** An error of the server, or its silence (`code` is `unavailable`; the call may have been carried out). */
+/** An error of the server. */
 export class TenutoError extends Error {
   readonly code: string;
   readonly status: number;
@@ -63,6 +63,13 @@ export class TenutoError extends Error {
     const wish = problem["retry_after"];
     this.retryAfter = typeof wish === "number" ? wish : undefined;
     this.problem = problem;
+  }
+}
+
+/** The server did not answer, or not to the end; the call may have been carried out. */
+export class ConnectionLost extends TenutoError {
+  constructor(cause: unknown) {
+    super(503, { code: "unavailable", detail: "the server does not answer; the call may have been carried out" }, cause);
   }
 }
 
@@ -103,7 +110,7 @@ export class Http {
   }
 
   async send(method: string, address: string, call: Call): Promise<Response> {
-    const { retries = 4, fetch = globalThis.fetch } = this.options;
+    const { fetch = globalThis.fetch } = this.options;
     for (let attempt = 0; ; attempt++) {
       let error: TenutoError;
       let again = call.repeatable ?? false;
@@ -114,12 +121,18 @@ export class Http {
         again = mayRepeat(error, again);
       } catch (lost) {
         if (call.signal?.aborted) throw lost;
-        error = unavailable(lost);
+        error = new ConnectionLost(lost);
       }
-      const pause = error.retryAfter ?? Math.min(0.1 * 2 ** attempt, LONGEST_PAUSE) * (0.5 + Math.random() / 2);
-      if (!again || attempt >= retries || pause > LONGEST_PAUSE) throw error;
-      await new Promise((resolve) => setTimeout(resolve, pause * 1000));
+      if (!again) throw error;
+      await this.pause(attempt, error);
     }
+  }
+
+  /** Wait before the next attempt; throw the error if there is none. */
+  async pause(attempt: number, error: TenutoError): Promise<void> {
+    const pause = error.retryAfter ?? Math.min(0.1 * 2 ** attempt, LONGEST_PAUSE) * (0.5 + Math.random() / 2);
+    if (attempt >= (this.options.retries ?? 4) || pause > LONGEST_PAUSE) throw error;
+    await new Promise((resolve) => setTimeout(resolve, pause * 1000));
   }
 
   /** Server-sent events. */
@@ -131,7 +144,7 @@ export class Http {
     try {
       for (;;) {
         const { done, value } = await reader.read().catch((lost: unknown) => {
-          throw call.signal?.aborted ? lost : unavailable(lost);
+          throw call.signal?.aborted ? lost : new ConnectionLost(lost);
         });
         if (done) return;
         const blocks = (rest + value).split("\n\n");
@@ -186,11 +199,6 @@ function mayRepeat(error: TenutoError, repeatable: boolean): boolean {
   if (error.retryAfter === undefined || MODEL_FAILED.includes(error.code)) return false;
   if (error.status === 429 || error.code === "circuit_open") return true;
   return error.status === 503 && repeatable;
-}
-
-function unavailable(cause: unknown): TenutoError {
-  const detail = "the server does not answer; the call may have been carried out";
-  return new TenutoError(503, { code: "unavailable", detail }, cause);
 }
 
 function parseEvent(block: string): ServerEvent | undefined {

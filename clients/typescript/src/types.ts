@@ -485,7 +485,7 @@ export interface ProducerBody {
 /** Why. */
 export type Reason = "always" | "covered" | "empty" | "fits" | "irrelevant" | "message_cap" | "not_shown" | "orphan" | "other_persona" | "over_budget" | "partial" | "past" | "trimmed" | "window_characters" | "window_messages" | "window_turns";
 
-/** An answer and how it came to be. `degraded` names what it had to do without; `steps` are milliseconds. `trace_id` is null where nothing is kept of the turn. */
+/** An answer and how it came to be. `degraded` names what it had to do without; `steps` are milliseconds. One that a user `stopped` is what had been said until then. `trace_id` is null where nothing is kept of the turn. */
 export interface ReplyView {
   session_id: string;
   trace_id: string | null;
@@ -498,6 +498,7 @@ export interface ReplyView {
   title: string;
   created: boolean;
   replayed: boolean;
+  stopped: boolean;
   usage: ChatUsageView;
   data: Record<string, unknown>;
   context: ContextView | null;
@@ -659,6 +660,12 @@ export interface StepView {
   error: TaskErrorView | null;
   started_at: string | null;
   ended_at: string | null;
+}
+
+/** Whether a turn was stopped, and the answer it has now; null if it has none or no turn ran. */
+export interface StopView {
+  stopped: boolean;
+  reply: ReplyView | null;
 }
 
 /** A task and the steps of its plan, in the order of the plan; without a plan there are none. */

@@ -7,17 +7,32 @@ import type { ChatEvent } from "../src/index.ts";
 
 const [url = "", key = ""] = process.argv.slice(2);
 let lose = 0;
+let cut = false;
 const sent: string[] = [];
 
 /** The way to the server, which loses answers after the request has arrived. */
 const faulty: typeof fetch = async (input, init) => {
   sent.push(`${init?.method} ${new URL(String(input)).pathname}`);
   const response = await fetch(input, init);
+  if (cut) return new Response(breakOff(response));
   if (lose === 0) return response;
   lose -= 1;
   await response.arrayBuffer();
   throw new TypeError("lost");
 };
+
+/** The first piece of an answer; then the connection is lost. */
+function breakOff(response: Response): ReadableStream {
+  cut = false;
+  const reader = response.body?.getReader();
+  let pieces = 0;
+  return new ReadableStream({
+    async pull(controller) {
+      if (pieces++ > 0) return controller.error(new TypeError("lost"));
+      controller.enqueue((await reader?.read())?.value);
+    },
+  });
+}
 
 const ann = connect(url, { key, user: "änn/1", fetch: faulty });
 assert.equal((await ann.scope()).user, "änn/1");
@@ -58,6 +73,13 @@ for await (const event of ann.stream(question, { idempotencyKey: "k" })) events.
 const last = events.at(-1);
 assert.ok(events[0]?.type === "start" && last?.type === "done");
 assert.equal(events.map((event) => (event.type === "delta" ? event.text : "")).join(""), last.answer);
+cut = true;
+sent.length = 0;
+const broken: ChatEvent[] = [];
+for await (const event of ann.stream({ message: "When does my train leave?", session_id: id })) broken.push(event);
+const end = broken.at(-1);
+assert.ok(end?.type === "done" && end.answer.includes("7:40"));
+assert.deepEqual([sent.length, broken.filter((event) => event.type === "start").length], [2, 1]);
 assert.deepEqual((await ann.ask(question, { idempotencyKey: "k" })).replayed, true);
 await assert.rejects(async () => {
   for await (const _ of ann.stream({ message: "Hi", assistant: "none" }));
