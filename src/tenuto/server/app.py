@@ -38,6 +38,7 @@ from tenuto.server import (
 from tenuto.server import chat as talks
 from tenuto.server.auth import Gate, RateLimiter, ServerContext
 from tenuto.server.channels import channel_routes, serving_channels
+from tenuto.server.mcp import routes as mcp
 from tenuto.server.metrics import Metrics
 from tenuto.server.middleware import RequestMiddleware
 from tenuto.server.task_worker import TaskWorker
@@ -102,7 +103,8 @@ def create_app(
                 _log.error("cannot start: %s", unfit)
                 raise
             worker = app.state.task_worker = TaskWorker(tenuto)
-            async with _warming(await tenuto.memories()), worker.running():
+            mcp_door = app.state.mcp = mcp.McpDoor(tenuto)
+            async with _warming(await tenuto.memories()), worker.running(), mcp_door.running():
                 yield
 
     modules = (
@@ -121,6 +123,7 @@ def create_app(
         goods,
         health,
         web_console,
+        mcp,
     )
     app = Starlette(
         routes=[*(route for module in modules for route in module.routes.routes), *channel_routes(settings)],
