@@ -36,6 +36,7 @@ from tenuto.server import (
     web_console,
 )
 from tenuto.server import chat as talks
+from tenuto.server.a2a import routes as a2a
 from tenuto.server.auth import Gate, RateLimiter, ServerContext
 from tenuto.server.channels import channel_routes, serving_channels
 from tenuto.server.mcp import routes as mcp
@@ -104,7 +105,8 @@ def create_app(
                 raise
             worker = app.state.task_worker = TaskWorker(tenuto)
             mcp_door = app.state.mcp = mcp.McpDoor(tenuto)
-            async with _warming(await tenuto.memories()), worker.running(), mcp_door.running():
+            a2a_door = app.state.a2a = a2a.A2aDoor(tenuto, await tenuto.chat())
+            async with _warming(await tenuto.memories()), worker.running(), mcp_door.running(), a2a_door.running():
                 yield
 
     modules = (
@@ -124,6 +126,7 @@ def create_app(
         health,
         web_console,
         mcp,
+        a2a,
     )
     app = Starlette(
         routes=[*(route for module in modules for route in module.routes.routes), *channel_routes(settings)],
