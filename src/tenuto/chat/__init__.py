@@ -1,17 +1,30 @@
 """The main story: one turn between a caller and an assistant."""
 
 from tenuto.chat.deps import ChatDeps, ChatLimits
-from tenuto.chat.request import ChatEvent, ChatRequest, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
+from tenuto.chat.live import LiveTurn, LiveTurns
+from tenuto.chat.request import (
+    CallRequested,
+    ChatEvent,
+    ChatRequest,
+    Reply,
+    ReplyFinished,
+    ToolFinished,
+    ToolStarted,
+    TurnStarted,
+)
 from tenuto.chat.service import Chat
 from tenuto.chat.spending import Spending
 from tenuto.chat.turn_runner import reply_from_trace
 
 __all__ = [
+    "CallRequested",
     "Chat",
     "ChatDeps",
     "ChatEvent",
     "ChatLimits",
     "ChatRequest",
+    "LiveTurn",
+    "LiveTurns",
     "Reply",
     "ReplyFinished",
     "Spending",

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from msgspec import UNSET, UnsetType
 
 from tenuto.assistants import Assistant
-from tenuto.chat.request import ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
+from tenuto.chat.request import CallRequested, ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
 from tenuto.model.generation import TextDelta
 from tenuto.model.prompt import Disposition, Kind, Language, LayoutName, Reason
 from tenuto.model.session import usd
@@ -59,7 +59,7 @@ class ContextView(View, frozen=True, kw_only=True):
 class ReplyView(View, frozen=True, kw_only=True, rename={"text": "answer", "manifest": "context"}):
     """An answer and how it came to be. `degraded` names what it had to do without; `steps` are milliseconds.
 
-    `trace_id` is null where nothing is kept of the turn.
+    One that a user `stopped` is what had been said until then. `trace_id` is null where nothing is kept of the turn.
     """
 
     session_id: str
@@ -73,6 +73,7 @@ class ReplyView(View, frozen=True, kw_only=True, rename={"text": "answer", "mani
     title: str
     created: bool
     replayed: bool
+    stopped: bool
     usage: UsageView
     data: JsonObject
     manifest: ContextView | None
@@ -184,6 +185,14 @@ class ToolEventView(View, frozen=True, kw_only=True):
     error: str | UnsetType | None = UNSET
 
 
+class CallView(View, frozen=True, kw_only=True):
+    """The `call` event: a tool of the caller that the model calls."""
+
+    id: str
+    name: str
+    arguments: JsonObject
+
+
 def event_view(event: ChatEvent) -> tuple[str, View]:
     """An event's name and its data."""
     match event:
@@ -195,5 +204,7 @@ def event_view(event: ChatEvent) -> tuple[str, View]:
             return "tool", ToolEventView(name=name, state="started")
         case ToolFinished(error=error):
             return "tool", ToolEventView.derive(event, state="failed" if error else "done")
+        case CallRequested(call=call):
+            return "call", CallView.of(call)
         case ReplyFinished(reply=reply):
             return "done", ReplyView.of(reply)
