@@ -164,6 +164,7 @@ async def test_a_task_under_way_is_followed_by_many_and_cancelled(binding: str) 
     assert looked.status.state == State.TASK_STATE_WORKING
     assert get_message_text(looked.history[0]) == "A tale"
     assert cancelled.status.state == State.TASK_STATE_CANCELED
+    assert [get_message_text(one).strip() for one in cancelled.history] == ["A tale", "Once upon"]
     for events in followed:
         assert answer(events[0].task) == "Once "
         assert events[-1].status_update.status.state == State.TASK_STATE_CANCELED

@@ -109,7 +109,7 @@ def create_app(
                 raise
             worker = app.state.task_worker = TaskWorker(tenuto)
             mcp_door = app.state.mcp = mcp.McpDoor(tenuto)
-            a2a_door = app.state.a2a = a2a.A2aDoor(tenuto, await tenuto.chat())
+            a2a_door = app.state.a2a = a2a.A2aDoor(tenuto, app.state.service.live)
             async with _warming(await tenuto.memories()), worker.running(), mcp_door.running(), a2a_door.running():
                 yield
 

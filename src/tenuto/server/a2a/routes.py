@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message
 
 from tenuto.app import Tenuto
-from tenuto.chat import Chat
+from tenuto.chat import LiveTurns
 from tenuto.errors import ExtraMissing
 from tenuto.server.a2a.card import agent_card
 from tenuto.server.auth import authenticate_request, service
@@ -48,9 +50,9 @@ _REST: Final = (
 class A2aDoor:
     """The A2A server of an application, once a request has opened it."""
 
-    def __init__(self, tenuto: Tenuto, chat: Chat) -> None:
+    def __init__(self, tenuto: Tenuto, live: LiveTurns) -> None:
         self._tenuto = tenuto
-        self._chat = chat
+        self._live = live
         self._opening = asyncio.Lock()
         self._opened: A2aService | None = None
 
@@ -63,12 +65,12 @@ class A2aDoor:
         async with self._opening:
             if self._opened is None:
                 opened = await asyncio.to_thread(_load)
-                self._opened = opened(self._tenuto, self._chat)
+                self._opened = opened(self._tenuto, self._live)
         return self._opened
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Stop the turns under way at the end; they go on when their tasks are asked for again."""
+        """At the end, leave the turns under way; their tasks are brought to an end when they are asked for again."""
         try:
             yield
         finally:
@@ -101,12 +103,16 @@ async def _card(request: Request, name: str | None) -> Response:
     is_open = await service(request).gate.is_open()
     if is_open:
         await authenticate_request(request)
+    if find_spec("a2a") is None:
+        raise ExtraMissing("A2A", "a2a")
     assistant = service(request).chat.assistants.find(name)
     # Behind a proxy that ends TLS; a header of the client's own changes nothing but its own answer.
     secure = request.headers.get("x-forwarded-proto") == "https"
     base = str(request.base_url.replace(scheme="https") if secure else request.base_url)
     card = agent_card(assistant, base, needs_credential=not is_open)
-    return Response(msgspec.json.encode(card), media_type="application/json")
+    # A client that reads the card calls soon, and the SDK takes seconds to load.
+    loading = BackgroundTask(request.app.state.a2a.open)
+    return Response(msgspec.json.encode(card), media_type="application/json", background=loading)
 
 
 @routes.post(_AGENT)

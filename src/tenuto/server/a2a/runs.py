@@ -1,4 +1,4 @@
-"""Turns that answer A2A messages: each runs by itself in this process, and any number of clients follow it.
+"""Turns that answer A2A messages: each is a live turn of this process, and any number of clients follow it.
 
 A process that is killed leaves its turns behind. The next one that is asked for such a task runs the turn again, under
 the same idempotency key: an answer that was stored is found, and one that was not is made.
@@ -14,9 +14,9 @@ from typing import Any, Final
 from a2a.types.a2a_pb2 import Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 from msgspec.structs import replace
 
-from tenuto.chat import Chat, ChatRequest, Reply, ReplyFinished
-from tenuto.chat.request import ToolStarted
-from tenuto.errors import SessionBusy, TaskFinished, TaskNotFound, TenutoError, Unavailable
+from tenuto.chat import ChatRequest, LiveTurn, LiveTurns, Reply, ReplyFinished
+from tenuto.chat.request import ChatEvent, ToolStarted
+from tenuto.errors import SessionBusy, TaskFinished, TaskNotFound, TenutoError, TurnStopped, Unavailable
 from tenuto.logs import describe_exception
 from tenuto.model import Scope
 from tenuto.model.generation import TextDelta
@@ -43,6 +43,8 @@ class Run:
         self.reply: str | None = None
         self.has_ended = False
         self.work: asyncio.Task[None] | None = None
+        self._turn: LiveTurn | None = None
+        self._stopped = False
         self._address = (task_id, context)
         # The last piece is held until it is known whether another follows.
         self._held = ""
@@ -64,10 +66,24 @@ class Run:
                 return
             await self._news.wait()
 
-    async def wait(self) -> None:
-        """Wait for the end."""
-        async for _ in self.events(self.position):
-            pass
+    def follow(self, turn: LiveTurn) -> AsyncIterator[tuple[int, ChatEvent]]:
+        """The events of the turn that makes the answer.
+
+        Raises:
+            TurnStopped: the run was stopped before it.
+        """
+        if self._stopped:
+            raise TurnStopped
+        self._turn = turn
+        return turn.events()
+
+    async def stop(self) -> None:
+        """End the turn; what was said so far is its answer."""
+        self._stopped = True
+        if self._turn is not None:
+            await self._turn.stop()
+        if self.work is not None:
+            await asyncio.wait([self.work])
 
     def emit(self, event: Event) -> None:
         """Tell all that follow."""
@@ -113,8 +129,8 @@ class Run:
 class Runs:
     """The runs of this process."""
 
-    def __init__(self, *, chat: Chat, tasks: Tasks, records: TaskRecords) -> None:
-        self._chat = chat
+    def __init__(self, *, live: LiveTurns, tasks: Tasks, records: TaskRecords) -> None:
+        self._live = live
         self._tasks = tasks
         self._records = records
         self._runs: dict[tuple[bytes, str], Run] = {}
@@ -143,18 +159,17 @@ class Runs:
             del self._runs[key]
 
     async def cancel(self, scope: Scope, loaded: LoadedTask) -> None:
-        """End a task and its run.
+        """End a task and its run; a run that ends by itself meanwhile has answered it.
 
         Raises:
             TaskFinished: it has ended before.
         """
-        record, run = loaded.record, self.find(scope, loaded.task.id)
-        kept = record.to_json() if record is not None else None
-        task = await self._tasks.finish(scope, loaded.task.id, failed=True, result=kept, error=_CANCELLED)
-        if run is not None and run.work is not None:
-            run.end(status_update(to_task(replace(loaded, progress=TaskProgress(task=task)))))
-            run.work.cancel()
-            await asyncio.wait([run.work])
+        run = self.find(scope, loaded.task.id)
+        if run is not None:
+            await run.stop()
+        else:
+            kept = loaded.record.to_json() if loaded.record is not None else None
+            await self._tasks.finish(scope, loaded.task.id, failed=True, result=kept, error=_CANCELLED)
 
     async def close(self) -> None:
         """Stop all runs; their tasks stay as they are."""
@@ -170,10 +185,12 @@ class Runs:
                 reply = await self._take_turn(run, scope, loaded, record, again)
             except SessionBusy:
                 return
+            except TurnStopped:
+                await self._fail(run, scope, loaded, _CANCELLED)
             except TenutoError as error:
                 await self._fail(run, scope, loaded, TaskError(code=error.code, message=str(error)))
             else:
-                await self._store(run, scope, loaded, _after(record, reply), reply)
+                await self._store(run, scope, replace(loaded, record=_after(record, reply)), reply)
         except (TaskFinished, TaskNotFound):
             _log.info("task %s ended before its turn", task.id)
         except Unavailable as away:
@@ -195,7 +212,7 @@ class Runs:
         )
         while True:
             try:
-                async for event in self._chat.stream(scope, request):
+                async for _, event in run.follow(self._live.start(scope, request)):
                     if isinstance(event, TextDelta):
                         run.say(event.text)
                     elif isinstance(event, ToolStarted):
@@ -207,16 +224,20 @@ class Runs:
                     raise
                 # Another turn of the context goes first, however long it takes.
 
-    async def _store(self, run: Run, scope: Scope, loaded: LoadedTask, record: TurnRecord, reply: Reply) -> None:
+    async def _store(self, run: Run, scope: Scope, loaded: LoadedTask, reply: Reply) -> None:
         """Note the end of the turn, then tell it."""
+        task, record = loaded.task, loaded.record
+        assert record is not None
+        if reply.stopped:
+            await self._fail(run, scope, loaded, _CANCELLED)
+            return
         if record.waits:
-            await self._records.write(scope, loaded.task.id, record, if_version=loaded.version)
-            run.reply, task = reply.text, loaded.task
+            await self._records.write(scope, task.id, record, if_version=loaded.version)
+            run.reply = reply.text
         else:
-            task = await self._tasks.finish(scope, loaded.task.id, result=record.to_json())
+            task = await self._tasks.finish(scope, task.id, result=record.to_json())
             run.conclude(reply)
-        ended = replace(loaded, progress=TaskProgress(task=task), record=record)
-        run.end(status_update(to_task(ended, reply.text)))
+        run.end(status_update(to_task(replace(loaded, progress=TaskProgress(task=task)), reply.text)))
 
     async def _fail(self, run: Run, scope: Scope, loaded: LoadedTask, error: TaskError) -> None:
         kept = loaded.record.to_json() if loaded.record is not None else None

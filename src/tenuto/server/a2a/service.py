@@ -39,7 +39,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 
 from tenuto.app import Tenuto
-from tenuto.chat import Chat
+from tenuto.chat import LiveTurns
 from tenuto.errors import (
     Conflict,
     EngineUnavailable,
@@ -84,9 +84,9 @@ _GOAL: Final = 8000
 class A2aService:
     """The dispatchers of both bindings, and the turns that they begin."""
 
-    def __init__(self, tenuto: Tenuto, chat: Chat) -> None:
+    def __init__(self, tenuto: Tenuto, live: LiveTurns) -> None:
         records = TaskRecords(tenuto.tasks, tenuto.sessions)
-        self._runs = Runs(chat=chat, tasks=tenuto.tasks, records=records)
+        self._runs = Runs(live=live, tasks=tenuto.tasks, records=records)
         handler, context = A2aHandler(tenuto, records, self._runs), _ContextBuilder()
         self.rpc = JsonRpcDispatcher(handler, context, enable_v0_3_compat=True)
         self.rest = RestDispatcher(handler, context)
@@ -276,7 +276,10 @@ class A2aHandler(RequestHandler):
                     await self._runs.cancel(scope, loaded)
             except TaskFinished:
                 raise TaskNotCancelableError from None
-            return to_task(await self._records.load(scope, params.id))
+            loaded = await self._records.load(scope, params.id)
+            if state_of(loaded) != proto.TaskState.TASK_STATE_CANCELED:
+                raise TaskNotCancelableError
+            return to_task(loaded)
 
     @validate_request_params
     async def on_list_tasks(
