@@ -573,6 +573,17 @@ class EngineUnavailable(Unavailable):
         super().__init__("task engine", f"cannot be opened: {why}")
 
 
+class ExtraMissing(Unavailable):
+    """A package that this needs is not installed; `extra` brings it."""
+
+    code: ClassVar[str] = "extra_missing"
+    retry_after: ClassVar[None] = None
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} SDK", f"is not installed: pip install 'tenuto[{extra}]'")
+        self.extra = extra
+
+
 class StoreUnavailable(Unavailable):
     """The store's server does not answer; the call may have been carried out."""
 

@@ -22,6 +22,7 @@ from tenuto.errors import Invalid, TenutoError
 # loaded, so that none pays for the imports of another.
 COMMANDS: Final = {
     "serve": "serve",
+    "mcp": "mcp",
     "worker": "worker",
     "chat": "chat",
     "sessions": "sessions",

@@ -37,8 +37,10 @@ from tenuto.server import (
     web_console,
 )
 from tenuto.server import chat as talks
+from tenuto.server.a2a import routes as a2a
 from tenuto.server.auth import Gate, RateLimiter, ServerContext
 from tenuto.server.channels import channel_routes, serving_channels
+from tenuto.server.mcp import routes as mcp
 from tenuto.server.metrics import Metrics
 from tenuto.server.middleware import RequestMiddleware
 from tenuto.server.task_worker import TaskWorker
@@ -107,7 +109,9 @@ def create_app(
                 _log.error("cannot start: %s", unfit)
                 raise
             worker = app.state.task_worker = TaskWorker(tenuto)
-            async with _warming(await tenuto.memories()), worker.running():
+            mcp_door = app.state.mcp = mcp.McpDoor(tenuto)
+            a2a_door = app.state.a2a = a2a.A2aDoor(tenuto, app.state.service.live)
+            async with _warming(await tenuto.memories()), worker.running(), mcp_door.running(), a2a_door.running():
                 yield
 
     modules = (
@@ -128,6 +132,8 @@ def create_app(
         ag_ui,
         health,
         web_console,
+        mcp,
+        a2a,
     )
     app = Starlette(
         routes=[*(route for module in modules for route in module.routes.routes), *channel_routes(settings)],

@@ -91,6 +91,7 @@ class _Consultation:
             ],
             "experts": [run.agent for run in progress.steps[1:-1] if run.status is StepStatus.COMPLETED],
             "failed": [run.agent for run in progress.steps if run.status is StepStatus.FAILED],
+            "asked": decision.asked,
         }
         return ToolOutput(
             output=data, data=data, state={ASKED: decision.asked}, final_answer=f"{decision.text}\n\n{footer}"

@@ -1,0 +1,42 @@
+"""The agent card of an assistant, as JSON: written by hand, so that discovery does not load the SDK."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from urllib.parse import quote
+
+from tenuto.assistants import Assistant
+from tenuto.assistants.assistant import in_language
+from tenuto.model.prompt import Language
+from tenuto.model.values import JsonObject
+
+_MODES = ["text/plain", "application/json"]
+
+
+def agent_card(assistant: Assistant, base: str, *, needs_credential: bool) -> JsonObject:
+    """The card of an assistant on the server at this address, with the fields that clients of 0.3 read beside."""
+    url = f"{base.rstrip('/')}/a2a/{quote(assistant.name, safe='')}"
+    title = in_language(assistant.titles, Language.ENGLISH) or assistant.name
+    about = in_language(assistant.description, Language.ENGLISH) or title
+    bindings = (("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"))
+    card: JsonObject = {
+        "name": title,
+        "description": about,
+        "version": version("tenuto"),
+        "supportedInterfaces": [
+            {"url": url, "protocolBinding": binding, "protocolVersion": spoken} for binding, spoken in bindings
+        ],
+        "capabilities": {"streaming": True, "pushNotifications": False, "extendedAgentCard": False},
+        "defaultInputModes": _MODES,
+        "defaultOutputModes": _MODES,
+        "skills": [{"id": assistant.name, "name": title, "description": about, "tags": ["chat"]}],
+        "url": url,
+        "preferredTransport": "JSONRPC",
+        "protocolVersion": "0.3",
+    }
+    if needs_credential:
+        scheme = {"httpAuthSecurityScheme": {"scheme": "Bearer"}, "type": "http", "scheme": "Bearer"}
+        card["securitySchemes"] = {"bearer": scheme}
+        card["securityRequirements"] = [{"schemes": {"bearer": {}}}]
+        card["security"] = [{"bearer": []}]
+    return card

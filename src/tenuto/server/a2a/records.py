@@ -1,0 +1,127 @@
+"""What a task of A2A notes beside our task: the turns of its session that belong to it. The session has their words."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from tenuto.errors import SessionNotFound
+from tenuto.model import Message, Page, Scope
+from tenuto.model.plan import TaskProgress
+from tenuto.model.task import Task
+from tenuto.model.values import Json, Value
+from tenuto.sessions import Sessions
+from tenuto.tasks import Tasks
+
+TASK_TYPE = "a2a"
+KEY = "a2a"
+"""The key on the board of an unfinished task, and the agent that writes it."""
+_PAGE = 200
+# Two of them, escaped as JSON, are below the limit of a board's value.
+_TEXT_BYTES = 8 * 1024
+
+
+class TurnRecord(Value, frozen=True, kw_only=True):
+    """`text` is the message under way, which has this `number` in the task, for this assistant. Messages of the session
+    up to `after` are older than the task, and `turns` are the ended turns of the task. It `waits` for the next message;
+    `inner` are tasks that a turn ran itself. `reply` is the last answer, where no session holds it."""
+
+    assistant: str
+    after: int
+    text: str = ""
+    number: int = 0
+    turns: tuple[int, ...] = ()
+    waits: bool = False
+    inner: tuple[str, ...] = ()
+    reply: str = ""
+
+    def to_json(self) -> Json:
+        """The record as it is stored. A long text is cut: the session has all of it once the turn has begun."""
+        built: Json = msgspec.to_builtins(replace(self, text=_cut(self.text), reply=_cut(self.reply)))
+        return built
+
+
+class LoadedTask(Value, frozen=True, kw_only=True):
+    """A task with all that its A2A form needs; without a `record` it is a task that was not opened by A2A."""
+
+    progress: TaskProgress
+    record: TurnRecord | None = None
+    version: int = 0
+    messages: tuple[Message, ...] = ()
+
+    @property
+    def task(self) -> Task:
+        """The task itself."""
+        return self.progress.task
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a turn of it should be running."""
+        return self.record is not None and not self.record.waits and not self.task.is_finished
+
+
+class TaskRecords:
+    """Tasks as A2A sees them, in their owner's scope."""
+
+    def __init__(self, tasks: Tasks, sessions: Sessions) -> None:
+        self._tasks = tasks
+        self._sessions = sessions
+
+    async def load(self, scope: Scope, task_id: str, *, talk: bool = True) -> LoadedTask:
+        """A task, and with `talk` what was said in its turns.
+
+        Raises:
+            TaskNotFound: absent and foreign alike.
+        """
+        loaded = await self._with_record(scope, await self._tasks.progress(scope, task_id))
+        if not talk or loaded.record is None or loaded.task.session_id is None or not loaded.record.turns:
+            return loaded
+        said = await self._read_turns(scope, loaded.task.session_id, loaded.record)
+        return replace(loaded, messages=said)
+
+    async def _with_record(self, scope: Scope, progress: TaskProgress) -> LoadedTask:
+        task = progress.task
+        if task.type != TASK_TYPE:
+            return LoadedTask(progress=progress)
+        if task.is_finished:
+            return LoadedTask(progress=progress, record=_parse(task.result))
+        entry = await self._tasks.board(scope, task.id).read_entry(KEY)
+        if entry is None:
+            return LoadedTask(progress=progress)
+        return LoadedTask(progress=progress, record=_parse(entry.value), version=entry.version)
+
+    async def _read_turns(self, scope: Scope, session_id: str, record: TurnRecord) -> tuple[Message, ...]:
+        said: list[Message] = []
+        after, turns = record.after, frozenset(record.turns)
+        try:
+            while True:
+                asked = Page(limit=_PAGE, after=after, touch=False)
+                page = await self._sessions.messages(scope, session_id, asked)
+                said += [message for message in page.messages if message.turn in turns and message.text]
+                if not page.more_after or page.messages[-1].turn > record.turns[-1]:
+                    return tuple(said)
+                after = page.messages[-1].seq
+        except SessionNotFound:  # Deleted since.
+            return ()
+
+    async def write(self, scope: Scope, task_id: str, record: TurnRecord, *, if_version: int) -> None:
+        """Note a record over the version that was read.
+
+        Raises:
+            VersionConflict: another call was faster.
+            TaskFinished: the task has ended meanwhile.
+        """
+        board = self._tasks.board(scope, task_id)
+        await board.write(KEY, record.to_json(), agent=KEY, if_version=if_version)
+
+
+def _parse(stored: Json) -> TurnRecord | None:
+    """A record; other agents of the task's owner may have written there, too."""
+    try:
+        return msgspec.convert(stored, TurnRecord)
+    except msgspec.ValidationError:
+        return None
+
+
+def _cut(text: str) -> str:
+    return text.encode()[:_TEXT_BYTES].decode(errors="ignore")

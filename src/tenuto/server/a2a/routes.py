@@ -1,0 +1,166 @@
+"""The routes of A2A clients: cards, JSON-RPC and REST for each assistant. The SDK is loaded by the first call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message
+
+from tenuto.app import Tenuto
+from tenuto.chat import LiveTurns
+from tenuto.errors import ExtraMissing
+from tenuto.server.a2a.card import agent_card
+from tenuto.server.auth import authenticate_request, service
+from tenuto.server.json_io import path_parameter, read_body
+from tenuto.server.openapi import Router
+
+if TYPE_CHECKING:
+    from tenuto.server.a2a.service import A2aService
+
+routes = Router("a2a")
+CALLER: Final = "tenuto.auth"
+"""The entry of an ASGI scope that holds the admission of a request."""
+_CARD: Final = "/.well-known/agent-card.json"
+_AGENT: Final = "/a2a/{assistant}"
+# Each with the method of the SDK's dispatcher.
+_REST: Final = (
+    ("POST", "/message:send", "on_message_send"),
+    ("POST", "/message:stream", "on_message_send_stream"),
+    ("GET", "/tasks", "list_tasks"),
+    ("POST", "/tasks/{id}:cancel", "on_cancel_task"),
+    ("GET", "/tasks/{id}:subscribe", "on_subscribe_to_task"),
+    ("POST", "/tasks/{id}:subscribe", "on_subscribe_to_task"),
+    ("GET", "/tasks/{id}", "on_get_task"),
+    ("POST", "/tasks/{id}/pushNotificationConfigs", "set_push_notification"),
+    ("GET", "/tasks/{id}/pushNotificationConfigs", "list_push_notifications"),
+    ("GET", "/tasks/{id}/pushNotificationConfigs/{push_id}", "get_push_notification"),
+    ("DELETE", "/tasks/{id}/pushNotificationConfigs/{push_id}", "delete_push_notification"),
+    ("GET", "/extendedAgentCard", "handle_authenticated_agent_card"),
+)
+
+
+class A2aDoor:
+    """The A2A server of an application, once a request has opened it."""
+
+    def __init__(self, tenuto: Tenuto, live: LiveTurns) -> None:
+        self._tenuto = tenuto
+        self._live = live
+        self._opening = asyncio.Lock()
+        self._opened: A2aService | None = None
+
+    async def open(self) -> A2aService:
+        """The server.
+
+        Raises:
+            ExtraMissing: the SDK is not installed.
+        """
+        async with self._opening:
+            if self._opened is None:
+                opened = await asyncio.to_thread(_load)
+                self._opened = opened(self._tenuto, self._live)
+        return self._opened
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """At the end, leave the turns under way; their tasks are brought to an end when they are asked for again."""
+        try:
+            yield
+        finally:
+            if self._opened is not None:
+                await self._opened.close()
+
+
+def _load() -> type[A2aService]:
+    try:
+        from tenuto.server.a2a.service import A2aService
+    except ModuleNotFoundError as absent:
+        raise ExtraMissing("A2A", "a2a") from absent
+    return A2aService
+
+
+@routes.get(_CARD)
+async def get_default_card(request: Request) -> Response:
+    """The card of the default assistant."""
+    return await _card(request, None)
+
+
+@routes.get(f"{_AGENT}{_CARD}")
+async def get_card(request: Request) -> Response:
+    """The card of an assistant."""
+    return await _card(request, path_parameter(request, "assistant"))
+
+
+async def _card(request: Request, name: str | None) -> Response:
+    """Cards are public: clients learn from them which credential is needed. An open server is this machine's alone."""
+    is_open = await service(request).gate.is_open()
+    if is_open:
+        await authenticate_request(request)
+    if find_spec("a2a") is None:
+        raise ExtraMissing("A2A", "a2a")
+    assistant = service(request).chat.assistants.find(name)
+    # Behind a proxy that ends TLS; a header of the client's own changes nothing but its own answer.
+    secure = request.headers.get("x-forwarded-proto") == "https"
+    base = str(request.base_url.replace(scheme="https") if secure else request.base_url)
+    card = agent_card(assistant, base, needs_credential=not is_open)
+    # A client that reads the card calls soon, and the SDK takes seconds to load.
+    loading = BackgroundTask(request.app.state.a2a.open)
+    return Response(msgspec.json.encode(card), media_type="application/json", background=loading)
+
+
+@routes.post(_AGENT)
+async def call_a2a(request: Request) -> Response:
+    """A JSON-RPC call of an A2A client, of version 1.0 or 0.3."""
+    opened = await _admit(request)
+    return await _dispatch(request, opened.rpc.handle_requests)
+
+
+def _rest(method: str) -> Callable[[Request], Awaitable[Response]]:
+    async def call(request: Request) -> Response:
+        opened = await _admit(request)
+        request.path_params.update({name: path_parameter(request, name) for name in request.path_params})
+        return await _dispatch(request, getattr(opened.rest, method))
+
+    return call
+
+
+for _method, _path, _name in _REST:
+    routes.add(_method, f"{_AGENT}{_path}")(_rest(_name))
+
+
+async def _admit(request: Request) -> A2aService:
+    request.scope[CALLER] = await authenticate_request(request)
+    service(request).chat.assistants.find(path_parameter(request, "assistant"))
+    door: A2aDoor = request.app.state.a2a
+    return await door.open()
+
+
+async def _dispatch(request: Request, handle: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Let the SDK answer, with a body of limited size; it takes anything that is no JSON for this beginning of one."""
+    body = await read_body(request, service(request).settings.max_body_bytes)
+    if body and not _is_json(body):
+        body = b"{"
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    response = await handle(Request(request.scope, receive))
+    # A turn goes on without its readers, so a stream does not delay the server's end.
+    request.state.endless = response.media_type == "text/event-stream"
+    return response
+
+
+def _is_json(body: bytes) -> bool:
+    """Whether a body can be read: bytes that are no text and endless nesting would be failures inside the SDK."""
+    try:
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,345 @@
+"""The tools and resources of the MCP server. They translate and decide nothing: the library does the work.
+
+Every call acts in the scope of its own caller. What is not there for that scope is a tool error, the same for absent
+and foreign ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import wraps
+from importlib.metadata import version
+from typing import Annotated, Any, Final, Literal, ParamSpec, TypeVar
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
+from mcp_types import ToolAnnotations
+from msgspec.structs import replace
+from pydantic import Field
+
+from tenuto.app import Tenuto
+from tenuto.context import counter_for
+from tenuto.context.conversation import fit_window
+from tenuto.errors import EntryNotFound, Invalid, NotFound, TenutoError
+from tenuto.model import NewSession, OpenTurn, Page, Role, Scope, SessionQuery, TurnState
+from tenuto.model.memory import MAX_HITS, MemoryKind, MemoryQuery
+from tenuto.model.message import Message, is_summary
+from tenuto.model.task import NewTask
+from tenuto.model.turn import MAX_WINDOW
+from tenuto.recall.service import Memories
+from tenuto.server.mcp.shapes import (
+    AppendedShape,
+    BoardShape,
+    ContextShape,
+    EntryShape,
+    ForgottenShape,
+    HistoryShape,
+    HitShape,
+    HitsShape,
+    MemoryShape,
+    MessageShape,
+    SessionPageShape,
+    SessionShape,
+    TaskShape,
+)
+from tenuto.sessions import AppendRequest
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+ScopeOf = Callable[[Context[Any, Any]], Scope]
+"""Whom a call acts for."""
+
+_READS: Final = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+_ADDS: Final = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
+_REMOVES: Final = ToolAnnotations(
+    read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
+)
+# A resource is read as a whole, so it has an end.
+_RESOURCE_MESSAGES: Final = 200
+_INSTRUCTIONS: Final = (
+    "Keeps conversations and what is remembered of users. Begin with create_session, or find one with list_sessions; "
+    "store each message with append_message; before calling a model, assemble_context gives what it should see, within "
+    "its budget. Memories outlast sessions. Agents that work on one task share its board."
+)
+
+SessionId = Annotated[str, Field(description="The session's id, as create_session or list_sessions gave it.")]
+TaskId = Annotated[str, Field(description="The task's id, as open_task gave it.")]
+Limit = Annotated[int, Field(ge=1, le=1000, description="At most so many.")]
+
+
+def make_mcp_server(tenuto: Tenuto, scope_of: ScopeOf) -> MCPServer[Any]:
+    """The server for one installation; `scope_of` tells whom each call acts for."""
+    server: MCPServer[Any] = MCPServer(
+        "tenuto",
+        title="tenuto",
+        version=version("tenuto"),
+        instructions=_INSTRUCTIONS,
+        log_level="WARNING",
+        # Lists of tools and resources never change, and sessions are not watched.
+        subscriptions=False,
+    )
+    tools = _Tools(tenuto, scope_of)
+    for tool, hints in (
+        (tools.create_session, _ADDS),
+        (tools.list_sessions, _READS),
+        (tools.append_message, _ADDS),
+        (tools.get_history, _READS),
+        (tools.assemble_context, _READS),
+        (tools.search_memory, _READS),
+        (tools.remember, _ADDS),
+        (tools.forget, _REMOVES),
+        (tools.open_task, _ADDS),
+        (tools.read_board, _READS),
+        (tools.write_board, _REMOVES),
+    ):
+        server.add_tool(_answering(tool), description=" ".join((tool.__doc__ or "").split()), annotations=hints)
+    server.resource(
+        "session://{id}",
+        name="session",
+        title="A session",
+        description=f"A session and its newest {_RESOURCE_MESSAGES} messages, as JSON.",
+        mime_type="application/json",
+    )(_reading(tools.read_session))
+    return server
+
+
+def _answering(tool: Callable[_P, Awaitable[_T]]) -> Callable[_P, Awaitable[_T]]:
+    """The tool, with our errors as results that a model can read: the stable code, then the sentence."""
+
+    @wraps(tool)
+    async def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return await tool(*args, **kwargs)
+        except TenutoError as error:
+            raise ToolError(f"{error.code}: {error}") from error
+
+    return call
+
+
+def _reading(resource: Callable[_P, Awaitable[_T]]) -> Callable[_P, Awaitable[_T]]:
+    @wraps(resource)
+    async def read(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return await resource(*args, **kwargs)
+        except NotFound as absent:
+            raise ResourceNotFoundError(f"{absent.code}: {absent}") from absent
+        except TenutoError as error:
+            raise ResourceError(f"{error.code}: {error}") from error
+
+    return read
+
+
+class _Tools:
+    """The tools. Their names, docstrings and signatures are what clients and their models see."""
+
+    def __init__(self, tenuto: Tenuto, scope_of: ScopeOf) -> None:
+        self._tenuto = tenuto
+        self._scope_of = scope_of
+
+    # Sessions
+
+    async def create_session(
+        self,
+        ctx: Context[Any, Any],
+        id: Annotated[str | None, Field(description="An id of your own; by default a new one.")] = None,  # noqa: A002
+        title: Annotated[str, Field(description="By default it is made from the first messages.")] = "",
+    ) -> SessionShape:
+        """Create a session, which holds one conversation. Your own session of that id is returned as it is."""
+        new = NewSession(title=title)
+        session, _ = await self._tenuto.sessions.create(self._scope_of(ctx), new, session_id=id)
+        return SessionShape.of(session)
+
+    async def list_sessions(
+        self,
+        ctx: Context[Any, Any],
+        title: Annotated[str, Field(description="Only sessions whose title has these words.")] = "",
+        limit: Annotated[int, Field(ge=1, le=100)] = 20,
+        cursor: Annotated[str | None, Field(description="Continues an earlier listing.")] = None,
+    ) -> SessionPageShape:
+        """List the sessions, the one that changed last first."""
+        query = SessionQuery(limit=limit, cursor=cursor, title=title)
+        page = await self._tenuto.sessions.list(self._scope_of(ctx), query)
+        return SessionPageShape(sessions=list(map(SessionShape.of, page.sessions)), cursor=page.cursor)
+
+    async def append_message(
+        self,
+        ctx: Context[Any, Any],
+        session_id: SessionId,
+        text: Annotated[str, Field(min_length=1)],
+        role: Annotated[Literal["user", "assistant", "system"], Field(description="Who says it.")] = "user",
+        idempotency_key: Annotated[
+            str | None, Field(description="With a key the message is stored once, however often the call is repeated.")
+        ] = None,
+    ) -> AppendedShape:
+        """Store a message at the end of a session. Private data is redacted as the server's policy says."""
+        scope = self._scope_of(ctx)
+        speaker = scope.user if role == "user" else None
+        draft = counter_for(self._tenuto.settings.model).with_count(
+            self._tenuto.draft(text, role=Role(role), speaker=speaker)
+        )
+        request = AppendRequest(messages=(draft,), idempotency_key=idempotency_key)
+        done = await self._tenuto.sessions.append(scope, session_id, request)
+        return AppendedShape(message=MessageShape.of(done.messages[-1]), duplicate=done.duplicate)
+
+    async def get_history(
+        self,
+        ctx: Context[Any, Any],
+        session_id: SessionId,
+        limit: Limit = 50,
+        before: Annotated[int | None, Field(description="Messages next before this sequence number.")] = None,
+        after: Annotated[int | None, Field(description="Messages next after this sequence number.")] = None,
+    ) -> HistoryShape:
+        """Get messages of a session as they are stored, oldest first: the newest, or those beside a number."""
+        return await self._history(self._scope_of(ctx), session_id, Page(limit=limit, before=before, after=after))
+
+    async def read_session(self, ctx: Context[Any, Any], id: str) -> str:  # noqa: A002
+        """A session with its newest messages."""
+        page = Page(limit=_RESOURCE_MESSAGES)
+        return (await self._history(self._scope_of(ctx), id, page)).model_dump_json()
+
+    async def _history(self, scope: Scope, session_id: str, asked: Page) -> HistoryShape:
+        page = await self._tenuto.sessions.messages(scope, session_id, asked)
+        return HistoryShape(
+            session=SessionShape.of(page.session),
+            messages=[MessageShape.of(message) for message in page.messages if not is_summary(message)],
+            more_before=page.more_before,
+            more_after=page.more_after,
+        )
+
+    async def assemble_context(
+        self,
+        ctx: Context[Any, Any],
+        session_id: SessionId,
+        question: Annotated[
+            str, Field(description="What the user asks now; without it memories go by their last message.")
+        ] = "",
+        max_tokens: Annotated[
+            int | None, Field(ge=64, description="What summary and messages may take; by default the server's budget.")
+        ] = None,
+        memories: Annotated[int, Field(ge=0, le=MAX_HITS, description="At most so many memories.")] = 5,
+    ) -> ContextShape:
+        """Get what a model should see of a session now: a summary of older talk, the newest whole turns that fit the
+        token budget, and the memories of the user that fit the question. Nothing is stored."""
+        scope = self._scope_of(ctx)
+        page = await self._tenuto.sessions.messages(
+            scope, session_id, Page(limit=self._tenuto.policies.context.loaded_messages)
+        )
+        turn = OpenTurn(
+            id="",
+            number=page.session.turns,
+            scope=scope,
+            session=page.session,
+            state=TurnState.OPENED,
+            user_messages=(),
+            window=page.messages,
+        )
+        fitted = await asyncio.to_thread(self._fit, turn, max_tokens)
+        return ContextShape(
+            summary=fitted.summary,
+            messages=list(map(MessageShape.of, fitted.window)),
+            memories=await self._recall(scope, question or _last_words(page.messages), memories),
+            omitted=max(0, page.session.messages - len(fitted.window)),
+        )
+
+    def _fit(self, turn: OpenTurn, max_tokens: int | None) -> OpenTurn:
+        policy, counter = self._tenuto.settings.prompt(), counter_for(self._tenuto.settings.model)
+        if max_tokens is not None:
+            policy = replace(policy, budget=max_tokens, reply_tokens=0)
+        return fit_window(turn, policy, self._tenuto.policies.context, counter, MAX_WINDOW)
+
+    async def _recall(self, scope: Scope, question: str, limit: int) -> list[MemoryShape]:
+        remembered = await self._tenuto.memories()
+        if not limit or not question.strip() or not (scope.owner or remembered.policy.without_user):
+            return []
+        found = await remembered.search(scope, MemoryQuery(text=question, limit=limit, any_persona=True))
+        return [MemoryShape.of(hit.memory) for hit in found.hits]
+
+    # Memories
+
+    async def search_memory(
+        self,
+        ctx: Context[Any, Any],
+        query: Annotated[str, Field(min_length=1, description="A question or some words.")],
+        limit: Annotated[int, Field(ge=1, le=MAX_HITS)] = 5,
+        kinds: Annotated[list[MemoryKind], Field(description="Only these kinds; by default all.")] = [],  # noqa: B006
+    ) -> HitsShape:
+        """Search what is remembered of the user beyond single sessions, by words and by meaning, best first."""
+        remembered, scope = await self._memories(ctx)
+        asked = MemoryQuery(text=query, limit=limit, kinds=tuple(kinds), any_persona=True)
+        found = await remembered.search(scope, asked)
+        return HitsShape(hits=list(map(HitShape.of, found.hits)), degraded=found.degraded)
+
+    async def remember(
+        self,
+        ctx: Context[Any, Any],
+        text: Annotated[str, Field(min_length=1, description="One fact or preference, as a sentence.")],
+        kind: MemoryKind = MemoryKind.FACT,
+        subject: Annotated[
+            str, Field(description="What it is about, such as 'home town': the later memory of a subject holds.")
+        ] = "",
+    ) -> MemoryShape:
+        """Remember something of the user for later sessions. What is remembered already counts one more mention."""
+        remembered, scope = await self._memories(ctx)
+        return MemoryShape.of(await remembered.add(scope, text, kind=kind, subject=subject))
+
+    async def forget(
+        self,
+        ctx: Context[Any, Any],
+        ids: Annotated[list[str], Field(min_length=1, description="Ids of memories, as search_memory gave them.")],
+    ) -> ForgottenShape:
+        """Forget memories for good. Search first, so that the user sees what goes."""
+        remembered, scope = await self._memories(ctx)
+        return ForgottenShape(forgotten=await remembered.forget(scope, ids))
+
+    async def _memories(self, ctx: Context[Any, Any]) -> tuple[Memories, Scope]:
+        scope, remembered = self._scope_of(ctx), await self._tenuto.memories()
+        if not scope.owner and not remembered.policy.without_user:
+            raise Invalid("memories belong to a user: name one by the header X-User-ID, or by --user of tenuto mcp")
+        return remembered, scope
+
+    # Boards
+
+    async def open_task(
+        self,
+        ctx: Context[Any, Any],
+        type: Annotated[str, Field(description="What kind of work it is.")],  # noqa: A002
+        goal: str = "",
+        session_id: Annotated[str | None, Field(description="The session it came out of.")] = None,
+    ) -> TaskShape:
+        """Open a task that several agents work on. They share its board."""
+        new = NewTask(type=type, goal=goal, session_id=session_id)
+        return TaskShape.of(await self._tenuto.tasks.open(self._scope_of(ctx), new))
+
+    async def read_board(
+        self,
+        ctx: Context[Any, Any],
+        task_id: TaskId,
+        key: Annotated[str | None, Field(description="Only this key; by default all of the board.")] = None,
+    ) -> BoardShape:
+        """Read what agents have written on the board of a task, with the version of each key."""
+        board = self._tenuto.tasks.board(self._scope_of(ctx), task_id)
+        entries: Sequence[Any] = (await board.view()).entries if key is None else (await board.read_entry(key),)
+        if None in entries:
+            raise EntryNotFound(task_id, key or "")
+        return BoardShape(entries=list(map(EntryShape.of, entries)))
+
+    async def write_board(
+        self,
+        ctx: Context[Any, Any],
+        task_id: TaskId,
+        key: str,
+        value: Annotated[Any, Field(description="Any JSON value.")],
+        agent: Annotated[str, Field(description="The name of the agent that writes.")],
+        if_version: Annotated[
+            int | None, Field(ge=0, description="Write only over this version; 0: only if the key has no value yet.")
+        ] = None,
+    ) -> EntryShape:
+        """Write a key of a task's board. With if_version, another agent's write in between is a version_conflict
+        instead of being lost: read the key again and decide."""
+        board = self._tenuto.tasks.board(self._scope_of(ctx), task_id)
+        return EntryShape.of(await board.write(key, value, agent=agent, if_version=if_version))
+
+
+def _last_words(messages: Sequence[Message]) -> str:
+    return next((message.text for message in reversed(messages) if message.role is Role.USER), "")

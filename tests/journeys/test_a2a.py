@@ -1,0 +1,304 @@
+"""The official A2A client on both bindings: contexts are sessions, tasks are our tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+pytest.importorskip("dbos")
+
+from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
+from a2a.helpers.proto_helpers import get_artifact_text, get_message_text, new_data_message, new_text_message
+from a2a.types import a2a_pb2 as proto
+from a2a.utils.errors import (
+    ContentTypeNotSupportedError,
+    InvalidParamsError,
+    PushNotificationNotSupportedError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+
+from tenuto.llm import Call, Hang, Say, ScriptedModel
+from tests.journeys.door import ANN, BASE, Door, code, playing, served
+from tests.journeys.test_http_process import running
+from tests.servers.openai_server import stalling, start_model_server
+
+BINDINGS = ("JSONRPC", "HTTP+JSON")
+State = proto.TaskState
+
+
+@asynccontextmanager
+async def client(
+    door: Door,
+    headers: dict[str, str],
+    binding: str = "JSONRPC",
+    *,
+    streams: bool = False,
+    agent: str = "",
+    app: ASGIApp | None = None,
+) -> AsyncIterator[Client]:
+    """A client of the default assistant, or of another agent, as its card says."""
+    transport = httpx.ASGITransport(app=app or door.app)
+    async with httpx.AsyncClient(transport=transport, headers=headers, base_url=BASE, timeout=60) as http:
+        card = await A2ACardResolver(http, f"{BASE}{agent}").get_agent_card()
+        config = ClientConfig(httpx_client=http, streaming=streams, supported_protocol_bindings=[binding])
+        yield ClientFactory(config).create(card)
+
+
+def message(text: str, **fields: Any) -> proto.SendMessageRequest:
+    """A message of a user, and how it is sent."""
+    how = {name: fields.pop(name) for name in ("return_immediately", "history_length") if name in fields}
+    said = new_text_message(text, role=proto.ROLE_USER, **fields)
+    return proto.SendMessageRequest(message=said, configuration=proto.SendMessageConfiguration(**how))
+
+
+async def send(agent: Client, request: proto.SendMessageRequest) -> proto.Task:
+    """The task that a message ends in."""
+    last = [event async for event in agent.send_message(request)][-1]
+    if last.HasField("task"):
+        return last.task
+    return await agent.get_task(proto.GetTaskRequest(id=last.status_update.task_id))
+
+
+def answer(task: proto.Task) -> str:
+    """What a task has answered."""
+    return get_artifact_text(task.artifacts[0])
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_client_keeps_a_context_and_finds_its_tasks(binding: str) -> None:
+    async with (
+        served() as door,
+        client(door, ANN, binding) as ann,
+        client(door, ANN, binding, streams=True) as streaming,
+    ):
+        first = await send(ann, message("I live in Bologna with my two cats."))
+        asked = message("Where do I live?", context_id=first.context_id)
+        events = [event async for event in streaming.send_message(asked)]
+        again = await send(ann, asked)
+        mine = await send(ann, message("Hello", context_id="a-context-of-mine", history_length=1))
+        everything = await ann.list_tasks(proto.ListTasksRequest())
+        page = await ann.list_tasks(proto.ListTasksRequest(context_id=first.context_id, page_size=1))
+        rest = await ann.list_tasks(
+            proto.ListTasksRequest(
+                context_id=first.context_id, page_size=1, page_token=page.next_page_token, include_artifacts=True
+            )
+        )
+        done = await ann.list_tasks(proto.ListTasksRequest(status=State.TASK_STATE_WORKING))
+        head = await door.http.get(f"/v1/sessions/{first.context_id}/messages", headers=ANN)
+        with pytest.raises(TaskNotCancelableError):
+            await ann.cancel_task(proto.CancelTaskRequest(id=first.id))
+        with pytest.raises(UnsupportedOperationError):
+            await anext(streaming.subscribe(proto.SubscribeToTaskRequest(id=first.id)))
+
+    assert first.status.state == State.TASK_STATE_COMPLETED
+    assert [get_message_text(one) for one in first.history] == ["I live in Bologna with my two cats.", answer(first)]
+    assert events[0].task.status.state == State.TASK_STATE_WORKING
+    pieces = [event.artifact_update for event in events if event.HasField("artifact_update")]
+    assert [piece.last_chunk for piece in pieces] == [False] * (len(pieces) - 1) + [True]
+    assert "".join(get_artifact_text(piece.artifact) for piece in pieces) == answer(again)
+    assert "Bologna" in answer(again)
+    assert events[-1].status_update.status.state == State.TASK_STATE_COMPLETED
+    assert again.id == events[0].task.id, "a message that is sent again is answered once"
+    assert [one["text"] for one in head.json()["messages"]] == [
+        *(get_message_text(one) for task in (first, again) for one in task.history)
+    ]
+    assert (mine.context_id, len(mine.history)) == ("a-context-of-mine", 1)
+    assert [task.id for task in everything.tasks] == [mine.id, again.id, first.id]
+    assert (page.total_size, [task.id for task in page.tasks], [task.id for task in rest.tasks]) == (
+        2, [again.id], [first.id],
+    )  # fmt: skip
+    assert (answer(rest.tasks[0]), len(page.tasks[0].artifacts), rest.next_page_token) == (answer(first), 0, "")
+    assert done.total_size == 0
+
+
+class Answering:
+    """The server behind a door; `streams` is set when it begins to send a stream."""
+
+    def __init__(self, door: Door) -> None:
+        self._app = door.app
+        self.streams = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def tell(part: Message) -> None:
+            if any(value.startswith(b"text/event-stream") for _, value in part.get("headers", ())):
+                self.streams.set()
+            await send(part)
+
+        await self._app(scope, receive, tell)
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_task_under_way_is_followed_by_many_and_cancelled(binding: str) -> None:
+    hang = Hang()
+    model = ScriptedModel((Say("Once ", "upon "), hang, Say("a time.")))
+    async with served(**playing(model)) as door, client(door, ANN, binding) as ann:
+        task = await send(ann, message("A tale", return_immediately=True))
+        await hang.reached.wait()
+        looked = await ann.get_task(proto.GetTaskRequest(id=task.id))
+
+        async def follow(app: Answering) -> list[proto.StreamResponse]:
+            async with client(door, ANN, binding, streams=True, app=app) as reader:
+                return [event async for event in reader.subscribe(proto.SubscribeToTaskRequest(id=task.id))]
+
+        apps = [Answering(door), Answering(door)]
+        readers = [asyncio.create_task(follow(app)) for app in apps]
+        for app in apps:
+            await app.streams.wait()
+        with pytest.raises(UnsupportedOperationError):
+            await send(ann, message("And then?", task_id=task.id))
+        cancelled = await ann.cancel_task(proto.CancelTaskRequest(id=task.id))
+        followed = await asyncio.gather(*readers)
+        hang.release.set()
+        after = await send(ann, message("Go on", context_id=task.context_id))
+
+    assert looked.status.state == State.TASK_STATE_WORKING
+    assert get_message_text(looked.history[0]) == "A tale"
+    assert cancelled.status.state == State.TASK_STATE_CANCELED
+    assert [get_message_text(one).strip() for one in cancelled.history] == ["A tale", "Once upon"]
+    for events in followed:
+        assert answer(events[0].task) == "Once "
+        assert events[-1].status_update.status.state == State.TASK_STATE_CANCELED
+    assert model.cancelled == 1
+    assert answer(after) == "Once upon a time."
+
+
+async def test_other_tenants_wrong_bodies_and_clients_without_a_key_find_nothing() -> None:
+    """A8, T1: a task or context of another tenant or user is like one that never was."""
+    async with served(locked=True) as door:
+        keys = [
+            await door.key("acme", user="ann"),
+            await door.key("acme", user="bob"),
+            await door.key("evil", user="ann"),
+        ]
+        for binding in BINDINGS:
+            async with client(door, keys[0], binding) as ann:
+                ours = await send(ann, message("I live in Bologna."))
+            for theirs in keys[1:]:
+                async with client(door, theirs, binding, streams=True) as eve:
+                    for task in (ours.id, "t-0123456789abcdef01234567", "\ud7ff/../é"):
+                        for call in (
+                            eve.get_task(proto.GetTaskRequest(id=task)),
+                            eve.cancel_task(proto.CancelTaskRequest(id=task)),
+                            anext(eve.subscribe(proto.SubscribeToTaskRequest(id=task))),
+                            send(eve, message("hi", task_id=task)),
+                        ):
+                            with pytest.raises(TaskNotFoundError, match=r"^Task not found$"):
+                                await call
+                    before = await eve.list_tasks(proto.ListTasksRequest())
+                    assert ours.id not in [task.id for task in before.tasks]
+                    hijacked = await send(eve, message("Where do I live?", context_id=ours.context_id))
+                    assert "Bologna" not in answer(hijacked)
+            async with client(door, keys[0], binding) as ann:
+                for request, error in (
+                    (message(" "), InvalidParamsError),
+                    (message("x" * 2_000_000), InvalidParamsError),
+                    (message("hi", context_id="a\x00b"), InvalidParamsError),
+                    (message("hi", task_id=ours.id, context_id="another"), InvalidParamsError),
+                    (message("hi", task_id=ours.id), UnsupportedOperationError),
+                    (
+                        proto.SendMessageRequest(
+                            message=proto.Message(
+                                message_id="1", role=proto.ROLE_USER, parts=[proto.Part(url="http://localhost/")]
+                            )
+                        ),
+                        ContentTypeNotSupportedError,
+                    ),
+                ):
+                    with pytest.raises(error):
+                        await send(ann, request)
+                with pytest.raises(PushNotificationNotSupportedError):
+                    await ann.create_task_push_notification_config(
+                        proto.TaskPushNotificationConfig(task_id=ours.id, url="http://localhost/")
+                    )
+
+        card = (await door.http.get("/.well-known/agent-card.json")).json()
+        assert card["securityRequirements"] == [{"schemes": {"bearer": {}}}]
+        assert code(await door.http.post("/a2a/general", json={})) == (401, "invalid_credential")
+        assert code(await door.http.get("/a2a/general/tasks")) == (401, "invalid_credential")
+        assert code(await door.http.post("/a2a/nobody", json={}, headers=keys[0])) == (404, "assistant_not_found")
+        for body in (b"", b"{", b"[]", b"1", b'{"jsonrpc": "2.0"}', b"\xff", b"[" * 100_000, b'{"method": 1}'):
+            for path in ("/a2a/general", "/a2a/general/message:send"):
+                answered = await door.http.post(path, content=body, headers={**keys[0], "A2A-Version": "1.0"})
+                assert "error" in answered.json(), (path, body)
+                assert answered.status_code < 500, (path, body)
+
+
+async def test_an_agent_that_asks_waits_for_the_answer_in_the_same_task(subtests: pytest.Subtests) -> None:
+    """E14: a question of an agent, or a human step of a plan, is input-required."""
+    script = (Call("answer", {"field": "contract"}),), (Call("answer", {"ask": "Since when?"}),)
+    ends = (Call("answer", {"text": "Then you may go.", "sources": []}),)
+    model = ScriptedModel(*script, ends)
+    async with served(models={"m": model}, model="m", summarizer_model="offline") as door:
+        with subtests.test("an assistant asks"):
+            async with client(door, ANN, agent="/a2a/legal") as ann:
+                asks = await send(ann, message("I want out of my lease"))
+                found = await ann.get_task(proto.GetTaskRequest(id=asks.id))
+                ended = await send(ann, message("May", task_id=asks.id))
+                listed = await ann.list_tasks(proto.ListTasksRequest())
+            assert (asks.status.state, found.status.state) == (State.TASK_STATE_INPUT_REQUIRED,) * 2
+            assert get_message_text(asks.status.message).startswith("Since when?")
+            assert (ended.id, ended.status.state) == (asks.id, State.TASK_STATE_COMPLETED)
+            assert answer(ended).startswith("Then you may go.")
+            assert len(ended.history) == 4
+            assert [task.id for task in listed.tasks] == [asks.id], "the task that the turn ran is a part of it"
+        with subtests.test("a plan asks"):
+            plan = {"steps": [{"id": "approval", "human_input": "Send this?"}]}
+            made = await door.http.post("/v1/tasks", json={"type": "review", "plan": plan}, headers=ANN)
+            task_id = made.json()["id"]
+            async with client(door, ANN, streams=True) as ann:
+                events = [event async for event in ann.subscribe(proto.SubscribeToTaskRequest(id=task_id))]
+                said = new_data_message({"send": True, "copies": 2}, role=proto.ROLE_USER, task_id=task_id)
+                after = [event async for event in ann.send_message(proto.SendMessageRequest(message=said))]
+            last = events[-1].status_update.status if events[-1].HasField("status_update") else events[-1].task.status
+            assert (last.state, get_message_text(last.message)) == (State.TASK_STATE_INPUT_REQUIRED, "Send this?")
+            assert after[-1].status_update.status.state == State.TASK_STATE_COMPLETED
+            kept = await door.http.get(f"/v1/tasks/{task_id}", headers=ANN)
+            assert kept.json()["result"] == {"approval": {"send": True, "copies": 2}}
+
+
+async def test_a_task_of_a_killed_server_is_answered_by_the_next(tmp_path: Path) -> None:
+    """A1: after kill -9 a task is found, and its turn goes on under the same key."""
+    store = tmp_path / "sessions.db"
+    with start_model_server() as provider:
+        provider.answers(stalling("Once upon"))
+        model = {"TENUTO_MODEL": "openai:served", "TENUTO_MODEL_BASE_URL": f"{provider.url}/v1", "OPENAI_API_KEY": "k"}
+        with running(store, **model, TENUTO_SUMMARIZER_MODEL="offline") as first:
+            body = {
+                "message": {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "I live in Bologna."}]},
+                "configuration": {"returnImmediately": True},
+            }
+            headers = {**ANN, "A2A-Version": "1.0"}
+            task = first.http.post("/a2a/general/message:send", json=body, headers=headers).json()["task"]
+            first.end(signal.SIGKILL)
+
+    async with served(store=f"sqlite:///{store}") as door, client(door, ANN, streams=True) as ann:
+        found = await ann.get_task(proto.GetTaskRequest(id=task["id"]))
+        events = [event async for event in ann.subscribe(proto.SubscribeToTaskRequest(id=task["id"]))]
+        ended = await ann.get_task(proto.GetTaskRequest(id=task["id"]))
+
+    assert found.status.state == State.TASK_STATE_WORKING
+    assert events[-1].status_update.status.state == State.TASK_STATE_COMPLETED
+    assert [get_message_text(one) for one in ended.history] == ["I live in Bologna.", "Noted."]
+
+
+async def test_a_client_of_the_former_version_is_answered() -> None:
+    said = {"kind": "message", "messageId": "1", "role": "user", "parts": [{"kind": "text", "text": "Hello"}]}
+    call = {"jsonrpc": "2.0", "id": 7, "method": "message/send", "params": {"message": said}}
+    async with served() as door:
+        card = (await door.http.get("/a2a/general/.well-known/agent-card.json", headers=ANN)).json()
+        answered = (await door.http.post(card["url"], json=call, headers=ANN)).json()
+        outside = await door.http.get("/.well-known/agent-card.json", headers={"Host": "evil.example"})
+
+    assert (answered["id"], answered["result"]["status"]["state"]) == (7, "completed")
+    assert card["preferredTransport"] == "JSONRPC"
+    assert code(outside) == (403, "host_not_allowed")

@@ -1,0 +1,143 @@
+"""The official MCP client on both of our transports, in both eras of the protocol."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client, MCPError
+from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+import tenuto
+from tests.journeys.door import ANN, BASE, EVE, Door, code, served
+from tests.journeys.terminal import own_settings
+
+ERAS = {"auto": "2026-07-28", "legacy": "2025-11-25"}
+
+
+@asynccontextmanager
+async def client(door: Door, headers: dict[str, str], mode: str = "auto") -> AsyncIterator[Client]:
+    """A client of the server behind the door."""
+    transport = httpx2.ASGITransport(app=door.app)
+    async with (
+        httpx2.AsyncClient(transport=transport, headers=headers) as http,
+        Client(streamable_http_client(f"{BASE}/mcp", http_client=http), mode=mode) as opened,
+    ):
+        yield opened
+
+
+async def call(opened: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """What a tool answers."""
+    result = await opened.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    assert isinstance(result.structured_content, dict)
+    return result.structured_content
+
+
+async def refusal(opened: Client, tool: str, **arguments: Any) -> str:
+    """What a tool says that refuses."""
+    result = await opened.call_tool(tool, arguments)
+    assert result.is_error
+    return str(result.content[0].text)  # type: ignore[union-attr]
+
+
+async def _live_a_day(ann: Client) -> str:
+    """Use every tool once; returns the session."""
+    session = (await call(ann, "create_session", title="Lisbon"))["id"]
+    asked = {"session_id": session, "text": "Where do I live?", "idempotency_key": "1"}
+    assert [(await call(ann, "append_message", **asked))["duplicate"] for _ in range(2)] == [False, True]
+    await call(ann, "append_message", session_id=session, text="In Bologna.", role="assistant")
+    history = await call(ann, "get_history", session_id=session, limit=1)
+    assert [one["text"] for one in history["messages"]] == ["In Bologna."]
+    assert history["more_before"]
+    await call(ann, "remember", text="I live in Bologna with my two cats.", subject="home town")
+    context = await call(ann, "assemble_context", session_id=session)
+    assert [one["text"] for one in context["messages"]] == ["Where do I live?", "In Bologna."]
+    assert [one["text"] for one in context["memories"]] == ["I live in Bologna with my two cats."]
+    hits = (await call(ann, "search_memory", query="cats"))["hits"]
+    assert (await call(ann, "forget", ids=[hits[0]["memory"]["id"]]))["forgotten"] == 1
+    assert (await call(ann, "list_sessions", limit=1))["sessions"][0]["id"] == session
+    task = (await call(ann, "open_task", type="trip", session_id=session))["id"]
+    entry = {"task_id": task, "key": "hotel", "agent": "booker"}
+    await call(ann, "write_board", **entry, value={"stars": [4, 5]}, if_version=0)
+    assert "version_conflict" in await refusal(ann, "write_board", **entry, value=1, if_version=0)
+    assert (await call(ann, "read_board", task_id=task))["entries"][0]["value"] == {"stars": [4, 5]}
+    assert "entry_not_found" in await refusal(ann, "read_board", task_id=task, key="flight")
+    templates = (await ann.list_resource_templates()).resource_templates
+    assert [one.uri_template for one in templates] == ["session://{id}"]
+    assert "In Bologna." in (await ann.read_resource(f"session://{session}")).contents[0].text  # type: ignore[union-attr]
+    return str(session)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_client_of_either_era_keeps_a_conversation(mode: str) -> None:
+    async with served() as door, client(door, ANN, mode) as ann:
+        assert ann.protocol_version == ERAS[mode]
+        await _live_a_day(ann)
+        listed = (await ann.list_tools()).tools
+
+    assert all(tool.description and tool.output_schema for tool in listed)
+
+
+async def test_another_tenant_and_wrong_arguments_get_the_same_answers_as_nothing() -> None:
+    """T1: what is another tenant's looks absent to every tool; requests without a credential get nowhere."""
+    async with served(locked=True) as door:
+        ours, theirs = await door.key("acme", user="ann"), await door.key("evil", user="ann")
+        async with client(door, ours) as ann, client(door, theirs) as eve:
+            session = (await call(ann, "create_session"))["id"]
+            memory = (await call(ann, "remember", text="I live in Bologna."))["id"]
+            task = (await call(ann, "open_task", type="trip"))["id"]
+            for name, there in {
+                "append_message": {"session_id": session, "text": "hi"},
+                "get_history": {"session_id": session},
+                "assemble_context": {"session_id": session},
+                "open_task": {"type": "trip", "session_id": session},
+                "read_board": {"task_id": task},
+                "write_board": {"task_id": task, "key": "k", "value": 1, "agent": "a"},
+            }.items():
+                absent = {key: f"no-{value}" if key.endswith("_id") else value for key, value in there.items()}
+                assert await refusal(eve, name, **there) == await refusal(eve, name, **absent)
+            assert (await call(eve, "forget", ids=[memory]))["forgotten"] == 0
+            assert (await call(eve, "search_memory", query="Bologna"))["hits"] == []
+            assert (await call(eve, "list_sessions"))["sessions"] == []
+            for uri in (f"session://{session}", "session://no-such"):
+                with pytest.raises(MCPError, match=r"^session_not_found: session not found$"):
+                    await eve.read_resource(uri)
+            assert "limit" in await refusal(eve, "get_history", session_id=session, limit="many")
+            assert (await eve.call_tool("no_such_tool", {})).is_error
+
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        accept = {"Accept": "application/json, text/event-stream"}
+        assert code(await door.http.post("/mcp", json=ping, headers=accept)) == (401, "invalid_credential")
+        assert code(await door.http.get("/mcp", headers=ours)) == (405, "method_not_allowed")
+        for body in (b"", b"{", b"[]", b'{"jsonrpc": "2.0"}', b"\xff", b"[" * 100_000):
+            answered = await door.http.post(
+                "/mcp", content=body, headers={**ours, **accept, "Content-Type": "application/json"}
+            )
+            assert answered.status_code == 400
+
+
+async def test_web_pages_reach_no_open_server() -> None:
+    async with served() as door:
+        for header in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}):
+            refused = await door.http.post("/mcp", json={}, headers={**EVE, **header})
+            assert code(refused) == (403, "host_not_allowed")
+
+
+async def test_the_command_speaks_on_standard_output_and_keeps_what_was_said(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'kept.db'}"
+    command = StdioServerParameters(
+        command=sys.executable, args=["-m", "tenuto", "mcp", "--user", "ann", "--store", store], env=own_settings()
+    )
+    async with Client(command) as ann:
+        session = await _live_a_day(ann)
+
+    async with tenuto.open(store) as app:
+        kept = await app.sessions.messages(app.scope(user="ann"), session)
+    assert [message.text for message in kept.messages] == ["Where do I live?", "In Bologna."]
