@@ -34,8 +34,9 @@ class Blocking:
             inside = asyncio.get_running_loop() is self._loop
         except RuntimeError:
             inside = False
-        if inside:
+        if inside or self._loop.is_closed():
             work.close()
+        if inside:
             raise asyncio.InvalidStateError("a blocking call on tenuto's own event loop: use the async methods")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
