@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 
@@ -88,7 +89,7 @@ class TenutoStore(BaseStore):
         for op in listed:
             _check_op(op)
         vectors = await self._embed_queries(listed)
-        results = [await self._read(op, vectors) for op in listed]
+        results = await asyncio.gather(*(self._read(op, vectors) for op in listed))
         puts = {(op.namespace, op.key): op for op in listed if isinstance(op, PutOp)}
         await self._write(list(puts.values()))
         return results
