@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tenuto.model import Draft, Role
@@ -13,30 +13,37 @@ from tenuto.model.values import Json, JsonObject
 from tenuto.sessions.items import draft_from_item, item_from_message
 from tests.clock import START
 
-words = st.sampled_from(["", "hello", "parts", "user", "tool", "developer", "assistant", "critic"])
-types = st.sampled_from(
-    ["message", "function_call", "function_call_output", "function", "text", "input_text", "tool_result", "summary"]
-)
-scalars = st.one_of(words, types, st.none(), st.booleans(), st.integers(-5, 5))
-names = st.sampled_from(["call_id", "output", "name", "text", "item", "id"])
-parts: st.SearchStrategy[Json] = st.one_of(
+words = st.sampled_from(["", "hello", "parts", "user", "tool", "developer", "critic"])
+types = st.sampled_from(["message", "function_call", "function_call_output", "function", "text", "tool_result"])
+scalars = st.one_of(words, types, st.none(), st.integers(-5, 5))
+some_parts: st.SearchStrategy[JsonObject] = st.one_of(
     st.fixed_dictionaries({"type": types}, optional={"text": scalars, "call_id": words, "output": scalars}),
-    st.dictionaries(st.one_of(names, st.just("type")), scalars, max_size=3),
+    st.fixed_dictionaries({}, optional={"type": scalars, "text": words, "id": words}),
 )
-lists = st.lists(st.one_of(parts, scalars), max_size=3) | st.lists(parts, min_size=1, max_size=2)
-items = st.fixed_dictionaries(
-    {},
+lists = st.lists(some_parts, max_size=2) | st.lists(scalars, max_size=2)
+messages = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "tool", "developer", "assistant"])},
     optional={
-        "type": types | scalars,
-        "role": words | scalars,
-        "content": scalars | lists | parts,
-        "tool_calls": scalars | lists | st.just([{"type": "function", "id": "c"}]),
-        "tool_call_id": words | scalars,
-        "name": scalars | lists,
+        "type": st.just("message"),
+        "content": st.one_of(lists, scalars, some_parts),
+        "tool_calls": st.one_of(st.just([{"type": "function", "id": "c"}]), lists, scalars),
+        "tool_call_id": scalars,
+        "name": words,
     },
 )
+others = st.fixed_dictionaries(
+    {"type": st.one_of(types, scalars, st.just("summary"))}, optional={"role": words, "content": lists, "text": scalars}
+)
+items: st.SearchStrategy[JsonObject] = st.one_of(messages, others, some_parts)
 
 
+@settings(max_examples=200, deadline=None)
+@example({"role": "user", "content": [{"type": "text", "text": "hi"}]})
+@example({"role": "tool", "content": [{"type": "function_call_output", "call_id": "c", "output": "21"}]})
+@example({"role": "tool", "content": [{"type": "tool_result", "call_id": "c", "output": "21"}]})
+@example({"role": "assistant", "content": [{"type": "function", "id": "c"}]})
+@example({"role": "user", "content": "hi", "type": None})
+@example({"type": "summary", "text": "They agreed.", "through": 3, "through_id": "m"})
 @given(items)
 def test_an_entry_comes_back_as_it_was(item: JsonObject) -> None:
     draft = draft_from_item(item, new_id=lambda: "m", now=START)
