@@ -14,21 +14,22 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 import tenuto
+from tenuto.client.api import TenutoApi
 from tenuto.errors import Invalid
 from tenuto.sessions.service import complete_despite_cancel
 
 _Result = TypeVar("_Result")
-Work: TypeAlias = "Callable[[tenuto.Tenuto], Coroutine[Any, Any, _Result]]"
-Installation: TypeAlias = "tenuto.Tenuto | str | Path"
-"""An open installation, or the URL or the file of a store."""
+Work: TypeAlias = Callable[[TenutoApi], Coroutine[Any, Any, _Result]]
+Installation: TypeAlias = TenutoApi | str | Path
+"""An installation that `tenuto.open` or `tenuto.connect` gave, or the URL or the file of a store."""
 
 
 class Home:
     """An installation and its event loop, to be called from any other one."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, app: tenuto.Tenuto | None = None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, app: TenutoApi | None = None) -> None:
         self.loop = loop
-        self._opened: Future[tenuto.Tenuto] = Future()
+        self._opened: Future[TenutoApi] = Future()
         if app is not None:
             self._opened.set_result(app)
 
@@ -39,7 +40,7 @@ class Home:
         return await asyncio.wrap_future(self._submit(work))
 
     async def write(self, work: Work[_Result]) -> _Result:
-        """Wait for the work; a cancellation of the caller is passed on when it is done, so that the outcome is known."""
+        """Wait for the work; a cancellation is passed on when it is done, so that its outcome is known."""
         return await complete_despite_cancel(self.read(work))
 
     def wait(self, work: Work[_Result]) -> _Result:

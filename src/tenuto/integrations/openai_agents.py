@@ -13,7 +13,8 @@ from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
-import tenuto
+from tenuto.app import Tenuto
+from tenuto.client.api import TenutoApi
 from tenuto.errors import Invalid
 from tenuto.integrations import missing_extra
 from tenuto.integrations.home import Installation, find_home
@@ -88,7 +89,7 @@ class TenutoSession(SessionABC):
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it; `None` if there is none."""
-        gone = await self._home.write(lambda app: self._log(app).remove(lambda log: log[-1:], newest=1))
+        gone = await self._home.write(lambda app: self._log(app).remove(lambda head, log: log[-1:], newest=1))
         return cast("TResponseInputItem", item_from_message(gone[0])) if gone else None
 
     async def clear_session(self) -> None:
@@ -110,11 +111,11 @@ class TenutoSession(SessionABC):
         """Release the store that this session named; it is closed with its last user."""
         self._home.close()
 
-    def _log(self, app: tenuto.Tenuto) -> SessionLog:
+    def _log(self, app: TenutoApi) -> SessionLog:
         self._found = self._found or SessionLog(app, self.scope, self.session_id)
         return self._found
 
-    async def _read(self, app: tenuto.Tenuto, limit: int | None) -> list[JsonObject]:
+    async def _read(self, app: TenutoApi, limit: int | None) -> list[JsonObject]:
         log: tuple[Message, ...] = ()
         items: list[JsonObject] = []
         async for page in self._log(app).pages(limit or MAX_WINDOW):
@@ -124,7 +125,9 @@ class TenutoSession(SessionABC):
                 break
         return items if limit is None else items[-limit:]
 
-    async def _compact(self, app: tenuto.Tenuto, *, over: int, keep: int) -> None:
+    async def _compact(self, app: TenutoApi, *, over: int, keep: int) -> None:
+        if not isinstance(app, Tenuto):
+            raise Invalid("a server compacts its sessions itself: compaction from here needs tenuto.open")
         # The model that summarises is opened with the chat.
         await app.chat()
         async for page in self._log(app).pages(1):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
-import tenuto
+from tenuto.client.api import TenutoApi
 from tenuto.errors import SessionNotFound, VersionConflict
 from tenuto.model import (
     AppendResult,
+    Changes,
     Draft,
     Message,
     MessagePage,
@@ -23,18 +25,18 @@ from tenuto.model import (
     Truncation,
 )
 from tenuto.model.message import SUMMARY, is_summary
-from tenuto.model.policy import OnMissing, OnStoreDown
+from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
 from tenuto.model.prompt import Language
 from tenuto.model.turn import MAX_WINDOW
 from tenuto.model.values import JsonObject
-from tenuto.sessions import AppendRequest, TurnRequest
+from tenuto.ports import release_lease
+from tenuto.sessions import AppendRequest, Sessions, TurnRequest
 from tenuto.sessions.ids import session_id_for_key
 from tenuto.sessions.titles import with_fallback_title
 
 _Asked = ParamSpec("_Asked")
 _Result = TypeVar("_Result")
-# The first call that needs the session makes it, whatever its messages.
-_FINGERPRINT: Final = "adapter"
+_TITLE: Final = SessionPolicy().fallback_title_characters
 
 
 class SessionLog:
@@ -44,7 +46,8 @@ class SessionLog:
     owner and name, so that equal names of two users are two sessions. It is made with its first message.
     """
 
-    def __init__(self, app: tenuto.Tenuto, scope: Scope, name: str, metadata: JsonObject | None = None) -> None:
+    def __init__(self, app: TenutoApi, scope: Scope, name: str, metadata: JsonObject | None = None) -> None:
+        self._app = app
         self.sessions = app.sessions
         self._scope = scope
         self._name = name
@@ -57,17 +60,16 @@ class SessionLog:
         try:
             return await self.on_session(self.sessions.append, request)
         except SessionNotFound:
-            session, _ = await self.create(drafts)
+            session, new = await self.create()
+            changes = titled(session, drafts, Changes())
+            if new and changes.fields:
+                await self.sessions.patch(self._scope, session.id, changes)
             return await self.sessions.append(self._scope, session.id, request)
 
-    async def create(self, drafts: Sequence[Draft] = ()) -> tuple[Session, bool]:
-        """The session, and whether it is new: then the first message of a user is its title for now."""
-        new = NewSession(metadata=self._metadata)
-        said = next((draft.text for draft in drafts if draft.role is Role.USER and draft.text), "")
-        if said:
-            new = with_fallback_title(new, said, Language.ENGLISH, self.sessions.policy.fallback_title_characters)
+    async def create(self) -> tuple[Session, bool]:
+        """The session, and whether it is new."""
         return await self.sessions.create(
-            self._scope, new, session_id=self._name, idempotency_key=self._name, fingerprint=_FINGERPRINT
+            self._scope, NewSession(metadata=self._metadata), session_id=self._name, idempotency_key=self._name
         )
 
     async def on_session(
@@ -113,7 +115,7 @@ class SessionLog:
         return head, messages
 
     async def remove(
-        self, choose: Callable[[Sequence[Message]], Sequence[Message]], newest: int | None = None
+        self, choose: Callable[[Session, Sequence[Message]], Sequence[Message]], newest: int | None = None
     ) -> Sequence[Message]:
         """Remove those of the (newest) messages that are chosen and return them; if others come meanwhile, again.
 
@@ -121,8 +123,10 @@ class SessionLog:
         """
         while True:
             head, log = await self.messages(newest)
-            chosen = choose([message for message in log if not is_summary(message)])
-            if head is None or not chosen:
+            if head is None:
+                return ()
+            chosen = choose(head, [message for message in log if not is_summary(message)])
+            if not chosen:
                 return ()
             gone = {message.seq for message in chosen}
             after = min(gone) - 1
@@ -141,14 +145,15 @@ class SessionLog:
         Raises:
             SessionNotFound: there is no session.
         """
-        return await self.on_session(self.begin_by_id)
+        return await self.on_session(self._begin)
 
-    async def begin_by_id(self, scope: Scope, session_id: str) -> OpenTurn:
-        """As `begin`, where the id is known."""
-        policy = replace(self.sessions.policy, on_missing=OnMissing.ERROR, on_store_down=OnStoreDown.RAISE)
+    async def _begin(self, scope: Scope, session_id: str) -> OpenTurn:
+        policy = None
+        if isinstance(self.sessions, Sessions):  # A server has its own.
+            policy = replace(self.sessions.policy, on_missing=OnMissing.ERROR, on_store_down=OnStoreDown.RAISE)
         # Short, and released if this process dies: nothing but the end of the turn follows.
-        request = TurnRequest(session_id=session_id, window=0, policy=policy, renews=True)
-        return await self.sessions.begin(scope, request)
+        request = TurnRequest(session_id=session_id, policy=policy, renews=True)
+        return await self._app.begin_turn(scope, request, 0)
 
     async def delete(self) -> None:
         """Remove the session with all of its messages; an absent one is no error."""
@@ -156,6 +161,25 @@ class SessionLog:
             await self.on_session(self.sessions.delete)
         except SessionNotFound:
             return
+
+
+def titled(session: Session, drafts: Sequence[Draft], changes: Changes) -> Changes:
+    """The changes, with the first message of a user as the session's title for now if it has none."""
+    said = next((draft.text for draft in drafts if draft.role is Role.USER and draft.text), "")
+    if session.title or not said:
+        return changes
+    named = with_fallback_title(NewSession(), said, Language.ENGLISH, _TITLE)
+    return replace(changes, title=named.title, metadata={**named.metadata, **changes.metadata})
+
+
+@asynccontextmanager
+async def abandon_on_error(log: SessionLog, turn: OpenTurn) -> AsyncIterator[None]:
+    """Release the turn if what belongs to it fails."""
+    try:
+        yield
+    except BaseException:
+        await release_lease(log.sessions.finish, turn)
+        raise
 
 
 def _covers(message: Message, after: int) -> bool:

@@ -1,46 +1,33 @@
-"""Session and memory services of Google's Agent Development Kit, kept by tenuto.
-
-    runner = Runner(
-        agent=agent, app_name="shop",
-        session_service=TenutoSessionService("chat.db"), memory_service=TenutoMemoryService("chat.db"),
-    )
-
-An app is a site of the tenant, and a user of the app is a user of that site. Events are messages. State of a session is
-in its metadata, that of apps and users in their key/value state.
-"""
+"""The session service of the Agent Development Kit."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
-import tenuto
-from tenuto.errors import SessionNotFound, VersionConflict
+from tenuto.app import Tenuto
+from tenuto.client.api import TenutoApi
+from tenuto.errors import Invalid, SessionNotFound, VersionConflict
 from tenuto.integrations import missing_extra
 from tenuto.integrations.home import Installation, find_home
 from tenuto.integrations.parts import Form
-from tenuto.integrations.session_log import SessionLog
+from tenuto.integrations.session_log import SessionLog, abandon_on_error, titled
 from tenuto.model import Changes, Draft, FinishTurn, Message, OpenTurn, Role, Scope, SessionQuery
 from tenuto.model import Session as Head
-from tenuto.model.memory import MAX_MEMORY, Memory, MemoryKind, MemoryQuery, MemorySource
 from tenuto.model.message import is_summary
 from tenuto.model.values import JsonObject
-from tenuto.sessions import derived_id, fresh_id
+from tenuto.sessions import fresh_id
 
 try:
     from google.adk.errors import StaleSessionError
     from google.adk.errors.already_exists_error import AlreadyExistsError
     from google.adk.errors.session_not_found_error import SessionNotFoundError
     from google.adk.events import Event
-    from google.adk.memory import BaseMemoryService
-    from google.adk.memory.base_memory_service import SearchMemoryResponse
-    from google.adk.memory.memory_entry import MemoryEntry
     from google.adk.sessions import BaseSessionService, Session, State
     from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
-    from google.genai import types
     from pydantic_core import to_jsonable_python
 except ImportError as missing:
     raise missing_extra("adk") from missing
@@ -49,9 +36,9 @@ _NAME: Final = "adk"
 """The key of a session's metadata, and the namespace of the state of apps and users."""
 _STATE: Final = "adk:"
 """What keys of a session's state begin with in its metadata; each holds its value in a list, since null removes."""
+_STATE_KEY: Final = "state"
 _FORM: Final = Form(_NAME, "text", lambda part: not part.get("thought"))
 _PAGE: Final = 1000
-_FOUND: Final = 10
 
 
 class TenutoSessionService(BaseSessionService):
@@ -73,7 +60,7 @@ class TenutoSessionService(BaseSessionService):
         name = (session_id or "").strip() or fresh_id()
         own, shared = _split(state or {})
 
-        async def create(app: tenuto.Tenuto) -> Session:
+        async def create(app: TenutoApi) -> Session:
             metadata = {_NAME: {"id": name, "last": "", "updated": 0.0}, **_stored(own)}
             head, new = await SessionLog(app, scope, name, metadata).create()
             if not new:
@@ -90,7 +77,7 @@ class TenutoSessionService(BaseSessionService):
         scope, name = self._scope(app_name, user_id), session_id.strip()
         recent, since = (config.num_recent_events, config.after_timestamp) if config is not None else (None, None)
 
-        async def read(app: tenuto.Tenuto) -> Session | None:
+        async def read(app: TenutoApi) -> Session | None:
             # At least one: its page tells whether the session exists.
             head, log = await SessionLog(app, scope, name).messages(None if recent is None else max(recent, 1))
             if head is None:
@@ -108,7 +95,7 @@ class TenutoSessionService(BaseSessionService):
         """The sessions of a user, or of all users of the app, without events, the latest change last."""
         scope = self._scope(app_name, user_id)
 
-        async def read(app: tenuto.Tenuto) -> list[Session]:
+        async def read(app: TenutoApi) -> list[Session]:
             shared: dict[str | None, JsonObject] = {}
             sessions: list[Session] = []
             async for head in _heads(app, scope):
@@ -143,8 +130,8 @@ class TenutoSessionService(BaseSessionService):
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
         scope = self._scope(session.app_name, session.user_id)
-        last = await self._home.write(lambda app: _append(app, scope, session, event))
-        session.last_update_time, session._storage_update_marker = event.timestamp, last
+        await self._home.write(lambda app: _append(app, scope, session, event))
+        session.last_update_time, session._storage_update_marker = event.timestamp, event.id
         return self._commit_event_to_session(session, event)
 
     def close(self) -> None:
@@ -155,110 +142,32 @@ class TenutoSessionService(BaseSessionService):
         return Scope(tenant=self._tenant, site=app_name, user=user_id)
 
 
-class TenutoMemoryService(BaseMemoryService):
-    """What is remembered of the users of one tenant's apps: the texts of events, found by words and by meaning."""
-
-    def __init__(self, where: Installation, *, tenant: str = "local") -> None:
-        self._tenant = tenant
-        self._home = find_home(where)
-
-    async def add_session_to_memory(self, session: Session) -> None:
-        """Remember the texts of a session's events; those that are remembered already stay as they are."""
-        await self.add_events_to_memory(
-            app_name=session.app_name, user_id=session.user_id, events=session.events, session_id=session.id
-        )
-
-    async def add_events_to_memory(
-        self,
-        *,
-        app_name: str,
-        user_id: str,
-        events: Sequence[Event],
-        session_id: str | None = None,
-        custom_metadata: Mapping[str, object] | None = None,
-    ) -> None:
-        """Remember the texts of these events, each once."""
-        memories = [
-            _memory(_text(event.content), event.author, event.timestamp, session_id or "", event.id)
-            for event in events
-            if _text(event.content)
-        ]
-        await self._remember(app_name, user_id, memories)
-
-    async def add_memory(
-        self,
-        *,
-        app_name: str,
-        user_id: str,
-        memories: Sequence[MemoryEntry],
-        custom_metadata: Mapping[str, object] | None = None,
-    ) -> None:
-        """Remember these texts."""
-        now = datetime.now(UTC).timestamp()
-        said = [
-            _memory(_text(one.content), one.author or "", _instant(one.timestamp, now), "", one.id or fresh_id())
-            for one in memories
-            if _text(one.content)
-        ]
-        await self._remember(app_name, user_id, said)
-
-    async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
-        """The memories that fit best, best first."""
-        scope = Scope(tenant=self._tenant, site=app_name, user=user_id)
-
-        async def search(app: tenuto.Tenuto) -> list[Memory]:
-            found = await (await app.memories()).search(scope, MemoryQuery(text=query, limit=_FOUND))
-            return [hit.memory for hit in found.hits]
-
-        return SearchMemoryResponse(memories=[_entry(memory) for memory in await self._home.read(search)])
-
-    async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
-        """Forget one memory; an unknown one is no error."""
-        if memory_id:
-            scope, forgotten = Scope(tenant=self._tenant, site=app_name, user=user_id), [memory_id]
-            await self._home.write(lambda app: _forget(app, scope, forgotten))
-
-    def close(self) -> None:
-        """Release the store that this service named; it is closed with its last user."""
-        self._home.close()
-
-    async def _remember(self, app_name: str, user_id: str, memories: list[Memory]) -> None:
-        scope = Scope(tenant=self._tenant, site=app_name, user=user_id)
-
-        async def remember(app: tenuto.Tenuto) -> None:
-            await (await app.memories()).remember(scope, memories)
-
-        await self._home.write(remember)
-
-
-async def _append(app: tenuto.Tenuto, scope: Scope, session: Session, event: Event) -> str:
-    """Store an event; returns the id of the last event."""
+async def _append(app: TenutoApi, scope: Scope, session: Session, event: Event) -> None:
+    """Store an event behind those that the session has."""
     log = SessionLog(app, scope, session.id)
     try:
         turn = await log.begin()
     except SessionNotFound:
         raise SessionNotFoundError(f"Session {session.id} not found.") from None
-    noted = turn.session.metadata.get(_NAME, {})
-    if noted.get("last") == event.id:
-        await log.sessions.finish(turn, FinishTurn(abandoned=True))
-        return event.id  # Delivered again.
-    known = session._storage_update_marker
-    if known is None:
-        known = session.events[-1].id if session.events else ""
-    if noted.get("last", "") != known:
-        await log.sessions.finish(turn, FinishTurn(abandoned=True))
-        raise StaleSessionError("The session was changed by others since it was read.")
-    await _finish(app, log, turn, event)
-    return event.id
+    async with abandon_on_error(log, turn):
+        last = turn.session.metadata.get(_NAME, {}).get("last", "")
+        if last == event.id:  # Delivered again.
+            await log.sessions.finish(turn, FinishTurn(abandoned=True))
+            return
+        known = session._storage_update_marker
+        if last != (known if known is not None else session.events[-1].id if session.events else ""):
+            raise StaleSessionError("The session was changed by others since it was read.")
+        await _finish(app, log, turn, event)
 
 
-async def _finish(app: tenuto.Tenuto, log: SessionLog, turn: OpenTurn, event: Event) -> None:
+async def _finish(app: TenutoApi, log: SessionLog, turn: OpenTurn, event: Event) -> None:
     own, shared = _split(event.actions.state_delta if event.actions else {})
     noted = {**turn.session.metadata.get(_NAME, {}), "last": event.id, "updated": event.timestamp}
-    changes = Changes(metadata={_NAME: noted, **_stored(own)})
+    draft = _draft(event)
+    changes = titled(turn.session, (draft,), Changes(metadata={_NAME: noted, **_stored(own)}))
     # First what is shared: if the event is not stored, its sender tries again, with the same values.
     await _merge_shared(app, turn.scope, shared)
-    await log.sessions.finish(turn, FinishTurn(reply=(_draft(event),), changes=changes))
+    await log.sessions.finish(turn, FinishTurn(reply=(draft,), changes=changes))
 
 
 def _draft(event: Event) -> Draft:
@@ -307,7 +216,7 @@ def _session(app_name: str, head: Head, shared: JsonObject) -> Session:
     return session
 
 
-async def _heads(app: tenuto.Tenuto, scope: Scope) -> AsyncIterator[Head]:
+async def _heads(app: TenutoApi, scope: Scope) -> AsyncIterator[Head]:
     """The sessions of this framework in a scope."""
     query = SessionQuery(limit=_PAGE)
     while True:
@@ -336,61 +245,27 @@ def _shared_places(scope: Scope) -> tuple[tuple[str, Scope], ...]:
     return ((State.APP_PREFIX, Scope(tenant=scope.tenant, site=scope.site)), (State.USER_PREFIX, scope))
 
 
-async def _read_shared(app: tenuto.Tenuto, scope: Scope) -> JsonObject:
+async def _read_shared(app: TenutoApi, scope: Scope) -> JsonObject:
     """The state of the app and of the user, with its prefixes."""
     shared: JsonObject = {}
     for prefix, owner in _shared_places(scope):
-        entry = await app.store.state.read_state(owner, _NAME, "state")
+        entry = await app.store.state.read_state(owner, _NAME, _STATE_KEY) if isinstance(app, Tenuto) else None
         if entry is not None:
             shared |= {prefix + name: value for name, value in entry.value.items()}
     return shared
 
 
-async def _merge_shared(app: tenuto.Tenuto, scope: Scope, changes: JsonObject) -> None:
+async def _merge_shared(app: TenutoApi, scope: Scope, changes: JsonObject) -> None:
     """Change the state of the app and of the user, key by key."""
+    if changes and not isinstance(app, Tenuto):
+        raise Invalid("a server has no state of apps and users for its clients: use tenuto.open, or state of sessions")
     for prefix, owner in _shared_places(scope):
         delta = {name.removeprefix(prefix): value for name, value in changes.items() if name.startswith(prefix)}
-        while delta:
-            entry = await app.store.state.read_state(owner, _NAME, "state")
+        while delta and isinstance(app, Tenuto):
+            entry = await app.store.state.read_state(owner, _NAME, _STATE_KEY)
             old, version = (entry.value, entry.version) if entry is not None else ({}, 0)
             try:
-                await app.store.state.write_state(owner, _NAME, "state", {**old, **delta}, version)
+                await app.store.state.write_state(owner, _NAME, _STATE_KEY, {**old, **delta}, version)
             except VersionConflict:
                 continue
             break
-
-
-async def _forget(app: tenuto.Tenuto, scope: Scope, ids: Sequence[str]) -> int:
-    return await (await app.memories()).forget(scope, ids)
-
-
-def _text(content: types.Content | None) -> str:
-    parts = content.parts if content is not None else None
-    return " ".join(part.text for part in parts or [] if part.text and not part.thought)
-
-
-def _memory(text: str, author: str, said: float, session_id: str, key: str) -> Memory:
-    return Memory(
-        id=key or derived_id("m-", author, str(said), text),
-        kind=MemoryKind.FACT,
-        text=text[:MAX_MEMORY],
-        said_at=datetime.fromtimestamp(said, UTC),
-        source=MemorySource.QUOTE,
-        speaker=author,
-        session_id=session_id,
-    )
-
-
-def _instant(timestamp: str | None, otherwise: float) -> float:
-    return datetime.fromisoformat(timestamp).timestamp() if timestamp else otherwise
-
-
-def _entry(memory: Memory) -> MemoryEntry:
-    return MemoryEntry(
-        id=memory.id,
-        author=memory.speaker or None,
-        timestamp=memory.said_at.isoformat(),
-        content=types.Content(
-            role="user" if memory.speaker in ("", "user") else "model", parts=[types.Part(text=memory.text)]
-        ),
-    )
