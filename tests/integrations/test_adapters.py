@@ -32,7 +32,7 @@ def url(tmp_path: Path) -> str:
 
 @every_adapter
 async def test_messages_of_all_kinds_come_back_equal_to_their_owner_alone(name: str, url: str) -> None:
-    """A25, from another process, too; equal names of two users and of two tenants are different conversations."""
+    """T19, also after a restart; equal names of two users and of two tenants are different conversations."""
     async with tenuto.open(url) as app:
         ann = open_talk(name, app, ANN, "s")
         await ann.store(ann.kinds)
@@ -55,7 +55,7 @@ async def test_messages_of_all_kinds_come_back_equal_to_their_owner_alone(name: 
 
 @every_adapter
 async def test_sixteen_writers_on_one_conversation_lose_nothing(name: str, url: str) -> None:
-    """The order of each writer is kept, and so is what it wrote before it was cancelled."""
+    """T3: the order of each writer is kept; a cancelled call has settled when it returns."""
 
     async def write(app: tenuto.Tenuto, writer: int) -> None:
         talk = open_talk(name, app, ANN, "s")
