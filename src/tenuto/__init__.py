@@ -14,6 +14,7 @@ from tenuto.model.task import NewTask, TaskQuery, TaskStatus
 
 if TYPE_CHECKING:
     from tenuto.app import Tenuto, open  # noqa: A004 - tenuto.open(...) is the name people type
+    from tenuto.client.connection import connect
     from tenuto.tasks.agents import AgentContext, agent
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "TurnState",
     "Unavailable",
     "agent",
+    "connect",
     "open",
 ]
 
@@ -49,6 +51,10 @@ def __getattr__(name: str) -> object:
         from tenuto.tasks import agents
 
         return getattr(agents, name)
+    if name == "connect":
+        from tenuto.client import connection
+
+        return connection.connect
     if name not in ("Tenuto", "open"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from tenuto import app

@@ -14,9 +14,12 @@ from tenuto.app import Tenuto
 from tenuto.chat import ChatRequest, Reply
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model import AppendBatch, Changes, FinishTurn, Page, Rewrite, Scope, Session, SessionQuery, Truncation
+from tenuto.model.generation import ToolSpec
 from tenuto.model.prompt import Language
 from tenuto.sessions import AppendRequest
 from tests.samples import SENT_AT, opening, says
+
+TOOL = ToolSpec(name="f", description="", parameters={})
 
 
 async def finish(t: Tenuto, scope: Scope, reply: Any) -> Session:
@@ -65,8 +68,23 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Awaitable[object]], str]] = {
     "ask with more": (
         lambda t, ann: t.ask(ann, "hi", sesion_id="s"),
         "there is no 'sesion_id' in a ChatRequest; there are text, session_id, assistant, persona, idempotency_key, "
-        "fingerprint, language, regenerate, edit, profile, chat_context, policy",
+        "fingerprint, language, regenerate, edit, profile, chat_context, policy, messages, instructions, tools, "
+        "tool_choice, reply_tokens, reply_metadata",
     ),
+    "two inputs": (lambda t, ann: t.ask(ann, "hi", messages=(says("hi"),)), "text or messages, not both"),
+    "messages": (lambda t, ann: t.ask(ann, "", messages=["hi"]), "messages must be a tuple, not list"),
+    "a message": (lambda t, ann: t.ask(ann, "", messages=("hi",)), "a message must be a Draft, not str"),
+    "tools": (lambda t, ann: t.ask(ann, "hi", tools=("f",)), "a tool must be a ToolSpec, not str"),
+    "same tools": (lambda t, ann: t.ask(ann, "hi", tools=(TOOL, TOOL)), "two tools have the same name"),
+    "tool choice": (
+        lambda t, ann: t.ask(ann, "hi", tools=(TOOL,), tool_choice="g"),
+        "tool_choice must be auto, none, required or the name of one of the tools",
+    ),
+    "required without tools": (
+        lambda t, ann: t.ask(ann, "hi", tool_choice="required"),
+        "tool_choice must be auto, none, required or the name of one of the tools",
+    ),
+    "reply tokens": (lambda t, ann: t.ask(ann, "hi", reply_tokens=0), "reply_tokens is not between 1 and 2147483648"),
     "turn without a request": (lambda t, ann: taken(t, ann, "hi"), "the request must be a ChatRequest, not str"),
     "turn without a scope": (lambda t, _: taken(t, "ann", ChatRequest(text="hi")), "scope must be a Scope, not str"),
     "sessions begin": (lambda t, ann: t.sessions.begin(ann, "hi"), "the request must be a TurnRequest, not str"),

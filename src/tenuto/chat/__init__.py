@@ -1,12 +1,22 @@
 """The main story: one turn between a caller and an assistant."""
 
 from tenuto.chat.deps import ChatDeps, ChatLimits
-from tenuto.chat.request import ChatEvent, ChatRequest, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
+from tenuto.chat.request import (
+    CallRequested,
+    ChatEvent,
+    ChatRequest,
+    Reply,
+    ReplyFinished,
+    ToolFinished,
+    ToolStarted,
+    TurnStarted,
+)
 from tenuto.chat.service import Chat
 from tenuto.chat.spending import Spending
 from tenuto.chat.turn_runner import reply_from_trace
 
 __all__ = [
+    "CallRequested",
     "Chat",
     "ChatDeps",
     "ChatEvent",

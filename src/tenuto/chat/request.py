@@ -9,11 +9,19 @@ from typing import ClassVar, Final, TypeAlias
 
 from tenuto.errors import Invalid
 from tenuto.model.channel import ChatLine
-from tenuto.model.generation import TextDelta
+from tenuto.model.generation import TextDelta, ToolCall, ToolSpec
+from tenuto.model.message import Draft, Role, check_drafts
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.prompt import Language, Manifest
 from tenuto.model.session import MAX_SEQ
 from tenuto.model.values import JsonObject, Value, check_int, check_json, check_text, check_type
+
+AUTO: Final = "auto"
+NONE: Final = "none"
+REQUIRED: Final = "required"
+_MOST_REPLY_TOKENS: Final = 2**31
+# Roles that lie between two messages of a user without ending what the user says.
+_BESIDE: Final = (Role.SYSTEM, Role.ITEM)
 
 
 class ChatRequest(Value, frozen=True, kw_only=True):
@@ -24,6 +32,13 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     message again, `edit` replaces everything from the message of that sequence number on by `text`. `profile` describes
     the user, `chat_context` is what others wrote in the same group, and `policy` replaces that of the assistant for
     sessions.
+
+    `messages` are the input instead of `text`: words of users and systems, and outputs of tools. `instructions` follow
+    the assistant's own system prompt in this turn only. `tools` are the caller's: a turn ends when the model calls one
+    of them, and a later turn brings the output. A tool of the assistant with the same name is not offered. With a
+    `tool_choice` of `required`, or of a tool's name, only the caller's tools are offered, and one must be called.
+    `reply_tokens` lowers the limit of the assistant's answers. `reply_metadata` is stored with the reply's last
+    message.
     """
 
     text: str = ""
@@ -38,6 +53,25 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     profile: JsonObject = {}
     chat_context: tuple[ChatLine, ...] = ()
     policy: SessionPolicy | None = None
+    messages: tuple[Draft, ...] = ()
+    instructions: str | None = None
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: str = AUTO
+    reply_tokens: int | None = None
+    reply_metadata: JsonObject = {}
+
+    @property
+    def question(self) -> str:
+        """What the user says last in this request; empty if it brings outputs of tools only."""
+        if not self.messages:
+            return self.text
+        said: list[str] = []
+        for message in reversed(self.messages):
+            if message.role is Role.USER:
+                said.append(message.text)
+            elif said and message.role not in _BESIDE:
+                break
+        return "\n".join(reversed(said))
 
     def __post_init__(self) -> None:
         check_text(self.text, "the message")
@@ -50,16 +84,45 @@ class ChatRequest(Value, frozen=True, kw_only=True):
         check_json(self.profile, "profile")
         if self.language is not None and not isinstance(self.language, Language):
             raise Invalid(f"language must be a Language: {' or '.join(Language)}")
+        self._check_input()
+        if self.instructions is not None:
+            check_text(self.instructions, "instructions")
+        if self.reply_tokens is not None:
+            check_int(self.reply_tokens, 1, _MOST_REPLY_TOKENS, "reply_tokens")
+        if self.reply_metadata:
+            check_type(self.reply_metadata, dict, "reply_metadata")
+            check_json(self.reply_metadata, "reply_metadata")
+        if self.tools or self.tool_choice != AUTO:
+            self._check_tools()
+
+    def _check_input(self) -> None:
+        """What is answered: a text, messages, or the last message again."""
         if self.edit is not None:
             check_int(self.edit, 0, MAX_SEQ, "edit")
         if self.regenerate and self.edit is not None:
             raise Invalid("regenerate or edit, not both")
         if (self.regenerate or self.edit is not None) and self.session_id is None:
             raise Invalid("to regenerate or edit, name the session")
-        if self.regenerate and self.text:
+        if self.regenerate and (self.text or self.messages):
             raise Invalid("regenerate takes no message: the last one is answered again")
-        if not self.regenerate and not self.text.strip():
+        if self.messages:
+            if self.text:
+                raise Invalid("text or messages, not both")
+            check_type(self.messages, tuple, "messages")
+            check_drafts(self.messages)
+        elif not self.regenerate and not self.text.strip():
             raise Invalid("the message is empty")
+
+    def _check_tools(self) -> None:
+        check_type(self.tools, tuple, "tools")
+        for tool in self.tools:
+            check_type(tool, ToolSpec, "a tool")
+            check_json([tool.name, tool.description, tool.parameters], "a tool")
+        names = {tool.name for tool in self.tools}
+        if len(names) < len(self.tools):
+            raise Invalid("two tools have the same name")
+        if self.tool_choice not in (AUTO, NONE, *(REQUIRED,) * bool(names), *names):
+            raise Invalid("tool_choice must be auto, none, required or the name of one of the tools")
 
 
 class Reply(Value, frozen=True, kw_only=True):
@@ -68,7 +131,8 @@ class Reply(Value, frozen=True, kw_only=True):
     `replayed` means that this key was answered before. `degraded` names what was not available: `store` (the turn is
     not stored), `journal` (it waits in a local journal for the store), `fallback_model`, `tools`, `lookup` (no tool
     supports the answer of an assistant that looks everything up), `detector` (of private data), `embedder` (relevance
-    was decided lexically), `recall` (memories were not searched, or by words alone).
+    was decided lexically), `recall` (memories were not searched, or by words alone). `calls` are for the caller to run;
+    their outputs are the next turn's messages.
     """
 
     session_id: str
@@ -88,6 +152,7 @@ class Reply(Value, frozen=True, kw_only=True):
     steps: dict[str, float] = {}
     replayed: bool = False
     created: bool = False
+    calls: tuple[ToolCall, ...] = ()
 
 
 class TurnStarted(Value, frozen=True, kw_only=True):
@@ -113,13 +178,19 @@ class ToolFinished(Value, frozen=True, kw_only=True):
     error: str | None = None
 
 
+class CallRequested(Value, frozen=True, kw_only=True):
+    """The model calls a tool of the caller, which ends the turn."""
+
+    call: ToolCall
+
+
 class ReplyFinished(Value, frozen=True, kw_only=True):
     """The turn is finished and stored. Its text is the whole answer, even if the streamed text differs."""
 
     reply: Reply
 
 
-ChatEvent: TypeAlias = TurnStarted | TextDelta | ToolStarted | ToolFinished | ReplyFinished
+ChatEvent: TypeAlias = TurnStarted | TextDelta | ToolStarted | ToolFinished | CallRequested | ReplyFinished
 
 
 # The number of events that the model may be ahead of its reader.

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from msgspec import UNSET, UnsetType
 
 from tenuto.assistants import Assistant
-from tenuto.chat.request import ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
+from tenuto.chat.request import CallRequested, ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
 from tenuto.model.generation import TextDelta
 from tenuto.model.prompt import Disposition, Kind, Language, LayoutName, Reason
 from tenuto.model.session import usd
@@ -184,6 +184,14 @@ class ToolEventView(View, frozen=True, kw_only=True):
     error: str | UnsetType | None = UNSET
 
 
+class CallView(View, frozen=True, kw_only=True):
+    """The `call` event: a tool of the caller that the model calls."""
+
+    id: str
+    name: str
+    arguments: JsonObject
+
+
 def event_view(event: ChatEvent) -> tuple[str, View]:
     """An event's name and its data."""
     match event:
@@ -195,5 +203,7 @@ def event_view(event: ChatEvent) -> tuple[str, View]:
             return "tool", ToolEventView(name=name, state="started")
         case ToolFinished(error=error):
             return "tool", ToolEventView.derive(event, state="failed" if error else "done")
+        case CallRequested(call=call):
+            return "call", CallView.of(call)
         case ReplyFinished(reply=reply):
             return "done", ReplyView.of(reply)

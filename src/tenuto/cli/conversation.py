@@ -166,7 +166,7 @@ class Conversation:
                     case ReplyFinished(reply=reply):
                         self._session_id = reply.session_id
                         return reply
-                    case _:
+                    case TextDelta() | ToolStarted() | ToolFinished():
                         screen.show(event)
         raise AssertionError("a turn ends with its answer or with an error")
 

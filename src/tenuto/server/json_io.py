@@ -198,6 +198,21 @@ def fingerprint(body: Json) -> str:
     return blake2b(msgspec.json.encode(body, order="sorted"), digest_size=16).hexdigest()
 
 
+def message_fingerprint(body: Json) -> str:
+    """The digest of a body with messages. Their ids and times are left out: a caller that makes them anew retries."""
+    if isinstance(body, list):
+        return fingerprint([_without_id_and_time(item) for item in body])
+    messages = body.get("messages")
+    known = {"messages": [_without_id_and_time(item) for item in messages]} if isinstance(messages, list) else {}
+    return fingerprint({**_without_id_and_time(body), **known})
+
+
+def _without_id_and_time(message: Json) -> Json:
+    if not isinstance(message, dict):
+        return message
+    return {name: value for name, value in message.items() if name not in ("id", "sent_at")}
+
+
 async def drafts_of(request: Request, scope: Scope, messages: list[JsonObject]) -> tuple[Draft, ...]:
     """The messages of a body as drafts: user messages with a speaker, by default the caller; corrected token counts."""
     now = service(request).clock()

@@ -18,8 +18,8 @@ from tenuto.server.json_io import (
     body_of,
     convert_json,
     drafts_of,
-    fingerprint,
     idempotency_key,
+    message_fingerprint,
     parse_query,
     path_parameter,
 )
@@ -61,7 +61,7 @@ async def get_messages(request: Request) -> Response:
         found = replace(found, messages=tuple(message for message in found.messages if not is_summary(message)))
     if asked.in_place:
         found = replace(found, messages=tuple(order_by_place(found.messages)))
-    return answer(MessageList.of(found))
+    return answer(MessageList.of(found, head=asked.head))
 
 
 @routes.post("/sessions/{session_id}/messages", _APPEND)
@@ -80,7 +80,7 @@ async def append_messages(request: Request) -> Response:
             messages=messages,
             usage=batch.usage.value() if batch.usage is not None else spent,
             idempotency_key=idempotency_key(request),
-            fingerprint=fingerprint(body),
+            fingerprint=message_fingerprint(body),
             producer=batch.producer.value() if batch.producer is not None else None,
         ),
     )

@@ -83,7 +83,7 @@ class MessageListQuery(msgspec.Struct, kw_only=True, frozen=True):
     """Which messages to bring: the newest, or those next before or after a sequence number.
 
     Summaries lie in the log as well; they come only where they are asked for. Turns that were stored late, after an
-    outage, come where they are stored, or, within a page, `in_place`.
+    outage, come where they are stored, or, within a page, `in_place`. With `head`, the session comes along.
     """
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
@@ -91,6 +91,7 @@ class MessageListQuery(msgspec.Struct, kw_only=True, frozen=True):
     after: Count | None = None
     summaries: bool = False
     in_place: bool = False
+    head: bool = False
 
 
 class ExportQuery(msgspec.Struct, kw_only=True, frozen=True):

@@ -48,6 +48,23 @@ class AttributeView(View, frozen=True, kw_only=True):
     value: Json
 
 
+class ScopeView(View, frozen=True, kw_only=True):
+    """The scope that a request acts in: that of its credential, with what its headers name."""
+
+    tenant: str
+    site: str
+    user: str | None
+    channel: str | None
+    chat: str | None
+    thread: str | None
+
+
+@routes.get("/scope", describe(ScopeView))
+async def get_scope(request: Request) -> Response:
+    """For whom a request with this credential and these headers acts."""
+    return answer(ScopeView.of(await asking(request)))
+
+
 @routes.post("/sessions", describe(SessionView, 201, 200, body=CreateSession, headers=("Idempotency-Key",)))
 async def create_session(request: Request) -> Response:
     """Create a session. The caller's own session of that id is returned as it is (200); if the id belongs to another

@@ -19,7 +19,7 @@ from tenuto.errors import Invalid, NotFound
 from tenuto.model import FinishTurn, OpenTurn, Scope, TurnState
 from tenuto.model.values import Value, View, check_id
 from tenuto.server.auth import asking, authenticate_request, service, sessions
-from tenuto.server.json_io import answer, body_of, drafts_of, fingerprint, idempotency_key, path_parameter
+from tenuto.server.json_io import answer, body_of, drafts_of, idempotency_key, message_fingerprint, path_parameter
 from tenuto.server.messages import AppendResultView
 from tenuto.server.openapi import Router, describe
 from tenuto.server.requests import BeginAnyTurnBody, BeginTurnBody, FinishTurnBody
@@ -125,7 +125,7 @@ async def _begin_turn(request: Request, scope: Scope, session_id: str | None, bo
         user_messages=await drafts_of(request, scope, body.all()),
         session_id=session_id,
         idempotency_key=idempotency_key(request),
-        fingerprint=fingerprint(body.all()),
+        fingerprint=message_fingerprint(body.all()),
     )
     turn = await service(request).tenuto.begin_turn(scope, wish, body.window)
     return answer(TurnView.of(turn), 201 if turn.state is TurnState.OPENED else 200)

@@ -12,7 +12,7 @@ from itertools import starmap
 from typing import Annotated, Final, Self, TypeAlias, cast
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import asdict, replace
 
 from tenuto.errors import Invalid, InvalidJson
@@ -162,16 +162,18 @@ class MessageView(View, frozen=True, kw_only=True):
 
 
 class MessageList(View, frozen=True, kw_only=True):
-    """Messages, oldest first, and whether there are more on either side."""
+    """Messages, oldest first, whether there are more on either side, and the session's head where it is asked for."""
 
     messages: list[MessageView]
     more_before: bool
     more_after: bool
+    session: SessionView | UnsetType = UNSET
 
     @classmethod
-    def of(cls, page: MessagePage) -> Self:
+    def of(cls, page: MessagePage, *, head: bool = False) -> Self:
         """The view of a page of messages."""
-        return cls.derive(page, messages=list(map(MessageView.of, page.messages)))
+        session = SessionView.of(page.session) if head else UNSET
+        return cls.derive(page, messages=list(map(MessageView.of, page.messages)), session=session)
 
 
 class StatsView(View, frozen=True, kw_only=True):

@@ -1,0 +1,140 @@
+"""`tenuto.connect`: an installation behind a server, with the interface of one in this process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from tenuto.client.http import Call, ClientPolicy, HttpClient, path
+from tenuto.client.sessions import RemoteSessions
+from tenuto.client.tasks import RemoteTasks
+from tenuto.errors import Invalid
+from tenuto.model import Draft, FinishTurn, OpenTurn, Role, Scope, Session, Usage, text_part
+from tenuto.model.prompt import Language
+from tenuto.model.values import check_text, check_type
+from tenuto.ports import utc_now
+from tenuto.sessions import TurnRequest, fresh_id
+
+if TYPE_CHECKING:
+    from tenuto.chat import Reply
+    from tenuto.client.chat import RemoteChat
+    from tenuto.client.memories import RemoteMemories
+
+
+class TenutoClient:
+    """An installation behind a server: its sessions, and the short way to a turn, as `Tenuto` has them.
+
+    `owner` is the scope that the key stands for; `scope` begins with it.
+    """
+
+    def __init__(self, http: HttpClient, owner: Scope) -> None:
+        self._http = http
+        self.owner = owner
+        self.sessions = RemoteSessions(http)
+        self.tasks = RemoteTasks(http)
+
+    async def chat(self) -> RemoteChat:
+        """Turns with the server's assistants."""
+        # Replies and events load the room of chat, which keeping sessions does without.
+        from tenuto.client.chat import RemoteChat
+
+        return RemoteChat(self._http)
+
+    async def memories(self) -> RemoteMemories:
+        """What is remembered of users and chats beyond their sessions."""
+        from tenuto.client.memories import RemoteMemories
+
+        return RemoteMemories(self._http)
+
+    def scope(self, **named: Any) -> Scope:
+        """The scope of a caller; tenant, site and user are those of the key unless named."""
+        unknown = [name for name in named if name not in Scope.__struct_fields__]
+        if unknown:
+            raise Invalid(f"there is no {unknown[0]!r} in a Scope; there are {', '.join(Scope.__struct_fields__)}")
+        own = {name: getattr(self.owner, name) for name in ("tenant", "site", "user")}
+        return Scope(**{**own, **named})
+
+    def draft(self, text: str, *, role: Role = Role.ASSISTANT, speaker: str | None = None) -> Draft:
+        """A message of plain text."""
+        check_text(text, "the message")
+        return Draft(id=fresh_id(), role=role, sent_at=utc_now(), parts=(text_part(text),), speaker=speaker)
+
+    async def begin(
+        self,
+        scope: Scope,
+        text: str,
+        *,
+        session_id: str | None = None,
+        idempotency_key: str | None = None,
+        window: int | None = None,
+    ) -> OpenTurn:
+        """Store the user message, take the lease, and load the conversation for the model: `summary` and `window`.
+
+        Raises:
+            SessionBusy: another turn runs, or this one, whose answer was lost; the same key resumes it when its lease
+                has ended.
+        """
+        check_type(scope, Scope, "scope")
+        body = {"message": {"role": Role.USER, "text": check_text(text, "the message")}, "window": window}
+        return await self.sessions.begin_with(scope, body, session_id, idempotency_key)
+
+    async def begin_turn(self, scope: Scope, request: TurnRequest, window: int | None = None) -> OpenTurn:
+        """As `begin`, with messages of any kind."""
+        return await self.sessions.begin(scope, request, window)
+
+    async def finish(
+        self, turn: OpenTurn, reply: str | Sequence[Draft] = (), *, tokens: int = 0, cost_nanos: int = 0
+    ) -> Session:
+        """Store the reply, add its usage, and release the lease."""
+        if not isinstance(reply, str | list | tuple):
+            raise Invalid(f"the reply must be a text (str) or a list of Draft, not {type(reply).__name__}")
+        drafts = (self.draft(reply),) if isinstance(reply, str) else tuple(reply)
+        usage = Usage(tokens=tokens, cost_nanos=cost_nanos)
+        return (await self.sessions.finish(turn, FinishTurn(reply=drafts, usage=usage))).session
+
+    async def abandon(self, turn: OpenTurn) -> Session:
+        """Release the lease without a reply; the user message stays stored, and the same key resumes."""
+        return (await self.sessions.finish(turn, FinishTurn(abandoned=True))).session
+
+    async def ask(self, scope: Scope, text: str, *, session_id: str | None = None, **rest: Any) -> Reply:
+        """Send a message to an assistant and get its reply; `rest` goes into the `ChatRequest`."""
+        from tenuto.chat import ChatRequest
+
+        check_type(scope, Scope, "scope")
+        if rest.get("language") in tuple(Language):
+            rest["language"] = Language(rest["language"])
+        return await (await self.chat()).take_turn(scope, ChatRequest(text=text, session_id=session_id, **rest))
+
+
+@asynccontextmanager
+async def connect(
+    url: str,
+    key: str | None = None,
+    *,
+    tenant: str | None = None,
+    site: str = "",
+    policy: ClientPolicy = ClientPolicy(),  # noqa: B008 (a frozen value)
+    transport: httpx.AsyncBaseTransport | None = None,
+) -> AsyncIterator[TenutoClient]:
+    """Connect to a tenuto server: `tenuto.connect("https://tenuto.example", key)`.
+
+    Connections are kept open and shared. The server is asked for whom the key stands; with a `tenant` named here, it is
+    not, and a wrong one is refused by the first request.
+
+    Raises:
+        AccessRefused: the key is not valid.
+        Unavailable: the server does not answer.
+    """
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    async with httpx.AsyncClient(base_url=url, headers=headers, transport=transport) as pool:
+        http = HttpClient(pool, policy)
+        owner = Scope(tenant=tenant, site=site) if tenant is not None else await _find_owner(http)
+        yield TenutoClient(http, owner)
+
+
+async def _find_owner(http: HttpClient) -> Scope:
+    told = await http.json(None, Call("GET", path("scope"), repeatable=True))
+    return Scope(**{name: told[name] for name in ("tenant", "site", "user")})

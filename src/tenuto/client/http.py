@@ -1,0 +1,238 @@
+"""Requests to a server: the headers of a scope, retries, and streams of events.
+
+A request is sent again when that cannot do twice what was asked once: it is `repeatable` (a read, or a write that is
+guarded by its key), or the server has not taken it. What is not sent again raises `Unavailable`: the call may have been
+carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from tenuto.client.problems import error_from, problem_from
+from tenuto.errors import CircuitOpen, Invalid, InvalidSetting, ModelFailed, TaskFailed, TenutoError, Unavailable
+from tenuto.model import Scope
+from tenuto.model.values import JsonObject, Value
+
+try:
+    import httpx
+except ModuleNotFoundError as missing:
+    raise InvalidSetting("connect", "it needs httpx: pip install 'tenuto[client]'") from missing
+
+_log = logging.getLogger(__name__)
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_NOT_CONNECTED: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_HEADERS: Final = {
+    "tenant": "X-Tenant-ID",
+    "site": "X-Site-ID",
+    "user": "X-User-ID",
+    "channel": "X-Channel",
+    "chat": "X-Chat-ID",
+    "thread": "X-Thread-ID",
+}
+
+
+class ClientPolicy(Value, frozen=True, kw_only=True):
+    """How long to wait for a server, and how often to try.
+
+    `answer_timeout` is for whole answers of a model. A pause doubles from `first_pause` on; the server's own wish
+    (`Retry-After`) is granted up to `longest_pause`, and a longer one is an error at once.
+    """
+
+    connect_timeout: timedelta = timedelta(seconds=5)
+    timeout: timedelta = timedelta(seconds=30)
+    answer_timeout: timedelta = timedelta(minutes=10)
+    retries: int = 4
+    first_pause: timedelta = timedelta(milliseconds=100)
+    longest_pause: timedelta = timedelta(seconds=10)
+
+
+class Call(NamedTuple):
+    """A request; `about` are the ids in its path, which errors name. After a retry, `gone` accepts a 404."""
+
+    method: str
+    path: str
+    body: Any = None
+    query: Mapping[str, Any] = _NOTHING
+    headers: Mapping[str, str] = _NOTHING
+    about: Mapping[str, str] = _NOTHING
+    repeatable: bool = False
+    answers: bool = False
+    gone: bool = False
+
+
+class ServerEvent(NamedTuple):
+    """A server-sent event."""
+
+    name: str
+    data: bytes
+    id: str | None
+
+
+def path(*parts: str) -> str:
+    """The address of a route; ids may contain anything."""
+    return "/".join(["/v1", *(quote(part, safe="") if part.strip(".") else part.replace(".", "%2E") for part in parts)])
+
+
+class HttpClient:
+    """A connection pool to one server."""
+
+    def __init__(self, http: httpx.AsyncClient, policy: ClientPolicy) -> None:
+        self._http = http
+        self._policy = policy
+
+    async def json(self, scope: Scope | None, call: Call) -> JsonObject:
+        """The answer's JSON object."""
+        response = await self.send(scope, call)
+        body: JsonObject = msgspec.json.decode(response.content) if response.content else {}
+        return body
+
+    async def send(self, scope: Scope | None, call: Call) -> httpx.Response:
+        """The whole answer.
+
+        Raises:
+            TenutoError: the server refuses, with the error's type in this process.
+            Unavailable: the server does not answer; the call may have been carried out.
+        """
+        async with self.stream(scope, call) as response:
+            try:
+                await response.aread()
+            except httpx.HTTPError as lost:
+                # The head has arrived, so the request was carried out: a repeatable one is asked for again.
+                if not call.repeatable:
+                    raise _unavailable() from lost
+            else:
+                return response
+        return await self.send(scope, call._replace(repeatable=False))
+
+    @asynccontextmanager
+    async def stream(self, scope: Scope | None, call: Call) -> AsyncIterator[httpx.Response]:
+        """The answer while it comes in; sent again as long as nothing of it has arrived."""
+        request = self._build(scope, call)
+        async with AsyncExitStack() as stack:
+            for attempt in range(self._policy.retries + 1):
+                try:
+                    response = await self._http.send(request, stream=True)
+                except httpx.LocalProtocolError as unfit:
+                    raise Invalid("an id holds what no header can carry") from unfit
+                except httpx.HTTPError as lost:
+                    error: TenutoError = _unavailable()
+                    error.__cause__ = lost
+                    again = call.repeatable or isinstance(lost, _NOT_CONNECTED)
+                else:
+                    stack.push_async_callback(response.aclose)
+                    if response.is_success or (call.gone and attempt and response.status_code == 404):
+                        yield response
+                        return
+                    error = await _error_of(response, call.about)
+                    again = _may_repeat(error, response.status_code, call.repeatable)
+                pause = self._pause(attempt, error)
+                if not again or pause is None:
+                    raise error
+                _log.info("a request is sent again in %.1f s: %s", pause, error.code)
+                await asyncio.sleep(pause)
+
+    def _build(self, scope: Scope | None, call: Call) -> httpx.Request:
+        policy = self._policy
+        wait = policy.answer_timeout if call.answers else policy.timeout
+        headers = [(name, value.encode()) for name, value in call.headers.items()]
+        if call.body is not None:
+            headers.append(("Content-Type", b"application/json"))
+        return self._http.build_request(
+            call.method,
+            call.path,
+            params={name: value for name, value in call.query.items() if value is not None and value is not False},
+            content=None if call.body is None else msgspec.json.encode(call.body),
+            headers=[(name.encode(), value) for name, value in [*headers, *_scope_headers(scope)]],
+            timeout=httpx.Timeout(wait.total_seconds(), connect=policy.connect_timeout.total_seconds()),
+        )
+
+    def _pause(self, attempt: int, error: TenutoError) -> float | None:
+        """Seconds until the next attempt; `None` if there is none."""
+        if attempt >= self._policy.retries:
+            return None
+        wish = getattr(error, "retry_after", None)
+        if isinstance(wish, timedelta):
+            return wish.total_seconds() if wish <= self._policy.longest_pause else None
+        longest = min(self._policy.first_pause * (1 << attempt), self._policy.longest_pause)
+        return longest.total_seconds() * random.uniform(0.5, 1)
+
+    async def events(self, scope: Scope, call: Call) -> AsyncIterator[ServerEvent]:
+        """The events of a stream.
+
+        Raises:
+            TenutoError: the server refuses, or the stream ends with an error.
+            Unavailable: the connection was lost.
+        """
+        async with self.stream(scope, call) as response:
+            try:
+                async for event in _parse_events(response.aiter_lines()):
+                    if event.name == "error":
+                        raise error_from(problem_from(event.data, 500), call.about)
+                    yield event
+            except httpx.HTTPError as lost:
+                raise _unavailable() from lost
+
+
+async def _parse_events(lines: AsyncIterator[str]) -> AsyncIterator[ServerEvent]:
+    name, data, ident = "message", "", None
+    async for line in lines:
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        match field:
+            case "" if not line and data:
+                yield ServerEvent(name, data.encode(), ident)
+                name, data = "message", ""
+            case "event":
+                name = value
+            case "data":
+                data = f"{data}\n{value}" if data else value
+            case "id":
+                ident = value
+
+
+def _scope_headers(scope: Scope | None) -> list[tuple[str, bytes]]:
+    """The scope as the server reads it. An empty user is the tenant itself, whatever user the key has."""
+    if scope is None:
+        return []
+    if scope.visitor:
+        raise Invalid("a visitor's scope is made by the server's public routes alone")
+    named = {name: getattr(scope, name) for name in _HEADERS}
+    return [
+        (_HEADERS[name], (value or "").encode()) for name, value in named.items() if value is not None or name == "user"
+    ]
+
+
+async def _error_of(response: httpx.Response, about: Mapping[str, str]) -> TenutoError:
+    try:
+        raw = await response.aread()
+    except httpx.HTTPError:
+        raw = b""
+    problem = {**problem_from(raw, response.status_code), "status": response.status_code}
+    wish = response.headers.get("retry-after", "")
+    if "retry_after" not in problem and wish.isdecimal():
+        problem["retry_after"] = int(wish)
+    return error_from(problem, about)
+
+
+def _may_repeat(error: TenutoError, status: int, repeatable: bool) -> bool:
+    """Whether the same request may succeed, and cannot be carried out twice. A model's failure is the caller's."""
+    if getattr(error, "retry_after", None) is None or isinstance(error, ModelFailed | TaskFailed):
+        return False
+    if status == 429 or isinstance(error, CircuitOpen):
+        return True
+    return status == 503 and repeatable
+
+
+def _unavailable() -> Unavailable:
+    return Unavailable("server", "does not answer; the call may have been carried out")

@@ -1,0 +1,139 @@
+"""Values from the server's JSON, and JSON from values.
+
+What the JSON does not carry has its default: of a session `incarnation`, `retention` and `window_start`, of a turn
+`expired`, `journaled`, `last_active_at` and `stale_before`. A turn's `id` is the server's token for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import UNSET
+
+from tenuto.errors import Invalid
+from tenuto.model import AppendResult, Changes, Draft, FinishTurn, Message, OpenTurn, Scope, Session, TurnState, Usage
+from tenuto.model.session import Retention, cost_nanos, usd
+from tenuto.model.values import JsonObject, Value
+from tenuto.sessions.transfer import FORMAT, FORMAT_VERSION, ExportedSession
+from tenuto.sessions.views import NewMessage, SessionView
+
+_Value = TypeVar("_Value", bound=Value)
+_OWN_FIELDS: Final = frozenset(Message.__struct_fields__) - {"extra"}
+# Not among a sender's own fields: the server reads these names as its own.
+_RESERVED: Final = frozenset({*NewMessage.__struct_fields__, *_OWN_FIELDS})
+_WHO: Final = ("user", "channel", "chat", "thread")
+
+
+def value_from(body: JsonObject, kind: type[_Value], **derived: Any) -> _Value:
+    """A value whose fields have the names of the JSON; null is a field's default."""
+    given = {name: item for name, item in body.items() if item is not None}
+    return msgspec.convert({**given, **derived}, kind)
+
+
+def session_from(body: JsonObject) -> Session:
+    """A session's head."""
+    view = msgspec.convert(body, SessionView)
+    same = {name: getattr(view, name) for name in Session.__struct_fields__ if hasattr(view, name)}
+    scope = Scope(tenant=view.tenant, site=view.site, **{name: getattr(view, name) for name in _WHO})
+    cost = cost_nanos(Decimal(view.cost_usd))
+    return Session(**same, scope=scope, incarnation="", retention=Retention(), cost_nanos=cost)
+
+
+def message_from(body: JsonObject) -> Message:
+    """A stored message; fields that are not ours are its sender's."""
+    extra = {name: item for name, item in body.items() if name not in _OWN_FIELDS and name != "text"}
+    return value_from({name: item for name, item in body.items() if name in _OWN_FIELDS}, Message, extra=extra)
+
+
+def messages_from(bodies: Iterable[JsonObject]) -> tuple[Message, ...]:
+    """Stored messages."""
+    return tuple(map(message_from, bodies))
+
+
+def append_result_from(body: JsonObject) -> AppendResult:
+    """What became of a write."""
+    messages = messages_from(body["messages"])
+    return AppendResult(session=session_from(body["session"]), messages=messages, duplicate=body["duplicate"])
+
+
+def turn_from(body: JsonObject, scope: Scope) -> OpenTurn:
+    """A turn that has begun."""
+    return OpenTurn(
+        id=body["turn_id"],
+        number=body["number"],
+        scope=scope,
+        session=session_from(body["session"]),
+        state=TurnState(body["state"]),
+        lease_until=instant_from(body["lease_until"]),
+        created=body["created"],
+        summary=body["summary"],
+        user_messages=messages_from(body["user_messages"]),
+        window=messages_from(body["window"]),
+        reply=messages_from(body["reply"]),
+    )
+
+
+def instant_from(text: str | None) -> datetime | None:
+    """A time."""
+    return None if text is None else msgspec.convert(text, datetime)
+
+
+def draft_to_json(draft: Draft) -> JsonObject:
+    """A message as clients send it.
+
+    Raises:
+        Invalid: a field of its sender has the name of one of ours.
+    """
+    reserved = _RESERVED & draft.extra.keys()
+    if reserved:
+        raise Invalid(f"over HTTP, a message's extra fields cannot be named {', '.join(sorted(reserved))}")
+    own = {name: getattr(draft, name) for name in Draft.__struct_fields__ if name != "extra"}
+    return {**draft.extra, **{name: item for name, item in own.items() if item not in (None, 0, {})}}
+
+
+def changes_to_json(changes: Changes) -> JsonObject:
+    """What a patch names, without its `if_version`."""
+    named = {name: getattr(changes, name) for name in ("title", "status", "window_start")}
+    merged = {name: getattr(changes, name) for name in ("context", "attributes", "metadata")}
+    return {
+        **{name: item for name, item in named.items() if item is not UNSET},
+        **{name: item for name, item in merged.items() if item},
+    }
+
+
+def usage_to_json(usage: Usage) -> JsonObject:
+    """What something cost."""
+    return {"tokens": usage.tokens, "cost_usd": usd(usage.cost_nanos)}
+
+
+def finish_to_json(request: FinishTurn) -> JsonObject:
+    """The end of a turn."""
+    refuse_unsent(request, FinishTurn(), "trace", "producer")
+    body: JsonObject = {"messages": list(map(draft_to_json, request.reply)), "usage": usage_to_json(request.usage)}
+    if request.changes is not None:
+        body["changes"] = changes_to_json(request.changes)
+    return body
+
+
+def export_to_json(saved: ExportedSession) -> JsonObject:
+    """An export, as the import reads it."""
+    session: JsonObject = {name: getattr(saved, name) for name in (*_WHO, "status")}
+    session |= {name: getattr(saved.new, name) for name in ("title", "context", "attributes", "metadata")}
+    session |= usage_to_json(saved.usage)
+    messages = list(map(draft_to_json, saved.messages))
+    return {"format": FORMAT, "version": FORMAT_VERSION, "session": session, "messages": messages}
+
+
+def refuse_unsent(given: Value, default: Value, *names: str) -> None:
+    """Refuse what no request carries: it would be lost without a word.
+
+    Raises:
+        Invalid: one of these fields differs from its default.
+    """
+    unsent: Sequence[str] = [name for name in names if getattr(given, name) != getattr(default, name)]
+    if unsent:
+        raise Invalid(f"{', '.join(unsent)} of a {type(given).__name__} cannot be sent to a server")
