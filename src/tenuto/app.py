@@ -90,8 +90,6 @@ class Tenuto:
         self._stack = stack
         self._models = models
         self._assistants = assistants
-        # Adapters of frameworks that are not async hand their calls over to it.
-        self.loop = asyncio.get_running_loop()
         self._opening = asyncio.Lock()
         self._opening_engine = asyncio.Lock()
         self._chat: Chat | None = None

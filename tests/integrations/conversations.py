@@ -39,7 +39,16 @@ class Talk(Protocol):
 
 
 PIXEL: Final = b"\x89PNG\r\n\x1a\n\x00\xff"
-ADAPTERS: Final = ("openai_agents", "pydantic_ai", "adk", "agent_framework", "llama_index", "llama_index_base")
+ADAPTERS: Final = (
+    "openai_agents",
+    "pydantic_ai",
+    "adk",
+    "agent_framework",
+    "llama_index",
+    "llama_index_base",
+    "langchain",
+    "langgraph",
+)
 
 
 def open_talk(adapter: str, where: Installation, scope: Scope, name: str) -> Talk:

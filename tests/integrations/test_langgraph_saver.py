@@ -6,7 +6,8 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -22,12 +23,8 @@ from langgraph.types import Command
 
 import tenuto
 from tenuto.app import Tenuto
-from tenuto.errors import Unavailable
-from tenuto.integrations.background import open_blocking
 from tenuto.integrations.langgraph import TenutoSaver, fold
 from tenuto.model import SessionQuery
-from tests.servers import RedisServer, start_redis
-from tests.shared_stores import until_it_answers
 
 EVERY_CAPABILITY = {
     "put": 17,
@@ -263,33 +260,9 @@ async def test_an_interrupted_graph_resumes_after_sigkill(tmp_path: Path) -> Non
     assert done == {"name": "x", "drafts": 1, "answer": "yes"}
 
 
-@pytest.fixture
-def server() -> Iterator[RedisServer]:
-    with start_redis(fsync="no") as started:
-        yield started
-
-
-async def test_an_outage_fails_the_step_and_loses_nothing(server: RedisServer) -> None:
-    """While the store is away a put raises; afterwards the run goes on from its last checkpoint."""
-    async with tenuto.open(server.url) as app:
-        saver = TenutoSaver(app, user="ann")
-        await say(chatting(saver), "one", thread())
-        found = await saver.aget_tuple(thread())
-        assert found is not None
-        longer = [*found.checkpoint["channel_values"]["messages"], HumanMessage(content="two", id="two")]
-        server.kill()
-        with pytest.raises(Unavailable):
-            await put(saver, found.config, found.checkpoint, longer)
-        server.restart()
-        await until_it_answers(app.store)
-        await put(saver, found.config, found.checkpoint, longer)
-
-        assert await words(chatting(TenutoSaver(app, user="ann")), thread()) == ["one", "re one", "two"]
-
-
 def test_a_program_without_an_event_loop_has_the_blocking_methods(tmp_path: Path) -> None:
-    with open_blocking(f"sqlite:///{tmp_path}/lg.db") as app:
-        saver = TenutoSaver(app, user="ann")
+    saver = TenutoSaver(tmp_path / "lg.db", user="ann")
+    with closing(saver):
         builder = StateGraph(MessagesState)
         builder.add_node("answer", lambda state: {"messages": [AIMessage(content=f"re {state['messages'][-1].text}")]})
         builder.add_edge(START, "answer")

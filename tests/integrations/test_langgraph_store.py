@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from langgraph.store.base import GetOp, InvalidNamespaceError, PutOp, SearchOp
 
 import tenuto
 from tenuto.app import Tenuto
-from tenuto.integrations.background import open_blocking
+from tenuto.errors import Invalid
 from tenuto.integrations.langgraph import TenutoStore
 from tenuto.integrations.langgraph.items import is_within, namespace_key, read_key, state_key
 from tests.clock import FakeClock
@@ -132,11 +133,11 @@ async def test_writers_at_the_same_time_lose_nothing(app: Tenuto) -> None:
 
 
 def test_a_program_without_an_event_loop_has_the_blocking_methods(tmp_path: Path) -> None:
-    with open_blocking(f"sqlite:///{tmp_path}/lg.db") as app:
-        store = TenutoStore(app, user="ann")
+    store = TenutoStore(tmp_path / "lg.db", user="ann")
+    with closing(store):
         store.put(("n",), "k", {"a": 1}, ttl=5)
 
         assert [item.value for item in store.search(("n",))] == [{"a": 1}]
         assert store.sweep_ttl() == 0
-    with pytest.raises(RuntimeError):
+    with pytest.raises(Invalid):
         store.get(("n",), "k")

@@ -1,119 +1,114 @@
-"""LangChain's chat history over a session: messages of all kinds come back equal, and chats of tenuto can be read."""
+"""LangChain's chat history, kept by tenuto: messages of all kinds come back equal, and other sessions can be read.
+
+history = TenutoChatMessageHistory("conversation-1", "chat.db", user="ann")
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from langchain_core.chat_history import BaseChatMessageHistory
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    messages_from_dict,
-)
-
-from tenuto.app import Tenuto
+from tenuto.client.api import TenutoApi
 from tenuto.errors import SessionNotFound
-from tenuto.integrations.background import Blocking
-from tenuto.model import Draft, Message, Page, Role, Scope, text_part, tool_call, tool_result
+from tenuto.integrations import missing_extra
+from tenuto.integrations.home import Installation, find_home
+from tenuto.integrations.session_log import SessionLog
+from tenuto.model import Draft, Role, Scope, text_part, tool_call, tool_result
+from tenuto.model.message import is_summary
 from tenuto.model.values import Json, JsonObject
 from tenuto.ports import Clock, utc_now
 from tenuto.sessions import fresh_id
-from tenuto.sessions.service import AppendRequest
+
+try:
+    from langchain_core.chat_history import BaseChatMessageHistory
+    from langchain_core.messages import (
+        AIMessage,
+        BaseMessage,
+        HumanMessage,
+        SystemMessage,
+        ToolCall,
+        ToolMessage,
+        messages_from_dict,
+    )
+except ImportError as missing:
+    raise missing_extra("langchain") from missing
 
 OWN: Final = "langchain"
 """The key of a message's extra fields that holds what of LangChain's message has no place of its own."""
 _ROLES: Final = {"human": Role.USER, "ai": Role.ASSISTANT, "system": Role.SYSTEM, "tool": Role.TOOL}
-_CHUNK: Final = 500
 
 
 class TenutoChatMessageHistory(BaseChatMessageHistory):
-    """The messages of one session of a scope, which is created with the first message.
+    """The messages of one session of an owner, which is made with the first message.
 
-    With `window`, only the newest messages are read. Blocking methods are for threads other than that of the event
-    loop.
+    `where` is an open installation, or the URL or the file of a store, which is opened once per process. With `window`,
+    only so many of the newest messages are read. Blocking methods are for threads other than that of the installation's
+    event loop.
     """
 
     def __init__(
         self,
-        app: Tenuto,
         session_id: str,
+        where: Installation,
         scope: Scope | None = None,
         *,
         user: str | None = None,
         tenant: str = "local",
         window: int | None = None,
-        clock: Clock = utc_now,
     ) -> None:
         self.session_id = session_id
-        self.scope = app.scope(tenant=tenant, user=user) if scope is None else scope
-        self._sessions = app.sessions
-        self._blocking = Blocking(app)
+        self.scope = scope or Scope(tenant=tenant, user=user)
+        self._home = find_home(where)
         self._window = window
-        self._clock = clock
+        self._found: SessionLog | None = None
 
     async def aget_messages(self) -> list[BaseMessage]:
         """All messages, or the newest of the window, oldest first; none without the session."""
-        try:
-            stored = await self._load()
-        except SessionNotFound:
-            return []
-        return [message for one in stored if (message := to_langchain(one)) is not None]
-
-    async def _load(self) -> list[Message]:
-        if self._window is not None:
-            page = await self._sessions.messages(self.scope, self.session_id, Page(limit=self._window))
-            return list(page.messages)
-        found: list[Message] = []
-        more = True
-        while more:
-            query = Page(limit=_CHUNK, after=found[-1].seq if found else 0)
-            page = await self._sessions.messages(self.scope, self.session_id, query)
-            found += page.messages
-            more = page.more_after
-        return found
+        return await self._home.read(self._read)
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Append messages in one atomic step.
-
-        Raises:
-            SessionNotFound: the id belongs to another user's session.
-        """
-        if not messages:
-            return
-        request = AppendRequest(messages=tuple(to_draft(message, self._clock) for message in messages))
-        try:
-            await self._sessions.append(self.scope, self.session_id, request)
-        except SessionNotFound:
-            made, _ = await self._sessions.create(self.scope, session_id=self.session_id)
-            if made.id != self.session_id:
-                await self._sessions.delete(self.scope, made.id)
-                raise
-            await self._sessions.append(self.scope, self.session_id, request)
+        """Append messages in one atomic step."""
+        drafts = [to_draft(message) for message in messages]
+        if drafts:
+            await self._home.write(lambda app: self._log(app).append(drafts))
 
     async def aclear(self) -> None:
         """Remove the messages; the session with its title stays."""
-        try:
-            await self._sessions.reset(self.scope, self.session_id)
-        except SessionNotFound:
-            return
+        await self._home.write(self._reset)
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # LangChain's own histories are read-only, too
         """As `aget_messages`, for threads other than that of the event loop."""
-        return self._blocking.run(self.aget_messages())
+        return self._home.wait(self._read)
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """As `aadd_messages`, for threads other than that of the event loop."""
-        self._blocking.run(self.aadd_messages(messages))
+        self._home.wait(lambda _: self.aadd_messages(messages))
 
     def clear(self) -> None:
         """As `aclear`, for threads other than that of the event loop."""
-        self._blocking.run(self.aclear())
+        self._home.wait(self._reset)
+
+    def close(self) -> None:
+        """Release a store that this history named; an open installation stays open."""
+        self._home.close()
+
+    async def _read(self, app: TenutoApi) -> list[BaseMessage]:
+        _, stored = await self._log(app).messages(self._window)
+        told = [message for one in stored if (message := to_langchain(one)) is not None]
+        return told if self._window is None else told[-self._window :]
+
+    async def _reset(self, app: TenutoApi) -> None:
+        log = self._log(app)
+        try:
+            await log.on_session(log.sessions.reset)
+        except SessionNotFound:
+            return
+
+    def _log(self, app: TenutoApi) -> SessionLog:
+        if self._found is None:
+            self._found = SessionLog(app, self.scope, self.session_id)
+        return self._found
 
 
 def to_draft(message: BaseMessage, clock: Clock = utc_now) -> Draft:
@@ -142,7 +137,7 @@ def to_draft(message: BaseMessage, clock: Clock = utc_now) -> Draft:
 def to_langchain(message: Draft) -> BaseMessage | None:
     """The message for LangChain; `None` for entries of the log that are no messages, such as summaries."""
     own = message.extra.get(OWN)
-    if not isinstance(own, dict):
+    if is_summary(message) or not isinstance(own, dict):
         return _from_chat(message)
     return messages_from_dict([{"type": own["type"], "data": {**own["data"], "content": _content(message, own)}}])[0]
 

@@ -15,7 +15,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tenuto.app import Tenuto
-from tenuto.errors import SessionNotFound, VersionConflict
+from tenuto.client.api import TenutoApi
+from tenuto.errors import Invalid, SessionNotFound, VersionConflict
 from tenuto.integrations.langgraph.fold import Dump, Fold, Load, State
 from tenuto.integrations.langgraph.records import Put, Record, Snapshot, Writes, from_message, to_draft, to_part
 from tenuto.model import AppendBatch, Message, NewSession, Page, Rewrite, Scope, Session, SessionQuery, Truncation
@@ -30,6 +31,22 @@ _CHUNK: Final = 500
 # Namespaces of threads in the cache, and the bytes of what is stored of them.
 _MOST_FOLDS: Final = 1024
 _MOST_BYTES: Final = 64 * 1024 * 1024
+
+
+def in_process(app: TenutoApi) -> Tenuto:
+    """The installation of this process.
+
+    Raises:
+        Invalid: it is a server's, whose routes do not have what LangGraph needs.
+    """
+    if not isinstance(app, Tenuto):
+        raise Invalid("LangGraph's checkpoints and items need a store that this process opens, not a server")
+    return app
+
+
+def session_id_of(scope: Scope, thread_id: str) -> str:
+    """The session of a thread. Two users' threads of the same name are different ones."""
+    return derived_id("lg-", *scope.owner, thread_id)
 
 
 @dataclass(slots=True)
@@ -99,13 +116,13 @@ class ThreadLogs:
         self._retention = replace(app.policies.sessions.retention, max_messages=None, max_turns=None)
 
     def session_id(self, thread_id: str) -> str:
-        """The session of a thread. Two users' threads of the same name are different ones."""
+        """The session of a thread."""
         known = self._ids.get(thread_id)
         if known is None:
             if len(self._ids) >= _MOST_FOLDS:
                 self._ids.clear()
                 self._created.clear()
-            known = self._ids[thread_id] = derived_id("lg-", *self._scope.owner, thread_id)
+            known = self._ids[thread_id] = session_id_of(self._scope, thread_id)
         return known
 
     # Reading

@@ -24,9 +24,9 @@ from langgraph.store.base import (
     tokenize_path,
 )
 
-from tenuto.app import Tenuto
+from tenuto.client.api import TenutoApi
 from tenuto.errors import VersionConflict
-from tenuto.integrations.background import Blocking
+from tenuto.integrations.home import Installation, find_home
 from tenuto.integrations.langgraph.items import (
     Entry,
     Namespace,
@@ -42,6 +42,7 @@ from tenuto.integrations.langgraph.items import (
     read_key,
     state_key,
 )
+from tenuto.integrations.langgraph.log import in_process
 from tenuto.model import Scope
 from tenuto.ports import Clock, utc_now
 
@@ -63,7 +64,7 @@ class TenutoStore(BaseStore):
 
     def __init__(
         self,
-        app: Tenuto,
+        where: Installation,
         scope: Scope | None = None,
         *,
         user: str | None = None,
@@ -72,11 +73,10 @@ class TenutoStore(BaseStore):
         ttl: TTLConfig | None = None,
         clock: Clock = utc_now,
     ) -> None:
-        self.scope = app.scope(tenant=tenant, user=user) if scope is None else scope
+        self.scope = scope or Scope(tenant=tenant, user=user)
         self.ttl_config = ttl
         self.index_config = index
-        self._state = app.store.state
-        self._blocking = Blocking(app)
+        self._home = find_home(where)
         self._clock = clock
         self.embeddings = ensure_embeddings(index.get("embed")) if index else None
         # Its SQLite and Postgres stores say `text_fields`.
@@ -86,29 +86,42 @@ class TenutoStore(BaseStore):
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations. Reads see what was there before the writes; of several writes of one item the last counts."""
         listed = list(ops)
-        for op in listed:
+        return await self._home.write(lambda app: self._batch(app, listed))
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """As `abatch`, for threads other than that of the installation's event loop."""
+        listed = list(ops)
+        return self._home.wait(lambda app: self._batch(app, listed))
+
+    async def _batch(self, app: TenutoApi, ops: Sequence[Op]) -> list[Result]:
+        for op in ops:
             _check_op(op)
-        vectors = await self._embed_queries(listed)
-        results = await asyncio.gather(*(self._read(op, vectors) for op in listed))
-        puts = {(op.namespace, op.key): op for op in listed if isinstance(op, PutOp)}
+        self._state = in_process(app).store.state
+        vectors = await self._embed_queries(ops)
+        results = await asyncio.gather(*(self._read(op, vectors) for op in ops))
+        puts = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
         await self._write(list(puts.values()))
         return results
 
-    def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """As `abatch`, for threads other than that of the event loop."""
-        return self._blocking.run(self.abatch(ops))
-
     async def asweep_ttl(self) -> int:
         """Remove expired items; returns how many. They are not visible before, either."""
+        return await self._home.write(self._sweep)
+
+    def sweep_ttl(self) -> int:
+        """As `asweep_ttl`, for threads other than that of the installation's event loop."""
+        return self._home.wait(self._sweep)
+
+    async def _sweep(self, app: TenutoApi) -> int:
+        self._state = in_process(app).store.state
         now, removed = self._clock(), 0
         async for key, entry in self._scan(()):
             if entry.is_expired(now):
                 removed += await self._state.delete_state(self.scope, ITEMS, key)
         return removed
 
-    def sweep_ttl(self) -> int:
-        """As `asweep_ttl`, for threads other than that of the event loop."""
-        return self._blocking.run(self.asweep_ttl())
+    def close(self) -> None:
+        """Release a store that this object named; an open installation stays open."""
+        self._home.close()
 
     # Reading
 
