@@ -245,18 +245,18 @@ class Sessions:
             IdempotencyKey(key=idempotency_key, fingerprint=fingerprint or digest_of(new)) if idempotency_key else None
         )
         batch = AppendBatch(id=fresh_id(), create=with_retention(new, self.policy), idempotency_key=once)
-        made = await self._create_in_store(scope, asked, batch)
+        made = await self._create_in_store(scope, asked, batch, unnamed)
         if not made.duplicate:
             await self._announce_written(scope, made.session, self.policy, created=made.created, expired=made.expired)
         return made.session, made.created
 
-    async def _create_in_store(self, scope: Scope, asked: str, batch: AppendBatch) -> AppendResult:
+    async def _create_in_store(self, scope: Scope, asked: str, batch: AppendBatch, unnamed: str) -> AppendResult:
         try:
             return await self._store.append(scope, asked, batch)
         except SessionNotFound as absent:
             # Another caller has taken the id meanwhile; or a corrupt session was there and is quarantined by now.
             await self._announce_refused(scope, asked, absent)
-            again = asked if isinstance(absent, SessionCorrupt) else fresh_id()
+            again = asked if isinstance(absent, SessionCorrupt) else unnamed if unnamed != asked else fresh_id()
             return await self._store.append(scope, again, batch)
 
     async def get(self, scope: Scope, session_id: str) -> Session:

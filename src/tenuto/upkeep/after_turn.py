@@ -144,6 +144,10 @@ class AfterTurn:
         )
         return found is not None
 
+    async def compress(self, ended: TurnEnded) -> None:
+        """Cover what is due now, and wait for it: for callers whose turns are not followed."""
+        await self._compressor.compress(ended)
+
     async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
         """Wait until that many messages can be stored without evicting any that no summary covers.
 

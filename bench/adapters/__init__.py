@@ -1,0 +1,1 @@
+"""Adapters beside the stores that their frameworks bring, on the same backend in one run."""

@@ -1,0 +1,271 @@
+"""The session service of the Agent Development Kit."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from tenuto.app import Tenuto
+from tenuto.client.api import TenutoApi
+from tenuto.errors import Invalid, SessionNotFound, VersionConflict
+from tenuto.integrations import missing_extra
+from tenuto.integrations.home import Installation, find_home
+from tenuto.integrations.parts import Form
+from tenuto.integrations.session_log import SessionLog, abandon_on_error, titled
+from tenuto.model import Changes, Draft, FinishTurn, Message, OpenTurn, Role, Scope, SessionQuery
+from tenuto.model import Session as Head
+from tenuto.model.message import is_summary
+from tenuto.model.values import JsonObject
+from tenuto.sessions import fresh_id
+
+try:
+    from google.adk.errors import StaleSessionError
+    from google.adk.errors.already_exists_error import AlreadyExistsError
+    from google.adk.errors.session_not_found_error import SessionNotFoundError
+    from google.adk.events import Event
+    from google.adk.sessions import BaseSessionService, Session, State
+    from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
+    from pydantic_core import to_jsonable_python
+except ImportError as missing:
+    raise missing_extra("adk") from missing
+
+_NAME: Final = "adk"
+"""The key of a session's metadata, and the namespace of the state of apps and users."""
+_STATE: Final = "adk:"
+"""What keys of a session's state begin with in its metadata; each holds its value in a list, since null removes."""
+_STATE_KEY: Final = "state"
+_FORM: Final = Form(_NAME, "text", lambda part: not part.get("thought"))
+_PAGE: Final = 1000
+
+
+class TenutoSessionService(BaseSessionService):
+    """The sessions of the apps and users of one tenant.
+
+    `where` is an open installation, or the URL or the file of a store, which is opened once per process. An event whose
+    session was changed by others since it was read is refused with `StaleSessionError`.
+    """
+
+    def __init__(self, where: Installation, *, tenant: str = "local") -> None:
+        self._tenant = tenant
+        self._home = find_home(where)
+
+    async def create_session(
+        self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
+    ) -> Session:
+        """Make a session; `AlreadyExistsError` if there is one of that id."""
+        scope = self._scope(app_name, user_id)
+        name = (session_id or "").strip() or fresh_id()
+        own, shared = _split(state or {})
+
+        async def create(app: TenutoApi) -> Session:
+            metadata = {_NAME: {"id": name, "last": "", "updated": 0.0}, **_stored(own)}
+            head, new = await SessionLog(app, scope, name, metadata).create()
+            if not new:
+                raise AlreadyExistsError(f"Session with id {name} already exists.")
+            await _merge_shared(app, scope, shared)
+            return _session(app_name, head, await _read_shared(app, scope))
+
+        return await self._home.write(create)
+
+    async def get_session(
+        self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
+    ) -> Session | None:
+        """The session with its events, or those that the configuration asks for; `None` if there is none."""
+        scope, name = self._scope(app_name, user_id), session_id.strip()
+        recent, since = (config.num_recent_events, config.after_timestamp) if config is not None else (None, None)
+
+        async def read(app: TenutoApi) -> Session | None:
+            # At least one: its page tells whether the session exists.
+            head, log = await SessionLog(app, scope, name).messages(None if recent is None else max(recent, 1))
+            if head is None:
+                return None
+            events = [_event(message) for message in log if not is_summary(message)]
+            if recent is not None:
+                events = events[len(events) - recent :] if recent < len(events) else events
+            session = _session(app_name, head, await _read_shared(app, scope))
+            session.events = [event for event in events if since is None or event.timestamp >= since]
+            return session
+
+        return await self._home.read(read)
+
+    async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
+        """The sessions of a user, or of all users of the app, without events, the latest change last."""
+        scope = self._scope(app_name, user_id)
+
+        async def read(app: TenutoApi) -> list[Session]:
+            shared: dict[str | None, JsonObject] = {}
+            sessions: list[Session] = []
+            async for head in _heads(app, scope):
+                user = head.scope.user
+                if user not in shared:
+                    shared[user] = await _read_shared(app, head.scope)
+                sessions.append(_session(app_name, head, shared[user]))
+            return sorted(sessions, key=lambda one: (one.last_update_time, one.user_id, one.id))
+
+        return ListSessionsResponse(sessions=await self._home.read(read))
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Remove the session with its events; an absent one is no error."""
+        scope = self._scope(app_name, user_id)
+        await self._home.write(lambda app: SessionLog(app, scope, session_id.strip()).delete())
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        """The user's state in the app, without prefixes."""
+        shared = await self._home.read(lambda app: _read_shared(app, self._scope(app_name, user_id)))
+        prefix = State.USER_PREFIX
+        return {name.removeprefix(prefix): value for name, value in shared.items() if name.startswith(prefix)}
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """Store the event with the changes of state that it brings; partial events are not stored.
+
+        Raises:
+            SessionNotFoundError: there is no such session.
+            StaleSessionError: others have changed the session since it was read; nothing was stored.
+        """
+        if event.partial:
+            return event
+        self._apply_temp_state(session, event)
+        event = self._trim_temp_delta_state(event)
+        scope = self._scope(session.app_name, session.user_id)
+        await self._home.write(lambda app: _append(app, scope, session, event))
+        session.last_update_time, session._storage_update_marker = event.timestamp, event.id
+        return self._commit_event_to_session(session, event)
+
+    def close(self) -> None:
+        """Release the store that this service named; it is closed with its last user."""
+        self._home.close()
+
+    def _scope(self, app_name: str, user_id: str | None) -> Scope:
+        return Scope(tenant=self._tenant, site=app_name, user=user_id)
+
+
+async def _append(app: TenutoApi, scope: Scope, session: Session, event: Event) -> None:
+    """Store an event behind those that the session has."""
+    log = SessionLog(app, scope, session.id)
+    try:
+        turn = await log.begin()
+    except SessionNotFound:
+        raise SessionNotFoundError(f"Session {session.id} not found.") from None
+    async with abandon_on_error(log, turn):
+        last = turn.session.metadata.get(_NAME, {}).get("last", "")
+        if last == event.id:  # Delivered again.
+            await log.sessions.finish(turn, FinishTurn(abandoned=True))
+            return
+        known = session._storage_update_marker
+        if last != (known if known is not None else session.events[-1].id if session.events else ""):
+            raise StaleSessionError("The session was changed by others since it was read.")
+        await _finish(app, log, turn, event)
+
+
+async def _finish(app: TenutoApi, log: SessionLog, turn: OpenTurn, event: Event) -> None:
+    own, shared = _split(event.actions.state_delta if event.actions else {})
+    noted = {**turn.session.metadata.get(_NAME, {}), "last": event.id, "updated": event.timestamp}
+    draft = _draft(event)
+    changes = titled(turn.session, (draft,), Changes(metadata={_NAME: noted, **_stored(own)}))
+    # First what is shared: if the event is not stored, its sender tries again, with the same values.
+    await _merge_shared(app, turn.scope, shared)
+    await log.sessions.finish(turn, FinishTurn(reply=(draft,), changes=changes))
+
+
+def _draft(event: Event) -> Draft:
+    body: JsonObject = event.model_dump(mode="json", exclude_none=True)
+    content = body.get("content") or {}
+    parts = content.pop("parts", None) or []
+    return _FORM.draft(
+        _role(event), parts, body, message_id=event.id, sent_at=datetime.fromtimestamp(event.timestamp, UTC)
+    )
+
+
+def _role(event: Event) -> Role:
+    if event.content is None or not event.content.parts:
+        return Role.ITEM
+    if event.get_function_responses():
+        return Role.TOOL
+    return Role.USER if event.author == "user" else Role.ASSISTANT
+
+
+def _event(message: Message) -> Event:
+    parts, rest = _FORM.elements(message), _FORM.rest(message)
+    if rest is None:
+        author = "user" if message.role is Role.USER else "model"
+        rest = {
+            "id": message.id,
+            "author": author,
+            "timestamp": message.sent_at.timestamp(),
+            "content": {"role": author},
+        }
+    body = {**rest, "content": {**rest["content"], "parts": parts}} if parts else rest
+    # As JSON: bytes in it are base64.
+    return Event.model_validate_json(msgspec.json.encode(body))
+
+
+def _session(app_name: str, head: Head, shared: JsonObject) -> Session:
+    noted = head.metadata.get(_NAME, {})
+    own = {name.removeprefix(_STATE): value[0] for name, value in head.metadata.items() if name.startswith(_STATE)}
+    session = Session(
+        id=noted.get("id", head.id),
+        app_name=app_name,
+        user_id=head.scope.user or "",
+        state={**own, **shared},
+        last_update_time=noted.get("updated") or head.updated_at.timestamp(),
+    )
+    session._storage_update_marker = noted.get("last", "")
+    return session
+
+
+async def _heads(app: TenutoApi, scope: Scope) -> AsyncIterator[Head]:
+    """The sessions of this framework in a scope."""
+    query = SessionQuery(limit=_PAGE)
+    while True:
+        page = await app.sessions.list(scope, query)
+        for head in page.sessions:
+            if _NAME in head.metadata:
+                yield head
+        if page.cursor is None:
+            return
+        query = SessionQuery(limit=_PAGE, cursor=page.cursor)
+
+
+def _split(state: Mapping[str, Any]) -> tuple[JsonObject, JsonObject]:
+    """The session's own state, and that of its app and user; without what is temporary."""
+    values: JsonObject = to_jsonable_python(dict(state))
+    kept = {name: value for name, value in values.items() if not name.startswith(State.TEMP_PREFIX)}
+    shared = {name: value for name, value in kept.items() if name.startswith((State.APP_PREFIX, State.USER_PREFIX))}
+    return {name: value for name, value in kept.items() if name not in shared}, shared
+
+
+def _stored(own: JsonObject) -> JsonObject:
+    return {_STATE + name: [value] for name, value in own.items()}
+
+
+def _shared_places(scope: Scope) -> tuple[tuple[str, Scope], ...]:
+    return ((State.APP_PREFIX, Scope(tenant=scope.tenant, site=scope.site)), (State.USER_PREFIX, scope))
+
+
+async def _read_shared(app: TenutoApi, scope: Scope) -> JsonObject:
+    """The state of the app and of the user, with its prefixes."""
+    shared: JsonObject = {}
+    for prefix, owner in _shared_places(scope):
+        entry = await app.store.state.read_state(owner, _NAME, _STATE_KEY) if isinstance(app, Tenuto) else None
+        if entry is not None:
+            shared |= {prefix + name: value for name, value in entry.value.items()}
+    return shared
+
+
+async def _merge_shared(app: TenutoApi, scope: Scope, changes: JsonObject) -> None:
+    """Change the state of the app and of the user, key by key."""
+    if changes and not isinstance(app, Tenuto):
+        raise Invalid("a server has no state of apps and users for its clients: use tenuto.open, or state of sessions")
+    for prefix, owner in _shared_places(scope):
+        delta = {name.removeprefix(prefix): value for name, value in changes.items() if name.startswith(prefix)}
+        while delta and isinstance(app, Tenuto):
+            entry = await app.store.state.read_state(owner, _NAME, _STATE_KEY)
+            old, version = (entry.value, entry.version) if entry is not None else ({}, 0)
+            try:
+                await app.store.state.write_state(owner, _NAME, _STATE_KEY, {**old, **delta}, version)
+            except VersionConflict:
+                continue
+            break

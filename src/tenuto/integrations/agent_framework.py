@@ -1,0 +1,142 @@
+"""History and recall for agents of Microsoft's Agent Framework, kept by tenuto.
+
+    agent = Agent(client, context_providers=[TenutoHistoryProvider("chat.db", user="ann")])
+    await agent.run("Hello!", session=agent.create_session(session_id="conversation-1"))
+
+Messages come back as they were stored, without their `raw_representation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tenuto.client.api import TenutoApi
+from tenuto.integrations import missing_extra
+from tenuto.integrations.home import Installation, find_home
+from tenuto.integrations.session_log import SessionLog
+from tenuto.model import Draft, Role, Scope
+from tenuto.model import Message as Stored
+from tenuto.model.memory import Memory, MemoryQuery
+from tenuto.model.message import is_summary
+from tenuto.model.values import JsonObject
+from tenuto.ports import utc_now
+from tenuto.sessions import fresh_id
+
+try:
+    from agent_framework import AgentSession, ContextProvider, HistoryProvider, Message, SessionContext
+    from agent_framework._sessions import filter_new_messages
+except ImportError as missing:
+    raise missing_extra("agent-framework") from missing
+
+_NAME: Final = "agent_framework"
+_SESSION: Final = "default"
+"""The session of runs without an id, as the framework's own providers have it."""
+_ROLES: Final = {role.value: role for role in Role}
+
+
+class TenutoHistoryProvider(HistoryProvider):
+    """The messages of an agent's sessions.
+
+    `where` is an open installation, or the URL or the file of a store, which is opened once per process. The sessions
+    belong to `scope`, or to that user of that tenant; their ids are ids of sessions of tenuto. `options` are those of
+    `HistoryProvider`.
+    """
+
+    def __init__(
+        self,
+        where: Installation,
+        scope: Scope | None = None,
+        *,
+        user: str | None = None,
+        tenant: str = "local",
+        source_id: str = "tenuto_history",
+        **options: Any,
+    ) -> None:
+        super().__init__(source_id, **options)
+        self.scope = scope or Scope(tenant=tenant, user=user)
+        self._home = find_home(where)
+
+    async def get_messages(
+        self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
+    ) -> list[Message]:
+        """All messages of the session, oldest first."""
+        log = await self._home.read(lambda app: self._log(app, session_id).messages())
+        return [_message(message) for message in log[1] if not is_summary(message)]
+
+    async def save_messages(
+        self, session_id: str | None, messages: Sequence[Message], *, state: dict[str, Any] | None = None, **kwargs: Any
+    ) -> None:
+        """Store messages, all or none of them; those at the beginning that repeat the history's end are left out."""
+        if not messages:
+            return
+
+        async def save(app: TenutoApi) -> None:
+            log = self._log(app, session_id)
+            _, known = await log.messages(len(messages) + 1)
+            history = [_message(message) for message in known if not is_summary(message)]
+            new = filter_new_messages(history, messages)
+            if new:
+                await log.append([_draft(message) for message in new])
+
+        await self._home.write(save)
+
+    def close(self) -> None:
+        """Release the store that this provider named; it is closed with its last user."""
+        self._home.close()
+
+    def _log(self, app: TenutoApi, session_id: str | None) -> SessionLog:
+        return SessionLog(app, self.scope, session_id or _SESSION)
+
+
+class TenutoMemoryProvider(ContextProvider):
+    """Adds what is remembered of the user and fits the question to the instructions of a run."""
+
+    def __init__(
+        self,
+        where: Installation,
+        scope: Scope | None = None,
+        *,
+        user: str | None = None,
+        tenant: str = "local",
+        source_id: str = "tenuto_memory",
+        limit: int = 5,
+    ) -> None:
+        super().__init__(source_id)
+        self.scope = scope or Scope(tenant=tenant, user=user)
+        self._limit = limit
+        self._home = find_home(where)
+
+    async def before_run(self, *, agent: Any, session: AgentSession, context: SessionContext, state: Any) -> None:
+        """Search with the text of the input; without hits nothing is added."""
+        asked = " ".join(message.text for message in context.input_messages if message.text)
+        if not asked.strip():
+            return
+
+        async def search(app: TenutoApi) -> list[Memory]:
+            found = await (await app.memories()).search(self.scope, MemoryQuery(text=asked, limit=self._limit))
+            return [hit.memory for hit in found.hits]
+
+        memories = await self._home.read(search)
+        if memories:
+            known = "\n".join(f"- {memory.text}" for memory in memories)
+            context.extend_instructions(self.source_id, f"What is remembered of the user:\n{known}")
+
+    def close(self) -> None:
+        """Release the store that this provider named; it is closed with its last user."""
+        self._home.close()
+
+
+def _draft(message: Message) -> Draft:
+    rest: JsonObject = message.to_dict()
+    # Contents have a type, as our parts do, and text contents are text parts.
+    parts = tuple(rest.pop("contents", ()))
+    role = _ROLES.get(str(message.role), Role.ITEM)
+    return Draft(id=fresh_id(), role=role, sent_at=utc_now(), parts=parts, extra={_NAME: rest})
+
+
+def _message(message: Stored) -> Message:
+    rest = message.extra.get(_NAME)
+    if isinstance(rest, dict):
+        return Message.from_dict({**rest, "contents": list(message.parts)})
+    return Message(message.role.value, [message.text] if message.text else [])

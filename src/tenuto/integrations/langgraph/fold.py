@@ -1,0 +1,166 @@
+"""The state of one namespace of a thread, folded from the records of its log in their order.
+
+Each checkpoint is what its writer knew plus what others had stored before it. So runs that work on one thread at the
+same time lose nothing of each other's lists, such as messages; of other values the last writer's counts. A checkpoint
+whose writer went back to an older one on purpose is stored whole, and stands for itself.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from msgspec.structs import replace
+
+from tenuto.integrations.langgraph.records import Blob, Put, Record, Snapshot, Write, Writes, size_of
+from tenuto.integrations.langgraph.values import add_items
+
+Load: TypeAlias = Callable[[Blob], Any]
+Dump: TypeAlias = Callable[[Any], Blob]
+# Checkpoints whose values and writes are remembered beside the newest one: those of runs at the same time.
+_REMEMBERED: Final = 64
+# A snapshot is stored after as many bytes as the last one had, and not before this many.
+_LEAST_SNAPSHOT: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The values of a checkpoint: lists as private objects, which are copied before a graph gets them; others encoded.
+
+    Values and lists are never changed in place.
+    """
+
+    put: Put
+    values: Mapping[str, Blob]
+    lists: Mapping[str, Sequence[Any]]
+
+
+@dataclass(slots=True)
+class Fold:
+    """A namespace up to `last_seq` of its session's log."""
+
+    load: Load
+    last_seq: int = 0
+    head: State | None = None
+    writes: OrderedDict[str, list[Writes]] = field(default_factory=OrderedDict)
+    bytes_since: int = 0
+    snapshot_bytes: int = 0
+    _plain: OrderedDict[str, Mapping[str, Blob]] = field(default_factory=OrderedDict)
+
+    @classmethod
+    def from_snapshot(cls, load: Load, snapshot: Snapshot) -> Fold:
+        """The namespace as of a snapshot."""
+        fold = cls(load, last_seq=snapshot.seq, snapshot_bytes=size_of(snapshot.head))
+        fold._advance(full_state(snapshot.head, load))
+        for one in snapshot.writes:
+            fold._add_writes(one)
+        return fold
+
+    def apply(self, seq: int, record: Record, decoded: Mapping[str, Sequence[Any]] | None = None) -> State | None:
+        """Add the next record; returns the state of its checkpoint. `decoded` has its lists, if they are at hand."""
+        self.last_seq = seq
+        if isinstance(record, Writes):
+            self.bytes_since += sum(len(one.value[1]) for one in record.writes)
+            self._add_writes(record)
+            return None
+        self.bytes_since += _weight(record)
+        if record.snapshot is not None:
+            self.snapshot_bytes, self.bytes_since = size_of(record.snapshot.head), 0
+            record = replace(record, snapshot=None)
+        if record.full:
+            state = full_state(record, self.load, decoded)
+            if record.rebased or self.head is None or record.id >= self.head.put.id:
+                self._advance(state)
+            return state
+        if record.id not in self._plain:  # A put that was repeated, since its answer was lost, counts once.
+            self._advance(self._next_state(record, decoded or {}))
+        return self.head
+
+    def pending_writes(self, checkpoint_id: str) -> list[Writes]:
+        """The writes of a checkpoint's tasks."""
+        return self.writes.get(checkpoint_id, [])
+
+    def wants_snapshot(self) -> bool:
+        """Whether so much was stored since the last snapshot that reading it takes longer than another one."""
+        return self.bytes_since >= max(_LEAST_SNAPSHOT, self.snapshot_bytes)
+
+    def snapshot(self, dump: Dump) -> Snapshot | None:
+        """The newest checkpoint, whole."""
+        if self.head is None:
+            return None
+        # Writes may be stored before their checkpoint.
+        newest = self.head.put.id
+        writes = [one for name in self.writes if name == newest or name not in self._plain for one in self.writes[name]]
+        return Snapshot(seq=self.last_seq, head=whole(self.head, dump), writes=writes)
+
+    def _next_state(self, record: Put, decoded: Mapping[str, Sequence[Any]]) -> State:
+        known, gone = self.head.lists if self.head is not None else {}, {*record.dropped, *record.values}
+        lists = {name: items for name, items in known.items() if name not in gone}
+        for name, blob in record.lists.items():
+            lists[name] = decoded[name] if name in decoded else self.load(blob)
+        for name, (seen, blob) in record.added.items():
+            items = decoded[name] if name in decoded else self.load(blob)
+            lists[name] = add_items(lists.get(name, ()), seen, items)
+        # What others set meanwhile does not fit the versions that this writer knows.
+        newest = self.head.values if self.head is not None and record.parent else {}
+        gone = {*record.dropped, *record.lists, *record.added}
+        values = {n: blob for n, blob in self._plain.get(record.parent or "", newest).items() if n not in gone}
+        return State(record, {**values, **record.values}, lists)
+
+    def _advance(self, state: State) -> None:
+        self.head = state
+        self._plain[state.put.id] = state.values
+        _trim(self._plain)
+
+    def _add_writes(self, record: Writes) -> None:
+        self.writes.setdefault(record.id, []).append(record)
+        _trim(self.writes)
+
+
+def full_state(record: Put, load: Load, decoded: Mapping[str, Sequence[Any]] | None = None) -> State:
+    """The state of a checkpoint that was stored whole."""
+    decoded = decoded or {}
+    lists = {name: decoded[name] if name in decoded else load(blob) for name, blob in record.lists.items()}
+    return State(record, record.values, lists)
+
+
+def whole(state: State, dump: Dump) -> Put:
+    """A checkpoint as a record that needs no other."""
+    put, lists = state.put, {name: dump(list(items)) for name, items in state.lists.items()}
+    return Put(
+        ns=put.ns,
+        id=put.id,
+        parent=put.parent,
+        checkpoint=put.checkpoint,
+        metadata=put.metadata,
+        full=True,
+        values=dict(state.values),
+        lists=lists,
+    )
+
+
+def ordered_writes(records: Iterable[Writes]) -> list[tuple[str, Write]]:
+    """Writes with their tasks in the order in which a step applies them.
+
+    Of a task's writes with the same index the first counts; of errors, interrupts and the like, the last.
+    """
+    found: dict[tuple[str, int], tuple[str, Write]] = {}
+    for record in records:
+        for write in record.writes:
+            key = (record.task_id, write.index)
+            if write.index < 0 or key not in found:
+                found[key] = (record.path, write)
+    ordered = sorted(found, key=lambda key: (found[key][0], *key))
+    return [(key[0], found[key][1]) for key in ordered]
+
+
+def _weight(record: Put) -> int:
+    blobs = [record.checkpoint, record.metadata, *record.values.values(), *record.lists.values()]
+    return sum(len(blob[1]) for blob in (*blobs, *[blob for _, blob in record.added.values()]))
+
+
+def _trim(remembered: OrderedDict[str, Any]) -> None:
+    while len(remembered) > _REMEMBERED:
+        remembered.popitem(last=False)

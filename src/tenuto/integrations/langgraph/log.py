@@ -1,0 +1,306 @@
+"""The log of a thread: a session whose entries are records, and a cache of its newest checkpoints.
+
+A cached namespace is brought up to date before each use by the newest page of the session, which the store's own cache
+usually has.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from tenuto.app import Tenuto
+from tenuto.client.api import TenutoApi
+from tenuto.errors import Invalid, SessionNotFound, VersionConflict
+from tenuto.integrations.langgraph.fold import Dump, Fold, Load, State
+from tenuto.integrations.langgraph.records import Put, Record, Snapshot, Writes, from_message, to_draft, to_part
+from tenuto.model import AppendBatch, Message, NewSession, Page, Rewrite, Scope, Session, SessionQuery, Truncation
+from tenuto.ports import utc_now
+from tenuto.sessions import derived_id, fresh_id
+
+THREAD: Final = "langgraph_thread"
+"""The key of a session's metadata that holds the id of its thread."""
+_TITLE_CHARACTERS: Final = 80
+_TAIL: Final = 16
+_CHUNK: Final = 500
+# Namespaces of threads in the cache, and the bytes of what is stored of them.
+_MOST_FOLDS: Final = 1024
+_MOST_BYTES: Final = 64 * 1024 * 1024
+
+
+def in_process(app: TenutoApi) -> Tenuto:
+    """The installation of this process.
+
+    Raises:
+        Invalid: it is a server's, whose routes do not have what LangGraph needs.
+    """
+    if not isinstance(app, Tenuto):
+        raise Invalid("LangGraph's checkpoints and items need a store that this process opens, not a server")
+    return app
+
+
+def session_id_of(scope: Scope, thread_id: str) -> str:
+    """The session of a thread. Two users' threads of the same name are different ones."""
+    return derived_id("lg-", *scope.owner, thread_id)
+
+
+@dataclass(slots=True)
+class _Cached:
+    fold: Fold
+    incarnation: str
+    messages: int
+
+    def precedes(self, session: Session) -> bool:
+        """Whether the session has only grown since."""
+        grown = session.last_seq - self.fold.last_seq
+        return session.incarnation == self.incarnation and session.messages - self.messages == grown
+
+
+class FoldCache:
+    """The newest checkpoints of threads that were used lately."""
+
+    def __init__(self) -> None:
+        self._folds: OrderedDict[tuple[str, ...], _Cached] = OrderedDict()
+
+    def get(self, key: tuple[str, ...]) -> _Cached | None:
+        """A namespace, which thereby counts as used."""
+        found = self._folds.get(key)
+        if found is not None:
+            self._folds.move_to_end(key)
+        return found
+
+    def put(self, key: tuple[str, ...], cached: _Cached) -> None:
+        """Add a namespace; those unused for longest make room."""
+        self._folds[key] = cached
+        self._folds.move_to_end(key)
+        total = sum(_bytes_of(one.fold) for one in self._folds.values()) if len(self._folds) % 16 == 0 else 0
+        while len(self._folds) > _MOST_FOLDS or (total > _MOST_BYTES and len(self._folds) > 1):
+            total -= _bytes_of(self._folds.popitem(last=False)[1].fold)
+
+    def drop(self, key: tuple[str, ...]) -> None:
+        """Forget a namespace."""
+        self._folds.pop(key, None)
+
+
+def _bytes_of(fold: Fold) -> int:
+    return fold.snapshot_bytes + fold.bytes_since
+
+
+@dataclass(slots=True)
+class History:
+    """Every checkpoint of a thread, by namespace and id, with the entry of the log that holds it, and all writes."""
+
+    session: Session
+    entries: list[tuple[Message, Record | None]] = field(default_factory=list)
+    states: dict[str, dict[str, State]] = field(default_factory=dict)
+    heads: dict[str, State] = field(default_factory=dict)
+    writes: dict[tuple[str, str], list[Writes]] = field(default_factory=dict)
+
+
+class ThreadLogs:
+    """The logs of the threads of one scope."""
+
+    def __init__(self, app: Tenuto, scope: Scope, cache: FoldCache) -> None:
+        self._app = app
+        self._scope = scope
+        self._sessions = app.store.sessions
+        self._cache = cache
+        self._ids: dict[str, str] = {}
+        # Sessions that were there a while ago: they need no initial values, which the privacy policy looks at.
+        self._created: set[str] = set()
+        self._retention = replace(app.policies.sessions.retention, max_messages=None, max_turns=None)
+
+    def session_id(self, thread_id: str) -> str:
+        """The session of a thread."""
+        known = self._ids.get(thread_id)
+        if known is None:
+            if len(self._ids) >= _MOST_FOLDS:
+                self._ids.clear()
+                self._created.clear()
+            known = self._ids[thread_id] = session_id_of(self._scope, thread_id)
+        return known
+
+    # Reading
+
+    async def newest(self, thread_id: str, ns: str, load: Load) -> Fold | None:
+        """A namespace of a thread as it is stored now; `None` without the thread."""
+        session_id, key = self.session_id(thread_id), self._key(thread_id, ns)
+        try:
+            page = await self._sessions.messages(self._scope, session_id, Page(limit=_TAIL))
+            cached = self._cache.get(key)
+            if cached is None or not cached.precedes(page.session):
+                return await self._load(session_id, key, ns, load)
+            missing = page.session.last_seq - cached.fold.last_seq
+            if missing > len(page.messages):
+                if missing > _CHUNK:
+                    return await self._load(session_id, key, ns, load)
+                page = await self._sessions.messages(self._scope, session_id, Page(limit=_CHUNK))
+        except SessionNotFound:
+            self._cache.drop(key)
+            return None
+        _apply(cached, page.session, page.messages, ns)
+        return cached.fold
+
+    async def _load(self, session_id: str, key: tuple[str, ...], ns: str, load: Load) -> Fold:
+        """Read the log back to the newest snapshot, or to its beginning."""
+        found: list[Message] = []
+        session: Session | None = None
+        fold: Fold | None = None
+        before: int | None = None
+        while fold is None:
+            page = await self._sessions.messages(self._scope, session_id, Page(limit=_CHUNK, before=before))
+            session = session or page.session
+            found[:0] = page.messages
+            fold = _base(found, ns, load, whole=not page.more_before)
+            before = found[0].seq if found else None
+        assert session is not None
+        cached = _Cached(fold, session.incarnation, 0)
+        _apply(cached, session, found, ns)
+        self._cache.put(key, cached)
+        return fold
+
+    async def history(self, thread_id: str, load: Load) -> History | None:
+        """The whole thread; `None` without it."""
+        history: History | None = None
+        folds: dict[str, Fold] = {}
+        try:
+            async for session, message in self._all(self.session_id(thread_id)):
+                history = history or History(session)
+                history.session = session
+                record = from_message(message)
+                history.entries.append((message, record))
+                _add_to_history(history, folds, message.seq, record, load)
+        except SessionNotFound:
+            return None
+        return history
+
+    async def _all(self, session_id: str) -> AsyncIterator[tuple[Session, Message]]:
+        after, more = 0, True
+        while more:
+            page = await self._sessions.messages(self._scope, session_id, Page(limit=_CHUNK, after=after))
+            for message in page.messages:
+                yield page.session, message
+            more = page.more_after
+            after = page.messages[-1].seq if page.messages else after
+
+    async def threads(self) -> AsyncIterator[str]:
+        """The ids of the scope's threads, latest change first."""
+        cursor: str | None = None
+        while True:
+            page = await self._sessions.list(self._scope, SessionQuery(limit=100, cursor=cursor))
+            for session in page.sessions:
+                thread_id = session.metadata.get(THREAD)
+                if isinstance(thread_id, str) and session.id == self.session_id(thread_id):
+                    yield thread_id
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    # Writing
+
+    def due_snapshot(self, thread_id: str, ns: str, dump: Dump) -> Snapshot | None:
+        """What the next checkpoint should carry, so that reading the thread stays short."""
+        cached = self._cache.get(self._key(thread_id, ns))
+        return cached.fold.snapshot(dump) if cached is not None and cached.fold.wants_snapshot() else None
+
+    async def append(
+        self, thread_id: str, record: Record, load: Load, decoded: Mapping[str, Sequence[Any]] | None = None
+    ) -> None:
+        """Append a record in one atomic step, whatever other writers append meanwhile."""
+        done = await self.append_all(thread_id, (record,))
+        key, seq = self._key(thread_id, record.ns), done.last_seq
+        cached = self._cache.get(key)
+        if cached is None and seq == 1:
+            cached = _Cached(Fold(load), done.incarnation, 0)
+            self._cache.put(key, cached)
+        if cached is not None and cached.incarnation == done.incarnation and cached.fold.last_seq + 1 == seq:
+            cached.fold.apply(seq, record, decoded)
+            cached.messages = done.messages
+
+    async def append_all(self, thread_id: str, records: Sequence[Record]) -> Session:
+        """Append records in one atomic step; the first ones of a thread create its session."""
+        drafts = tuple(to_draft(record, utc_now) for record in records)
+        batch = AppendBatch(id=fresh_id(), messages=drafts)
+        session_id = self.session_id(thread_id)
+        if session_id in self._created:
+            with suppress(SessionNotFound):  # It was deleted, or has expired.
+                return (await self._sessions.append(self._scope, session_id, batch)).session
+        title = " ".join(thread_id.split())[:_TITLE_CHARACTERS]
+        create = NewSession(retention=self._retention, title=title, metadata={THREAD: thread_id})
+        done = await self._sessions.append(self._scope, session_id, replace(batch, create=create))
+        self._created.add(session_id)
+        return done.session
+
+    async def keep_only(self, history: History, kept: Mapping[int, Record | None]) -> bool:
+        """Remove all entries but those at these sequence numbers; a record given there replaces the stored one.
+
+        False if the thread has changed meanwhile: nothing was removed then.
+        """
+        session = history.session
+        changed = tuple(
+            replace(message, parts=(to_part(new),))
+            for message, _ in history.entries
+            if (new := kept.get(message.seq)) is not None
+        )
+        if changed:
+            # They say the same as before, so a failure of the next step does no harm.
+            grown = await self._sessions.rewrite(self._scope, session.id, Rewrite(messages=changed))
+            if grown.version != session.version + 1:
+                return False
+            session = grown
+        try:
+            truncation = Truncation(after=0, keep_seqs=tuple(kept), if_version=session.version)
+            await self._sessions.truncate(self._scope, session.id, truncation)
+        except VersionConflict:
+            return False
+        return True
+
+    async def delete(self, thread_id: str) -> None:
+        """Remove the session of a thread, if there is one."""
+        try:
+            await self._app.sessions.delete(self._scope, self.session_id(thread_id))
+        except SessionNotFound:
+            return
+
+    def _key(self, thread_id: str, ns: str) -> tuple[str, ...]:
+        return (self._scope.tenant, self._scope.site, self.session_id(thread_id), ns)
+
+
+def _apply(cached: _Cached, session: Session, messages: Sequence[Message], ns: str) -> None:
+    """Add what follows to a cached namespace; without a wait, so that callers do not get into each other's way."""
+    for message in messages:
+        if message.seq > cached.fold.last_seq:
+            record = from_message(message)
+            if record is not None and record.ns == ns:
+                cached.fold.apply(message.seq, record)
+    if cached.fold.last_seq <= session.last_seq:
+        cached.fold.last_seq, cached.messages = session.last_seq, session.messages
+
+
+def _base(found: Sequence[Message], ns: str, load: Load, *, whole: bool) -> Fold | None:
+    """The fold that the messages continue; `None` if they do not reach back to a snapshot."""
+    for message in reversed(found):
+        record = from_message(message)
+        if isinstance(record, Put) and record.ns == ns and record.snapshot is not None:
+            if found[0].seq <= record.snapshot.seq + 1 or whole:
+                return Fold.from_snapshot(load, record.snapshot)
+            return None
+    return Fold(load) if whole else None
+
+
+def _add_to_history(history: History, folds: dict[str, Fold], seq: int, record: Record | None, load: Load) -> None:
+    if record is None:
+        return
+    fold = folds.setdefault(record.ns, Fold(load))
+    state = fold.apply(seq, record)
+    if fold.head is not None:
+        history.heads[record.ns] = fold.head
+    if isinstance(record, Writes):
+        history.writes.setdefault((record.ns, record.id), []).append(record)
+    elif state is not None and state.put.id == record.id:
+        history.states.setdefault(record.ns, {})[record.id] = state

@@ -1,0 +1,264 @@
+"""LangGraph's store over tenuto's state: items by namespace and key, search by meaning, and times to live."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    IndexConfig,
+    Item,
+    ListNamespacesOp,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    TTLConfig,
+    ensure_embeddings,
+    get_text_at_path,
+    tokenize_path,
+)
+
+from tenuto.client.api import TenutoApi
+from tenuto.errors import VersionConflict
+from tenuto.integrations.home import Installation, find_home
+from tenuto.integrations.langgraph.items import (
+    Entry,
+    Namespace,
+    accepts,
+    best_scores,
+    check_namespace,
+    encode_vector,
+    field_of,
+    is_within,
+    matches,
+    micros,
+    namespace_key,
+    read_key,
+    state_key,
+)
+from tenuto.integrations.langgraph.log import in_process
+from tenuto.model import Scope
+from tenuto.ports import Clock, utc_now
+
+ITEMS: Final = "langgraph.items"
+"""The namespace of the state that holds the items."""
+_CHUNK: Final = 500
+_BEFORE: Final = "\x1d"
+
+
+class TenutoStore(BaseStore):
+    """A store over an open installation, for one scope.
+
+    Items of a user are memory: the privacy policy applies to their values, an export shows them, and erasing the user
+    removes them. With `index`, items are found by meaning; every vector of the searched namespaces is compared.
+    Expired items are never returned. Blocking methods are for threads other than that of the event loop.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        where: Installation,
+        scope: Scope | None = None,
+        *,
+        user: str | None = None,
+        tenant: str = "local",
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+        clock: Clock = utc_now,
+    ) -> None:
+        self.scope = scope or Scope(tenant=tenant, user=user)
+        self.ttl_config = ttl
+        self.index_config = index
+        self._home = find_home(where)
+        self._clock = clock
+        self.embeddings = ensure_embeddings(index.get("embed")) if index else None
+        # Its SQLite and Postgres stores say `text_fields`.
+        named: Any = index or {}
+        self._fields: Sequence[str] = named.get("fields") or named.get("text_fields") or ["$"]
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Run operations. Reads see what was there before the writes; of several writes of one item the last counts."""
+        listed = list(ops)
+        return await self._home.write(lambda app: self._batch(app, listed))
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """As `abatch`, for threads other than that of the installation's event loop."""
+        listed = list(ops)
+        return self._home.wait(lambda app: self._batch(app, listed))
+
+    async def _batch(self, app: TenutoApi, ops: Sequence[Op]) -> list[Result]:
+        for op in ops:
+            _check_op(op)
+        self._state = in_process(app).store.state
+        vectors = await self._embed_queries(ops)
+        results = await asyncio.gather(*(self._read(op, vectors) for op in ops))
+        puts = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
+        await self._write(list(puts.values()))
+        return results
+
+    async def asweep_ttl(self) -> int:
+        """Remove expired items; returns how many. They are not visible before, either."""
+        return await self._home.write(self._sweep)
+
+    def sweep_ttl(self) -> int:
+        """As `asweep_ttl`, for threads other than that of the installation's event loop."""
+        return self._home.wait(self._sweep)
+
+    async def _sweep(self, app: TenutoApi) -> int:
+        self._state = in_process(app).store.state
+        now, removed = self._clock(), 0
+        async for key, entry in self._scan(()):
+            if entry.is_expired(now):
+                removed += await self._state.delete_state(self.scope, ITEMS, key)
+        return removed
+
+    def close(self) -> None:
+        """Release a store that this object named; an open installation stays open."""
+        self._home.close()
+
+    # Reading
+
+    async def _read(self, op: Op, vectors: dict[str, Sequence[float]]) -> Result:
+        if isinstance(op, GetOp):
+            return await self._get(op)
+        if isinstance(op, SearchOp):
+            return await self._search(op, vectors.get(op.query or ""))
+        return await self._list_namespaces(op) if isinstance(op, ListNamespacesOp) else None
+
+    async def _get(self, op: GetOp) -> Item | None:
+        key = state_key(op.namespace, op.key)
+        found = await self._state.read_state(self.scope, ITEMS, key)
+        if found is None:
+            return None
+        entry, now = msgspec.convert(found.value, Entry), self._clock()
+        if entry.is_expired(now):
+            return None
+        if op.refresh_ttl:
+            await self._refresh(key, entry, found.version)
+        return entry.to_item(op.namespace, op.key)
+
+    async def _search(self, op: SearchOp, query: Sequence[float] | None) -> list[SearchItem]:
+        now, filters = self._clock(), op.filter or {}
+        found = [
+            (key, entry)
+            async for key, entry in self._scan(op.namespace_prefix)
+            if not entry.is_expired(now)
+            and all(accepts(field_of(entry.value, name), wanted) for name, wanted in filters.items())
+        ]
+        found.sort(key=lambda one: -one[1].updated_at)
+        scores: list[float | None] = [None] * len(found)
+        if query is not None:
+            scores = best_scores(query, [entry for _, entry in found])
+        # Items without a vector come last, if there is room.
+        order = sorted(range(len(found)), key=lambda at: (scores[at] is None, -(scores[at] or 0.0)))
+        chosen = [(*found[at], scores[at]) for at in order[op.offset : op.offset + op.limit]]
+        if op.refresh_ttl:
+            for key, entry, _ in chosen:
+                await self._refresh(key, entry, None)
+        return [entry.to_search_item(*read_key(key), score) for key, entry, score in chosen]
+
+    async def _list_namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
+        now = self._clock()
+        found = {read_key(key)[0] async for key, entry in self._scan(()) if not entry.is_expired(now)}
+        chosen = [name for name in found if all(matches(one, name) for one in op.match_conditions or ())]
+        ordered = sorted({name[: op.max_depth] for name in chosen})
+        return ordered[op.offset : op.offset + op.limit]
+
+    async def _scan(self, prefix: Namespace) -> AsyncIterator[tuple[str, Entry]]:
+        """The items of a namespace and of those inside it."""
+        start = namespace_key(prefix)
+        after = start + _BEFORE if start else ""
+        while True:
+            page = await self._state.list_state(self.scope, ITEMS, after, _CHUNK)
+            for one in page:
+                if is_within(one.key, start):
+                    yield one.key, msgspec.convert(one.value, Entry)
+                elif not one.key.startswith(start):
+                    return
+            if len(page) < _CHUNK:
+                return
+            after = page[-1].key
+
+    async def _refresh(self, key: str, entry: Entry, version: int | None) -> None:
+        """Let an item live on, unless it was changed meanwhile, which does the same."""
+        if entry.ttl is None:
+            return
+        if version is None:
+            stored = await self._state.read_state(self.scope, ITEMS, key)
+            if stored is None:
+                return
+            version = stored.version
+        entry.extend(self._clock())
+        try:
+            await self._state.write_state(self.scope, ITEMS, key, msgspec.to_builtins(entry), version)
+        except VersionConflict:
+            return
+
+    # Writing
+
+    async def _write(self, puts: Sequence[PutOp]) -> None:
+        vectors = await self._embed(puts)
+        for place, op in enumerate(puts):
+            key = state_key(op.namespace, op.key)
+            if op.value is None:
+                await self._state.delete_state(self.scope, ITEMS, key)
+                continue
+            now = micros(self._clock())
+            entry = Entry(
+                value=dict(op.value), created_at=now, updated_at=now, ttl=op.ttl, vectors=vectors.get(place, {})
+            )
+            entry.extend(self._clock())
+            await self._put(key, entry)
+
+    async def _put(self, key: str, entry: Entry) -> None:
+        """Store an item; one that is there keeps the time of its creation."""
+        try:
+            await self._state.write_state(self.scope, ITEMS, key, msgspec.to_builtins(entry), if_version=0)
+        except VersionConflict:
+            found = await self._state.read_state(self.scope, ITEMS, key)
+            if found is not None:
+                entry.created_at = msgspec.convert(found.value, Entry).created_at
+            await self._state.write_state(self.scope, ITEMS, key, msgspec.to_builtins(entry))
+
+    async def _embed_queries(self, ops: Sequence[Op]) -> dict[str, Sequence[float]]:
+        queries = list(dict.fromkeys(op.query for op in ops if isinstance(op, SearchOp) and op.query))
+        if self.embeddings is None:
+            return {}
+        return {query: await self.embeddings.aembed_query(query) for query in queries}
+
+    async def _embed(self, puts: Sequence[PutOp]) -> dict[int, dict[str, str]]:
+        """The vectors of the items that are indexed, by place and by path."""
+        if self.embeddings is None:
+            return {}
+        texts = [(place, *one) for place, op in enumerate(puts) for one in self._texts(op)]
+        if not texts:
+            return {}
+        made = await self.embeddings.aembed_documents([text for _, _, text in texts])
+        vectors: dict[int, dict[str, str]] = {}
+        for (place, path, _), vector in zip(texts, made, strict=True):
+            vectors.setdefault(place, {})[path] = encode_vector(vector)
+        return vectors
+
+    def _texts(self, op: PutOp) -> list[tuple[str, str]]:
+        if op.value is None or op.index is False:
+            return []
+        found: list[tuple[str, str]] = []
+        for path in self._fields if op.index is None else op.index:
+            texts: list[Any] = get_text_at_path(op.value, path if path == "$" else tokenize_path(path))
+            found += [(path if len(texts) == 1 else f"{path}.{at}", text) for at, text in enumerate(texts)]
+        return found
+
+
+def _check_op(op: Op) -> None:
+    if isinstance(op, ListNamespacesOp):
+        for condition in op.match_conditions or ():
+            check_namespace(condition.path)
+    else:
+        check_namespace(op.namespace_prefix if isinstance(op, SearchOp) else op.namespace)

@@ -1,0 +1,118 @@
+"""Values of channels as the adapter holds them: private copies that no graph can change, and strict comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any, Final
+
+from langchain_core.messages import BaseMessage
+
+_ATOMS: Final = frozenset({str, int, float, bool, bytes, type(None)})
+_set: Final = object.__setattr__
+
+
+_messages: Final[dict[type, bool]] = {}
+
+
+def _is_message(kind: type) -> bool:
+    # The type of messages is an abstract class, of which `isinstance` takes longer than the rest of a comparison.
+    known = _messages.get(kind)
+    if known is None:
+        known = _messages[kind] = issubclass(kind, BaseMessage)
+    return known
+
+
+def copy_value(value: Any) -> Any:
+    """A copy that shares nothing that can be changed.
+
+    For messages and plain data many times as fast as decoding them again, which validates each message.
+    """
+    kind = type(value)
+    if kind in _ATOMS:
+        return value
+    if kind is list:
+        return [copy_value(item) for item in value]
+    if kind is dict:
+        return _copy_fields(value)
+    return _copy_message(value) if _is_message(kind) else deepcopy(value)
+
+
+def _copy_fields(fields: dict[Any, Any]) -> dict[Any, Any]:
+    copied = fields.copy()
+    for name, item in fields.items():
+        kind = type(item)
+        if kind not in _ATOMS:
+            # Most containers of a message are empty.
+            copied[name] = copy_value(item) if item or (kind is not dict and kind is not list) else kind()
+    return copied
+
+
+def _copy_message(message: BaseMessage) -> BaseMessage:
+    copied = object.__new__(type(message))
+    # Pydantic's models define `__setattr__`; these four are all that an instance consists of.
+    _set(copied, "__dict__", _copy_fields(message.__dict__))
+    _set(copied, "__pydantic_fields_set__", message.__pydantic_fields_set__.copy())
+    _set(copied, "__pydantic_extra__", copy_value(message.__pydantic_extra__))
+    _set(copied, "__pydantic_private__", copy_value(message.__pydantic_private__))
+    return copied
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two values would be stored alike: of the same types all the way down (1 is not True), and equal.
+
+    Values of other types than messages and plain data are never the same, which is safe: they are stored again.
+    """
+    kind = type(one)
+    if kind is not type(other):
+        return False
+    if kind in _ATOMS:
+        return bool(one == other)
+    if kind is list:
+        return len(one) == len(other) and all(map(is_same, one, other))
+    if kind is dict:
+        return list(one) == list(other) and all(map(is_same, one.values(), other.values()))
+    return _is_message(kind) and _is_same_message(one, other)
+
+
+def _is_same_message(one: BaseMessage, other: BaseMessage) -> bool:
+    fields = one.__dict__
+    if fields != other.__dict__:
+        return False
+    # Equal texts and empty values are the same; only numbers can be equal and of another type.
+    for item in fields.values():
+        if item and type(item) is not str:
+            if not is_same(fields, other.__dict__):
+                return False
+            break
+    extra, others = one.__pydantic_extra__, other.__pydantic_extra__
+    return extra == others and (not extra or is_same(extra, others))
+
+
+def extends(longer: Sequence[Any], base: Sequence[Any]) -> bool:
+    """Whether a list only adds to another one."""
+    return len(longer) >= len(base) and all(map(is_same, base, longer))
+
+
+def add_items(current: Sequence[Any], seen: int, items: Sequence[Any]) -> list[Any]:
+    """A list with the items that a writer added to its first `seen` items.
+
+    If other writers have added items meanwhile, both stay; one with the id of an item that is there replaces it, as
+    LangGraph's own reducer of messages does.
+    """
+    merged = [*current]
+    if len(current) == seen:
+        return [*merged, *items]
+    places = {name: place for place, item in enumerate(merged) if (name := _id_of(item)) is not None}
+    for item in items:
+        place = places.get(_id_of(item) or "")
+        if place is None:
+            merged.append(item)
+        else:
+            merged[place] = item
+    return merged
+
+
+def _id_of(item: Any) -> str | None:
+    name = item.get("id") if type(item) is dict else getattr(item, "id", None)
+    return name if isinstance(name, str) else None

@@ -1,0 +1,318 @@
+"""Chat stores for LlamaIndex, kept by tenuto.
+
+    memory = Memory.from_defaults(session_id="conversation-1", chat_store=TenutoChatStore("chat.db", user="ann"))
+
+`TenutoChatStore` is for `Memory`; `TenutoBaseChatStore` for `ChatMemoryBuffer` and others of its time. A key is the id
+of a session. Archived messages are those before the session's window, or marked so when they were added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any, Final
+
+from tenuto.client.api import TenutoApi
+from tenuto.errors import VersionConflict
+from tenuto.integrations import missing_extra
+from tenuto.integrations.home import Home, Installation, find_home
+from tenuto.integrations.parts import Form, without
+from tenuto.integrations.session_log import SessionLog
+from tenuto.model import Changes, Draft, Message, Role, Scope, Session, SessionQuery
+from tenuto.model.message import is_summary
+from tenuto.model.values import JsonObject
+from tenuto.ports import utc_now
+from tenuto.sessions import fresh_id
+
+try:
+    from llama_index.core.base.llms.types import ChatMessage
+    from llama_index.core.bridge.pydantic import PrivateAttr
+    from llama_index.core.storage.chat_store.base import BaseChatStore
+    from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
+except ImportError as missing:
+    raise missing_extra("llama-index") from missing
+
+_NAME: Final = "llama_index"
+"""The key of a session's metadata that holds its key; in a message's extra fields, that of the message."""
+_ARCHIVED: Final = "archived"
+_FORM: Final = Form(_NAME, "text", lambda block: block.get("block_type") == "text")
+_ROLES: Final = {
+    "user": Role.USER,
+    "assistant": Role.ASSISTANT,
+    "model": Role.ASSISTANT,
+    "chatbot": Role.ASSISTANT,
+    "system": Role.SYSTEM,
+    "developer": Role.SYSTEM,
+    "tool": Role.TOOL,
+    "function": Role.TOOL,
+}
+_PAGE: Final = 1000
+
+
+class _Keys:
+    """The conversations of one owner, by their keys."""
+
+    def __init__(self, home: Home, scope: Scope) -> None:
+        self.home = home
+        self._scope = scope
+
+    def log(self, app: TenutoApi, key: str) -> SessionLog:
+        return SessionLog(app, self._scope, key, {_NAME: key})
+
+    async def read(self, app: TenutoApi, key: str) -> tuple[Session | None, list[Message]]:
+        """The head and the messages without summaries."""
+        head, log = await self.log(app, key).messages()
+        return head, [message for message in log if not is_summary(message)]
+
+    async def replace(self, app: TenutoApi, key: str, drafts: Sequence[Draft]) -> None:
+        """Have these messages only. They are stored before others are removed, so that a crash loses none."""
+        log = self.log(app, key)
+        new = {message.seq for message in (await log.append(drafts)).messages} if drafts else set[int]()
+        # What others add meanwhile comes after them, and stays.
+        last = max(new, default=None)
+        await log.remove(
+            lambda head, found: [one for one in found if one.seq not in new and (last is None or one.seq < last)]
+        )
+
+    async def keys(self, app: TenutoApi) -> list[str]:
+        return [head.metadata[_NAME] async for head in self._heads(app)]
+
+    async def _heads(self, app: TenutoApi) -> AsyncIterator[Session]:
+        query = SessionQuery(limit=_PAGE)
+        while True:
+            page = await app.sessions.list(self._scope, query)
+            for head in page.sessions:
+                if _NAME in head.metadata and head.messages:
+                    yield head
+            if page.cursor is None:
+                return
+            query = SessionQuery(limit=_PAGE, cursor=page.cursor)
+
+
+class TenutoChatStore(AsyncDBChatStore):
+    """The chat store of `Memory`. The id of a message, for `delete_message`, is its sequence number in the session.
+
+    `where` is an open installation, or the URL or the file of a store, which is opened once per process. The
+    conversations belong to `scope`, or to that user of that tenant.
+    """
+
+    _keys: _Keys = PrivateAttr()
+
+    def __init__(
+        self, where: Installation, scope: Scope | None = None, *, user: str | None = None, tenant: str = "local"
+    ) -> None:
+        super().__init__()
+        self._keys = _Keys(find_home(where), scope or Scope(tenant=tenant, user=user))
+
+    async def get_messages(
+        self,
+        key: str,
+        status: MessageStatus | None = MessageStatus.ACTIVE,
+        limit: int | None = None,
+        offset: int | None = None,
+    ) -> list[ChatMessage]:
+        """Messages with that status (`None`: all), oldest first, from the `offset` on."""
+        head, log = await self._keys.home.read(lambda app: self._keys.read(app, key))
+        found = [message for message in log if status is None or _status(head, message) == status]
+        start = offset or 0
+        return [_message(one) for one in found[start : None if limit is None else start + limit]]
+
+    async def count_messages(self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE) -> int:
+        """How many messages have that status."""
+        return len(await self.get_messages(key, status))
+
+    async def add_message(self, key: str, message: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE) -> None:
+        """Append a message."""
+        await self.add_messages(key, [message], status)
+
+    async def add_messages(
+        self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
+    ) -> None:
+        """Append messages, all or none of them."""
+        if messages:
+            drafts = [_draft(message, status) for message in messages]
+            await self._keys.home.write(lambda app: self._keys.log(app, key).append(drafts))
+
+    async def set_messages(
+        self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
+    ) -> None:
+        """Have these messages instead of all others."""
+        drafts = [_draft(message, status) for message in messages]
+        await self._keys.home.write(lambda app: self._keys.replace(app, key, drafts))
+
+    async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """Remove one message and return it; `None` if there is none of that number."""
+        gone = await self._remove(key, lambda head, log: [one for one in log if one.seq == idx])
+        return gone[0] if gone else None
+
+    async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
+        """Remove the messages with that status, or all."""
+        await self._remove(key, lambda head, log: [one for one in log if status in (None, _status(head, one))])
+
+    async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+        """Remove the oldest active messages and return them."""
+        return await self._remove(key, lambda head, log: _active(head, log)[:n])
+
+    async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+        """Archive the oldest active messages and return them: the session's window begins behind them."""
+
+        async def archive(app: TenutoApi) -> list[Message]:
+            while True:
+                head, log = await self._keys.read(app, key)
+                going = _active(head, log)[:n] if head is not None else []
+                if head is None or not going:
+                    return []
+                changes = Changes(window_start=going[-1].seq + 1, if_version=head.version)
+                try:
+                    await self._keys.log(app, key).on_session(app.sessions.patch, changes)
+                except VersionConflict:
+                    continue
+                return going
+
+        return [_message(one) for one in await self._keys.home.write(archive)]
+
+    async def get_keys(self) -> list[str]:
+        """The keys of conversations with messages, the latest change first."""
+        return await self._keys.home.read(self._keys.keys)
+
+    def close(self) -> None:
+        """Release the store that this object named; it is closed with its last user."""
+        self._keys.home.close()
+
+    async def _remove(
+        self, key: str, choose: Callable[[Session, Sequence[Message]], Sequence[Message]]
+    ) -> list[ChatMessage]:
+        gone = await self._keys.home.write(lambda app: self._keys.log(app, key).remove(choose))
+        return [_message(one) for one in gone]
+
+
+class TenutoBaseChatStore(BaseChatStore):
+    """The chat store of `ChatMemoryBuffer`, with methods that block and their asynchronous twins.
+
+    Methods that block may not be called in the event loop of an open installation; where the store is named by its URL
+    or file, they may be called anywhere.
+    """
+
+    _keys: _Keys = PrivateAttr()
+
+    def __init__(
+        self, where: Installation, scope: Scope | None = None, *, user: str | None = None, tenant: str = "local"
+    ) -> None:
+        super().__init__()
+        self._keys = _Keys(find_home(where), scope or Scope(tenant=tenant, user=user))
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The name in dumps."""
+        return "TenutoBaseChatStore"
+
+    def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
+        """Have these messages instead of all others."""
+        self._keys.home.wait(self._setting(key, messages))
+
+    async def aset_messages(self, key: str, messages: list[ChatMessage]) -> None:
+        """As `set_messages`."""
+        await self._keys.home.write(self._setting(key, messages))
+
+    def get_messages(self, key: str) -> list[ChatMessage]:
+        """All messages, oldest first."""
+        return self._keys.home.wait(self._getting(key))
+
+    async def aget_messages(self, key: str) -> list[ChatMessage]:
+        """As `get_messages`."""
+        return await self._keys.home.read(self._getting(key))
+
+    def add_message(self, key: str, message: ChatMessage) -> None:
+        """Append a message."""
+        self._keys.home.wait(self._adding(key, message))
+
+    async def async_add_message(self, key: str, message: ChatMessage) -> None:
+        """As `add_message`."""
+        await self._keys.home.write(self._adding(key, message))
+
+    def delete_messages(self, key: str) -> list[ChatMessage] | None:
+        """Remove all messages and return them; `None` if there are none."""
+        return self._keys.home.wait(self._removing(key, lambda log: log)) or None
+
+    async def adelete_messages(self, key: str) -> list[ChatMessage] | None:
+        """As `delete_messages`."""
+        return await self._keys.home.write(self._removing(key, lambda log: log)) or None
+
+    def delete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """Remove the message at that place and return it; `None` if there is none."""
+        return _only(self._keys.home.wait(self._removing(key, lambda log: log[idx:][:1])))
+
+    async def adelete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """As `delete_message`."""
+        return _only(await self._keys.home.write(self._removing(key, lambda log: log[idx:][:1])))
+
+    def delete_last_message(self, key: str) -> ChatMessage | None:
+        """Remove the newest message and return it; `None` if there is none."""
+        return self.delete_message(key, -1)
+
+    async def adelete_last_message(self, key: str) -> ChatMessage | None:
+        """As `delete_last_message`."""
+        return await self.adelete_message(key, -1)
+
+    def get_keys(self) -> list[str]:
+        """The keys of conversations with messages, the latest change first."""
+        return self._keys.home.wait(self._keys.keys)
+
+    async def aget_keys(self) -> list[str]:
+        """As `get_keys`."""
+        return await self._keys.home.read(self._keys.keys)
+
+    def close(self) -> None:
+        """Release the store that this object named; it is closed with its last user."""
+        self._keys.home.close()
+
+    def _setting(self, key: str, messages: list[ChatMessage]) -> Callable[[TenutoApi], Coroutine[Any, Any, None]]:
+        drafts = [_draft(message) for message in messages]
+        return lambda app: self._keys.replace(app, key, drafts)
+
+    def _getting(self, key: str) -> Callable[[TenutoApi], Coroutine[Any, Any, list[ChatMessage]]]:
+        async def get(app: TenutoApi) -> list[ChatMessage]:
+            return [_message(one) for one in (await self._keys.read(app, key))[1]]
+
+        return get
+
+    def _adding(self, key: str, message: ChatMessage) -> Callable[[TenutoApi], Coroutine[Any, Any, object]]:
+        draft = _draft(message)
+        return lambda app: self._keys.log(app, key).append([draft])
+
+    def _removing(
+        self, key: str, choose: Callable[[Sequence[Message]], Sequence[Message]]
+    ) -> Callable[[TenutoApi], Coroutine[Any, Any, list[ChatMessage]]]:
+        async def remove(app: TenutoApi) -> list[ChatMessage]:
+            return [_message(one) for one in await self._keys.log(app, key).remove(lambda head, log: choose(log))]
+
+        return remove
+
+
+def _draft(message: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE) -> Draft:
+    body: JsonObject = message.model_dump(mode="json")
+    rest = without(body, "blocks")
+    if status == MessageStatus.ARCHIVED:
+        rest[_ARCHIVED] = True
+    role = _ROLES.get(body["role"], Role.ITEM)
+    return _FORM.draft(role, body["blocks"], rest, message_id=fresh_id(), sent_at=utc_now())
+
+
+def _message(message: Message) -> ChatMessage:
+    rest = _FORM.rest(message)
+    if rest is None:
+        return ChatMessage(role=message.role.value if message.role is not Role.ITEM else "system", content=message.text)
+    return ChatMessage.model_validate({**without(rest, _ARCHIVED), "blocks": _FORM.elements(message)})
+
+
+def _status(head: Session | None, message: Message) -> MessageStatus:
+    before = head is not None and message.seq < head.window_start
+    archived = before or (_FORM.rest(message) or {}).get(_ARCHIVED)
+    return MessageStatus.ARCHIVED if archived else MessageStatus.ACTIVE
+
+
+def _active(head: Session | None, log: Sequence[Message]) -> list[Message]:
+    return [message for message in log if _status(head, message) is MessageStatus.ACTIVE]
+
+
+def _only(gone: list[ChatMessage]) -> ChatMessage | None:
+    return gone[0] if gone else None

@@ -1,0 +1,188 @@
+"""The session behind a conversation of another framework."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Concatenate, Final, ParamSpec, TypeVar
+
+from msgspec.structs import replace
+
+from tenuto.client.api import TenutoApi
+from tenuto.errors import SessionNotFound, VersionConflict
+from tenuto.model import (
+    AppendResult,
+    Changes,
+    Draft,
+    Message,
+    MessagePage,
+    NewSession,
+    OpenTurn,
+    Page,
+    Role,
+    Scope,
+    Session,
+    Truncation,
+)
+from tenuto.model.message import SUMMARY, is_summary
+from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
+from tenuto.model.prompt import Language
+from tenuto.model.turn import MAX_WINDOW
+from tenuto.model.values import JsonObject
+from tenuto.ports import release_lease
+from tenuto.sessions import AppendRequest, Sessions, TurnRequest
+from tenuto.sessions.ids import session_id_for_key
+from tenuto.sessions.titles import with_fallback_title
+
+_Asked = ParamSpec("_Asked")
+_Result = TypeVar("_Result")
+_TITLE: Final = SessionPolicy().fallback_title_characters
+
+
+class SessionLog:
+    """A session by the name that a framework gives it.
+
+    The name is the session's id. If that id belongs to another user of the tenant, the session has an id derived from
+    owner and name, so that equal names of two users are two sessions. It is made with its first message.
+    """
+
+    def __init__(self, app: TenutoApi, scope: Scope, name: str, metadata: JsonObject | None = None) -> None:
+        self._app = app
+        self.sessions = app.sessions
+        self._scope = scope
+        self._name = name
+        self._metadata = metadata or {}
+        self._ids = (name, session_id_for_key(scope, name))
+
+    async def append(self, drafts: Sequence[Draft]) -> AppendResult:
+        """Store messages in one step."""
+        request = AppendRequest(messages=tuple(drafts))
+        try:
+            return await self.on_session(self.sessions.append, request)
+        except SessionNotFound:
+            session, new = await self.create()
+            changes = titled(session, drafts, Changes())
+            if new and changes.fields:
+                await self.sessions.patch(self._scope, session.id, changes)
+            return await self.sessions.append(self._scope, session.id, request)
+
+    async def create(self) -> tuple[Session, bool]:
+        """The session, and whether it is new."""
+        return await self.sessions.create(
+            self._scope, NewSession(metadata=self._metadata), session_id=self._name, idempotency_key=self._name
+        )
+
+    async def on_session(
+        self,
+        act: Callable[Concatenate[Scope, str, _Asked], Awaitable[_Result]],
+        *args: _Asked.args,
+        **kwargs: _Asked.kwargs,
+    ) -> _Result:
+        """Act on the session by its id.
+
+        Raises:
+            SessionNotFound: there is none.
+        """
+        try:
+            return await act(self._scope, self._ids[0], *args, **kwargs)
+        except SessionNotFound:
+            found = await act(self._scope, self._ids[1], *args, **kwargs)
+        self._ids = self._ids[::-1]
+        return found
+
+    async def pages(self, limit: int = MAX_WINDOW) -> AsyncIterator[MessagePage]:
+        """The log in pages of so many messages, the newest first; none if there is no session."""
+        query = Page(limit=min(limit, MAX_WINDOW))
+        while True:
+            try:
+                page = await self.on_session(self.sessions.messages, query)
+            except SessionNotFound:
+                return
+            yield page
+            if not page.more_before:
+                return
+            query = Page(limit=query.limit, before=page.messages[0].seq)
+
+    async def messages(self, newest: int | None = None) -> tuple[Session | None, list[Message]]:
+        """The head, and all messages or at least so many of the newest, oldest first and without summaries."""
+        head: Session | None = None
+        messages: list[Message] = []
+        async for page in self.pages(newest or MAX_WINDOW):
+            head = head or page.session
+            messages[:0] = page.messages
+            if newest is not None and sum(not is_summary(message) for message in messages) >= newest:
+                break
+        return head, messages
+
+    async def remove(
+        self, choose: Callable[[Session, Sequence[Message]], Sequence[Message]], newest: int | None = None
+    ) -> Sequence[Message]:
+        """Remove those of the (newest) messages that are chosen and return them; if others come meanwhile, again.
+
+        Summaries of what is removed are removed with it.
+        """
+        while True:
+            head, log = await self.messages(newest)
+            if head is None:
+                return ()
+            chosen = choose(head, [message for message in log if not is_summary(message)])
+            if not chosen:
+                return ()
+            gone = {message.seq for message in chosen}
+            after = min(gone) - 1
+            stay = tuple(one.seq for one in log if one.seq > after and one.seq not in gone and not _covers(one, after))
+            try:
+                await self.on_session(
+                    self.sessions.truncate, Truncation(after=after, if_version=head.version, keep_seqs=stay)
+                )
+            except VersionConflict:
+                continue
+            return chosen
+
+    async def begin(self) -> OpenTurn:
+        """Begin a turn without messages: until it is finished, no other turn changes the session.
+
+        Raises:
+            SessionNotFound: there is no session.
+        """
+        return await self.on_session(self._begin)
+
+    async def _begin(self, scope: Scope, session_id: str) -> OpenTurn:
+        policy = None
+        if isinstance(self.sessions, Sessions):  # A server has its own.
+            policy = replace(self.sessions.policy, on_missing=OnMissing.ERROR, on_store_down=OnStoreDown.RAISE)
+        # Short, and released if this process dies: nothing but the end of the turn follows.
+        request = TurnRequest(session_id=session_id, policy=policy, renews=True)
+        return await self._app.begin_turn(scope, request, 0)
+
+    async def delete(self) -> None:
+        """Remove the session with all of its messages; an absent one is no error."""
+        try:
+            await self.on_session(self.sessions.delete)
+        except SessionNotFound:
+            return
+
+
+def titled(session: Session, drafts: Sequence[Draft], changes: Changes) -> Changes:
+    """The changes, with the first message of a user as the session's title for now if it has none."""
+    said = next((draft.text for draft in drafts if draft.role is Role.USER and draft.text), "")
+    if session.title or not said:
+        return changes
+    named = with_fallback_title(NewSession(), said, Language.ENGLISH, _TITLE)
+    return replace(changes, title=named.title, metadata={**named.metadata, **changes.metadata})
+
+
+@asynccontextmanager
+async def abandon_on_error(log: SessionLog, turn: OpenTurn) -> AsyncIterator[None]:
+    """Release the turn if what belongs to it fails."""
+    try:
+        yield
+    except BaseException:
+        await release_lease(log.sessions.finish, turn)
+        raise
+
+
+def _covers(message: Message, after: int) -> bool:
+    """Whether this is a summary of something after a message."""
+    ends = [part.get("through") for part in message.parts if part["type"] == SUMMARY]
+    return is_summary(message) and any(not isinstance(end, int) or end > after for end in ends)

@@ -1,0 +1,162 @@
+"""What every adapter promises, whatever its framework: issue 19, item 5."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import tenuto
+from tenuto.errors import Unavailable
+from tests.integrations.conversations import ADAPTERS, open_talk
+from tests.samples import ANN, BOB, EVE
+from tests.servers import start_redis
+
+WRITERS: Final = 16
+EACH: Final = 2
+WITHOUT_CLEAR: Final = ("agent_framework",)
+every_adapter = pytest.mark.parametrize("name", ADAPTERS)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'chat.db'}"
+
+
+@every_adapter
+async def test_messages_of_all_kinds_come_back_equal_to_their_owner_alone(name: str, url: str) -> None:
+    """T19, also after a restart; equal names of two users and of two tenants are different conversations."""
+    async with tenuto.open(url) as app:
+        ann = open_talk(name, app, ANN, "s")
+        await ann.store(ann.kinds)
+        assert await ann.read() == ann.kinds
+    async with tenuto.open(url) as app:
+        assert await open_talk(name, app, ANN, "s").read() == ann.kinds
+        for other in (BOB, EVE):
+            assert await open_talk(name, app, other, "s").read() == []
+            await open_talk(name, app, other, "s").add(f"{other.user} of {other.tenant}")
+            assert await open_talk(name, app, other, "s").texts() == [f"{other.user} of {other.tenant}"]
+        again = open_talk(name, app, ANN, "s")
+        assert await again.read() == ann.kinds
+        if name not in WITHOUT_CLEAR:
+            await again.clear()
+            assert await again.read() == []
+            await again.add("anew")
+            assert await again.texts() == ["anew"]
+        assert await open_talk(name, app, BOB, "s").texts() == ["bob of acme"]
+
+
+@every_adapter
+async def test_sixteen_writers_on_one_conversation_lose_nothing(name: str, url: str) -> None:
+    """T3: the order of each writer is kept; a cancelled call has settled when it returns."""
+
+    async def write(app: tenuto.Tenuto, writer: int) -> None:
+        talk = open_talk(name, app, ANN, "s")
+        for number in range(EACH):
+            await talk.add(f"{writer}.{number}")
+
+    async with tenuto.open(url) as app:
+        await asyncio.gather(*(write(app, writer) for writer in range(WRITERS)))
+        said = await open_talk(name, app, ANN, "s").texts()
+
+        assert sorted(said) == sorted(f"{writer}.{number}" for writer in range(WRITERS) for number in range(EACH))
+        for writer in range(WRITERS):
+            assert [text for text in said if text.startswith(f"{writer}.")] == [f"{writer}.{n}" for n in range(EACH)]
+
+        cancelled = asyncio.create_task(open_talk(name, app, ANN, "s").add("late"))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        # Settled either way: nothing is written once the cancellation has arrived.
+        settled = await open_talk(name, app, ANN, "s").texts()
+        await open_talk(name, app, ANN, "s").add("last")
+        assert await open_talk(name, app, ANN, "s").texts() == [*settled, "last"]
+
+
+WRITER: Final = """
+import asyncio, sys
+import tenuto
+from tests.integrations.conversations import ADAPTERS, open_talk
+from tests.samples import ANN
+
+async def write(app, name):
+    talk = open_talk(name, app, ANN, name)
+    for number in range(10_000):
+        await talk.add(str(number))
+        print(name, number, flush=True)
+
+async def main():
+    async with tenuto.open(sys.argv[1]) as app:
+        await asyncio.gather(*(write(app, name) for name in ADAPTERS))
+
+asyncio.run(main())
+"""
+
+
+def write_until_killed(url: str) -> dict[str, int]:
+    """The last number that each adapter had acknowledged when the process got SIGKILL."""
+    process = subprocess.Popen([sys.executable, "-c", WRITER, url], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    heard: dict[str, int] = {}
+    try:
+        while len(heard) < len(ADAPTERS) or min(heard.values()) < 3:
+            name, number = process.stdout.readline().split()
+            heard[name] = int(number)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+    # What was printed before the kill was acknowledged, too.
+    for name, number in re.findall(r"^(\S+) (\d+)\n", process.stdout.read(), re.MULTILINE):
+        heard[name] = int(number)
+    process.stdout.close()
+    process.wait(30)
+    return heard
+
+
+async def test_what_was_acknowledged_outlives_a_killed_process(url: str) -> None:
+    """Every adapter writes at once when the process gets SIGKILL; each goes on where it was."""
+    heard = await asyncio.to_thread(write_until_killed, url)
+
+    async with tenuto.open(url) as app:
+        for name in ADAPTERS:
+            said = await open_talk(name, app, ANN, name).texts()
+            # The one in flight may be there.
+            assert said in ([str(n) for n in range(heard[name] + 1)], [str(n) for n in range(heard[name] + 2)])
+            await open_talk(name, app, ANN, name).add("back")
+            assert (await open_talk(name, app, ANN, name).texts())[-1] == "back"
+
+
+async def test_an_unavailable_store_refuses_and_returns_with_all_it_took(tmp_path: Path) -> None:
+    """What an adapter could not store its caller knows: nothing waits in this process."""
+    with start_redis(fsync="no") as server:
+        async with tenuto.open(server.url, breaker_reset=0.05, journal=str(tmp_path)) as app:
+            talks = {name: open_talk(name, app, ANN, name) for name in ADAPTERS}
+            for talk in talks.values():
+                await talk.add("before")
+            server.kill()
+            for talk in talks.values():
+                with pytest.raises(Unavailable):
+                    await talk.add("lost")
+            server.restart()
+            for talk in talks.values():
+                await until_it_takes(talk.add, "after")
+                assert await talk.texts() == ["before", "after"]
+
+
+async def until_it_takes(add: object, text: str) -> None:
+    """Add a text as soon as the store is back."""
+    assert callable(add)
+    while True:
+        try:
+            await add(text)
+        except Unavailable:
+            await asyncio.sleep(0.05)
+        else:
+            return
