@@ -30,10 +30,10 @@ def said(*texts: str) -> list[Any]:
     return [{"role": "user" if place % 2 == 0 else "assistant", "content": text} for place, text in enumerate(texts)]
 
 
-async def test_limits_and_popping_count_the_newest_items_of_all_who_write() -> None:
+async def test_limits_and_popping_count_the_newest_items_of_all_who_write(tmp_path: Path) -> None:
     from tenuto.integrations.openai_agents import TenutoSession
 
-    async with tenuto.open("memory://") as app:
+    async with tenuto.open(f"sqlite:///{tmp_path / 'chat.db'}") as app:
         session = TenutoSession("s", app, ANN, session_settings={"limit": 2})
         assert (await session.pop_item(), await session.get_items()) == (None, [])
         await session.add_items(said("one", "two", "three"))
