@@ -10,7 +10,7 @@ import msgspec
 
 from tenuto.app import Tenuto
 from tenuto.client.api import TenutoApi
-from tenuto.errors import Invalid, SessionNotFound, VersionConflict
+from tenuto.errors import IdempotencyKeyReused, Invalid, SessionNotFound, VersionConflict
 from tenuto.integrations import missing_extra
 from tenuto.integrations.home import Installation, find_home
 from tenuto.integrations.parts import Form
@@ -62,9 +62,13 @@ class TenutoSessionService(BaseSessionService):
 
         async def create(app: TenutoApi) -> Session:
             metadata = {_NAME: {"id": name, "last": "", "updated": 0.0}, **_stored(own)}
-            head, new = await SessionLog(app, scope, name, metadata).create()
+            exists = AlreadyExistsError(f"Session with id {name} already exists.")
+            try:
+                head, new = await SessionLog(app, scope, name, metadata).create()
+            except IdempotencyKeyReused:
+                raise exists from None
             if not new:
-                raise AlreadyExistsError(f"Session with id {name} already exists.")
+                raise exists
             await _merge_shared(app, scope, shared)
             return _session(app_name, head, await _read_shared(app, scope))
 
@@ -129,6 +133,7 @@ class TenutoSessionService(BaseSessionService):
             return event
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
+        event.id = event.id or Event.new_id()
         scope = self._scope(session.app_name, session.user_id)
         await self._home.write(lambda app: _append(app, scope, session, event))
         session.last_update_time, session._storage_update_marker = event.timestamp, event.id
