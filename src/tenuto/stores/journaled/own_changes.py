@@ -1,8 +1,9 @@
 """The sessions that this process was the last to change: only it may go on with them while the store is down.
 
-Otherwise two processes that have both seen a session could each journal turns of it, in an order that is not known
-afterwards. A feed that cannot attribute a change reports it once for each of our calls, at about the time of the
-answer: reports beyond that are of others. In doubt a session counts as changed by another process.
+Otherwise two processes that have both seen a session could each journal turns of it, without those of the other in
+their context and in an order that only clocks tell. A feed that cannot attribute a change reports it once for each of
+our calls, at about the time of the answer: reports beyond that are of others. In doubt a session counts as changed by
+another process.
 """
 
 from __future__ import annotations
