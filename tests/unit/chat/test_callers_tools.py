@@ -169,8 +169,9 @@ async def test_a_conversation_brought_at_once_loses_its_oldest_turns_first() -> 
     said = [f"{number} " + "the garden is green " * 8 for number in range(20)]
     items = [{"role": role, "content": text} for text in said for role in ("user", "assistant")]
 
-    await t.chat.take_turn(ANN, given(*items, {"role": "user", "content": "And now?"}))
+    reply = await t.chat.take_turn(ANN, given(*items, {"role": "user", "content": "And now?"}))
 
+    assert reply.title.startswith("0 the garden")
     whole = [text for _, text in shown(t)[1:-1]]
     assert 4 < len(whole) < len(items)
     assert whole == [item["content"] for item in items][-len(whole) :]
