@@ -94,6 +94,7 @@ class Turn:
         self._record_types = {*noted, *begun.assistant.policies.privacy_also}
         self._records = means.redaction.for_records(self._record_types)
         self._offers = OfferedTools.of(begun.request, begun.assistant.tools)
+        self._policy = _prompt_policy(begun, self._offers)
         self._model = means.models(begun.assistant.model)
         self._counter = counter_for(self._model.name)
         self._toolbox = Toolbox(
@@ -186,7 +187,7 @@ class Turn:
             messages=messages,
             tools=self._offers.specs,
             requires_call=self._offers.required,
-            reply_tokens=self._prompt_policy.reply_tokens,
+            reply_tokens=self._policy.reply_tokens,
             cacheable_messages=cacheable,
             redacted_messages=0 if shown is None else len(messages),
             tool_results=tuple(self._toolbox.results),
@@ -199,7 +200,7 @@ class Turn:
         counter, offers = self._counter, self._offers
         tools = sum([counter.count_fixed(msgspec.json.encode(tool.spec).decode()) for tool in offers.own])
         tools += sum([counter.count_recurring(msgspec.json.encode(spec).decode()) for spec in offers.callers])
-        policy, context = self._prompt_policy, self._begun.assistant.policies.context
+        policy, context = self._policy, self._begun.assistant.policies.context
         if not tools:
             return assemble(materials, policy, context, counter)
         within = replace(policy, reply_tokens=policy.reply_tokens + math.ceil(tools * counter.margin))
@@ -214,16 +215,6 @@ class Turn:
             reply_tokens=policy.reply_tokens,
         )
         return replace(prompt, manifest=manifest)
-
-    @property
-    def _prompt_policy(self) -> PromptPolicy:
-        """The assistant's, as far as the request leaves it: only one of the layouts shows tools."""
-        policy, request, inputs = self._begun.assistant.prompt, self._begun.request, self._begun.prompt_inputs
-        if request.reply_tokens is not None and request.reply_tokens < policy.reply_tokens:
-            policy = replace(policy, reply_tokens=request.reply_tokens)
-        if policy.layout is not LayoutName.CHAT and (self._offers.callers or not inputs.question):
-            policy = replace(policy, layout=LayoutName.CHAT)
-        return policy
 
     async def _finish(self, answer: Completion) -> Reply:
         begun = self._begun
@@ -492,6 +483,16 @@ class Turn:
             # A full store has no space for a trace, but can release the lease.
             closing = replace(closing, changes=None, trace=None)
         self._means.afterwards.release(turn, closing, self._begun.assistant.policies.sessions)
+
+
+def _prompt_policy(begun: TurnContext, offers: OfferedTools) -> PromptPolicy:
+    """The assistant's, as far as the request leaves it: only one of the layouts shows tools."""
+    policy, asked = begun.assistant.prompt, begun.request.reply_tokens
+    if asked is not None and asked < policy.reply_tokens:
+        policy = replace(policy, reply_tokens=asked)
+    if policy.layout is not LayoutName.CHAT and (offers.callers or not begun.prompt_inputs.question):
+        policy = replace(policy, layout=LayoutName.CHAT)
+    return policy
 
 
 class _LeaseRenewal:

@@ -388,4 +388,4 @@ def _cut_reaches(talk: Sequence[Message], ends: Callable[[int], int]) -> Iterato
 
 def _answers(talk: Sequence[Message]) -> dict[int, int]:
     """Where the last result of each message's tool calls stands. It follows before anything else is said."""
-    return {call: result for (call, _), (result, _) in pair_tools(talk)}
+    return dict(sorted((call, result) for (call, _), (result, _) in pair_tools(talk)))

@@ -117,9 +117,12 @@ def spans(history: Sequence[Message]) -> Iterator[tuple[int, int]]:
 
 
 def begins_turn(history: Sequence[Message], place: int) -> bool:
-    """Whether a turn begins with this message that brings no output of a call in the turn before."""
-    number = history[place].turn
-    if history[place - 1].turn == number:
+    """Whether a turn begins with this message that brings no output of a call in the turn before.
+
+    A request may bring several turns of a conversation at once: there, too, a user's words after an answer begin one.
+    """
+    number, before = history[place].turn, history[place - 1]
+    if before.turn == number and not (history[place].role is Role.USER and before.role is _ASSISTANT):
         return False
     while place < len(history) and history[place].turn == number and history[place].role is not _ASSISTANT:
         if history[place].role is _TOOL:
@@ -260,8 +263,12 @@ def drop_unpaired_tools(messages: Sequence[Message], adjacent: bool = True) -> l
 _Place = tuple[int, int]
 
 
-def pair_tools(messages: Sequence[Message], adjacent: bool = True) -> Iterator[tuple[_Place, _Place]]:
-    """Where calls and their results stand. Calls that are made at once may be messages of their own."""
+def pair_tools(messages: Sequence[Message], adjacent: bool = True) -> list[tuple[_Place, _Place]]:
+    """Where calls and their results stand. Calls that are made at once may be messages of their own.
+
+    Of several results of a call the last one counts: an output may be sent again after a turn that failed.
+    """
+    pairs: dict[_Place, _Place] = {}
     waiting: dict[str, _Place] = {}
     calling = False
     for place, message in enumerate(messages):
@@ -271,9 +278,9 @@ def pair_tools(messages: Sequence[Message], adjacent: bool = True) -> Iterator[t
             match part["type"]:
                 case "tool_result":
                     answers = True
-                    call = waiting.pop(str(part.get("call_id")), None)
+                    call = waiting.get(str(part.get("call_id")))
                     if call is not None:
-                        yield call, (place, number)
+                        pairs[call] = place, number
                 case "tool_call":
                     asked[str(part.get("id"))] = (place, number)
                 case "text":
@@ -283,6 +290,7 @@ def pair_tools(messages: Sequence[Message], adjacent: bool = True) -> Iterator[t
         elif spoke or asked:
             waiting = asked
         calling = bool(asked) or (calling and not spoke and not answers)
+    return list(pairs.items())
 
 
 def _paired_parts(place: int, message: Message, sound: set[_Place]) -> tuple[JsonObject, ...]:

@@ -121,6 +121,8 @@ def is_input(message: Draft) -> bool:
 
 def readable_part(part: JsonObject) -> JsonObject:
     """A text, a call or an output of another API as ours; the part itself if it is ours, or none of these."""
+    if part["type"] not in _REREAD:
+        return part
     match part:
         case {"type": "input_text" | "output_text", "text": str(text)}:
             return text_part(text)

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from tenuto.chat import CallRequested, ChatRequest, ReplyFinished
 from tenuto.chat.request import EventSink
-from tenuto.errors import UnknownToolCall
-from tenuto.llm import Call, Say
+from tenuto.errors import ModelFailed, UnknownToolCall
+from tenuto.llm import Call, Fail, Say
 from tenuto.llm.scripted import Script
 from tenuto.model import Draft, Role
 from tenuto.model.generation import ToolCall, ToolSpec
@@ -20,7 +20,7 @@ from tenuto.sessions import fresh_id
 from tenuto.sessions.items import draft_from_item, item_from_message
 from tests.clock import START
 from tests.samples import ANN, stored
-from tests.talking import Adder, Talk, ask, helper, talk
+from tests.talking import SMALL, Adder, Talk, ask, helper, talk
 
 WEATHER = ToolSpec(name="weather", description="The weather of a city.", parameters={"type": "object"})
 ASKED = ToolCall(id="c1", name="weather", arguments={"city": "Oslo"})
@@ -78,6 +78,19 @@ async def test_a_call_ends_the_turn_and_its_output_is_answered_by_the_next() -> 
     assert answer.id not in [message.id for message in await log(t)]
 
 
+async def test_an_output_that_is_sent_again_after_a_failure_is_answered_once() -> None:
+    """A client without keys repeats its request; the model sees one output."""
+    t = talk(CALL, Fail(), "It rains.")
+    await t.chat.take_turn(ANN, ask("Is it wet in Oslo?", "s", tools=(WEATHER,)))
+    with pytest.raises(ModelFailed):
+        await t.chat.take_turn(ANN, given(OUTPUT))
+
+    reply = await t.chat.take_turn(ANN, given(OUTPUT))
+
+    assert reply.text == "It rains."
+    assert shown(t)[2:] == [("assistant", "c1"), ("tool", "c1")]
+
+
 async def test_an_output_of_no_call_is_refused_and_leaves_nothing() -> None:
     t = talk("Hello.")
     await t.chat.take_turn(ANN, ask("Hi", "s"))
@@ -90,22 +103,24 @@ async def test_an_output_of_no_call_is_refused_and_leaves_nothing() -> None:
 
 
 async def test_own_tools_run_before_the_turn_ends_with_the_callers() -> None:
-    """Each call stands right before its output, whoever runs the tool."""
+    """Each call stands right before its output, also where the rest of the history is not relevant."""
     adder = Adder()
     calls: Script = [Say("Both."), Call("add", {"a": 1, "b": 2}, id="own"), CALL]
-    t = talk(calls, "Done.", assistants=[helper(tools=(adder,))])
+    t = talk("Noted.", calls, "Done.", assistants=[helper(tools=(adder,), relevance=0.9)])
+    await t.chat.take_turn(ANN, ask("The bicycle in the garden shed needs a new chain", "s"))
 
     reply = await t.chat.take_turn(ANN, ask("Add and look", "s", tools=(WEATHER,)))
-    await t.chat.take_turn(ANN, given(OUTPUT, user("And now?")))
+    await t.chat.take_turn(ANN, given(OUTPUT, user("Which planets of the solar system have rings?")))
 
     assert (reply.text, reply.calls, len(adder.calls)) == ("", (ASKED,), 1)
-    assert shown(t)[2:] == [
+    assert shown(t)[1:] == [
+        ("user", "Add and look"),
         ("assistant", "Both."),
         ("assistant", "own"),
         ("tool", "own"),
         ("assistant", "c1"),
         ("tool", "c1"),
-        ("user", "And now?"),
+        ("user", "Which planets of the solar system have rings?"),
     ]
 
 
@@ -146,6 +161,20 @@ async def test_a_turn_has_instructions_and_input_of_its_own() -> None:
     assert [request.reply_tokens for request in t.model.requests] == [7, 1024]
     await t.chat.take_turn(ANN, ask("Why?", "s"))
     assert "Be brief." not in "".join(text for _, text in shown(t))
+
+
+async def test_a_conversation_brought_at_once_loses_its_oldest_turns_first() -> None:
+    """T12: a budget cuts the input of one request as it cuts a session."""
+    t = talk("Fine.", assistants=[helper(prompt=SMALL)])
+    said = [f"{number} " + "the garden is green " * 8 for number in range(20)]
+    items = [{"role": role, "content": text} for text in said for role in ("user", "assistant")]
+
+    reply = await t.chat.take_turn(ANN, given(*items, {"role": "user", "content": "And now?"}))
+
+    assert reply.title.startswith("0 the garden")
+    whole = [text for _, text in shown(t)[1:-1]]
+    assert 4 < len(whole) < len(items)
+    assert whole == [item["content"] for item in items][-len(whole) :]
 
 
 async def test_a_turn_without_a_session_takes_the_same() -> None:
