@@ -1,4 +1,4 @@
-"""SIGKILL between two turns, and in the middle of one: the conversation goes on, nothing is lost or said twice."""
+"""A server ends between two turns, or in the middle of one: the conversation goes on, nothing is lost or said twice."""
 
 from __future__ import annotations
 
@@ -83,3 +83,23 @@ def test_a_session_is_free_at_once_when_the_server_that_holds_it_is_killed(
     assert told.json()["offline"]
     assert [(message["role"], message["text"]) for message in log][:1] == [("user", "Tell me everything")]
     assert [message["role"] for message in log] == ["user", "assistant"]
+
+
+def test_a_page_whose_server_ends_in_mid_answer_is_answered_by_the_next(tmp_path: Path) -> None:
+    """Its turn has no reader any more, and the model never ends: a server that is told to stop gives it up in time."""
+    said = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "My cat is called Tom."}]}
+    body = {"id": "c", "messages": [said]}
+    with start_model_server() as provider:
+        provider.answers(stalling("Half of"))
+        model = {"TENUTO_MODEL": "openai:gpt-test", "TENUTO_MODEL_BASE_URL": provider.url, "TENUTO_MODEL_API_KEY": "x"}
+        with running(tmp_path / "t.db", **model) as first:
+            with first.http.stream("POST", "/v1/ai-sdk/chat", json=body, headers=WHO) as streamed:
+                assert any("text-delta" in line for line in streamed.iter_lines())
+            ended = first.end(signal.SIGTERM)
+    with running(tmp_path / "t.db") as second:
+        again = second.http.post("/v1/ai-sdk/chat", json=body, headers=WHO)
+        log = second.http.get("/v1/sessions/c/messages", headers=WHO).json()["messages"]
+
+    assert ended == 0
+    assert again.text.endswith("data: [DONE]\n\n")
+    assert [(message["role"], message["id"] == "u1") for message in log] == [("user", True), ("assistant", False)]

@@ -41,7 +41,7 @@ from tenuto.errors import (
     Unavailable,
     UnknownToolCall,
 )
-from tenuto.model import Draft, Message, NewSession, OpenTurn, Page, Scope, Session, TurnState
+from tenuto.model import Draft, Message, NewSession, OpenTurn, Page, Role, Scope, Session, TurnState
 from tenuto.model.generation import Persona, Summary, ToolContext, TurnEnded
 from tenuto.model.message import is_input, readable_messages
 from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
@@ -347,13 +347,14 @@ class TurnOpener:
         metadata = {ASSISTANT: assistant.name, **({PERSONA: scope.persona} if scope.persona is not None else {})}
         also = assistant.policies.privacy_also
         new = NewSession(metadata={**metadata, PRIVACY_ALSO: list(also)} if also else metadata, context=context)
-        question = request.question
-        if not question:
-            # The first turn with a question gives the title.
+        texts = [message.text for message in request.messages if message.role is Role.USER]
+        first = next(filter(str.strip, texts), request.text)
+        if not first:
+            # The first turn with words of the user gives the title.
             return new
-        said = await self._redaction.for_records(also).for_title(scope, question)
+        said = await self._redaction.for_records(also).for_title(scope, first)
         language, limit = request.language, assistant.policies.sessions.fallback_title_characters
-        return with_fallback_title(new, said, language or language_of(question), limit)
+        return with_fallback_title(new, said, language or language_of(first), limit)
 
     async def _stored_profile(self, scope: Scope, request: ChatRequest) -> JsonObject:
         """What is known of the user beyond this session, for a new one; without the store the turn goes on."""

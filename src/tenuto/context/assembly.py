@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from tenuto.context.layout import Layout, Page, PromptParts, layout_for
 from tenuto.context.tokens import TokenCounter, truncate_text
-from tenuto.context.window import Shown, Turn, TurnReader, Window, WindowFiller
+from tenuto.context.window import Shown, Turn, TurnReader, Window, WindowFiller, spans
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model.generation import Summary
 from tenuto.model.message import INPUT, Message, Role
@@ -345,10 +345,17 @@ class _PromptAssembly:
         begins = max(materials.summarized_through + 1 if materials.summary else 1, materials.window_start)
         first = start = bisect_left(history, begins, key=_seq)
         if not relevant:
-            start = bisect_left(history, materials.input_start, key=_seq) if materials.input_start else len(history)
+            start = max(first, self._input_place())
         reader = TurnReader(self.layout, self.counter, self.policy.message_tokens or max(16, room // 4))
         slides = relevant and start < len(history) and history[start].seq > begins
         return history[:first], history[first:start], WindowFiller(history[start:], self.context, reader, slides)
+
+    def _input_place(self) -> int:
+        """Where the turn's own input begins in the history, with the calls whose outputs it brings."""
+        history, begins = self.materials.history, self.materials.input_start
+        if not begins:
+            return len(history)
+        return min(bisect_left(history, begins, key=_seq), next(spans(history), (0, 0))[0])
 
     def _add_text(self, account: ManifestBuilder, kind: Kind, text: str, whole: int) -> str:
         if not text:

@@ -103,22 +103,24 @@ async def test_an_output_of_no_call_is_refused_and_leaves_nothing() -> None:
 
 
 async def test_own_tools_run_before_the_turn_ends_with_the_callers() -> None:
-    """Each call stands right before its output, whoever runs the tool."""
+    """Each call stands right before its output, also where the rest of the history is not relevant."""
     adder = Adder()
     calls: Script = [Say("Both."), Call("add", {"a": 1, "b": 2}, id="own"), CALL]
-    t = talk(calls, "Done.", assistants=[helper(tools=(adder,))])
+    t = talk("Noted.", calls, "Done.", assistants=[helper(tools=(adder,), relevance=0.9)])
+    await t.chat.take_turn(ANN, ask("The bicycle in the garden shed needs a new chain", "s"))
 
     reply = await t.chat.take_turn(ANN, ask("Add and look", "s", tools=(WEATHER,)))
-    await t.chat.take_turn(ANN, given(OUTPUT, user("And now?")))
+    await t.chat.take_turn(ANN, given(OUTPUT, user("Which planets of the solar system have rings?")))
 
     assert (reply.text, reply.calls, len(adder.calls)) == ("", (ASKED,), 1)
-    assert shown(t)[2:] == [
+    assert shown(t)[1:] == [
+        ("user", "Add and look"),
         ("assistant", "Both."),
         ("assistant", "own"),
         ("tool", "own"),
         ("assistant", "c1"),
         ("tool", "c1"),
-        ("user", "And now?"),
+        ("user", "Which planets of the solar system have rings?"),
     ]
 
 
@@ -167,8 +169,9 @@ async def test_a_conversation_brought_at_once_loses_its_oldest_turns_first() -> 
     said = [f"{number} " + "the garden is green " * 8 for number in range(20)]
     items = [{"role": role, "content": text} for text in said for role in ("user", "assistant")]
 
-    await t.chat.take_turn(ANN, given(*items, {"role": "user", "content": "And now?"}))
+    reply = await t.chat.take_turn(ANN, given(*items, {"role": "user", "content": "And now?"}))
 
+    assert reply.title.startswith("0 the garden")
     whole = [text for _, text in shown(t)[1:-1]]
     assert 4 < len(whole) < len(items)
     assert whole == [item["content"] for item in items][-len(whole) :]

@@ -92,9 +92,10 @@ async def test_a_stop_keeps_what_was_said() -> None:
     assert t.model.requests[-1].messages[-2].text == "It is "
 
 
-@pytest.mark.parametrize("early", [True, False])
-async def test_a_stop_before_the_first_word_leaves_the_message_to_be_answered(early: bool) -> None:
-    t = talk("Old.", [hang := Hang()], "New.")
+@pytest.mark.parametrize(("words", "early"), [((), True), ((), False), (("Half",), False)])
+async def test_a_stop_replaces_no_whole_answer(words: tuple[str, ...], early: bool) -> None:
+    """Neither before the first word nor after it; a message that has no answer is left without one."""
+    t = talk("Old.", [Say(*words), hang := Hang()], "New.")
     await t.chat.take_turn(ANN, ask("Tell me", "s"))
     turns = live(t)
     turn = turns.start(ANN, ask("", "s", regenerate=True))
@@ -159,6 +160,7 @@ async def test_a_server_that_ends_leaves_its_turns_to_be_resumed(monkeypatch: An
         turn = turns.start(ANN, request)
         await hang.reached.wait()
 
+    assert turn.ended
     with pytest.raises(Unavailable):
         await turn.reply()
     assert await log_of(t, "s") == [("user", "Tell me")]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
@@ -12,16 +12,15 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.chat import CallRequested, ChatEvent, LiveTurn, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
-from tenuto.errors import Invalid, SessionNotFound, TenutoError, TurnStopped
+from tenuto.chat import LiveTurn, ReplyFinished, TurnStarted
+from tenuto.errors import Invalid, SessionNotFound, TenutoError
 from tenuto.model import Changes, Draft, Message, Role, Scope, text_part, tool_result
-from tenuto.model.generation import TextDelta, ToolCall
-from tenuto.model.message import readable_part
 from tenuto.model.values import JsonObject
 from tenuto.server.auth import asking, service, sessions
 from tenuto.server.json_io import body_of, path_parameter
 from tenuto.server.openapi import Router, describe
 from tenuto.server.requests import Name, RequestBody
+from tenuto.server.web_streams.ag_ui_events import AgUiStream, thread_messages
 from tenuto.server.web_streams.turns import (
     WebTool,
     WebTurn,
@@ -33,7 +32,6 @@ from tenuto.server.web_streams.turns import (
 )
 
 routes = Router("web streams", prefix="/v1/ag-ui")
-PROTOCOL_VERSION = "1.0"
 _STREAM = {"text/event-stream": {"example": 'data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"The "}\n\n'}}
 _ROLES = {"user": Role.USER, "system": Role.SYSTEM, "developer": Role.SYSTEM, "tool": Role.TOOL}
 _log = logging.getLogger(__name__)
@@ -200,127 +198,4 @@ class _Run:
 
     async def _messages(self) -> JsonObject:
         log = await load_log(self.request, self.scope, self.session_id)
-        return {"type": "MESSAGES_SNAPSHOT", "messages": [each for one in log or () for each in _ag_ui_messages(one)]}
-
-
-@dataclass(slots=True)
-class AgUiStream:
-    """Turns the events of one turn into events of a run."""
-
-    thread_id: str
-    run_id: str
-    started: bool = False
-    _trace_id: str = ""
-    _blocks: int = 0
-    _open: str | None = None
-    _said: list[str] = field(default_factory=list)
-
-    def start(self) -> JsonObject:
-        """The first event."""
-        self.started = True
-        return {"type": "RUN_STARTED", **self._ids(), "protocolVersion": PROTOCOL_VERSION}
-
-    def encode(self, event: ChatEvent) -> Iterator[JsonObject]:
-        """The events of an event, except the last."""
-        match event:
-            case TurnStarted():
-                self._trace_id = event.trace_id
-                yield self.start()
-            case TextDelta(text=text):
-                yield from self._say(text)
-            case ToolStarted(name=name):
-                yield from self._close()
-                self._said.clear()
-                yield {"type": "STEP_STARTED", "stepName": name}
-            case ToolFinished(name=name):
-                yield {"type": "STEP_FINISHED", "stepName": name}
-            case CallRequested(call=call):
-                yield from self._call(call)
-            case ReplyFinished(reply=reply):
-                if not self.started:
-                    yield from self._replay(reply)
-                yield from self._close()
-
-    def differs(self, reply: Reply) -> bool:
-        """Whether the stored answer is not what was streamed: it was corrected, or there was text before a tool."""
-        return self._blocks > 1 or "".join(self._said) != reply.text
-
-    def finish(self, reply: Reply) -> JsonObject:
-        """The last event of a turn with an answer."""
-        pending = {"pendingToolCallIds": [call.id for call in reply.calls]} if reply.calls else {}
-        outcome: JsonObject = {"type": "cancelled"} if reply.stopped else {"type": "success", **pending}
-        usage = {"model": reply.model, "inputTokens": reply.input_tokens, "outputTokens": reply.output_tokens}
-        named = {"traceId": reply.trace_id, "offline": reply.offline, "degraded": list(reply.degraded)}
-        return {**self.run_finished(outcome), "result": named, "usage": [usage]}
-
-    def fail(self, error: TenutoError) -> Iterator[JsonObject]:
-        """The events of a turn that ends without an answer."""
-        if isinstance(error, TurnStopped):
-            yield from self._close()
-            yield self.run_finished({"type": "cancelled"})
-        else:
-            yield {"type": "RUN_ERROR", "message": str(error), "code": error.code}
-
-    def run_finished(self, outcome: JsonObject) -> JsonObject:
-        """The last event."""
-        return {"type": "RUN_FINISHED", **self._ids(), "outcome": outcome}
-
-    def _ids(self) -> JsonObject:
-        return {"threadId": self.thread_id, "runId": self.run_id}
-
-    def _replay(self, reply: Reply) -> Iterator[JsonObject]:
-        self._trace_id = reply.trace_id
-        yield self.start()
-        if reply.text:
-            yield from self._say(reply.text)
-        for call in reply.calls:
-            yield from self._call(call)
-
-    def _say(self, text: str) -> Iterator[JsonObject]:
-        if self._open is None:
-            # The answer is known by its trace; text before a tool is a message of its own.
-            self._open = f"{self._trace_id}{f'-{self._blocks}' if self._blocks else ''}"
-            self._blocks += 1
-            yield {"type": "TEXT_MESSAGE_START", "messageId": self._open, "role": "assistant"}
-        self._said.append(text)
-        yield {"type": "TEXT_MESSAGE_CONTENT", "messageId": self._open, "delta": text}
-
-    def _close(self) -> Iterator[JsonObject]:
-        if self._open is not None:
-            yield {"type": "TEXT_MESSAGE_END", "messageId": self._open}
-            self._open = None
-
-    def _call(self, call: ToolCall) -> Iterator[JsonObject]:
-        yield from self._close()
-        yield {
-            "type": "TOOL_CALL_START",
-            "toolCallId": call.id,
-            "toolCallName": call.name,
-            "parentMessageId": self._trace_id,
-        }
-        arguments = msgspec.json.encode(call.arguments).decode()
-        yield {"type": "TOOL_CALL_ARGS", "toolCallId": call.id, "delta": arguments}
-        yield {"type": "TOOL_CALL_END", "toolCallId": call.id}
-
-
-def _ag_ui_messages(message: Message) -> Iterator[JsonObject]:
-    """A stored message as AG-UI has it; outputs of tools are messages of their own there."""
-    if not is_shown(message):
-        return
-    parts = [*map(readable_part, message.parts)]
-    if message.role is Role.TOOL:
-        for part in parts:
-            if part["type"] == "tool_result":
-                output = part["output"]
-                content = output if isinstance(output, str) else msgspec.json.encode(output).decode()
-                yield {"id": message.id, "role": "tool", "toolCallId": part["call_id"], "content": content}
-        return
-    shown: JsonObject = {"id": interface_id(message), "role": message.role.value, "content": message.text}
-    calls = [_ag_ui_call(part) for part in parts if part["type"] == "tool_call"]
-    yield {**shown, "toolCalls": calls} if calls else shown
-
-
-def _ag_ui_call(part: JsonObject) -> JsonObject:
-    arguments = part["arguments"]
-    text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-    return {"id": part["id"], "type": "function", "function": {"name": part["name"], "arguments": text}}
+        return {"type": "MESSAGES_SNAPSHOT", "messages": [each for one in log or () for each in thread_messages(one)]}

@@ -15,7 +15,7 @@ from tenuto.chat.revision import mark_of
 from tenuto.errors import Invalid, SessionNotFound
 from tenuto.model import Draft, Message, Page, Role, Scope
 from tenuto.model.generation import ToolSpec
-from tenuto.model.message import INPUT, TOOL_PARTS, is_summary
+from tenuto.model.message import INPUT, TOOL_PARTS, is_input, is_summary
 from tenuto.model.policy import OnMissing, SessionPolicy
 from tenuto.model.turn import ONCE
 from tenuto.model.values import JsonObject
@@ -93,7 +93,7 @@ def chat_request(request: Request, asked: WebTurn, log: Sequence[Message] | None
         return replace(base, regenerate=False, messages=fresh, idempotency_key=asked.key, fingerprint=prints)
     last = asked.messages[-1]
     said, stored = (last.role, last.text), known[last.id]
-    newest = next(message for message in reversed(log or ()) if message.role is not Role.ASSISTANT)
+    newest = next(message for message in reversed(log or ()) if is_input(message))
     if newest.id == last.id and (stored.role, stored.text) == said:
         return base
     return replace(base, regenerate=False, messages=(last,), edit=stored.seq)
