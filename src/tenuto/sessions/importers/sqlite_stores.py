@@ -54,7 +54,8 @@ def read_langgraph(path: Path, now: datetime) -> Iterator[Record]:
         from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
     except ModuleNotFoundError as missing:
         raise InvalidSetting("import", "checkpoints need LangGraph: pip install 'tenuto[langgraph]'") from missing
-    serde = JsonPlusSerializer()
+    # Strict: of the classes in a checkpoint only those of messages and the like are made, and no code of others runs.
+    serde = JsonPlusSerializer(allowed_msgpack_modules=None)
     newest = (
         "SELECT thread_id, type, checkpoint, max(checkpoint_id) FROM checkpoints WHERE checkpoint_ns = '' "
         "GROUP BY thread_id ORDER BY thread_id"
@@ -135,7 +136,7 @@ def _channel(serde: Any, kind: str, blob: bytes) -> tuple[list[Any] | None, Json
     try:
         checkpoint = serde.loads_typed((kind, blob))
         found = checkpoint["channel_values"]["messages"]
-    # Checkpoints hold objects of any class, whose own code runs here.
+    # The serializer raises whatever its parts do for a checkpoint that it cannot read.
     except Exception:
         return None, None
     return found if isinstance(found, list) else None, checkpoint.get("ts")
