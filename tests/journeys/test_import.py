@@ -278,7 +278,7 @@ async def test_imported_conversations_read_as_they_were(tmp_path: Path) -> None:
             talk = (await app.sessions.messages(app.scope(tenant=tenant), "chat-1")).messages
             assert [(one.role, one.text) for one in talk] == TALKED
             assert (talk[2].parts[-1]["id"], talk[3].parts[0]["call_id"]) == ("c1", "c1")
-            assert talk[1].extra["name"] == "Ann"
+            assert talk[1].extra["langchain"]["data"]["name"] == "Ann"
         assert made == []
 
         said = await read("chatgpt", "conv-1")
@@ -308,6 +308,13 @@ def test_a_session_of_another_user_keeps_its_id(desk: Desk, tmp_path: Path) -> N
 
     assert (first["sessions"], second["sessions"], third["sessions"], third["existing"]) == (1, 1, 0, 2)
     assert len(desk.ask("sessions", "list")["sessions"]) == 2
+    told = desk.run("import", "zep", "zep.json", "--tenant", "other", "--dry-run").stdout.splitlines()
+    assert told == [
+        "1 session with 2 messages and 1 memory would be imported.",
+        "skipped 1 × message: empty",
+        "skipped 1 × session: not an object with messages and an id",
+    ]
+    assert desk.run("import", "elsewhere", "zep.json").returncode == 2
 
 
 def test_items_of_a_large_file_are_read_one_by_one() -> None:
