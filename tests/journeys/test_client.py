@@ -312,7 +312,7 @@ class Broken(httpx.AsyncByteStream):
 async def test_a_stream_that_breaks_goes_on_where_it_broke() -> None:
     """C9: the turn is joined under its key, no event comes twice, and the model is asked once; a stop ends a turn."""
     hang, forever = Hang(), Hang()
-    model = ScriptedModel([Say("One ", "two "), hang, Say("three.")], [Say("Four "), forever])
+    model = ScriptedModel([Say("One\u2028", "two\x85 "), hang, Say("three.")], [Say("Four "), forever])
     quick = ClientPolicy(first_pause=timedelta(milliseconds=1))
     async with (
         served(**playing(model, policies=patient())) as door,
@@ -325,7 +325,7 @@ async def test_a_stream_that_breaks_goes_on_where_it_broke() -> None:
         done = events[-1]
         assert isinstance(done, ReplyFinished)
         assert [type(event) for event in events[:-1]] == [TurnStarted, *[TextDelta] * 3]
-        assert (done.reply.text, done.reply.replayed, len(model.requests)) == ("One two three.", False, 1)
+        assert (done.reply.text, done.reply.replayed, len(model.requests)) == ("One\u2028two\x85 three.", False, 1)
 
         asked = ChatRequest(text="Go on", session_id=done.reply.session_id)
         left = asyncio.create_task(chat.take_turn(ann, asked))

@@ -8,6 +8,7 @@ import json
 import sqlite3
 import zipfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -69,8 +70,22 @@ def write_langchain(path: Path) -> None:
         db.executemany("INSERT INTO message_store (session_id, message) VALUES (?, ?)", rows)
 
 
+made: list[str] = []
+
+
+@dataclass
+class Place:
+    """A class of the program whose checkpoints are read; its code must not run."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        made.append(self.name)
+
+
 class State(TypedDict):
     messages: Annotated[list[AnyMessage], add_messages]
+    place: Place
 
 
 def write_langgraph(path: Path) -> None:
@@ -81,7 +96,7 @@ def write_langgraph(path: Path) -> None:
     graph.add_edge(START, "answer")
     graph.add_edge("answer", END)
     config: Any = {"configurable": {"thread_id": "chat-1"}}
-    graph.compile(checkpointer=saver).invoke({"messages": TALK[:2]}, config)
+    graph.compile(checkpointer=saver).invoke({"messages": TALK[:2], "place": Place("Rome")}, config)
     insert = "INSERT INTO checkpoints (thread_id, checkpoint_id, type, checkpoint) VALUES (?, ?, ?, ?)"
     with sqlite3.connect(path) as db:
         db.execute(
@@ -257,12 +272,14 @@ async def test_imported_conversations_read_as_they_were(tmp_path: Path) -> None:
 
         items = await read("openai-agents", "chat-2", user="ann")
         assert list(map(item_from_message, items)) == ITEMS
+        made.clear()
         for source, tenant in (("langchain", "t1"), ("langgraph", "t2")):
             await bring(app, source, tmp_path / source, tenant=tenant)
             talk = (await app.sessions.messages(app.scope(tenant=tenant), "chat-1")).messages
             assert [(one.role, one.text) for one in talk] == TALKED
             assert (talk[2].parts[-1]["id"], talk[3].parts[0]["call_id"]) == ("c1", "c1")
-            assert talk[1].extra["name"] == "Ann"
+            assert talk[1].extra["langchain"]["data"]["name"] == "Ann"
+        assert made == []
 
         said = await read("chatgpt", "conv-1")
         assert [(one.role, one.text) for one in said] == [
@@ -291,6 +308,13 @@ def test_a_session_of_another_user_keeps_its_id(desk: Desk, tmp_path: Path) -> N
 
     assert (first["sessions"], second["sessions"], third["sessions"], third["existing"]) == (1, 1, 0, 2)
     assert len(desk.ask("sessions", "list")["sessions"]) == 2
+    told = desk.run("import", "zep", "zep.json", "--tenant", "other", "--dry-run").stdout.splitlines()
+    assert told == [
+        "1 session with 2 messages and 1 memory would be imported.",
+        "skipped 1 × message: empty",
+        "skipped 1 × session: not an object with messages and an id",
+    ]
+    assert desk.run("import", "elsewhere", "zep.json").returncode == 2
 
 
 def test_items_of_a_large_file_are_read_one_by_one() -> None:

@@ -122,7 +122,7 @@ def show_session(
 
     page, active = run_command(load, store=store, read_only=True)
     if as_json:
-        show_json({"session": SessionDetail.with_tasks(page.session, active), **asdict(MessageList.of(page))})
+        show_json({**asdict(MessageList.of(page)), "session": SessionDetail.with_tasks(page.session, active)})
     else:
         _print_messages(page, active)
 

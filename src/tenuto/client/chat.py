@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from decimal import Decimal
 from typing import Final
 
@@ -49,11 +50,12 @@ class RemoteChat:
         call, seen, lost = _call(request, stream=True), 0, 0
         while True:
             try:
-                async for event in self._http.events(scope, call):
-                    number = _number_of(event)
-                    if number is None or number > seen:
-                        seen = number or seen
-                        yield _event_from(event)
+                async with aclosing(self._http.events(scope, call)) as events:
+                    async for event in events:
+                        number = _number_of(event)
+                        if number is None or number > seen:
+                            seen = number or seen
+                            yield _event_from(event)
                 return
             except ConnectionLost as error:
                 await self._http.pause(lost, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from tenuto.chat import Reply
     from tenuto.client.chat import RemoteChat
     from tenuto.client.memories import RemoteMemories
+
+
+# The server closes a connection that was idle for five seconds; one that is closed while it is used loses a request.
+_CONNECTIONS: Final = httpx.Limits(max_connections=100, max_keepalive_connections=100, keepalive_expiry=4)
 
 
 class TenutoClient:
@@ -133,7 +137,7 @@ async def connect(
     if not re.match(r"https?://[^/]", url):
         raise InvalidSetting("url", "must begin with http:// or https:// and name a host")
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-    async with httpx.AsyncClient(base_url=url, headers=headers, transport=transport) as pool:
+    async with httpx.AsyncClient(base_url=url, headers=headers, transport=transport, limits=_CONNECTIONS) as pool:
         http = HttpClient(pool, policy)
         owner = Scope(tenant=tenant, site=site) if tenant is not None else await _find_owner(http)
         yield TenutoClient(http, owner)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -101,7 +101,10 @@ class HttpClient:
     async def json(self, scope: Scope | None, call: Call) -> JsonObject:
         """The answer's JSON object."""
         response = await self.send(scope, call)
-        body: JsonObject = msgspec.json.decode(response.content) if response.content else {}
+        try:
+            body: JsonObject = msgspec.json.decode(response.content or b"{}", type=dict[str, Any])
+        except msgspec.DecodeError:
+            raise Unavailable("server", "answers with something else than JSON: is it one of tenuto?") from None
         return body
 
     async def send(self, scope: Scope | None, call: Call) -> httpx.Response:
@@ -175,38 +178,47 @@ class HttpClient:
         _log.info("a request is sent again in %.1f s: %s", seconds, error.code)
         await asyncio.sleep(seconds)
 
-    async def events(self, scope: Scope, call: Call) -> AsyncIterator[ServerEvent]:
+    async def pieces(self, scope: Scope, call: Call) -> AsyncGenerator[bytes, None]:
+        """The answer's bytes as they come in.
+
+        Raises:
+            TenutoError: the server refuses.
+            ConnectionLost: it was lost before the end.
+        """
+        async with self.stream(scope, call) as response:
+            try:
+                async for piece in response.aiter_bytes():
+                    yield piece
+            except httpx.HTTPError as lost:
+                raise ConnectionLost() from lost
+
+    async def events(self, scope: Scope, call: Call) -> AsyncGenerator[ServerEvent, None]:
         """The events of a stream.
 
         Raises:
             TenutoError: the server refuses, or the stream ends with an error.
             ConnectionLost: it was lost before the end.
         """
-        async with self.stream(scope, call) as response:
-            try:
-                async for event in _parse_events(response.aiter_lines()):
+        rest = b""
+        async with aclosing(self.pieces(scope, call)) as pieces:
+            async for piece in pieces:
+                # Not by httpx, for which a line also ends with U+2028 and the like, which a text may hold.
+                *blocks, rest = (rest + piece).split(b"\n\n")
+                for event in map(_parse_event, blocks):
                     if event.name == "error":
                         raise error_from(problem_from(event.data, 500), call.about)
-                    yield event
-            except httpx.HTTPError as lost:
-                raise ConnectionLost() from lost
+                    if event.data:
+                        yield event
 
 
-async def _parse_events(lines: AsyncIterator[str]) -> AsyncIterator[ServerEvent]:
-    name, data, ident = "message", "", None
-    async for line in lines:
-        field, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        match field:
-            case "" if not line and data:
-                yield ServerEvent(name, data.encode(), ident)
-                name, data = "message", ""
-            case "event":
-                name = value
-            case "data":
-                data = f"{data}\n{value}" if data else value
-            case "id":
-                ident = value
+def _parse_event(block: bytes) -> ServerEvent:
+    fields: dict[bytes, bytes] = {}
+    for line in block.split(b"\n"):
+        name, _, value = line.partition(b": ")
+        fields[name] = value
+    ident = fields.get(b"id")
+    data = fields.get(b"data", b"")
+    return ServerEvent(fields.get(b"event", b"").decode(), data, None if ident is None else ident.decode())
 
 
 def _scope_headers(scope: Scope | None) -> list[tuple[str, bytes]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from decimal import Decimal
 from typing import Final
 
@@ -192,8 +193,8 @@ class RemoteSessions:
     ) -> AsyncIterator[bytes]:
         """A session as a file, piece by piece, redacted as the server's policy for exports says."""
         call = _read(session_id, "export")._replace(query={"format": export_format})
-        async with self._http.stream(scope, call) as response:
-            async for piece in response.aiter_bytes():
+        async with aclosing(self._http.pieces(scope, call)) as pieces:
+            async for piece in pieces:
                 yield piece
 
     async def stats(self, scope: Scope) -> SessionStats:

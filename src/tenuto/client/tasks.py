@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Final
@@ -125,8 +126,9 @@ class RemoteTasks:
         """
         headers = {} if after is None else {"Last-Event-ID": after}
         call = self._task(scope, task_id).call("GET", "events", headers=headers, repeatable=True)
-        async for event in self._http.events(scope, call):
-            yield value_from(msgspec.json.decode(event.data), TaskEvent)
+        async with aclosing(self._http.events(scope, call)) as events:
+            async for event in events:
+                yield value_from(msgspec.json.decode(event.data), TaskEvent)
 
     def board(self, scope: Scope, task_id: str) -> RemoteBoard:
         """The board of a task."""

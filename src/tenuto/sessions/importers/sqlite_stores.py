@@ -24,7 +24,8 @@ _ROLES: Final = {
     **dict.fromkeys(("system", "SystemMessageChunk", "developer"), Role.SYSTEM),
     **dict.fromkeys(("tool", "ToolMessageChunk"), Role.TOOL),
 }
-_KEPT: Final = ("name", "additional_kwargs", "response_metadata", "usage_metadata", "artifact", "status")
+# Told by the parts and the type of a message.
+_TOLD: Final = ("content", "type")
 _UNREADABLE: Final = Skipped(kind="message", reason="not JSON of a message")
 
 
@@ -54,7 +55,8 @@ def read_langgraph(path: Path, now: datetime) -> Iterator[Record]:
         from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
     except ModuleNotFoundError as missing:
         raise InvalidSetting("import", "checkpoints need LangGraph: pip install 'tenuto[langgraph]'") from missing
-    serde = JsonPlusSerializer()
+    # Strict: of the classes in a checkpoint only those of messages and the like are made, and no code of others runs.
+    serde = JsonPlusSerializer(allowed_msgpack_modules=None)
     newest = (
         "SELECT thread_id, type, checkpoint, max(checkpoint_id) FROM checkpoints WHERE checkpoint_ns = '' "
         "GROUP BY thread_id ORDER BY thread_id"
@@ -105,8 +107,12 @@ def _draft_of_langchain(item: JsonObject, draft_id: str, sent_at: datetime) -> D
         return None
     kind = str(item.get("type"))
     role = _ROLES.get(str(data.get("role")) if kind in ("chat", "ChatMessageChunk") else kind, Role.ITEM)
-    extra = {name: data[name] for name in _KEPT if data.get(name)}
-    return message(role, _langchain_parts(role, data), message_id=draft_id, sent_at=sent_at, extra=extra)
+    # As our chat history for LangChain stores it, which then gives back an equal message.
+    own: JsonObject = {"type": kind, "data": {name: data[name] for name in data if data[name] and name not in _TOLD}}
+    if isinstance(data.get("content"), list):
+        own["content"] = data["content"]
+    parts = _langchain_parts(role, data)
+    return message(role, parts, message_id=draft_id, sent_at=sent_at, extra={"langchain": own})
 
 
 def _langchain_parts(role: Role, data: JsonObject) -> list[JsonObject]:
@@ -135,7 +141,7 @@ def _channel(serde: Any, kind: str, blob: bytes) -> tuple[list[Any] | None, Json
     try:
         checkpoint = serde.loads_typed((kind, blob))
         found = checkpoint["channel_values"]["messages"]
-    # Checkpoints hold objects of any class, whose own code runs here.
+    # The serializer raises whatever its parts do for a checkpoint that it cannot read.
     except Exception:
         return None, None
     return found if isinstance(found, list) else None, checkpoint.get("ts")
