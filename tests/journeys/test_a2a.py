@@ -291,6 +291,18 @@ async def test_a_task_of_a_killed_server_is_answered_by_the_next(tmp_path: Path)
     assert [get_message_text(one) for one in ended.history] == ["I live in Bologna.", "Noted."]
 
 
+async def test_a_message_names_the_character_that_answers() -> None:
+    async with served() as door, client(door, ANN, agent="/a2a/npc") as ann:
+        card = (await door.http.get("/a2a/npc/.well-known/agent-card.json", headers=ANN)).json()
+        request = message("Hello")
+        request.message.metadata["persona"] = card["skills"][-1]["id"]
+        task = await send(ann, request)
+        said = await door.tenuto.sessions.messages(door.tenuto.scope(tenant="acme", user="ann"), task.context_id)
+
+    assert len(card["skills"]) > 1
+    assert said.messages[-1].persona == card["skills"][-1]["id"]
+
+
 async def test_a_client_of_the_former_version_is_answered() -> None:
     said = {"kind": "message", "messageId": "1", "role": "user", "parts": [{"kind": "text", "text": "Hello"}]}
     call = {"jsonrpc": "2.0", "id": 7, "method": "message/send", "params": {"message": said}}

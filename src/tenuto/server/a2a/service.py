@@ -64,6 +64,7 @@ from tenuto.server.a2a.shapes import (
     PAUSED,
     artifact_update,
     make_artifact,
+    persona_of,
     state_of,
     status_update,
     text_of,
@@ -163,7 +164,8 @@ class A2aHandler(RequestHandler):
     async def _open(self, scope: Scope, assistant: str, message: proto.Message) -> LoadedTask:
         """The task of a message; a message that is sent again has the same one."""
         text, context = self._text_of(message), message.context_id
-        asked = msgspec.json.encode([assistant, message.message_id, context, text])
+        persona = persona_of(message)
+        asked = msgspec.json.encode([assistant, persona, message.message_id, context, text])
         key = f"a2a-{blake2b(asked, digest_size=16).hexdigest()}"
         session, _ = await self._tenuto.sessions.create(
             scope, session_id=context or None, idempotency_key=None if context else key
@@ -173,7 +175,7 @@ class A2aHandler(RequestHandler):
         loaded = await self._records.load(scope, task.id)
         if loaded.record is not None or loaded.task.is_finished:
             return loaded
-        record = TurnRecord(assistant=assistant, text=text, after=session.last_seq)
+        record = TurnRecord(assistant=assistant, persona=persona, text=text, after=session.last_seq)
         await self._records.write(scope, task.id, record, if_version=0)
         return LoadedTask(progress=TaskProgress(task=await self._tasks.begin(scope, task.id)), record=record, version=1)
 
@@ -313,7 +315,7 @@ class A2aHandler(RequestHandler):
         while query is not None:
             page = await self._tasks.list(scope, query)
             for task in page.tasks:
-                loaded = await self._records.load(scope, task.id, talk=False)
+                loaded = await self._records.glance(scope, task)
                 inner.update(loaded.record.inner if loaded.record is not None else ())
                 if _place(task)[0] > since and params.status in (0, state_of(loaded)):
                     found.append(task)
