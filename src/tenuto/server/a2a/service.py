@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
 from a2a.server.context import ServerCallContext
 from a2a.server.routes.common import DefaultServerCallContextBuilder
@@ -16,6 +18,9 @@ from tenuto.server.a2a.records import TaskRecords
 from tenuto.server.a2a.routes import CALLER
 from tenuto.server.a2a.runs import Runs
 from tenuto.server.json_io import path_parameter
+
+# Its warnings tell of refused calls, which the client is told and the access log has.
+logging.getLogger("a2a").setLevel(logging.ERROR)
 
 
 class A2aService:

@@ -7,23 +7,28 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from importlib.metadata import version
 from typing import Any, Final, ParamSpec, TypeVar
+from urllib.parse import quote
 
+from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp_types import ToolAnnotations
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, ListResourcesResult, PaginatedRequestParams, Resource, ToolAnnotations
 from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from tenuto.app import Tenuto
-from tenuto.errors import NotFound, TenutoError
+from tenuto.errors import Invalid, NotFound, TenutoError
 from tenuto.model import Scope
 from tenuto.server.mcp.routes import CALLER
+from tenuto.server.mcp.shapes import SessionShape
 from tenuto.server.mcp.tools import RESOURCE_MESSAGES, ScopeOf, Tools
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
+_LISTED: Final = 50
 _READS: Final = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _ADDS: Final = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
 _REMOVES: Final = ToolAnnotations(
@@ -69,7 +74,23 @@ def make_mcp_server(tenuto: Tenuto, scope_of: ScopeOf) -> MCPServer[Any]:
         description=f"A session and its newest {RESOURCE_MESSAGES} messages, as JSON.",
         mime_type="application/json",
     )(_reading(tools.read_session))
+
+    async def list_sessions(ctx: ServerRequestContext[Any, Any], params: PaginatedRequestParams) -> ListResourcesResult:
+        page = await _listing(tools.list_sessions)(Context(request_context=ctx), cursor=params.cursor, limit=_LISTED)
+        return ListResourcesResult(resources=list(map(_to_resource, page.sessions)), next_cursor=page.cursor)
+
+    # The SDK lists resources that are the same for everyone; sessions are their owner's.
+    server._lowlevel_server.add_request_handler("resources/list", PaginatedRequestParams, list_sessions)
     return server
+
+
+def _to_resource(session: SessionShape) -> Resource:
+    return Resource(
+        uri=f"session://{quote(session.id, safe='')}",
+        name=session.id,
+        title=session.title or None,
+        mime_type="application/json",
+    )
 
 
 def _answering(tool: Callable[_P, Awaitable[_T]]) -> Callable[_P, Awaitable[_T]]:
@@ -94,6 +115,16 @@ def _reading(resource: Callable[_P, Awaitable[_T]]) -> Callable[_P, Awaitable[_T
             raise ResourceNotFoundError(f"{absent.code}: {absent}") from absent
         except TenutoError as error:
             raise ResourceError(f"{error.code}: {error}") from error
+
+    return read
+
+
+def _listing(listing: Callable[_P, Awaitable[_T]]) -> Callable[_P, Awaitable[_T]]:
+    async def read(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return await listing(*args, **kwargs)
+        except Invalid as unfit:
+            raise MCPError(code=INVALID_PARAMS, message=f"{unfit.code}: {unfit}") from unfit
 
     return read
 
