@@ -225,7 +225,7 @@ async def test_other_tenants_wrong_bodies_and_clients_without_a_key_find_nothing
         assert card["securityRequirements"] == [{"schemes": {"bearer": {}}}]
         assert code(await door.http.post("/a2a/general", json={})) == (401, "invalid_credential")
         assert code(await door.http.get("/a2a/general/tasks")) == (401, "invalid_credential")
-        assert code(await door.http.post("/a2a/nobody", json={}, headers=keys[0])) == (404, "assistant_not_found")
+        assert code(await door.http.post("/a2a/unknown", json={}, headers=keys[0])) == (404, "assistant_not_found")
         for body in (b"", b"{", b"[]", b"1", b'{"jsonrpc": "2.0"}', b"\xff", b"[" * 100_000, b'{"method": 1}'):
             for path in ("/a2a/general", "/a2a/general/message:send"):
                 answered = await door.http.post(path, content=body, headers={**keys[0], "A2A-Version": "1.0"})

@@ -79,7 +79,7 @@ def make_mcp_server(tenuto: Tenuto, scope_of: ScopeOf) -> MCPServer[Any]:
         page = await _listing(tools.list_sessions)(Context(request_context=ctx), cursor=params.cursor, limit=_LISTED)
         return ListResourcesResult(resources=list(map(_to_resource, page.sessions)), next_cursor=page.cursor)
 
-    # The SDK lists resources that are the same for everyone; sessions are their owner's.
+    # The SDK lists the same resources to every caller; sessions have owners.
     server._lowlevel_server.add_request_handler("resources/list", PaginatedRequestParams, list_sessions)
     return server
 
