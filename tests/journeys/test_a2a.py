@@ -225,7 +225,7 @@ async def test_other_tenants_wrong_bodies_and_clients_without_a_key_find_nothing
         assert card["securityRequirements"] == [{"schemes": {"bearer": {}}}]
         assert code(await door.http.post("/a2a/general", json={})) == (401, "invalid_credential")
         assert code(await door.http.get("/a2a/general/tasks")) == (401, "invalid_credential")
-        assert code(await door.http.post("/a2a/nobody", json={}, headers=keys[0])) == (404, "assistant_not_found")
+        assert code(await door.http.post("/a2a/unknown", json={}, headers=keys[0])) == (404, "assistant_not_found")
         for body in (b"", b"{", b"[]", b"1", b'{"jsonrpc": "2.0"}', b"\xff", b"[" * 100_000, b'{"method": 1}'):
             for path in ("/a2a/general", "/a2a/general/message:send"):
                 answered = await door.http.post(path, content=body, headers={**keys[0], "A2A-Version": "1.0"})
@@ -289,6 +289,18 @@ async def test_a_task_of_a_killed_server_is_answered_by_the_next(tmp_path: Path)
     assert found.status.state == State.TASK_STATE_WORKING
     assert events[-1].status_update.status.state == State.TASK_STATE_COMPLETED
     assert [get_message_text(one) for one in ended.history] == ["I live in Bologna.", "Noted."]
+
+
+async def test_a_message_names_the_character_that_answers() -> None:
+    async with served() as door, client(door, ANN, agent="/a2a/npc") as ann:
+        card = (await door.http.get("/a2a/npc/.well-known/agent-card.json", headers=ANN)).json()
+        request = message("Hello")
+        request.message.metadata["persona"] = card["skills"][-1]["id"]
+        task = await send(ann, request)
+        said = await door.tenuto.sessions.messages(door.tenuto.scope(tenant="acme", user="ann"), task.context_id)
+
+    assert len(card["skills"]) > 1
+    assert said.messages[-1].persona == card["skills"][-1]["id"]
 
 
 async def test_a_client_of_the_former_version_is_answered() -> None:

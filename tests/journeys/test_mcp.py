@@ -69,6 +69,8 @@ async def _live_a_day(ann: Client) -> str:
     assert "version_conflict" in await refusal(ann, "write_board", **entry, value=1, if_version=0)
     assert (await call(ann, "read_board", task_id=task))["entries"][0]["value"] == {"stars": [4, 5]}
     assert "entry_not_found" in await refusal(ann, "read_board", task_id=task, key="flight")
+    listed = (await ann.list_resources()).resources
+    assert [(one.uri, one.title) for one in listed] == [(f"session://{session}", "Lisbon")]
     templates = (await ann.list_resource_templates()).resource_templates
     assert [one.uri_template for one in templates] == ["session://{id}"]
     assert "In Bologna." in (await ann.read_resource(f"session://{session}")).contents[0].text  # type: ignore[union-attr]
@@ -106,6 +108,12 @@ async def test_another_tenant_and_wrong_arguments_get_the_same_answers_as_nothin
             assert (await call(eve, "forget", ids=[memory]))["forgotten"] == 0
             assert (await call(eve, "search_memory", query="Bologna"))["hits"] == []
             assert (await call(eve, "list_sessions"))["sessions"] == []
+            assert (await eve.list_resources()).resources == []
+            with pytest.raises(MCPError, match="invalid_cursor"):
+                await eve.list_resources(cursor="none of ours")
+            odd = (await call(eve, "create_session", id="a/b c?é#"))["id"]
+            (listed,) = (await eve.list_resources()).resources
+            assert odd in (await eve.read_resource(listed.uri)).contents[0].text  # type: ignore[union-attr]
             for uri in (f"session://{session}", "session://no-such"):
                 with pytest.raises(MCPError, match=r"^session_not_found: session not found$"):
                     await eve.read_resource(uri)

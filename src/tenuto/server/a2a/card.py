@@ -29,7 +29,10 @@ def agent_card(assistant: Assistant, base: str, *, needs_credential: bool) -> Js
         "capabilities": {"streaming": True, "pushNotifications": False, "extendedAgentCard": False},
         "defaultInputModes": _MODES,
         "defaultOutputModes": _MODES,
-        "skills": [{"id": assistant.name, "name": title, "description": about, "tags": ["chat"]}],
+        "skills": [
+            {"id": skill, "name": name, "description": about, "tags": ["chat"]}
+            for skill, name in _characters(assistant) or [(assistant.name, title)]
+        ],
         "url": url,
         "preferredTransport": "JSONRPC",
         "protocolVersion": "0.3",
@@ -40,3 +43,9 @@ def agent_card(assistant: Assistant, base: str, *, needs_credential: bool) -> Js
         card["securityRequirements"] = [{"schemes": {"bearer": {}}}]
         card["security"] = [{"bearer": []}]
     return card
+
+
+def _characters(assistant: Assistant) -> list[tuple[str, str]]:
+    """The characters of an assistant, by id and name."""
+    personas = assistant.personas.values()
+    return [(persona.id, in_language(persona.names, Language.ENGLISH) or persona.id) for persona in personas]

@@ -28,6 +28,7 @@ class TurnRecord(Value, frozen=True, kw_only=True):
 
     assistant: str
     after: int
+    persona: str | None = None
     text: str = ""
     number: int = 0
     turns: tuple[int, ...] = ()
@@ -78,6 +79,12 @@ class TaskRecords:
             return loaded
         said = await self._read_turns(scope, loaded.task.session_id, loaded.record)
         return replace(loaded, messages=said)
+
+    async def glance(self, scope: Scope, task: Task) -> LoadedTask:
+        """A task of a listing, without what was said; an ended one costs no read."""
+        if task.is_finished:
+            return await self._with_record(scope, TaskProgress(task=task))
+        return await self.load(scope, task.id, talk=False)
 
     async def _with_record(self, scope: Scope, progress: TaskProgress) -> LoadedTask:
         task = progress.task

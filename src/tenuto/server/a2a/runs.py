@@ -207,6 +207,7 @@ class Runs:
             text=record.text,
             session_id=loaded.task.session_id,
             assistant=record.assistant,
+            persona=record.persona,
             idempotency_key=key,
             fingerprint=key,
         )

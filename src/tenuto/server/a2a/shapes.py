@@ -166,6 +166,12 @@ def text_of(message: Message) -> str:
     return text
 
 
+def persona_of(message: Message) -> str | None:
+    """The character that a message asks for in its metadata."""
+    named = MessageToDict(message.metadata).get("persona")
+    return named if isinstance(named, str) else None
+
+
 def value_of(message: Message) -> Json:
     """An answer to a step of a plan: the data of a message that is nothing else, or its text."""
     parts = message.parts

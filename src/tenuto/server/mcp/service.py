@@ -3,17 +3,130 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from importlib.metadata import version
+from typing import Any, Final, ParamSpec, TypeVar
+from urllib.parse import quote
 
-from mcp.server.mcpserver import Context
+from mcp.server.context import ServerRequestContext
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, ListResourcesResult, PaginatedRequestParams, Resource, ToolAnnotations
 from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from tenuto.app import Tenuto
+from tenuto.errors import Invalid, NotFound, TenutoError
 from tenuto.model import Scope
 from tenuto.server.mcp.routes import CALLER
-from tenuto.server.mcp.tools import make_mcp_server
+from tenuto.server.mcp.shapes import SessionShape
+from tenuto.server.mcp.tools import RESOURCE_MESSAGES, ScopeOf, Tools
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+_LISTED: Final = 50
+_READS: Final = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+_ADDS: Final = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
+_REMOVES: Final = ToolAnnotations(
+    read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
+)
+_INSTRUCTIONS: Final = (
+    "Keeps conversations and what is remembered of users. Begin with create_session, or find one with list_sessions; "
+    "store each message with append_message; before calling a model, assemble_context gives what it should see, within "
+    "its budget. Memories outlast sessions. Agents that work on one task share its board."
+)
+
+
+def make_mcp_server(tenuto: Tenuto, scope_of: ScopeOf) -> MCPServer[Any]:
+    """The server for one installation; `scope_of` tells whom each call acts for."""
+    server: MCPServer[Any] = MCPServer(
+        "tenuto",
+        title="tenuto",
+        version=version("tenuto"),
+        instructions=_INSTRUCTIONS,
+        log_level="WARNING",
+        # Lists of tools and resources never change, and sessions are not watched.
+        subscriptions=False,
+    )
+    tools = Tools(tenuto, scope_of)
+    for tool, hints in (
+        (tools.create_session, _ADDS),
+        (tools.list_sessions, _READS),
+        (tools.append_message, _ADDS),
+        (tools.get_history, _READS),
+        (tools.assemble_context, _READS),
+        (tools.search_memory, _READS),
+        (tools.remember, _ADDS),
+        (tools.forget, _REMOVES),
+        (tools.open_task, _ADDS),
+        (tools.read_board, _READS),
+        (tools.write_board, _REMOVES),
+    ):
+        server.add_tool(_answering(tool), description=" ".join((tool.__doc__ or "").split()), annotations=hints)
+    server.resource(
+        "session://{id}",
+        name="session",
+        title="A session",
+        description=f"A session and its newest {RESOURCE_MESSAGES} messages, as JSON.",
+        mime_type="application/json",
+    )(_reading(tools.read_session))
+
+    async def list_sessions(ctx: ServerRequestContext[Any, Any], params: PaginatedRequestParams) -> ListResourcesResult:
+        page = await _listing(tools.list_sessions)(Context(request_context=ctx), cursor=params.cursor, limit=_LISTED)
+        return ListResourcesResult(resources=list(map(_to_resource, page.sessions)), next_cursor=page.cursor)
+
+    # The SDK lists the same resources to every caller; sessions have owners.
+    server._lowlevel_server.add_request_handler("resources/list", PaginatedRequestParams, list_sessions)
+    return server
+
+
+def _to_resource(session: SessionShape) -> Resource:
+    return Resource(
+        uri=f"session://{quote(session.id, safe='')}",
+        name=session.id,
+        title=session.title or None,
+        mime_type="application/json",
+    )
+
+
+def _answering(tool: Callable[_P, Awaitable[_T]]) -> Callable[_P, Awaitable[_T]]:
+    """The tool, with our errors as results that a model can read: the stable code, then the sentence."""
+
+    @wraps(tool)
+    async def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return await tool(*args, **kwargs)
+        except TenutoError as error:
+            raise ToolError(f"{error.code}: {error}") from error
+
+    return call
+
+
+def _reading(resource: Callable[_P, Awaitable[_T]]) -> Callable[_P, Awaitable[_T]]:
+    @wraps(resource)
+    async def read(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return await resource(*args, **kwargs)
+        except NotFound as absent:
+            raise ResourceNotFoundError(f"{absent.code}: {absent}") from absent
+        except TenutoError as error:
+            raise ResourceError(f"{error.code}: {error}") from error
+
+    return read
+
+
+def _listing(listing: Callable[_P, Awaitable[_T]]) -> Callable[_P, Awaitable[_T]]:
+    async def read(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return await listing(*args, **kwargs)
+        except Invalid as unfit:
+            raise MCPError(code=INVALID_PARAMS, message=f"{unfit.code}: {unfit}") from unfit
+
+    return read
 
 
 class McpHttp:

@@ -7,21 +7,17 @@ and foreign ids.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from functools import wraps
-from importlib.metadata import version
-from typing import Annotated, Any, Final, Literal, ParamSpec, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Final, Literal
 
-from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
-from mcp_types import ToolAnnotations
+from mcp.server.mcpserver import Context
 from msgspec.structs import replace
 from pydantic import Field
 
 from tenuto.app import Tenuto
 from tenuto.context import counter_for
 from tenuto.context.conversation import fit_window
-from tenuto.errors import EntryNotFound, Invalid, NotFound, TenutoError
+from tenuto.errors import EntryNotFound, Invalid
 from tenuto.model import NewSession, OpenTurn, Page, Role, Scope, SessionQuery, TurnState
 from tenuto.model.memory import MAX_HITS, MemoryKind, MemoryQuery
 from tenuto.model.message import Message, is_summary
@@ -45,92 +41,17 @@ from tenuto.server.mcp.shapes import (
 )
 from tenuto.sessions import AppendRequest
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 ScopeOf = Callable[[Context[Any, Any]], Scope]
 """Whom a call acts for."""
-
-_READS: Final = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-_ADDS: Final = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
-_REMOVES: Final = ToolAnnotations(
-    read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
-)
-# A resource is read as a whole, so it has an end.
-_RESOURCE_MESSAGES: Final = 200
-_INSTRUCTIONS: Final = (
-    "Keeps conversations and what is remembered of users. Begin with create_session, or find one with list_sessions; "
-    "store each message with append_message; before calling a model, assemble_context gives what it should see, within "
-    "its budget. Memories outlast sessions. Agents that work on one task share its board."
-)
+RESOURCE_MESSAGES: Final = 200
+"""How many messages a resource has at most: it is read as a whole."""
 
 SessionId = Annotated[str, Field(description="The session's id, as create_session or list_sessions gave it.")]
 TaskId = Annotated[str, Field(description="The task's id, as open_task gave it.")]
 Limit = Annotated[int, Field(ge=1, le=1000, description="At most so many.")]
 
 
-def make_mcp_server(tenuto: Tenuto, scope_of: ScopeOf) -> MCPServer[Any]:
-    """The server for one installation; `scope_of` tells whom each call acts for."""
-    server: MCPServer[Any] = MCPServer(
-        "tenuto",
-        title="tenuto",
-        version=version("tenuto"),
-        instructions=_INSTRUCTIONS,
-        log_level="WARNING",
-        # Lists of tools and resources never change, and sessions are not watched.
-        subscriptions=False,
-    )
-    tools = _Tools(tenuto, scope_of)
-    for tool, hints in (
-        (tools.create_session, _ADDS),
-        (tools.list_sessions, _READS),
-        (tools.append_message, _ADDS),
-        (tools.get_history, _READS),
-        (tools.assemble_context, _READS),
-        (tools.search_memory, _READS),
-        (tools.remember, _ADDS),
-        (tools.forget, _REMOVES),
-        (tools.open_task, _ADDS),
-        (tools.read_board, _READS),
-        (tools.write_board, _REMOVES),
-    ):
-        server.add_tool(_answering(tool), description=" ".join((tool.__doc__ or "").split()), annotations=hints)
-    server.resource(
-        "session://{id}",
-        name="session",
-        title="A session",
-        description=f"A session and its newest {_RESOURCE_MESSAGES} messages, as JSON.",
-        mime_type="application/json",
-    )(_reading(tools.read_session))
-    return server
-
-
-def _answering(tool: Callable[_P, Awaitable[_T]]) -> Callable[_P, Awaitable[_T]]:
-    """The tool, with our errors as results that a model can read: the stable code, then the sentence."""
-
-    @wraps(tool)
-    async def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        try:
-            return await tool(*args, **kwargs)
-        except TenutoError as error:
-            raise ToolError(f"{error.code}: {error}") from error
-
-    return call
-
-
-def _reading(resource: Callable[_P, Awaitable[_T]]) -> Callable[_P, Awaitable[_T]]:
-    @wraps(resource)
-    async def read(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        try:
-            return await resource(*args, **kwargs)
-        except NotFound as absent:
-            raise ResourceNotFoundError(f"{absent.code}: {absent}") from absent
-        except TenutoError as error:
-            raise ResourceError(f"{error.code}: {error}") from error
-
-    return read
-
-
-class _Tools:
+class Tools:
     """The tools. Their names, docstrings and signatures are what clients and their models see."""
 
     def __init__(self, tenuto: Tenuto, scope_of: ScopeOf) -> None:
@@ -195,7 +116,7 @@ class _Tools:
 
     async def read_session(self, ctx: Context[Any, Any], id: str) -> str:  # noqa: A002
         """A session with its newest messages."""
-        page = Page(limit=_RESOURCE_MESSAGES)
+        page = Page(limit=RESOURCE_MESSAGES)
         return (await self._history(self._scope_of(ctx), id, page)).model_dump_json()
 
     async def _history(self, scope: Scope, session_id: str, asked: Page) -> HistoryShape:
