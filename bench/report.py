@@ -185,7 +185,7 @@ def ask_table(results: Results) -> Table:
 def serving_table(served: list[Served]) -> Table:
     """Requests over HTTP."""
     table = Table(
-        f"POST /v1/chat with {CLIENTS} clients, the offline model acknowledging statements",
+        f"A turn over HTTP with {CLIENTS} clients, the offline model acknowledging statements",
         ["backend", "servers", "form", "requests/s", "p50 ms", "p99 ms", "p99 / p50", "CPU ms", "errors"],
         note="CPU: of all servers, for one request. The clients run on the same machine.",
     )

@@ -1,4 +1,4 @@
-"""`POST /v1/chat` of real server processes with 64 clients: requests per second, p99, processor time.
+"""`POST /v1/chat` and `/v1/responses` of real server processes with 64 clients: requests per second, p99, CPU.
 
 The servers are `tenuto serve` with every default on one store. Their model is the offline one: it acknowledges a
 statement without reading the conversation, so that it answers at once and nothing but the server is measured. Clients
@@ -28,7 +28,9 @@ from bench.plan import Plan
 
 CLIENTS: Final = 64
 PROCESSES: Final = (1, 2)
-_FORMS: Final = ("JSON", "SSE")
+FORMS: Final = {"OpenAI": "JSON", "OpenAI SSE": "SSE"}
+"""The forms of the OpenAI route, and those of ours that they are compared with."""
+_FORMS: Final = (*FORMS.values(), *FORMS)
 _ROOT: Final = Path(__file__).parents[1]
 _PATIENCE: Final = 90.0
 _HISTORY: Final = 60
@@ -94,9 +96,14 @@ class _Client:
 
     async def chat(self, form: str) -> None:
         """One turn, read to its end."""
-        body = {"message": _TEXT, "session_id": self._session, "stream": form == "SSE"}
-        answer = await self._post("/v1/chat", body)
-        if form == "SSE" and b"event: done" not in answer:
+        streamed = form.endswith("SSE")
+        if form in FORMS:
+            said = {"input": _TEXT, "conversation": self._session, "model": "general", "stream": streamed}
+            answer = await self._post("/v1/responses", said)
+        else:
+            said = {"message": _TEXT, "session_id": self._session, "stream": streamed}
+            answer = await self._post("/v1/chat", said)
+        if streamed and b"event: done" not in answer and b"event: response.completed" not in answer:
             raise RuntimeError("a stream ended without its last event")
 
     async def close(self) -> None:

@@ -13,7 +13,7 @@ from bench.contenders import BARE, IMPORTED, LENGTH_OF_ASKS, LENGTH_OF_RATIOS, L
 from bench.plan import ASKING, MANY
 from bench.report import Report, ratio_to
 from bench.rounds import Cell, Results
-from bench.serving import CLIENTS, PROCESSES
+from bench.serving import CLIENTS, FORMS, PROCESSES
 from bench.tables import Table, exponent, times
 from bench.tasks import KEYS
 from bench.workload import YOUNG, Operation
@@ -32,6 +32,7 @@ _STEADY: Final = 1.3
 # "What our own do": medians of one run scatter by some tenths.
 _SAME: Final = 1.25
 _SPREAD: Final = 5.0
+_OPENAI: Final = 1.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ def targets(report: Report) -> list[Target]:
         if results.ours() not in results.absent:
             found += _asks(results)
     found += _serving(report)
+    found += _openai(report)
     found += _assembling(report)
     found += _tasks(report)
     return found
@@ -244,10 +246,22 @@ def _serving(report: Report) -> Iterator[Target]:
     for one in report.served:
         if one.processes == max(PROCESSES):
             yield Target(
-                f"{one.backend}: p99 of /v1/chat ({one.form}), {CLIENTS} clients, {one.processes} servers, against p50",
+                f"{one.backend}: p99 of a turn ({one.form}), {CLIENTS} clients, {one.processes} servers, against p50",
                 f"at most {_SPREAD:g} times",
                 times(one.spread),
                 one.spread <= _SPREAD,
+            )
+
+
+def _openai(report: Report) -> Iterator[Target]:
+    by_form = {(one.backend, one.processes, one.form): median(one.cpus) for one in report.served}
+    for (backend, processes, form), cpu in by_form.items():
+        if form in FORMS and (ours := by_form.get((backend, processes, FORMS[form]))):
+            yield Target(
+                f"{backend}: processor time of the OpenAI route ({form}), {processes} servers, against /v1/chat",
+                f"at most {_OPENAI:g} times",
+                times(cpu / ours),
+                cpu / ours <= _OPENAI,
             )
 
 

@@ -20,7 +20,7 @@ from tenuto.model.values import JsonObject, Value, check_int, check_json, check_
 AUTO: Final = "auto"
 NONE: Final = "none"
 REQUIRED: Final = "required"
-_MOST_REPLY_TOKENS: Final = 2**31
+_MOST_TOKENS: Final = 2**31
 # Roles that lie between two messages of a user without ending what the user says.
 _BESIDE: Final = (Role.SYSTEM, Role.ITEM)
 
@@ -39,7 +39,8 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     of them, and a later turn brings the output. A tool of the assistant with the same name is not offered. With a
     `tool_choice` of `required`, or of a tool's name, only the caller's tools are offered, and one must be called.
     `reply_tokens` lowers the limit of the assistant's answers. `reply_metadata` is stored with the reply's last
-    message.
+    message. With `follows`, the turn is the one after that number, or a `VersionConflict` that stores nothing.
+    `compress_above` has the conversation compressed once its prompt has more tokens, in place of the assistant's limit.
     """
 
     text: str = ""
@@ -60,6 +61,8 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     tool_choice: str = AUTO
     reply_tokens: int | None = None
     reply_metadata: JsonObject = {}
+    follows: int | None = None
+    compress_above: int | None = None
 
     @property
     def question(self) -> str:
@@ -81,7 +84,9 @@ class ChatRequest(Value, frozen=True, kw_only=True):
         if self.instructions is not None:
             check_text(self.instructions, "instructions")
         if self.reply_tokens is not None:
-            check_int(self.reply_tokens, 1, _MOST_REPLY_TOKENS, "reply_tokens")
+            check_int(self.reply_tokens, 1, _MOST_TOKENS, "reply_tokens")
+        if self.compress_above is not None:
+            check_int(self.compress_above, 1, _MOST_TOKENS, "compress_above")
         if self.reply_metadata:
             check_type(self.reply_metadata, dict, "reply_metadata")
             check_json(self.reply_metadata, "reply_metadata")

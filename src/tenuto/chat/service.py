@@ -81,8 +81,12 @@ class Chat:
         """
         return await self._run_turn(scope, request, sink or EventSink())
 
-    async def stream(self, scope: Scope, request: ChatRequest) -> AsyncIterator[ChatEvent]:
+    async def stream(
+        self, scope: Scope, request: ChatRequest, history: Sequence[Message] | None = None
+    ) -> AsyncIterator[ChatEvent]:
         """Answer, event by event; the last is `ReplyFinished`. Closing the iterator cancels the turn.
+
+        With a `history`, nothing is stored, as in `answer_once`.
 
         Raises:
             TenutoError: as in `take_turn`.
@@ -91,7 +95,11 @@ class Chat:
 
         async def work() -> None:
             try:
-                await reader.emit_event(ReplyFinished(reply=await self._run_turn(scope, request, reader)))
+                if history is None:
+                    reply = await self._run_turn(scope, request, reader)
+                else:
+                    reply = await self.answer_once(scope, request, history, reader)
+                await reader.emit_event(ReplyFinished(reply=reply))
             finally:
                 reader.close()
 

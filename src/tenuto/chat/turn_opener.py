@@ -40,11 +40,12 @@ from tenuto.errors import (
     TenutoError,
     Unavailable,
     UnknownToolCall,
+    VersionConflict,
 )
 from tenuto.model import Draft, Message, NewSession, OpenTurn, Page, Role, Scope, Session, TurnState
 from tenuto.model.generation import Persona, Summary, ToolContext, TurnEnded
-from tenuto.model.message import is_input, readable_messages
-from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
+from tenuto.model.message import is_input, is_summary, readable_messages
+from tenuto.model.policy import OnMissing, OnStoreDown, Preset, SessionPolicy
 from tenuto.model.prompt import Language, PromptInputs
 from tenuto.model.session import ASSISTANT, PERSONA, PRIVACY_ALSO, PROFILE
 from tenuto.model.turn import trace_id
@@ -57,6 +58,8 @@ from tenuto.sessions.titles import with_fallback_title
 
 # Older messages that are fetched where they are needed.
 _OLDER: Final = 500
+# The part of its budget that a prompt may fill before it is compressed, whatever a request says.
+_MOST_FULL: Final = 0.95
 _LANGUAGES: Final = {language.value: language for language in Language}
 _log = logging.getLogger(__name__)
 
@@ -151,9 +154,8 @@ class TurnOpener:
         named = self._names_assistant(request)
         last = active_assistant_of(None if named else await self._load_session(scope, request.session_id))
         assistant, persona = resolve_assistant(self._assistants, request.assistant, request.persona, last)
-        if request.policy is not None:
-            policies = replace(assistant.policies, sessions=request.policy)
-            assistant = dataclasses.replace(assistant, policies=policies)
+        if request.policy is not None or request.compress_above is not None:
+            assistant = dataclasses.replace(assistant, policies=_policies_for(request, assistant))
         await self._admit(scope, request, assistant)
         scope = scope if persona is None else replace(scope, persona=persona.id)
         if not assistant.remembers:
@@ -390,6 +392,8 @@ class TurnOpener:
             except Superseded:
                 await undo_user_message(self._sessions, turn)
                 raise
+        if request.follows is not None and turn.state is TurnState.OPENED:
+            await self._check_follows(turn, request.follows)
         await self._check_budgets(turn.session)
         if not turn.user_messages:
             # Another turn may have answered the last message while the old answer was undone.
@@ -400,6 +404,17 @@ class TurnOpener:
             await undo_user_message(self._sessions, turn)
             raise UnknownToolCall
         return turn, replaced
+
+    async def _check_follows(self, turn: OpenTurn, number: int) -> None:
+        """Refuse a turn after another than that, and undo what it stored.
+
+        By the messages before it: numbers of turns that were undone are not used again.
+        """
+        before = (one for one in reversed(turn.window) if one.turn != turn.number and not is_summary(one))
+        last = next(before, None)
+        if last is None or last.turn != number:
+            await undo_user_message(self._sessions, turn)
+            raise VersionConflict(number, last.turn if last is not None else 0)
 
     async def _check_budgets(self, session: Session) -> None:
         if self._spending.active:
@@ -548,6 +563,17 @@ def _turn_key(turn: OpenTurn) -> str:
     """The message and the turn: a regeneration answers the same message in another turn."""
     said = turn.user_messages[0].id if turn.user_messages else ""
     return f"{turn.session.incarnation}:{turn.number}:{said}"
+
+
+def _policies_for(request: ChatRequest, assistant: Assistant) -> Preset:
+    """The assistant's policies with what the request has in place of them."""
+    policies = assistant.policies
+    if request.policy is not None:
+        policies = replace(policies, sessions=request.policy)
+    if request.compress_above is not None:
+        share = min(request.compress_above / assistant.prompt.budget, _MOST_FULL)
+        policies = replace(policies, context=replace(policies.context, compress_at=share))
+    return policies
 
 
 def _restore_persona(turn: OpenTurn, assistant: Assistant, persona: Persona | None) -> tuple[OpenTurn, Persona | None]:

@@ -110,6 +110,11 @@ def place_of(asked: str) -> tuple[str, int]:
     return address.session_id, address.number
 
 
+def turn_id_of(trace: str) -> str:
+    """The id of the turn in a trace id that `place_of` has accepted."""
+    return _decode_address(trace).turn_id
+
+
 def _decode_address(text: str) -> _TraceAddress:
     raw = urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4))
     return msgspec.json.decode(raw, type=_TraceAddress)

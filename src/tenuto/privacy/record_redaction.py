@@ -20,8 +20,10 @@ from tenuto.privacy.rules.span import ON_REQUEST
 
 _Words = TypeVar("_Words", bound=Draft)
 # Values that this project writes itself, in a message's metadata and in a session's context and metadata: assistants
-# and personas, which may have names like people, and the model that made an answer or a title.
-_IN_MESSAGE: Final[Places] = {"model": {}, "trace": {}}
+# and personas, which may have names like people, the model that made an answer or a title, and the ids that a request
+# of the OpenAI API named.
+_OF_REQUEST: Final[Places] = {"model": {}, "previous_response_id": {}, "conversation": {"id": {}}}
+_IN_MESSAGE: Final[Places] = {"model": {}, "trace": {}, "openai": _OF_REQUEST}
 _IN_CONTEXT: Final[Places] = {"language": {}}
 _IN_HEAD: Final[Places] = {ASSISTANT: {}, PERSONA: {}, PERSONAS: {ANY: {}}, "title": {"by": {}}}
 

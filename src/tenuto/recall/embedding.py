@@ -77,6 +77,14 @@ class CachedEmbedder:
             self._rests_until = self._clock() + _REST
             return None
 
+    async def embed_whole(self, texts: Sequence[str]) -> list[Vector]:
+        """The vectors of whole texts, without time limit, rest and cache.
+
+        Raises:
+            Unavailable: the embedder does not answer.
+        """
+        return list(await self._embedder.embed(texts))
+
     @property
     def _resting(self) -> bool:
         return self._rests_until is not None and self._clock() < self._rests_until

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from tenuto.errors import Conflict, Invalid, InvalidCursor, MemoryNotFound
+from tenuto.errors import Conflict, Invalid, InvalidCursor, MemoryNotFound, Unavailable
 from tenuto.model import Scope
 from tenuto.model.memory import (
     MAX_MEMORY,
@@ -97,6 +97,18 @@ class Memories:
             vectors = await self.embedder.embed(scope, [asked or ""])
             missed = vectors is None
         return PreparedSearch(self._copies, owner, vectors[0] if vectors else None, self._clock, degraded=missed)
+
+    async def embed_texts(self, scope: Scope, texts: Sequence[str]) -> list[Vector]:
+        """Vectors of any texts, whole; those that leave this machine are redacted as memories are.
+
+        Raises:
+            Unavailable: there is no embedder, or it does not answer.
+        """
+        if self.embedder is None:
+            raise Unavailable("embedder", "is not configured")
+        if self.embedder.remote:
+            texts = [await self._redact(scope, text) or "" for text in texts]
+        return await self.embedder.embed_whole(texts)
 
     async def get(self, scope: Scope, memory_id: str) -> Memory:
         """One memory.

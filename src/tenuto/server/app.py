@@ -43,6 +43,8 @@ from tenuto.server.channels import channel_routes, serving_channels
 from tenuto.server.mcp import routes as mcp
 from tenuto.server.metrics import Metrics
 from tenuto.server.middleware import RequestMiddleware
+from tenuto.server.openai import completions, conversations, responses, tokens
+from tenuto.server.openai import models as openai_models
 from tenuto.server.task_worker import TaskWorker
 from tenuto.server.web_streams import ag_ui, ai_sdk
 from tenuto.settings import Settings
@@ -69,7 +71,7 @@ def create_app(
     Raises:
         InvalidSetting: a key file of the settings does not hold a fitting key.
     """
-    tokens = _make_jwt_verifier(settings)
+    verifier = _make_jwt_verifier(settings)
     meters = Metrics()
 
     async def start(app: Starlette, tenuto: Tenuto, stack: AsyncExitStack) -> None:
@@ -80,7 +82,7 @@ def create_app(
             if settings.memories_without_user is None:
                 remembered.policy = replace(remembered.policy, without_user=is_open)
 
-        gate = _gate(settings, tokens, tenuto, clock, ticks, on_mode)
+        gate = _gate(settings, verifier, tenuto, clock, ticks, on_mode)
         # Opened now: a model or an assistant that cannot be had stops the start, not the first question.
         chat = await tenuto.chat()
         live = await stack.enter_async_context(LiveTurns(chat, tenuto.sessions))
@@ -130,6 +132,11 @@ def create_app(
         goods,
         ai_sdk,
         ag_ui,
+        conversations,
+        responses,
+        tokens,
+        completions,
+        openai_models,
         health,
         web_console,
         mcp,

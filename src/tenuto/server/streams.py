@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
@@ -40,6 +40,14 @@ async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, _Answ
         await _cancel_task(task)
 
 
+class Encodes(Protocol):
+    """What a stream sends in one piece: an event, or several that are known at once."""
+
+    def encode(self) -> bytes:
+        """The bytes of it."""
+        ...
+
+
 class ServerSentEvent(NamedTuple):
     """An event as clients get it, maybe without a name; a client that reconnects names the last `id` it saw."""
 
@@ -55,11 +63,7 @@ class ServerSentEvent(NamedTuple):
 
 
 async def event_stream(
-    request: Request,
-    events: AsyncIterator[_Event],
-    encode: Callable[[_Event], ServerSentEvent],
-    *,
-    endless: bool = False,
+    request: Request, events: AsyncIterator[_Event], encode: Callable[[_Event], Encodes], *, endless: bool = False
 ) -> Response:
     """Server-sent events. A failure before the first one is an ordinary error response.
 
@@ -77,10 +81,7 @@ async def _next_event(events: AsyncIterator[_Event]) -> _Event:
 
 
 async def _sse_stream(
-    request: Request,
-    first: tuple[_Event, ...],
-    events: AsyncIterator[_Event],
-    encode: Callable[[_Event], ServerSentEvent],
+    request: Request, first: tuple[_Event, ...], events: AsyncIterator[_Event], encode: Callable[[_Event], Encodes]
 ) -> AsyncIterator[bytes]:
     gone = asyncio.create_task(_wait_for_disconnect(request))
     step: asyncio.Task[_Event] | None = None

@@ -1,0 +1,198 @@
+"""The route of chat completions: stateless as clients expect it, or a turn in the session that a header names.
+
+Clients send the whole conversation each time. With a session, only what follows its last answer is new; without one,
+nothing is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Annotated, Final
+from uuid import uuid4
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tenuto.chat import ChatEvent, ChatRequest, Reply, ReplyFinished
+from tenuto.errors import Invalid, TenutoError
+from tenuto.model import Message, Role, Scope
+from tenuto.model.generation import TextDelta, ToolCall
+from tenuto.model.policy import OnMissing
+from tenuto.model.values import JsonObject, check_id
+from tenuto.server.auth import asking, service
+from tenuto.server.json_io import body_of, fingerprint, idempotency_key
+from tenuto.server.openai.bodies import tools_of
+from tenuto.server.openai.conversations import drafts_of_items, json_response
+from tenuto.server.openai.errors import OpenAIRouter, failure_response
+from tenuto.server.openai.items import ECHO, answer_function, messages_of
+from tenuto.server.openai.response_objects import arguments_of, text_and_calls
+from tenuto.server.openai.response_requests import assistant_of, policy_of
+from tenuto.server.openai.responses import first_event, last_reply
+from tenuto.server.streams import ServerSentEvent, cancel_on_disconnect, event_stream
+
+routes = OpenAIRouter(prefix="/v1")
+
+SESSION: Final = "Tenuto-Session"
+"""The header that names the session of a chat completion, in the request and in the response."""
+_CHUNK: Final = "chat.completion.chunk"
+
+
+class _CompletionBody(msgspec.Struct, frozen=True, kw_only=True):
+    """A request for a chat completion. Fields that are not here are accepted and have no effect."""
+
+    messages: list[JsonObject]
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: JsonObject | None = None
+    tools: list[JsonObject] | None = None
+    tool_choice: str | JsonObject | None = None
+    response_format: JsonObject | None = None
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None
+    n: int | None = None
+
+    @property
+    def text(self) -> JsonObject | None:
+        """The form that the answer must have, as requests for responses say it."""
+        form = self.response_format
+        if form is None:
+            return None
+        schema = form.get("json_schema")
+        return {"format": {**(schema if isinstance(schema, dict) else {}), "type": form.get("type")}}
+
+
+class _Completion:
+    """One completion, whole or in chunks."""
+
+    def __init__(self, body: _CompletionBody, model: str, created: int) -> None:
+        self._answer = answer_function(body.text)
+        self._usage = bool((body.stream_options or {}).get("include_usage"))
+        self._head = {"id": f"chatcmpl-{uuid4().hex}", "created": created, "model": model, "service_tier": "default"}
+
+    def whole(self, reply: Reply) -> JsonObject:
+        text, calls = text_and_calls(reply, self._answer)
+        message: JsonObject = {"role": "assistant", "content": text or None, "refusal": None, "annotations": []}
+        if calls:
+            message["tool_calls"] = [_call_view(call) for call in calls]
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _reason(calls)}
+        return {**self._head, "object": "chat.completion", "choices": [choice], "usage": _usage(reply)}
+
+    async def chunks(self, events: AsyncIterator[ChatEvent]) -> AsyncIterator[JsonObject]:
+        """The chunks of a completion, each told as soon as it is known."""
+        said = False
+        try:
+            async for event in events:
+                if isinstance(event, TextDelta) and event.text and self._answer is None:
+                    yield self._chunk({"content": event.text} if said else {"role": "assistant", "content": event.text})
+                    said = True
+                elif isinstance(event, ReplyFinished):
+                    for chunk in self._end(event.reply, said):
+                        yield chunk
+        except TenutoError as error:
+            body: JsonObject = msgspec.json.decode(bytes(failure_response(error).body))
+            yield body
+
+    def _end(self, reply: Reply, said: bool) -> list[JsonObject]:
+        text, calls = text_and_calls(reply, self._answer)
+        deltas: list[JsonObject] = [] if said else [{"role": "assistant", "content": text or None}]
+        if calls:
+            deltas.append({"tool_calls": [{"index": at, **_call_view(call)} for at, call in enumerate(calls)]})
+        chunks = [self._chunk(delta) for delta in deltas] + [self._chunk({}, _reason(calls))]
+        if self._usage:
+            chunks.append({**self._head, "object": _CHUNK, "choices": [], "usage": _usage(reply)})
+        return chunks
+
+    def _chunk(self, delta: JsonObject, reason: str | None = None) -> JsonObject:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        return {**self._head, "object": _CHUNK, "choices": [choice], **({"usage": None} if self._usage else {})}
+
+
+@routes.post("/chat/completions")
+async def create_completion(request: Request) -> Response:
+    """Complete a conversation, whole or as a stream."""
+    scope = await asking(request)
+    body = await body_of(request, _CompletionBody)
+    if body.n not in (None, 1):
+        raise Invalid("n: one completion is made of a request")
+    session = request.headers.get(SESSION)
+    turn, history = await _turn_of(request, scope, body)
+    completion = _Completion(body, body.model or str(turn.assistant), int(service(request).clock().timestamp()))
+    if session is not None:
+        return await _in_session(request, scope, body, _named(turn, request, session), completion)
+    events = service(request).chat.stream(scope, turn, history)
+    if body.stream:
+        return await event_stream(request, _with_end(completion.chunks(events)), _encode)
+    return json_response(completion.whole(await cancel_on_disconnect(request, last_reply(events))))
+
+
+async def _in_session(
+    request: Request, scope: Scope, body: _CompletionBody, turn: ChatRequest, completion: _Completion
+) -> Response:
+    live = service(request).live.start(scope, turn)
+
+    await cancel_on_disconnect(request, first_event(live))
+    session_id = live.started.session_id if live.started is not None else (await live.reply()).session_id
+    if body.stream:
+        events = (event async for _, event in live.events())
+        response = await event_stream(request, _with_end(completion.chunks(events)), _encode)
+    else:
+        response = json_response(completion.whole(await cancel_on_disconnect(request, live.reply())))
+    response.headers[SESSION] = session_id
+    return response
+
+
+def _named(turn: ChatRequest, request: Request, session: str) -> ChatRequest:
+    """The turn in the session that the header names, which is made if there is none."""
+    check_id(session, f"the {SESSION} header")
+    policy = replace(policy_of(request, str(turn.assistant)), on_missing=OnMissing.ADOPT)
+    return replace(turn, session_id=session, policy=policy, idempotency_key=idempotency_key(request))
+
+
+async def _turn_of(request: Request, scope: Scope, body: _CompletionBody) -> tuple[ChatRequest, tuple[Message, ...]]:
+    """The turn that the messages ask for, and what they say of the conversation before it."""
+    drafts = await drafts_of_items(request, scope, body.messages)
+    first = next((place for place, draft in enumerate(drafts) if draft.role is not Role.SYSTEM), len(drafts))
+    last = max((place + 1 for place, draft in enumerate(drafts) if draft.role is Role.ASSISTANT), default=first)
+    if not drafts[last:]:
+        raise Invalid("messages: expected a message to answer at the end")
+    tools = tools_of(body.tools, body.tool_choice, body.text)
+    turn = ChatRequest(
+        messages=drafts[last:],
+        assistant=assistant_of(request, body.model),
+        fingerprint=fingerprint([getattr(body, name) for name in body.__struct_fields__ if name != "stream"]),
+        instructions="\n\n".join(draft.text for draft in drafts[:first]) or None,
+        tools=tools.tools,
+        tool_choice=tools.choice,
+        reply_tokens=body.max_completion_tokens or body.max_tokens,
+        reply_metadata={ECHO: {"text": body.text}} if answer_function(body.text) else {},
+    )
+    return turn, messages_of(drafts[first:last])
+
+
+def _reason(calls: Sequence[ToolCall]) -> str:
+    return "tool_calls" if calls else "stop"
+
+
+def _call_view(call: ToolCall) -> JsonObject:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments_of(call)}}
+
+
+def _usage(reply: Reply) -> JsonObject:
+    return {
+        "prompt_tokens": reply.input_tokens,
+        "completion_tokens": reply.output_tokens,
+        "total_tokens": reply.input_tokens + reply.output_tokens,
+    }
+
+
+async def _with_end(chunks: AsyncIterator[JsonObject]) -> AsyncIterator[bytes]:
+    async for chunk in chunks:
+        yield msgspec.json.encode(chunk)
+    yield b"[DONE]"
+
+
+def _encode(line: bytes) -> ServerSentEvent:
+    return ServerSentEvent("", line)

@@ -1,0 +1,119 @@
+"""Errors in the shape of the OpenAI API, for clients that know no other, and the routes that answer so."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partialmethod
+from typing import ClassVar, Final, TypeAlias
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from tenuto.errors import (
+    BudgetExhausted,
+    Conflict,
+    Invalid,
+    ModelRefused,
+    NotFound,
+    SessionBusy,
+    TenutoError,
+    Unavailable,
+)
+from tenuto.model.values import JsonObject
+from tenuto.server.json_io import JSON
+from tenuto.server.openapi import Operation, Router
+from tenuto.server.problems import AccessDenied, InvalidCredential, error_response
+
+_log = logging.getLogger(__name__)
+_Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
+_KINDS: Final = {401: "authentication_error", 403: "permission_error", 409: "conflict_error", 429: "rate_limit_error"}
+# Our messages about a field begin with its name.
+_FIELD: Final = re.compile(r"([a-z_]+(?:[.\[][\w.\[\]]*)?): ")
+# OpenAI's clients retry these by themselves, where the same request can only fail again.
+_NOT_AGAIN: Final = (Conflict, BudgetExhausted, ModelRefused)
+
+
+class ItemNotFound(NotFound):
+    """The conversation has no item of that id."""
+
+    code: ClassVar[str] = "item_not_found"
+
+    def __init__(self) -> None:
+        super().__init__("the conversation has no such item")
+
+
+class ResponseNotFound(NotFound):
+    """There is no such response for this caller: never made, not stored, deleted, or of another caller."""
+
+    code: ClassVar[str] = "response_not_found"
+
+    def __init__(self) -> None:
+        super().__init__("there is no such response")
+
+
+class ModelUnknown(NotFound):
+    """No assistant has that name."""
+
+    code: ClassVar[str] = "model_not_found"
+
+    def __init__(self) -> None:
+        super().__init__("there is no such model; GET /v1/models lists the assistants")
+
+
+class OpenAIRouter(Router):
+    """Routes that answer errors in OpenAI's shape."""
+
+    def add(self, method: str, path: str, operation: Operation | None = None) -> Callable[[_Endpoint], _Endpoint]:
+        """Add the decorated function as a route."""
+        register = super().add(method, path, operation)
+
+        def with_errors(endpoint: _Endpoint) -> _Endpoint:
+            @functools.wraps(endpoint)
+            async def answer(request: Request) -> Response:
+                try:
+                    return await endpoint(request)
+                except (TenutoError, AccessDenied) as error:
+                    return failure_response(error)
+                except ClientDisconnect:
+                    raise
+                except Exception:
+                    _log.exception("a request failed")
+                    return _response(500, error_body(500, "internal", "something went wrong here"))
+
+            return register(answer)
+
+        return with_errors
+
+    get = partialmethod(add, "GET")
+    post = partialmethod(add, "POST")
+    delete = partialmethod(add, "DELETE")
+
+
+def failure_response(error: TenutoError | AccessDenied) -> Response:
+    """The response to an error that a caller is told of."""
+    if isinstance(error, AccessDenied):
+        code = "invalid_api_key" if isinstance(error, InvalidCredential) else error.code
+        return _response(error.status, error_body(error.status, code, str(error)), error.headers)
+    if isinstance(error, Unavailable):
+        _log.warning("%s: %s", error.code, error)
+    problem = error_response(error)
+    headers = {name: problem.headers[name] for name in ("Retry-After",) if name in problem.headers}
+    if isinstance(error, _NOT_AGAIN) and not isinstance(error, SessionBusy):
+        headers["x-should-retry"] = "false"
+    return _response(problem.status_code, error_body(problem.status_code, error.code, str(error), error), headers)
+
+
+def error_body(status: int, code: str, message: str, error: TenutoError | None = None) -> JsonObject:
+    """The body of an error; `param` is the field that an invalid request is about."""
+    named = _FIELD.match(message) if isinstance(error, Invalid) else None
+    kind = "insufficient_quota" if isinstance(error, BudgetExhausted) else _KINDS.get(status)
+    kind = kind or ("server_error" if status >= 500 else "invalid_request_error")
+    return {"error": {"message": message, "type": kind, "param": named[1] if named else None, "code": code}}
+
+
+def _response(status: int, body: JsonObject, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(body), status, headers, JSON)

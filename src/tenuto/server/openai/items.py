@@ -1,0 +1,199 @@
+"""Stored messages as items of the Responses API, whoever wrote them.
+
+A message is mostly one item. Of a reply that calls tools, the text and each call are items of their own.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+from msgspec.structs import asdict, replace
+
+from tenuto.model import Draft, Message, Role, text_part
+from tenuto.model.message import is_summary
+from tenuto.model.turn import turn_offsets
+from tenuto.model.values import Json, JsonObject
+from tenuto.sessions import fresh_id
+from tenuto.sessions.ids import derived_id
+from tenuto.sessions.items import draft_from_item, item_from_message
+
+ECHO: Final = "openai"
+"""The key of a reply's metadata for what its request said."""
+MESSAGE: Final = "message"
+CALL: Final = "function_call"
+CALL_OUTPUT: Final = "function_call_output"
+COMPACTION: Final = "compaction"
+_COMPACTED: Final = "tenuto summary"
+_PREFIXES: Final = {MESSAGE: "msg_", CALL: "fc_", CALL_OUTPUT: "fco_", "reasoning": "rs_"}
+# Parts that are items of their own: ours, and those of chat completions.
+_APART: Final = frozenset({"tool_call", "tool_result", "function", CALL, CALL_OUTPUT})
+_STATUS: Final = frozenset({MESSAGE, CALL, CALL_OUTPUT})
+
+
+def drafts_from_items(items: Sequence[JsonObject], now: datetime) -> tuple[Draft, ...]:
+    """The items of a request as messages to append."""
+    return tuple([_draft(item, now) for item in items])
+
+
+def _draft(item: JsonObject, now: datetime) -> Draft:
+    draft = draft_from_item(item, new_id=fresh_id, now=now)
+    summary = _open_compaction(item) if item.get("type") == COMPACTION else None
+    if summary is None:
+        return draft
+    # What a model is to know of it is its text; the item itself stays beside it.
+    return replace(draft, role=Role.SYSTEM, parts=(text_part(summary),), extra=item)
+
+
+def messages_of(drafts: Sequence[Draft]) -> tuple[Message, ...]:
+    """Messages of a request as if they were stored, for a turn that is not."""
+    return tuple(
+        Message(**asdict(draft), seq=place + 1, turn=turn + 1)
+        for place, (draft, turn) in enumerate(zip(drafts, turn_offsets(drafts), strict=True))
+    )
+
+
+def compaction_item(summary: str) -> JsonObject:
+    """An item that stands in for the conversation that it summarises; only we can read it."""
+    content = urlsafe_b64encode(msgspec.json.encode([_COMPACTED, summary])).decode()
+    return {"id": f"cmp_{fresh_id()}", "type": COMPACTION, "encrypted_content": content}
+
+
+def _open_compaction(item: JsonObject) -> str | None:
+    try:
+        mark, summary = msgspec.json.decode(urlsafe_b64decode(item["encrypted_content"]), type=tuple[str, str])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return summary if mark == _COMPACTED else None
+
+
+def items_of(messages: Sequence[Message]) -> list[JsonObject]:
+    """The messages as items, in their order, without our own summaries."""
+    return [item for message in messages if not is_summary(message) for item in items_of_message(message)]
+
+
+def items_of_message(message: Draft) -> list[JsonObject]:
+    """One message as items, each with its id."""
+    if message.extra.get("type") == COMPACTION:
+        return [_complete(message.extra, message, 0)]
+    if message.role is Role.ITEM or not any(part["type"] in _APART for part in message.parts):
+        return [_complete(item_from_message(message), message, 0)]
+    parts = _with_answer(message)
+    content = [part for part in parts if part["type"] not in _APART]
+    alone: list[JsonObject] = [{"role": message.role.value, "content": content, **message.extra}] if content else []
+    apart = (_item_of_part(part) for part in parts if part["type"] in _APART)
+    return [_complete(item, message, place) for place, item in enumerate((*alone, *apart))]
+
+
+def answer_function(text: JsonObject | None) -> str | None:
+    """The function by which a model gives an answer in a form that the request demands; `None` for plain text."""
+    form = text.get("format") if isinstance(text, dict) else None
+    if not isinstance(form, dict) or form.get("type") not in ("json_schema", "json_object"):
+        return None
+    name = form.get("name")
+    return name if isinstance(name, str) and name else "answer"
+
+
+def _with_answer(message: Draft) -> tuple[JsonObject, ...]:
+    """The parts of a message, with an answer that was given as a call, if it has one, for its text."""
+    noted = message.metadata.get(ECHO)
+    name = answer_function(noted.get("text")) if isinstance(noted, dict) else None
+    given = next((part for part in message.parts if part["type"] == "tool_call" and part.get("name") == name), None)
+    if name is None or given is None:
+        return message.parts
+    rest = [part for part in message.parts if part["type"] in _APART and part is not given]
+    return (text_part(as_text(given["arguments"])), *rest)
+
+
+def text_item(trace: str, text: str, status: str = "completed") -> JsonObject:
+    """The text of a reply as an item; the trace id names the reply, also before it is stored."""
+    content = [output_text(text)] if text or status == "completed" else []
+    return {"id": text_item_id(trace), "type": MESSAGE, "status": status, "role": "assistant", "content": content}
+
+
+def text_item_id(trace: str) -> str:
+    """The item id of a reply's text."""
+    return derived_id("msg_", trace)
+
+
+def call_item(trace: str, call_id: str, name: str, arguments: str, status: str = "completed") -> JsonObject:
+    """A call of a tool that the caller runs, as an item."""
+    ident = derived_id("fc_", trace, call_id)
+    return {"id": ident, "type": CALL, "status": status, "call_id": call_id, "name": name, "arguments": arguments}
+
+
+def output_text(text: str) -> JsonObject:
+    """Text of the assistant as a part of a message."""
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def as_text(value: Json) -> str:
+    """A value as tools send it: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _item_of_part(part: JsonObject) -> JsonObject:
+    match part["type"]:
+        case "tool_call":
+            return {"type": CALL, "call_id": part["id"], "name": part["name"], "arguments": as_text(part["arguments"])}
+        case "tool_result":
+            return {"type": CALL_OUTPUT, "call_id": part["call_id"], "output": as_text(part["output"])}
+        case "function":
+            called = part.get("function") or {}
+            said = as_text(called.get("arguments", ""))
+            return {"type": CALL, "call_id": part.get("id"), "name": called.get("name"), "arguments": said}
+    return part
+
+
+def _complete(item: JsonObject, message: Draft, place: int) -> JsonObject:
+    """The item with everything that strict clients expect of it, and everything that its sender wrote."""
+    kind = item.get("type") or MESSAGE
+    complete: JsonObject = {"id": _id_of(item, kind, message, place), "type": kind}
+    if kind in _STATUS:
+        complete["status"] = "completed"
+    complete |= {name: value for name, value in item.items() if value is not None or name not in complete}
+    if kind == MESSAGE:
+        complete["content"] = list(_content(item.get("content"), str(item.get("role"))))
+    return complete
+
+
+def _id_of(item: JsonObject, kind: str, message: Draft, place: int) -> str:
+    """The sender's id; for a reply the one that its stream named; else the message's."""
+    if isinstance(item.get("id"), str) and item["id"]:
+        given: str = item["id"]
+        return given
+    trace = message.metadata.get("trace")
+    if isinstance(trace, str) and kind in (MESSAGE, CALL):
+        return text_item_id(trace) if kind == MESSAGE else derived_id("fc_", trace, str(item.get("call_id")))
+    ident = message.id if not place else f"{message.id}.{place}"
+    return _PREFIXES.get(kind, "item_") + ident
+
+
+def _content(content: Json, role: str) -> Iterator[Json]:
+    """A message's content as the parts of its role."""
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    for part in parts if isinstance(parts, list) else ():
+        if not isinstance(part, dict) or part.get("type") not in ("text", "output_text"):
+            yield part
+        elif role == "assistant":
+            yield {**output_text(""), **part, "type": "output_text"}
+        else:
+            yield {**part, "type": "input_text" if part["type"] == "text" else part["type"]}
+
+
+def without_item(message: Message, item_id: str) -> tuple[JsonObject, ...] | None:
+    """The parts of a message without one of its items; `None` if that is all of it."""
+    items = items_of_message(message)
+    if len(items) == 1:
+        return None
+    place = next(place for place, item in enumerate(items) if item["id"] == item_id)
+    parts = _with_answer(message)
+    content = tuple(part for part in parts if part["type"] not in _APART)
+    apart = tuple(part for part in parts if part["type"] in _APART)
+    if content and not place:
+        return apart
+    place -= bool(content)
+    return (*content, *apart[:place], *apart[place + 1 :])

@@ -1,0 +1,149 @@
+"""The Response object: everything that the API's clients expect of one, from a turn and what its request said.
+
+There is no record of responses. The id of one names a session and a turn, as a trace id does, and the fields that a
+request said are stored in the metadata of the turn's reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from tenuto.chat import Reply
+from tenuto.errors import TraceNotFound
+from tenuto.model.generation import UNREADABLE, ToolCall
+from tenuto.model.turn import place_of
+from tenuto.model.values import JsonObject
+from tenuto.server.openai.errors import ResponseNotFound
+from tenuto.server.openai.items import answer_function, call_item, text_item
+
+_PREFIX: Final = "resp_"
+Status: TypeAlias = Literal["in_progress", "completed", "failed", "cancelled", "queued", "incomplete"]
+# What a request may say and a response repeats, and what it means to say nothing.
+DEFAULTS: Final[JsonObject] = {
+    "background": False,
+    "conversation": None,
+    "frequency_penalty": 0.0,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "presence_penalty": 0.0,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "reasoning": {"effort": None, "summary": None},
+    "safety_identifier": None,
+    "service_tier": "default",
+    "store": True,
+    "temperature": 1.0,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_logprobs": 0,
+    "top_p": 1.0,
+    "truncation": "disabled",
+    "user": None,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """What a response repeats of its request. `trace` names the turn; of one that is not stored it is of this request.
+
+    `answer` is the name of the function by which a model gives an answer in a demanded form.
+    """
+
+    trace: str
+    created_at: int
+    model: str
+    said: JsonObject
+
+    @property
+    def response_id(self) -> str:
+        """The id of the response."""
+        return _PREFIX + self.trace
+
+    @property
+    def answer(self) -> str | None:
+        """As the class says."""
+        return answer_function(self.said.get("text"))
+
+    def response(
+        self,
+        status: Status,
+        output: Sequence[JsonObject] = (),
+        *,
+        usage: JsonObject | None = None,
+        completed_at: int | None = None,
+        error: JsonObject | None = None,
+    ) -> JsonObject:
+        """The response in this status."""
+        return {
+            "id": self.response_id,
+            "object": "response",
+            "created_at": self.created_at,
+            "completed_at": completed_at,
+            "status": status,
+            "error": error,
+            "incomplete_details": None,
+            "model": self.model,
+            **DEFAULTS,
+            **self.said,
+            "output": [*output],
+            "usage": usage,
+        }
+
+    def output_of(self, reply: Reply) -> list[JsonObject]:
+        """The items of a reply: its text, then its calls."""
+        text, calls = text_and_calls(reply, self.answer)
+        items = [text_item(self.trace, text)] if text or not calls else []
+        return items + [call_item(self.trace, call.id, call.name, arguments_of(call)) for call in calls]
+
+    def finished(self, reply: Reply, completed_at: int) -> JsonObject:
+        """The response of a turn that ended with a reply."""
+        usage = usage_of(reply.input_tokens, reply.output_tokens)
+        status: Status = "cancelled" if reply.stopped else "completed"
+        return self.response(status, self.output_of(reply), usage=usage, completed_at=completed_at)
+
+
+def text_and_calls(reply: Reply, answer: str | None) -> tuple[str, tuple[ToolCall, ...]]:
+    """What a reply says, and which functions of the caller it calls; a call of `answer` is what it says."""
+    if answer is None:
+        return reply.text, reply.calls
+    text = next((arguments_of(call) for call in reply.calls if call.name == answer), reply.text)
+    return text, tuple(call for call in reply.calls if call.name != answer)
+
+
+def arguments_of(call: ToolCall) -> str:
+    """The arguments of a call as the JSON text that clients parse; unreadable ones as the model wrote them."""
+    if call.arguments.keys() == {UNREADABLE}:
+        return str(call.arguments[UNREADABLE])
+    return msgspec.json.encode(call.arguments).decode()
+
+
+def usage_of(input_tokens: int, output_tokens: int) -> JsonObject:
+    """What a response cost in tokens."""
+    return {
+        "input_tokens": input_tokens,
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": output_tokens,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": input_tokens + output_tokens,
+    }
+
+
+def place_of_response(response_id: str) -> tuple[str, str, int]:
+    """The trace id, the session and the turn's number in a response id.
+
+    Raises:
+        ResponseNotFound: it is none of ours.
+    """
+    trace = response_id.removeprefix(_PREFIX)
+    try:
+        return (trace, *place_of(trace))
+    except TraceNotFound:
+        raise ResponseNotFound from None

@@ -1,0 +1,108 @@
+"""A request for a response: the turn that it asks for, and the conversation before it."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from starlette.requests import Request
+
+from tenuto.chat import ChatRequest
+from tenuto.errors import Invalid
+from tenuto.model import Message, Page, Scope
+from tenuto.model.policy import SessionPolicy
+from tenuto.model.values import JsonObject
+from tenuto.server.auth import asking, service, sessions
+from tenuto.server.json_io import body_of, fingerprint, idempotency_key
+from tenuto.server.openai.bodies import ResponseBody, tools_of
+from tenuto.server.openai.chains import existing, find_turn
+from tenuto.server.openai.conversations import check_metadata, drafts_of_items
+from tenuto.server.openai.errors import ResponseNotFound
+from tenuto.server.openai.items import ECHO
+from tenuto.server.openai.response_objects import Echo
+
+# How an answer travels is no part of what is asked.
+_NOT_SAID: Final = ("stream", "background")
+
+
+class Asked(NamedTuple):
+    """A request for a response: the turn it asks for, and what its response repeats."""
+
+    scope: Scope
+    body: ResponseBody
+    turn: ChatRequest
+    created_at: int
+    said: JsonObject
+
+    def echo(self, trace: str) -> Echo:
+        """What the response of that turn repeats."""
+        return Echo(trace, self.created_at, self.body.model or str(self.turn.assistant), self.said)
+
+
+async def read_request(request: Request) -> Asked:
+    """What a client asks for.
+
+    Raises:
+        Invalid: the request contradicts itself, or brings nothing to answer.
+    """
+    scope = await asking(request)
+    body = await body_of(request, ResponseBody)
+    check_metadata(body.metadata)
+    if body.store is False and body.background:
+        raise Invalid("background: a response that is not stored cannot be made in the background")
+    said, created_at = body.said(), now_in_seconds(request)
+    drafts = await drafts_of_items(request, scope, body.input) if isinstance(body.input, list) else ()
+    if not drafts and not isinstance(body.input, str):
+        raise Invalid("input: expected a text or items")
+    assistant = assistant_of(request, body.model)
+    tools = tools_of(body.tools, body.tool_choice, body.text)
+    turn = ChatRequest(
+        text=body.input if isinstance(body.input, str) else "",
+        messages=drafts,
+        assistant=assistant,
+        idempotency_key=idempotency_key(request),
+        fingerprint=fingerprint([getattr(body, name) for name in body.__struct_fields__ if name not in _NOT_SAID]),
+        instructions=body.instructions or None,
+        tools=tools.tools,
+        tool_choice=tools.choice,
+        reply_tokens=body.max_output_tokens,
+        reply_metadata={
+            ECHO: {"created_at": created_at, "model": body.model or assistant, "inputs": len(drafts) or 1, **said}
+        },
+        policy=existing(policy_of(request, assistant)),
+        compress_above=body.compress_above,
+    )
+    return Asked(scope, body, turn, created_at, said)
+
+
+def assistant_of(request: Request, model: str | None) -> str:
+    """The assistant that a model's name stands for; the default one for names of others' models."""
+    known = service(request).chat.assistants
+    return model if model is not None and model in known.names else known.default
+
+
+def policy_of(request: Request, assistant: str) -> SessionPolicy:
+    """The assistant's own policy for sessions."""
+    return service(request).chat.assistants.find(assistant).policies.sessions
+
+
+async def history_of(request: Request, scope: Scope, body: ResponseBody, limit: int) -> tuple[Message, ...]:
+    """The newest messages before a request that is not stored.
+
+    Raises:
+        SessionNotFound: there is no such conversation for this caller.
+        ResponseNotFound: there is no such response to follow.
+    """
+    session_id, before = body.conversation_id, None
+    if body.previous_response_id is not None:
+        turn = await find_turn(sessions(request), scope, body.previous_response_id)
+        if turn.reply is None:
+            raise ResponseNotFound
+        session_id, before = turn.session.id, turn.reply.seq + 1
+    if session_id is None:
+        return ()
+    return (await sessions(request).messages(scope, session_id, Page(limit=limit, before=before))).messages
+
+
+def now_in_seconds(request: Request) -> int:
+    """The time, as the API counts it."""
+    return int(service(request).clock().timestamp())

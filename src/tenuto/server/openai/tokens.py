@@ -1,0 +1,76 @@
+"""Routes about the size of a conversation: how many tokens a request has, and a shorter form of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+from uuid import uuid4
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tenuto.context import TokenCounter, language_of
+from tenuto.context.extract import summarise
+from tenuto.errors import Invalid
+from tenuto.model import Message, Role
+from tenuto.server.auth import asking, service
+from tenuto.server.json_io import body_of
+from tenuto.server.openai.bodies import ResponseBody
+from tenuto.server.openai.conversations import drafts_of_items, json_response
+from tenuto.server.openai.errors import OpenAIRouter
+from tenuto.server.openai.items import as_text, compaction_item, items_of, messages_of
+from tenuto.server.openai.response_objects import usage_of
+from tenuto.server.openai.response_requests import history_of
+from tenuto.sessions.ids import derived_id
+
+routes = OpenAIRouter(prefix="/v1")
+
+_counter: Final = TokenCounter()
+# The most that a compaction says of a conversation, and the most messages that it reads.
+_SUMMARY_TOKENS: Final = 1024
+_READ: Final = 1000
+
+
+@routes.post("/responses/input_tokens")
+async def count_input_tokens(request: Request) -> Response:
+    """How many tokens a request has, with the conversation before it."""
+    body, messages = await _read(request)
+    count = sum(map(_counter.count_message, messages)) + _counter.count(body.instructions or "")
+    count += _counter.count(as_text(body.tools)) if body.tools else 0
+    return json_response({"object": "response.input_tokens", "input_tokens": count})
+
+
+@routes.post("/responses/compact")
+async def compact_response(request: Request) -> Response:
+    """A conversation in short: what the user said, and one item that stands in for the rest."""
+    _, messages = await _read(request)
+    if not messages:
+        raise Invalid("input: expected a conversation to compact")
+    said = tuple(message for message in messages if message.role is Role.USER)
+    # In a thread: hundreds of long messages take a while.
+    summary = await asyncio.to_thread(
+        summarise,
+        messages,
+        tokens=_SUMMARY_TOKENS,
+        language=language_of(said[-1].text if said else messages[-1].text),
+        counter=_counter,
+    )
+    tokens = sum(map(_counter.count_message, messages))
+    return json_response(
+        {
+            "id": derived_id("resp_", uuid4().hex),
+            "object": "response.compaction",
+            "created_at": int(service(request).clock().timestamp()),
+            "output": [*items_of(said), compaction_item(summary)],
+            "usage": usage_of(tokens, _counter.count(summary)),
+        }
+    )
+
+
+async def _read(request: Request) -> tuple[ResponseBody, tuple[Message, ...]]:
+    """A request, and all messages that it speaks of."""
+    scope = await asking(request)
+    body = await body_of(request, ResponseBody)
+    given = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input or []
+    new = messages_of(await drafts_of_items(request, scope, given))
+    return body, (*await history_of(request, scope, body, _READ), *new)

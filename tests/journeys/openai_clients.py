@@ -1,0 +1,44 @@
+"""Unmodified clients of the OpenAI API, pointed at a server on a loopback port."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from openai import AsyncOpenAI
+
+from tests.clock import FakeClock
+from tests.journeys.door import Door, served
+from tests.servers.loopback import serving
+
+
+@dataclass(frozen=True)
+class OpenAIDoor:
+    """A server that needs keys, and a client for each of two tenants."""
+
+    door: Door
+    base_url: str
+    ann: AsyncOpenAI
+    eve: AsyncOpenAI
+
+    @property
+    def key(self) -> str:
+        """Ann's key."""
+        return self.ann.api_key
+
+
+@asynccontextmanager
+async def openai_served(**given: Any) -> AsyncIterator[OpenAIDoor]:
+    """The server, as `served` opens it."""
+    async with AsyncExitStack() as stack:
+        # A response that is read again has the same times.
+        door = await stack.enter_async_context(served(locked=True, **{"clock": FakeClock(), **given}))
+        base_url = f"{await stack.enter_async_context(serving(door.app))}/v1"
+        clients = []
+        for tenant in ("acme", "evil"):
+            _, secret = await door.keys.create(tenant=tenant, user="ann")
+            client = AsyncOpenAI(base_url=base_url, api_key=secret, max_retries=0)
+            clients.append(await stack.enter_async_context(client))
+        yield OpenAIDoor(door, base_url, *clients)

@@ -1,0 +1,169 @@
+"""The OpenAI SDK, unmodified, on responses: chains, forks, streams, background, and what is never stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import openai
+import pytest
+from openai import AsyncOpenAI
+
+from tenuto.llm import Hang, Say, ScriptedModel
+from tests.journeys.door import bearer, playing
+from tests.journeys.openai_clients import openai_served
+
+# The keys that the Open Responses specification requires of every response.
+REQUIRED = {
+    *("id", "object", "created_at", "completed_at", "status", "incomplete_details", "model", "previous_response_id"),
+    *("instructions", "output", "error", "tools", "tool_choice", "truncation", "parallel_tool_calls", "text", "top_p"),
+    *("presence_penalty", "frequency_penalty", "top_logprobs", "temperature", "reasoning", "usage", "store"),
+    *(
+        "metadata",
+        "max_output_tokens",
+        "max_tool_calls",
+        "background",
+        "service_tier",
+        "safety_identifier",
+        "prompt_cache_key",
+    ),
+}
+TOM = "My cat is called Tom."
+CAT = "What is my cat called?"
+
+
+async def said(client: AsyncOpenAI, conversation: str) -> list[str]:
+    """The texts of a conversation, oldest first."""
+    items = [item.to_dict() async for item in client.conversations.items.list(conversation, order="asc")]
+    return [part["text"] for item in items for part in item["content"]]  # type: ignore[attr-defined]
+
+
+async def test_a_response_goes_on_where_the_request_says() -> None:
+    """A conversation, a chain, a fork from an older response, and nothing of it without being stored."""
+    async with openai_served() as opened:
+        ann = opened.ann
+        conversation = (await ann.conversations.create()).id
+        first = await ann.responses.create(model="gpt-5", input=TOM, conversation=conversation, metadata={"a": "b"})
+        stored = await ann.responses.retrieve(first.id)
+        assert stored == first
+        assert stored.to_dict().keys() >= REQUIRED
+        assert (stored.model, stored.metadata) == ("gpt-5", {"a": "b"})
+        assert stored.conversation is not None
+        assert stored.conversation.id == conversation
+
+        asked: dict[str, Any] = {"model": "gpt-5", "input": CAT}
+        second = await ann.responses.create(**asked, previous_response_id=first.id)
+        assert "Tom" in second.output_text
+        forked = await ann.responses.create(model="gpt-5", input="My cat is called Kim.", previous_response_id=first.id)
+        unstored = await ann.responses.create(**asked, previous_response_id=forked.id, store=False)
+        assert "Kim" in unstored.output_text
+        with pytest.raises(openai.NotFoundError):
+            await ann.responses.retrieve(unstored.id)
+        third = await ann.responses.create(**asked, conversation=conversation)
+        assert "Tom" in third.output_text
+        texts = await said(ann, conversation)
+        assert [text for text in texts if text in (TOM, CAT)] == [TOM, CAT]
+        inputs = [item.to_dict() async for item in ann.responses.input_items.list(second.id)]
+        assert [item["content"] for item in inputs] == [[{"type": "input_text", "text": CAT}]]
+
+        await ann.responses.delete(second.id)
+        for gone in ({"previous_response_id": second.id}, {"conversation": "conv_absent"}):
+            with pytest.raises(openai.NotFoundError):
+                await ann.responses.create(**asked, **gone)
+        assert await said(ann, conversation) == texts
+        with pytest.raises(openai.BadRequestError):
+            await ann.responses.create(**asked, conversation=conversation, previous_response_id=first.id)
+
+
+async def test_of_two_that_follow_at_once_one_goes_on_and_one_forks() -> None:
+    async with openai_served() as opened:
+        ann = opened.ann
+        first = await ann.responses.create(model="gpt-5", input="0")
+        follow = {"model": "gpt-5", "previous_response_id": first.id}
+        both = await asyncio.gather(*(ann.responses.create(input=text, **follow) for text in "123"))  # type: ignore[call-overload]
+        page = (await opened.door.http.get("/v1/conversations", headers=bearer(opened.key))).json()
+        talks = [await said(ann, one["id"]) for one in page["data"]]
+
+        assert len({one.id for one in both}) == 3
+        assert sorted([talk[0], talk[2]] for talk in talks) == [["0", text] for text in "123"]
+        assert all(len(talk) == 4 for talk in talks)
+
+
+async def test_a_key_finds_its_response_again_also_in_a_fork() -> None:
+    async with openai_served() as opened:
+        ann = opened.ann
+        first = await ann.responses.create(model="gpt-5", input="0")
+        follow: dict[str, Any] = {"model": "gpt-5", "previous_response_id": first.id}
+        for key in ("one", "two"):
+            headers = {"Idempotency-Key": key}
+            made = [await ann.responses.create(input=key, extra_headers=headers, **follow) for _ in range(2)]
+            assert made[0].id == made[1].id
+        page = (await opened.door.http.get("/v1/conversations", headers=bearer(opened.key))).json()
+        assert len(page["data"]) == 2
+
+
+async def test_a_stream_can_be_left_joined_and_cancelled() -> None:
+    hang = Hang()
+    model = ScriptedModel([Say("One ", "two "), hang, Say("three.")], [Say("Half "), Hang()])
+    async with openai_served(**playing(model)) as opened:
+        ann = opened.ann
+        keyed: dict[str, Any] = {"model": "x", "input": "Count", "extra_headers": {"Idempotency-Key": "k"}}
+        stream = await ann.responses.create(**keyed, stream=True)
+        seen = [await anext(stream) for _ in range(5)]
+        await stream.close()
+        joined = await ann.responses.create(**keyed, stream=True)
+        assert [await anext(joined) for _ in range(5)] == seen
+        assert [event.sequence_number for event in seen] == [0, 1, 2, 3, 4]
+        response = seen[0].response
+        assert (await ann.responses.retrieve(response.id)).status == "in_progress"
+        await hang.reached.wait()
+        hang.release.set()
+        rest = [event async for event in await ann.responses.retrieve(response.id, stream=True, starting_after=4)]
+        assert [event.sequence_number for event in rest] == list(range(5, 5 + len(rest)))
+        done = rest[-1].response  # type: ignore[union-attr]
+        assert done.output_text == "One two three."
+        assert done == await ann.responses.retrieve(response.id)
+        async with ann.responses.stream(response_id=response.id) as again:
+            assert (await again.get_final_response()).output_text == "One two three."
+
+        running = await ann.responses.create(model="x", input="Count", background=True)
+        assert running.status == "in_progress"
+        ended = await ann.responses.cancel(running.id)
+        assert (ended.status, ended.output_text) == ("cancelled", "Half ")
+        assert (await ann.responses.retrieve(running.id)) == ended
+
+
+async def test_a_foreign_response_is_not_found_on_any_route(subtests: pytest.Subtests) -> None:
+    """A7, T1: the same answer as for one that does not exist, or is no id at all."""
+    async with openai_served() as opened:
+        ann, eve = opened.ann, opened.eve
+        made = await ann.responses.create(model="gpt-5", input=TOM)
+        absent = await ann.responses.create(model="gpt-5", input=TOM)
+        await ann.responses.delete(absent.id)
+        ask: dict[str, Callable[[str], Awaitable[object]]] = {
+            "retrieve": lambda name: eve.responses.retrieve(name),
+            "stream": lambda name: eve.responses.retrieve(name, stream=True),
+            "delete": lambda name: eve.responses.delete(name),
+            "cancel": lambda name: eve.responses.cancel(name),
+            "inputs": lambda name: _inputs(eve, name),
+            "follow": lambda name: eve.responses.create(model="gpt-5", input=CAT, previous_response_id=name),
+            "unstored": lambda name: eve.responses.create(
+                model="gpt-5", input=CAT, previous_response_id=name, store=False
+            ),
+            "count": lambda name: eve.responses.input_tokens.count(previous_response_id=name),
+            "compact": lambda name: eve.responses.compact(model="gpt-5", previous_response_id=name),
+        }
+        for wanted, call in ask.items():
+            with subtests.test(wanted):
+                bodies = []
+                for name in (made.id, absent.id, "resp_nonsense"):
+                    with pytest.raises(openai.NotFoundError) as refused:
+                        await call(name)
+                    bodies.append(refused.value.response.content)
+                assert len(set(bodies)) == 1
+        assert (await ann.responses.retrieve(made.id)) == made
+
+
+async def _inputs(client: AsyncOpenAI, name: str) -> object:
+    return [item async for item in client.responses.input_items.list(name)]
