@@ -11,11 +11,13 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import httpx
 import pytest
 
 import tenuto
 from tenuto.errors import Unavailable
 from tests.integrations.conversations import ADAPTERS, open_talk
+from tests.journeys.door import BASE, served
 from tests.samples import ANN, BOB, EVE
 from tests.servers import start_redis
 
@@ -53,6 +55,22 @@ async def test_messages_of_all_kinds_come_back_equal_to_their_owner_alone(name: 
         assert await open_talk(name, app, BOB, "s").texts() == ["bob of acme"]
 
 
+async def test_over_http_adapters_do_the_same() -> None:
+    """Each adapter takes what `tenuto.connect` gives; equal names of two users are two conversations there, too."""
+    async with served() as door:
+        _, key = await door.keys.create(tenant="acme")
+        async with tenuto.connect(BASE, key, transport=httpx.ASGITransport(door.app)) as client:
+            for name in ADAPTERS:
+                ann, bob = (open_talk(name, client, client.scope(user=user), name) for user in ("ann", "bob"))
+                await ann.store(ann.kinds)
+                await bob.add("of bob")
+                assert await ann.read() == ann.kinds
+                assert await bob.texts() == ["of bob"]
+                if name not in WITHOUT_CLEAR:
+                    await ann.clear()
+                    assert await ann.read() == []
+
+
 @every_adapter
 async def test_sixteen_writers_on_one_conversation_lose_nothing(name: str, url: str) -> None:
     """T3: the order of each writer is kept; a cancelled call has settled when it returns."""
@@ -85,6 +103,7 @@ WRITER: Final = """
 import asyncio, sys
 import tenuto
 from tests.integrations.conversations import ADAPTERS, open_talk
+from tests.journeys.door import BASE, served
 from tests.samples import ANN
 
 async def write(app, name):
