@@ -116,33 +116,36 @@ class TenutoSession(SessionABC):
         return self._found
 
     async def _read(self, app: TenutoApi, limit: int | None) -> list[JsonObject]:
+        found, size = self._log(app), limit or MAX_WINDOW
         log: tuple[Message, ...] = ()
         items: list[JsonObject] = []
-        async for page in self._log(app).pages(limit or MAX_WINDOW):
+        page = await found.page(size)
+        while page is not None:
             log = (*page.messages, *log)
             items, whole = _items_of(page.session, log)
             if whole or (limit is not None and len(items) >= limit):
                 break
+            page = await found.page(size, page)
         return items if limit is None else items[-limit:]
 
     async def _compact(self, app: TenutoApi, *, over: int, keep: int) -> None:
         if not isinstance(app, Tenuto):
             raise Invalid("a server compacts its sessions itself: compaction from here needs tenuto.open")
+        page = await self._log(app).page(1)
+        if page is None:
+            return
         # The model that summarises is opened with the chat.
         await app.chat()
-        async for page in self._log(app).pages(1):
-            policies = _compressing(app.policies, over, keep)
-            ended = TurnEnded(
-                scope=self.scope,
-                session=page.session,
-                assistant="",
-                language=Language.ENGLISH,
-                policies=policies,
-                prompt=app.settings.prompt(),
-                question="",
-            )
-            await app.upkeep.after_turn.compress(ended)
-            return
+        ended = TurnEnded(
+            scope=self.scope,
+            session=page.session,
+            assistant="",
+            language=Language.ENGLISH,
+            policies=_compressing(app.policies, over, keep),
+            prompt=app.settings.prompt(),
+            question="",
+        )
+        await app.upkeep.after_turn.compress(ended)
 
 
 def _compressing(policies: Preset, over: int, keep: int) -> Preset:

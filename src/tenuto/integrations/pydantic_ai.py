@@ -171,9 +171,11 @@ class TenutoConversationStore(ConversationStore):
         first = entries[0].parent_id if entries else record.head_id
         if first is None or (known is not None and first in (known.head_id, *known.branches)):
             return []
-        async for page in log.pages(_PAGE):
+        page = await log.page(_PAGE)
+        while page is not None:
             if any(message.id == first for message in page.messages):
                 return []
+            page = await log.page(_PAGE, page)
         return await self._history(app, first, None)
 
     async def _history(self, app: TenutoApi, head_id: str, limit: int | None) -> list[ConversationEntry]:
@@ -191,11 +193,14 @@ class TenutoConversationStore(ConversationStore):
     async def _walk(self, log: SessionLog, head_id: str, limit: int | None) -> list[ConversationEntry]:
         """The history from an entry back, as far as the limit; empty if the session does not hold all of it."""
         held: dict[str, Message] = {}
-        async for page in log.pages(_PAGE if limit is None else max(limit, 1)):
+        size = limit or _PAGE
+        page = await log.page(size)
+        while page is not None:
             held |= {message.id: message for message in page.messages}
             line, whole = _line(held, head_id, limit)
             if whole:
                 return _entries(line)
+            page = await log.page(size, page)
         return []
 
     async def _records(self, app: TenutoApi) -> AsyncIterator[ConversationRecord]:

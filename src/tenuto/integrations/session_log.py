@@ -90,28 +90,26 @@ class SessionLog:
         self._ids = self._ids[::-1]
         return found
 
-    async def pages(self, limit: int = MAX_WINDOW) -> AsyncIterator[MessagePage]:
-        """The log in pages of so many messages, the newest first; none if there is no session."""
-        query = Page(limit=min(limit, MAX_WINDOW))
-        while True:
-            try:
-                page = await self.on_session(self.sessions.messages, query)
-            except SessionNotFound:
-                return
-            yield page
-            if not page.more_before:
-                return
-            query = Page(limit=query.limit, before=page.messages[0].seq)
+    async def page(self, limit: int = MAX_WINDOW, before: MessagePage | None = None) -> MessagePage | None:
+        """The newest messages, or those before a page; `None` if there are none, or no session."""
+        if before is not None and not before.more_before:
+            return None
+        query = Page(limit=min(limit, MAX_WINDOW), before=before.messages[0].seq if before is not None else None)
+        try:
+            return await self.on_session(self.sessions.messages, query)
+        except SessionNotFound:
+            return None
 
     async def messages(self, newest: int | None = None) -> tuple[Session | None, list[Message]]:
-        """The head, and all messages or at least so many of the newest, oldest first and without summaries."""
-        head: Session | None = None
+        """The head, and all messages or at least so many of the newest, oldest first and with summaries."""
+        page = await self.page(newest or MAX_WINDOW)
+        head = page.session if page is not None else None
         messages: list[Message] = []
-        async for page in self.pages(newest or MAX_WINDOW):
-            head = head or page.session
+        while page is not None:
             messages[:0] = page.messages
             if newest is not None and sum(not is_summary(message) for message in messages) >= newest:
                 break
+            page = await self.page(newest or MAX_WINDOW, page)
         return head, messages
 
     async def remove(
