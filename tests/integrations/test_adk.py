@@ -82,22 +82,29 @@ async def test_state_is_shared_by_its_prefix_and_stale_writers_are_refused() -> 
             await app.sessions.get(ANN, "s")
 
 
-async def test_events_are_remembered_for_their_user_and_can_be_forgotten() -> None:
+async def test_events_are_remembered_until_they_are_forgotten_or_their_user_is_erased() -> None:
     from tenuto.integrations.adk import TenutoMemoryService, TenutoSessionService
 
     async with tenuto.open("memory://") as app:
         sessions, memories = TenutoSessionService(app), TenutoMemoryService(app)
-        session = await sessions.create_session(**place())
+        session = await sessions.create_session(**place(), state={"user:tone": "warm"})
         for text in ("My cat is called Mia.", "The shop opens at nine."):
             await sessions.append_event(session, event(text))
         for _ in range(2):
             await memories.add_session_to_memory(session)
 
-        asked: dict[str, Any] = {"app_name": "shop", "query": "What is my cat called?"}
+        asked: dict[str, Any] = {"app_name": "shop", "query": "What is my cat called, and is the shop open?"}
         found = (await memories.search_memory(user_id="ann", **asked)).memories
-        assert [one.content.parts[0].text for one in found][:1] == ["My cat is called Mia."]
-        assert (found[0].author, found[0].id) == ("user", session.events[0].id)
+        assert {one.id: one.content.parts[0].text for one in found} == {
+            one.id: one.content.parts[0].text for one in session.events
+        }
+        assert {one.author for one in found} == {"user"}
         assert (await memories.search_memory(user_id="bob", **asked)).memories == []
-        await memories.delete_memory(app_name="shop", user_id="ann", memory_id=found[0].id)
+        await memories.delete_memory(app_name="shop", user_id="ann", memory_id=session.events[0].id)
         left = (await memories.search_memory(user_id="ann", **asked)).memories
         assert "Mia" not in str(left)
+        assert left
+        await app.privacy.erase(app.scope(user="ann"), by="test")
+        gone = (await memories.search_memory(user_id="ann", **asked)).memories
+        state = await sessions.get_user_state(app_name="shop", user_id="ann")
+        assert (await sessions.get_session(**place()), state, gone) == (None, {}, [])
