@@ -14,7 +14,7 @@ from typing import Any, Final
 from tenuto.client.api import TenutoApi
 from tenuto.integrations import missing_extra
 from tenuto.integrations.home import Installation, find_home
-from tenuto.integrations.session_log import SessionLog
+from tenuto.integrations.session_log import SessionLog, SessionLogs
 from tenuto.model import Draft, Role, Scope
 from tenuto.model import Message as Stored
 from tenuto.model.memory import Memory, MemoryQuery
@@ -55,6 +55,7 @@ class TenutoHistoryProvider(HistoryProvider):
     ) -> None:
         super().__init__(source_id, **options)
         self.scope = scope or Scope(tenant=tenant, user=user)
+        self._logs = SessionLogs()
         self._home = find_home(where)
 
     async def get_messages(
@@ -86,7 +87,7 @@ class TenutoHistoryProvider(HistoryProvider):
         self._home.close()
 
     def _log(self, app: TenutoApi, session_id: str | None) -> SessionLog:
-        return SessionLog(app, self.scope, session_id or _SESSION)
+        return self._logs.find(app, self.scope, session_id or _SESSION)
 
 
 class TenutoMemoryProvider(ContextProvider):

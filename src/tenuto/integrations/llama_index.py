@@ -16,7 +16,7 @@ from tenuto.errors import VersionConflict
 from tenuto.integrations import missing_extra
 from tenuto.integrations.home import Home, Installation, find_home
 from tenuto.integrations.parts import Form, without
-from tenuto.integrations.session_log import SessionLog
+from tenuto.integrations.session_log import SessionLog, SessionLogs
 from tenuto.model import Changes, Draft, Message, Role, Scope, Session, SessionQuery
 from tenuto.model.message import is_summary
 from tenuto.model.values import JsonObject
@@ -54,9 +54,10 @@ class _Keys:
     def __init__(self, home: Home, scope: Scope) -> None:
         self.home = home
         self._scope = scope
+        self._logs = SessionLogs()
 
     def log(self, app: TenutoApi, key: str) -> SessionLog:
-        return SessionLog(app, self._scope, key, {_NAME: key})
+        return self._logs.find(app, self._scope, key, {_NAME: key})
 
     async def read(self, app: TenutoApi, key: str) -> tuple[Session | None, list[Message]]:
         """The head and the messages without summaries."""

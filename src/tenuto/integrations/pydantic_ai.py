@@ -22,7 +22,7 @@ from tenuto.errors import SessionNotFound
 from tenuto.integrations import missing_extra
 from tenuto.integrations.home import Installation, find_home
 from tenuto.integrations.parts import Form, without
-from tenuto.integrations.session_log import SessionLog, abandon_on_error, titled
+from tenuto.integrations.session_log import SessionLog, SessionLogs, abandon_on_error, titled
 from tenuto.model import Changes, Draft, FinishTurn, Message, OpenTurn, Role, Scope, Session, SessionQuery
 from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
@@ -60,6 +60,7 @@ class TenutoConversationStore(ConversationStore):
     ) -> None:
         self.scope = scope or Scope(tenant=tenant, user=user)
         self._home = find_home(where)
+        self._logs = SessionLogs()
         # In which conversations the histories of entries lie that this process has met.
         self._places: OrderedDict[str, str] = OrderedDict()
 
@@ -127,7 +128,7 @@ class TenutoConversationStore(ConversationStore):
         self._home.close()
 
     def _log(self, app: TenutoApi, conversation_id: str) -> SessionLog:
-        return SessionLog(app, self.scope, conversation_id)
+        return self._logs.find(app, self.scope, conversation_id)
 
     async def _begin(self, log: SessionLog, conversation_id: str) -> OpenTurn:
         try:

@@ -36,6 +36,7 @@ from tenuto.sessions.titles import with_fallback_title
 
 _Asked = ParamSpec("_Asked")
 _Result = TypeVar("_Result")
+_MET: Final = 10_000
 _TITLE: Final = SessionPolicy().fallback_title_characters
 
 
@@ -159,6 +160,23 @@ class SessionLog:
             await self.on_session(self.sessions.delete)
         except SessionNotFound:
             return
+
+
+class SessionLogs:
+    """The sessions that an adapter has met: each is looked for under its two ids only once."""
+
+    def __init__(self) -> None:
+        self._met: dict[tuple[Scope, str], SessionLog] = {}
+
+    def find(self, app: TenutoApi, scope: Scope, name: str, metadata: JsonObject | None = None) -> SessionLog:
+        """The session of that name; the metadata is for a new one."""
+        key = (scope, name)
+        # Taken out and put in again: the first is the one not asked for the longest.
+        log = self._met.pop(key) if key in self._met else SessionLog(app, scope, name, metadata)
+        self._met[key] = log
+        if len(self._met) > _MET:
+            del self._met[next(iter(self._met))]
+        return log
 
 
 def titled(session: Session, drafts: Sequence[Draft], changes: Changes) -> Changes:
