@@ -19,7 +19,7 @@ from tenuto.model import Draft, Role, Scope
 from tenuto.model import Message as Stored
 from tenuto.model.memory import Memory, MemoryQuery
 from tenuto.model.message import is_summary
-from tenuto.model.values import JsonObject
+from tenuto.model.values import JsonObject, deep_copy
 from tenuto.ports import utc_now
 from tenuto.sessions import fresh_id
 
@@ -139,5 +139,6 @@ def _draft(message: Message) -> Draft:
 def _message(message: Stored) -> Message:
     rest = message.extra.get(_NAME)
     if isinstance(rest, dict):
-        return Message.from_dict({**rest, "contents": list(message.parts)})
+        # A copy: the stored message may be that of a cache.
+        return Message.from_dict(deep_copy({**rest, "contents": message.parts}))
     return Message(message.role.value, [message.text] if message.text else [])

@@ -19,7 +19,7 @@ from tenuto.integrations.parts import Form, without
 from tenuto.integrations.session_log import SessionLog, SessionLogs
 from tenuto.model import Changes, Draft, Message, Role, Scope, Session, SessionQuery
 from tenuto.model.message import is_summary
-from tenuto.model.values import JsonObject
+from tenuto.model.values import JsonObject, deep_copy
 from tenuto.ports import utc_now
 from tenuto.sessions import fresh_id
 
@@ -302,7 +302,8 @@ def _message(message: Message) -> ChatMessage:
     rest = _FORM.rest(message)
     if rest is None:
         return ChatMessage(role=message.role.value if message.role is not Role.ITEM else "system", content=message.text)
-    return ChatMessage.model_validate({**without(rest, _ARCHIVED), "blocks": _FORM.elements(message)})
+    # A copy: the stored message may be that of a cache.
+    return ChatMessage.model_validate(deep_copy({**without(rest, _ARCHIVED), "blocks": _FORM.elements(message)}))
 
 
 def _status(head: Session | None, message: Message) -> MessageStatus:

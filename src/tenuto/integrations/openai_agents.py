@@ -25,7 +25,7 @@ from tenuto.model.message import is_summary
 from tenuto.model.policy import Preset
 from tenuto.model.prompt import Language
 from tenuto.model.turn import MAX_WINDOW
-from tenuto.model.values import JsonObject
+from tenuto.model.values import JsonObject, deep_copy
 from tenuto.ports import utc_now
 from tenuto.sessions import fresh_id
 from tenuto.sessions.items import draft_from_item, item_from_message
@@ -77,7 +77,8 @@ class TenutoSession(SessionABC):
         if most == 0:
             return []
         items = await self._home.read(lambda app: self._read(app, most if most is not None and most > 0 else None))
-        return cast("list[TResponseInputItem]", items)
+        # Callers change items, and the messages that hold them may be those of a cache.
+        return cast("list[TResponseInputItem]", deep_copy(items))
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Store items, all or none of them."""
@@ -90,7 +91,7 @@ class TenutoSession(SessionABC):
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it; `None` if there is none."""
         gone = await self._home.write(lambda app: self._log(app).remove(lambda head, log: log[-1:], newest=1))
-        return cast("TResponseInputItem", item_from_message(gone[0])) if gone else None
+        return cast("TResponseInputItem", deep_copy(item_from_message(gone[0]))) if gone else None
 
     async def clear_session(self) -> None:
         """Remove the session with all of its items."""

@@ -18,7 +18,7 @@ from tenuto.integrations.session_log import SessionLog, SessionLogs, abandon_on_
 from tenuto.model import Changes, Draft, FinishTurn, Message, OpenTurn, Role, Scope, SessionQuery
 from tenuto.model import Session as Head
 from tenuto.model.message import is_summary
-from tenuto.model.values import JsonObject
+from tenuto.model.values import JsonObject, deep_copy
 from tenuto.sessions import fresh_id
 
 try:
@@ -121,7 +121,9 @@ class TenutoSessionService(BaseSessionService):
         """The user's state in the app, without prefixes."""
         shared = await self._home.read(lambda app: _read_shared(app, self._scope(app_name, user_id)))
         prefix = State.USER_PREFIX
-        return {name.removeprefix(prefix): value for name, value in shared.items() if name.startswith(prefix)}
+        return {
+            name.removeprefix(prefix): deep_copy(value) for name, value in shared.items() if name.startswith(prefix)
+        }
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """Store the event with the changes of state that it brings; partial events are not stored.
@@ -214,7 +216,7 @@ def _session(app_name: str, head: Head, shared: JsonObject) -> Session:
         id=noted.get("id", head.id),
         app_name=app_name,
         user_id=head.scope.user or "",
-        state={**own, **shared},
+        state=deep_copy({**own, **shared}),  # Agents change it, and the head may be that of a cache.
         last_update_time=noted.get("updated") or head.updated_at.timestamp(),
     )
     session._storage_update_marker = noted.get("last", "")
