@@ -1,4 +1,4 @@
-"""The session of the OpenAI Agents SDK: limits, popping, compaction, runs from other threads, and over HTTP.
+"""The session of the OpenAI Agents SDK: limits, popping, compaction, and runs from other threads.
 
 Frameworks are imported by the tests that need them: every worker of the suite collects every test.
 """
@@ -12,12 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 import tenuto
 from tenuto.errors import Invalid
-from tests.journeys.door import BASE, served
 from tests.samples import ANN
 
 PAIR: list[Any] = [
@@ -114,22 +112,6 @@ async def test_runs_from_other_threads_and_loops_share_a_session(tmp_path: Path)
     by_file.close()
     with pytest.raises(Invalid, match="closed"):
         await by_file.get_items()
-
-
-async def test_a_session_on_a_server_is_the_same_session() -> None:
-    """In process and over HTTP: the adapter takes what `tenuto.connect` gives."""
-    from tenuto.integrations.openai_agents import TenutoSession
-
-    async with served() as door:
-        _, key = await door.keys.create(tenant="acme")
-        async with tenuto.connect(BASE, key, transport=httpx.ASGITransport(door.app)) as client:
-            session = TenutoSession("s", client, client.scope(user="ann"))
-            await session.add_items([*said("one", "two"), *PAIR])
-            assert await session.get_items() == [*said("one", "two"), *PAIR]
-            assert await session.pop_item() == PAIR[1]
-            assert await session.get_items(1) == PAIR[:1]
-            await session.clear_session()
-            assert await session.get_items() == []
 
 
 def test_a_missing_framework_is_named(tmp_path: Path) -> None:
