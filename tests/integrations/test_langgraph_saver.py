@@ -89,7 +89,7 @@ async def past(graph: Any, config: RunnableConfig) -> list[Any]:
 
 
 async def test_every_capability_of_the_conformance_suite_passes(app: Tenuto) -> None:
-    """T14: LangGraph's own suite, base and extended; what it would pass over as missing is demanded."""
+    """Issue 19: LangGraph's own suite, base and extended; what it would pass over as missing is demanded."""
 
     @checkpointer_test(name="tenuto")
     async def saver() -> AsyncIterator[BaseCheckpointSaver[Any]]:
@@ -158,7 +158,7 @@ async def test_pruning_keeps_what_delta_channels_are_rebuilt_from(app: Tenuto) -
 
 
 async def test_sixteen_writers_on_one_thread_lose_nothing(app: Tenuto, tmp_path: Path) -> None:
-    """Half of them in an installation of their own, as another process would be; LangGraph's own savers lose most."""
+    """T3: half of them in an installation of their own, as in another process; LangGraph's own savers lose most."""
 
     async def write(saver: TenutoSaver, number: int) -> None:
         for turn in range(4):
@@ -184,7 +184,7 @@ async def test_sixteen_writers_on_one_thread_lose_nothing(app: Tenuto, tmp_path:
 
 
 async def test_threads_are_sessions_of_their_owner(app: Tenuto) -> None:
-    """T18: the same thread id of another user or tenant is another thread; deleting or erasing leaves nothing."""
+    """T1: the same thread id of another user or tenant is another thread; deleting or erasing leaves nothing."""
     ann, bob = TenutoSaver(app, user="ann"), TenutoSaver(app, user="bob")
     other = TenutoSaver(app, user="ann", tenant="other")
     for saver, text in ((ann, "mine"), (bob, "his")):
