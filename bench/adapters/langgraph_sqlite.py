@@ -1,5 +1,5 @@
 """LangGraph's checkpointer on SQLite. A turn reads the newest checkpoint, and puts one with the question and one with
-the answer; a thread has 50 turns. LangGraph's own saver comes from `.venv-peers` (`make peers`).
+the answer; a thread has 20 turns. LangGraph's own saver comes from `.venv-peers` (`make peers`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import tenuto
 from bench.adapters.__main__ import Turn
 from tenuto.integrations.langgraph import TenutoSaver
 
-_TURNS = 50
+# Few enough that the slower side gets through a thread, too: both must have histories of the same length.
+_TURNS = 20
 _ANSWER = "It is on the second shelf, behind the blue box. " * 8
 
 
