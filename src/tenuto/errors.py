@@ -69,6 +69,15 @@ class InvalidText(Invalid):
     code: ClassVar[str] = "invalid_text"
 
 
+class UnknownToolCall(Invalid):
+    """A tool's output names no call that waits for one."""
+
+    code: ClassVar[str] = "unknown_tool_call"
+
+    def __init__(self) -> None:
+        super().__init__("the output of a tool names no call of this session that waits for it")
+
+
 class InvalidJson(Invalid):
     """A value is not JSON that every store accepts: too deep, not a number, or of another type."""
 
@@ -306,6 +315,15 @@ class TurnLost(Conflict):
         super().__init__("the turn lost its lease; the user message stays stored")
         self.session_id = session_id
         self.turn_id = turn_id
+
+
+class TurnStopped(Conflict):
+    """A user stopped the turn before any of its answer was made, or while it made another answer to replace one."""
+
+    code: ClassVar[str] = "turn_stopped"
+
+    def __init__(self) -> None:
+        super().__init__("the turn was stopped without a new answer; the user message and its old answer stay stored")
 
 
 class NothingToAnswer(Conflict):

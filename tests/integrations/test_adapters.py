@@ -8,14 +8,17 @@ import re
 import signal
 import subprocess
 import sys
+from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import httpx
 import pytest
 
 import tenuto
 from tenuto.errors import Unavailable
 from tests.integrations.conversations import ADAPTERS, open_talk
+from tests.journeys.door import BASE, served
 from tests.samples import ANN, BOB, EVE
 from tests.servers import start_redis
 
@@ -30,12 +33,28 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'chat.db'}"
 
 
+def spoil(value: Any) -> None:
+    """Change everything that can be changed inside a value."""
+    if isinstance(value, dict):
+        for inner in value.values():
+            spoil(inner)
+        value["spoilt"] = True
+    elif isinstance(value, list):
+        for inner in value:
+            spoil(inner)
+        value.append("spoilt")
+    elif hasattr(value, "__dict__") and not isinstance(value, Enum):
+        for inner in vars(value).values():
+            spoil(inner)
+
+
 @every_adapter
 async def test_messages_of_all_kinds_come_back_equal_to_their_owner_alone(name: str, url: str) -> None:
-    """T19, also after a restart; equal names of two users and of two tenants are different conversations."""
+    """T19, after a restart and whatever a reader did to them; equal names of two users or tenants do not meet."""
     async with tenuto.open(url) as app:
         ann = open_talk(name, app, ANN, "s")
         await ann.store(ann.kinds)
+        spoil(await ann.read())
         assert await ann.read() == ann.kinds
     async with tenuto.open(url) as app:
         assert await open_talk(name, app, ANN, "s").read() == ann.kinds
@@ -51,6 +70,22 @@ async def test_messages_of_all_kinds_come_back_equal_to_their_owner_alone(name: 
             await again.add("anew")
             assert await again.texts() == ["anew"]
         assert await open_talk(name, app, BOB, "s").texts() == ["bob of acme"]
+
+
+async def test_over_http_adapters_do_the_same() -> None:
+    """Each adapter takes what `tenuto.connect` gives; equal names of two users are two conversations there, too."""
+    async with served() as door:
+        _, key = await door.keys.create(tenant="acme")
+        async with tenuto.connect(BASE, key, transport=httpx.ASGITransport(door.app)) as client:
+            for name in ADAPTERS:
+                ann, bob = (open_talk(name, client, client.scope(user=user), name) for user in ("ann", "bob"))
+                await ann.store(ann.kinds)
+                await bob.add("of bob")
+                assert await ann.read() == ann.kinds
+                assert await bob.texts() == ["of bob"]
+                if name not in WITHOUT_CLEAR:
+                    await ann.clear()
+                    assert await ann.read() == []
 
 
 @every_adapter
@@ -85,6 +120,7 @@ WRITER: Final = """
 import asyncio, sys
 import tenuto
 from tests.integrations.conversations import ADAPTERS, open_talk
+from tests.journeys.door import BASE, served
 from tests.samples import ANN
 
 async def write(app, name):

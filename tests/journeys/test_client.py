@@ -27,6 +27,7 @@ from tenuto.errors import (
     Unavailable,
     VersionConflict,
 )
+from tenuto.llm import Hang, Say, ScriptedModel
 from tenuto.model import Changes, Draft, FinishTurn, NewSession, Page, Role, Truncation, TurnState, Usage
 from tenuto.model.generation import TextDelta
 from tenuto.model.memory import MemoryKind, MemoryQuery
@@ -34,8 +35,10 @@ from tenuto.model.task import NewTask
 from tenuto.ports import utc_now
 from tenuto.sessions import AppendRequest, TurnRequest
 from tenuto.sessions.transfer import parse_export
-from tests.journeys.door import BASE, served
+from tests.journeys.door import BASE, playing, served
 from tests.journeys.test_http_process import Running, running
+from tests.servers.loopback import serving
+from tests.talking import patient
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +105,8 @@ async def converse(t: TenutoApi) -> None:
     assert (done.state, [one.text for one in done.reply]) == (TurnState.FINISHED, ["In Lisbon."])
 
     call = replace(t.draft(""), parts=({"type": "tool_call", "id": "c1", "name": "map", "arguments": {"near": 1}},))
-    words = replace(
-        t.draft("Show it", role=Role.USER), extra={"name": "Ann", "colour": "blue"}, metadata={"via": "web"}
-    )
+    own = {"name": "Ann", "id": "item_1", "turn": 7, "extra_fields": 1}
+    words = replace(t.draft("Show it", role=Role.USER), extra=own, metadata={"via": "web"})
     second = await t.begin_turn(ann, TurnRequest(user_messages=(words,), session_id=turn.session.id))
     assert (second.window[-1].id, second.window[-1].extra) == (words.id, words.extra)
     assert (second.window[-1].metadata, second.window[-1].sent_at) == (words.metadata, words.sent_at)
@@ -267,6 +269,70 @@ async def test_a_lost_answer_is_asked_for_again_and_nothing_is_done_twice() -> N
             way.lose = 3
             with pytest.raises(Unavailable):
                 await client.sessions.list(ann)
+
+
+class CutOnce(httpx.AsyncBaseTransport):
+    """The way to a server, whose first stream breaks after its first words; with the second, the model goes on."""
+
+    def __init__(self, hang: Hang) -> None:
+        self.way = httpx.AsyncHTTPTransport()
+        self.hang = hang
+        self.streams = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        response = await self.way.handle_async_request(request)
+        if request.url.path != "/v1/chat":
+            return response
+        self.streams += 1
+        if self.streams == 1:
+            return httpx.Response(200, stream=Broken(response))
+        self.hang.release.set()
+        return response
+
+    async def aclose(self) -> None:
+        await self.way.aclose()
+
+
+class Broken(httpx.AsyncByteStream):
+    """An answer that breaks off after its first words."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.response = response
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self.response.aiter_raw():
+            yield piece
+            if b"event: delta" in piece:
+                raise httpx.ReadError("lost")
+
+    async def aclose(self) -> None:
+        await self.response.aclose()
+
+
+async def test_a_stream_that_breaks_goes_on_where_it_broke() -> None:
+    """C9: the turn is joined under its key, no event comes twice, and the model is asked once; a stop ends a turn."""
+    hang, forever = Hang(), Hang()
+    model = ScriptedModel([Say("One ", "two "), hang, Say("three.")], [Say("Four "), forever])
+    quick = ClientPolicy(first_pause=timedelta(milliseconds=1))
+    async with (
+        served(**playing(model, policies=patient())) as door,
+        serving(door.app) as url,
+        tenuto.connect(url, policy=quick, transport=CutOnce(hang)) as client,
+    ):
+        chat, ann = await client.chat(), client.scope(user="ann")
+        events = [event async for event in chat.stream(ann, ChatRequest(text="Count"))]
+
+        done = events[-1]
+        assert isinstance(done, ReplyFinished)
+        assert [type(event) for event in events[:-1]] == [TurnStarted, *[TextDelta] * 3]
+        assert (done.reply.text, done.reply.replayed, len(model.requests)) == ("One two three.", False, 1)
+
+        asked = ChatRequest(text="Go on", session_id=done.reply.session_id)
+        left = asyncio.create_task(chat.take_turn(ann, asked))
+        await forever.reached.wait()
+        stopped = await chat.stop(ann, done.reply.session_id)
+        assert (await left, stopped and stopped.text) == (stopped, "Four ")
+        assert await chat.stop(ann, done.reply.session_id) is None
 
 
 async def test_a_key_decides_for_whom_a_client_acts(server: tuple[Running, str]) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenuto.context import TokenCounter, assemble
+from tenuto.context.layout import join_unanswered
 from tenuto.context.tokens import MESSAGE_TOKENS, REPLY_TOKENS
 from tenuto.context.window import WindowFiller
 from tenuto.model import Message, Role, text_part, tool_call, tool_result
@@ -219,7 +220,7 @@ def test_tool_calls_and_results_come_in_pairs(case: Case) -> None:
     *_, prompt = case
     waiting: list[str] = []
 
-    for message in prompt.messages:
+    for message in join_unanswered(prompt)[0]:
         kinds = {part["type"] for part in message.parts}
         if "tool_result" in kinds:
             for part in message.parts:

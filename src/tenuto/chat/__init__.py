@@ -1,6 +1,7 @@
 """The main story: one turn between a caller and an assistant."""
 
 from tenuto.chat.deps import ChatDeps, ChatLimits
+from tenuto.chat.live import LiveTurn, LiveTurns
 from tenuto.chat.request import (
     CallRequested,
     ChatEvent,
@@ -22,6 +23,8 @@ __all__ = [
     "ChatEvent",
     "ChatLimits",
     "ChatRequest",
+    "LiveTurn",
+    "LiveTurns",
     "Reply",
     "ReplyFinished",
     "Spending",

@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from tenuto.chat.request import ChatEvent, ToolFinished, ToolStarted
+from tenuto.chat.request import CallRequested, ChatEvent, ToolFinished, ToolStarted
 from tenuto.context import TokenCounter, truncate_text
 from tenuto.context.tokens import TOOL_TOKENS, to_text
 from tenuto.errors import Invalid, ModelFailed, ModelTimeout, TenutoError, ToolError
@@ -214,6 +214,8 @@ class Completion:
     used_fallback: bool = False
     # Counts of redacted values in `text`, by type.
     redacted: dict[str, int] = field(default_factory=dict)
+    # Calls of the caller's tools, which end the turn.
+    calls: list[ToolCall] = field(default_factory=list)
     # Calls and results of the rounds before the answer, as they are stored: (role, parts, metadata).
     tool_messages: list[tuple[Role, tuple[JsonObject, ...], JsonObject]] = field(default_factory=list)
 
@@ -226,6 +228,12 @@ class Completion:
     @text.setter
     def text(self, text: str) -> None:
         self.chunks = [text]
+
+    @property
+    def parts(self) -> tuple[JsonObject, ...]:
+        """The answer as it is stored."""
+        said = (text_part(self.text),) if self.text or not self.calls else ()
+        return (*said, *(tool_call(call.id, call.name, call.arguments) for call in self.calls))
 
     @property
     def usage(self) -> Usage:
@@ -248,6 +256,7 @@ class AgentLoop:
 
     `prompt` is the number of tokens in the prompt, `room` how many may be added: the hard budget includes calls and
     results. Without `emit` no deltas are emitted. `before_cut` redacts a tool's output before it is truncated.
+    `callers_tools` are the names of tools that the caller runs.
     """
 
     model: ChatModel
@@ -261,6 +270,7 @@ class AgentLoop:
     before_cut: BeforeCut
     prompt: int = 0
     room: int = 0
+    callers_tools: frozenset[str] = frozenset()
     answer: Completion = field(default_factory=Completion)
 
     async def run(self, asking: ModelRequest) -> Completion:
@@ -270,14 +280,21 @@ class AgentLoop:
             ModelFailed: the model failed, returned nothing, or did not stop calling tools.
         """
         for left in range(self.rounds, -1, -1):
-            said, calls = await self._request_model(asking if left else replace(asking, tools=()))
-            if not calls:
+            said, calls = await self._request_model(asking if left else replace(asking, tools=(), requires_call=False))
+            self.answer.calls = [call for call in calls if call.name in self.callers_tools]
+            own = [call for call in calls if call.name not in self.callers_tools]
+            if not own:
                 break
             if not left:
                 raise ModelFailed(self.model.name, "calls for tools again and again")
-            asking = await self._run_tools(asking, said, calls)
-        if not self.answer.text.strip():
+            asking = await self._run_tools(asking, said, own)
+            if self.answer.calls:
+                break
+        if not self.answer.text.strip() and not self.answer.calls:
             raise ModelFailed(self.model.name, "answered nothing")
+        if self.emit is not None:
+            for call in self.answer.calls:
+                await self.emit(CallRequested(call=call))
         return self.answer
 
     async def _request_model(self, asking: ModelRequest) -> tuple[str, list[ToolCall]]:

@@ -16,7 +16,7 @@ from tenuto.model.scope import speaker_tag
 from tenuto.model.values import Value
 from tenuto.recall.dates import date_terms, read_query
 from tenuto.recall.lexical import terms
-from tenuto.recall.service import Memories, PreparedSearch
+from tenuto.recall.service import Memories, PreparedSearch, RecallResult
 
 DEGRADED: Final = "recall"
 # Memories in a prompt, and how many are looked at: those that the window shows anyway are left out.
@@ -65,25 +65,33 @@ class TurnRecall:
         return asyncio.create_task(self._memories.prepare(scope, text), name="tenuto recall")
 
     async def finish(
-        self, started: asyncio.Task[PreparedSearch], turn: OpenTurn, inputs: PromptInputs, persona: str | None
+        self,
+        started: asyncio.Task[PreparedSearch],
+        turn: OpenTurn,
+        question: str,
+        inputs: PromptInputs,
+        persona: str | None,
     ) -> Recalled:
-        """Search with the conversation known; a failure is logged, and nothing is recalled."""
+        """Search with the conversation known; a failure is logged, and nothing is recalled.
+
+        Without a question there are preferences only.
+        """
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 prepared = await asyncio.shield(started)
             query = MemoryQuery(
-                text=inputs.question,
+                text=question,
                 limit=_FETCHED,
                 kinds=(MemoryKind.FACT, MemoryKind.EPISODE),
                 persona=persona,
                 talk=tuple([message.text for message in inputs.history[-_TALK:] if message.text]),
             )
-            found = await prepared.search(query)
+            found = await prepared.search(query) if question else RecallResult((), degraded=False)
         except Exception as failed:
             # Whatever fails here, the conversation goes on without memories.
             _log.warning("recall failed: %s", type(failed).__name__)
             return Recalled(degraded=True)
-        asked = _Question(inputs.question, self._memories.now())
+        asked = _Question(question, self._memories.now())
         hits = [hit for hit in found.hits if asked.is_about(hit) and not _is_shown(hit.memory, turn)]
         return Recalled(
             hits=tuple(hits[:_SHOWN]),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import ClassVar, Final, TypeAlias
 
 from tenuto.errors import Invalid
@@ -63,15 +64,7 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     @property
     def question(self) -> str:
         """What the user says last in this request; empty if it brings outputs of tools only."""
-        if not self.messages:
-            return self.text
-        said: list[str] = []
-        for message in reversed(self.messages):
-            if message.role is Role.USER:
-                said.append(message.text)
-            elif said and message.role not in _BESIDE:
-                break
-        return "\n".join(reversed(said))
+        return last_question(self.messages) if self.messages else self.text
 
     def __post_init__(self) -> None:
         check_text(self.text, "the message")
@@ -125,14 +118,25 @@ class ChatRequest(Value, frozen=True, kw_only=True):
             raise Invalid("tool_choice must be auto, none, required or the name of one of the tools")
 
 
+def last_question(messages: Sequence[Draft]) -> str:
+    """What the user says last in these messages, also if something else follows."""
+    said: list[str] = []
+    for message in reversed(messages):
+        if message.role is Role.USER:
+            said.append(message.text)
+        elif said and message.role not in _BESIDE:
+            break
+    return "\n".join(reversed(said))
+
+
 class Reply(Value, frozen=True, kw_only=True):
     """The answer and its circumstances.
 
     `replayed` means that this key was answered before. `degraded` names what was not available: `store` (the turn is
     not stored), `journal` (it waits in a local journal for the store), `fallback_model`, `tools`, `lookup` (no tool
     supports the answer of an assistant that looks everything up), `detector` (of private data), `embedder` (relevance
-    was decided lexically), `recall` (memories were not searched, or by words alone). `calls` are for the caller to run;
-    their outputs are the next turn's messages.
+    was decided lexically), `recall` (memories were not searched, or by words alone). A reply that a user `stopped` is
+    what had been said until then. `calls` are for the caller to run; their outputs are the next turn's messages.
     """
 
     session_id: str
@@ -152,16 +156,21 @@ class Reply(Value, frozen=True, kw_only=True):
     steps: dict[str, float] = {}
     replayed: bool = False
     created: bool = False
+    stopped: bool = False
     calls: tuple[ToolCall, ...] = ()
 
 
 class TurnStarted(Value, frozen=True, kw_only=True):
-    """The user message is stored and the turn has begun."""
+    """The user message is stored and the turn has begun.
+
+    `incarnation` is the session's, or empty for a turn without one.
+    """
 
     session_id: str
     trace_id: str
     turn: int
     created: bool
+    incarnation: str = ""
 
 
 class ToolStarted(Value, frozen=True, kw_only=True):
@@ -210,6 +219,10 @@ class EventSink:
 
     async def emit_event(self, event: ChatEvent) -> None:
         """Deliver an event, and wait for a slow reader."""
+
+    def until_stopped(self) -> AbstractAsyncContextManager[object]:
+        """A context in which the turn makes its answer; a stop ends it with `TurnStopped`."""
+        return nullcontext()
 
 
 class StreamSink(EventSink):

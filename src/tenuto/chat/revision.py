@@ -23,11 +23,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenuto.chat.request import ChatRequest
-from tenuto.context import last_words
+from tenuto.context import last_input
 from tenuto.context.compression import conversation_in, outliving
 from tenuto.errors import MessageNotFound, SessionBusy, Superseded, TooLarge, VersionConflict
 from tenuto.model import Changes, Message, MessagePage, OpenTurn, Page, Role, Scope, Session, Truncation, TurnState
-from tenuto.model.message import is_summary
+from tenuto.model.message import is_input, is_summary
 from tenuto.model.turn import ONCE, TAKEN_BACK, superseded_digests
 from tenuto.model.values import JsonObject
 from tenuto.ports import release_lease
@@ -64,7 +64,7 @@ def superseding_metadata(turn: OpenTurn, replaced: Sequence[Message]) -> JsonObj
 
     A retry of the message's own key would otherwise request a second answer.
     """
-    return _superseded_metadata(turn.session, [*last_words(conversation_in(turn.window)), *replaced])
+    return _superseded_metadata(turn.session, [*last_input(conversation_in(turn.window)), *replaced])
 
 
 async def undo_user_message(sessions: Sessions, turn: OpenTurn) -> bool:
@@ -97,7 +97,7 @@ class Revision:
         """
         page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST))
         _check_no_new_messages(page, turn)
-        last = _last_user_seq(page.messages)
+        last = _last_input_seq(page.messages)
         if last is None:
             return turn, ()
         stays = outliving(page.messages, last)
@@ -114,8 +114,8 @@ class Revision:
             VersionConflict: messages were appended since the turn began; nothing was removed.
             TurnLost: another turn has begun, or the session was reset, truncated or deleted.
         """
-        last = _last_user_seq(turn.window)
-        assert last is not None, "a regeneration has a user message to answer"
+        last = _last_input_seq(turn.window)
+        assert last is not None, "a regeneration has a message to answer"
         newest = turn.session.version
         for _ in range(_LOOKS):
             page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST))
@@ -244,8 +244,8 @@ async def _truncate(
         return None
 
 
-def _last_user_seq(messages: Sequence[Message]) -> int | None:
-    return next((message.seq for message in reversed(messages) if message.role is Role.USER), None)
+def _last_input_seq(messages: Sequence[Message]) -> int | None:
+    return next((message.seq for message in reversed(messages) if is_input(message)), None)
 
 
 def _check_no_new_messages(page: MessagePage, turn: OpenTurn) -> None:

@@ -12,13 +12,15 @@ from msgspec.structs import replace
 from tenuto.assistants import Assistant, AssistantRegistry
 from tenuto.chat.agent_loop import StepTimer
 from tenuto.chat.deps import ChatDeps, Observer
-from tenuto.chat.request import ChatEvent, ChatRequest, EventSink, Reply, ReplyFinished, StreamSink, TurnStarted
+from tenuto.chat.request import ChatEvent, ChatRequest, EventSink, Reply, ReplyFinished, StreamSink
 from tenuto.chat.turn_opener import TurnContext, TurnOpener
 from tenuto.chat.turn_runner import Turn, reply_from_trace
 from tenuto.chat.typed_answer import TypedRequest, ask_typed
 from tenuto.errors import TenutoError
 from tenuto.logs import bind_log_context
 from tenuto.model import Message, Scope, TurnState
+from tenuto.model.generation import ToolCall
+from tenuto.model.message import STOPPED
 from tenuto.model.values import Value, check_type
 from tenuto.ports import ChatModel, Facts
 
@@ -63,8 +65,8 @@ class Chat:
         """
         return await ask_typed(self._means, self.assistants.find(assistant), scope, asked, kind)
 
-    async def take_turn(self, scope: Scope, request: ChatRequest) -> Reply:
-        """Answer, whole.
+    async def take_turn(self, scope: Scope, request: ChatRequest, sink: EventSink | None = None) -> Reply:
+        """Answer, whole; a `sink` gets the events of the turn, except the last.
 
         Raises:
             AssistantNotFound: there is no such assistant or character.
@@ -75,8 +77,9 @@ class Chat:
             Superseded: this key was answered, and an edit or a regeneration has replaced the result.
             VersionConflict: another message arrived before the undo; nothing was removed.
             TurnLost: the session was reset, truncated or deleted meanwhile, or another turn took over.
+            TurnStopped: the sink stopped the turn before it said anything.
         """
-        return await self._run_turn(scope, request, EventSink())
+        return await self._run_turn(scope, request, sink or EventSink())
 
     async def stream(self, scope: Scope, request: ChatRequest) -> AsyncIterator[ChatEvent]:
         """Answer, event by event; the last is `ReplyFinished`. Closing the iterator cancels the turn.
@@ -136,9 +139,7 @@ class Chat:
                     reply = await self._again(begun)
                 else:
                     if audience.listens:
-                        await audience.emit_event(
-                            TurnStarted(session_id=session_id, trace_id=trace_id, turn=number, created=begun.created)
-                        )
+                        await audience.emit_event(begun.to_turn_started())
                     try:
                         reply = await Turn(means, begun, steps, audience).run()
                     except TenutoError as error:
@@ -159,16 +160,22 @@ class Chat:
         trace = await self._means.traces.trace(begun.scope, begun.session_id, begun.number)
         reply = reply_from_trace(trace, begun.turn.session) if trace is not None else None
         text = final.text if final is not None else "".join(message.text for message in begun.turn.reply)
+        calls = [part for part in final.parts if part["type"] == "tool_call"] if final is not None else []
         base = reply or Reply(
             session_id=begun.session_id, trace_id=begun.trace_id, turn=begun.number, assistant="", text=""
         )
         return replace(
             base,
             text=await self._means.redaction.restore(begun.turn.session, text),
+            calls=tuple(
+                ToolCall(id=call["id"], name=call["name"], arguments=call["arguments"])
+                for call in await self._means.redaction.restore(begun.turn.session, calls)
+            ),
             trace_id=stored.get("trace", base.trace_id),
             model=stored.get("model", base.model),
             offline=stored.get("offline", base.offline),
             degraded=tuple(stored.get("degraded", base.degraded)),
             data=stored.get("data", base.data),
+            stopped=stored.get(STOPPED, False),
             replayed=True,
         )

@@ -16,15 +16,17 @@ from tenuto.chat.deps import ChatDeps
 from tenuto.chat.recall import DEGRADED as RECALL_DEGRADED
 from tenuto.chat.recall import TurnRecall, cancel_recall, tagged_names
 from tenuto.chat.relevance_gate import DEGRADED, Gate
-from tenuto.chat.request import ChatRequest
-from tenuto.chat.revision import Revision, check_not_superseded, mark_of, undo_user_message
+from tenuto.chat.request import ChatRequest, TurnStarted, last_question
+from tenuto.chat.revision import Revision, check_not_superseded, undo_user_message
+from tenuto.chat.turn_input import has_unknown_output, input_messages, number_messages
 from tenuto.context import (
     TokenCounter,
     chat_context,
-    display_name,
     has_relevant_history,
     inputs_from_turn,
     language_of,
+    last_input,
+    last_words,
     profile_text,
     speaker_names,
 )
@@ -37,18 +39,19 @@ from tenuto.errors import (
     Superseded,
     TenutoError,
     Unavailable,
+    UnknownToolCall,
 )
-from tenuto.model import Draft, Message, NewSession, OpenTurn, Page, Role, Scope, Session, TurnState, text_part
+from tenuto.model import Draft, Message, NewSession, OpenTurn, Page, Scope, Session, TurnState
 from tenuto.model.generation import Persona, Summary, ToolContext, TurnEnded
-from tenuto.model.message import NAME
+from tenuto.model.message import is_input, readable_messages
 from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
 from tenuto.model.prompt import Language, PromptInputs
 from tenuto.model.session import ASSISTANT, PERSONA, PRIVACY_ALSO, PROFILE
-from tenuto.model.turn import ONCE, trace_id
+from tenuto.model.turn import trace_id
 from tenuto.model.values import JsonObject, Value
 from tenuto.recall.service import PreparedSearch
 from tenuto.sessions import TurnRequest, fresh_id
-from tenuto.sessions.limits import check_messages, check_text_size
+from tenuto.sessions.limits import check_message_sizes, check_messages, check_text_size
 from tenuto.sessions.service import release_on_error
 from tenuto.sessions.titles import with_fallback_title
 
@@ -83,6 +86,16 @@ class TurnContext(Value, frozen=True, kw_only=True):
     def created(self) -> bool:
         """Whether the session is new."""
         return self.turn is not None and self.turn.created
+
+    def to_turn_started(self) -> TurnStarted:
+        """The event for readers before the answer."""
+        return TurnStarted(
+            session_id=self.session_id,
+            trace_id=self.trace_id,
+            turn=self.number,
+            created=self.created,
+            incarnation=self.turn.session.incarnation if self.turn is not None else "",
+        )
 
     def to_turn_ended(
         self, session: Session, answer: str = "", titles: bool = False, loaded: tuple[Message, ...] = (), taken: int = 0
@@ -141,15 +154,14 @@ class TurnOpener:
         if request.policy is not None:
             policies = replace(assistant.policies, sessions=request.policy)
             assistant = dataclasses.replace(assistant, policies=policies)
-        # Before the text, which may have megabytes, is counted or scanned for private values.
-        check_text_size(request.text, assistant.policies.sessions)
-        await self._redaction.admit(scope, request.text)
+        await self._admit(scope, request, assistant)
         scope = scope if persona is None else replace(scope, persona=persona.id)
         if not assistant.remembers:
             await self._spending.check_tenant(scope)
             return self._stateless_context(scope, request, assistant, persona)
         # It runs beside the store's part of the turn, and does not outlive it.
-        recalling = self._recall.start(scope, request.text) if self._recall is not None and assistant.recalls else None
+        recalls = self._recall is not None and assistant.recalls
+        recalling = self._recall.start(scope, request.question) if self._recall is not None and recalls else None
         try:
             return await self._open_stored(scope, request, assistant, persona, recalling)
         finally:
@@ -161,18 +173,19 @@ class TurnOpener:
         assistant, persona = resolve_assistant(
             self._assistants, request.assistant, request.persona, ActiveAssistant(None, None)
         )
-        check_text_size(request.text, assistant.policies.sessions)
-        await self._redaction.admit(scope, request.text)
+        await self._admit(scope, request, assistant)
         scope = scope if persona is None else replace(scope, persona=persona.id)
         await self._spending.check_tenant(scope)
-        begun = self._stateless_context(scope, request, assistant, persona)
+        begun = self._stateless_context(scope, request, assistant, persona, LogTail(history).talk)
         known = profile_text(request.profile, begun.prompt_inputs.language) if request.profile else ""
-        talk = LogTail(history).talk
-        return replace(
-            begun,
-            prompt_inputs=replace(begun.prompt_inputs, history=talk, preferences=known),
-            tool_context=replace(begun.tool_context, history=talk),
-        )
+        return replace(begun, prompt_inputs=replace(begun.prompt_inputs, preferences=known)) if known else begun
+
+    async def _admit(self, scope: Scope, request: ChatRequest, assistant: Assistant) -> None:
+        """Refuse what may not be stored, before texts of megabytes are counted or scanned for private values."""
+        check_text_size(request.text, assistant.policies.sessions)
+        if request.messages:
+            check_message_sizes(request.messages, assistant.policies.sessions)
+        await self._redaction.admit(scope, request.text, request.messages)
 
     async def _open_stored(
         self,
@@ -235,7 +248,7 @@ class TurnOpener:
             begun = await self._apply_relevance_gate(begun, self._gate)
         if self._recall is not None and recalling is not None:
             begun = await self._add_memories(begun, self._recall, recalling)
-        if begun.tool_context.state or begun.prompt_inputs.preferences:
+        if begun.tool_context.state or begun.prompt_inputs.preferences or begun.prompt_inputs.instructions:
             begun = await self._restore_private_values(begun)
         return begun
 
@@ -245,7 +258,8 @@ class TurnOpener:
         """Add what is remembered of the user; without it the turn goes on."""
         asked, inputs, turn = begun.tool_context, begun.prompt_inputs, begun.turn
         assert turn is not None
-        found = await recall.finish(recalling, turn, inputs, begun.scope.persona if begun.assistant.isolated else None)
+        alone = begun.scope.persona if begun.assistant.isolated else None
+        found = await recall.finish(recalling, turn, asked.question, inputs, alone)
         names = tagged_names(begun.scope.tenant, inputs.speaker_names)
         liked = "\n".join(filter(None, (inputs.preferences, found.preference_lines)))
         return replace(
@@ -270,6 +284,9 @@ class TurnOpener:
         if materials.preferences:
             preferences = self._redaction.own_words(begun.scope, materials.preferences)
             materials = replace(materials, preferences=preferences)
+        if materials.instructions:
+            instructions = self._redaction.own_words(begun.scope, materials.instructions)
+            materials = replace(materials, instructions=instructions)
         return replace(begun, tool_context=asked, prompt_inputs=materials)
 
     def _names_assistant(self, request: ChatRequest) -> bool:
@@ -330,9 +347,13 @@ class TurnOpener:
         metadata = {ASSISTANT: assistant.name, **({PERSONA: scope.persona} if scope.persona is not None else {})}
         also = assistant.policies.privacy_also
         new = NewSession(metadata={**metadata, PRIVACY_ALSO: list(also)} if also else metadata, context=context)
-        said = await self._redaction.for_records(also).for_title(scope, request.text)
+        question = request.question
+        if not question:
+            # The first turn with a question gives the title.
+            return new
+        said = await self._redaction.for_records(also).for_title(scope, question)
         language, limit = request.language, assistant.policies.sessions.fallback_title_characters
-        return with_fallback_title(new, said, language or language_of(request.text), limit)
+        return with_fallback_title(new, said, language or language_of(question), limit)
 
     async def _stored_profile(self, scope: Scope, request: ChatRequest) -> JsonObject:
         """What is known of the user beyond this session, for a new one; without the store the turn goes on."""
@@ -372,8 +393,11 @@ class TurnOpener:
         if not turn.user_messages:
             # Another turn may have answered the last message while the old answer was undone.
             talk = conversation_in(turn.window)
-            if not talk or talk[-1].role is not Role.USER:
+            if not talk or not is_input(talk[-1]):
                 raise NothingToAnswer
+        if has_unknown_output(turn):
+            await undo_user_message(self._sessions, turn)
+            raise UnknownToolCall
         return turn, replaced
 
     async def _check_budgets(self, session: Session) -> None:
@@ -382,22 +406,7 @@ class TurnOpener:
             await self._spending.check_tenant(session.scope)
 
     def _user_messages(self, scope: Scope, request: ChatRequest) -> tuple[Draft, ...]:
-        if request.regenerate:
-            return ()
-        # In a chat the prompts of later turns need it.
-        name = display_name(request.profile) if scope.chat is not None else ""
-        draft = Draft(
-            id=fresh_id(),
-            role=Role.USER,
-            sent_at=self._clock(),
-            parts=(text_part(request.text),),
-            speaker=scope.user,
-            persona=scope.persona,
-            tokens=self._counter.count(request.text),
-            extra={NAME: name} if name else {},
-            metadata={ONCE: mark_of(request.idempotency_key)} if request.idempotency_key is not None else {},
-        )
-        return (draft,)
+        return input_messages(scope, request, self._clock, self._counter)
 
     def _build_context(
         self,
@@ -410,7 +419,8 @@ class TurnOpener:
     ) -> TurnContext:
         session, scope = turn.session, turn.scope
         materials = _prompt_inputs(request, assistant, persona, turn, log, summary)
-        question, history = materials.question, materials.history
+        given, history = turn.user_messages or last_input(log.talk), materials.history
+        question = materials.question or last_question(given)
         # Digits and punctuation alone have no language.
         has_letters = any(map(str.isalpha, question))
         spoken = request.language or (language_of(question) if has_letters else materials.language)
@@ -441,16 +451,28 @@ class TurnOpener:
         )
 
     def _stateless_context(
-        self, scope: Scope, request: ChatRequest, assistant: Assistant, persona: Persona | None
+        self,
+        scope: Scope,
+        request: ChatRequest,
+        assistant: Assistant,
+        persona: Persona | None,
+        talk: tuple[Message, ...] = (),
     ) -> TurnContext:
-        """A turn that stores nothing."""
-        if not request.text.strip():
+        """A turn after this talk that stores nothing."""
+        if request.regenerate:
             raise NothingToAnswer
-        session_id = request.session_id or fresh_id()
-        language = request.language or language_of(request.text)
+        session_id, question = request.session_id or fresh_id(), request.question
+        language = request.language or language_of(question)
+        given = number_messages(self._user_messages(scope, request), talk)
+        words = last_words(given)
+        before = given[: len(given) - len(words)]
+        talk = readable_messages((*talk, *before))
         materials = PromptInputs(
-            question=request.text,
+            question="\n".join([message.text for message in words]),
+            input_start=before[0].seq if before else 0,
+            history=talk,
             system=assistant.system_prompt(persona, language),
+            instructions=request.instructions or "",
             persona=scope.persona,
             speaker=scope.user,
             language=language,
@@ -458,7 +480,8 @@ class TurnOpener:
         asked = ToolContext(
             scope=scope,
             session=None,
-            question=request.text,
+            question=question,
+            history=talk,
             language=language,
             now=self._clock(),
             persona=scope.persona,
@@ -490,8 +513,9 @@ def _prompt_inputs(
     context = turn.session.context
     # A count is trusted if this very turn has made it.
     counted = turn.state is TurnState.OPENED and bool(turn.user_messages) and turn.user_messages[0].text == request.text
+    talk = readable_messages(log.talk)
     materials = inputs_from_turn(
-        turn, "", talk=log.talk, question_tokens=turn.user_messages[0].tokens if counted else 0, summary=summary
+        turn, "", talk=talk, question_tokens=turn.user_messages[0].tokens if counted else 0, summary=summary
     )
     # Headings and labels are in the session's first language, so that the prompt prefix is stable.
     first = context.get("language")
@@ -502,14 +526,16 @@ def _prompt_inputs(
     names = {each.id: in_language(each.names, language) for each in assistant.personas.values()}
     tenant, in_chat = turn.scope.tenant, turn.scope.chat is not None
     personas = [name for each in assistant.personas.values() for name in each.names.values()]
-    speakers = speaker_names(log.talk, tenant, language, in_chat=in_chat, personas=personas)
+    speakers = speaker_names(talk, tenant, language, in_chat=in_chat, personas=personas)
     return replace(
         materials,
         system=assistant.system_prompt(persona, language),
+        instructions=request.instructions or "",
         preferences=profile_text(known, language) if known else "",
         chat_context=chat_context(request.chat_context, tenant, language, speakers=speakers, personas=personas),
         history_relevant=has_relevant_history(materials.question, materials.history, threshold=assistant.relevance)
-        or (summary is not None and assistant.relevance <= 0),
+        or (summary is not None and assistant.relevance <= 0)
+        or not materials.question,
         isolated=assistant.isolated,
         language=language,
         display_names={name: shown for name, shown in names.items() if shown},

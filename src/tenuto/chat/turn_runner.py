@@ -27,19 +27,30 @@ from tenuto.chat.agent_loop import (
     with_tool_state,
 )
 from tenuto.chat.deps import ChatDeps
+from tenuto.chat.offered_tools import OfferedTools
 from tenuto.chat.request import EventSink, Reply
 from tenuto.chat.revision import Revision, mark_of, superseding_metadata
 from tenuto.chat.turn_opener import TurnContext
 from tenuto.context import assemble, counter_for, truncate_text
 from tenuto.context.layout import join_unanswered
 from tenuto.context.tokens import to_text
-from tenuto.errors import DecryptionFailed, StoreFull, TenutoError, TooLarge, TurnLost, Unavailable, reply_error_code
-from tenuto.model import AppendResult, Changes, Draft, FinishTurn, OpenTurn, Role, Scope, Session, text_part
+from tenuto.errors import (
+    DecryptionFailed,
+    StoreFull,
+    TenutoError,
+    TooLarge,
+    TurnLost,
+    TurnStopped,
+    Unavailable,
+    reply_error_code,
+)
+from tenuto.model import AppendResult, Changes, Draft, FinishTurn, OpenTurn, Role, Scope, Session
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.generation import ModelRequest, ToolCall
+from tenuto.model.message import STOPPED
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.privacy import Sink
-from tenuto.model.prompt import Disposition, Kind, ManifestEntry, Prompt, PromptInputs, Reason
+from tenuto.model.prompt import Disposition, Kind, LayoutName, ManifestEntry, Prompt, PromptInputs, PromptPolicy, Reason
 from tenuto.model.session import PRIVACY_ALSO, record_types
 from tenuto.model.turn import ONCE, ToolRun, Trace
 from tenuto.model.values import JsonObject
@@ -67,6 +78,7 @@ class Turn:
         self._began_at = means.clock()
         self._prompt: Prompt | None = None
         self._stored_already = False
+        self._stopped = False
         self._counted = False
         # How the turn must end once the old answer is removed.
         self._owed: FinishTurn | None = None
@@ -81,6 +93,7 @@ class Turn:
         noted = record_types(begun.turn.session.metadata) if begun.turn is not None else ()
         self._record_types = {*noted, *begun.assistant.policies.privacy_also}
         self._records = means.redaction.for_records(self._record_types)
+        self._offers = OfferedTools.of(begun.request, begun.assistant.tools)
         self._model = means.models(begun.assistant.model)
         self._counter = counter_for(self._model.name)
         self._toolbox = Toolbox(
@@ -91,7 +104,8 @@ class Turn:
         )
         self._answering = AgentLoop(
             model=self._model,
-            tools=begun.assistant.tools,
+            tools=self._offers.own,
+            callers_tools=self._offers.callers_names,
             toolbox=self._toolbox,
             counter=self._counter,
             steps=steps,
@@ -107,12 +121,7 @@ class Turn:
         try:
             lease = _LeaseRenewal(self._means, self._begun.turn)
             try:
-                if self._begun.assistant.run_first:
-                    await self._run_first_tools()
-                if self._begun.assistant.respond is not None:
-                    with self._steps.step("respond"):
-                        self._toolbox.collect(await self._begun.assistant.respond(self._begun.tool_context))
-                answer = await self._ask_model()
+                answer = await self._answer_until_stopped()
             finally:
                 await lease.stop()
             return await self._finish(answer)
@@ -121,6 +130,31 @@ class Turn:
             if not self._stored_already:
                 await complete_despite_cancel(self._abandon(ended))
             raise
+
+    async def _answer_until_stopped(self) -> Completion:
+        """The whole answer; if the turn is stopped meanwhile, what has been said.
+
+        Raises:
+            TurnStopped: nothing has been said, or a whole answer would be replaced by a part of one.
+        """
+        try:
+            async with self._audience.until_stopped():
+                return await self._make_answer()
+        except TurnStopped:
+            answer = self._answering.answer
+            if self._begun.replaced_answer or not answer.text.strip():
+                raise
+            self._stopped, answer.model = True, answer.model or self._model.name
+            return answer
+
+    async def _make_answer(self) -> Completion:
+        asked = bool(self._begun.tool_context.question)
+        if asked and self._begun.assistant.run_first:
+            await self._run_first_tools()
+        if asked and self._begun.assistant.respond is not None:
+            with self._steps.step("respond"):
+                self._toolbox.collect(await self._begun.assistant.respond(self._begun.tool_context))
+        return await self._ask_model()
 
     async def _run_first_tools(self) -> None:
         """Run the tools that run before the model."""
@@ -150,8 +184,9 @@ class Turn:
         messages, cacheable = join_unanswered(self._prompt)
         asking = ModelRequest(
             messages=messages,
-            tools=tuple([tool.spec for tool in begun.assistant.tools]),
-            reply_tokens=begun.assistant.prompt.reply_tokens,
+            tools=self._offers.specs,
+            requires_call=self._offers.required,
+            reply_tokens=self._prompt_policy.reply_tokens,
             cacheable_messages=cacheable,
             redacted_messages=0 if shown is None else len(messages),
             tool_results=tuple(self._toolbox.results),
@@ -161,9 +196,10 @@ class Turn:
 
     def _assemble_prompt(self, materials: PromptInputs) -> Prompt:
         """The prompt; the specifications of the tools are part of the budget and of the manifest."""
-        begun, counter = self._begun, self._counter
-        tools = sum([counter.count_fixed(msgspec.json.encode(tool.spec).decode()) for tool in begun.assistant.tools])
-        policy, context = begun.assistant.prompt, begun.assistant.policies.context
+        counter, offers = self._counter, self._offers
+        tools = sum([counter.count_fixed(msgspec.json.encode(tool.spec).decode()) for tool in offers.own])
+        tools += sum([counter.count_recurring(msgspec.json.encode(spec).decode()) for spec in offers.callers])
+        policy, context = self._prompt_policy, self._begun.assistant.policies.context
         if not tools:
             return assemble(materials, policy, context, counter)
         within = replace(policy, reply_tokens=policy.reply_tokens + math.ceil(tools * counter.margin))
@@ -179,21 +215,32 @@ class Turn:
         )
         return replace(prompt, manifest=manifest)
 
+    @property
+    def _prompt_policy(self) -> PromptPolicy:
+        """The assistant's, as far as the request leaves it: only one of the layouts shows tools."""
+        policy, request, inputs = self._begun.assistant.prompt, self._begun.request, self._begun.prompt_inputs
+        if request.reply_tokens is not None and request.reply_tokens < policy.reply_tokens:
+            policy = replace(policy, reply_tokens=request.reply_tokens)
+        if policy.layout is not LayoutName.CHAT and (self._offers.callers or not inputs.question):
+            policy = replace(policy, layout=LayoutName.CHAT)
+        return policy
+
     async def _finish(self, answer: Completion) -> Reply:
         begun = self._begun
         with self._steps.step("trace"):
-            if begun.assistant.postprocess is not None:
+            if begun.assistant.postprocess is not None and not answer.calls and not self._stopped:
                 answer.text = begun.assistant.postprocess(answer.text, tuple(self._toolbox.results), begun.tool_context)
             # Some models report no usage.
             if not answer.input_tokens and self._prompt is not None:
                 answer.input_tokens = self._prompt.manifest.total
-            answer.output_tokens = answer.output_tokens or self._counter.count(answer.text)
+            answer.output_tokens = answer.output_tokens or self._counter.count_parts(answer.parts)
             texts = await self._shorten_for_trace(answer, answer.text)
         if answer.used_fallback:
             self._degraded["fallback_model"] = None
         if any(result.error for result in self._toolbox.results):
             self._degraded["tools"] = None
-        if begun.assistant.looks_up and not answer.offline and all(result.error for result in self._toolbox.results):
+        answered = not answer.offline and not answer.calls
+        if begun.assistant.looks_up and answered and all(result.error for result in self._toolbox.results):
             self._degraded["lookup"] = None
         if self._means.redaction.degraded:
             self._degraded["detector"] = None
@@ -208,9 +255,11 @@ class Turn:
             trace,
             session,
             text=answer.text,
+            calls=tuple(answer.calls),
             created=begun.created,
             steps=self._steps.taken,
             degraded=tuple(self._degraded),
+            stopped=self._stopped,
         )
 
     async def _store_turn(self, answer: Completion, trace: Trace) -> Session | None:
@@ -295,16 +344,18 @@ class Turn:
 
     def _reply_drafts(self, answer: Completion, trace: Trace) -> tuple[Draft, ...]:
         """The reply as it is stored: calls with their results, then the answer."""
-        metadata: JsonObject = {"trace": trace.id, "model": answer.model}
+        metadata: JsonObject = {**self._begun.request.reply_metadata, "trace": trace.id, "model": answer.model}
         if answer.offline:
             metadata["offline"] = True
+        if self._stopped:
+            metadata[STOPPED] = True
         if self._degraded:
             metadata["degraded"] = list(self._degraded)
         if self._toolbox.data:
             metadata["data"] = self._toolbox.data
         if self._begun.request.idempotency_key is not None:
             metadata[ONCE] = mark_of(self._begun.request.idempotency_key)
-        final = (Role.ASSISTANT, (text_part(answer.text),), metadata | redaction_metadata(answer.redacted))
+        final = (Role.ASSISTANT, answer.parts, metadata | redaction_metadata(answer.redacted))
         now = self._means.clock()
         *exchanges, last = [
             Draft(
@@ -348,6 +399,8 @@ class Turn:
         """The changes of a turn that claims the title."""
         assert self._begun.turn is not None
         asked, session = self._begun.tool_context, self._begun.turn.session
+        if not asked.question:
+            return None
         # The question is a title only for a session that has none.
         question = "" if session.title else await self._records.for_title(self._begun.scope, asked.question)
         return claim_title(
@@ -510,9 +563,11 @@ def reply_from_trace(
     session: Session | None,
     *,
     text: str | None = None,
+    calls: tuple[ToolCall, ...] = (),
     created: bool = False,
     steps: dict[str, float] | None = None,
     degraded: tuple[str, ...] | None = None,
+    stopped: bool = False,
 ) -> Reply:
     """The reply of a finished turn.
 
@@ -525,6 +580,7 @@ def reply_from_trace(
         turn=trace.number,
         assistant=trace.assistant,
         text=trace.answer if text is None else text,
+        calls=calls,
         created=created,
         model=trace.model,
         offline=trace.offline,
@@ -536,4 +592,5 @@ def reply_from_trace(
         degraded=trace.degraded if degraded is None else degraded,
         data=trace.data,
         steps=trace.steps if steps is None else steps,
+        stopped=stopped,
     )

@@ -59,7 +59,7 @@ class ContextView(View, frozen=True, kw_only=True):
 class ReplyView(View, frozen=True, kw_only=True, rename={"text": "answer", "manifest": "context"}):
     """An answer and how it came to be. `degraded` names what it had to do without; `steps` are milliseconds.
 
-    `trace_id` is null where nothing is kept of the turn.
+    One that a user `stopped` is what had been said until then. `trace_id` is null where nothing is kept of the turn.
     """
 
     session_id: str
@@ -73,6 +73,7 @@ class ReplyView(View, frozen=True, kw_only=True, rename={"text": "answer", "mani
     title: str
     created: bool
     replayed: bool
+    stopped: bool
     usage: UsageView
     data: JsonObject
     manifest: ContextView | None

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from keyword import iskeyword
 from typing import Annotated, Any, Final
 
 import typer
@@ -24,6 +25,7 @@ COMMANDS: Final = {
     "worker": "worker",
     "chat": "chat",
     "sessions": "sessions",
+    "import": "importing",
     "memories": "memories",
     "traces": "traces",
     "tasks": "tasks",
@@ -49,7 +51,8 @@ class TenutoCommands(TyperGroup):
         """Load the module of the command that is named."""
         if cmd_name not in COMMANDS:
             return None
-        found = getattr(import_module(f"tenuto.cli.{COMMANDS[cmd_name]}"), cmd_name)
+        # A command may have the name of a keyword.
+        found = getattr(import_module(f"tenuto.cli.{COMMANDS[cmd_name]}"), cmd_name + "_" * iskeyword(cmd_name))
         part = typer.Typer(rich_markup_mode=None)
         if isinstance(found, typer.Typer):
             part.add_typer(found, name=cmd_name)

@@ -9,11 +9,11 @@ from typing import Final
 import msgspec
 
 from tenuto.chat import ChatEvent, ChatRequest, Reply
-from tenuto.chat.request import ReplyFinished, ToolFinished, ToolStarted, TurnStarted
-from tenuto.client.http import Call, HttpClient, ServerEvent, path
+from tenuto.chat.request import CallRequested, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
+from tenuto.client.http import Call, ConnectionLost, HttpClient, ServerEvent, path
 from tenuto.client.wire import refuse_unsent, value_from
 from tenuto.model import Scope
-from tenuto.model.generation import TextDelta
+from tenuto.model.generation import TextDelta, ToolCall
 from tenuto.model.prompt import Manifest, ManifestEntry
 from tenuto.model.session import cost_nanos
 from tenuto.model.values import JsonObject, check_type
@@ -38,14 +38,32 @@ class RemoteChat:
         return _reply_from(await self._http.json(scope, _call(request)))
 
     async def stream(self, scope: Scope, request: ChatRequest) -> AsyncIterator[ChatEvent]:
-        """Answer, event by event; the last is `ReplyFinished`.
+        """Answer, event by event; the last is `ReplyFinished`. A lost connection is made again, and the turn joined.
+
+        If the turn has ended meanwhile, only `ReplyFinished` follows. A caller that leaves does not end the turn;
+        `stop` does.
 
         Raises:
             TenutoError: as `Chat.take_turn` says.
-            Unavailable: the connection was lost; the same idempotency key continues or repeats the answer.
         """
-        async for event in self._http.events(scope, _call(request, stream=True)):
-            yield _event_from(event)
+        call, seen, lost = _call(request, stream=True), 0, 0
+        while True:
+            try:
+                async for event in self._http.events(scope, call):
+                    number = _number_of(event)
+                    if number is None or number > seen:
+                        seen = number or seen
+                        yield _event_from(event)
+                return
+            except ConnectionLost as error:
+                await self._http.pause(lost, error)
+                lost += 1
+
+    async def stop(self, scope: Scope, session_id: str) -> Reply | None:
+        """Stop the turn that runs in a session; returns the answer it has now, `None` if it has none or no turn ran."""
+        call = Call("POST", path("sessions", session_id, "stop"), about={"session_id": session_id}, repeatable=True)
+        reply = (await self._http.json(scope, call))["reply"]
+        return None if reply is None else _reply_from(reply)
 
 
 def _call(request: ChatRequest, *, stream: bool = False) -> Call:
@@ -80,6 +98,11 @@ def _manifest_from(body: JsonObject) -> Manifest:
     return Manifest(**{**body, "entries": entries, "margin": 1.0})
 
 
+def _number_of(event: ServerEvent) -> int | None:
+    """The number of an event in its turn; a stored reply has none."""
+    return int(event.id.rpartition(".")[2]) if event.id is not None else None
+
+
 def _event_from(event: ServerEvent) -> ChatEvent:
     body: JsonObject = msgspec.json.decode(event.data)
     match event.name:
@@ -91,4 +114,6 @@ def _event_from(event: ServerEvent) -> ChatEvent:
             return ToolStarted(name=body["name"])
         case "tool":
             return value_from(body, ToolFinished)
+        case "call":
+            return CallRequested(call=value_from(body, ToolCall))
     return ReplyFinished(reply=_reply_from(body))

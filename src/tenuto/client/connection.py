@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import httpx
 from tenuto.client.http import Call, ClientPolicy, HttpClient, path
 from tenuto.client.sessions import RemoteSessions
 from tenuto.client.tasks import RemoteTasks
-from tenuto.errors import Invalid
+from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model import Draft, FinishTurn, OpenTurn, Role, Scope, Session, Usage, text_part
 from tenuto.model.prompt import Language
 from tenuto.model.values import check_text, check_type
@@ -125,9 +126,12 @@ async def connect(
     not, and a wrong one is refused by the first request.
 
     Raises:
+        InvalidSetting: the URL is none of a server.
         AccessRefused: the key is not valid.
         Unavailable: the server does not answer.
     """
+    if not re.match(r"https?://[^/]", url):
+        raise InvalidSetting("url", "must begin with http:// or https:// and name a host")
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     async with httpx.AsyncClient(base_url=url, headers=headers, transport=transport) as pool:
         http = HttpClient(pool, policy)

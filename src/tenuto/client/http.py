@@ -57,6 +57,13 @@ class ClientPolicy(Value, frozen=True, kw_only=True):
     longest_pause: timedelta = timedelta(seconds=10)
 
 
+class ConnectionLost(Unavailable):
+    """The server did not answer, or not to the end; the call may have been carried out."""
+
+    def __init__(self) -> None:
+        super().__init__("server", "does not answer; the call may have been carried out")
+
+
 class Call(NamedTuple):
     """A request; `about` are the ids in its path, which errors name. After a retry, `gone` accepts a 404."""
 
@@ -102,7 +109,7 @@ class HttpClient:
 
         Raises:
             TenutoError: the server refuses, with the error's type in this process.
-            Unavailable: the server does not answer; the call may have been carried out.
+            ConnectionLost: the server does not answer.
         """
         async with self.stream(scope, call) as response:
             try:
@@ -110,7 +117,7 @@ class HttpClient:
             except httpx.HTTPError as lost:
                 # The head has arrived, so the request was carried out: a repeatable one is asked for again.
                 if not call.repeatable:
-                    raise _unavailable() from lost
+                    raise ConnectionLost() from lost
             else:
                 return response
         return await self.send(scope, call._replace(repeatable=False))
@@ -126,7 +133,7 @@ class HttpClient:
                 except httpx.LocalProtocolError as unfit:
                     raise Invalid("an id holds what no header can carry") from unfit
                 except httpx.HTTPError as lost:
-                    error: TenutoError = _unavailable()
+                    error: TenutoError = ConnectionLost()
                     error.__cause__ = lost
                     again = call.repeatable or isinstance(lost, _NOT_CONNECTED)
                 else:
@@ -136,11 +143,9 @@ class HttpClient:
                         return
                     error = await _error_of(response, call.about)
                     again = _may_repeat(error, response.status_code, call.repeatable)
-                pause = self._pause(attempt, error)
-                if not again or pause is None:
+                if not again:
                     raise error
-                _log.info("a request is sent again in %.1f s: %s", pause, error.code)
-                await asyncio.sleep(pause)
+                await self.pause(attempt, error)
 
     def _build(self, scope: Scope | None, call: Call) -> httpx.Request:
         policy = self._policy
@@ -157,22 +162,25 @@ class HttpClient:
             timeout=httpx.Timeout(wait.total_seconds(), connect=policy.connect_timeout.total_seconds()),
         )
 
-    def _pause(self, attempt: int, error: TenutoError) -> float | None:
-        """Seconds until the next attempt; `None` if there is none."""
-        if attempt >= self._policy.retries:
-            return None
+    async def pause(self, attempt: int, error: TenutoError) -> None:
+        """Wait before the next attempt; raise the error if there is none."""
         wish = getattr(error, "retry_after", None)
+        longest = self._policy.longest_pause
+        if attempt >= self._policy.retries or (isinstance(wish, timedelta) and wish > longest):
+            raise error
         if isinstance(wish, timedelta):
-            return wish.total_seconds() if wish <= self._policy.longest_pause else None
-        longest = min(self._policy.first_pause * (1 << attempt), self._policy.longest_pause)
-        return longest.total_seconds() * random.uniform(0.5, 1)
+            seconds = wish.total_seconds()
+        else:
+            seconds = min(self._policy.first_pause * (1 << attempt), longest).total_seconds() * random.uniform(0.5, 1)
+        _log.info("a request is sent again in %.1f s: %s", seconds, error.code)
+        await asyncio.sleep(seconds)
 
     async def events(self, scope: Scope, call: Call) -> AsyncIterator[ServerEvent]:
         """The events of a stream.
 
         Raises:
             TenutoError: the server refuses, or the stream ends with an error.
-            Unavailable: the connection was lost.
+            ConnectionLost: it was lost before the end.
         """
         async with self.stream(scope, call) as response:
             try:
@@ -181,7 +189,7 @@ class HttpClient:
                         raise error_from(problem_from(event.data, 500), call.about)
                     yield event
             except httpx.HTTPError as lost:
-                raise _unavailable() from lost
+                raise ConnectionLost() from lost
 
 
 async def _parse_events(lines: AsyncIterator[str]) -> AsyncIterator[ServerEvent]:
@@ -232,7 +240,3 @@ def _may_repeat(error: TenutoError, status: int, repeatable: bool) -> bool:
     if status == 429 or isinstance(error, CircuitOpen):
         return True
     return status == 503 and repeatable
-
-
-def _unavailable() -> Unavailable:
-    return Unavailable("server", "does not answer; the call may have been carried out")

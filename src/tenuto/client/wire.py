@@ -19,12 +19,10 @@ from tenuto.model import AppendResult, Changes, Draft, FinishTurn, Message, Open
 from tenuto.model.session import Retention, cost_nanos, usd
 from tenuto.model.values import JsonObject, Value
 from tenuto.sessions.transfer import FORMAT, FORMAT_VERSION, ExportedSession
-from tenuto.sessions.views import NewMessage, SessionView
+from tenuto.sessions.views import EXTRA_FIELDS, OWN_FIELDS, SessionView
 
 _Value = TypeVar("_Value", bound=Value)
-_OWN_FIELDS: Final = frozenset(Message.__struct_fields__) - {"extra"}
-# Not among a sender's own fields: the server reads these names as its own.
-_RESERVED: Final = frozenset({*NewMessage.__struct_fields__, *_OWN_FIELDS})
+_STORED: Final = frozenset(Message.__struct_fields__) - {"extra"}
 _WHO: Final = ("user", "channel", "chat", "thread")
 
 
@@ -45,8 +43,8 @@ def session_from(body: JsonObject) -> Session:
 
 def message_from(body: JsonObject) -> Message:
     """A stored message; fields that are not ours are its sender's."""
-    extra = {name: item for name, item in body.items() if name not in _OWN_FIELDS and name != "text"}
-    return value_from({name: item for name, item in body.items() if name in _OWN_FIELDS}, Message, extra=extra)
+    extra = {name: item for name, item in body.items() if name not in OWN_FIELDS} | body.get(EXTRA_FIELDS, {})
+    return value_from({name: item for name, item in body.items() if name in _STORED}, Message, extra=extra)
 
 
 def messages_from(bodies: Iterable[JsonObject]) -> tuple[Message, ...]:
@@ -83,16 +81,12 @@ def instant_from(text: str | None) -> datetime | None:
 
 
 def draft_to_json(draft: Draft) -> JsonObject:
-    """A message as clients send it.
-
-    Raises:
-        Invalid: a field of its sender has the name of one of ours.
-    """
-    reserved = _RESERVED & draft.extra.keys()
-    if reserved:
-        raise Invalid(f"over HTTP, a message's extra fields cannot be named {', '.join(sorted(reserved))}")
+    """A message as clients send it."""
     own = {name: getattr(draft, name) for name in Draft.__struct_fields__ if name != "extra"}
-    return {**draft.extra, **{name: item for name, item in own.items() if item not in (None, 0, {})}}
+    hidden = {name: item for name, item in draft.extra.items() if name in OWN_FIELDS}
+    beside = {name: item for name, item in draft.extra.items() if name not in OWN_FIELDS}
+    given = {name: item for name, item in own.items() if item not in (None, 0, {})}
+    return {**beside, **given, **({EXTRA_FIELDS: hidden} if hidden else {})}
 
 
 def changes_to_json(changes: Changes) -> JsonObject:

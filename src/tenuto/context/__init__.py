@@ -5,6 +5,7 @@ from tenuto.context.assembly import (
     assemble,
     check_budget,
     inputs_from_turn,
+    last_input,
     last_words,
     prompt_token_limit,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "has_relevant_history",
     "inputs_from_turn",
     "language_of",
+    "last_input",
     "last_words",
     "near_enough",
     "points_back",

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Final
 
 from msgspec.structs import replace
@@ -20,9 +20,9 @@ from msgspec.structs import replace
 from tenuto.context.layout import Layout, Page, PromptParts, layout_for
 from tenuto.context.tokens import TokenCounter, truncate_text
 from tenuto.context.window import Shown, Turn, TurnReader, Window, WindowFiller
-from tenuto.errors import InvalidSetting
+from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model.generation import Summary
-from tenuto.model.message import Message, Role
+from tenuto.model.message import INPUT, Message, Role
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import (
     Disposition,
@@ -41,6 +41,7 @@ from tenuto.model.turn import OpenTurn
 
 # Looked up once, since there is an entry for each message.
 _MESSAGE: Final = Kind.MESSAGE
+_seq: Final = attrgetter("seq")
 _KEPT_FATE: Final = Disposition.KEPT
 _FITS: Final = Reason.FITS
 _RECALLED: Final = (Kind.MEMORY, Kind.EVIDENCE, Kind.CHAT_CONTEXT)
@@ -214,12 +215,14 @@ def inputs_from_turn(
 ) -> PromptInputs:
     """Question, history and speaker of a begun turn. The rest is added with `msgspec.structs.replace`.
 
-    The question is the turn's message, or the live text if the stored one differs; a regeneration repeats the last user
-    message. `question_tokens` is its token count if the caller has counted it: stored counts are not trusted. `talk` is
-    the turn's window without summaries, and `summary` covers what precedes it.
+    The question is what the turn's messages end with, or the live text if the stored one differs; a regeneration
+    repeats the last user message. Other messages of the turn are the end of the history. `question_tokens` is the
+    question's token count if the caller has counted it: stored counts are not trusted. `talk` is the turn's window
+    without summaries, and `summary` covers what precedes it.
     """
     window = turn.window if talk is None else talk
-    words = turn.user_messages or last_words(window)
+    given = turn.user_messages or last_input(window)
+    words = last_words(given)
     before, asked = len(window) - len(words), [message.seq for message in words]
     if [message.seq for message in window[before:]] == asked:
         history = window[:before]
@@ -229,6 +232,7 @@ def inputs_from_turn(
     return PromptInputs(
         question="\n".join([message.text for message in words]) if question is None else question,
         question_tokens=question_tokens,
+        input_start=given[0].seq if len(given) > len(words) else 0,
         system=system,
         summary=summary.text if summary is not None else "",
         summarized_through=summary.through if summary is not None else 0,
@@ -237,7 +241,7 @@ def inputs_from_turn(
         window_start=turn.context_start,
         history=tuple(history),
         persona=turn.scope.persona,
-        speaker=words[-1].speaker if words else None,
+        speaker=given[-1].speaker if given else None,
     )
 
 
@@ -267,7 +271,7 @@ class _PromptAssembly:
         account = ManifestBuilder(self.counter, self.policy, room)
         system = self._add_system(account)
         question = self._add_question(account)
-        covered, filling = self._split_history(room)
+        covered, irrelevant, filling = self._split_history(room)
         given = self.materials
         recalls = given.evidence is not None or given.memories is not None or bool(given.chat_context)
         share = int(self.policy.recall_share * room) if recalls else 0
@@ -275,7 +279,7 @@ class _PromptAssembly:
         evidence = self._add_snippets(account, Kind.EVIDENCE, self.materials.evidence)
         memories = self._add_snippets(account, Kind.MEMORY, self.materials.memories)
         around = self._add_snippets(account, Kind.CHAT_CONTEXT, self.materials.chat_context)
-        self._record_history(account, covered, window, bool(summary))
+        self._record_history(account, covered, irrelevant, window, bool(summary))
         page = Page(self.counter)
         chosen = PromptParts(
             system=system,
@@ -310,10 +314,15 @@ class _PromptAssembly:
         return summary, preferences, window
 
     def _add_system(self, account: ManifestBuilder) -> str:
-        text = self.materials.system
+        text, instructions = self.materials.system, self.materials.instructions
         tokens = self.counter.count_fixed(text)
         if tokens + LEAST_QUESTION > self.left:
             raise InvalidSetting("budget", f"the system prompt's {tokens} tokens leave no room for a question")
+        if instructions:
+            text = f"{text}\n\n{instructions}" if text else instructions
+            tokens = self.counter.count_recurring(text)
+            if tokens + LEAST_QUESTION > self.left:
+                raise Invalid(f"the instructions leave no room for a question: {tokens} tokens with the system prompt")
         self.left -= tokens
         if text:
             account.add(Kind.SYSTEM, *_ALWAYS, tokens)
@@ -329,14 +338,17 @@ class _PromptAssembly:
         self.left -= tokens
         return text
 
-    def _split_history(self, room: int) -> tuple[Sequence[Message], WindowFiller]:
+    def _split_history(self, room: int) -> tuple[Sequence[Message], Sequence[Message], WindowFiller]:
+        """What the summary covers, what is not relevant, and what may be shown."""
         materials = self.materials
+        history, relevant = materials.history, materials.history_relevant
         begins = max(materials.summarized_through + 1 if materials.summary else 1, materials.window_start)
-        first = bisect_left(materials.history, begins, key=lambda message: message.seq)
-        open_talk = materials.history[first:] if materials.history_relevant else ()
+        first = start = bisect_left(history, begins, key=_seq)
+        if not relevant:
+            start = bisect_left(history, materials.input_start, key=_seq) if materials.input_start else len(history)
         reader = TurnReader(self.layout, self.counter, self.policy.message_tokens or max(16, room // 4))
-        slides = bool(open_talk) and open_talk[0].seq > begins
-        return materials.history[:first], WindowFiller(open_talk, self.context, reader, slides)
+        slides = relevant and start < len(history) and history[start].seq > begins
+        return history[:first], history[first:start], WindowFiller(history[start:], self.context, reader, slides)
 
     def _add_text(self, account: ManifestBuilder, kind: Kind, text: str, whole: int) -> str:
         if not text:
@@ -371,7 +383,12 @@ class _PromptAssembly:
         return tuple(kept)
 
     def _record_history(
-        self, account: ManifestBuilder, covered: Sequence[Message], window: Window, summarised: bool
+        self,
+        account: ManifestBuilder,
+        covered: Sequence[Message],
+        irrelevant: Sequence[Message],
+        window: Window,
+        summarised: bool,
     ) -> None:
         if self.materials.summary:
             first, last = self.materials.summarized_from, self.materials.summarized_through
@@ -389,11 +406,16 @@ class _PromptAssembly:
         else:
             for own, run in groupby(covered, lambda message: message.persona in (None, alone)):
                 account.stretch([*run], *(what if own else (Disposition.DROPPED, Reason.OTHER_PERSONA)))
-        open_talk = self.materials.history[len(covered) :]
-        if self.materials.history_relevant:
-            account.window(open_talk, window)
-        else:
-            account.stretch(open_talk, Disposition.DROPPED, Reason.IRRELEVANT)
+        account.stretch(irrelevant, Disposition.DROPPED, Reason.IRRELEVANT)
+        account.window(self.materials.history[len(covered) + len(irrelevant) :], window)
+
+
+def last_input(talk: Sequence[Message]) -> tuple[Message, ...]:
+    """The messages of the last turn that wait for an answer: a user's, and outputs of tools."""
+    first = len(talk)
+    while first and (_is_said_with(talk[-1], talk[first - 1]) or _is_brought_with(talk[-1], talk[first - 1])):
+        first -= 1
+    return tuple(talk[first:])
 
 
 def last_words(talk: Sequence[Message]) -> tuple[Message, ...]:
@@ -402,6 +424,10 @@ def last_words(talk: Sequence[Message]) -> tuple[Message, ...]:
     while first and _is_said_with(talk[-1], talk[first - 1]):
         first -= 1
     return tuple(talk[first:])
+
+
+def _is_brought_with(last: Message, one: Message) -> bool:
+    return INPUT in one.metadata and one.turn == last.turn
 
 
 def _is_said_with(last: Message, one: Message) -> bool:

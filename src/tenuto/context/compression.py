@@ -27,6 +27,7 @@ import msgspec
 
 from tenuto.context.assembly import prompt_token_limit
 from tenuto.context.tokens import MESSAGE_TOKENS, TokenCounter
+from tenuto.context.window import pair_tools
 from tenuto.model.generation import Summary
 from tenuto.model.message import SUMMARY, Draft, Message, Role, is_summary
 from tenuto.model.policy import ContextPolicy
@@ -387,15 +388,4 @@ def _cut_reaches(talk: Sequence[Message], ends: Callable[[int], int]) -> Iterato
 
 def _answers(talk: Sequence[Message]) -> dict[int, int]:
     """Where the last result of each message's tool calls stands. It follows before anything else is said."""
-    answered: dict[int, int] = {}
-    waiting: dict[str, int] = {}
-    for place, message in enumerate(talk):
-        asked = {str(part.get("id")): place for part in message.parts if part["type"] == "tool_call"}
-        for part in message.parts:
-            if part["type"] == "tool_result":
-                call = waiting.pop(str(part.get("call_id")), None)
-                if call is not None:
-                    answered[call] = place
-        if asked or any(part["type"] == "text" and part["text"] for part in message.parts):
-            waiting = asked
-    return answered
+    return {call: result for (call, _), (result, _) in pair_tools(talk)}

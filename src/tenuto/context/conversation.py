@@ -21,7 +21,16 @@ from tenuto.context.tokens import (
     truncate_parts,
     truncate_text,
 )
-from tenuto.context.window import LEAST_WORDS, Shown, TurnReader, WindowFiller, drop_unpaired_tools, roundness, spans
+from tenuto.context.window import (
+    LEAST_WORDS,
+    Shown,
+    TurnReader,
+    WindowFiller,
+    begins_turn,
+    drop_unpaired_tools,
+    roundness,
+    spans,
+)
 from tenuto.model.message import Message, Role
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import Disposition, Language, LayoutName, PromptPolicy
@@ -83,7 +92,7 @@ def _newest_turns(history: tuple[Message, ...], most: int, begins: int) -> tuple
     if not first and (not history or history[0].seq == begins or history[0].role in (Role.USER, Role.SYSTEM)):
         return history
     for place in range(max(1, first), len(history)):
-        if history[place - 1].turn != history[place].turn:
+        if begins_turn(history, place):
             return history[place:]
     newest = history[next(spans(history))[0] :]
     return (newest[0], *newest[1:][1 - most :]) if most > 1 else ()

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tenuto.context.tokens import MESSAGE_TOKENS, REPLY_TOKENS, TokenCounter, to_text, truncate_text
 from tenuto.context.window import Shown, VerbatimHistory
@@ -30,6 +31,7 @@ STYLE_KEY: Final = "response_style"
 # The tokens of one value of a board in a prompt.
 _VALUE_TOKENS: Final = 500
 _USER: Final = Role.USER
+_TOOL: Final = Role.TOOL
 _GAP: Final = text_part("\n\n")
 
 
@@ -229,6 +231,9 @@ class Layout(msgspec.Struct, frozen=True):
         else:
             page.add_shown(chosen.window, self.label if self.speakers else None)
         stable = stable if early else len(page)
+        if not (chosen.question or (recalls and not early)):
+            # The outputs of tools are answered, which are the last of the window.
+            return stable
         page.message(Role.USER)
         if recalls and not early:
             self._render_snippets(page, chosen)
@@ -314,7 +319,10 @@ def _reserved_tokens(name: LayoutName, language: Language, encoding: str, recall
     layout = layout_for(name, language, counter, {}, recalled)
     page = Page(counter)
     one = (Piece(id="", text=""),)
-    parts = PromptParts(system="-", preferences="-", summary="-", memories=one, evidence=one, chat_context=one)
+    text = "-"
+    parts = PromptParts(
+        system=text, preferences=text, summary=text, memories=one, evidence=one, chat_context=one, question=text
+    )
     layout.write(page, parts)
     if layout.sheet is not None:
         page.add_frame(layout.sheet.history)
@@ -345,12 +353,17 @@ def join_unanswered(prompt: Prompt) -> tuple[tuple[PromptMessage, ...], int]:
     """The messages as a model takes them, and how many of them are cacheable.
 
     Words without an answer are joined with those that follow, since strict chat templates want roles to alternate. The
-    gap takes fewer tokens than the message that it saves, so the budget holds.
+    gap takes fewer tokens than the message that it saves, so the budget holds. Calls that were made at once are one
+    message, and their outputs follow it.
     """
     joined: list[PromptMessage] = []
     shared = 0
     for place, one in enumerate(prompt.messages):
-        if joined and one.role is joined[-1].role is _USER:
+        if one.role is _TOOL:
+            joined.insert(_behind_assistant(joined), one)
+        elif joined and one.role is joined[-1].role is Role.ASSISTANT and (_has_calls(one) or _has_calls(joined[-1])):
+            joined[-1] = replace(joined[-1], parts=(*joined[-1].parts, *one.parts))
+        elif joined and one.role is joined[-1].role is _USER:
             joined[-1] = PromptMessage(role=_USER, parts=(*joined[-1].parts, _GAP, *one.parts))
         else:
             joined.append(one)
@@ -360,6 +373,18 @@ def join_unanswered(prompt: Prompt) -> tuple[tuple[PromptMessage, ...], int]:
             # What the question was joined with ends with it, and is not shared.
             shared = min(shared, len(joined) - 1)
     return tuple(joined), shared
+
+
+def _has_calls(message: PromptMessage) -> bool:
+    return any(part["type"] == "tool_call" for part in message.parts)
+
+
+def _behind_assistant(messages: Sequence[PromptMessage]) -> int:
+    """Where words that stand between the last calls and an output begin."""
+    place = len(messages)
+    while place and messages[place - 1].role not in (_TOOL, Role.ASSISTANT):
+        place -= 1
+    return place or len(messages)
 
 
 # The system prompt of one agent among several

@@ -23,7 +23,7 @@ import msgspec
 from tenuto.context.wording import WORDING, language_of
 from tenuto.errors import InvalidSetting
 from tenuto.model.graphemes import boundary_after, boundary_before
-from tenuto.model.message import Draft
+from tenuto.model.message import Draft, readable_part
 from tenuto.model.patterns import lazy_pattern
 from tenuto.model.values import Json, JsonObject
 
@@ -162,7 +162,8 @@ class TokenCounter:
             case "tool_result":
                 return TOOL_TOKENS + self.count(to_text(part.get("output")))
             case _:
-                return 0
+                shown = readable_part(part)
+                return 0 if shown is part else self.count_part(shown)
 
     def count_parts(self, parts: Sequence[JsonObject]) -> int:
         """The tokens of a message's parts together."""
@@ -224,7 +225,8 @@ def _part_characters(part: JsonObject) -> int:
         case "tool_result":
             return len(to_text(part.get("output")))
         case _:
-            return 0
+            shown = readable_part(part)
+            return 0 if shown is part else _part_characters(shown)
 
 
 class _Tokenizer(NamedTuple):
@@ -365,21 +367,27 @@ def _with_body(part: JsonObject, body: str) -> JsonObject:
     match part["type"]:
         case "text":
             return {**part, "text": body}
+        case "input_text" | "output_text":
+            return {**part, "text": body}
         case "tool_call":
             # Arguments stay a JSON object, which providers insist on.
             return {**part, "arguments": {"cut": body} if body else {}}
-        case _:
+        case "function_call":
+            return {**part, "arguments": to_text({"cut": body} if body else {})}
+        case "tool_result" | "function_call_output":
             return {**part, "output": body}
+        case _:
+            return part
 
 
 def _part_body(part: JsonObject) -> str:
     match part["type"]:
-        case "text":
+        case "text" | "input_text" | "output_text":
             text: str = part["text"]
             return text
-        case "tool_call":
+        case "tool_call" | "function_call":
             return to_text(part.get("arguments"))
-        case "tool_result":
+        case "tool_result" | "function_call_output":
             return to_text(part.get("output"))
         case _:
             return ""

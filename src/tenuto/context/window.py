@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -19,7 +19,7 @@ from tenuto.context.tokens import (
     truncate_characters,
     truncate_parts,
 )
-from tenuto.model.message import Message, Role
+from tenuto.model.message import TOOL_PARTS, Message, Role, readable_part
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import Disposition, Reason
 from tenuto.model.values import JsonObject
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _TOOLS: Final = ("tool_call", "tool_result")
 # Looked up once: in a loop over a history, finding an enumeration's member takes longer than the rest.
 _ITEM: Final = Role.ITEM
+_TOOL: Final = Role.TOOL
+_ASSISTANT: Final = Role.ASSISTANT
 
 
 class Shown(msgspec.Struct, frozen=True, gc=False):
@@ -104,15 +106,26 @@ def _plain_turn(messages: Sequence[Message], start: int, plain: tuple[Shown, ...
 
 
 def spans(history: Sequence[Message]) -> Iterator[tuple[int, int]]:
-    """Where each turn lies in the history, newest first."""
+    """Where each turn lies in the history, newest first; turns that bring outputs belong to the one that calls."""
     end = len(history)
     while end:
         start = end - 1
-        number = history[start].turn
-        while start and history[start - 1].turn == number:
+        while start and not begins_turn(history, start):
             start -= 1
         yield start, end
         end = start
+
+
+def begins_turn(history: Sequence[Message], place: int) -> bool:
+    """Whether a turn begins with this message that brings no output of a call in the turn before."""
+    number = history[place].turn
+    if history[place - 1].turn == number:
+        return False
+    while place < len(history) and history[place].turn == number and history[place].role is not _ASSISTANT:
+        if history[place].role is _TOOL:
+            return False
+        place += 1
+    return True
 
 
 @dataclass(slots=True)
@@ -235,35 +248,46 @@ class TurnReader:
 def drop_unpaired_tools(messages: Sequence[Message], adjacent: bool = True) -> list[tuple[JsonObject, ...]]:
     """The parts of each message, without tool calls that have no result and results that have no call.
 
-    An `adjacent` result follows its call before any other text, as providers demand.
+    An `adjacent` result follows its call before the assistant says anything else, as providers demand.
     """
-    if not any(part["type"] in _TOOLS for message in messages for part in message.parts):
+    if not any(part["type"] in TOOL_PARTS for message in messages for part in message.parts):
         return [message.parts for message in messages]
-    sound: set[tuple[int, int]] = set()
-    waiting: dict[str, tuple[int, int]] = {}
-    for place, message in enumerate(messages):
-        asked: dict[str, tuple[int, int]] = {}
-        spoke = False
-        for number, part in enumerate(message.parts):
-            match part["type"]:
-                case "tool_result":
-                    call = waiting.pop(str(part.get("call_id")), None)
-                    if call is not None:
-                        sound |= {call, (place, number)}
-                case "tool_call":
-                    asked[str(part.get("id"))] = (place, number)
-                case "text":
-                    spoke = spoke or bool(part["text"])
-        if not adjacent:
-            waiting |= asked
-        elif spoke or asked:
-            waiting = asked
+    sound = set(chain.from_iterable(pair_tools(messages, adjacent)))
     return [_paired_parts(place, message, sound) for place, message in enumerate(messages)]
 
 
-def _paired_parts(place: int, message: Message, sound: set[tuple[int, int]]) -> tuple[JsonObject, ...]:
+# A part's message and its number in it.
+_Place = tuple[int, int]
+
+
+def pair_tools(messages: Sequence[Message], adjacent: bool = True) -> Iterator[tuple[_Place, _Place]]:
+    """Where calls and their results stand. Calls that are made at once may be messages of their own."""
+    waiting: dict[str, _Place] = {}
+    calling = False
+    for place, message in enumerate(messages):
+        asked: dict[str, _Place] = {}
+        spoke = answers = False
+        for number, part in enumerate(map(readable_part, message.parts)):
+            match part["type"]:
+                case "tool_result":
+                    answers = True
+                    call = waiting.pop(str(part.get("call_id")), None)
+                    if call is not None:
+                        yield call, (place, number)
+                case "tool_call":
+                    asked[str(part.get("id"))] = (place, number)
+                case "text":
+                    spoke = spoke or (bool(part["text"]) and message.role is _ASSISTANT)
+        if not adjacent or (asked and calling):
+            waiting |= asked
+        elif spoke or asked:
+            waiting = asked
+        calling = bool(asked) or (calling and not spoke and not answers)
+
+
+def _paired_parts(place: int, message: Message, sound: set[_Place]) -> tuple[JsonObject, ...]:
     return tuple(
-        part for number, part in enumerate(message.parts) if part["type"] not in _TOOLS or (place, number) in sound
+        part for number, part in enumerate(message.parts) if part["type"] not in TOOL_PARTS or (place, number) in sound
     )
 
 
@@ -390,7 +414,7 @@ class WindowFiller:
         for start, end in spans(history):
             if persona is not None and _belongs_to_others(history[start:end], persona):
                 left_out.append((start, end, Reason.OTHER_PERSONA))
-            elif start == 0 and self._slides and history[0].role is not Role.USER:
+            elif start == 0 and self._slides and history[0].role is not Role.USER and not _awaits_answer(history, end):
                 left_out.append((start, end, Reason.PARTIAL))
             else:
                 yield self._reader.turn(history, start, end)
@@ -405,8 +429,6 @@ class WindowFiller:
     def _fit_newest(self, turn: Turn, room: int) -> Turn | None:
         fitting = self._limit_messages(turn)
         fitting = self._limit_characters(fitting)
-        if fitting.cost <= room:
-            return fitting
         cut = self._limit_tokens(fitting, room)
         if cut is None:
             cut = self._limit_tokens(
@@ -432,6 +454,8 @@ class WindowFiller:
         return _keep_messages(turn, [one for one in shown if one.parts], Reason.WINDOW_CHARACTERS)
 
     def _limit_tokens(self, turn: Turn, room: int) -> Turn | None:
+        if turn.cost <= room:
+            return turn
         height = level([shown.tokens for shown in turn.shown], room - sum(shown.around for shown in turn.shown))
         if height < LEAST_WORDS:
             return None
@@ -477,10 +501,36 @@ def _belongs_to_others(messages: Sequence[Message], persona: str) -> bool:
 
 
 def _without_tools(turn: Turn, most: int, reason: Reason, reader: TurnReader) -> Turn:
-    """The turn without its tools, and of that the newest messages: what people said outweighs how it was found."""
-    talk = [_text_only(shown, reason, reader) for shown in turn.shown]
+    """The turn without its tools, and of that the newest messages: what people said outweighs how it was found.
+
+    Outputs that the turn ends with stay, with their calls: they are what is to be answered.
+    """
+    begins = _last_exchange(turn.shown)
+    talk = [_text_only(shown, reason, reader) for shown in turn.shown[:begins]]
     kept = [said for said in talk if said is not None][-most:]
-    return _keep_messages(turn, kept, reason)
+    return _keep_messages(turn, [*kept, *turn.shown[begins:]], reason)
+
+
+def _last_exchange(shown: Sequence[Shown]) -> int:
+    """Where the calls stand whose outputs are the last messages; the end if something else is."""
+    place = len(shown)
+    while place and shown[place - 1].message.role is not _ASSISTANT:
+        place -= 1
+    if not any(one.message.role is _TOOL for one in shown[place:]):
+        return len(shown)
+    while place and shown[place - 1].message.role is _ASSISTANT and _has_tools(shown[place - 1]):
+        place -= 1
+    return place
+
+
+def _has_tools(shown: Shown) -> bool:
+    return any(part["type"] in TOOL_PARTS for part in shown.parts)
+
+
+def _awaits_answer(history: Sequence[Message], end: int) -> bool:
+    """Whether these messages are the newest, and bring an output after all that the assistant said."""
+    newest = takewhile(lambda message: message.role is not _ASSISTANT, reversed(history))
+    return end == len(history) and any(message.role is _TOOL for message in newest)
 
 
 def _keep_messages(turn: Turn, kept: Sequence[Shown], reason: Reason) -> Turn:
@@ -491,12 +541,12 @@ def _keep_messages(turn: Turn, kept: Sequence[Shown], reason: Reason) -> Turn:
 
 
 def _text_only(shown: Shown, reason: Reason, reader: TurnReader) -> Shown | None:
-    texts = tuple(part for part in shown.parts if part["type"] not in _TOOLS)
+    texts = tuple(part for part in shown.parts if part["type"] not in TOOL_PARTS)
     if not texts:
         return None
     if len(texts) == len(shown.parts):
         return shown
-    uncut = tuple(part for part in shown.original_parts if part["type"] not in _TOOLS)
+    uncut = tuple(part for part in shown.original_parts if part["type"] not in TOOL_PARTS)
     return reader.with_parts(replace(shown, original_parts=uncut), texts, reason)
 
 

@@ -14,12 +14,12 @@ from typing import Any, Final
 from tenuto.client.api import TenutoApi
 from tenuto.integrations import missing_extra
 from tenuto.integrations.home import Installation, find_home
-from tenuto.integrations.session_log import SessionLog
+from tenuto.integrations.session_log import SessionLog, SessionLogs
 from tenuto.model import Draft, Role, Scope
 from tenuto.model import Message as Stored
 from tenuto.model.memory import Memory, MemoryQuery
 from tenuto.model.message import is_summary
-from tenuto.model.values import JsonObject
+from tenuto.model.values import JsonObject, deep_copy
 from tenuto.ports import utc_now
 from tenuto.sessions import fresh_id
 
@@ -55,6 +55,7 @@ class TenutoHistoryProvider(HistoryProvider):
     ) -> None:
         super().__init__(source_id, **options)
         self.scope = scope or Scope(tenant=tenant, user=user)
+        self._logs = SessionLogs()
         self._home = find_home(where)
 
     async def get_messages(
@@ -86,7 +87,7 @@ class TenutoHistoryProvider(HistoryProvider):
         self._home.close()
 
     def _log(self, app: TenutoApi, session_id: str | None) -> SessionLog:
-        return SessionLog(app, self.scope, session_id or _SESSION)
+        return self._logs.find(app, self.scope, session_id or _SESSION)
 
 
 class TenutoMemoryProvider(ContextProvider):
@@ -138,5 +139,6 @@ def _draft(message: Message) -> Draft:
 def _message(message: Stored) -> Message:
     rest = message.extra.get(_NAME)
     if isinstance(rest, dict):
-        return Message.from_dict({**rest, "contents": list(message.parts)})
+        # A copy: the stored message may be that of a cache.
+        return Message.from_dict(deep_copy({**rest, "contents": message.parts}))
     return Message(message.role.value, [message.text] if message.text else [])

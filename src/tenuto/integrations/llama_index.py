@@ -16,10 +16,10 @@ from tenuto.errors import VersionConflict
 from tenuto.integrations import missing_extra
 from tenuto.integrations.home import Home, Installation, find_home
 from tenuto.integrations.parts import Form, without
-from tenuto.integrations.session_log import SessionLog
+from tenuto.integrations.session_log import SessionLog, SessionLogs
 from tenuto.model import Changes, Draft, Message, Role, Scope, Session, SessionQuery
 from tenuto.model.message import is_summary
-from tenuto.model.values import JsonObject
+from tenuto.model.values import JsonObject, deep_copy
 from tenuto.ports import utc_now
 from tenuto.sessions import fresh_id
 
@@ -54,9 +54,10 @@ class _Keys:
     def __init__(self, home: Home, scope: Scope) -> None:
         self.home = home
         self._scope = scope
+        self._logs = SessionLogs()
 
     def log(self, app: TenutoApi, key: str) -> SessionLog:
-        return SessionLog(app, self._scope, key, {_NAME: key})
+        return self._logs.find(app, self._scope, key, {_NAME: key})
 
     async def read(self, app: TenutoApi, key: str) -> tuple[Session | None, list[Message]]:
         """The head and the messages without summaries."""
@@ -301,7 +302,8 @@ def _message(message: Message) -> ChatMessage:
     rest = _FORM.rest(message)
     if rest is None:
         return ChatMessage(role=message.role.value if message.role is not Role.ITEM else "system", content=message.text)
-    return ChatMessage.model_validate({**without(rest, _ARCHIVED), "blocks": _FORM.elements(message)})
+    # A copy: the stored message may be that of a cache.
+    return ChatMessage.model_validate(deep_copy({**without(rest, _ARCHIVED), "blocks": _FORM.elements(message)}))
 
 
 def _status(head: Session | None, message: Message) -> MessageStatus:

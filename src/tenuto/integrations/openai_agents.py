@@ -25,7 +25,7 @@ from tenuto.model.message import is_summary
 from tenuto.model.policy import Preset
 from tenuto.model.prompt import Language
 from tenuto.model.turn import MAX_WINDOW
-from tenuto.model.values import JsonObject
+from tenuto.model.values import JsonObject, deep_copy
 from tenuto.ports import utc_now
 from tenuto.sessions import fresh_id
 from tenuto.sessions.items import draft_from_item, item_from_message
@@ -77,7 +77,8 @@ class TenutoSession(SessionABC):
         if most == 0:
             return []
         items = await self._home.read(lambda app: self._read(app, most if most is not None and most > 0 else None))
-        return cast("list[TResponseInputItem]", items)
+        # Callers change items, and the messages that hold them may be those of a cache.
+        return cast("list[TResponseInputItem]", deep_copy(items))
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Store items, all or none of them."""
@@ -90,7 +91,7 @@ class TenutoSession(SessionABC):
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it; `None` if there is none."""
         gone = await self._home.write(lambda app: self._log(app).remove(lambda head, log: log[-1:], newest=1))
-        return cast("TResponseInputItem", item_from_message(gone[0])) if gone else None
+        return cast("TResponseInputItem", deep_copy(item_from_message(gone[0]))) if gone else None
 
     async def clear_session(self) -> None:
         """Remove the session with all of its items."""
@@ -116,33 +117,36 @@ class TenutoSession(SessionABC):
         return self._found
 
     async def _read(self, app: TenutoApi, limit: int | None) -> list[JsonObject]:
+        found, size = self._log(app), limit or MAX_WINDOW
         log: tuple[Message, ...] = ()
         items: list[JsonObject] = []
-        async for page in self._log(app).pages(limit or MAX_WINDOW):
+        page = await found.page(size)
+        while page is not None:
             log = (*page.messages, *log)
             items, whole = _items_of(page.session, log)
             if whole or (limit is not None and len(items) >= limit):
                 break
+            page = await found.page(size, page)
         return items if limit is None else items[-limit:]
 
     async def _compact(self, app: TenutoApi, *, over: int, keep: int) -> None:
         if not isinstance(app, Tenuto):
             raise Invalid("a server compacts its sessions itself: compaction from here needs tenuto.open")
+        page = await self._log(app).page(1)
+        if page is None:
+            return
         # The model that summarises is opened with the chat.
         await app.chat()
-        async for page in self._log(app).pages(1):
-            policies = _compressing(app.policies, over, keep)
-            ended = TurnEnded(
-                scope=self.scope,
-                session=page.session,
-                assistant="",
-                language=Language.ENGLISH,
-                policies=policies,
-                prompt=app.settings.prompt(),
-                question="",
-            )
-            await app.upkeep.after_turn.compress(ended)
-            return
+        ended = TurnEnded(
+            scope=self.scope,
+            session=page.session,
+            assistant="",
+            language=Language.ENGLISH,
+            policies=_compressing(app.policies, over, keep),
+            prompt=app.settings.prompt(),
+            question="",
+        )
+        await app.upkeep.after_turn.compress(ended)
 
 
 def _compressing(policies: Preset, over: int, keep: int) -> Preset:

@@ -22,7 +22,7 @@ from tenuto.errors import SessionNotFound
 from tenuto.integrations import missing_extra
 from tenuto.integrations.home import Installation, find_home
 from tenuto.integrations.parts import Form, without
-from tenuto.integrations.session_log import SessionLog, abandon_on_error, titled
+from tenuto.integrations.session_log import SessionLog, SessionLogs, abandon_on_error, titled
 from tenuto.model import Changes, Draft, FinishTurn, Message, OpenTurn, Role, Scope, Session, SessionQuery
 from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
@@ -60,6 +60,7 @@ class TenutoConversationStore(ConversationStore):
     ) -> None:
         self.scope = scope or Scope(tenant=tenant, user=user)
         self._home = find_home(where)
+        self._logs = SessionLogs()
         # In which conversations the histories of entries lie that this process has met.
         self._places: OrderedDict[str, str] = OrderedDict()
 
@@ -127,7 +128,7 @@ class TenutoConversationStore(ConversationStore):
         self._home.close()
 
     def _log(self, app: TenutoApi, conversation_id: str) -> SessionLog:
-        return SessionLog(app, self.scope, conversation_id)
+        return self._logs.find(app, self.scope, conversation_id)
 
     async def _begin(self, log: SessionLog, conversation_id: str) -> OpenTurn:
         try:
@@ -171,9 +172,11 @@ class TenutoConversationStore(ConversationStore):
         first = entries[0].parent_id if entries else record.head_id
         if first is None or (known is not None and first in (known.head_id, *known.branches)):
             return []
-        async for page in log.pages(_PAGE):
+        page = await log.page(_PAGE)
+        while page is not None:
             if any(message.id == first for message in page.messages):
                 return []
+            page = await log.page(_PAGE, page)
         return await self._history(app, first, None)
 
     async def _history(self, app: TenutoApi, head_id: str, limit: int | None) -> list[ConversationEntry]:
@@ -191,11 +194,14 @@ class TenutoConversationStore(ConversationStore):
     async def _walk(self, log: SessionLog, head_id: str, limit: int | None) -> list[ConversationEntry]:
         """The history from an entry back, as far as the limit; empty if the session does not hold all of it."""
         held: dict[str, Message] = {}
-        async for page in log.pages(_PAGE if limit is None else max(limit, 1)):
+        size = limit or _PAGE
+        page = await log.page(size)
+        while page is not None:
             held |= {message.id: message for message in page.messages}
             line, whole = _line(held, head_id, limit)
             if whole:
                 return _entries(line)
+            page = await log.page(size, page)
         return []
 
     async def _records(self, app: TenutoApi) -> AsyncIterator[ConversationRecord]:

@@ -36,6 +36,7 @@ from tenuto.sessions.titles import with_fallback_title
 
 _Asked = ParamSpec("_Asked")
 _Result = TypeVar("_Result")
+_MET: Final = 10_000
 _TITLE: Final = SessionPolicy().fallback_title_characters
 
 
@@ -90,28 +91,26 @@ class SessionLog:
         self._ids = self._ids[::-1]
         return found
 
-    async def pages(self, limit: int = MAX_WINDOW) -> AsyncIterator[MessagePage]:
-        """The log in pages of so many messages, the newest first; none if there is no session."""
-        query = Page(limit=min(limit, MAX_WINDOW))
-        while True:
-            try:
-                page = await self.on_session(self.sessions.messages, query)
-            except SessionNotFound:
-                return
-            yield page
-            if not page.more_before:
-                return
-            query = Page(limit=query.limit, before=page.messages[0].seq)
+    async def page(self, limit: int = MAX_WINDOW, before: MessagePage | None = None) -> MessagePage | None:
+        """The newest messages, or those before a page; `None` if there are none, or no session."""
+        if before is not None and not before.more_before:
+            return None
+        query = Page(limit=min(limit, MAX_WINDOW), before=before.messages[0].seq if before is not None else None)
+        try:
+            return await self.on_session(self.sessions.messages, query)
+        except SessionNotFound:
+            return None
 
     async def messages(self, newest: int | None = None) -> tuple[Session | None, list[Message]]:
-        """The head, and all messages or at least so many of the newest, oldest first and without summaries."""
-        head: Session | None = None
+        """The head, and all messages or at least so many of the newest, oldest first and with summaries."""
+        page = await self.page(newest or MAX_WINDOW)
+        head = page.session if page is not None else None
         messages: list[Message] = []
-        async for page in self.pages(newest or MAX_WINDOW):
-            head = head or page.session
+        while page is not None:
             messages[:0] = page.messages
             if newest is not None and sum(not is_summary(message) for message in messages) >= newest:
                 break
+            page = await self.page(newest or MAX_WINDOW, page)
         return head, messages
 
     async def remove(
@@ -161,6 +160,23 @@ class SessionLog:
             await self.on_session(self.sessions.delete)
         except SessionNotFound:
             return
+
+
+class SessionLogs:
+    """The sessions that an adapter has met: each is looked for under its two ids only once."""
+
+    def __init__(self) -> None:
+        self._met: dict[tuple[Scope, str], SessionLog] = {}
+
+    def find(self, app: TenutoApi, scope: Scope, name: str, metadata: JsonObject | None = None) -> SessionLog:
+        """The session of that name; the metadata is for a new one."""
+        key = (scope, name)
+        # Taken out and put in again: the first is the one not asked for the longest.
+        log = self._met.pop(key) if key in self._met else SessionLog(app, scope, name, metadata)
+        self._met[key] = log
+        if len(self._met) > _MET:
+            del self._met[next(iter(self._met))]
+        return log
 
 
 def titled(session: Session, drafts: Sequence[Draft], changes: Changes) -> Changes:

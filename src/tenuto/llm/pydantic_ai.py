@@ -112,6 +112,8 @@ class PydanticAIModel:
         )
         if "max_retries" not in self._model.unsupported_settings:
             settings["max_retries"] = self._access.retries
+        if asking.requires_call:
+            settings["tool_choice"] = "required"
         if asking.cacheable_messages and profile.get("supports_cache"):
             settings["cache"] = True
         return settings

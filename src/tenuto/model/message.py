@@ -72,8 +72,19 @@ class Message(Draft, frozen=True, kw_only=True):
 NAME = "name"
 # The key of an answer's metadata that holds the tool state, by assistant.
 STATE = "state"
+# The key of an answer's metadata that says that a user stopped it.
+STOPPED = "stopped"
+# The key of the metadata of an input message that is no user's: a tool's output, an instruction.
+INPUT = "input"
 # The type of a part that holds a summary.
 SUMMARY = "summary"
+# Types of parts that other APIs have for calls and their outputs: Responses items, and `tool_calls` of chat messages.
+FUNCTION_CALL = "function_call"
+FUNCTION_CALL_OUTPUT = "function_call_output"
+CHAT_CALL = "function"
+# Types of parts that models may get in another form.
+_REREAD = frozenset({"input_text", "output_text", "tool_result", FUNCTION_CALL, FUNCTION_CALL_OUTPUT, CHAT_CALL})
+TOOL_PARTS = frozenset({"tool_call", "tool_result", FUNCTION_CALL, FUNCTION_CALL_OUTPUT, CHAT_CALL})
 
 
 def is_summary(message: Draft) -> bool:
@@ -101,6 +112,50 @@ def tool_call(call_id: str, name: str, arguments: Json) -> JsonObject:
 def tool_result(call_id: str, output: Json) -> JsonObject:
     """The part of a tool's output."""
     return {"type": "tool_result", "call_id": call_id, "output": output}
+
+
+def is_input(message: Draft) -> bool:
+    """Whether this message is answered by the turn that brings it."""
+    return message.role is Role.USER or INPUT in message.metadata
+
+
+def readable_part(part: JsonObject) -> JsonObject:
+    """A text, a call or an output of another API as ours; the part itself if it is ours, or none of these."""
+    match part:
+        case {"type": "input_text" | "output_text", "text": str(text)}:
+            return text_part(text)
+        case {"type": "function_call", "call_id": str(call_id), "name": str(name)}:
+            return tool_call(call_id, name, part.get("arguments") or {})
+        case {"type": "function", "id": str(call_id), "function": {"name": str(name), **called}}:
+            return tool_call(call_id, name, called.get("arguments") or {})
+        case {"type": "function_call_output", "call_id": str(call_id)}:
+            return tool_result(call_id, _output_of(part.get("output")))
+        case {"type": "tool_result", "output": [{"type": _}, *_] as output}:
+            text = _output_of(output)
+            return part if text is output else {**part, "output": text}
+        case _:
+            return part
+
+
+def _output_of(output: Json) -> Json:
+    """An output that is a list of texts, as one text."""
+    if not isinstance(output, list) or not output:
+        return output
+    texts = [part.get("text") if isinstance(part, dict) and part.get("type") in _WORDS else None for part in output]
+    return "".join(text for text in texts if text) if all(isinstance(text, str) for text in texts) else output
+
+
+def readable_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The messages with parts that models can be given; nearly always the same ones."""
+    if not [part for message in messages for part in message.parts if part["type"] in _REREAD]:
+        return tuple(messages)
+    return tuple([_readable(message) for message in messages])
+
+
+def _readable(message: Message) -> Message:
+    parts = tuple([readable_part(part) for part in message.parts])
+    unchanged = all(one is other for one, other in zip(parts, message.parts, strict=True))
+    return message if unchanged else msgspec.structs.replace(message, parts=parts)
 
 
 def check_drafts(drafts: Sequence[Draft]) -> None:

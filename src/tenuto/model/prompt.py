@@ -91,11 +91,16 @@ class PromptInputs(Value, frozen=True, kw_only=True):
     gives personas the names they are shown under; `speaker_names` gives users theirs, and is empty where no other may
     speak. With `history_relevant` false the history has nothing to do with the question and is left out.
     `question_tokens` is its count, 0 if it is not counted yet.
+
+    A turn may have further input before its question, or instead of one: it is the end of the history, from
+    `input_start` on (0: there is none), and stays. `instructions` are the caller's, for this turn.
     """
 
     question: str
     question_tokens: int = 0
+    input_start: int = 0
     system: str = ""
+    instructions: str = ""
     preferences: str = ""
     summary: str = ""
     summarized_through: int = 0

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from tenuto.model import Message, Scope, Session
+from tenuto.model import Draft, Message, Scope, Session
 from tenuto.model.message import is_summary
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.prompt import Piece, PromptInputs
@@ -17,7 +17,7 @@ from tenuto.model.scope import speaker_tag
 from tenuto.model.turn import Trace
 from tenuto.model.values import Json
 from tenuto.privacy.crypto.vault import neutralize_text, restore_text
-from tenuto.privacy.record_redaction import redact_draft, redact_trace
+from tenuto.privacy.record_redaction import draft_slots, redact_draft, redact_trace
 from tenuto.privacy.redactor import Redactor, Slot, fill_part_slots, fill_slots, part_slots, slots
 
 
@@ -32,15 +32,15 @@ class TurnRedaction:
         """Whether the external detector does not answer at present."""
         return self._redactor.degraded
 
-    async def admit(self, scope: Scope, text: str) -> None:
-        """Refuse a text that may not be stored or shown to a model.
+    async def admit(self, scope: Scope, text: str, messages: Sequence[Draft] = ()) -> None:
+        """Refuse a text, or messages, that may not be stored or shown to a model.
 
         Raises:
             PrivateData: the policy blocks its content; the error names types, not values.
         """
         policy = self._redactor.policies.of(scope)
         if Mode.BLOCK in (policy.message, policy.model):
-            await self._redactor.refuse(scope, [Slot(text)])
+            await self._redactor.refuse(scope, [Slot(text), *(slot for one in messages for slot in draft_slots(one))])
 
     def for_records(self, types: Iterable[str]) -> TurnRedaction:
         """The same for titles and traces of an assistant to which these types are private as well."""
@@ -92,7 +92,11 @@ class TurnRedaction:
 def _slots(materials: PromptInputs, *, typed: bool) -> list[Slot]:
     """Every text of the prompt inputs. `typed` placeholders are neutralized; those in a summary are always ours."""
     pieces = (*(materials.memories or ()), *(materials.evidence or ()), *materials.chat_context)
-    said = [Slot(materials.question), *(slot for message in materials.history for slot in part_slots(message.parts))]
+    said = [
+        Slot(materials.question),
+        Slot(materials.instructions),
+        *(slot for message in materials.history for slot in part_slots(message.parts)),
+    ]
     said += [Slot(text) for text in (*(piece.text for piece in pieces), *materials.speaker_names.values())]
     if typed:
         said = [slot._replace(text=neutralize_text(slot.text)) for slot in said]
@@ -102,7 +106,7 @@ def _slots(materials: PromptInputs, *, typed: bool) -> list[Slot]:
 def _fill_prompt_slots(materials: PromptInputs, tenant: str, texts: Iterable[str]) -> PromptInputs:
     """The inputs with other texts, taken in the order of `_slots`. Token counts of changed texts are reset."""
     filled = iter(texts)
-    system, preferences, summary, question = (next(filled) for _ in range(4))
+    system, preferences, summary, question, instructions = (next(filled) for _ in range(5))
 
     def message(one: Message) -> Message:
         parts = fill_part_slots(one.parts, filled)
@@ -123,6 +127,7 @@ def _fill_prompt_slots(materials: PromptInputs, tenant: str, texts: Iterable[str
         preferences=preferences,
         summary=summary,
         question=question,
+        instructions=instructions,
         question_tokens=materials.question_tokens if question == materials.question else 0,
         history=tuple([message(one) for one in materials.history]),
         memories=None if materials.memories is None else tuple(map(piece, materials.memories)),

@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 
 from tenuto.access import ApiKeys, JwtPolicy, JwtVerifier
 from tenuto.app import Tenuto, open_app
+from tenuto.chat import LiveTurns
 from tenuto.errors import InvalidSetting, StoreUnavailable
 from tenuto.model.urls import is_loopback
 from tenuto.ports import Clock, utc_now
@@ -68,7 +69,7 @@ def create_app(
     tokens = _make_jwt_verifier(settings)
     meters = Metrics()
 
-    async def start(app: Starlette, tenuto: Tenuto) -> None:
+    async def start(app: Starlette, tenuto: Tenuto, stack: AsyncExitStack) -> None:
         remembered = await tenuto.memories()
 
         def on_mode(is_open: bool) -> None:
@@ -79,7 +80,10 @@ def create_app(
         gate = _gate(settings, tokens, tenuto, clock, ticks, on_mode)
         # Opened now: a model or an assistant that cannot be had stops the start, not the first question.
         chat = await tenuto.chat()
-        app.state.service = ServerContext(settings=settings, tenuto=tenuto, chat=chat, gate=gate, clock=clock)
+        live = await stack.enter_async_context(LiveTurns(chat, tenuto.sessions))
+        app.state.service = ServerContext(
+            settings=settings, tenuto=tenuto, chat=chat, live=live, gate=gate, clock=clock
+        )
         tenuto.add_listener(meters.count_session_event)
         chat.observe(meters.count_turn)
         meters.watch(tenuto.stores, tenuto.redactor.outside, tenuto.scheduled_scan)
@@ -95,7 +99,7 @@ def create_app(
             opening = nullcontext(opened) if opened is not None else open_app(settings, clock=clock)
             tenuto = await stack.enter_async_context(opening)
             try:
-                await start(app, tenuto)
+                await start(app, tenuto, stack)
                 app.state.gateways = await stack.enter_async_context(serving_channels(tenuto, clock))
             except InvalidSetting as unfit:
                 # uvicorn logs only where the start failed; this line says what to correct.

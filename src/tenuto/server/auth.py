@@ -26,7 +26,7 @@ from starlette.requests import Request
 
 from tenuto.access import ApiKeys, Caller, JwtVerifier
 from tenuto.app import Tenuto
-from tenuto.chat import Chat
+from tenuto.chat import Chat, LiveTurns
 from tenuto.errors import DecryptionFailed, InvalidText, LimitReached, Unavailable
 from tenuto.model import Scope
 from tenuto.model.scope import check_tenant_id
@@ -386,6 +386,7 @@ class ServerContext:
     settings: Settings
     tenuto: Tenuto
     chat: Chat
+    live: LiveTurns
     gate: Gate
     clock: Clock
 

@@ -1,12 +1,14 @@
-"""Routes of chat: a turn with an assistant, whole or streamed; the list of assistants; traces."""
+"""Routes of chat: a turn with an assistant, whole or streamed, joined or stopped; the list of assistants; traces."""
 
 from __future__ import annotations
+
+from typing import Final
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.chat import ChatEvent, ChatRequest
+from tenuto.chat import ChatEvent, ChatRequest, LiveTurn
 from tenuto.chat.views import AssistantView, ReplyView, TraceView, assistant_view, event_view
 from tenuto.errors import Invalid
 from tenuto.model import Scope
@@ -15,21 +17,27 @@ from tenuto.model.values import View
 from tenuto.server.auth import asking, authenticate_request, service, sessions
 from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, parse_query, path_parameter
 from tenuto.server.openapi import Router, describe
-from tenuto.server.requests import ChatBody, TraceListQuery
+from tenuto.server.requests import ChatBody, StreamQuery, TraceListQuery
 from tenuto.server.streams import ServerSentEvent, cancel_on_disconnect, event_stream
 from tenuto.sessions.traces import find_trace, latest_traces
 
 routes = Router("chat", prefix="/v1")
 
-_CHAT = describe(
-    ReplyView,
-    body=ChatBody,
-    headers=("Idempotency-Key",),
-    problems=(502,),
-    content={"text/event-stream": {"example": 'event: delta\ndata: {"text":"The "}\n\n'}},
-)
+_STREAM: Final = {"text/event-stream": {"example": 'id: 1.2\nevent: delta\ndata: {"text":"The "}\n\n'}}
+_CHAT = describe(ReplyView, body=ChatBody, headers=("Idempotency-Key",), problems=(502,), content=_STREAM)
 # Each of its fields may be left out, but not all of them.
 _CHAT.content["requestBody"]["required"] = True
+
+
+_JOIN = describe(None, query=StreamQuery, headers=("Last-Event-ID",), content=_STREAM)
+_JOIN.content["responses"]["204"] = {"description": "No turn runs, or its last event was seen."}
+
+
+class StopView(View, frozen=True, kw_only=True):
+    """Whether a turn was stopped, and the answer it has now; null if it has none or no turn ran."""
+
+    stopped: bool
+    reply: ReplyView | None
 
 
 class AssistantList(View, frozen=True, kw_only=True):
@@ -62,16 +70,61 @@ async def chat(request: Request) -> Response:
         edit=body.edit,
         profile=body.profile,
     )
-    talk = service(request).chat
+    turn = service(request).live.start(scope, asked)
     if body.stream:
-        return await event_stream(request, talk.stream(scope, asked), encode_event)
-    return answer(ReplyView.of(await cancel_on_disconnect(request, talk.take_turn(scope, asked))))
+        return await _turn_stream(request, turn)
+    return answer(ReplyView.of(await cancel_on_disconnect(request, turn.reply())))
 
 
-def encode_event(event: ChatEvent) -> ServerSentEvent:
+@routes.get("/sessions/{session_id}/stream", _JOIN)
+async def join_turn(request: Request) -> Response:
+    """The events of the turn that runs in a session, from its start or after the one that `Last-Event-ID` or `after`
+    names. 204 if no turn runs in this server process, or if its last event was seen."""
+    scope, query = await asking(request), parse_query(request, StreamQuery)
+    turn = await service(request).live.find(scope, path_parameter(request))
+    if turn is None:
+        return Response(status_code=204)
+    last_seen = query.after if query.after is not None else request.headers.get("last-event-id")
+    after = _events_seen(turn, last_seen)
+    if turn.ended and (last_seen is None or after >= turn.event_count):
+        return Response(status_code=204)
+    return await _turn_stream(request, turn, after)
+
+
+@routes.post("/sessions/{session_id}/stop", describe(StopView))
+async def stop_turn(request: Request) -> Response:
+    """Stop the turn that runs in a session. What it has said so far becomes its answer, marked as `stopped`; a turn
+    that has said nothing leaves the message unanswered, and one that was to replace an answer leaves the old one."""
+    turn = await service(request).live.find(await asking(request), path_parameter(request))
+    if turn is None or turn.ended:
+        return answer(StopView(stopped=False, reply=None))
+    reply = await turn.stop()
+    return answer(
+        StopView(stopped=reply is None or reply.stopped, reply=ReplyView.of(reply) if reply is not None else None)
+    )
+
+
+async def _turn_stream(request: Request, turn: LiveTurn, after: int = 0) -> Response:
+    def encode(numbered: tuple[int, ChatEvent]) -> ServerSentEvent:
+        number, event = numbered
+        if turn.started is None:  # A stored reply: there is nothing to join.
+            return encode_event(event)
+        return encode_event(event, f"{turn.started.turn}.{number}")
+
+    return await event_stream(request, turn.events(after), encode)
+
+
+def _events_seen(turn: LiveTurn, event_id: str | None) -> int:
+    """How many events of this turn a client has seen; an id of another turn, or an odd one, means none."""
+    number, _, event = (event_id or "").rpartition(".")
+    same = not number or (turn.started is not None and number == str(turn.started.turn))
+    return int(event) if same and event.isdecimal() and len(event) < 10 else 0
+
+
+def encode_event(event: ChatEvent, event_id: str | None = None) -> ServerSentEvent:
     """An event of a turn for its stream."""
     name, view = event_view(event)
-    return ServerSentEvent(name, msgspec.json.encode(view))
+    return ServerSentEvent(name, msgspec.json.encode(view), event_id)
 
 
 @routes.get("/assistants", describe(AssistantList))

@@ -55,7 +55,7 @@ async def goods_qa(request: Request) -> Response:
         idempotency_key=idempotency_key(request),
         fingerprint=fingerprint([body.question, body.sessionId, body.userId]),
     )
-    reply = await cancel_on_disconnect(request, service(request).chat.take_turn(scope, asked))
+    reply = await cancel_on_disconnect(request, service(request).live.take_turn(scope, asked))
     return answer(
         GoodsAnswer(
             code=200,

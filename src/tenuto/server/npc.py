@@ -96,7 +96,7 @@ async def npc_chat(request: Request) -> Response:
         idempotency_key=idempotency_key(request),
         fingerprint=fingerprint([body.query, body.npc_id, body.session_id]),
     )
-    reply = await cancel_on_disconnect(request, service(request).chat.take_turn(scope, asked))
+    reply = await cancel_on_disconnect(request, service(request).live.take_turn(scope, asked))
     return answer(
         NpcAnswer(
             trace_id=reply.trace_id or None,

@@ -264,6 +264,15 @@ class ChatBody(RequestBody, frozen=True, kw_only=True):
     profile: Values = {}
 
 
+class StreamQuery(msgspec.Struct, kw_only=True, frozen=True):
+    """From where to join a running turn."""
+
+    after: (
+        Annotated[str, Meta(max_length=32, description="The `id` of the last event seen, as in `Last-Event-ID`.")]
+        | None
+    ) = None
+
+
 class TraceListQuery(msgspec.Struct, kw_only=True, frozen=True):
     """Which traces to bring."""
 

@@ -1,4 +1,4 @@
-"""Long responses: cancelled when the client disconnects, or sent event by event."""
+"""Long responses: given up when the client disconnects, or sent event by event."""
 
 from __future__ import annotations
 

@@ -10,13 +10,17 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from tenuto.model.message import SUMMARY, Draft, Role, text_part, tool_result
+from tenuto.model.message import (
+    CHAT_CALL,
+    FUNCTION_CALL,
+    FUNCTION_CALL_OUTPUT,
+    SUMMARY,
+    Draft,
+    Role,
+    text_part,
+    tool_result,
+)
 from tenuto.model.values import Json, JsonObject
-
-FUNCTION_CALL: Final = "function_call"
-FUNCTION_CALL_OUTPUT: Final = "function_call_output"
-# The type of a call in the `tool_calls` of a chat completion message.
-CHAT_CALL: Final = "function"
 
 _ITEM_ROLES: Final = {FUNCTION_CALL: Role.ASSISTANT, FUNCTION_CALL_OUTPUT: Role.TOOL}
 _MESSAGE_ROLES: Final = {

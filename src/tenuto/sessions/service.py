@@ -18,6 +18,7 @@ from tenuto.errors import (
     SessionBusy,
     SessionCorrupt,
     SessionElsewhere,
+    SessionExists,
     SessionForeign,
     SessionNotFound,
     TenutoError,
@@ -379,12 +380,13 @@ class Sessions:
         await self._with_even_timing(scope, session_id, self._store.delete(scope, session_id))
         await self._announce.emit_event(EventKind.DELETED, scope, session_id)
 
-    async def restore(self, scope: Scope, saved: ExportedSession) -> Session:
-        """Import an exported session under a fresh id, with all its messages or not at all.
+    async def restore(self, scope: Scope, saved: ExportedSession, session_id: str | None = None) -> Session:
+        """Import an exported session, with all its messages or not at all; without an id under a fresh one.
 
         It belongs to the caller; if the tenant itself imports it, to the user or the chat of the export.
 
         Raises:
+            SessionExists: the owner has a session of that id already.
             Invalid: it is the session of a chat and the scope a user's: its messages are not one member's alone.
         """
         check_type(scope, Scope, "scope")
@@ -396,11 +398,39 @@ class Sessions:
             raise Invalid("this is the session of a chat: import it for a chat, or as the tenant itself")
         create = with_retention(saved.new, self.policy)
         batch = AppendBatch(id=fresh_id(), messages=saved.messages, usage=saved.usage, create=create)
-        session = (await self._store.append(scope, fresh_id(), batch)).session
+        if session_id is None:
+            session = (await self._store.append(scope, fresh_id(), batch)).session
+        else:
+            session = await self._restore_as(scope, session_id, batch)
         if saved.status is not session.status:
             session = await self._store.patch(scope, session.id, Changes(status=saved.status))
         await self._announce_written(scope, session, self.policy, created=True, expired=False)
         return session
+
+    async def _restore_as(self, scope: Scope, session_id: str, batch: AppendBatch) -> Session:
+        """Store a session under this id; if it belongs to another owner, under one derived from it."""
+        for asked in (session_id, session_id_for_key(scope, session_id)):
+            # Of two imports at the same time, one stores the messages.
+            once = IdempotencyKey(key=f"import {asked}", fingerprint=fingerprint(batch.messages))
+            try:
+                if await self._exists(scope, asked):
+                    raise SessionExists(asked)
+                made = await self._store.append(scope, asked, replace(batch, idempotency_key=once))
+            except SessionForeign:
+                continue
+            if not made.created:
+                raise SessionExists(asked)
+            return made.session
+        raise SessionExists(session_id)
+
+    async def _exists(self, scope: Scope, session_id: str) -> bool:
+        try:
+            await self._store.get(scope, session_id)
+        except SessionForeign:
+            raise
+        except SessionNotFound:
+            return False
+        return True
 
     async def stats(self, scope: Scope) -> SessionStats:
         """Totals of the caller's sessions."""

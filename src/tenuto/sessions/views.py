@@ -115,6 +115,7 @@ class SessionList(View, frozen=True, kw_only=True):
 class MessageView(View, frozen=True, kw_only=True):
     """A stored message; fields that only its sender knows stand beside ours.
 
+    Those of them that have a name of ours are in `extra_fields`.
     `redacted` in its metadata counts the private values that marks stand for, by type.
     """
 
@@ -158,7 +159,10 @@ class MessageView(View, frozen=True, kw_only=True):
         )
         # A struct has no room for fields of other names. msgspec encodes a dict like the struct, and our fields come
         # last, so that none of the sender's hides one of ours.
-        return cast("Self", {**message.extra, **asdict(view)}) if message.extra else view
+        if not message.extra:
+            return view
+        hidden = {name: value for name, value in message.extra.items() if name in OWN_FIELDS}
+        return cast("Self", {**message.extra, **asdict(view), **({EXTRA_FIELDS: hidden} if hidden else {})})
 
 
 class MessageList(View, frozen=True, kw_only=True):
@@ -296,9 +300,15 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
     ] = 0
     sent_at: Annotated[datetime, Meta(extra_json_schema={"format": "date-time"})] | None = None
     metadata: Annotated[Json, Meta(extra_json_schema={"type": ["object", "null"]})] = None
+    extra_fields: Annotated[
+        dict[str, Json],
+        Meta(description="Fields of the sender that have names of ours.", extra_json_schema={"type": "object"}),
+    ] = {}
 
 
-_OURS: Final = frozenset({*NewMessage.__struct_fields__, "seq", "turn"})
+EXTRA_FIELDS: Final = "extra_fields"
+OWN_FIELDS: Final = frozenset({*NewMessage.__struct_fields__, "seq", "turn"})
+"""The names that no other field of a message can have in JSON."""
 _WRONG: Final = {
     "role": f"is not one of {', '.join(Role)}",
     "tokens": "is not a whole number from 0 on",
@@ -340,5 +350,5 @@ def draft_from_json(body: Json, *, new_id: str, now: datetime) -> Draft:
         parent=new.parent,
         tokens=new.tokens,
         metadata=new.metadata or {},
-        extra={name: value for name, value in body.items() if name not in _OURS},
+        extra={**{name: value for name, value in body.items() if name not in OWN_FIELDS}, **new.extra_fields},
     )

@@ -24,6 +24,7 @@ from tenuto.context.wording import majority_language
 from tenuto.errors import SessionNotFound
 from tenuto.model import Message, Page, Rewrite, Role, Scope, Session, Usage
 from tenuto.model.generation import Summary, TurnEnded
+from tenuto.model.message import readable_messages
 from tenuto.model.prompt import Language
 from tenuto.ports import Clock
 from tenuto.privacy.turn_redaction import UpkeepRedaction
@@ -185,6 +186,7 @@ class Compressor:
         self, ended: TurnEnded, cover: Sequence[Message], previous: str, limits: SummaryLimits, *, at_once: bool = False
     ) -> tuple[str, str]:
         """The summary and its source: a model if there is one and its answer is usable, else extraction."""
+        cover = readable_messages(cover)
         if self._small is None or at_once:
             return await self._extract(cover, previous, ended, limits), "extract"
         parts = portions(cover, self._counter)

@@ -141,28 +141,32 @@ async def figures(parts: Locator) -> dict[str, int]:
     return found
 
 
-async def test_an_answer_can_be_stopped_and_had_after_all(chromium: Browser) -> None:
-    """C9: the model is cancelled, the words are kept once, and a retry answers them."""
+async def test_a_reload_goes_on_with_the_answer_and_a_stop_keeps_it(chromium: Browser) -> None:
+    """The model is cancelled, and what was said stays, also after another reload."""
     async with scripted(chromium, [Say("Let me "), Hang()], "Seven.") as (visit, model, door):
         await visit.say("How many?")
-        answer = visit.answers.first
-        await expect(answer.locator(".prose")).to_have_text("Let me")
+        await expect(visit.answers.locator(".prose")).to_have_text("Let me")
+        await visit.page.reload()
+        await expect(visit.answers.locator(".prose")).to_have_text(["Let me"])
+        assert model.cancelled == 0
 
         await visit.page.get_by_role("button", name="Stop").click()
 
-        await expect(answer.get_by_role("alert")).to_contain_text("Stopped.")
+        await expect((await visit.hear()).locator(".badges")).to_contain_text("stopped")
         await expect(visit.page.get_by_role("button", name="Send", exact=True)).to_be_visible()
-        await answer.get_by_role("button", name="Try again").click()
-        await expect((await visit.hear()).locator(".prose")).to_have_text("Seven.")
         assert model.cancelled == 1
-        assert await stored(door) == [("user", "How many?"), ("assistant", "Seven.")]
+        assert await stored(door) == [("user", "How many?"), ("assistant", "Let me ")]
+        await visit.page.reload()
+        await expect((await visit.hear()).locator(".badges")).to_contain_text("stopped")
+        await visit.page.get_by_role("button", name="Regenerate").click()
+        await expect(visit.answers.locator(".prose")).to_have_text(["Seven."])
 
 
 async def test_words_without_an_answer_can_be_answered_after_a_reload(chromium: Browser) -> None:
     async with scripted(chromium, [Hang()], "Seven.") as (visit, _, door):
         await visit.say("How many?")
         await visit.page.get_by_role("button", name="Stop").click()
-        await expect(visit.answers.get_by_role("alert")).to_contain_text("Stopped.")
+        await expect(visit.answers.get_by_role("alert")).to_contain_text("Stopped before")
         await visit.page.reload()
 
         await visit.page.get_by_role("button", name="Answer this").click()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from tenuto.chat.agent_loop import Completion
 from tenuto.errors import ModelFailed, TooLarge
 from tenuto.llm import Call, Fail
-from tenuto.model import Scope
+from tenuto.model import Draft, Scope
 from tenuto.model.generation import ToolContext, ToolOutput
 from tenuto.model.privacy import Sink
 from tenuto.model.turn import Trace
@@ -47,7 +47,7 @@ class Watching(TurnRedaction):
         finally:
             self.open.pop()
 
-    async def admit(self, scope: Scope, text: str) -> None:
+    async def admit(self, scope: Scope, text: str, messages: Sequence[Draft] = ()) -> None:
         self.looked.append(self.open[-1])
 
     async def before_cut(

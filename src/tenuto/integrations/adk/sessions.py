@@ -10,15 +10,15 @@ import msgspec
 
 from tenuto.app import Tenuto
 from tenuto.client.api import TenutoApi
-from tenuto.errors import Invalid, SessionNotFound, VersionConflict
+from tenuto.errors import IdempotencyKeyReused, Invalid, SessionNotFound, VersionConflict
 from tenuto.integrations import missing_extra
 from tenuto.integrations.home import Installation, find_home
 from tenuto.integrations.parts import Form
-from tenuto.integrations.session_log import SessionLog, abandon_on_error, titled
+from tenuto.integrations.session_log import SessionLog, SessionLogs, abandon_on_error, titled
 from tenuto.model import Changes, Draft, FinishTurn, Message, OpenTurn, Role, Scope, SessionQuery
 from tenuto.model import Session as Head
 from tenuto.model.message import is_summary
-from tenuto.model.values import JsonObject
+from tenuto.model.values import JsonObject, deep_copy
 from tenuto.sessions import fresh_id
 
 try:
@@ -51,6 +51,7 @@ class TenutoSessionService(BaseSessionService):
     def __init__(self, where: Installation, *, tenant: str = "local") -> None:
         self._tenant = tenant
         self._home = find_home(where)
+        self._logs = SessionLogs()
 
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
@@ -62,9 +63,13 @@ class TenutoSessionService(BaseSessionService):
 
         async def create(app: TenutoApi) -> Session:
             metadata = {_NAME: {"id": name, "last": "", "updated": 0.0}, **_stored(own)}
-            head, new = await SessionLog(app, scope, name, metadata).create()
+            exists = AlreadyExistsError(f"Session with id {name} already exists.")
+            try:
+                head, new = await SessionLog(app, scope, name, metadata).create()
+            except IdempotencyKeyReused:
+                raise exists from None
             if not new:
-                raise AlreadyExistsError(f"Session with id {name} already exists.")
+                raise exists
             await _merge_shared(app, scope, shared)
             return _session(app_name, head, await _read_shared(app, scope))
 
@@ -79,7 +84,7 @@ class TenutoSessionService(BaseSessionService):
 
         async def read(app: TenutoApi) -> Session | None:
             # At least one: its page tells whether the session exists.
-            head, log = await SessionLog(app, scope, name).messages(None if recent is None else max(recent, 1))
+            head, log = await self._logs.find(app, scope, name).messages(None if recent is None else max(recent, 1))
             if head is None:
                 return None
             events = [_event(message) for message in log if not is_summary(message)]
@@ -110,13 +115,15 @@ class TenutoSessionService(BaseSessionService):
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Remove the session with its events; an absent one is no error."""
         scope = self._scope(app_name, user_id)
-        await self._home.write(lambda app: SessionLog(app, scope, session_id.strip()).delete())
+        await self._home.write(lambda app: self._logs.find(app, scope, session_id.strip()).delete())
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """The user's state in the app, without prefixes."""
         shared = await self._home.read(lambda app: _read_shared(app, self._scope(app_name, user_id)))
         prefix = State.USER_PREFIX
-        return {name.removeprefix(prefix): value for name, value in shared.items() if name.startswith(prefix)}
+        return {
+            name.removeprefix(prefix): deep_copy(value) for name, value in shared.items() if name.startswith(prefix)
+        }
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """Store the event with the changes of state that it brings; partial events are not stored.
@@ -129,8 +136,9 @@ class TenutoSessionService(BaseSessionService):
             return event
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
+        event.id = event.id or Event.new_id()
         scope = self._scope(session.app_name, session.user_id)
-        await self._home.write(lambda app: _append(app, scope, session, event))
+        await self._home.write(lambda app: _append(app, self._logs.find(app, scope, session.id), session, event))
         session.last_update_time, session._storage_update_marker = event.timestamp, event.id
         return self._commit_event_to_session(session, event)
 
@@ -142,9 +150,8 @@ class TenutoSessionService(BaseSessionService):
         return Scope(tenant=self._tenant, site=app_name, user=user_id)
 
 
-async def _append(app: TenutoApi, scope: Scope, session: Session, event: Event) -> None:
+async def _append(app: TenutoApi, log: SessionLog, session: Session, event: Event) -> None:
     """Store an event behind those that the session has."""
-    log = SessionLog(app, scope, session.id)
     try:
         turn = await log.begin()
     except SessionNotFound:
@@ -209,7 +216,7 @@ def _session(app_name: str, head: Head, shared: JsonObject) -> Session:
         id=noted.get("id", head.id),
         app_name=app_name,
         user_id=head.scope.user or "",
-        state={**own, **shared},
+        state=deep_copy({**own, **shared}),  # Agents change it, and the head may be that of a cache.
         last_update_time=noted.get("updated") or head.updated_at.timestamp(),
     )
     session._storage_update_marker = noted.get("last", "")

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 import regex
 
+from tenuto.llm.offline.callers_tools import plan_callers_calls, quote_outputs
 from tenuto.llm.offline.phrases import (
     PHRASES,
     Intent,
@@ -76,7 +77,7 @@ class OfflineModel:
 
     async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """Ask for tools, or answer with text."""
-        calls = _plan_calls(request, tools)
+        calls = _plan_calls(request, tools) or plan_callers_calls(request, tools)
         for call in calls:
             yield ToolCallRequested(call=call)
         if not calls:
@@ -93,14 +94,14 @@ class OfflineModel:
             if failed := [result.call.name for result in asking.tool_results if result.error is not None]:
                 return PHRASES[asking.tool_context.language].tools_failed.format(tools=", ".join(dict.fromkeys(failed)))
         conversation = load_conversation(asking)
-        answer = compose_answer(conversation)
+        answer = quote_outputs(asking) or compose_answer(conversation)
         return f"{PHRASES[conversation.language].stand_in}\n{answer}" if self._stand_in else answer
 
 
 def _plan_calls(asking: ModelRequest, tools: Sequence[Tool]) -> list[ToolCall]:
     """Calls of the tools that the question needs and that have not run yet; each runs once in a turn."""
     turn = asking.tool_context
-    if turn is None:
+    if turn is None or not turn.question:
         return []
     ran = {result.call.name for result in asking.tool_results}
     planned = [(tool.spec.name, _plan(tool, turn)) for tool in tools if tool.spec.name not in ran]

@@ -42,6 +42,8 @@ export const api = {
   resumeTask: (id, step) => json("POST", `${taskAt(id)}/resume`, step === null ? {} : { from_step: step }),
   answerStep: (id, step, value) => json("POST", `${taskAt(id)}/input/${encodeURIComponent(step)}`, { value }),
   taskEvents,
+  stop: (id) => json("POST", `${at(id)}/stop`),
+  join,
   trace: (id) => json("GET", `v1/traces/${encodeURIComponent(id)}`),
   chat,
 };
@@ -51,6 +53,12 @@ async function* chat(body, { key, signal }) {
   const headers = key ? { "Idempotency-Key": key } : {};
   const response = await request("POST", "v1/chat", { ...body, stream: true }, { headers, signal });
   yield* eventsOf(response.body);
+}
+
+/** The events of the answer that is being made in a session, from its start on; nothing where none is. */
+async function join(id) {
+  const response = await request("GET", `${at(id)}/stream`);
+  return response.status === 204 ? null : eventsOf(response.body);
 }
 
 /** What happens to a task, as it happens, from behind the event `after` on. The stream ends with the task. */

@@ -70,7 +70,7 @@ function follow() {
   const id = sessionInAddress();
   const talk = currentTalk(store.get());
   if (talk && talk.id === id && !talk.problem) return store.change({ drawer: false });
-  return id === null ? talks.begin() : talks.open(id);
+  return id === null ? talks.begin() : turns.open(id);
 }
 
 /** What is on screen may have changed elsewhere. */

@@ -57,6 +57,7 @@ const EMPTY = {
   model: "",
   offline: false,
   degraded: [],
+  stopped: false, // whether it ends where it was stopped
   data: {},
   redacted: {}, // how many values of each name the policy took out before it was stored
   reply: null, // everything the last event told, while the page is open
@@ -71,9 +72,10 @@ function itemOf(message, before) {
   if (role === "item")
     return message.parts.some((part) => part.type === "summary") ? { kind: "summary", key, seq } : null;
   if (role !== "assistant" || !text) return null;
-  const { trace = null, model = "", offline = false, degraded = [], data = {} } = metadata;
+  const { trace = null, model = "", offline = false, degraded = [], data = {}, stopped = false } = metadata;
   const redacted = together(before.redacted, own);
-  return { ...EMPTY, key, seq, text, persona, tools: before.tools, trace, model, offline, degraded, data, redacted };
+  const circumstances = { trace, model, offline, degraded, stopped, data, redacted };
+  return { ...EMPTY, key, seq, text, persona, tools: before.tools, ...circumstances };
 }
 
 function toolsIn(message) {

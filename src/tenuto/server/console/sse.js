@@ -15,7 +15,7 @@ export async function* eventsOf(body) {
       }
     }
   } finally {
-    // Whoever stops listening hangs up, and the server stops the model.
+    // The server goes on with what it does; only the connection ends.
     await reader.cancel().catch(() => {});
   }
 }

@@ -47,10 +47,13 @@ export function talkActions(store) {
     return load(talk.key);
   }
 
+  /** Bring a talk; the events of an answer that is being made in it are returned. */
   async function load(key) {
     const { id } = store.get().talks[key];
     change(key, { loading: true, problem: null });
     try {
+      // Before the messages: an answer that ends in between is among them.
+      const events = await api.join(id);
       const [session, page] = await Promise.all([api.session(id), api.messages(id)]);
       const assistant = session.metadata.assistant ?? null;
       change(key, {
@@ -62,11 +65,13 @@ export function talkActions(store) {
       });
       const talk = store.get().talks[key];
       if (talk && store.get().current === key) show(talk);
+      return events;
     } catch (error) {
-      if (!store.get().talks[key]) return; // nobody waits for it, and the refusal may be another person's
+      if (!store.get().talks[key]) return null; // nobody waits for it, and the refusal may be another person's
       const problem = Problem.from(error);
       refused(store, problem);
       change(key, { problem, loading: false });
+      return null;
     }
   }
 

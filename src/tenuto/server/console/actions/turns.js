@@ -13,6 +13,7 @@ const TITLE_AFTER = 1500;
 
 export function turnActions(store, talks, sessions) {
   const stoppers = new Map();
+  const stopping = new Set(); // the talks whose answer shall be stopped
 
   function answer(talkKey, itemKey, patch) {
     talks.change(talkKey, (talk) => ({
@@ -22,21 +23,23 @@ export function turnActions(store, talks, sessions) {
     }));
   }
 
-  /** One turn: put these items on screen, send the request, follow the events to the end. */
-  async function take(talk, items, again) {
+  /** One turn: put these items on screen, send the request unless its events come already, follow them to the end. */
+  async function take(talk, items, again, events = null) {
     const pending = items.at(-1).key;
     const stopper = new AbortController();
     stoppers.set(talk.key, stopper);
     talks.change(talk.key, { items, running: pending });
     store.change({ told: t("talk.thinking") });
     try {
-      await follow(talk.key, pending, again, stopper.signal);
+      await follow(talk.key, pending, events ?? api.chat(again.request, { key: again.key, signal: stopper.signal }));
     } catch (error) {
-      const ended = stopper.signal.aborted ? { status: "stopped" } : failed(error);
+      const stopped = stopper.signal.aborted || error.code === "turn_stopped";
+      const ended = stopped ? { status: "stopped" } : failed(error);
       // The server keeps an old answer until the new one is there, and so does the page.
       answer(talk.key, pending, { ...again.kept, ...ended, again, key: pending });
     }
     stoppers.delete(talk.key);
+    stopping.delete(talk.key);
     if (gone(talk.key)) return;
     talks.change(talk.key, { running: null });
     await Promise.all([talks.settle(talk.key), sessions.refresh()]);
@@ -53,8 +56,8 @@ export function turnActions(store, talks, sessions) {
     return { status: "failed", problem };
   }
 
-  async function follow(talkKey, itemKey, { request, key }, signal) {
-    for await (const [name, told] of api.chat(request, { key, signal })) {
+  async function follow(talkKey, itemKey, events) {
+    for await (const [name, told] of events) {
       if (gone(talkKey)) return;
       if (name === "start") started(talkKey, itemKey, told);
       else if (name === "delta") answer(talkKey, itemKey, (item) => ({ text: item.text + told.text }));
@@ -69,6 +72,16 @@ export function turnActions(store, talks, sessions) {
     answer(talkKey, itemKey, { trace: told.trace_id ?? UNKEPT, text: "", tools: [] });
     keep(talkKey, told);
     if (told.created) sessions.refresh();
+    if (stopping.has(talkKey)) stop(talkKey);
+  }
+
+  /** Stop an answer: the server keeps what was said so far, and the stream ends with it. */
+  async function stop(talkKey) {
+    const { id, items } = store.get().talks[talkKey];
+    stopping.add(talkKey);
+    if (items.at(-1).trace === UNKEPT) return stoppers.get(talkKey)?.abort();
+    // One that has not begun is stopped when it begins.
+    if (id) await api.stop(id).catch(() => stoppers.get(talkKey)?.abort());
   }
 
   /** The talk goes on in this session; unless nothing is kept that one could come back to. */
@@ -79,10 +92,11 @@ export function turnActions(store, talks, sessions) {
   }
 
   function done(talkKey, itemKey, reply) {
-    const { answer: text, trace_id, model, offline, degraded, data } = reply;
+    const { answer: text, trace_id, model, offline, degraded, data, stopped } = reply;
     const trace = trace_id ?? UNKEPT;
     // The last event has the last word: an assistant may mend what was streamed.
-    answer(talkKey, itemKey, { status: "done", text, trace, model, offline, degraded, data, reply, again: null });
+    const kept = { text, trace, model, offline, degraded, data, stopped, reply };
+    answer(talkKey, itemKey, { status: "done", ...kept, again: null });
     // An answer that was there already, when its key came again, has no start.
     keep(talkKey, reply);
     talks.change(talkKey, { assistant: reply.assistant, title: reply.title });
@@ -110,14 +124,24 @@ export function turnActions(store, talks, sessions) {
     return take(talk, [...before, words(text, item.persona), waiting(item.persona)], { request, key: fresh() });
   }
 
+  /** Open a talk, and follow the answer that is being made in it. */
+  async function open(id) {
+    const events = await talks.open(id);
+    const talk = Object.values(store.get().talks).find((each) => each.id === id && each.running === null);
+    if (events && talk) await anew(talk, events);
+  }
+
   /** Answer the last words anew. No key: each time is meant to be another answer. */
   function regenerate() {
-    const talk = currentTalk(store.get());
+    return anew(currentTalk(store.get()));
+  }
+
+  function anew(talk, events = null) {
     const last = talk.items.findLastIndex((item) => item.kind === "words");
     const { persona } = talk.items[last];
     const request = { session_id: talk.id, regenerate: true, ...addressed({ persona }) };
     const kept = talk.items.slice(last + 1).findLast((item) => item.kind === "answer" && item.status === "done");
-    return take(talk, [...talk.items.slice(0, last + 1), waiting(persona)], { request, key: null, kept });
+    return take(talk, [...talk.items.slice(0, last + 1), waiting(persona)], { request, key: null, kept }, events);
   }
 
   /** Send once more what failed or was stopped: by its key it is said once, however often it is sent. */
@@ -127,12 +151,13 @@ export function turnActions(store, talks, sessions) {
   }
 
   return {
+    open,
     say,
     edit,
     regenerate,
     retry,
-    stop: (talkKey) => stoppers.get(talkKey)?.abort(),
-    /** Stop every answer, also those that are not on screen. */
+    stop,
+    /** Follow no answer any more, also none that is not on screen; the server completes them. */
     hush: () => stoppers.forEach((stopper) => stopper.abort()),
   };
 }

@@ -3,11 +3,12 @@
 import { h } from "../dom.js";
 import { has, t } from "../i18n.js";
 
-export function badges({ model, offline, degraded }) {
+export function badges({ model, offline, degraded, stopped }) {
   const named = model && model !== "none" && model !== "offline";
   return [
     named && h("span", { class: "badge" }, model),
     offline && h("span", { class: "badge", title: t("model.offline.why") }, t("badge.offline")),
+    stopped && h("span", { class: "badge" }, t("badge.stopped")),
     ...degraded.map((what) => h("span", { class: "badge grave", data: { degraded: what } }, remark(what))),
   ];
 }

@@ -162,7 +162,7 @@ export const en = {
   "talk.regenerate": "Regenerate",
   "talk.answer": "Answer this",
   "talk.thinking": "thinking",
-  "talk.stopped": "Stopped. Your message is stored, this partial answer is not.",
+  "talk.stopped": "Stopped before the answer began. Your message is stored.",
   "talk.stopped.kept": "Stopped. The previous answer stays.",
   "talk.kept": "The previous answer stays.",
   "talk.missing": "This was not answered.",
@@ -174,6 +174,7 @@ export const en = {
   "tool.open_case": "opened a complaint case",
   "tool.retrieve_evidence": "looked for evidence",
 
+  "badge.stopped": "stopped",
   "badge.offline": "offline",
   "badge.store": "not stored: the store was unavailable",
   "badge.journal": "written to the journal: the store was unavailable",

@@ -160,7 +160,7 @@ export const zh = {
   "talk.regenerate": "重新生成",
   "talk.answer": "回答这条消息",
   "talk.thinking": "思考中",
-  "talk.stopped": "已停止。您的消息已保存，这段未完成的回答没有保存。",
+  "talk.stopped": "回答开始之前已停止。您的消息已保存。",
   "talk.stopped.kept": "已停止。原来的回答仍在。",
   "talk.kept": "原来的回答仍在。",
   "talk.missing": "这条消息还没有得到回答。",
@@ -172,6 +172,7 @@ export const zh = {
   "tool.open_case": "建立投诉工单",
   "tool.retrieve_evidence": "检索依据",
 
+  "badge.stopped": "已停止",
   "badge.offline": "离线",
   "badge.store": "未保存：存储不可用",
   "badge.journal": "已记入日志：存储不可用",

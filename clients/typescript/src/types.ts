@@ -1,0 +1,836 @@
+// Written by generate_types.py out of the server's OpenAPI document; do not edit.
+
+/** A task that has not ended. */
+export interface ActiveTask {
+  id: string;
+  status: TaskStatus;
+}
+
+/** Something to remember. Of two memories with the same `subject` the later one holds. */
+export interface AddMemory {
+  text: string;
+  kind?: MemoryKind;
+  subject?: string;
+}
+
+/** All that an agent sees of a task: `history` are the newest messages of its session, `notes` and `messages` the agent's own, and `prompt` a system prompt for its role. */
+export interface AgentContextView {
+  task_id: string;
+  agent: string;
+  goal: string;
+  session_id: string | null;
+  history: MessageView[];
+  profile: Record<string, unknown>;
+  board: BoardAnswer;
+  notes: AgentNoteView[];
+  messages: RunMessageView[];
+  prompt: string;
+}
+
+/** What an agent is. */
+export type AgentKind = "assistant" | "function" | "pydantic_ai";
+
+/** All notes of one agent on one task, in order of their keys. */
+export interface AgentNoteList {
+  notes: AgentNoteView[];
+}
+
+/** A note of an agent. */
+export interface AgentNoteView {
+  key: string;
+  value: unknown;
+  written_at: string;
+  expires_at: string;
+  version: number;
+}
+
+/** The runs of a task, in the order of its plan. */
+export interface AgentRunList {
+  runs: AgentRunView[];
+}
+
+/** The work of an agent on one step, all attempts together. `output`, `messages` and the arguments of tool calls are for the agent alone, and empty for others. */
+export interface AgentRunView {
+  id: string;
+  task_id: string;
+  step: string;
+  agent: string;
+  kind: AgentKind;
+  status: StepStatus;
+  attempts: number;
+  error: RunErrorView | null;
+  output: unknown;
+  requests: number;
+  input_tokens: number;
+  output_tokens: number;
+  cost_usd: string;
+  tool_calls: RunToolCallView[];
+  messages: RunMessageView[];
+  started_at: string | null;
+  ended_at: string | null;
+}
+
+/** A person's answer to a step that waits for it. */
+export interface AnswerStep {
+  value: unknown;
+}
+
+/** An item for the end of a list; `agent` and `token` as in a write. */
+export interface AppendItem {
+  item: unknown;
+  agent?: string | null;
+  token?: number | null;
+}
+
+/** Messages to append, oldest first. Without `usage` the tokens that the messages name are what was spent. */
+export interface AppendMessages {
+  messages: NewMessage[];
+  usage?: UsageBody | null;
+  producer?: ProducerBody | null;
+}
+
+/** What became of a write; a `duplicate` stored nothing. */
+export interface AppendResultView {
+  session: SessionView;
+  messages: MessageView[];
+  duplicate: boolean;
+}
+
+/** Who can be talked to. */
+export interface AssistantList {
+  assistants: AssistantView[];
+}
+
+/** An assistant, as a user chooses it. */
+export interface AssistantView {
+  name: string;
+  default: boolean;
+  titles: Record<string, string>;
+  description: Record<string, string>;
+  model: string;
+  personas: PersonaView[];
+  tools: string[];
+}
+
+/** One attribute's value; null removes it. */
+export interface AttributeValue {
+  value: unknown;
+}
+
+/** One attribute; null when there is none of this name. */
+export interface AttributeView {
+  name: string;
+  value: unknown;
+}
+
+/** All attributes of a session. */
+export interface AttributesView {
+  attributes: Record<string, unknown>;
+}
+
+/** A turn's beginning that says itself for which session; without one, a new session begins. */
+export interface BeginAnyTurnBody {
+  message?: NewMessage | null;
+  messages?: NewMessage[];
+  window?: number | null;
+  session_id?: string | null;
+  tenant_id?: string | null;
+  site_id?: string | null;
+}
+
+/** A turn's beginning: the words (none, to answer anew) and how many messages to bring at most. */
+export interface BeginTurnBody {
+  message?: NewMessage | null;
+  messages?: NewMessage[];
+  window?: number | null;
+}
+
+/** A whole board, in order of its keys, and its locks. */
+export interface BoardAnswer {
+  entries: BoardEntryView[];
+  locks: HeldView[];
+}
+
+/** A write or deletion of a key, without its value. */
+export interface BoardChangeView {
+  key: string;
+  version: number;
+  writer: string;
+  at: string;
+  deleted: boolean;
+}
+
+/** The value of one key of a board; `previous_writer` is the last other agent that wrote it before. */
+export interface BoardEntryView {
+  key: string;
+  value: unknown;
+  writer: string;
+  written_at: string;
+  version: number;
+  previous_writer: string | null;
+}
+
+/** The last twenty writes and deletions of a key, oldest first. */
+export interface BoardHistory {
+  changes: BoardChangeView[];
+}
+
+/** Changes to a memory: only what is named changes. */
+export interface ChangeMemory {
+  text?: string | null;
+  kind?: MemoryKind | null;
+}
+
+/** Changes to a session's head: only what is named changes. */
+export interface ChangeSession {
+  title?: string;
+  status?: Status;
+  window_start?: number;
+  context?: Record<string, unknown>;
+  attributes?: Record<string, unknown>;
+  metadata?: Record<string, unknown>;
+  if_version?: number | null;
+}
+
+/** How far a task is; its end may have a result. With `if_version`, of that version only. */
+export interface ChangeTask {
+  status: "completed" | "failed" | "running";
+  result?: unknown;
+  if_version?: number | null;
+}
+
+/** Something to say to an assistant. Without a session a new one begins; without an assistant the session's own goes on, or the default one begins, and without a persona the character that the session last talked to. `regenerate` answers the last words anew; `edit` says `message` instead of the message of that sequence number, and forgets what came after it. `profile` is what is known of the user. */
+export interface ChatBody {
+  message?: string;
+  session_id?: string | null;
+  assistant?: string | null;
+  persona?: string | null;
+  stream?: boolean;
+  regenerate?: boolean;
+  edit?: number | null;
+  language?: Language | null;
+  profile?: Record<string, unknown>;
+}
+
+/** What a turn cost. */
+export interface ChatUsageView {
+  input_tokens: number;
+  output_tokens: number;
+  cost_usd: string;
+}
+
+/** A condition on one value of the board, as it is written down. */
+export interface ConditionFields {
+  key: string;
+  operator?: Operator;
+  value?: unknown;
+}
+
+/** What the model saw: `total` of `prompt_limit` tokens, part by part. */
+export interface ContextView {
+  total: number;
+  prompt_limit: number;
+  budget: number;
+  reply_tokens: number;
+  encoding: string;
+  exact: boolean;
+  layout: LayoutName;
+  entries: EntryView[];
+}
+
+/** A session to make. If the caller has a session of that `id`, it is returned. */
+export interface CreateSession {
+  id?: string | null;
+  title?: string;
+  context?: Record<string, unknown>;
+  attributes?: Record<string, unknown>;
+  metadata?: Record<string, unknown>;
+  tenant_id?: string | null;
+  site_id?: string | null;
+}
+
+/** What became of a candidate. */
+export type Disposition = "cut" | "dropped" | "kept" | "summarised";
+
+/** One part of a prompt and what became of it; `first` and `last` are sequence numbers of messages. */
+export interface EntryView {
+  kind: Kind;
+  disposition: Disposition;
+  reason: Reason;
+  tokens: number;
+  uncut_tokens: number;
+  id: string | null;
+  first: number | null;
+  last: number | null;
+  count: number;
+}
+
+/** A turn's end: the reply, tool calls and results included, what it cost, and what changes with it. */
+export interface FinishTurnBody {
+  message?: NewMessage | null;
+  messages?: NewMessage[];
+  usage?: UsageBody;
+  changes?: TurnChanges | null;
+}
+
+/** How many memories were forgotten; in a `dry_run`, how many would be. */
+export interface ForgetView {
+  forgotten: number;
+  dry_run: boolean;
+}
+
+/** Where a session branched off. */
+export interface ForkPoint {
+  session_id: string;
+  seq: number;
+}
+
+/** Where to branch off: with everything up to and including message `at`, or all of it. */
+export interface ForkSession {
+  at?: number | null;
+  id?: string | null;
+  title?: string | null;
+}
+
+/** A locked key. The lock's token is for its holder alone. */
+export interface HeldView {
+  key: string;
+  holder: string;
+  expires_at: string;
+}
+
+/** What to add to a number; `agent` and `token` as in a write. */
+export interface Increment {
+  by?: number;
+  agent?: string | null;
+  token?: number | null;
+}
+
+/** What a part of a prompt is. `FRAME` is the layout's own: headings, roles, the start of the reply. `TOOLS` is what a model is told of its tools. */
+export type Kind = "chat_context" | "evidence" | "frame" | "memory" | "message" | "preferences" | "question" | "summary" | "system" | "tools";
+
+/** Which language the prompt's own words are in; the conversation's words stay as they are. */
+export type Language = "en" | "zh";
+
+/** How a prompt is laid out. `chat` gives each message its role and shows tools. The others write the history as lines of one text: `goods` under `=== 对话历史 ===` with a closing instruction, `question` under `历史对话:`, `marked` as a block that says it is context and no evidence. */
+export type LayoutName = "chat" | "goods" | "marked" | "question";
+
+/** A lease that holds on. */
+export interface LeaseView {
+  turn_id: string;
+  lease_until: string | null;
+}
+
+/** For how many seconds to have a key, a minute where nothing is said; with its `token` a lock is held on. */
+export interface LockKey {
+  seconds?: number | null;
+  agent?: string | null;
+  token?: number | null;
+}
+
+/** A lock that was taken; writes name its `token`, which is greater than that of any lock of the key before it. */
+export interface LockView {
+  key: string;
+  holder: string;
+  expires_at: string;
+  token: number;
+}
+
+/** A memory that was found, its `score`, and what the score is made of. */
+export interface MemoryHitView {
+  memory: MemoryView;
+  score: number;
+  scores: MemoryScoresView;
+}
+
+/** What a search found, best first; `degraded` where words alone decided, since the embedder did not answer. */
+export interface MemoryHits {
+  hits: MemoryHitView[];
+  degraded: boolean;
+}
+
+/** A fact about the user, a preference that shapes answers, or an episode: what a conversation was about. */
+export type MemoryKind = "episode" | "fact" | "preference";
+
+/** Part of a listing; `cursor` continues it, null ends it. */
+export interface MemoryList {
+  memories: MemoryView[];
+  cursor: string | null;
+}
+
+/** Why a memory was found: its share of the search by words (`lexical`) and by meaning (`vector`), from 0 to 1. `coverage` is the share of the query's weight that the shared `terms` hold, `session` what the rest of the session adds, and `similarity` the greatest similarity to a memory ranked above it. */
+export interface MemoryScoresView {
+  lexical: number;
+  vector: number;
+  coverage: number;
+  session: number;
+  similarity: number;
+  terms: string[];
+}
+
+/** How a memory came about: quoted from a turn, extracted by a model, of a stale session, or written by hand. */
+export type MemorySource = "model" | "quote" | "stale" | "written";
+
+/** One memory. `session_id` and `seqs` are where it was said, by `speaker` (null: the owner). `superseded_by` is the later memory of the same subject, and `valid_until` when that one took its place. */
+export interface MemoryView {
+  id: string;
+  kind: MemoryKind;
+  text: string;
+  subject: string | null;
+  source: MemorySource;
+  said_at: string;
+  speaker: string | null;
+  session_id: string | null;
+  seqs: number[];
+  persona: string | null;
+  mentions: number;
+  valid_until: string | null;
+  superseded_by: string | null;
+  expires_at: string | null;
+}
+
+/** Messages, oldest first, whether there are more on either side, and the session's head where it is asked for. */
+export interface MessageList {
+  messages: MessageView[];
+  more_before: boolean;
+  more_after: boolean;
+  session?: SessionView;
+}
+
+/** A stored message; fields that only its sender knows stand beside ours. Those of them that have a name of ours are in `extra_fields`. `redacted` in its metadata counts the private values that marks stand for, by type. */
+export interface MessageView {
+  id: string;
+  seq: number;
+  turn: number;
+  role: Role;
+  text: string;
+  parts: Record<string, unknown>[];
+  speaker: string | null;
+  persona: string | null;
+  parent: string | null;
+  tokens: number;
+  sent_at: string;
+  metadata: Record<string, unknown>;
+  [field: string]: unknown;
+}
+
+/** A message: a role and its words, as `text`, `content` (text or parts) or `parts`. Fields we do not know are kept and come back unchanged. */
+export interface NewMessage {
+  role: Role;
+  id?: string | null;
+  text?: string | null;
+  content?: string | Part[] | null;
+  parts?: Part[] | null;
+  speaker?: string | null;
+  persona?: string | null;
+  parent?: string | null;
+  tokens?: number;
+  sent_at?: string | null;
+  metadata?: Record<string, unknown> | null;
+  extra_fields?: Record<string, unknown>;
+  [field: string]: unknown;
+}
+
+/** A task to open; `session_id` names the talk it came out of. With a `plan` it is run. */
+export interface OpenTask {
+  type: string;
+  goal?: string;
+  session_id?: string | null;
+  plan?: PlanFields | null;
+  tenant_id?: string | null;
+  site_id?: string | null;
+}
+
+/** How a condition compares. An absent key is unequal to every value and fulfils no other comparison. */
+export type Operator = "!=" | "<" | "<=" | "==" | ">" | ">=" | "absent" | "exists" | "in";
+
+/** A piece of a message. `text`, `tool_call` and `tool_result` are ours; others are kept unchanged. */
+export interface Part {
+  type: string;
+  [field: string]: unknown;
+}
+
+/** A character an assistant speaks as. */
+export interface PersonaView {
+  id: string;
+  names: Record<string, string>;
+}
+
+/** A plan as it is written down; `timeout` is for all of it, in seconds. */
+export interface PlanFields {
+  steps: StepFields[];
+  timeout?: number | null;
+}
+
+/** The preferences that hold, the oldest first: memories of the kind `preference`. */
+export interface PreferenceList {
+  preferences: MemoryView[];
+}
+
+/** What went wrong: `code` is stable, `detail` is for people; some problems carry facts, such as `retry_after`. */
+export interface Problem {
+  type: string;
+  title: string;
+  status: number;
+  code: string;
+  detail: string;
+}
+
+/** A writer that numbers what it sends per session: 1, 2, 3 ... */
+export interface ProducerBody {
+  id: string;
+  seq: number;
+}
+
+/** Why. */
+export type Reason = "always" | "covered" | "empty" | "fits" | "irrelevant" | "message_cap" | "not_shown" | "orphan" | "other_persona" | "over_budget" | "partial" | "past" | "trimmed" | "window_characters" | "window_messages" | "window_turns";
+
+/** An answer and how it came to be. `degraded` names what it had to do without; `steps` are milliseconds. One that a user `stopped` is what had been said until then. `trace_id` is null where nothing is kept of the turn. */
+export interface ReplyView {
+  session_id: string;
+  trace_id: string | null;
+  turn: number;
+  assistant: string;
+  answer: string;
+  model: string;
+  offline: boolean;
+  degraded: string[];
+  title: string;
+  created: boolean;
+  replayed: boolean;
+  stopped: boolean;
+  usage: ChatUsageView;
+  data: Record<string, unknown>;
+  context: ContextView | null;
+  steps: Record<string, number>;
+}
+
+/** Where to begin again: with this step and all that come after it; without one, with the steps that failed. */
+export interface ResumeTask {
+  from_step?: string | null;
+}
+
+/** The role of a message. `ITEM` is an entry of another kind (a reasoning step, a compaction). */
+export type Role = "assistant" | "item" | "system" | "tool" | "user";
+
+/** Why the last attempt failed; `code` is stable. */
+export interface RunErrorView {
+  code: string;
+  message: string;
+}
+
+/** A message between an agent and its model. */
+export interface RunMessageView {
+  role: string;
+  text: string;
+}
+
+/** A call of a tool; `arguments` are for its agent alone. */
+export interface RunToolCallView {
+  name: string;
+  ok: boolean;
+  seconds: number;
+  arguments: unknown;
+}
+
+/** The scope that a request acts in: that of its credential, with what its headers name. */
+export interface ScopeView {
+  tenant: string;
+  site: string;
+  user: string | null;
+  channel: string | null;
+  chat: string | null;
+  thread: string | null;
+}
+
+/** What to look for. `since` and `until` bound when a memory was said; with `persona`, memories of other personas are left out; with `superseded`, what no longer holds is found as well. */
+export interface SearchMemories {
+  query: string;
+  limit?: number;
+  kinds?: MemoryKind[];
+  since?: string | null;
+  until?: string | null;
+  session_id?: string | null;
+  persona?: string | null;
+  superseded?: boolean;
+}
+
+/** A session's head and its unfinished tasks, newest first, at most 20; null while the store does not answer. */
+export interface SessionDetail {
+  id: string;
+  tenant: string;
+  site: string;
+  user: string | null;
+  channel: string | null;
+  chat: string | null;
+  thread: string | null;
+  title: string;
+  status: Status;
+  context: Record<string, unknown>;
+  attributes: Record<string, unknown>;
+  metadata: Record<string, unknown>;
+  created_at: string;
+  updated_at: string;
+  expires_at: string | null;
+  version: number;
+  turns: number;
+  message_count: number;
+  last_seq: number;
+  tokens: number;
+  cost_usd: string;
+  forked_from: ForkPoint | null;
+  active_tasks: ActiveTask[] | null;
+}
+
+/** Part of a listing; `cursor` continues it, null ends it. */
+export interface SessionList {
+  sessions: SessionView[];
+  cursor: string | null;
+}
+
+/** A session's head. */
+export interface SessionView {
+  id: string;
+  tenant: string;
+  site: string;
+  user: string | null;
+  channel: string | null;
+  chat: string | null;
+  thread: string | null;
+  title: string;
+  status: Status;
+  context: Record<string, unknown>;
+  attributes: Record<string, unknown>;
+  metadata: Record<string, unknown>;
+  created_at: string;
+  updated_at: string;
+  expires_at: string | null;
+  version: number;
+  turns: number;
+  message_count: number;
+  last_seq: number;
+  tokens: number;
+  cost_usd: string;
+  forked_from: ForkPoint | null;
+}
+
+/** All preferences that shall hold: what is not among them is forgotten. */
+export interface SetPreferences {
+  preferences: string[];
+}
+
+/** How much the caller has. */
+export interface StatsView {
+  sessions: number;
+  messages: number;
+  tokens: number;
+  cost_usd: string;
+}
+
+/** The status of a conversation (E2). */
+export type Status = "active" | "archived" | "inactive";
+
+/** A step as it is written down: with an `agent`, or with `human_input`, a question to a person. Times are seconds. */
+export interface StepFields {
+  id: string;
+  agent?: string | null;
+  human_input?: string | null;
+  output_key?: string;
+  after?: string[];
+  required?: boolean;
+  timeout?: number | null;
+  retries?: number;
+  backoff?: number;
+  when?: ConditionFields[] | ConditionFields | null;
+}
+
+/** How far a step is. `waiting` is a human-input step without an answer. */
+export type StepStatus = "completed" | "failed" | "pending" | "running" | "skipped" | "waiting";
+
+/** A step of a task's plan, and what became of it so far. */
+export interface StepView {
+  id: string;
+  agent: string | null;
+  human_input: string | null;
+  output_key: string;
+  after: string[];
+  required: boolean;
+  status: StepStatus;
+  attempts: number;
+  error: TaskErrorView | null;
+  started_at: string | null;
+  ended_at: string | null;
+}
+
+/** Whether a turn was stopped, and the answer it has now; null if it has none or no turn ran. */
+export interface StopView {
+  stopped: boolean;
+  reply: ReplyView | null;
+}
+
+/** A task and the steps of its plan, in the order of the plan; without a plan there are none. */
+export interface TaskDetail {
+  id: string;
+  session_id: string | null;
+  type: string;
+  goal: string;
+  status: TaskStatus;
+  result: unknown;
+  error: TaskErrorView | null;
+  runs: number;
+  created_at: string;
+  updated_at: string;
+  started_at: string | null;
+  deadline_at: string | null;
+  completed_at: string | null;
+  expires_at: string;
+  version: number;
+  steps: StepView[];
+}
+
+/** Why a task or a step failed: a stable code, a sentence, and the step at fault. */
+export interface TaskErrorView {
+  code: string;
+  message: string;
+  step: string | null;
+}
+
+/** What an event tells; of events at the same instant, those of an earlier type come first. */
+export type TaskEventType = "board.changed" | "step.finished" | "step.started" | "step.waiting" | "task.finished" | "task.opened" | "task.started";
+
+/** Something that happened to a task. `agent` is that of the step, or the writer of the board's `key`; `status` is that of what has ended, or `written` or `deleted`. */
+export interface TaskEventView {
+  id: string;
+  type: TaskEventType;
+  at: string;
+  step: string | null;
+  agent: string | null;
+  key: string | null;
+  version: number | null;
+  status: string | null;
+  attempts: number | null;
+  run: number | null;
+  error_code: string | null;
+}
+
+/** Part of a listing; `cursor` continues it, null ends it. */
+export interface TaskList {
+  tasks: TaskView[];
+  cursor: string | null;
+}
+
+/** How far a task is; `completed` and `failed` are its end. */
+export type TaskStatus = "completed" | "failed" | "pending" | "running";
+
+/** A task without its board. `runs` counts the runs of its plan, the last of which ends at `deadline_at`. */
+export interface TaskView {
+  id: string;
+  session_id: string | null;
+  type: string;
+  goal: string;
+  status: TaskStatus;
+  result: unknown;
+  error: TaskErrorView | null;
+  runs: number;
+  created_at: string;
+  updated_at: string;
+  started_at: string | null;
+  deadline_at: string | null;
+  completed_at: string | null;
+  expires_at: string;
+  version: number;
+}
+
+/** What happened to a task, in order of time. */
+export interface Timeline {
+  events: TaskEventView[];
+}
+
+/** One call of a tool. */
+export interface ToolRunView {
+  name: string;
+  arguments: Record<string, unknown>;
+  output: unknown;
+  milliseconds: number;
+  error: string | null;
+}
+
+/** Traces, newest first. */
+export interface TraceList {
+  traces: TraceView[];
+}
+
+/** Everything about one turn; `error` is the code of what ended it without an answer. `redacted` counts the private values that were taken out of its texts, by type. */
+export interface TraceView {
+  trace_id: string;
+  session_id: string;
+  turn: number;
+  began_at: string;
+  assistant: string;
+  persona: string | null;
+  request: string;
+  answer: string;
+  model: string;
+  offline: boolean;
+  degraded: string[];
+  error: string | null;
+  usage: ChatUsageView;
+  tools: ToolRunView[];
+  steps: Record<string, number>;
+  data: Record<string, unknown>;
+  redacted: Record<string, number>;
+  context: ContextView | null;
+}
+
+/** Forget the messages after this sequence number; with `if_version`, if nothing has changed since. */
+export interface TruncateSession {
+  after: number;
+  if_version?: number | null;
+}
+
+/** Changes to a session's head that come with a turn's end: only what is named changes. */
+export interface TurnChanges {
+  title?: string;
+  status?: Status;
+  window_start?: number;
+  context?: Record<string, unknown>;
+  attributes?: Record<string, unknown>;
+  metadata?: Record<string, unknown>;
+}
+
+/** How a turn was found: begun now, begun before and not finished, or finished before. */
+export type TurnState = "finished" | "opened" | "resumed";
+
+/** A turn that has begun. In state `finished` this key was answered before, and `reply` is the answer. */
+export interface TurnView {
+  turn_id: string;
+  lease_until: string | null;
+  number: number;
+  state: TurnState;
+  created: boolean;
+  session: SessionView;
+  user_messages: MessageView[];
+  summary: string;
+  window: MessageView[];
+  reply: MessageView[];
+}
+
+/** What something cost. `cost_usd` is exact to a billionth; as a string it stays exact on the way. */
+export interface UsageBody {
+  tokens?: number;
+  cost_usd?: string | number;
+}
+
+/** What shall stand under a key of a board. `agent` may be named by the header Tenuto-Agent instead; `token` is that of the agent's lock, and an `if_version` of 0 demands that nothing stands there. */
+export interface WriteEntry {
+  value: unknown;
+  agent?: string | null;
+  token?: number | null;
+  if_version?: number | null;
+}
+
+/** What an agent notes for itself; an `if_version` of 0 demands that there is no such note. */
+export interface WriteNote {
+  value: unknown;
+  if_version?: number | null;
+}

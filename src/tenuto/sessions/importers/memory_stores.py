@@ -1,0 +1,167 @@
+"""JSON of mem0, Zep and Letta, as their APIs and agent files have it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from tenuto.model import Draft, Role, text_part
+from tenuto.model.message import tool_call, tool_result
+from tenuto.model.values import Json, JsonObject
+from tenuto.sessions.importers.files import iter_items, open_bytes
+from tenuto.sessions.importers.records import Record, Skipped, found_memory, found_session, instant, message
+
+_ROLES: Final = {
+    **dict.fromkeys(("user", "human", "norole"), Role.USER),
+    **dict.fromkeys(("assistant", "ai"), Role.ASSISTANT),
+    "system": Role.SYSTEM,
+    **dict.fromkeys(("tool", "function"), Role.TOOL),
+}
+# With this tool an agent of Letta speaks.
+_SPEAK: Final = "send_message"
+_UNKNOWN: Final = Skipped(kind="session", reason="not an object with messages and an id")
+_NO_TEXT: Final = Skipped(kind="message", reason="empty")
+
+
+def read_mem0(path: Path, now: datetime) -> Iterator[Record]:
+    """Memories: what `get_all` answers, whole or its `results` alone."""
+    with open_bytes(path) as file:
+        for item in _listed(iter_items(file), "results", "memories"):
+            text = item.get("memory") or item.get("text") if isinstance(item, dict) else None
+            if not isinstance(text, str) or not text.strip():
+                yield Skipped(kind="memory", reason="it has no text")
+                continue
+            at = instant(item.get("updated_at") or item.get("created_at"), now)
+            memory_id = str(item.get("id") or text)
+            yield found_memory("mem0", memory_id, text, said_at=at, user=item.get("user_id"))
+
+
+def read_zep(path: Path, now: datetime) -> Iterator[Record]:
+    """Sessions or threads with their `messages`, and `facts` as memories of their user."""
+    with open_bytes(path) as file:
+        for item in _listed(iter_items(file), "sessions", "threads"):
+            if not isinstance(item, dict) or not isinstance(item.get("messages"), list):
+                yield _UNKNOWN
+                continue
+            session_id = item.get("session_id") or item.get("thread_id") or item.get("uuid")
+            if not isinstance(session_id, str):
+                yield _UNKNOWN
+                continue
+            yield from _zep_session(item, session_id, now)
+
+
+def _zep_session(item: JsonObject, session_id: str, now: datetime) -> Iterator[Record]:
+    drafts: list[Draft] = []
+    for number, said in enumerate(item["messages"], 1):
+        text = said.get("content") if isinstance(said, dict) else None
+        if not isinstance(text, str) or not text.strip():
+            yield _NO_TEXT
+            continue
+        # In older versions the role is a name, and its type stands beside it.
+        role = _ROLES.get(str(said.get("role_type") or said.get("role")), Role.USER)
+        named = said.get("name") or (said.get("role") if said.get("role_type") else None)
+        drafts.append(
+            message(
+                role if role is not Role.TOOL else Role.ITEM,
+                [text_part(text)],
+                message_id=str(said.get("uuid") or f"{session_id}-{number}"),
+                sent_at=instant(said.get("created_at"), now),
+                metadata=said.get("metadata") if isinstance(said.get("metadata"), dict) else None,
+                extra={"name": named} if isinstance(named, str) and named else None,
+            )
+        )
+    user = item.get("user_id")
+    yield found_session("zep", session_id, drafts, user=user, metadata=item.get("metadata"))
+    facts = item.get("facts")
+    for fact in facts if isinstance(facts, list) else ():
+        text = fact.get("fact") if isinstance(fact, dict) else fact
+        if isinstance(text, str) and text.strip():
+            at = instant(fact.get("created_at") if isinstance(fact, dict) else None, now)
+            yield found_memory("zep", f"{user}/{text}", text, said_at=at, user=user)
+
+
+def read_letta(path: Path, now: datetime) -> Iterator[Record]:
+    """Agents of an agent file: each one's messages, and its block `human` as a memory of the user."""
+    with open_bytes(path) as file:
+        for whole in iter_items(file):
+            blocks = whole.get("blocks") if isinstance(whole, dict) else None
+            known = {block["id"]: block for block in blocks or () if isinstance(block, dict) and "id" in block}
+            for agent in _listed([whole], "agents"):
+                yield from _agent(agent, known, now) if isinstance(agent, dict) else [_UNKNOWN]
+
+
+def _agent(agent: JsonObject, blocks: JsonObject, now: datetime) -> Iterator[Record]:
+    agent_id, messages = agent.get("id") or agent.get("name"), agent.get("messages")
+    if not isinstance(agent_id, str) or not isinstance(messages, list):
+        yield _UNKNOWN
+        return
+    drafts: list[Draft] = []
+    for number, said in enumerate(messages, 1):
+        parts = list(_letta_parts(said)) if isinstance(said, dict) else []
+        if not parts:
+            yield Skipped(kind="message", reason="empty, or an event of the agent")
+            continue
+        role = _ROLES.get(str(said.get("role")), Role.ITEM)
+        sent_at = instant(said.get("created_at"), drafts[-1].sent_at if drafts else now)
+        drafts.append(message(role, parts, message_id=str(said.get("id") or f"{agent_id}-{number}"), sent_at=sent_at))
+    yield found_session("letta", agent_id, drafts, title=agent.get("name"))
+    own = [blocks[name] for name in agent.get("block_ids") or () if name in blocks]
+    for block in [*own, *(agent.get("core_memory") or ())]:
+        if isinstance(block, dict) and isinstance(block.get("value"), str) and block["value"].strip():
+            if block.get("label") == "human":
+                yield found_memory("letta", f"{agent_id}/human", block["value"], said_at=now)
+            else:
+                yield Skipped(kind="memory", reason="a block of the agent, not of its user")
+
+
+def _letta_parts(said: JsonObject) -> Iterator[JsonObject]:
+    content = said.get("content", said.get("text"))
+    blocks = content if isinstance(content, list) else [content]
+    texts = [block.get("text") if isinstance(block, dict) else block for block in blocks]
+    words = "\n".join(text for text in texts if isinstance(text, str) and text)
+    call_id = said.get("tool_call_id")
+    if said.get("role") == "tool" and isinstance(call_id, str):
+        if said.get("name") != _SPEAK:
+            yield tool_result(call_id, words)
+        return
+    words = _unpack(words) if said.get("role") == "user" else words
+    if words.strip():
+        yield text_part(words)
+    for call in said.get("tool_calls") or ():
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            yield from _call_parts(str(call.get("id")), str(function.get("name")), function.get("arguments"))
+
+
+def _call_parts(call_id: str, name: str, raw: Json) -> Iterator[JsonObject]:
+    arguments = _parse(raw) if isinstance(raw, str) else raw
+    if name != _SPEAK:
+        yield tool_call(call_id, name, arguments)
+    elif isinstance(arguments, dict) and isinstance(arguments.get("message"), str):
+        yield text_part(arguments["message"])
+
+
+def _unpack(words: str) -> str:
+    """What the user said: it lies in an envelope, as do events such as a login, which have no text of the user."""
+    envelope = _parse(words)
+    if not isinstance(envelope, dict) or "type" not in envelope:
+        return words
+    said = envelope.get("message")
+    return said if envelope["type"] == "user_message" and isinstance(said, str) else ""
+
+
+def _parse(text: str) -> Json:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _listed(items: Iterable[Json], *names: str) -> Iterator[Json]:
+    """The items; an object that holds a list of them under one of these names stands for that list."""
+    for item in items:
+        held = [item[name] for name in names if isinstance(item.get(name), list)] if isinstance(item, dict) else []
+        yield from held[0] if held else [item]

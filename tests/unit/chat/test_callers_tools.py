@@ -1,0 +1,164 @@
+"""Turns of foreign clients: messages instead of a text, and tools that the caller runs between two turns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tenuto.chat import CallRequested, ChatRequest, ReplyFinished
+from tenuto.chat.request import EventSink
+from tenuto.errors import UnknownToolCall
+from tenuto.llm import Call, Say
+from tenuto.llm.scripted import Script
+from tenuto.model import Draft, Role
+from tenuto.model.generation import ToolCall, ToolSpec
+from tenuto.model.prompt import LayoutName, PromptPolicy
+from tenuto.model.values import JsonObject
+from tenuto.sessions import fresh_id
+from tenuto.sessions.items import draft_from_item, item_from_message
+from tests.clock import START
+from tests.samples import ANN, stored
+from tests.talking import Adder, Talk, ask, helper, talk
+
+WEATHER = ToolSpec(name="weather", description="The weather of a city.", parameters={"type": "object"})
+ASKED = ToolCall(id="c1", name="weather", arguments={"city": "Oslo"})
+CALL = Call("weather", {"city": "Oslo"}, id="c1")
+OUTPUT: JsonObject = {"type": "function_call_output", "call_id": "c1", "output": "rain"}
+
+
+def given(*items: JsonObject, session_id: str | None = "s", **fields: Any) -> ChatRequest:
+    """A request with these entries of the Responses API."""
+    messages = tuple(draft_from_item(item, new_id=fresh_id, now=START) for item in items)
+    return ChatRequest(messages=messages, session_id=session_id, **fields)
+
+
+def user(text: str) -> JsonObject:
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+
+
+async def log(t: Talk) -> list[Draft]:
+    return list((await t.sessions.messages(ANN, "s")).messages)
+
+
+def shown(t: Talk) -> list[tuple[str, str]]:
+    """What the model was shown last: roles, and texts or ids of calls."""
+    return [
+        (message.role, part.get("text") or part.get("id") or part["call_id"])
+        for message in t.model.requests[-1].messages
+        for part in message.parts
+    ]
+
+
+async def test_a_call_ends_the_turn_and_its_output_is_answered_by_the_next() -> None:
+    """Stored as any turn, streamed, replayed by its key, and regenerated without losing the output."""
+    t = talk([Say("Let me look."), CALL], "It rains.", "Rain it is.")
+    asking = ask("Is it wet in Oslo?", "s", tools=(WEATHER,), idempotency_key="k", reply_metadata={"echo": 1})
+
+    events = [event async for event in t.chat.stream(ANN, asking)]
+    again = await t.chat.take_turn(ANN, asking)
+    told = await t.chat.take_turn(ANN, given(OUTPUT, tools=(WEATHER,), idempotency_key="l"))
+
+    assert [event.call for event in events if isinstance(event, CallRequested)] == [ASKED]
+    assert isinstance(events[-1], ReplyFinished)
+    assert (events[-1].reply.text, events[-1].reply.calls) == ("Let me look.", (ASKED,))
+    assert (again.text, again.calls, again.replayed) == ("Let me look.", (ASKED,), True)
+    assert (told.text, told.calls, told.title) == ("It rains.", (), "Is it wet in Oslo?")
+    question, call, output, answer = await log(t)
+    assert [part["type"] for part in call.parts] == ["text", "tool_call"]
+    assert (call.metadata["echo"], output.role, item_from_message(output)) == (1, Role.TOOL, OUTPUT)
+    talked = [("system", "You help."), ("user", question.text), ("assistant", "Let me look."), ("assistant", "c1")]
+    assert shown(t) == [*talked, ("tool", "c1")]
+
+    anew = await t.chat.take_turn(ANN, ChatRequest(session_id="s", regenerate=True, tools=(WEATHER,)))
+
+    assert (anew.text, shown(t)) == ("Rain it is.", [*talked, ("tool", "c1")])
+    assert [message.id for message in await log(t)][:3] == [question.id, call.id, output.id]
+    assert answer.id not in [message.id for message in await log(t)]
+
+
+async def test_an_output_of_no_call_is_refused_and_leaves_nothing() -> None:
+    t = talk("Hello.")
+    await t.chat.take_turn(ANN, ask("Hi", "s"))
+
+    with pytest.raises(UnknownToolCall):
+        await t.chat.take_turn(ANN, given(OUTPUT))
+
+    assert [message.text for message in await log(t)] == ["Hi", "Hello."]
+    assert (await t.chat.take_turn(ANN, ask("Hi again", "s"))).text == "Hello."
+
+
+async def test_own_tools_run_before_the_turn_ends_with_the_callers() -> None:
+    """Each call stands right before its output, whoever runs the tool."""
+    adder = Adder()
+    calls: Script = [Say("Both."), Call("add", {"a": 1, "b": 2}, id="own"), CALL]
+    t = talk(calls, "Done.", assistants=[helper(tools=(adder,))])
+
+    reply = await t.chat.take_turn(ANN, ask("Add and look", "s", tools=(WEATHER,)))
+    await t.chat.take_turn(ANN, given(OUTPUT, user("And now?")))
+
+    assert (reply.text, reply.calls, len(adder.calls)) == ("", (ASKED,), 1)
+    assert shown(t)[2:] == [
+        ("assistant", "Both."),
+        ("assistant", "own"),
+        ("tool", "own"),
+        ("assistant", "c1"),
+        ("tool", "c1"),
+        ("user", "And now?"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "offered", "required"),
+    [
+        ("auto", ["add", "weather", "news"], False),
+        ("none", ["add"], False),
+        ("required", ["weather", "news"], True),
+        ("news", ["news"], True),
+    ],
+)
+async def test_the_choice_of_tools_decides_what_is_offered(choice: str, offered: list[str], required: bool) -> None:
+    t = talk("Hello.", assistants=[helper(tools=(Adder(),))])
+    news = replace(WEATHER, name="news")
+
+    await t.chat.take_turn(ANN, ask("Hi", tools=(WEATHER, news), tool_choice=choice))
+
+    request = t.model.requests[0]
+    assert ([tool.name for tool in request.tools], request.requires_call) == (offered, required)
+
+
+async def test_a_turn_has_instructions_and_input_of_its_own() -> None:
+    """Instructions end with the turn; its other input stays in the prompt, also if the history does not."""
+    strict = helper(relevance=0.9, prompt=PromptPolicy(layout=LayoutName.GOODS))
+    t = talk("Bonjour.", assistants=[strict])
+    await t.chat.take_turn(ANN, ask("The bicycle in the garden shed needs a new chain", "s", reply_tokens=7))
+    french = {"role": "developer", "content": "Answer in French."}
+    asking = given(french, user("Which planets of the solar system have rings?"), instructions="Be brief.")
+
+    await t.chat.take_turn(ANN, replace(asking, tools=(WEATHER,)))
+
+    assert shown(t) == [
+        ("system", "You help.\n\nBe brief."),
+        ("system", "Answer in French."),
+        ("user", "Which planets of the solar system have rings?"),
+    ]
+    assert [request.reply_tokens for request in t.model.requests] == [7, 1024]
+    await t.chat.take_turn(ANN, ask("Why?", "s"))
+    assert "Be brief." not in "".join(text for _, text in shown(t))
+
+
+async def test_a_turn_without_a_session_takes_the_same() -> None:
+    t = talk("It rains.")
+    before = (stored(1, "Is it wet in Oslo?", role=Role.USER, turn=1),)
+    call = {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"}
+
+    reply = await t.chat.answer_once(ANN, given(call, OUTPUT, instructions="Be brief."), before, EventSink())
+
+    assert reply.text == "It rains."
+    assert shown(t) == [
+        ("system", "You help.\n\nBe brief."),
+        ("user", "Is it wet in Oslo?"),
+        ("assistant", "c1"),
+        ("tool", "c1"),
+    ]
