@@ -49,6 +49,8 @@ ADAPTERS: Final = (
     "langchain",
     "langgraph",
 )
+# Checkpoints need a store that the process itself opens.
+IN_PROCESS: Final = ("langgraph",)
 
 
 def open_talk(adapter: str, where: Installation, scope: Scope, name: str) -> Talk:

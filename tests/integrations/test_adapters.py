@@ -17,7 +17,7 @@ import pytest
 
 import tenuto
 from tenuto.errors import Unavailable
-from tests.integrations.conversations import ADAPTERS, open_talk
+from tests.integrations.conversations import ADAPTERS, IN_PROCESS, open_talk
 from tests.journeys.door import BASE, served
 from tests.samples import ANN, BOB, EVE
 from tests.servers import start_redis
@@ -77,7 +77,7 @@ async def test_over_http_adapters_do_the_same() -> None:
     async with served() as door:
         _, key = await door.keys.create(tenant="acme")
         async with tenuto.connect(BASE, key, transport=httpx.ASGITransport(door.app)) as client:
-            for name in ADAPTERS:
+            for name in (name for name in ADAPTERS if name not in IN_PROCESS):
                 ann, bob = (open_talk(name, client, client.scope(user=user), name) for user in ("ann", "bob"))
                 await ann.store(ann.kinds)
                 await bob.add("of bob")

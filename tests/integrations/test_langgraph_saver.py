@@ -24,6 +24,7 @@ from langgraph.types import Command
 import tenuto
 from tenuto.app import Tenuto
 from tenuto.integrations.langgraph import TenutoSaver, fold
+from tenuto.integrations.langgraph.records import Put
 from tenuto.model import SessionQuery
 
 EVERY_CAPABILITY = {
@@ -89,7 +90,7 @@ async def past(graph: Any, config: RunnableConfig) -> list[Any]:
 
 
 async def test_every_capability_of_the_conformance_suite_passes(app: Tenuto) -> None:
-    """T14: LangGraph's own suite, base and extended; what it would pass over as missing is demanded."""
+    """Issue 19: LangGraph's own suite, base and extended; what it would pass over as missing is demanded."""
 
     @checkpointer_test(name="tenuto")
     async def saver() -> AsyncIterator[BaseCheckpointSaver[Any]]:
@@ -113,7 +114,9 @@ async def test_differences_read_back_as_whole_checkpoints(app: Tenuto, monkeypat
         await say(graph, "forget", thread(), run_id="r6")
         earlier = [state async for state in graph.aget_state_history(thread())][8]
         await say(graph, "fork", earlier.config, run_id="r7")
-        await graph.aupdate_state(thread(), {"messages": [HumanMessage(content="by hand")]}, as_node="answer")
+        first = (await graph.aget_state(thread())).values["messages"][0]
+        changed = [HumanMessage(content="edited", id=first.id), HumanMessage(content="by hand")]
+        await graph.aupdate_state(thread(), {"messages": changed}, as_node="answer")
     expected = await past(plain, thread())
     assert len(expected) == 25
 
@@ -158,7 +161,7 @@ async def test_pruning_keeps_what_delta_channels_are_rebuilt_from(app: Tenuto) -
 
 
 async def test_sixteen_writers_on_one_thread_lose_nothing(app: Tenuto, tmp_path: Path) -> None:
-    """Half of them in an installation of their own, as another process would be; LangGraph's own savers lose most."""
+    """T3: half of them in an installation of their own, as in another process; LangGraph's own savers lose most."""
 
     async def write(saver: TenutoSaver, number: int) -> None:
         for turn in range(4):
@@ -183,8 +186,48 @@ async def test_sixteen_writers_on_one_thread_lose_nothing(app: Tenuto, tmp_path:
     assert sorted(await words(graph, thread("g"))) == sorted([f"{n}" for n in range(8)] + [f"re {n}" for n in range(8)])
 
 
+async def test_a_run_that_names_a_checkpoint_forks_beside_others(app: Tenuto) -> None:
+    """It goes back on purpose, even if it has read the same checkpoint as the newest one before."""
+    saver, other = TenutoSaver(app, user="ann"), TenutoSaver(app, user="ann")
+    await put(saver, thread(), empty_checkpoint(), ["one"])
+    newest = await saver.aget_tuple(thread())
+    assert newest is not None
+    await asyncio.create_task(say_directly(other, "later"))
+
+    named = await saver.aget_tuple(newest.config)
+    assert named is not None
+    await put(saver, named.config, named.checkpoint, ["one", "fork"])
+
+    assert await asyncio.create_task(say_directly(other, "more")) == ["one", "fork", "more"]
+
+
+async def say_directly(saver: TenutoSaver, text: str) -> list[Any]:
+    """Add a message to the newest checkpoint; returns all of them."""
+    found = await saver.aget_tuple(thread())
+    assert found is not None
+    longer = [*found.checkpoint["channel_values"]["messages"], text]
+    await put(saver, found.config, found.checkpoint, longer)
+    return longer
+
+
+def test_a_repeated_put_counts_once_and_a_rebased_one_is_the_newest() -> None:
+    """A put whose answer was lost is repeated; a checkpoint that stands for removed ones is newest whatever its id."""
+
+    def record(name: str, **rest: Any) -> Put:
+        return Put(ns="", id=name, parent=None, checkpoint=("null", b""), metadata=("null", b""), **rest)
+
+    state = fold.Fold(lambda blob: blob[1].decode().split())
+    for seq, one in enumerate([record("5", full=True), record("6", added={"m": (0, ("", b"a"))})] * 2):
+        state.apply(seq + 1, one)
+
+    assert state.head is not None
+    assert (state.head.put.id, state.head.lists) == ("6", {"m": ["a"]})
+    state.apply(5, record("4", full=True, rebased=True, lists={"m": ("", b"b")}))
+    assert (state.head.put.id, state.head.lists) == ("4", {"m": ["b"]})
+
+
 async def test_threads_are_sessions_of_their_owner(app: Tenuto) -> None:
-    """T18: the same thread id of another user or tenant is another thread; deleting or erasing leaves nothing."""
+    """T1: the same thread id of another user or tenant is another thread; deleting or erasing leaves nothing."""
     ann, bob = TenutoSaver(app, user="ann"), TenutoSaver(app, user="bob")
     other = TenutoSaver(app, user="ann", tenant="other")
     for saver, text in ((ann, "mine"), (bob, "his")):
@@ -205,8 +248,10 @@ async def test_threads_are_sessions_of_their_owner(app: Tenuto) -> None:
 async def test_checkpoints_are_opaque_to_the_privacy_policy(tmp_path: Path) -> None:
     """A rule that broke the bytes would break the graph; encryption at rest is what protects them."""
     async with tenuto.open(f"sqlite:///{tmp_path}/lg.db", privacy_message="redact") as app:
-        graph = chatting(TenutoSaver(app, user="ann"))
-        await say(graph, "write to ann.lee@example.com", thread())
+        saver = TenutoSaver(app, user="ann")
+        await say(chatting(saver), "write to ann.lee@example.com", thread())
+        stored = await app.sessions.messages(saver.scope, saver.session_id("t"))
+        assert min(len(message.parts[0]["data"]) for message in stored.messages) >= 512
 
         assert await words(chatting(TenutoSaver(app, user="ann")), thread()) == [
             "write to ann.lee@example.com",

@@ -109,7 +109,7 @@ async def test_items_expire_unless_they_are_read(app: Tenuto, fake_clock: FakeCl
 
 
 async def test_items_belong_to_their_user_and_pass_the_privacy_policy(app: Tenuto) -> None:
-    """T9, T18: another user or tenant sees none; private data is redacted as in memories; an erasure leaves nothing."""
+    """T1: another user or tenant sees none; private data is redacted as in memories; an erasure leaves nothing."""
     ann, bob = TenutoStore(app, user="ann"), TenutoStore(app, user="bob")
     other = TenutoStore(app, user="ann", tenant="other")
     for store in (ann, bob):

@@ -15,7 +15,7 @@ from tenuto.integrations.home import Installation, find_home
 from tenuto.integrations.session_log import SessionLog
 from tenuto.model import Draft, Role, Scope, text_part, tool_call, tool_result
 from tenuto.model.message import is_summary
-from tenuto.model.values import Json, JsonObject
+from tenuto.model.values import Json, JsonObject, deep_copy
 from tenuto.ports import Clock, utc_now
 from tenuto.sessions import fresh_id
 
@@ -139,7 +139,9 @@ def to_langchain(message: Draft) -> BaseMessage | None:
     own = message.extra.get(OWN)
     if is_summary(message) or not isinstance(own, dict):
         return _from_chat(message)
-    return messages_from_dict([{"type": own["type"], "data": {**own["data"], "content": _content(message, own)}}])[0]
+    # A copy: the stored message may be in a cache, and readers change what they get.
+    data = deep_copy({**own["data"], "content": _content(message, own)})
+    return messages_from_dict([{"type": own["type"], "data": data}])[0]
 
 
 def _content(message: Draft, own: JsonObject) -> Json:
@@ -173,4 +175,4 @@ def _calls(message: Draft) -> list[JsonObject]:
 
 
 def _call(part: JsonObject) -> ToolCall:
-    return ToolCall(name=part["name"], args=part["arguments"], id=part["id"])
+    return ToolCall(name=part["name"], args=deep_copy(part["arguments"]), id=part["id"])

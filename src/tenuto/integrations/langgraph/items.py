@@ -37,10 +37,6 @@ class Entry(msgspec.Struct, kw_only=True, omit_defaults=True):
     ttl: float | None = None
     vectors: dict[str, str] = {}
 
-    def is_expired(self, now: datetime) -> bool:
-        """Whether its time to live is over."""
-        return self.expires_at is not None and self.expires_at <= micros(now)
-
     def extend(self, now: datetime) -> None:
         """Let its time to live begin again."""
         if self.ttl is not None:
@@ -56,6 +52,12 @@ class Entry(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     def _times(self) -> dict[str, Any]:
         return {"created_at": _instant(self.created_at), "updated_at": _instant(self.updated_at)}
+
+
+def is_expired(stored: JsonObject, now: int) -> bool:
+    """Whether the time to live of a stored item is over."""
+    expires_at = stored.get("expires_at")
+    return expires_at is not None and expires_at <= now
 
 
 def micros(instant: datetime) -> int:
@@ -109,16 +111,16 @@ def decode_vector(text: str) -> NDArray[np.float32]:
     return np.frombuffer(b64decode(text + "=" * (-len(text) % 4)), dtype=np.float32)
 
 
-def best_scores(query: Sequence[float], entries: Sequence[Entry]) -> list[float | None]:
-    """How alike each entry is to a query, by its nearest vector; `None` without any."""
-    owners = [place for place, entry in enumerate(entries) for _ in entry.vectors]
+def best_scores(query: Sequence[float], items: Sequence[Mapping[str, str]]) -> list[float | None]:
+    """How alike each item is to a query, by the nearest of its vectors; `None` without any."""
+    owners = [place for place, vectors in enumerate(items) for _ in vectors]
     if not owners:
-        return [None] * len(entries)
-    rows = np.stack([decode_vector(text) for entry in entries for text in entry.vectors.values()])
+        return [None] * len(items)
+    rows = np.stack([decode_vector(text) for vectors in items for text in vectors.values()])
     asked = np.asarray(query, dtype=np.float32)
     norms = np.linalg.norm(rows, axis=1) * np.linalg.norm(asked)
     likeness = np.divide(rows @ asked, norms, out=np.zeros(len(rows), dtype=np.float32), where=norms != 0)
-    best: list[float | None] = [None] * len(entries)
+    best: list[float | None] = [None] * len(items)
     for place, score in zip(owners, likeness.tolist(), strict=True):
         known = best[place]
         best[place] = score if known is None else max(known, score)

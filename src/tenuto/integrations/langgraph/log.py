@@ -66,6 +66,7 @@ class FoldCache:
 
     def __init__(self) -> None:
         self._folds: OrderedDict[tuple[str, ...], _Cached] = OrderedDict()
+        self._added = 0
 
     def get(self, key: tuple[str, ...]) -> _Cached | None:
         """A namespace, which thereby counts as used."""
@@ -78,7 +79,8 @@ class FoldCache:
         """Add a namespace; those unused for longest make room."""
         self._folds[key] = cached
         self._folds.move_to_end(key)
-        total = sum(_bytes_of(one.fold) for one in self._folds.values()) if len(self._folds) % 16 == 0 else 0
+        self._added += 1
+        total = sum(_bytes_of(one.fold) for one in self._folds.values()) if self._added % 16 == 0 else 0
         while len(self._folds) > _MOST_FOLDS or (total > _MOST_BYTES and len(self._folds) > 1):
             total -= _bytes_of(self._folds.popitem(last=False)[1].fold)
 

@@ -17,7 +17,7 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
     DeltaChannelHistory,
     get_checkpoint_id,
-    get_serializable_checkpoint_metadata,
+    get_checkpoint_metadata,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
@@ -25,6 +25,7 @@ from tenuto.client.api import TenutoApi
 from tenuto.errors import Invalid
 from tenuto.integrations.home import Installation, find_home
 from tenuto.integrations.langgraph.fold import State, ordered_writes
+from tenuto.integrations.langgraph.items import field_of
 from tenuto.integrations.langgraph.log import FoldCache, History, ThreadLogs, in_process, session_id_of
 from tenuto.integrations.langgraph.records import Blob, Put, Write, Writes
 from tenuto.integrations.langgraph.thinning import copy_records, delta_ancestors, delta_history, retain
@@ -140,7 +141,7 @@ class TenutoSaver(BaseCheckpointSaver[str]):
             self._tuple(thread_id, state, history.writes.get((state.put.ns, state.put.id), []))
             for state in _matching(history, config, before)
         ]
-        return [one for one in found if all(one.metadata.get(name) == value for name, value in wanted.items())]
+        return [one for one in found if all(field_of(one.metadata, name) == value for name, value in wanted.items())]
 
     def list(
         self,
@@ -204,7 +205,7 @@ class TenutoSaver(BaseCheckpointSaver[str]):
             id=checkpoint["id"],
             parent=parent,
             checkpoint=self._dump({name: value for name, value in checkpoint.items() if name != "channel_values"}),
-            metadata=self._dump(get_serializable_checkpoint_metadata(config, metadata)),
+            metadata=self._dump(get_checkpoint_metadata(config, metadata)),
             snapshot=logs.due_snapshot(thread_id, ns, self._dump),
         )
         if view is None or view.last != parent:

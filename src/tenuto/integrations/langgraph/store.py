@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 from langgraph.store.base import (
@@ -35,6 +35,7 @@ from tenuto.integrations.langgraph.items import (
     check_namespace,
     encode_vector,
     field_of,
+    is_expired,
     is_within,
     matches,
     micros,
@@ -44,12 +45,14 @@ from tenuto.integrations.langgraph.items import (
 )
 from tenuto.integrations.langgraph.log import in_process
 from tenuto.model import Scope
+from tenuto.model.values import JsonObject
 from tenuto.ports import Clock, utc_now
 
 ITEMS: Final = "langgraph.items"
 """The namespace of the state that holds the items."""
 _CHUNK: Final = 500
 _BEFORE: Final = "\x1d"
+_Result = TypeVar("_Result")
 
 
 class TenutoStore(BaseStore):
@@ -86,7 +89,9 @@ class TenutoStore(BaseStore):
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations. Reads see what was there before the writes; of several writes of one item the last counts."""
         listed = list(ops)
-        return await self._home.write(lambda app: self._batch(app, listed))
+        # Only writes have to settle before a cancellation is passed on.
+        writes = any(isinstance(op, PutOp) for op in listed)
+        return await (self._home.write if writes else self._home.read)(lambda app: self._batch(app, listed))
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """As `abatch`, for threads other than that of the installation's event loop."""
@@ -98,7 +103,7 @@ class TenutoStore(BaseStore):
             _check_op(op)
         self._state = in_process(app).store.state
         vectors = await self._embed_queries(ops)
-        results = await asyncio.gather(*(self._read(op, vectors) for op in ops))
+        results = await _at_once([self._read(op, vectors) for op in ops])
         puts = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
         await self._write(list(puts.values()))
         return results
@@ -113,9 +118,9 @@ class TenutoStore(BaseStore):
 
     async def _sweep(self, app: TenutoApi) -> int:
         self._state = in_process(app).store.state
-        now, removed = self._clock(), 0
-        async for key, entry in self._scan(()):
-            if entry.is_expired(now):
+        now, removed = micros(self._clock()), 0
+        async for key, stored in self._scan(()):
+            if is_expired(stored, now):
                 removed += await self._state.delete_state(self.scope, ITEMS, key)
         return removed
 
@@ -137,41 +142,44 @@ class TenutoStore(BaseStore):
         found = await self._state.read_state(self.scope, ITEMS, key)
         if found is None:
             return None
-        entry, now = msgspec.convert(found.value, Entry), self._clock()
-        if entry.is_expired(now):
+        if is_expired(found.value, micros(self._clock())):
             return None
+        entry = msgspec.convert(found.value, Entry)
         if op.refresh_ttl:
             await self._refresh(key, entry, found.version)
         return entry.to_item(op.namespace, op.key)
 
     async def _search(self, op: SearchOp, query: Sequence[float] | None) -> list[SearchItem]:
-        now, filters = self._clock(), op.filter or {}
+        now, filters = micros(self._clock()), op.filter or {}
         found = [
-            (key, entry)
-            async for key, entry in self._scan(op.namespace_prefix)
-            if not entry.is_expired(now)
-            and all(accepts(field_of(entry.value, name), wanted) for name, wanted in filters.items())
+            (key, stored)
+            async for key, stored in self._scan(op.namespace_prefix)
+            if not is_expired(stored, now)
+            and all(accepts(field_of(stored["value"], name), wanted) for name, wanted in filters.items())
         ]
-        found.sort(key=lambda one: -one[1].updated_at)
+        found.sort(key=_updated_at, reverse=True)
         scores: list[float | None] = [None] * len(found)
         if query is not None:
-            scores = best_scores(query, [entry for _, entry in found])
-        # Items without a vector come last, if there is room.
-        order = sorted(range(len(found)), key=lambda at: (scores[at] is None, -(scores[at] or 0.0)))
-        chosen = [(*found[at], scores[at]) for at in order[op.offset : op.offset + op.limit]]
+            scores = best_scores(query, [stored.get("vectors", {}) for _, stored in found])
+            # Items without a vector come last, if there is room.
+            order = sorted(range(len(found)), key=lambda at: (scores[at] is None, -(scores[at] or 0.0)))
+            found, scores = [found[at] for at in order], [scores[at] for at in order]
+        stretch = slice(op.offset, op.offset + op.limit)
+        chosen = [(key, msgspec.convert(stored, Entry)) for key, stored in found[stretch]]
         if op.refresh_ttl:
-            for key, entry, _ in chosen:
+            for key, entry in chosen:
                 await self._refresh(key, entry, None)
-        return [entry.to_search_item(*read_key(key), score) for key, entry, score in chosen]
+        ranked = zip(chosen, scores[stretch], strict=True)
+        return [entry.to_search_item(*read_key(key), score) for (key, entry), score in ranked]
 
     async def _list_namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
-        now = self._clock()
-        found = {read_key(key)[0] async for key, entry in self._scan(()) if not entry.is_expired(now)}
+        now = micros(self._clock())
+        found = {read_key(key)[0] async for key, stored in self._scan(()) if not is_expired(stored, now)}
         chosen = [name for name in found if all(matches(one, name) for one in op.match_conditions or ())]
         ordered = sorted({name[: op.max_depth] for name in chosen})
         return ordered[op.offset : op.offset + op.limit]
 
-    async def _scan(self, prefix: Namespace) -> AsyncIterator[tuple[str, Entry]]:
+    async def _scan(self, prefix: Namespace) -> AsyncIterator[tuple[str, JsonObject]]:
         """The items of a namespace and of those inside it."""
         start = namespace_key(prefix)
         after = start + _BEFORE if start else ""
@@ -179,7 +187,7 @@ class TenutoStore(BaseStore):
             page = await self._state.list_state(self.scope, ITEMS, after, _CHUNK)
             for one in page:
                 if is_within(one.key, start):
-                    yield one.key, msgspec.convert(one.value, Entry)
+                    yield one.key, one.value
                 elif not one.key.startswith(start):
                     return
             if len(page) < _CHUNK:
@@ -228,9 +236,9 @@ class TenutoStore(BaseStore):
             await self._state.write_state(self.scope, ITEMS, key, msgspec.to_builtins(entry))
 
     async def _embed_queries(self, ops: Sequence[Op]) -> dict[str, Sequence[float]]:
-        queries = list(dict.fromkeys(op.query for op in ops if isinstance(op, SearchOp) and op.query))
         if self.embeddings is None:
             return {}
+        queries = {op.query for op in ops if isinstance(op, SearchOp) and op.query}
         return {query: await self.embeddings.aembed_query(query) for query in queries}
 
     async def _embed(self, puts: Sequence[PutOp]) -> dict[int, dict[str, str]]:
@@ -256,9 +264,19 @@ class TenutoStore(BaseStore):
         return found
 
 
+async def _at_once(steps: Sequence[Coroutine[Any, Any, _Result]]) -> list[_Result]:
+    """The results of steps that run at the same time; a single one needs no task."""
+    return [await steps[0]] if len(steps) == 1 else await asyncio.gather(*steps)
+
+
 def _check_op(op: Op) -> None:
     if isinstance(op, ListNamespacesOp):
         for condition in op.match_conditions or ():
             check_namespace(condition.path)
     else:
         check_namespace(op.namespace_prefix if isinstance(op, SearchOp) else op.namespace)
+
+
+def _updated_at(found: tuple[str, JsonObject]) -> int:
+    at: int = found[1]["updated_at"]
+    return at

@@ -32,7 +32,7 @@ def copy_value(value: Any) -> Any:
     if kind in _ATOMS:
         return value
     if kind is list:
-        return [copy_value(item) for item in value]
+        return [_copy_message(item) if _messages.get(type(item)) else copy_value(item) for item in value]
     if kind is dict:
         return _copy_fields(value)
     return _copy_message(value) if _is_message(kind) else deepcopy(value)
@@ -91,7 +91,14 @@ def _is_same_message(one: BaseMessage, other: BaseMessage) -> bool:
 
 def extends(longer: Sequence[Any], base: Sequence[Any]) -> bool:
     """Whether a list only adds to another one."""
-    return len(longer) >= len(base) and all(map(is_same, base, longer))
+    if len(longer) < len(base):
+        return False
+    for one, other in zip(base, longer, strict=False):
+        # Messages first, without a call in between: each put of a run looks at all of them.
+        known = type(one) is type(other) and _messages.get(type(one))
+        if not (_is_same_message(one, other) if known else is_same(one, other)):
+            return False
+    return True
 
 
 def add_items(current: Sequence[Any], seen: int, items: Sequence[Any]) -> list[Any]:
