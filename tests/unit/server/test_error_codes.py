@@ -18,7 +18,8 @@ FAMILIES = (TenutoError, Conflict, LimitReached, AccessDenied)
 
 
 def _kinds(kind: type[Exception]) -> Iterator[type[Exception]]:
-    if kind.__module__.startswith("tenuto."):
+    # What a client makes of a server's answer is no answer itself.
+    if kind.__module__.startswith("tenuto.") and not kind.__module__.startswith("tenuto.client."):
         yield kind
     for narrower in kind.__subclasses__():
         yield from _kinds(narrower)
