@@ -105,7 +105,7 @@ def _with_answer(message: Draft) -> tuple[JsonObject, ...]:
     if name is None or given is None:
         return message.parts
     rest = [part for part in message.parts if part["type"] in _APART and part is not given]
-    return (text_part(as_text(given["arguments"])), *rest)
+    return (text_part(as_text(given.get("arguments", ""))), *rest)
 
 
 def text_item(trace: str, text: str, status: str = "completed") -> JsonObject:
@@ -138,9 +138,10 @@ def as_text(value: Json) -> str:
 def _item_of_part(part: JsonObject) -> JsonObject:
     match part["type"]:
         case "tool_call":
-            return {"type": CALL, "call_id": part["id"], "name": part["name"], "arguments": as_text(part["arguments"])}
+            said = as_text(part.get("arguments", ""))
+            return {"type": CALL, "call_id": part.get("id"), "name": part.get("name"), "arguments": said}
         case "tool_result":
-            return {"type": CALL_OUTPUT, "call_id": part["call_id"], "output": as_text(part["output"])}
+            return {"type": CALL_OUTPUT, "call_id": part.get("call_id"), "output": as_text(part.get("output", ""))}
         case "function":
             called = part.get("function") or {}
             said = as_text(called.get("arguments", ""))
