@@ -48,7 +48,7 @@ from tenuto.model.message import is_input, is_summary, readable_messages
 from tenuto.model.policy import OnMissing, OnStoreDown, Preset, SessionPolicy
 from tenuto.model.prompt import Language, PromptInputs
 from tenuto.model.session import ASSISTANT, PERSONA, PRIVACY_ALSO, PROFILE
-from tenuto.model.turn import trace_id
+from tenuto.model.turn import MAX_WINDOW, trace_id
 from tenuto.model.values import JsonObject, Value
 from tenuto.recall.service import PreparedSearch
 from tenuto.sessions import TurnRequest, fresh_id
@@ -241,8 +241,7 @@ class TurnOpener:
         begins = max(summary.through + 1 if summary is not None else 1, start)
         more = bool(window) and turn.session.messages > len(window) and not turn.journaled
         if more and window[0].seq > begins and _needs_older(of_persona(window, alone), assistant):
-            page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=_OLDER, before=window[0].seq))
-            turn = replace(turn, window=(*page.messages, *window))
+            turn = await self._with_older(turn)
             log = LogTail(turn.window, alone)
             summary = log.summary(start)
         begun = self._build_context(request, assistant, persona, turn, log, summary)
@@ -253,6 +252,14 @@ class TurnOpener:
         if begun.tool_context.state or begun.prompt_inputs.preferences or begun.prompt_inputs.instructions:
             begun = await self._restore_private_values(begun)
         return begun
+
+    async def _with_older(self, turn: OpenTurn) -> OpenTurn:
+        """The turn with older messages in its window, if there are any."""
+        window = turn.window
+        if turn.session.messages <= len(window):
+            return turn
+        page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=_OLDER, before=window[0].seq))
+        return replace(turn, window=(*page.messages, *window))
 
     async def _add_memories(
         self, begun: TurnContext, recall: TurnRecall, recalling: asyncio.Task[PreparedSearch]
@@ -326,7 +333,8 @@ class TurnOpener:
             session_id=request.session_id,
             idempotency_key=request.idempotency_key,
             fingerprint=request.fingerprint,
-            window=assistant.policies.context.loaded_messages,
+            # A request may bring a whole conversation, and its outputs belong to calls before it.
+            window=min(assistant.policies.context.loaded_messages + max(0, len(words) - 1), MAX_WINDOW),
             new_session=await self._new_session(scope, request, assistant)
             if may_be_new and not request.regenerate
             else None,
@@ -400,6 +408,9 @@ class TurnOpener:
             talk = conversation_in(turn.window)
             if not talk or not is_input(talk[-1]):
                 raise NothingToAnswer
+        if has_unknown_output(turn):
+            # More calls than one window holds may wait for their outputs.
+            turn = await self._with_older(turn)
         if has_unknown_output(turn):
             await undo_user_message(self._sessions, turn)
             raise UnknownToolCall

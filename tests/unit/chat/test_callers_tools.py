@@ -16,7 +16,7 @@ from tenuto.model import Draft, Role
 from tenuto.model.generation import ToolCall, ToolSpec
 from tenuto.model.prompt import LayoutName, PromptPolicy
 from tenuto.model.values import JsonObject
-from tenuto.sessions import fresh_id
+from tenuto.sessions import AppendRequest, fresh_id
 from tenuto.sessions.items import draft_from_item, item_from_message
 from tests.clock import START
 from tests.samples import ANN, stored
@@ -100,6 +100,21 @@ async def test_an_output_of_no_call_is_refused_and_leaves_nothing() -> None:
 
     assert [message.text for message in await log(t)] == ["Hi", "Hello."]
     assert (await t.chat.take_turn(ANN, ask("Hi again", "s"))).text == "Hello."
+
+
+async def test_outputs_find_their_calls_beyond_the_window() -> None:
+    """A client may send its whole history, or the outputs of more calls than a turn loads messages."""
+    t = talk("Hello.")
+    calls = [{"type": "function_call", "call_id": f"c{n}", "name": "weather", "arguments": "{}"} for n in range(90)]
+    outputs = [{**OUTPUT, "call_id": call["call_id"]} for call in calls]
+    one_by_one = [item for pair in zip(calls, outputs, strict=True) for item in pair]
+
+    whole = await t.chat.take_turn(ANN, given(user("Is it wet?"), *one_by_one, user("Why?")))
+    await t.sessions.append(ANN, "s", AppendRequest(messages=given(user("And now?"), *calls).messages))
+    told = await t.chat.take_turn(ANN, given(*outputs))
+
+    assert [whole.text, told.text] == ["Hello."] * 2
+    assert [name for role, name in shown(t) if role == "tool"][-90:] == [call["call_id"] for call in calls]
 
 
 async def test_own_tools_run_before_the_turn_ends_with_the_callers() -> None:
