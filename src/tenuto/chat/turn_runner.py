@@ -107,6 +107,7 @@ class Turn:
             model=self._model,
             tools=self._offers.own,
             callers_tools=self._offers.callers_names,
+            answer_tool=begun.request.answer_tool,
             toolbox=self._toolbox,
             counter=self._counter,
             steps=steps,
@@ -219,7 +220,8 @@ class Turn:
     async def _finish(self, answer: Completion) -> Reply:
         begun = self._begun
         with self._steps.step("trace"):
-            if begun.assistant.postprocess is not None and not answer.calls and not self._stopped:
+            spoken = not answer.calls and not answer.is_formed and not self._stopped
+            if begun.assistant.postprocess is not None and spoken:
                 answer.text = begun.assistant.postprocess(answer.text, tuple(self._toolbox.results), begun.tool_context)
             # Some models report no usage.
             if not answer.input_tokens and self._prompt is not None:

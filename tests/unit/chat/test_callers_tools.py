@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tenuto.chat import CallRequested, ChatRequest, ReplyFinished
 from tenuto.chat.request import EventSink
-from tenuto.errors import ModelFailed, UnknownToolCall
+from tenuto.errors import Invalid, ModelFailed, UnknownToolCall
 from tenuto.llm import Call, Fail, Say
 from tenuto.llm.scripted import Script
 from tenuto.model import Draft, Role
@@ -76,6 +76,22 @@ async def test_a_call_ends_the_turn_and_its_output_is_answered_by_the_next() -> 
     assert (anew.text, shown(t)) == ("Rain it is.", [*talked, ("tool", "c1")])
     assert [message.id for message in await log(t)][:3] == [question.id, call.id, output.id]
     assert answer.id not in [message.id for message in await log(t)]
+
+
+async def test_an_answer_in_a_demanded_form_is_text_from_then_on() -> None:
+    """The call that gives it has no output, and without one no later prompt would show it."""
+    t = talk([Say("Here."), CALL], "Indeed.", assistants=[helper(postprocess=lambda text, _, __: f"{text}!")])
+    form = ask("Where does it rain?", "s", tools=(WEATHER,), answer_tool="weather", idempotency_key="k")
+
+    events = [event async for event in t.chat.stream(ANN, form)]
+    again = await t.chat.take_turn(ANN, form)
+    await t.chat.take_turn(ANN, ask("Sure?", "s"))
+
+    assert not [event for event in events if isinstance(event, CallRequested)]
+    assert (again.text, again.calls) == ('{"city":"Oslo"}', ())
+    assert shown(t)[1:] == [("user", "Where does it rain?"), ("assistant", again.text), ("user", "Sure?")]
+    with pytest.raises(Invalid):
+        replace(form, answer_tool="news")
 
 
 async def test_an_output_that_is_sent_again_after_a_failure_is_answered_once() -> None:
