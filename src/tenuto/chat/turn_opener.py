@@ -19,9 +19,11 @@ from tenuto.chat.relevance_gate import DEGRADED, Gate
 from tenuto.chat.request import ChatRequest, TurnStarted, last_question
 from tenuto.chat.revision import Revision, check_not_superseded, undo_user_message
 from tenuto.chat.turn_input import has_unknown_output, input_messages, number_messages
+from tenuto.chat.turn_prompt import check_room
 from tenuto.context import (
     TokenCounter,
     chat_context,
+    counter_for,
     has_relevant_history,
     inputs_from_turn,
     language_of,
@@ -139,6 +141,7 @@ class TurnOpener:
         self._recall = TurnRecall(means.memories) if means.memories is not None else None
         self._counter = TokenCounter()
         self._profiles = means.profiles
+        self._models = means.models
 
     def clear_caches(self) -> None:
         """Drop cached values that were computed from user text."""
@@ -161,6 +164,8 @@ class TurnOpener:
         if not assistant.remembers:
             await self._spending.check_tenant(scope)
             return self._stateless_context(scope, request, assistant, persona)
+        if request.tools or request.instructions:
+            await self._check_room(scope, request, assistant, persona)
         # It runs beside the store's part of the turn, and does not outlive it.
         recalls = self._recall is not None and assistant.recalls
         recalling = self._recall.start(scope, request.question) if self._recall is not None and recalls else None
@@ -188,6 +193,21 @@ class TurnOpener:
         if request.messages:
             check_message_sizes(request.messages, assistant.policies.sessions)
         await self._redaction.admit(scope, request.text, request.messages)
+
+    async def _check_room(
+        self, scope: Scope, request: ChatRequest, assistant: Assistant, persona: Persona | None
+    ) -> None:
+        """Refuse tools and instructions that the prompt has no room for; in a thread, since both can be long."""
+        language = request.language or language_of(request.question)
+        empty = PromptInputs(
+            question="",
+            system=assistant.system_prompt(persona, language),
+            instructions=request.instructions or "",
+            speaker=scope.user,
+            language=language,
+        )
+        counter = counter_for(self._models(assistant.model).name)
+        await asyncio.to_thread(check_room, request, assistant, empty, counter)
 
     async def _open_stored(
         self,

@@ -194,6 +194,19 @@ async def test_a_turn_has_instructions_and_input_of_its_own() -> None:
     assert "Be brief." not in "".join(text for _, text in shown(t))
 
 
+@pytest.mark.parametrize("what", ["tools", "instructions"])
+async def test_what_fills_the_prompt_is_refused_before_anything_is_stored(what: str) -> None:
+    t = talk("Hello.", assistants=[helper(prompt=SMALL)])
+    much = "the garden is green " * 200
+    await t.chat.take_turn(ANN, ask("Hi", "s", tools=(WEATHER,), instructions="Be brief."))
+    filled = {"tools": (replace(WEATHER, description=much),), "instructions": much}
+
+    with pytest.raises(Invalid, match=f"^{what}: ") as refused:
+        await t.chat.take_turn(ANN, ask("Hi again", "s", **{what: filled[what]}))
+
+    assert (refused.value.code, [message.text for message in await log(t)]) == ("invalid", ["Hi", "Hello."])
+
+
 async def test_a_conversation_brought_at_once_loses_its_oldest_turns_first() -> None:
     """T12: a budget cuts the input of one request as it cuts a session."""
     t = talk("Fine.", assistants=[helper(prompt=SMALL)])
