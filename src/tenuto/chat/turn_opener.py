@@ -54,7 +54,7 @@ from tenuto.model.turn import MAX_WINDOW, trace_id
 from tenuto.model.values import JsonObject, Value
 from tenuto.recall.service import PreparedSearch
 from tenuto.sessions import TurnRequest, fresh_id
-from tenuto.sessions.limits import check_message_sizes, check_messages, check_text_size
+from tenuto.sessions.limits import check_message_sizes, check_messages, check_metadata_size, check_text_size
 from tenuto.sessions.service import release_on_error
 from tenuto.sessions.titles import with_fallback_title
 
@@ -192,6 +192,8 @@ class TurnOpener:
         check_text_size(request.text, assistant.policies.sessions)
         if request.messages:
             check_message_sizes(request.messages, assistant.policies.sessions)
+        if request.reply_metadata:
+            check_metadata_size(request.reply_metadata, assistant.policies.sessions)
         await self._redaction.admit(scope, request.text, request.messages)
 
     async def _check_room(

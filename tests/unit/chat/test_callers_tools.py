@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tenuto.chat import CallRequested, ChatRequest, ReplyFinished
 from tenuto.chat.request import EventSink
-from tenuto.errors import Invalid, ModelFailed, UnknownToolCall
+from tenuto.errors import Invalid, ModelFailed, TooLarge, UnknownToolCall
 from tenuto.llm import Call, Fail, Say
 from tenuto.llm.scripted import Script
 from tenuto.model import Draft, Role
@@ -20,7 +20,7 @@ from tenuto.sessions import AppendRequest, fresh_id
 from tenuto.sessions.items import draft_from_item, item_from_message
 from tests.clock import START
 from tests.samples import ANN, stored
-from tests.talking import SMALL, Adder, Talk, ask, helper, talk
+from tests.talking import SMALL, Adder, Talk, ask, helper, patient, talk
 
 WEATHER = ToolSpec(name="weather", description="The weather of a city.", parameters={"type": "object"})
 ASKED = ToolCall(id="c1", name="weather", arguments={"city": "Oslo"})
@@ -192,6 +192,16 @@ async def test_a_turn_has_instructions_and_input_of_its_own() -> None:
     assert [request.reply_tokens for request in t.model.requests] == [7, 1024]
     await t.chat.take_turn(ANN, ask("Why?", "s"))
     assert "Be brief." not in "".join(text for _, text in shown(t))
+
+
+async def test_metadata_that_cannot_be_stored_is_refused_before_the_model_is_asked() -> None:
+    t = talk("Hello.", assistants=[helper(policies=patient(max_message_bytes=4096))])
+
+    with pytest.raises(TooLarge):
+        await t.chat.take_turn(ANN, ask("Hi", "s", reply_metadata={"echo": "x" * 4000}))
+
+    await t.chat.take_turn(ANN, ask("Hi again", "s", reply_metadata={"echo": "x" * 3000}))
+    assert ([message.text for message in await log(t)], len(t.model.requests)) == (["Hi again", "Hello."], 1)
 
 
 @pytest.mark.parametrize("what", ["tools", "instructions"])
