@@ -181,8 +181,10 @@ async def test_a_turn_has_instructions_and_input_of_its_own() -> None:
     await t.chat.take_turn(ANN, ask("The bicycle in the garden shed needs a new chain", "s", reply_tokens=7))
     french = {"role": "developer", "content": "Answer in French."}
     asking = given(french, user("Which planets of the solar system have rings?"), instructions="Be brief.")
+    # What was counted in a thread is not counted again.
+    counted = tuple(replace(message, tokens=17) for message in asking.messages)
 
-    await t.chat.take_turn(ANN, replace(asking, tools=(WEATHER,)))
+    await t.chat.take_turn(ANN, replace(asking, messages=counted, tools=(WEATHER,)))
 
     assert shown(t) == [
         ("system", "You help.\n\nBe brief."),
@@ -190,6 +192,7 @@ async def test_a_turn_has_instructions_and_input_of_its_own() -> None:
         ("user", "Which planets of the solar system have rings?"),
     ]
     assert [request.reply_tokens for request in t.model.requests] == [7, 1024]
+    assert [message.tokens for message in (await log(t))[2:4]] == [17, 17]
     await t.chat.take_turn(ANN, ask("Why?", "s"))
     assert "Be brief." not in "".join(text for _, text in shown(t))
 
