@@ -23,6 +23,8 @@ ITEMS: list[dict[str, Any]] = [
     {"type": "of_tomorrow", "id": "x_1", "deep": {"er": [1, 2.5, None]}},
 ]
 
+BROKEN = [("user", "tool_call"), ("tool", "tool_result")]
+
 
 @pytest.fixture
 async def openai_door() -> AsyncIterator[OpenAIDoor]:
@@ -86,6 +88,25 @@ async def test_a_conversation_is_changed_listed_and_removed(openai_door: OpenAID
     assert (await ann.conversations.delete(first)).deleted
     with pytest.raises(openai.NotFoundError):
         await ann.conversations.retrieve(first)
+
+
+async def test_a_malformed_part_harms_no_listing(openai_door: OpenAIDoor) -> None:
+    """Whichever route it was stored by, every reader still shows the conversation."""
+    ann, http, key = openai_door.ann, openai_door.door.http, bearer(openai_door.key)
+    broken: Any = [{"role": role, "content": [{"type": kind}]} for role, kind in BROKEN]
+    made = await ann.conversations.create(items=broken)
+    parts = [{"role": role, "parts": [{"type": kind}]} for role, kind in BROKEN]
+    stored = await http.post(f"/v1/sessions/{made.id}/messages", json={"messages": parts}, headers=key)
+    run = {"threadId": made.id, "runId": "r", "messages": []}
+    shown = [
+        await http.get(f"/v1/ai-sdk/chat/{made.id}", headers=key),
+        await http.post("/v1/ag-ui/general", json=run, headers=key),
+    ]
+
+    assert stored.is_success, stored.text
+    assert len([item async for item in ann.conversations.items.list(made.id)]) == 4
+    assert [one.status_code for one in shown] == [200, 200]
+    assert "RUN_ERROR" not in shown[1].text
 
 
 async def test_a_lost_answer_sent_again_with_its_key_stores_once(openai_door: OpenAIDoor) -> None:

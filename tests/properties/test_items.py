@@ -14,7 +14,9 @@ from tenuto.sessions.items import draft_from_item, item_from_message
 from tests.clock import START
 
 words = st.sampled_from(["", "hello", "parts", "user", "tool", "developer", "critic"])
-types = st.sampled_from(["message", "function_call", "function_call_output", "function", "text", "tool_result"])
+types = st.sampled_from(
+    ["message", "function_call", "function_call_output", "function", "text", "tool_call", "tool_result"]
+)
 scalars = st.one_of(words, types, st.none(), st.integers(-5, 5))
 some_parts: st.SearchStrategy[JsonObject] = st.one_of(
     st.fixed_dictionaries({"type": types}, optional={"text": scalars, "call_id": words, "output": scalars}),
@@ -80,6 +82,7 @@ SAID = {"type": "input_text", "text": "hi"}
             [{"type": "tool_result", "call_id": "c", "output": "21"}],
             {},
         ),
+        ({"role": "user", "content": [{"type": "tool_call"}]}, Role.USER, [], {"content": [{"type": "tool_call"}]}),
         ({"type": "reasoning", "summary": []}, Role.ITEM, [{"type": "reasoning", "summary": []}], {}),
     ],
 )

@@ -69,7 +69,7 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Awaitable[object]], str]] = {
         lambda t, ann: t.ask(ann, "hi", sesion_id="s"),
         "there is no 'sesion_id' in a ChatRequest; there are text, session_id, assistant, persona, idempotency_key, "
         "fingerprint, language, regenerate, edit, profile, chat_context, policy, messages, instructions, tools, "
-        "tool_choice, reply_tokens, reply_metadata, follows, compress_above",
+        "tool_choice, answer_tool, reply_tokens, reply_metadata, follows, compress_above",
     ),
     "two inputs": (lambda t, ann: t.ask(ann, "hi", messages=(says("hi"),)), "text or messages, not both"),
     "messages": (lambda t, ann: t.ask(ann, "", messages=["hi"]), "messages must be a tuple, not list"),

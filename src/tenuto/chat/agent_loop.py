@@ -216,6 +216,8 @@ class Completion:
     redacted: dict[str, int] = field(default_factory=dict)
     # Calls of the caller's tools, which end the turn.
     calls: list[ToolCall] = field(default_factory=list)
+    # Whether `text` is the arguments of a call, in a form that the caller demands.
+    is_formed: bool = False
     # Calls and results of the rounds before the answer, as they are stored: (role, parts, metadata).
     tool_messages: list[tuple[Role, tuple[JsonObject, ...], JsonObject]] = field(default_factory=list)
 
@@ -239,6 +241,13 @@ class Completion:
     def usage(self) -> Usage:
         return Usage(tokens=self.input_tokens + self.output_tokens, cost_nanos=self.cost_nanos)
 
+    def take_from_call(self, name: str | None) -> None:
+        """Take the arguments of the call of that tool, if there is one, for the text."""
+        given = next((call for call in self.calls if call.name == name), None)
+        if given is not None:
+            self.text, self.is_formed = given.arguments_text, True
+            self.calls = [call for call in self.calls if call.name != name]
+
     def add(self, ended: ModelDone) -> None:
         """Add the usage of a round; `redacted` is that of the last round."""
         self.model = ended.model
@@ -256,7 +265,7 @@ class AgentLoop:
 
     `prompt` is the number of tokens in the prompt, `room` how many may be added: the hard budget includes calls and
     results. Without `emit` no deltas are emitted. `before_cut` redacts a tool's output before it is truncated.
-    `callers_tools` are the names of tools that the caller runs.
+    `callers_tools` are the names of tools that the caller runs, of which a call of `answer_tool` is the answer.
     """
 
     model: ChatModel
@@ -271,6 +280,7 @@ class AgentLoop:
     prompt: int = 0
     room: int = 0
     callers_tools: frozenset[str] = frozenset()
+    answer_tool: str | None = None
     answer: Completion = field(default_factory=Completion)
 
     async def run(self, asking: ModelRequest) -> Completion:
@@ -290,6 +300,7 @@ class AgentLoop:
             asking = await self._run_tools(asking, said, own)
             if self.answer.calls:
                 break
+        self.answer.take_from_call(self.answer_tool)
         if not self.answer.text.strip() and not self.answer.calls:
             raise ModelFailed(self.model.name, "answered nothing")
         if self.emit is not None:

@@ -38,6 +38,7 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     the assistant's own system prompt in this turn only. `tools` are the caller's: a turn ends when the model calls one
     of them, and a later turn brings the output. A tool of the assistant with the same name is not offered. With a
     `tool_choice` of `required`, or of a tool's name, only the caller's tools are offered, and one must be called.
+    A call of `answer_tool`, one of the caller's tools, is the answer itself: its arguments are the reply's text.
     `reply_tokens` lowers the limit of the assistant's answers. `reply_metadata` is stored with the reply's last
     message. With `follows`, the turn is the one after that number, or a `VersionConflict` that stores nothing.
     `compress_above` has the conversation compressed once its prompt has more tokens, in place of the assistant's limit.
@@ -59,6 +60,7 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     instructions: str | None = None
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: str = AUTO
+    answer_tool: str | None = None
     reply_tokens: int | None = None
     reply_metadata: JsonObject = {}
     follows: int | None = None
@@ -90,7 +92,7 @@ class ChatRequest(Value, frozen=True, kw_only=True):
         if self.reply_metadata:
             check_type(self.reply_metadata, dict, "reply_metadata")
             check_json(self.reply_metadata, "reply_metadata")
-        if self.tools or self.tool_choice != AUTO:
+        if self.tools or self.tool_choice != AUTO or self.answer_tool is not None:
             self._check_tools()
 
     def _check_input(self) -> None:
@@ -121,6 +123,8 @@ class ChatRequest(Value, frozen=True, kw_only=True):
             raise Invalid("two tools have the same name")
         if self.tool_choice not in (AUTO, NONE, *(REQUIRED,) * bool(names), *names):
             raise Invalid("tool_choice must be auto, none, required or the name of one of the tools")
+        if self.answer_tool is not None and self.answer_tool not in names:
+            raise Invalid("answer_tool must be the name of one of the tools")
 
 
 def last_question(messages: Sequence[Draft]) -> str:

@@ -48,7 +48,7 @@ def _input_message(scope: Scope, message: Draft, counter: TokenCounter, name: st
         message,
         speaker=message.speaker if message.role is Role.ASSISTANT else scope.user,
         persona=scope.persona,
-        tokens=counter.count_parts(message.parts),
+        tokens=counter.count_message(message),
         extra={NAME: name, **message.extra} if name and users else message.extra,
         metadata={**message.metadata, **once, **({} if users else {INPUT: True})},
     )

@@ -19,9 +19,11 @@ from tenuto.chat.relevance_gate import DEGRADED, Gate
 from tenuto.chat.request import ChatRequest, TurnStarted, last_question
 from tenuto.chat.revision import Revision, check_not_superseded, undo_user_message
 from tenuto.chat.turn_input import has_unknown_output, input_messages, number_messages
+from tenuto.chat.turn_prompt import check_room
 from tenuto.context import (
     TokenCounter,
     chat_context,
+    counter_for,
     has_relevant_history,
     inputs_from_turn,
     language_of,
@@ -48,11 +50,11 @@ from tenuto.model.message import is_input, is_summary, readable_messages
 from tenuto.model.policy import OnMissing, OnStoreDown, Preset, SessionPolicy
 from tenuto.model.prompt import Language, PromptInputs
 from tenuto.model.session import ASSISTANT, PERSONA, PRIVACY_ALSO, PROFILE
-from tenuto.model.turn import trace_id
+from tenuto.model.turn import MAX_WINDOW, trace_id
 from tenuto.model.values import JsonObject, Value
 from tenuto.recall.service import PreparedSearch
 from tenuto.sessions import TurnRequest, fresh_id
-from tenuto.sessions.limits import check_message_sizes, check_messages, check_text_size
+from tenuto.sessions.limits import check_message_sizes, check_messages, check_metadata_size, check_text_size
 from tenuto.sessions.service import release_on_error
 from tenuto.sessions.titles import with_fallback_title
 
@@ -139,6 +141,7 @@ class TurnOpener:
         self._recall = TurnRecall(means.memories) if means.memories is not None else None
         self._counter = TokenCounter()
         self._profiles = means.profiles
+        self._models = means.models
 
     def clear_caches(self) -> None:
         """Drop cached values that were computed from user text."""
@@ -161,6 +164,8 @@ class TurnOpener:
         if not assistant.remembers:
             await self._spending.check_tenant(scope)
             return self._stateless_context(scope, request, assistant, persona)
+        if request.tools or request.instructions:
+            await self._check_room(scope, request, assistant, persona)
         # It runs beside the store's part of the turn, and does not outlive it.
         recalls = self._recall is not None and assistant.recalls
         recalling = self._recall.start(scope, request.question) if self._recall is not None and recalls else None
@@ -187,7 +192,24 @@ class TurnOpener:
         check_text_size(request.text, assistant.policies.sessions)
         if request.messages:
             check_message_sizes(request.messages, assistant.policies.sessions)
+        if request.reply_metadata:
+            check_metadata_size(request.reply_metadata, assistant.policies.sessions)
         await self._redaction.admit(scope, request.text, request.messages)
+
+    async def _check_room(
+        self, scope: Scope, request: ChatRequest, assistant: Assistant, persona: Persona | None
+    ) -> None:
+        """Refuse tools and instructions that the prompt has no room for; in a thread, since both can be long."""
+        language = request.language or language_of(request.question)
+        empty = PromptInputs(
+            question="",
+            system=assistant.system_prompt(persona, language),
+            instructions=request.instructions or "",
+            speaker=scope.user,
+            language=language,
+        )
+        counter = counter_for(self._models(assistant.model).name)
+        await asyncio.to_thread(check_room, request, assistant, empty, counter)
 
     async def _open_stored(
         self,
@@ -241,8 +263,7 @@ class TurnOpener:
         begins = max(summary.through + 1 if summary is not None else 1, start)
         more = bool(window) and turn.session.messages > len(window) and not turn.journaled
         if more and window[0].seq > begins and _needs_older(of_persona(window, alone), assistant):
-            page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=_OLDER, before=window[0].seq))
-            turn = replace(turn, window=(*page.messages, *window))
+            turn = await self._with_older(turn)
             log = LogTail(turn.window, alone)
             summary = log.summary(start)
         begun = self._build_context(request, assistant, persona, turn, log, summary)
@@ -253,6 +274,14 @@ class TurnOpener:
         if begun.tool_context.state or begun.prompt_inputs.preferences or begun.prompt_inputs.instructions:
             begun = await self._restore_private_values(begun)
         return begun
+
+    async def _with_older(self, turn: OpenTurn) -> OpenTurn:
+        """The turn with older messages in its window, if there are any."""
+        window = turn.window
+        if turn.session.messages <= len(window):
+            return turn
+        page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=_OLDER, before=window[0].seq))
+        return replace(turn, window=(*page.messages, *window))
 
     async def _add_memories(
         self, begun: TurnContext, recall: TurnRecall, recalling: asyncio.Task[PreparedSearch]
@@ -326,7 +355,8 @@ class TurnOpener:
             session_id=request.session_id,
             idempotency_key=request.idempotency_key,
             fingerprint=request.fingerprint,
-            window=assistant.policies.context.loaded_messages,
+            # A request may bring a whole conversation, and its outputs belong to calls before it.
+            window=min(assistant.policies.context.loaded_messages + max(0, len(words) - 1), MAX_WINDOW),
             new_session=await self._new_session(scope, request, assistant)
             if may_be_new and not request.regenerate
             else None,
@@ -400,6 +430,9 @@ class TurnOpener:
             talk = conversation_in(turn.window)
             if not talk or not is_input(talk[-1]):
                 raise NothingToAnswer
+        if has_unknown_output(turn):
+            # More calls than one window holds may wait for their outputs.
+            turn = await self._with_older(turn)
         if has_unknown_output(turn):
             await undo_user_message(self._sessions, turn)
             raise UnknownToolCall

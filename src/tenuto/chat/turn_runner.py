@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections import Counter as Counts
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from tenuto.chat.agent_loop import (
@@ -31,7 +29,8 @@ from tenuto.chat.offered_tools import OfferedTools
 from tenuto.chat.request import EventSink, Reply
 from tenuto.chat.revision import Revision, mark_of, superseding_metadata
 from tenuto.chat.turn_opener import TurnContext
-from tenuto.context import assemble, counter_for, truncate_text
+from tenuto.chat.turn_prompt import assemble_with_tools, prompt_policy
+from tenuto.context import counter_for, truncate_text
 from tenuto.context.layout import join_unanswered
 from tenuto.context.tokens import to_text
 from tenuto.errors import (
@@ -50,7 +49,7 @@ from tenuto.model.generation import ModelRequest, ToolCall
 from tenuto.model.message import STOPPED
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.privacy import Sink
-from tenuto.model.prompt import Disposition, Kind, LayoutName, ManifestEntry, Prompt, PromptInputs, PromptPolicy, Reason
+from tenuto.model.prompt import Kind, Prompt
 from tenuto.model.session import PRIVACY_ALSO, record_types
 from tenuto.model.turn import ONCE, ToolRun, Trace
 from tenuto.model.values import JsonObject
@@ -94,7 +93,7 @@ class Turn:
         self._record_types = {*noted, *begun.assistant.policies.privacy_also}
         self._records = means.redaction.for_records(self._record_types)
         self._offers = OfferedTools.of(begun.request, begun.assistant.tools)
-        self._policy = _prompt_policy(begun, self._offers)
+        self._policy = prompt_policy(begun.request, begun.assistant, self._offers, begun.prompt_inputs.question)
         self._model = means.models(begun.assistant.model)
         self._counter = counter_for(self._model.name)
         self._toolbox = Toolbox(
@@ -107,6 +106,7 @@ class Turn:
             model=self._model,
             tools=self._offers.own,
             callers_tools=self._offers.callers_names,
+            answer_tool=begun.request.answer_tool,
             toolbox=self._toolbox,
             counter=self._counter,
             steps=steps,
@@ -179,7 +179,8 @@ class Turn:
             materials = replace(materials, evidence=self._toolbox.pieces)
         with self._steps.step("assemble"):
             shown = await self._means.redaction.redact_prompt_inputs(begun.scope, begun.tool_context.session, materials)
-            self._prompt = self._assemble_prompt(materials if shown is None else shown)
+            seen = materials if shown is None else shown
+            self._prompt = assemble_with_tools(seen, self._policy, begun.assistant, self._offers, self._counter)
         self._answering.prompt = self._prompt.manifest.total
         self._answering.room = self._prompt.manifest.prompt_limit - self._prompt.manifest.total
         messages, cacheable = join_unanswered(self._prompt)
@@ -195,31 +196,11 @@ class Turn:
         )
         return await self._answering.run(asking)
 
-    def _assemble_prompt(self, materials: PromptInputs) -> Prompt:
-        """The prompt; the specifications of the tools are part of the budget and of the manifest."""
-        counter, offers = self._counter, self._offers
-        tools = sum([counter.count_fixed(msgspec.json.encode(tool.spec).decode()) for tool in offers.own])
-        tools += sum([counter.count_recurring(msgspec.json.encode(spec).decode()) for spec in offers.callers])
-        policy, context = self._policy, self._begun.assistant.policies.context
-        if not tools:
-            return assemble(materials, policy, context, counter)
-        within = replace(policy, reply_tokens=policy.reply_tokens + math.ceil(tools * counter.margin))
-        prompt = assemble(materials, within, context, counter)
-        manifest = prompt.manifest
-        entry = ManifestEntry(kind=Kind.TOOLS, disposition=Disposition.KEPT, reason=Reason.ALWAYS, tokens=tools)
-        manifest = replace(
-            manifest,
-            entries=(*manifest.entries, entry),
-            total=manifest.total + tools,
-            prompt_limit=manifest.prompt_limit + tools,
-            reply_tokens=policy.reply_tokens,
-        )
-        return replace(prompt, manifest=manifest)
-
     async def _finish(self, answer: Completion) -> Reply:
         begun = self._begun
         with self._steps.step("trace"):
-            if begun.assistant.postprocess is not None and not answer.calls and not self._stopped:
+            spoken = not answer.calls and not answer.is_formed and not self._stopped
+            if begun.assistant.postprocess is not None and spoken:
                 answer.text = begun.assistant.postprocess(answer.text, tuple(self._toolbox.results), begun.tool_context)
             # Some models report no usage.
             if not answer.input_tokens and self._prompt is not None:
@@ -483,16 +464,6 @@ class Turn:
             # A full store has no space for a trace, but can release the lease.
             closing = replace(closing, changes=None, trace=None)
         self._means.afterwards.release(turn, closing, self._begun.assistant.policies.sessions)
-
-
-def _prompt_policy(begun: TurnContext, offers: OfferedTools) -> PromptPolicy:
-    """The assistant's, as far as the request leaves it: only one of the layouts shows tools."""
-    policy, asked = begun.assistant.prompt, begun.request.reply_tokens
-    if asked is not None and asked < policy.reply_tokens:
-        policy = replace(policy, reply_tokens=asked)
-    if policy.layout is not LayoutName.CHAT and (offers.callers or not begun.prompt_inputs.question):
-        policy = replace(policy, layout=LayoutName.CHAT)
-    return policy
 
 
 class _LeaseRenewal:

@@ -322,7 +322,7 @@ class _PromptAssembly:
             text = f"{text}\n\n{instructions}" if text else instructions
             tokens = self.counter.count_recurring(text)
             if tokens + LEAST_QUESTION > self.left:
-                raise Invalid(f"the instructions leave no room for a question: {tokens} tokens with the system prompt")
+                raise Invalid(f"instructions: {tokens} tokens with the system prompt leave no room for a question")
         self.left -= tokens
         if text:
             account.add(Kind.SYSTEM, *_ALWAYS, tokens)

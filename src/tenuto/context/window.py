@@ -279,9 +279,9 @@ def pair_tools(messages: Sequence[Message], adjacent: bool = True) -> list[tuple
                 case "tool_result":
                     answers = True
                     call = waiting.get(str(part.get("call_id")))
-                    if call is not None:
+                    if call is not None and "output" in part:
                         pairs[call] = place, number
-                case "tool_call":
+                case "tool_call" if {"id", "name", "arguments"} <= part.keys():
                     asked[str(part.get("id"))] = (place, number)
                 case "text":
                     spoke = spoke or (bool(part["text"]) and message.role is _ASSISTANT)

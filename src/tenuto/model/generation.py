@@ -7,6 +7,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+import msgspec
+
 from tenuto.model.memory import Memory
 from tenuto.model.message import Message
 from tenuto.model.policy import Preset
@@ -33,6 +35,13 @@ class ToolCall(Value, frozen=True, kw_only=True):
     id: str
     name: str
     arguments: JsonObject = {}
+
+    @property
+    def arguments_text(self) -> str:
+        """The arguments as JSON text; unreadable ones as the model wrote them."""
+        if self.arguments.keys() == {UNREADABLE}:
+            return str(self.arguments[UNREADABLE])
+        return msgspec.json.encode(self.arguments).decode()
 
 
 class ToolContext(Value, frozen=True, kw_only=True, gc=True):

@@ -33,6 +33,8 @@ _MESSAGE_ROLES: Final = {
 # In `extra`, says that the content was a list, where its only part would otherwise be read as something else.
 _LISTED: Final = "parts"
 _AMBIGUOUS: Final = frozenset({"text", "tool_result", *_ITEM_ROLES})
+# What readers of our own parts rely on: the names of texts, and of values of any kind.
+_OUR_PARTS: Final = {"tool_call": (("id", "name"), "arguments"), "tool_result": (("call_id",), "output")}
 
 
 class _Form(NamedTuple):
@@ -123,7 +125,10 @@ def _plain_content(role: Role, parts: tuple[JsonObject, ...]) -> JsonObject:
 
 
 def _is_content_part(part: Json) -> bool:
-    return _is_part(part) and part["type"] != CHAT_CALL
+    if not _is_part(part) or part["type"] == CHAT_CALL:
+        return False
+    texts, value = _OUR_PARTS.get(part["type"], ((), "type"))
+    return value in part and all(isinstance(part.get(name), str) for name in texts)
 
 
 def _is_part(value: Json) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from tenuto.errors import TooLarge
@@ -12,7 +13,10 @@ from tenuto.model import Changes, Draft, NewSession, Session
 from tenuto.model.message import check_drafts, content_bytes, metadata_bytes
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.session import head_bytes
+from tenuto.model.values import JsonObject
 
+# Bytes of a reply's metadata that are its own.
+_REPLY_NOTES: Final = 512
 _HEAD: Final = "session's head (context, attributes and metadata together)"
 
 
@@ -41,6 +45,13 @@ def check_message_sizes(drafts: Sequence[Draft], policy: SessionPolicy) -> None:
             raise TooLarge("message", policy.max_message_bytes)
         if metadata_bytes(draft) > policy.max_message_bytes:
             raise TooLarge("message's metadata and further fields together", policy.max_message_bytes)
+
+
+def check_metadata_size(metadata: JsonObject, policy: SessionPolicy) -> None:
+    """Raise `TooLarge` for metadata of a reply that is not made yet, and gets some more: its trace, model and key."""
+    most = policy.max_message_bytes - _REPLY_NOTES
+    if len(msgspec.json.encode(metadata)) > most:
+        raise TooLarge("reply's metadata", most)
 
 
 def check_head_size(head: Session, changes: Changes, policy: SessionPolicy) -> None:

@@ -9,18 +9,18 @@ from msgspec.structs import replace
 
 from tenuto.chat import CallRequested, ChatRequest, ReplyFinished
 from tenuto.chat.request import EventSink
-from tenuto.errors import ModelFailed, UnknownToolCall
+from tenuto.errors import Invalid, ModelFailed, TooLarge, UnknownToolCall
 from tenuto.llm import Call, Fail, Say
 from tenuto.llm.scripted import Script
 from tenuto.model import Draft, Role
 from tenuto.model.generation import ToolCall, ToolSpec
 from tenuto.model.prompt import LayoutName, PromptPolicy
 from tenuto.model.values import JsonObject
-from tenuto.sessions import fresh_id
+from tenuto.sessions import AppendRequest, fresh_id
 from tenuto.sessions.items import draft_from_item, item_from_message
 from tests.clock import START
 from tests.samples import ANN, stored
-from tests.talking import SMALL, Adder, Talk, ask, helper, talk
+from tests.talking import SMALL, Adder, Talk, ask, helper, patient, talk
 
 WEATHER = ToolSpec(name="weather", description="The weather of a city.", parameters={"type": "object"})
 ASKED = ToolCall(id="c1", name="weather", arguments={"city": "Oslo"})
@@ -78,6 +78,22 @@ async def test_a_call_ends_the_turn_and_its_output_is_answered_by_the_next() -> 
     assert answer.id not in [message.id for message in await log(t)]
 
 
+async def test_an_answer_in_a_demanded_form_is_text_from_then_on() -> None:
+    """The call that gives it has no output, and without one no later prompt would show it."""
+    t = talk([Say("Here."), CALL], "Indeed.", assistants=[helper(postprocess=lambda text, _, __: f"{text}!")])
+    form = ask("Where does it rain?", "s", tools=(WEATHER,), answer_tool="weather", idempotency_key="k")
+
+    events = [event async for event in t.chat.stream(ANN, form)]
+    again = await t.chat.take_turn(ANN, form)
+    await t.chat.take_turn(ANN, ask("Sure?", "s"))
+
+    assert not [event for event in events if isinstance(event, CallRequested)]
+    assert (again.text, again.calls) == ('{"city":"Oslo"}', ())
+    assert shown(t)[1:] == [("user", "Where does it rain?"), ("assistant", again.text), ("user", "Sure?")]
+    with pytest.raises(Invalid):
+        replace(form, answer_tool="news")
+
+
 async def test_an_output_that_is_sent_again_after_a_failure_is_answered_once() -> None:
     """A client without keys repeats its request; the model sees one output."""
     t = talk(CALL, Fail(), "It rains.")
@@ -100,6 +116,21 @@ async def test_an_output_of_no_call_is_refused_and_leaves_nothing() -> None:
 
     assert [message.text for message in await log(t)] == ["Hi", "Hello."]
     assert (await t.chat.take_turn(ANN, ask("Hi again", "s"))).text == "Hello."
+
+
+async def test_outputs_find_their_calls_beyond_the_window() -> None:
+    """A client may send its whole history, or the outputs of more calls than a turn loads messages."""
+    t = talk("Hello.")
+    calls = [{"type": "function_call", "call_id": f"c{n}", "name": "weather", "arguments": "{}"} for n in range(90)]
+    outputs = [{**OUTPUT, "call_id": call["call_id"]} for call in calls]
+    one_by_one = [item for pair in zip(calls, outputs, strict=True) for item in pair]
+
+    whole = await t.chat.take_turn(ANN, given(user("Is it wet?"), *one_by_one, user("Why?")))
+    await t.sessions.append(ANN, "s", AppendRequest(messages=given(user("And now?"), *calls).messages))
+    told = await t.chat.take_turn(ANN, given(*outputs))
+
+    assert [whole.text, told.text] == ["Hello."] * 2
+    assert [name for role, name in shown(t) if role == "tool"][-90:] == [call["call_id"] for call in calls]
 
 
 async def test_own_tools_run_before_the_turn_ends_with_the_callers() -> None:
@@ -150,8 +181,10 @@ async def test_a_turn_has_instructions_and_input_of_its_own() -> None:
     await t.chat.take_turn(ANN, ask("The bicycle in the garden shed needs a new chain", "s", reply_tokens=7))
     french = {"role": "developer", "content": "Answer in French."}
     asking = given(french, user("Which planets of the solar system have rings?"), instructions="Be brief.")
+    # What was counted in a thread is not counted again.
+    counted = tuple(replace(message, tokens=17) for message in asking.messages)
 
-    await t.chat.take_turn(ANN, replace(asking, tools=(WEATHER,)))
+    await t.chat.take_turn(ANN, replace(asking, messages=counted, tools=(WEATHER,)))
 
     assert shown(t) == [
         ("system", "You help.\n\nBe brief."),
@@ -159,8 +192,32 @@ async def test_a_turn_has_instructions_and_input_of_its_own() -> None:
         ("user", "Which planets of the solar system have rings?"),
     ]
     assert [request.reply_tokens for request in t.model.requests] == [7, 1024]
+    assert [message.tokens for message in (await log(t))[2:4]] == [17, 17]
     await t.chat.take_turn(ANN, ask("Why?", "s"))
     assert "Be brief." not in "".join(text for _, text in shown(t))
+
+
+async def test_metadata_that_cannot_be_stored_is_refused_before_the_model_is_asked() -> None:
+    t = talk("Hello.", assistants=[helper(policies=patient(max_message_bytes=4096))])
+
+    with pytest.raises(TooLarge):
+        await t.chat.take_turn(ANN, ask("Hi", "s", reply_metadata={"echo": "x" * 4000}))
+
+    await t.chat.take_turn(ANN, ask("Hi again", "s", reply_metadata={"echo": "x" * 3000}))
+    assert ([message.text for message in await log(t)], len(t.model.requests)) == (["Hi again", "Hello."], 1)
+
+
+@pytest.mark.parametrize("what", ["tools", "instructions"])
+async def test_what_fills_the_prompt_is_refused_before_anything_is_stored(what: str) -> None:
+    t = talk("Hello.", assistants=[helper(prompt=SMALL)])
+    much = "the garden is green " * 200
+    await t.chat.take_turn(ANN, ask("Hi", "s", tools=(WEATHER,), instructions="Be brief."))
+    filled = {"tools": (replace(WEATHER, description=much),), "instructions": much}
+
+    with pytest.raises(Invalid, match=f"^{what}: ") as refused:
+        await t.chat.take_turn(ANN, ask("Hi again", "s", **{what: filled[what]}))
+
+    assert (refused.value.code, [message.text for message in await log(t)]) == ("invalid", ["Hi", "Hello."])
 
 
 async def test_a_conversation_brought_at_once_loses_its_oldest_turns_first() -> None:

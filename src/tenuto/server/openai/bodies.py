@@ -91,10 +91,11 @@ class ResponseBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolChoice(msgspec.Struct, frozen=True):
-    """The caller's tools that a turn offers, and which of them it must call."""
+    """The caller's tools that a turn offers, which of them it must call, and the one that gives its answer."""
 
     tools: tuple[ToolSpec, ...] = ()
     choice: str = "auto"
+    answer: str | None = None
 
 
 def _with_strict(tool: JsonObject) -> JsonObject:
@@ -131,7 +132,7 @@ def tools_of(
     if answer is not None and text is not None:
         specs.append(_answer_spec(answer, text["format"]))
         wanted = _REQUIRED if wanted == "auto" and len(specs) > 1 else answer if wanted == "auto" else wanted
-    return ToolChoice(tuple(specs), wanted)
+    return ToolChoice(tuple(specs), wanted, answer)
 
 
 def _spec(tool: JsonObject) -> ToolSpec:

@@ -27,8 +27,7 @@ from tenuto.server.json_io import body_of, fingerprint, idempotency_key
 from tenuto.server.openai.bodies import tools_of
 from tenuto.server.openai.conversations import drafts_of_items, json_response
 from tenuto.server.openai.errors import OpenAIRouter, failure_response
-from tenuto.server.openai.items import ECHO, answer_function, messages_of
-from tenuto.server.openai.response_objects import arguments_of, text_and_calls
+from tenuto.server.openai.items import answer_function, messages_of
 from tenuto.server.openai.response_requests import assistant_of, policy_of
 from tenuto.server.openai.responses import first_event, last_reply
 from tenuto.server.streams import ServerSentEvent, cancel_on_disconnect, event_stream
@@ -73,7 +72,7 @@ class _Completion:
         self._head = {"id": f"chatcmpl-{uuid4().hex}", "created": created, "model": model, "service_tier": "default"}
 
     def whole(self, reply: Reply) -> JsonObject:
-        text, calls = text_and_calls(reply, self._answer)
+        text, calls = reply.text, reply.calls
         message: JsonObject = {"role": "assistant", "content": text or None, "refusal": None, "annotations": []}
         if calls:
             message["tool_calls"] = [_call_view(call) for call in calls]
@@ -96,7 +95,7 @@ class _Completion:
             yield body
 
     def _end(self, reply: Reply, said: bool) -> list[JsonObject]:
-        text, calls = text_and_calls(reply, self._answer)
+        text, calls = reply.text, reply.calls
         deltas: list[JsonObject] = [] if said else [{"role": "assistant", "content": text or None}]
         if calls:
             deltas.append({"tool_calls": [{"index": at, **_call_view(call)} for at, call in enumerate(calls)]})
@@ -166,8 +165,8 @@ async def _turn_of(request: Request, scope: Scope, body: _CompletionBody) -> tup
         instructions="\n\n".join(draft.text for draft in drafts[:first]) or None,
         tools=tools.tools,
         tool_choice=tools.choice,
+        answer_tool=tools.answer,
         reply_tokens=body.max_completion_tokens or body.max_tokens,
-        reply_metadata={ECHO: {"text": body.text}} if answer_function(body.text) else {},
     )
     return turn, messages_of(drafts[first:last])
 
@@ -177,7 +176,7 @@ def _reason(calls: Sequence[ToolCall]) -> str:
 
 
 def _call_view(call: ToolCall) -> JsonObject:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments_of(call)}}
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments_text}}
 
 
 def _usage(reply: Reply) -> JsonObject:

@@ -81,7 +81,7 @@ def items_of_message(message: Draft) -> list[JsonObject]:
         return [_complete(message.extra, message, 0)]
     if message.role is Role.ITEM or not any(part["type"] in _APART for part in message.parts):
         return [_complete(item_from_message(message), message, 0)]
-    parts = _with_answer(message)
+    parts = message.parts
     content = [part for part in parts if part["type"] not in _APART]
     alone: list[JsonObject] = [{"role": message.role.value, "content": content, **message.extra}] if content else []
     apart = (_item_of_part(part) for part in parts if part["type"] in _APART)
@@ -95,17 +95,6 @@ def answer_function(text: JsonObject | None) -> str | None:
         return None
     name = form.get("name")
     return name if isinstance(name, str) and name else "answer"
-
-
-def _with_answer(message: Draft) -> tuple[JsonObject, ...]:
-    """The parts of a message, with an answer that was given as a call, if it has one, for its text."""
-    noted = message.metadata.get(ECHO)
-    name = answer_function(noted.get("text")) if isinstance(noted, dict) else None
-    given = next((part for part in message.parts if part["type"] == "tool_call" and part.get("name") == name), None)
-    if name is None or given is None:
-        return message.parts
-    rest = [part for part in message.parts if part["type"] in _APART and part is not given]
-    return (text_part(as_text(given["arguments"])), *rest)
 
 
 def text_item(trace: str, text: str, status: str = "completed") -> JsonObject:
@@ -138,9 +127,10 @@ def as_text(value: Json) -> str:
 def _item_of_part(part: JsonObject) -> JsonObject:
     match part["type"]:
         case "tool_call":
-            return {"type": CALL, "call_id": part["id"], "name": part["name"], "arguments": as_text(part["arguments"])}
+            said = as_text(part.get("arguments", ""))
+            return {"type": CALL, "call_id": part.get("id"), "name": part.get("name"), "arguments": said}
         case "tool_result":
-            return {"type": CALL_OUTPUT, "call_id": part["call_id"], "output": as_text(part["output"])}
+            return {"type": CALL_OUTPUT, "call_id": part.get("call_id"), "output": as_text(part.get("output", ""))}
         case "function":
             called = part.get("function") or {}
             said = as_text(called.get("arguments", ""))
@@ -190,7 +180,7 @@ def without_item(message: Message, item_id: str) -> tuple[JsonObject, ...] | Non
     if len(items) == 1:
         return None
     place = next(place for place, item in enumerate(items) if item["id"] == item_id)
-    parts = _with_answer(message)
+    parts = message.parts
     content = tuple(part for part in parts if part["type"] not in _APART)
     apart = tuple(part for part in parts if part["type"] in _APART)
     if content and not place:

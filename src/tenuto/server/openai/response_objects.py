@@ -10,11 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-import msgspec
-
 from tenuto.chat import Reply
 from tenuto.errors import TraceNotFound
-from tenuto.model.generation import UNREADABLE, ToolCall
 from tenuto.model.turn import place_of
 from tenuto.model.values import JsonObject
 from tenuto.server.openai.errors import ResponseNotFound
@@ -99,30 +96,14 @@ class Echo:
 
     def output_of(self, reply: Reply) -> list[JsonObject]:
         """The items of a reply: its text, then its calls."""
-        text, calls = text_and_calls(reply, self.answer)
-        items = [text_item(self.trace, text)] if text or not calls else []
-        return items + [call_item(self.trace, call.id, call.name, arguments_of(call)) for call in calls]
+        items = [text_item(self.trace, reply.text)] if reply.text or not reply.calls else []
+        return items + [call_item(self.trace, call.id, call.name, call.arguments_text) for call in reply.calls]
 
     def finished(self, reply: Reply, completed_at: int) -> JsonObject:
         """The response of a turn that ended with a reply."""
         usage = usage_of(reply.input_tokens, reply.output_tokens)
         status: Status = "cancelled" if reply.stopped else "completed"
         return self.response(status, self.output_of(reply), usage=usage, completed_at=completed_at)
-
-
-def text_and_calls(reply: Reply, answer: str | None) -> tuple[str, tuple[ToolCall, ...]]:
-    """What a reply says, and which functions of the caller it calls; a call of `answer` is what it says."""
-    if answer is None:
-        return reply.text, reply.calls
-    text = next((arguments_of(call) for call in reply.calls if call.name == answer), reply.text)
-    return text, tuple(call for call in reply.calls if call.name != answer)
-
-
-def arguments_of(call: ToolCall) -> str:
-    """The arguments of a call as the JSON text that clients parse; unreadable ones as the model wrote them."""
-    if call.arguments.keys() == {UNREADABLE}:
-        return str(call.arguments[UNREADABLE])
-    return msgspec.json.encode(call.arguments).decode()
 
 
 def usage_of(input_tokens: int, output_tokens: int) -> JsonObject:

@@ -64,6 +64,7 @@ async def read_request(request: Request) -> Asked:
         instructions=body.instructions or None,
         tools=tools.tools,
         tool_choice=tools.choice,
+        answer_tool=tools.answer,
         reply_tokens=body.max_output_tokens,
         reply_metadata={
             ECHO: {"created_at": created_at, "model": body.model or assistant, "inputs": len(drafts) or 1, **said}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
 
@@ -35,8 +36,8 @@ _READ: Final = 1000
 async def count_input_tokens(request: Request) -> Response:
     """How many tokens a request has, with the conversation before it."""
     body, messages = await _read(request)
-    count = sum(map(_counter.count_message, messages)) + _counter.count(body.instructions or "")
-    count += _counter.count(as_text(body.tools)) if body.tools else 0
+    beside = [body.instructions or "", as_text(body.tools) if body.tools else ""]
+    count = await asyncio.to_thread(_count, messages, beside)
     return json_response({"object": "response.input_tokens", "input_tokens": count})
 
 
@@ -55,7 +56,7 @@ async def compact_response(request: Request) -> Response:
         language=language_of(said[-1].text if said else messages[-1].text),
         counter=_counter,
     )
-    tokens = sum(map(_counter.count_message, messages))
+    tokens = await asyncio.to_thread(_count, messages)
     return json_response(
         {
             "id": derived_id("resp_", uuid4().hex),
@@ -65,6 +66,11 @@ async def compact_response(request: Request) -> Response:
             "usage": usage_of(tokens, _counter.count(summary)),
         }
     )
+
+
+def _count(messages: Sequence[Message], beside: Sequence[str] = ()) -> int:
+    """The tokens of messages and of texts beside them; megabytes take long enough to keep other requests waiting."""
+    return sum(map(_counter.count_message, messages)) + sum(map(_counter.count, beside))
 
 
 async def _read(request: Request) -> tuple[ResponseBody, tuple[Message, ...]]:

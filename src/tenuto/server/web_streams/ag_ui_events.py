@@ -128,9 +128,9 @@ def thread_messages(message: Message) -> Iterator[JsonObject]:
     if message.role is Role.TOOL:
         for part in parts:
             if part["type"] == "tool_result":
-                output = part["output"]
+                output = part.get("output")
                 content = output if isinstance(output, str) else msgspec.json.encode(output).decode()
-                yield {"id": message.id, "role": "tool", "toolCallId": part["call_id"], "content": content}
+                yield {"id": message.id, "role": "tool", "toolCallId": str(part.get("call_id")), "content": content}
         return
     shown: JsonObject = {"id": interface_id(message), "role": message.role.value, "content": message.text}
     calls = [_thread_call(part) for part in parts if part["type"] == "tool_call"]
@@ -138,6 +138,6 @@ def thread_messages(message: Message) -> Iterator[JsonObject]:
 
 
 def _thread_call(part: JsonObject) -> JsonObject:
-    arguments = part["arguments"]
+    arguments = part.get("arguments")
     text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-    return {"id": part["id"], "type": "function", "function": {"name": part["name"], "arguments": text}}
+    return {"id": str(part.get("id")), "type": "function", "function": {"name": part.get("name"), "arguments": text}}

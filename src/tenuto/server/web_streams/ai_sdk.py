@@ -174,7 +174,7 @@ def _user_part(part: JsonObject) -> JsonObject:
 
 def _ui_messages(log: Sequence[Message]) -> Iterator[JsonObject]:
     outputs = {
-        part["call_id"]: part["output"]
+        str(part.get("call_id")): part.get("output")
         for message in log
         if message.role is Role.TOOL
         for part in map(readable_part, message.parts)
@@ -200,14 +200,14 @@ def _stored_parts(message: Message, outputs: JsonObject) -> Iterator[JsonObject]
         if part["type"] == "text":
             yield {"type": "text", "text": part["text"]}
         elif part["type"] == "tool_call":
-            ended = part["id"] in outputs
+            call_id = str(part.get("id"))
             yield {
-                "type": f"tool-{part['name']}",
-                "toolCallId": part["id"],
-                "input": part["arguments"],
+                "type": f"tool-{part.get('name')}",
+                "toolCallId": call_id,
+                "input": part.get("arguments"),
                 **(
-                    {"state": "output-available", "output": outputs[part["id"]]}
-                    if ended
+                    {"state": "output-available", "output": outputs[call_id]}
+                    if call_id in outputs
                     else {"state": "input-available"}
                 ),
             }
