@@ -10,9 +10,11 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from tenuto.llm import Hang, Say, ScriptedModel
+from tenuto.llm import Call, Hang, Say, ScriptedModel
+from tenuto.llm.scripted import Script
 from tests.journeys.door import bearer, playing
 from tests.journeys.openai_clients import openai_served
+from tests.talking import Adder
 
 # The keys that the Open Responses specification requires of every response.
 REQUIRED = {
@@ -132,6 +134,35 @@ async def test_a_stream_can_be_left_joined_and_cancelled() -> None:
         ended = await ann.responses.cancel(running.id)
         assert (ended.status, ended.output_text) == ("cancelled", "Half ")
         assert (await ann.responses.retrieve(running.id)) == ended
+
+
+async def test_a_stream_says_what_the_answer_says() -> None:
+    """Text before a tool of the assistant's own is an item by itself; what the assistant adds at the end is told."""
+    script: tuple[Script, ...] = ([Say("Let me see. "), Call("add", {"a": 1, "b": 2})], [Say("It ", "is 3.")])
+    model = ScriptedModel(*script, *script)
+    assistant = playing(model, tools=(Adder(),), postprocess=lambda text, *_: f"{text} [add]")
+    async with openai_served(**assistant) as opened:
+        events: list[Any] = [event async for event in await opened.ann.responses.create(input="1+2?", stream=True)]
+        texts: dict[tuple[int, str], str] = {}
+        for event in events:
+            if event.type == "response.output_text.delta":
+                place = event.output_index, event.item_id
+                texts[place] = texts.get(place, "") + event.delta
+        done = {
+            (event.output_index, event.item.id): event.item.content[0].text
+            for event in events
+            if event.type == "response.output_item.done"
+        }
+        assert [*texts.values()] == ["Let me see. ", "It is 3. [add]"]
+        assert done == texts
+        assert len({name for pair in texts for name in pair}) == 4
+        assert events[-1].response.output_text == "It is 3. [add]"
+        chunks = await opened.ann.chat.completions.create(
+            model="x", messages=[{"role": "user", "content": "1+2?"}], stream=True
+        )
+        deltas = [chunk.choices[0].delta async for chunk in chunks]
+        assert "".join(delta.content or "" for delta in deltas) == "Let me see. It is 3. [add]"
+        assert [delta.role for delta in deltas if delta.role] == ["assistant"]
 
 
 async def test_a_foreign_response_is_not_found_on_any_route(subtests: pytest.Subtests) -> None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.chat import ChatEvent, ChatRequest, Reply, ReplyFinished
+from tenuto.chat import ChatEvent, ChatRequest, Reply, ReplyFinished, ToolStarted
 from tenuto.errors import Invalid, TenutoError
 from tenuto.model import Message, Role, Scope
 from tenuto.model.generation import TextDelta, ToolCall
@@ -82,22 +82,27 @@ class _Completion:
 
     async def chunks(self, events: AsyncIterator[ChatEvent]) -> AsyncIterator[JsonObject]:
         """The chunks of a completion, each told as soon as it is known."""
-        said = False
+        # The role is told once, and what was said before a tool of the assistant's own is none of the answer.
+        head: JsonObject = {"role": "assistant"}
+        said = ""
         try:
             async for event in events:
                 if isinstance(event, TextDelta) and event.text and self._answer is None:
-                    yield self._chunk({"content": event.text} if said else {"role": "assistant", "content": event.text})
-                    said = True
+                    yield self._chunk({**head, "content": event.text})
+                    head, said = {}, said + event.text
+                elif isinstance(event, ToolStarted):
+                    said = ""
                 elif isinstance(event, ReplyFinished):
-                    for chunk in self._end(event.reply, said):
+                    for chunk in self._end(event.reply, head, said):
                         yield chunk
         except TenutoError as error:
             body: JsonObject = msgspec.json.decode(bytes(failure_response(error).body))
             yield body
 
-    def _end(self, reply: Reply, said: bool) -> list[JsonObject]:
+    def _end(self, reply: Reply, head: JsonObject, said: str) -> list[JsonObject]:
         text, calls = text_and_calls(reply, self._answer)
-        deltas: list[JsonObject] = [] if said else [{"role": "assistant", "content": text or None}]
+        rest = text.removeprefix(said) if text.startswith(said) else ""
+        deltas: list[JsonObject] = [{**head, "content": rest or None}] if rest or head else []
         if calls:
             deltas.append({"tool_calls": [{"index": at, **_call_view(call)} for at, call in enumerate(calls)]})
         chunks = [self._chunk(delta) for delta in deltas] + [self._chunk({}, _reason(calls))]
