@@ -10,7 +10,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from tenuto.llm import Call, Hang, Say, ScriptedModel
+from tenuto.llm import Call, Fail, Hang, Say, ScriptedModel
 from tenuto.llm.scripted import Script
 from tests.journeys.door import bearer, playing
 from tests.journeys.openai_clients import openai_served
@@ -163,6 +163,19 @@ async def test_a_stream_says_what_the_answer_says() -> None:
         deltas = [chunk.choices[0].delta async for chunk in chunks]
         assert "".join(delta.content or "" for delta in deltas) == "Let me see. It is 3. [add]"
         assert [delta.role for delta in deltas if delta.role] == ["assistant"]
+
+
+async def test_an_answer_that_fails_is_an_error_of_openais_before_and_in_its_stream() -> None:
+    """As long as nothing is sent, the status says so."""
+    async with openai_served(**playing(ScriptedModel(Fail()))) as opened:
+        ann = opened.ann
+        for ask in (
+            ann.responses.create(input="Hi", store=False, stream=True),
+            ann.chat.completions.create(model="x", messages=[{"role": "user", "content": "Hi"}], stream=True),
+        ):
+            with pytest.raises(openai.InternalServerError) as refused:
+                await ask
+            assert refused.value.code == "model_failed"
 
 
 async def test_a_foreign_response_is_not_found_on_any_route(subtests: pytest.Subtests) -> None:

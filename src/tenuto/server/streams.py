@@ -76,6 +76,18 @@ async def event_stream(
     )
 
 
+async def begun_events(request: Request, events: AsyncIterator[_Event]) -> AsyncIterator[_Event]:
+    """The events, once the first is there; an error before it is raised."""
+    first = await cancel_on_disconnect(request, _next_event(events))
+
+    async def all_events() -> AsyncIterator[_Event]:
+        yield first
+        async for event in events:
+            yield event
+
+    return all_events()
+
+
 async def _next_event(events: AsyncIterator[_Event]) -> _Event:
     return await anext(events)
 

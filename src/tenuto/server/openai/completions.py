@@ -31,7 +31,7 @@ from tenuto.server.openai.items import ECHO, answer_function, messages_of
 from tenuto.server.openai.response_objects import arguments_of, text_and_calls
 from tenuto.server.openai.response_requests import assistant_of, policy_of
 from tenuto.server.openai.responses import first_event, last_reply
-from tenuto.server.streams import ServerSentEvent, cancel_on_disconnect, event_stream
+from tenuto.server.streams import ServerSentEvent, begun_events, cancel_on_disconnect, event_stream
 
 routes = OpenAIRouter(prefix="/v1")
 
@@ -129,7 +129,8 @@ async def create_completion(request: Request) -> Response:
         return await _in_session(request, scope, body, _named(turn, request, session), completion)
     events = service(request).chat.stream(scope, turn, history)
     if body.stream:
-        return await event_stream(request, _with_end(completion.chunks(events)), _encode)
+        begun = await begun_events(request, events)
+        return await event_stream(request, _with_end(completion.chunks(begun)), _encode)
     return json_response(completion.whole(await cancel_on_disconnect(request, last_reply(events))))
 
 

@@ -27,7 +27,7 @@ from tenuto.server.openai.response_objects import Echo, place_of_response
 from tenuto.server.openai.response_requests import Asked, history_of, now_in_seconds, read_request
 from tenuto.server.openai.response_stream import ResponseStream, stream_response
 from tenuto.server.openai.stored_responses import echo_from, inputs_of, replay_response, stored_response
-from tenuto.server.streams import cancel_on_disconnect, event_stream
+from tenuto.server.streams import begun_events, cancel_on_disconnect, event_stream
 from tenuto.sessions.ids import derived_id
 
 routes = OpenAIRouter(prefix="/v1")
@@ -186,7 +186,7 @@ async def _answer_unstored(request: Request, asked: Asked) -> Response:
     echo = asked.echo(uuid4().hex)
     events = chat.stream(asked.scope, asked.turn, history)
     if asked.body.stream:
-        return await _stream(request, echo, events)
+        return await _stream(request, echo, await begun_events(request, events))
     reply = await cancel_on_disconnect(request, last_reply(events))
     return json_response(echo.finished(reply, now_in_seconds(request)))
 
