@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -176,6 +177,17 @@ async def test_an_answer_that_fails_is_an_error_of_openais_before_and_in_its_str
             with pytest.raises(openai.InternalServerError) as refused:
                 await ask
             assert refused.value.code == "model_failed"
+    faulty = playing(ScriptedModel("Half."), postprocess=lambda *_: str(1 // 0))
+    async with openai_served(**faulty) as opened:
+        asked = {"model": "x", "input": "Hi", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+        for path, store in (("responses", True), ("responses", False), ("chat/completions", False)):
+            sent = {**asked, "store": store}
+            told = await opened.door.http.post(f"/v1/{path}", json=sent, headers=bearer(opened.key))
+            *_, last, end = told.text.strip().split("\n\n")
+            body = json.loads(last.partition("data: ")[2])
+            error = body.get("response", body)["error"]
+            assert (error["code"], end) == ("internal", "data: [DONE]")
+            assert "division" not in error["message"]
 
 
 async def test_a_foreign_response_is_not_found_on_any_route(subtests: pytest.Subtests) -> None:

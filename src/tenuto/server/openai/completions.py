@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.chat import ChatEvent, ChatRequest, Reply, ReplyFinished, ToolStarted
-from tenuto.errors import Invalid, TenutoError
+from tenuto.errors import Invalid
 from tenuto.model import Message, Role, Scope
 from tenuto.model.generation import TextDelta, ToolCall
 from tenuto.model.policy import OnMissing
@@ -31,7 +31,7 @@ from tenuto.server.openai.items import ECHO, answer_function, messages_of
 from tenuto.server.openai.response_objects import arguments_of, text_and_calls
 from tenuto.server.openai.response_requests import assistant_of, policy_of
 from tenuto.server.openai.responses import first_event, last_reply
-from tenuto.server.streams import ServerSentEvent, begun_events, cancel_on_disconnect, event_stream
+from tenuto.server.streams import ServerSentEvent, begun_events, cancel_on_disconnect, event_stream, told_error
 
 routes = OpenAIRouter(prefix="/v1")
 
@@ -95,8 +95,8 @@ class _Completion:
                 elif isinstance(event, ReplyFinished):
                     for chunk in self._end(event.reply, head, said):
                         yield chunk
-        except TenutoError as error:
-            body: JsonObject = msgspec.json.decode(bytes(failure_response(error).body))
+        except Exception as fault:
+            body: JsonObject = msgspec.json.decode(bytes(failure_response(told_error(fault)).body))
             yield body
 
     def _end(self, reply: Reply, head: JsonObject, said: str) -> list[JsonObject]:

@@ -17,7 +17,7 @@ from tenuto.model.generation import TextDelta
 from tenuto.model.values import JsonObject
 from tenuto.server.openai.items import MESSAGE, output_text, text_item, text_item_id
 from tenuto.server.openai.response_objects import Echo
-from tenuto.server.streams import ServerSentEvent
+from tenuto.server.streams import ServerSentEvent, told_error
 
 END: Final = ServerSentEvent("", b"[DONE]")
 """The last line of a stream."""
@@ -139,5 +139,5 @@ async def stream_response(
             begun = iter(())
             if batch.events:
                 yield batch
-    except TenutoError as error:
-        yield unseen((*begun, stream.fail(error)))
+    except Exception as fault:
+        yield unseen((*begun, stream.fail(told_error(fault))))
