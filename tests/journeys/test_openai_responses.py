@@ -188,6 +188,10 @@ async def test_an_answer_that_fails_is_an_error_of_openais_before_and_in_its_str
             error = body.get("response", body)["error"]
             assert (error["code"], end) == ("internal", "data: [DONE]")
             assert "division" not in error["message"]
+            if store:
+                seen = f"/v1/responses/{body['response']['id']}?stream=true&starting_after=99"
+                rest = await opened.door.http.get(seen, headers=bearer(opened.key))
+                assert (rest.status_code, rest.text) == (200, "data: [DONE]\n\n")
 
 
 async def test_a_foreign_response_is_not_found_on_any_route(subtests: pytest.Subtests) -> None:

@@ -37,6 +37,11 @@ class ResponseStream:
         self._place = 0
         self._named = echo.trace
 
+    @property
+    def event_count(self) -> int:
+        """How many events were made so far."""
+        return self._number
+
     def begin(self) -> Iterator[JsonObject]:
         """The events before the first of the answer."""
         for kind in ("response.created", "response.in_progress"):
@@ -119,7 +124,7 @@ class EventBatch(NamedTuple):
     def encode(self) -> bytes:
         """Their lines. The Open Responses specification ends every stream with a line of its own."""
         lines = [ServerSentEvent(event["type"], msgspec.json.encode(event)).encode() for event in self.events]
-        if self.events[-1]["type"] in _LAST:
+        if not self.events or self.events[-1]["type"] in _LAST:
             lines.append(END.encode())
         return b"".join(lines)
 
@@ -140,4 +145,9 @@ async def stream_response(
             if batch.events:
                 yield batch
     except Exception as fault:
-        yield unseen((*begun, stream.fail(told_error(fault))))
+        batch = unseen((*begun, stream.fail(told_error(fault))))
+        if batch.events:
+            yield batch
+    if stream.event_count <= after + 1:
+        # The client has seen all of it.
+        yield EventBatch(())
