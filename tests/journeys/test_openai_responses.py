@@ -11,11 +11,14 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
+from tenuto.chat import ChatRequest, LiveTurns
 from tenuto.llm import Call, Fail, Hang, Say, ScriptedModel
 from tenuto.llm.scripted import Script
+from tenuto.model import Scope
+from tenuto.server.openai.response_objects import place_of_response
 from tests.journeys.door import bearer, playing
 from tests.journeys.openai_clients import openai_served
-from tests.talking import Adder
+from tests.talking import Adder, hurried
 
 # The keys that the Open Responses specification requires of every response.
 REQUIRED = {
@@ -192,6 +195,36 @@ async def test_an_answer_that_fails_is_an_error_of_openais_before_and_in_its_str
                 seen = f"/v1/responses/{body['response']['id']}?stream=true&starting_after=99"
                 rest = await opened.door.http.get(seen, headers=bearer(opened.key))
                 assert (rest.status_code, rest.text) == (200, "data: [DONE]\n\n")
+
+
+async def test_a_turn_of_another_process_is_told_as_it_is() -> None:
+    """Its stream is to be asked for later; one by key waits for it, since it may be its own."""
+    hang = Hang()
+    async with openai_served(**playing(ScriptedModel("Yes.", [Say("Half "), hang]), policies=hurried())) as opened:
+        ann, tenuto = opened.ann, opened.door.tenuto
+        first = await ann.responses.create(input="0")
+        request = ChatRequest(session_id=place_of_response(first.id)[1], text="1")
+        async with LiveTurns(await tenuto.chat(), tenuto.sessions) as elsewhere:
+            turn = elsewhere.start(Scope(tenant="acme", user="ann"), request)
+            await hang.reached.wait()
+            assert turn.started is not None
+            running = f"resp_{turn.started.trace_id}"
+            asks: dict[int, Awaitable[object]] = {
+                503: ann.responses.retrieve(running, stream=True),
+                409: ann.responses.create(
+                    input="1", previous_response_id=first.id, extra_headers={"Idempotency-Key": "k"}
+                ),
+            }
+            for status, ask in asks.items():
+                with pytest.raises(openai.APIStatusError) as refused:
+                    await ask
+                assert refused.value.status_code == status
+                assert "retry-after" in refused.value.response.headers
+                assert "x-should-retry" not in refused.value.response.headers
+            await turn.stop()
+        events: list[Any] = [event async for event in await ann.responses.retrieve(running, stream=True)]
+        assert [event.type for event in events] == ["response.created", "response.incomplete"]
+        assert events[-1].response.output_text == "Half "
 
 
 async def test_a_foreign_response_is_not_found_on_any_route(subtests: pytest.Subtests) -> None:

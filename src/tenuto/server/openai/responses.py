@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.chat import ChatEvent, ChatRequest, LiveTurn, Reply, ReplyFinished
-from tenuto.errors import SessionNotFound
+from tenuto.errors import SessionNotFound, Unavailable
 from tenuto.model import Rewrite, Scope
 from tenuto.model.policy import OnMissing
 from tenuto.model.values import JsonObject
@@ -77,6 +77,8 @@ async def get_response(request: Request) -> Response:
             return json_response(response)
     if turn is None:
         assert response is not None
+        if response["status"] == "in_progress":
+            raise Unavailable("the response is being made in another process; its stream is there when it has ended")
         return await event_stream(request, replay_response(response, query.starting_after), lambda batch: batch)
     echo = _echo_of(turn, place_of_response(response_id)[0])
     if query.stream:

@@ -76,6 +76,6 @@ async def replay_response(response: JsonObject, after: int) -> AsyncIterator[Eve
     """The stream of a response that has ended and whose events are gone: how it began, and all of it."""
     begun = {**response, "status": "in_progress", "output": [], "usage": None, "completed_at": None}
     created = {"type": "response.created", "sequence_number": 0, "response": begun}
-    kind = "response.completed" if response["status"] == "completed" else "response.failed"
+    kind = {"cancelled": "response.incomplete"}.get(response["status"], f"response.{response['status']}")
     ended = {"type": kind, "sequence_number": max(after, 0) + 1, "response": response}
     yield EventBatch((created, ended) if after < 0 else (ended,))
