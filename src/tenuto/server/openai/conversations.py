@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Final, Literal
 from uuid import uuid4
 
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.errors import Invalid
+from tenuto.errors import Invalid, SessionNotFound
 from tenuto.model import Changes, Draft, NewSession, Role, Scope, Session, SessionQuery, Usage
 from tenuto.model.scope import session_key
 from tenuto.model.values import Json, JsonObject
@@ -165,7 +166,7 @@ async def _append(
 ) -> list[JsonObject]:
     key = idempotency_key(request)
     appending = AppendRequest(
-        messages=await drafts_of_items(request, scope, items),
+        messages=await drafts_of_items(request, scope, items, session_id),
         # What a model wrote elsewhere was paid for elsewhere.
         usage=Usage(),
         # As with OpenAI, a key belongs to its route.
@@ -175,11 +176,33 @@ async def _append(
     return items_of((await sessions(request).append(scope, session_id, appending)).messages)
 
 
-async def drafts_of_items(request: Request, scope: Scope, items: list[JsonObject]) -> tuple[Draft, ...]:
-    """Items as messages: those of the user have the caller as speaker, and all have token counts."""
-    drafts = drafts_from_items(items, service(request).clock())
+async def drafts_of_items(
+    request: Request, scope: Scope, items: list[JsonObject], session_id: str | None = None
+) -> tuple[Draft, ...]:
+    """Items as messages: those of the user have the caller as speaker, and all have token counts.
+
+    Pages go on behind an id, so one that is taken in the session, or is none, is replaced by a new one.
+    """
+    taken: set[str] = set()
+    if session_id is not None and any("id" in item for item in items):
+        with suppress(SessionNotFound):
+            taken = await ItemLog(sessions(request), scope, session_id).newest_ids()
+    drafts = drafts_from_items(_with_own_ids(items, taken), service(request).clock())
     spoken = tuple(replace(each, speaker=scope.user) if each.role is Role.USER else each for each in drafts)
     return await correct_token_counts(request, spoken)
+
+
+def _with_own_ids(items: list[JsonObject], taken: set[str]) -> list[JsonObject]:
+    """The items, without an id where it is empty, no text or taken."""
+    kept: list[JsonObject] = []
+    for item in items:
+        given = item.get("id")
+        if isinstance(given, str) and given and given not in taken:
+            taken.add(given)
+            kept.append(item)
+        else:
+            kept.append({name: value for name, value in item.items() if name != "id"})
+    return kept
 
 
 def new_conversation_id() -> str:
