@@ -72,6 +72,11 @@ async def test_a_response_goes_on_where_the_request_says() -> None:
         assert [text for text in texts if text in (TOM, CAT)] == [TOM, CAT]
         inputs = [item.to_dict() async for item in ann.responses.input_items.list(second.id)]
         assert [item["content"] for item in inputs] == [[{"type": "input_text", "text": CAT}]]
+        both: Any = [{"role": "developer", "content": "Be short."}, {"role": "user", "content": CAT, "id": "msg_cat"}]
+        given = await ann.responses.create(model="gpt-5", input=both)
+        await ann.conversations.items.delete("msg_cat", conversation_id=place_of_response(given.id)[1])
+        left = [item.to_dict() async for item in ann.responses.input_items.list(given.id)]
+        assert [item["role"] for item in left] == ["developer"]
 
         await ann.responses.delete(second.id)
         for gone in ({"previous_response_id": second.id}, {"conversation": "conv_absent"}):

@@ -67,9 +67,7 @@ async def read_request(request: Request) -> Asked:
         tools=tools.tools,
         tool_choice=tools.choice,
         reply_tokens=body.max_output_tokens,
-        reply_metadata={
-            ECHO: {"created_at": created_at, "model": body.model or assistant, "inputs": len(drafts) or 1, **said}
-        },
+        reply_metadata={ECHO: {"created_at": created_at, "model": body.model or assistant, **said}},
         policy=existing(policy_of(request, assistant)),
         compress_above=body.compress_above,
     )

@@ -94,7 +94,7 @@ async def delete_response(request: Request) -> Response:
     turn = await find_turn(sessions(request), scope, response_id)
     if turn.reply is None:
         raise ResponseNotFound
-    noted = {name: turn.echo[name] for name in ("inputs", "text") if name in turn.echo} | {DELETED: True}
+    noted = {name: turn.echo[name] for name in ("text",) if name in turn.echo} | {DELETED: True}
     forgotten = replace(turn.reply, metadata={**turn.reply.metadata, ECHO: noted})
     await sessions(request).rewrite(scope, turn.session.id, Rewrite(messages=(forgotten,)))
     return json_response({"id": response_id, "object": "response", "deleted": True})

@@ -8,8 +8,8 @@ from starlette.requests import Request
 
 from tenuto.errors import TurnStopped
 from tenuto.holder import is_holder_gone
-from tenuto.model import Message, Role, Scope
-from tenuto.model.message import STOPPED
+from tenuto.model import Message, Scope
+from tenuto.model.message import STOPPED, is_input
 from tenuto.model.turn import turn_id_of
 from tenuto.model.values import JsonObject
 from tenuto.ports import TraceStore
@@ -23,7 +23,7 @@ from tenuto.server.openai.response_stream import EventBatch
 
 def echo_from(noted: JsonObject, trace: str, model: str) -> Echo:
     """What a response repeats, from the metadata of its reply."""
-    said = {name: value for name, value in noted.items() if name not in ("created_at", "model", "inputs")}
+    said = {name: value for name, value in noted.items() if name not in ("created_at", "model")}
     return Echo(trace, noted.get("created_at", 0), noted.get("model", model), said)
 
 
@@ -66,10 +66,7 @@ async def _unanswered(traces: TraceStore, scope: Scope, turn: StoredTurn) -> Jso
 
 def inputs_of(turn: StoredTurn) -> tuple[Message, ...]:
     """The messages that a turn's request brought."""
-    inputs = turn.echo.get("inputs")
-    if isinstance(inputs, int):
-        return turn.messages[:inputs]
-    return tuple(message for message in turn.messages if message.role is Role.USER)
+    return tuple(message for message in turn.messages if is_input(message))
 
 
 async def replay_response(response: JsonObject, after: int) -> AsyncIterator[EventBatch]:
