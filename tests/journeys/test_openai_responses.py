@@ -15,6 +15,7 @@ from tenuto.chat import ChatRequest, LiveTurns
 from tenuto.llm import Call, Fail, Hang, Say, ScriptedModel
 from tenuto.llm.scripted import Script
 from tenuto.model import Scope
+from tenuto.server.openai.bodies import tools_of
 from tenuto.server.openai.response_objects import place_of_response
 from tests.journeys.door import bearer, playing
 from tests.journeys.openai_clients import openai_served
@@ -230,6 +231,16 @@ async def test_a_turn_of_another_process_is_told_as_it_is() -> None:
         events: list[Any] = [event async for event in await ann.responses.retrieve(running, stream=True)]
         assert [event.type for event in events] == ["response.created", "response.incomplete"]
         assert events[-1].response.output_text == "Half "
+
+
+def test_allowed_tools_are_read_in_both_forms_and_odd_names_are_none() -> None:
+    tools: list[Any] = [{"type": "function", "name": name} for name in "ab"]
+    odd: list[Any] = [None, {"name": ["a"]}, {"function": "a"}, {"function": {"name": {}}}]
+    flat = {"mode": "required", "tools": [*odd, {"type": "function", "name": "b"}]}
+    deep = {"mode": "required", "tools": [*odd, {"type": "function", "function": {"name": "b"}}]}
+    for choice in ({**flat}, {"allowed_tools": deep}):
+        chosen = tools_of(tools, {"type": "allowed_tools", **choice})
+        assert ([tool.name for tool in chosen.tools], chosen.choice) == (["b"], "required")
 
 
 async def test_a_foreign_response_is_not_found_on_any_route(subtests: pytest.Subtests) -> None:
