@@ -73,6 +73,8 @@ async def create_conversation(request: Request) -> Response:
     scope = await asking(request)
     body = await body_of(request, _NewConversation)
     key = idempotency_key(request)
+    # Before the conversation: items that are refused leave none behind.
+    drafts = await drafts_of_items(request, scope, body.items or [])
     session, _ = await sessions(request).create(
         scope,
         NewSession(attributes=check_metadata(body.metadata)),
@@ -82,7 +84,7 @@ async def create_conversation(request: Request) -> Response:
         fingerprint=fingerprint([body.items, body.metadata]),
     )
     if body.items:
-        await _append(request, scope, session.id, body.items, "create")
+        await _append(request, scope, session.id, body.items, drafts, "create")
     return json_response(conversation_view(session))
 
 
@@ -132,7 +134,9 @@ async def create_items(request: Request) -> Response:
     """Append items to a conversation."""
     scope = await asking(request)
     body = await body_of(request, _NewItems)
-    stored = await _append(request, scope, path_parameter(request, ID), body.items, "items")
+    session_id = path_parameter(request, ID)
+    drafts = await drafts_of_items(request, scope, body.items, session_id)
+    stored = await _append(request, scope, session_id, body.items, drafts, "items")
     return json_response(list_view(ItemPage(stored, more=False)))
 
 
@@ -162,11 +166,11 @@ async def _log_of(request: Request) -> ItemLog:
 
 
 async def _append(
-    request: Request, scope: Scope, session_id: str, items: list[JsonObject], route: str
+    request: Request, scope: Scope, session_id: str, items: list[JsonObject], drafts: tuple[Draft, ...], route: str
 ) -> list[JsonObject]:
     key = idempotency_key(request)
     appending = AppendRequest(
-        messages=await drafts_of_items(request, scope, items, session_id),
+        messages=drafts,
         # What a model wrote elsewhere was paid for elsewhere.
         usage=Usage(),
         # As with OpenAI, a key belongs to its route.
