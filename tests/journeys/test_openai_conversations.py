@@ -63,6 +63,21 @@ async def test_items_come_back_whole_and_can_be_sent_again(openai_door: OpenAIDo
     assert newest == [item["id"] for item in reversed(raw)]
 
 
+async def test_every_item_has_an_id_of_its_own(openai_door: OpenAIDoor) -> None:
+    """Also where a client sends one twice, or one that is none: pages go on behind an id."""
+    ann = openai_door.ann
+    said = [{"role": "user", "content": f"{n}", "type": "message", "id": name} for n, name in enumerate(["m", "m", ""])]
+    conversation = (await ann.conversations.create(items=said)).id  # type: ignore[arg-type]
+    await ann.conversations.items.create(conversation, items=said)  # type: ignore[arg-type]
+    first = await ann.responses.create(input=said[:1], conversation=conversation)  # type: ignore[arg-type]
+    await ann.responses.create(input=said[:1], previous_response_id=first.id)  # type: ignore[arg-type]
+    for talk in await _conversations(openai_door):
+        ids = [item.id async for item in ann.conversations.items.list(talk, limit=1, order="asc")]
+        assert len(ids) == len(set(ids)) >= 8
+        assert all(ids)
+        assert "m" in ids
+
+
 async def test_a_conversation_is_changed_listed_and_removed(openai_door: OpenAIDoor) -> None:
     ann, http = openai_door.ann, openai_door.door.http
     made = [await ann.conversations.create(metadata={"n": str(n), "old": "x"}) for n in range(3)]
@@ -180,10 +195,18 @@ async def test_errors_have_openais_shape(openai_door: OpenAIDoor) -> None:
         "param": "metadata",
         "code": "invalid",
     }
+    large = await http.post("/v1/conversations", headers=known, json={"items": [{**ITEMS[0], "content": "x" * 2**21}]})
+    assert (large.status_code, large.json()["error"]["code"]) == (413, "too_large")
+    assert await _conversations(openai_door) == []
     unknown = await http.get("/v1/models", headers=bearer("nonsense"))
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (401, "invalid_api_key")
     assert unknown.headers["www-authenticate"] == "Bearer"
     assert unknown.headers["x-request-id"]
+
+
+async def _conversations(opened: OpenAIDoor) -> list[str]:
+    page = (await opened.door.http.get("/v1/conversations", headers=bearer(opened.key))).json()
+    return [one["id"] for one in page["data"]]
 
 
 async def _list_items(client: AsyncOpenAI, name: str) -> object:

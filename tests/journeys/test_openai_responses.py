@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -10,9 +11,15 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from tenuto.llm import Hang, Say, ScriptedModel
+from tenuto.chat import ChatRequest, LiveTurns
+from tenuto.llm import Call, Fail, Hang, Say, ScriptedModel
+from tenuto.llm.scripted import Script
+from tenuto.model import Scope
+from tenuto.server.openai.bodies import tools_of
+from tenuto.server.openai.response_objects import place_of_response
 from tests.journeys.door import bearer, playing
 from tests.journeys.openai_clients import openai_served
+from tests.talking import Adder, hurried
 
 # The keys that the Open Responses specification requires of every response.
 REQUIRED = {
@@ -66,6 +73,11 @@ async def test_a_response_goes_on_where_the_request_says() -> None:
         assert [text for text in texts if text in (TOM, CAT)] == [TOM, CAT]
         inputs = [item.to_dict() async for item in ann.responses.input_items.list(second.id)]
         assert [item["content"] for item in inputs] == [[{"type": "input_text", "text": CAT}]]
+        both: Any = [{"role": "developer", "content": "Be short."}, {"role": "user", "content": CAT, "id": "msg_cat"}]
+        given = await ann.responses.create(model="gpt-5", input=both)
+        await ann.conversations.items.delete("msg_cat", conversation_id=place_of_response(given.id)[1])
+        left = [item.to_dict() async for item in ann.responses.input_items.list(given.id)]
+        assert [item["role"] for item in left] == ["developer"]
 
         await ann.responses.delete(second.id)
         for gone in ({"previous_response_id": second.id}, {"conversation": "conv_absent"}):
@@ -132,6 +144,103 @@ async def test_a_stream_can_be_left_joined_and_cancelled() -> None:
         ended = await ann.responses.cancel(running.id)
         assert (ended.status, ended.output_text) == ("cancelled", "Half ")
         assert (await ann.responses.retrieve(running.id)) == ended
+
+
+async def test_a_stream_says_what_the_answer_says() -> None:
+    """Text before a tool of the assistant's own is an item by itself; what the assistant adds at the end is told."""
+    script: tuple[Script, ...] = ([Say("Let me see. "), Call("add", {"a": 1, "b": 2})], [Say("It ", "is 3.")])
+    model = ScriptedModel(*script, *script)
+    assistant = playing(model, tools=(Adder(),), postprocess=lambda text, *_: f"{text} [add]")
+    async with openai_served(**assistant) as opened:
+        events: list[Any] = [event async for event in await opened.ann.responses.create(input="1+2?", stream=True)]
+        texts: dict[tuple[int, str], str] = {}
+        for event in events:
+            if event.type == "response.output_text.delta":
+                place = event.output_index, event.item_id
+                texts[place] = texts.get(place, "") + event.delta
+        done = {
+            (event.output_index, event.item.id): event.item.content[0].text
+            for event in events
+            if event.type == "response.output_item.done"
+        }
+        assert [*texts.values()] == ["Let me see. ", "It is 3. [add]"]
+        assert done == texts
+        assert len({name for pair in texts for name in pair}) == 4
+        assert events[-1].response.output_text == "It is 3. [add]"
+        chunks = await opened.ann.chat.completions.create(
+            model="x", messages=[{"role": "user", "content": "1+2?"}], stream=True
+        )
+        deltas = [chunk.choices[0].delta async for chunk in chunks]
+        assert "".join(delta.content or "" for delta in deltas) == "Let me see. It is 3. [add]"
+        assert [delta.role for delta in deltas if delta.role] == ["assistant"]
+
+
+async def test_an_answer_that_fails_is_an_error_of_openais_before_and_in_its_stream() -> None:
+    """As long as nothing is sent, the status says so."""
+    async with openai_served(**playing(ScriptedModel(Fail()))) as opened:
+        ann = opened.ann
+        for ask in (
+            ann.responses.create(input="Hi", store=False, stream=True),
+            ann.chat.completions.create(model="x", messages=[{"role": "user", "content": "Hi"}], stream=True),
+        ):
+            with pytest.raises(openai.InternalServerError) as refused:
+                await ask
+            assert refused.value.code == "model_failed"
+    faulty = playing(ScriptedModel("Half."), postprocess=lambda *_: str(1 // 0))
+    async with openai_served(**faulty) as opened:
+        asked = {"model": "x", "input": "Hi", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+        for path, store in (("responses", True), ("responses", False), ("chat/completions", False)):
+            sent = {**asked, "store": store}
+            told = await opened.door.http.post(f"/v1/{path}", json=sent, headers=bearer(opened.key))
+            *_, last, end = told.text.strip().split("\n\n")
+            body = json.loads(last.partition("data: ")[2])
+            error = body.get("response", body)["error"]
+            assert (error["code"], end) == ("internal", "data: [DONE]")
+            assert "division" not in error["message"]
+            if store:
+                seen = f"/v1/responses/{body['response']['id']}?stream=true&starting_after=99"
+                rest = await opened.door.http.get(seen, headers=bearer(opened.key))
+                assert (rest.status_code, rest.text) == (200, "data: [DONE]\n\n")
+
+
+async def test_a_turn_of_another_process_is_told_as_it_is() -> None:
+    """Its stream is to be asked for later; one by key waits for it, since it may be its own."""
+    hang = Hang()
+    async with openai_served(**playing(ScriptedModel("Yes.", [Say("Half "), hang]), policies=hurried())) as opened:
+        ann, tenuto = opened.ann, opened.door.tenuto
+        first = await ann.responses.create(input="0")
+        request = ChatRequest(session_id=place_of_response(first.id)[1], text="1")
+        async with LiveTurns(await tenuto.chat(), tenuto.sessions) as elsewhere:
+            turn = elsewhere.start(Scope(tenant="acme", user="ann"), request)
+            await hang.reached.wait()
+            assert turn.started is not None
+            running = f"resp_{turn.started.trace_id}"
+            asks: dict[int, Awaitable[object]] = {
+                503: ann.responses.retrieve(running, stream=True),
+                409: ann.responses.create(
+                    input="1", previous_response_id=first.id, extra_headers={"Idempotency-Key": "k"}
+                ),
+            }
+            for status, ask in asks.items():
+                with pytest.raises(openai.APIStatusError) as refused:
+                    await ask
+                assert refused.value.status_code == status
+                assert "retry-after" in refused.value.response.headers
+                assert "x-should-retry" not in refused.value.response.headers
+            await turn.stop()
+        events: list[Any] = [event async for event in await ann.responses.retrieve(running, stream=True)]
+        assert [event.type for event in events] == ["response.created", "response.incomplete"]
+        assert events[-1].response.output_text == "Half "
+
+
+def test_allowed_tools_are_read_in_both_forms_and_odd_names_are_none() -> None:
+    tools: list[Any] = [{"type": "function", "name": name} for name in "ab"]
+    odd: list[Any] = [None, {"name": ["a"]}, {"function": "a"}, {"function": {"name": {}}}]
+    flat = {"mode": "required", "tools": [*odd, {"type": "function", "name": "b"}]}
+    deep = {"mode": "required", "tools": [*odd, {"type": "function", "function": {"name": "b"}}]}
+    for choice in ({**flat}, {"allowed_tools": deep}):
+        chosen = tools_of(tools, {"type": "allowed_tools", **choice})
+        assert ([tool.name for tool in chosen.tools], chosen.choice) == (["b"], "required")
 
 
 async def test_a_foreign_response_is_not_found_on_any_route(subtests: pytest.Subtests) -> None:

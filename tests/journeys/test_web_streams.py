@@ -26,11 +26,11 @@ LOOK = {
 
 
 @asynccontextmanager
-async def house(*scripts: Script) -> AsyncIterator[tuple[httpx.AsyncClient, ScriptedModel]]:
+async def house(*scripts: Script, **fields: Any) -> AsyncIterator[tuple[httpx.AsyncClient, ScriptedModel]]:
     """A server on a port, whose assistant plays scripts and can add, and Ann's browser."""
     model = ScriptedModel(*scripts)
     async with (
-        served(**playing(model, tools=(Adder(),))) as door,
+        served(**playing(model, tools=(Adder(),), **fields)) as door,
         serving(door.app) as base,
         httpx.AsyncClient(base_url=base, headers=ANN, timeout=60) as http,
     ):
@@ -237,3 +237,13 @@ async def test_a_run_of_ag_ui_is_joined_and_stopped() -> None:
         assert (len(model.requests), model.cancelled) == (1, 1)
         wrong = await http.post("/v1/ag-ui/none", json=body)
         assert code(wrong) == (404, "assistant_not_found")
+
+
+async def test_an_unexpected_fault_ends_either_stream_in_its_own_shape() -> None:
+    async with house("Half.", postprocess=lambda *_: str(1 // 0)) as (http, _):
+        chunks = await ui(http, said("u1", "Hi"))
+        events = await run(http, "r1", user("u2", "Hi"))
+
+    assert (chunks[-2]["type"], chunks[-1]) == ("error", "[DONE]")
+    assert only(events, "RUN_ERROR")["code"] == "internal"
+    assert "division" not in chunks[-2]["errorText"] + only(events, "RUN_ERROR")["message"]

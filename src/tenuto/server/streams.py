@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from tenuto.errors import TenutoError, Unavailable
+from tenuto.logs import describe_exception
 from tenuto.server.problems import error_response, internal
 
 _Answer = TypeVar("_Answer")
@@ -74,6 +75,30 @@ async def event_stream(
     return StreamingResponse(
         _sse_stream(request, first, events, encode), media_type="text/event-stream; charset=utf-8", headers=_HEADERS
     )
+
+
+class _Internal(TenutoError):
+    code: ClassVar[str] = "internal"
+
+
+def told_error(fault: Exception) -> TenutoError:
+    """What a stream says of its failure, for protocols with an event for it; what was not expected is logged."""
+    if isinstance(fault, TenutoError):
+        return fault
+    _log.error("a stream failed: %s", describe_exception(fault))
+    return _Internal("something went wrong here; the server's log has this answer's x-request-id")
+
+
+async def begun_events(request: Request, events: AsyncIterator[_Event]) -> AsyncIterator[_Event]:
+    """The events, once the first is there; an error before it is raised."""
+    first = await cancel_on_disconnect(request, _next_event(events))
+
+    async def all_events() -> AsyncIterator[_Event]:
+        yield first
+        async for event in events:
+            yield event
+
+    return all_events()
 
 
 async def _next_event(events: AsyncIterator[_Event]) -> _Event:

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from tenuto.errors import Invalid
 from tenuto.model.generation import ToolSpec
-from tenuto.model.values import JsonObject
+from tenuto.model.values import Json, JsonObject
 from tenuto.server.openai.items import answer_function
 from tenuto.server.openai.response_objects import DEFAULTS
 
@@ -120,8 +120,9 @@ def tools_of(
         case str():
             wanted = choice
         case {"type": "allowed_tools", "mode": str(mode), "tools": list(allowed)}:
-            names = {one.get("name") for one in allowed if isinstance(one, dict)}
-            specs, wanted = [spec for spec in specs if spec.name in names], mode
+            specs, wanted = _allowed(specs, allowed), mode
+        case {"type": "allowed_tools", "allowed_tools": {"mode": str(mode), "tools": list(allowed)}}:
+            specs, wanted = _allowed(specs, allowed), mode
         case {"type": "function", "name": str(name)} | {"type": "function", "function": {"name": str(name)}}:
             wanted = name
             if name not in {spec.name for spec in specs}:
@@ -133,6 +134,13 @@ def tools_of(
         specs.append(_answer_spec(answer, text["format"]))
         wanted = _REQUIRED if wanted == "auto" and len(specs) > 1 else answer if wanted == "auto" else wanted
     return ToolChoice(tuple(specs), wanted, answer)
+
+
+def _allowed(specs: list[ToolSpec], allowed: list[Json]) -> list[ToolSpec]:
+    """The functions among those that are named, in either form."""
+    named = [one.get("function", one) for one in allowed if isinstance(one, dict)]
+    names = [function.get("name") for function in named if isinstance(function, dict)]
+    return [spec for spec in specs if spec.name in names]
 
 
 def _spec(tool: JsonObject) -> ToolSpec:

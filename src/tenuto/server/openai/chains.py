@@ -84,6 +84,7 @@ async def follow_response(
     response named is changed by requests that name it, so there the next turn is always in a fork.
 
     Raises:
+        SessionBusy: with a key; the turn that runs may be the one that this request asked for before.
         ResponseNotFound: there is no such response, or none that was answered.
     """
     turn = await find_turn(sessions, scope, response_id)
@@ -97,7 +98,10 @@ async def follow_response(
             return await attempt(
                 replace(asked, session_id=turn.session.id, follows=turn.number, policy=existing(waiting))
             )
-        except (VersionConflict, SessionBusy):
+        except SessionBusy:
+            if key is not None:
+                raise
+        except VersionConflict:
             pass
     named = new_conversation_id() if key is None else derived_id("conv_", response_id, key)
     try:

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.chat import ChatEvent, ChatRequest, Reply, ReplyFinished
-from tenuto.errors import Invalid, TenutoError
+from tenuto.chat import ChatEvent, ChatRequest, Reply, ReplyFinished, ToolStarted
+from tenuto.errors import Invalid
 from tenuto.model import Message, Role, Scope
 from tenuto.model.generation import TextDelta, ToolCall
 from tenuto.model.policy import OnMissing
@@ -30,7 +30,7 @@ from tenuto.server.openai.errors import OpenAIRouter, failure_response
 from tenuto.server.openai.items import answer_function, messages_of
 from tenuto.server.openai.response_requests import assistant_of, policy_of
 from tenuto.server.openai.responses import first_event, last_reply
-from tenuto.server.streams import ServerSentEvent, cancel_on_disconnect, event_stream
+from tenuto.server.streams import ServerSentEvent, begun_events, cancel_on_disconnect, event_stream, told_error
 
 routes = OpenAIRouter(prefix="/v1")
 
@@ -81,22 +81,27 @@ class _Completion:
 
     async def chunks(self, events: AsyncIterator[ChatEvent]) -> AsyncIterator[JsonObject]:
         """The chunks of a completion, each told as soon as it is known."""
-        said = False
+        # The role is told once, and what was said before a tool of the assistant's own is none of the answer.
+        head: JsonObject = {"role": "assistant"}
+        said = ""
         try:
             async for event in events:
                 if isinstance(event, TextDelta) and event.text and self._answer is None:
-                    yield self._chunk({"content": event.text} if said else {"role": "assistant", "content": event.text})
-                    said = True
+                    yield self._chunk({**head, "content": event.text})
+                    head, said = {}, said + event.text
+                elif isinstance(event, ToolStarted):
+                    said = ""
                 elif isinstance(event, ReplyFinished):
-                    for chunk in self._end(event.reply, said):
+                    for chunk in self._end(event.reply, head, said):
                         yield chunk
-        except TenutoError as error:
-            body: JsonObject = msgspec.json.decode(bytes(failure_response(error).body))
+        except Exception as fault:
+            body: JsonObject = msgspec.json.decode(bytes(failure_response(told_error(fault)).body))
             yield body
 
-    def _end(self, reply: Reply, said: bool) -> list[JsonObject]:
+    def _end(self, reply: Reply, head: JsonObject, said: str) -> list[JsonObject]:
         text, calls = reply.text, reply.calls
-        deltas: list[JsonObject] = [] if said else [{"role": "assistant", "content": text or None}]
+        rest = text.removeprefix(said) if text.startswith(said) else ""
+        deltas: list[JsonObject] = [{**head, "content": rest or None}] if rest or head else []
         if calls:
             deltas.append({"tool_calls": [{"index": at, **_call_view(call)} for at, call in enumerate(calls)]})
         chunks = [self._chunk(delta) for delta in deltas] + [self._chunk({}, _reason(calls))]
@@ -123,7 +128,8 @@ async def create_completion(request: Request) -> Response:
         return await _in_session(request, scope, body, _named(turn, request, session), completion)
     events = service(request).chat.stream(scope, turn, history)
     if body.stream:
-        return await event_stream(request, _with_end(completion.chunks(events)), _encode)
+        begun = await begun_events(request, events)
+        return await event_stream(request, _with_end(completion.chunks(begun)), _encode)
     return json_response(completion.whole(await cancel_on_disconnect(request, last_reply(events))))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Final, Literal
 from uuid import uuid4
 
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.errors import Invalid
+from tenuto.errors import Invalid, SessionNotFound
 from tenuto.model import Changes, Draft, NewSession, Role, Scope, Session, SessionQuery, Usage
 from tenuto.model.scope import session_key
 from tenuto.model.values import Json, JsonObject
@@ -72,6 +73,8 @@ async def create_conversation(request: Request) -> Response:
     scope = await asking(request)
     body = await body_of(request, _NewConversation)
     key = idempotency_key(request)
+    # Before the conversation: items that are refused leave none behind.
+    drafts = await drafts_of_items(request, scope, body.items or [])
     session, _ = await sessions(request).create(
         scope,
         NewSession(attributes=check_metadata(body.metadata)),
@@ -81,7 +84,7 @@ async def create_conversation(request: Request) -> Response:
         fingerprint=fingerprint([body.items, body.metadata]),
     )
     if body.items:
-        await _append(request, scope, session.id, body.items, "create")
+        await _append(request, scope, session.id, body.items, drafts, "create")
     return json_response(conversation_view(session))
 
 
@@ -131,7 +134,9 @@ async def create_items(request: Request) -> Response:
     """Append items to a conversation."""
     scope = await asking(request)
     body = await body_of(request, _NewItems)
-    stored = await _append(request, scope, path_parameter(request, ID), body.items, "items")
+    session_id = path_parameter(request, ID)
+    drafts = await drafts_of_items(request, scope, body.items, session_id)
+    stored = await _append(request, scope, session_id, body.items, drafts, "items")
     return json_response(list_view(ItemPage(stored, more=False)))
 
 
@@ -161,11 +166,11 @@ async def _log_of(request: Request) -> ItemLog:
 
 
 async def _append(
-    request: Request, scope: Scope, session_id: str, items: list[JsonObject], route: str
+    request: Request, scope: Scope, session_id: str, items: list[JsonObject], drafts: tuple[Draft, ...], route: str
 ) -> list[JsonObject]:
     key = idempotency_key(request)
     appending = AppendRequest(
-        messages=await drafts_of_items(request, scope, items),
+        messages=drafts,
         # What a model wrote elsewhere was paid for elsewhere.
         usage=Usage(),
         # As with OpenAI, a key belongs to its route.
@@ -175,11 +180,33 @@ async def _append(
     return items_of((await sessions(request).append(scope, session_id, appending)).messages)
 
 
-async def drafts_of_items(request: Request, scope: Scope, items: list[JsonObject]) -> tuple[Draft, ...]:
-    """Items as messages: those of the user have the caller as speaker, and all have token counts."""
-    drafts = drafts_from_items(items, service(request).clock())
+async def drafts_of_items(
+    request: Request, scope: Scope, items: list[JsonObject], session_id: str | None = None
+) -> tuple[Draft, ...]:
+    """Items as messages: those of the user have the caller as speaker, and all have token counts.
+
+    Pages go on behind an id, so one that is taken in the session, or is none, is replaced by a new one.
+    """
+    taken: set[str] = set()
+    if session_id is not None and any("id" in item for item in items):
+        with suppress(SessionNotFound):
+            taken = await ItemLog(sessions(request), scope, session_id).newest_ids()
+    drafts = drafts_from_items(_with_own_ids(items, taken), service(request).clock())
     spoken = tuple(replace(each, speaker=scope.user) if each.role is Role.USER else each for each in drafts)
     return await correct_token_counts(request, spoken)
+
+
+def _with_own_ids(items: list[JsonObject], taken: set[str]) -> list[JsonObject]:
+    """The items, without an id where it is empty, no text or taken."""
+    kept: list[JsonObject] = []
+    for item in items:
+        given = item.get("id")
+        if isinstance(given, str) and given and given not in taken:
+            taken.add(given)
+            kept.append(item)
+        else:
+            kept.append({name: value for name, value in item.items() if name != "id"})
+    return kept
 
 
 def new_conversation_id() -> str:

@@ -66,6 +66,11 @@ class ItemLog:
                 return ItemPage(items[:limit], len(items) > limit)
             edge = page.messages[-1 if ascending else 0].seq
 
+    async def newest_ids(self) -> set[str]:
+        """The ids of the newest items."""
+        page = await self.sessions.messages(self.scope, self.session_id, Page(limit=_READ))
+        return {item["id"] for item in items_of(page.messages)}
+
     async def get(self, item_id: str) -> JsonObject:
         """One item.
 

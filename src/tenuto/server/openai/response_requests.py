@@ -18,7 +18,7 @@ from tenuto.server.openai.chains import existing, find_turn
 from tenuto.server.openai.conversations import check_metadata, drafts_of_items
 from tenuto.server.openai.errors import ResponseNotFound
 from tenuto.server.openai.items import ECHO
-from tenuto.server.openai.response_objects import Echo
+from tenuto.server.openai.response_objects import Echo, place_of_response
 
 # How an answer travels is no part of what is asked.
 _NOT_SAID: Final = ("stream", "background")
@@ -50,7 +50,9 @@ async def read_request(request: Request) -> Asked:
     if body.store is False and body.background:
         raise Invalid("background: a response that is not stored cannot be made in the background")
     said, created_at = body.said(), now_in_seconds(request)
-    drafts = await drafts_of_items(request, scope, body.input) if isinstance(body.input, list) else ()
+    follows = body.previous_response_id
+    session_id = body.conversation_id if follows is None else place_of_response(follows)[1]
+    drafts = await drafts_of_items(request, scope, body.input, session_id) if isinstance(body.input, list) else ()
     if not drafts and not isinstance(body.input, str):
         raise Invalid("input: expected a text or items")
     assistant = assistant_of(request, body.model)
@@ -66,9 +68,7 @@ async def read_request(request: Request) -> Asked:
         tool_choice=tools.choice,
         answer_tool=tools.answer,
         reply_tokens=body.max_output_tokens,
-        reply_metadata={
-            ECHO: {"created_at": created_at, "model": body.model or assistant, "inputs": len(drafts) or 1, **said}
-        },
+        reply_metadata={ECHO: {"created_at": created_at, "model": body.model or assistant, **said}},
         policy=existing(policy_of(request, assistant)),
         compress_above=body.compress_above,
     )

@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tenuto.chat import ChatEvent, Reply, ReplyFinished
+from tenuto.chat import ChatEvent, Reply, ReplyFinished, ToolStarted
 from tenuto.errors import TenutoError
 from tenuto.model.generation import TextDelta
 from tenuto.model.values import JsonObject
 from tenuto.server.openai.items import MESSAGE, output_text, text_item, text_item_id
 from tenuto.server.openai.response_objects import Echo
-from tenuto.server.streams import ServerSentEvent
+from tenuto.server.streams import ServerSentEvent, told_error
 
 END: Final = ServerSentEvent("", b"[DONE]")
 """The last line of a stream."""
@@ -32,8 +32,15 @@ class ResponseStream:
         self._now = now
         self._number = 0
         self._items = 0
-        # The text of the answer as far as it was streamed, once it has begun.
+        # The text that is being streamed, once it has begun, with its place and the name that its id is made of.
         self._text: str | None = None
+        self._place = 0
+        self._named = echo.trace
+
+    @property
+    def event_count(self) -> int:
+        """How many events were made so far."""
+        return self._number
 
     def begin(self) -> Iterator[JsonObject]:
         """The events before the first of the answer."""
@@ -46,6 +53,9 @@ class ResponseStream:
             # With a demanded form, the answer is a call; text beside it is none of it.
             case TextDelta(text=text) if text and self._echo.answer is None:
                 yield from self._say(text)
+            case ToolStarted() if self._text is not None:
+                # Text before a tool of the assistant's own is none of the answer.
+                yield from self._end_text(text_item(self._named, self._text))
             case ReplyFinished(reply=reply):
                 yield from self._end(reply)
 
@@ -57,9 +67,10 @@ class ResponseStream:
     def _say(self, text: str) -> Iterator[JsonObject]:
         if self._text is None:
             self._text = ""
-            self._items = 1
-            item = text_item(self._echo.trace, "", "in_progress")
-            yield self._event("response.output_item.added", output_index=0, item=item)
+            self._place, self._items = self._items, self._items + 1
+            self._named = f"{self._echo.trace}-{self._place}" if self._place else self._echo.trace
+            item = text_item(self._named, "", "in_progress")
+            yield self._event("response.output_item.added", output_index=self._place, item=item)
             yield self._part("response.content_part.added", part=output_text(""))
         self._text += text
         yield self._part("response.output_text.delta", delta=text, logprobs=[])
@@ -68,7 +79,7 @@ class ResponseStream:
         items = self._echo.output_of(reply)
         if self._text is not None and items[0]["type"] != MESSAGE:
             # Text that the model took back when it called.
-            yield from self._end_text(text_item(self._echo.trace, self._text))
+            yield from self._end_text(text_item(self._named, self._text))
         for item in items:
             yield from self._end_text(item) if item["type"] == MESSAGE else self._call(item)
         response = self._echo.finished(reply, self._now())
@@ -76,11 +87,14 @@ class ResponseStream:
 
     def _end_text(self, item: JsonObject) -> Iterator[JsonObject]:
         part = item["content"][0]
-        if self._text is None:
-            yield from self._say(part["text"])
-        yield self._part("response.output_text.done", text=part["text"], logprobs=[])
+        text: str = part["text"]
+        if self._text is None or (text.startswith(self._text) and text != self._text):
+            yield from self._say(text[len(self._text or "") :])
+        yield self._part("response.output_text.done", text=text, logprobs=[])
         yield self._part("response.content_part.done", part=part)
-        yield self._event("response.output_item.done", output_index=0, item=item)
+        ended = {**item, "id": text_item_id(self._named)}
+        yield self._event("response.output_item.done", output_index=self._place, item=ended)
+        self._text = None
 
     def _call(self, item: JsonObject) -> Iterator[JsonObject]:
         place, self._items = self._items, self._items + 1
@@ -93,8 +107,8 @@ class ResponseStream:
         yield self._event("response.output_item.done", output_index=place, item=item)
 
     def _part(self, kind: str, **fields: object) -> JsonObject:
-        item = text_item_id(self._echo.trace)
-        return self._event(kind, item_id=item, output_index=0, content_index=0, **fields)
+        item = text_item_id(self._named)
+        return self._event(kind, item_id=item, output_index=self._place, content_index=0, **fields)
 
     def _event(self, kind: str, **fields: object) -> JsonObject:
         event = {"type": kind, "sequence_number": self._number, **fields}
@@ -110,7 +124,7 @@ class EventBatch(NamedTuple):
     def encode(self) -> bytes:
         """Their lines. The Open Responses specification ends every stream with a line of its own."""
         lines = [ServerSentEvent(event["type"], msgspec.json.encode(event)).encode() for event in self.events]
-        if self.events[-1]["type"] in _LAST:
+        if not self.events or self.events[-1]["type"] in _LAST:
             lines.append(END.encode())
         return b"".join(lines)
 
@@ -130,5 +144,10 @@ async def stream_response(
             begun = iter(())
             if batch.events:
                 yield batch
-    except TenutoError as error:
-        yield unseen((*begun, stream.fail(error)))
+    except Exception as fault:
+        batch = unseen((*begun, stream.fail(told_error(fault))))
+        if batch.events:
+            yield batch
+    if stream.event_count <= after + 1:
+        # The client has seen all of it.
+        yield EventBatch(())

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.chat import ChatEvent, ChatRequest, LiveTurn, Reply, ReplyFinished
-from tenuto.errors import SessionNotFound
+from tenuto.errors import SessionNotFound, Unavailable
 from tenuto.model import Rewrite, Scope
 from tenuto.model.policy import OnMissing
 from tenuto.model.values import JsonObject
@@ -27,7 +27,7 @@ from tenuto.server.openai.response_objects import Echo, place_of_response
 from tenuto.server.openai.response_requests import Asked, history_of, now_in_seconds, read_request
 from tenuto.server.openai.response_stream import ResponseStream, stream_response
 from tenuto.server.openai.stored_responses import echo_from, inputs_of, replay_response, stored_response
-from tenuto.server.streams import cancel_on_disconnect, event_stream
+from tenuto.server.streams import begun_events, cancel_on_disconnect, event_stream
 from tenuto.sessions.ids import derived_id
 
 routes = OpenAIRouter(prefix="/v1")
@@ -77,6 +77,8 @@ async def get_response(request: Request) -> Response:
             return json_response(response)
     if turn is None:
         assert response is not None
+        if response["status"] == "in_progress":
+            raise Unavailable("the response is being made in another process; its stream is there when it has ended")
         return await event_stream(request, replay_response(response, query.starting_after), lambda batch: batch)
     echo = _echo_of(turn, place_of_response(response_id)[0])
     if query.stream:
@@ -92,7 +94,7 @@ async def delete_response(request: Request) -> Response:
     turn = await find_turn(sessions(request), scope, response_id)
     if turn.reply is None:
         raise ResponseNotFound
-    noted = {name: turn.echo[name] for name in ("inputs", "text") if name in turn.echo} | {DELETED: True}
+    noted = {name: turn.echo[name] for name in ("text",) if name in turn.echo} | {DELETED: True}
     forgotten = replace(turn.reply, metadata={**turn.reply.metadata, ECHO: noted})
     await sessions(request).rewrite(scope, turn.session.id, Rewrite(messages=(forgotten,)))
     return json_response({"id": response_id, "object": "response", "deleted": True})
@@ -186,7 +188,7 @@ async def _answer_unstored(request: Request, asked: Asked) -> Response:
     echo = asked.echo(uuid4().hex)
     events = chat.stream(asked.scope, asked.turn, history)
     if asked.body.stream:
-        return await _stream(request, echo, events)
+        return await _stream(request, echo, await begun_events(request, events))
     reply = await cancel_on_disconnect(request, last_reply(events))
     return json_response(echo.finished(reply, now_in_seconds(request)))
 

@@ -8,8 +8,8 @@ from starlette.requests import Request
 
 from tenuto.errors import TurnStopped
 from tenuto.holder import is_holder_gone
-from tenuto.model import Message, Role, Scope
-from tenuto.model.message import STOPPED
+from tenuto.model import Message, Scope
+from tenuto.model.message import STOPPED, is_input
 from tenuto.model.turn import turn_id_of
 from tenuto.model.values import JsonObject
 from tenuto.ports import TraceStore
@@ -23,7 +23,7 @@ from tenuto.server.openai.response_stream import EventBatch
 
 def echo_from(noted: JsonObject, trace: str, model: str) -> Echo:
     """What a response repeats, from the metadata of its reply."""
-    said = {name: value for name, value in noted.items() if name not in ("created_at", "model", "inputs")}
+    said = {name: value for name, value in noted.items() if name not in ("created_at", "model")}
     return Echo(trace, noted.get("created_at", 0), noted.get("model", model), said)
 
 
@@ -66,16 +66,13 @@ async def _unanswered(traces: TraceStore, scope: Scope, turn: StoredTurn) -> Jso
 
 def inputs_of(turn: StoredTurn) -> tuple[Message, ...]:
     """The messages that a turn's request brought."""
-    inputs = turn.echo.get("inputs")
-    if isinstance(inputs, int):
-        return turn.messages[:inputs]
-    return tuple(message for message in turn.messages if message.role is Role.USER)
+    return tuple(message for message in turn.messages if is_input(message))
 
 
 async def replay_response(response: JsonObject, after: int) -> AsyncIterator[EventBatch]:
     """The stream of a response that has ended and whose events are gone: how it began, and all of it."""
     begun = {**response, "status": "in_progress", "output": [], "usage": None, "completed_at": None}
     created = {"type": "response.created", "sequence_number": 0, "response": begun}
-    kind = "response.completed" if response["status"] == "completed" else "response.failed"
+    kind = {"cancelled": "response.incomplete"}.get(response["status"], f"response.{response['status']}")
     ended = {"type": kind, "sequence_number": max(after, 0) + 1, "response": response}
     yield EventBatch((created, ended) if after < 0 else (ended,))

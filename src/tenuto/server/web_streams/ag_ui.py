@@ -20,6 +20,7 @@ from tenuto.server.auth import asking, service, sessions
 from tenuto.server.json_io import body_of, path_parameter
 from tenuto.server.openapi import Router, describe
 from tenuto.server.requests import Name, RequestBody
+from tenuto.server.streams import told_error
 from tenuto.server.web_streams.ag_ui_events import AgUiStream, thread_messages
 from tenuto.server.web_streams.turns import (
     WebTool,
@@ -178,10 +179,10 @@ class _Run:
                     if self.missing or encoder.differs(event.reply):
                         yield await self._messages()
                     yield encoder.finish(event.reply)
-        except TenutoError as error:
+        except Exception as fault:
             if not encoder.started:
                 raise
-            for chunk in encoder.fail(error):
+            for chunk in encoder.fail(told_error(fault)):
                 yield chunk
 
     async def _state(self, given: object = None) -> JsonObject:

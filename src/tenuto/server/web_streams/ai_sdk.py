@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.chat import LiveTurn
-from tenuto.errors import SessionNotFound, TenutoError
+from tenuto.errors import SessionNotFound
 from tenuto.model import Draft, Message, Role, Scope, text_part, tool_result
 from tenuto.model.message import readable_part
 from tenuto.model.values import JsonObject, View
@@ -20,6 +20,7 @@ from tenuto.server.chat import StopView, stop_running_turn
 from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, path_parameter
 from tenuto.server.openapi import Router, describe
 from tenuto.server.requests import Name, RequestBody
+from tenuto.server.streams import told_error
 from tenuto.server.web_streams.ai_sdk_chunks import UiStream
 from tenuto.server.web_streams.turns import (
     WebTool,
@@ -139,10 +140,10 @@ async def _chunks(turn: LiveTurn) -> AsyncIterator[JsonObject | str]:
         async for _, event in turn.events():
             for chunk in encoder.encode(event):
                 yield chunk
-    except TenutoError as error:
+    except Exception as fault:
         if not encoder.started:
             raise
-        for chunk in encoder.fail(error):
+        for chunk in encoder.fail(told_error(fault)):
             yield chunk
     yield _DONE
 
