@@ -134,7 +134,7 @@ async def _stream(request: Request, turn: LiveTurn) -> Response:
 
 
 async def _chunks(turn: LiveTurn) -> AsyncIterator[JsonObject | str]:
-    encoder = UiStream(turn.request.reply_metadata.get("ui_id"))
+    encoder = UiStream(turn.reply_metadata.get("ui_id"))
     try:
         async for _, event in turn.events():
             for chunk in encoder.encode(event):
