@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,14 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 
+from tenuto.chat import LiveTurns
+from tenuto.errors import StoreUnavailable
 from tenuto.llm import Call, Hang, Say, ScriptedModel
+from tenuto.tasks import Tasks
 from tests.journeys.door import ANN, BASE, Door, code, playing, served
 from tests.journeys.test_http_process import running
 from tests.servers.openai_server import stalling, start_model_server
+from tests.talking import patient
 
 BINDINGS = ("JSONRPC", "HTTP+JSON")
 State = proto.TaskState
@@ -170,6 +175,42 @@ async def test_a_task_under_way_is_followed_by_many_and_cancelled(binding: str) 
         assert events[-1].status_update.status.state == State.TASK_STATE_CANCELED
     assert model.cancelled == 1
     assert answer(after) == "Once upon a time."
+
+
+async def test_a_caller_gets_the_end_that_was_not_stored_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run whose end the store did not take, or that waits for its session, is looked for again after a pause."""
+    monkeypatch.setattr("tenuto.server.a2a.handler._PAUSE", 0.0)
+    finish, start, away, starts = Tasks.finish, LiveTurns.start, [StoreUnavailable()], []
+
+    async def finish_later(*args: Any, **fields: Any) -> Any:
+        if away:
+            raise away.pop()
+        return await finish(*args, **fields)
+
+    def count(*args: Any) -> Any:
+        starts.append(args)
+        return start(*args)
+
+    monkeypatch.setattr(Tasks, "finish", finish_later)
+    monkeypatch.setattr(LiveTurns, "start", count)
+    model = ScriptedModel("One.", hang := Hang(), "Three.")
+    async with served(**playing(model, policies=patient(busy_wait=timedelta(0)))) as door, client(door, ANN) as ann:
+        first = await asyncio.wait_for(send(ann, message("Count")), 20)
+        slow = asyncio.create_task(send(ann, message("Go on", context_id=first.context_id)))
+        await hang.reached.wait()
+        starts.clear()
+        third = await send(ann, message("And on", context_id=first.context_id, return_immediately=True))
+        for _ in range(500):
+            await asyncio.sleep(0)
+        tried = len(starts)
+        hang.release.set()
+        await slow
+        ended = await asyncio.wait_for(send(ann, message("And on", context_id=first.context_id)), 20)
+
+    assert (first.status.state, answer(first), away) == (State.TASK_STATE_COMPLETED, "One.", [])
+    assert third.status.state == State.TASK_STATE_WORKING
+    assert 0 < tried < 5
+    assert ended.status.state == State.TASK_STATE_COMPLETED
 
 
 async def test_other_tenants_wrong_bodies_and_clients_without_a_key_find_nothing() -> None:

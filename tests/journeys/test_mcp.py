@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 import tenuto
+from tenuto.context import TokenCounter
+from tenuto.model import Draft
 from tests.journeys.door import ANN, BASE, EVE, Door, code, served
 from tests.journeys.terminal import own_settings
 
@@ -129,6 +132,24 @@ async def test_another_tenant_and_wrong_arguments_get_the_same_answers_as_nothin
                 "/mcp", content=body, headers={**ours, **accept, "Content-Type": "application/json"}
             )
             assert answered.status_code == 400
+
+
+async def test_a_message_is_counted_beside_the_loop_and_only_if_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    count, counted = TokenCounter.with_count, list[bool]()
+
+    def watch(counter: TokenCounter, draft: Draft) -> Draft:
+        counted.append(threading.current_thread() is threading.main_thread())
+        return count(counter, draft)
+
+    monkeypatch.setattr(TokenCounter, "with_count", watch)
+    async with served(max_message_bytes=1024) as door, client(door, ANN) as ann:
+        session = (await call(ann, "create_session"))["id"]
+        refused = await refusal(ann, "append_message", session_id=session, text="x" * 1025)
+        assert counted == []
+        await call(ann, "append_message", session_id=session, text="x")
+
+    assert "too_large" in refused
+    assert counted == [False]
 
 
 async def test_web_pages_reach_no_open_server() -> None:

@@ -1,29 +1,34 @@
 """Turns that outlive the connection of their caller: they run in tasks of their own, and readers come and go.
 
 A turn numbers its events from 1 and keeps them until a while after its end, so that a reader can join late or again and
-miss nothing. A process knows its own turns only.
+miss nothing; the request of an answered one goes at once. A process knows its own turns only.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final, Self
 
+import msgspec
+
 from tenuto.chat.request import ChatEvent, ChatRequest, EventSink, Reply, ReplyFinished, TurnStarted
 from tenuto.chat.service import Chat
-from tenuto.errors import TenutoError, TurnStopped, Unavailable
+from tenuto.errors import LimitReached, TenutoError, TurnStopped, Unavailable
 from tenuto.logs import describe_exception
 from tenuto.model import Scope
-from tenuto.model.scope import session_key
+from tenuto.model.scope import owner_key, session_key
 from tenuto.sessions import Sessions
 
-# Seconds that the events of a turn stay readable after its end, and of how many turns.
+# Seconds that the events of a turn stay readable after its end, of how many turns, and their bytes in all.
 _KEPT_FOR: Final = 60.0
 _MOST_KEPT: Final = 256
+_MOST_BYTES: Final = 32 * 1024 * 1024
+# Turns of one owner that run or wait at the same time.
+_MOST_RUNNING: Final = 256
 # Seconds that turns get to end when the server stops; connections have had theirs by then.
 _GRACE: Final = 5.0
 _log = logging.getLogger(__name__)
@@ -34,7 +39,10 @@ class LiveTurn:
 
     def __init__(self, scope: Scope, request: ChatRequest) -> None:
         self.scope = scope
-        self.request = request
+        self.assistant = request.assistant
+        self.reply_metadata = request.reply_metadata
+        self.key = request.idempotency_key
+        self._request: ChatRequest | None = request
         self._log = _EventLog()
         self._reply: Reply | None = None
         self._error: Exception | None = None
@@ -54,6 +62,21 @@ class LiveTurn:
     def ended(self) -> bool:
         """Whether there will be no more events."""
         return self._ended
+
+    @property
+    def kept_bytes(self) -> int:
+        """About the memory that it takes."""
+        try:
+            return len(msgspec.json.encode([self._log.events, self.reply_metadata, self._request], enc_hook=str))
+        except (TypeError, ValueError):  # What cannot be sent need not be kept.
+            return _MOST_BYTES
+
+    def is_running(self, request: ChatRequest) -> bool:
+        """Whether this request is being answered; one with a fingerprint is known by it."""
+        own = self._request
+        if own is None or self._ended:
+            return False
+        return own.fingerprint == request.fingerprint if request.fingerprint is not None else own == request
 
     async def events(self, after: int = 0) -> AsyncIterator[tuple[int, ChatEvent]]:
         """Each event with its number, beginning behind `after`; the last is `ReplyFinished`.
@@ -96,9 +119,10 @@ class LiveTurn:
 
     async def run(self, chat: Chat, on_start: Callable[[LiveTurn], None]) -> None:
         """Take the turn to its end; `LiveTurns` alone calls this, once."""
+        assert self._request is not None
         self._log.on_start = lambda: on_start(self)
         try:
-            self._reply = await chat.take_turn(self.scope, self.request, self._log)
+            self._reply = await chat.take_turn(self.scope, self._request, self._log)
             await self._log.emit_event(ReplyFinished(reply=self._reply))
         except TenutoError as error:
             self._error = error
@@ -108,6 +132,8 @@ class LiveTurn:
         finally:
             if self._reply is None and self._error is None:
                 self._error = Unavailable("the server stops; the same request with its key resumes the turn")
+            # The traceback of an error holds the request anyway.
+            self._request = self._request if self._reply is None else None
             self._ended = True
             self._log.wake()
 
@@ -125,7 +151,10 @@ class LiveTurns:
         self._tasks: set[asyncio.Task[None]] = set()
         self._keyed: dict[tuple[Scope, str], LiveTurn] = {}
         self._by_session: dict[bytes, LiveTurn] = {}
-        self._ended: OrderedDict[LiveTurn, float] = OrderedDict()
+        self._running: Counter[bytes] = Counter()
+        # When each may go, and its size.
+        self._ended: OrderedDict[LiveTurn, tuple[float, int]] = OrderedDict()
+        self._kept_bytes = 0
         self._sweep: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
@@ -143,11 +172,18 @@ class LiveTurns:
             self._sweep.cancel()
 
     def start(self, scope: Scope, request: ChatRequest) -> LiveTurn:
-        """Run a turn; the same request under the same key joins its running turn instead."""
-        key = request.idempotency_key
+        """Run a turn; the same request under the same key joins its running turn instead.
+
+        Raises:
+            LimitReached: too many turns of this owner run.
+        """
+        key, owner = request.idempotency_key, owner_key(scope)
         running = self._keyed.get((scope, key)) if key is not None else None
-        if running is not None and not running.ended and _is_same(running.request, request):
+        if running is not None and running.is_running(request):
             return running
+        if self._running[owner] >= _MOST_RUNNING:
+            raise LimitReached(f"{_MOST_RUNNING} turns run already")
+        self._running[owner] += 1
         turn = LiveTurn(scope, request)
         task = asyncio.create_task(turn.run(self._chat, self._register), name="tenuto turn")
         self._tasks.add(task)
@@ -183,32 +219,33 @@ class LiveTurns:
 
     def _keep_ended(self, turn: LiveTurn, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        key = turn.request.idempotency_key
-        if key is not None and self._keyed.get((turn.scope, key)) is turn:
-            del self._keyed[turn.scope, key]
-        self._ended[turn] = asyncio.get_running_loop().time() + _KEPT_FOR
+        owner, size = owner_key(turn.scope), turn.kept_bytes
+        self._running[owner] -= 1
+        if not self._running[owner]:
+            del self._running[owner]
+        if turn.key is not None and self._keyed.get((turn.scope, turn.key)) is turn:
+            del self._keyed[turn.scope, turn.key]
+        self._ended[turn] = asyncio.get_running_loop().time() + _KEPT_FOR, size
+        self._kept_bytes += size
         self._drop_ended()
 
     def _drop_ended(self) -> None:
         """Drop the turns whose time is over or that are too many, and come back for the next."""
         loop = asyncio.get_running_loop()
         while self._ended:
-            turn, until = next(iter(self._ended.items()))
-            if until > loop.time() and len(self._ended) <= _MOST_KEPT:
+            turn, (until, size) = next(iter(self._ended.items()))
+            few = len(self._ended) <= _MOST_KEPT and self._kept_bytes <= _MOST_BYTES
+            if until > loop.time() and few:
                 break
             del self._ended[turn]
+            self._kept_bytes -= size
             if turn.started is not None:
                 key = session_key(turn.scope, turn.started.session_id)
                 if self._by_session.get(key) is turn:
                     del self._by_session[key]
         if self._sweep is not None:
             self._sweep.cancel()
-        self._sweep = loop.call_at(next(iter(self._ended.values())), self._drop_ended) if self._ended else None
-
-
-def _is_same(running: ChatRequest, request: ChatRequest) -> bool:
-    """Whether this is the same request again, by its fingerprint if it has one."""
-    return running.fingerprint == request.fingerprint if request.fingerprint is not None else running == request
+        self._sweep = loop.call_at(next(iter(self._ended.values()))[0], self._drop_ended) if self._ended else None
 
 
 class _EventLog(EventSink):

@@ -95,12 +95,12 @@ async def join_turn(request: Request) -> Response:
 async def stop_turn(request: Request) -> Response:
     """Stop the turn that runs in a session. What it has said so far becomes its answer, marked as `stopped`; a turn
     that has said nothing leaves the message unanswered, and one that was to replace an answer leaves the old one."""
-    return answer(await stop_running_turn(request))
+    return answer(await stop_running_turn(request, await asking(request), path_parameter(request)))
 
 
-async def stop_running_turn(request: Request) -> StopView:
-    """Stop the turn that runs in the session of the path."""
-    turn = await service(request).live.find(await asking(request), path_parameter(request))
+async def stop_running_turn(request: Request, scope: Scope, session_id: str) -> StopView:
+    """Stop the turn that runs in a session."""
+    turn = await service(request).live.find(scope, session_id)
     if turn is None or turn.ended:
         return StopView(stopped=False, reply=None)
     reply = await turn.stop()

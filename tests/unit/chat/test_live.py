@@ -10,8 +10,8 @@ import pytest
 
 from tenuto.chat import ChatEvent, ReplyFinished, TurnStarted
 from tenuto.chat.live import LiveTurn, LiveTurns
-from tenuto.errors import SessionNotFound, TurnStopped, Unavailable
-from tenuto.llm import Call, Hang, Say
+from tenuto.errors import LimitReached, SessionNotFound, TurnStopped, Unavailable
+from tenuto.llm import Call, Fail, Hang, Say
 from tenuto.model import NewSession
 from tenuto.model.generation import TextDelta
 from tests.samples import ANN, BOB, EVE
@@ -150,6 +150,33 @@ async def test_ended_turns_are_dropped_in_time(later: Callable[[float], None], m
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert [await turns.find(ANN, name) for name in "abc"] == [None] * 3
+
+
+async def test_turns_hold_a_bounded_memory(monkeypatch: Any) -> None:
+    """An answered turn keeps its events alone, within so many bytes, and an owner runs so many turns at a time."""
+    monkeypatch.setattr("tenuto.chat.live._MOST_RUNNING", 1)
+    t = talk([hang := Hang(), Say("One.")], "Two.", "Three.", Fail(ValueError("none")))
+    turns = live(t)
+    request = ask("Count", "a", idempotency_key="k")
+    first = turns.start(ANN, request)
+    await hang.reached.wait()
+    assert turns.start(ANN, request) is first
+    with pytest.raises(LimitReached):
+        turns.start(ANN, ask("Count", "b"))
+    assert (await turns.take_turn(BOB, ask("Count", "c"))).text == "Two."
+    hang.release.set()
+    assert (await first.reply()).text == "One."
+    assert request not in vars(first).values()
+    await asyncio.sleep(0)
+
+    monkeypatch.setattr("tenuto.chat.live._MOST_BYTES", first.kept_bytes + 10)
+    await turns.take_turn(ANN, ask("Count", "b"))
+    await asyncio.sleep(0)
+    assert [await turns.find(ANN, name) is not None for name in "ab"] == [False, True]
+    with pytest.raises(ValueError, match="none"):
+        await turns.take_turn(ANN, ask("Count" * first.kept_bytes, "d"))
+    await asyncio.sleep(0)
+    assert [await turns.find(ANN, name) for name in "bd"] == [None, None], "an error holds its request"
 
 
 async def test_a_server_that_ends_leaves_its_turns_to_be_resumed(monkeypatch: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, NoReturn
@@ -55,6 +56,8 @@ from tenuto.server.auth import AuthContext
 
 ASSISTANT: Final = "assistant"
 """What the context of a call has the assistant of its path under."""
+# Seconds until a run that told no end is looked for again.
+_PAUSE = 1.0
 # Characters of the first message that are the task's goal; the session has the rest.
 _GOAL: Final = 8000
 
@@ -153,12 +156,15 @@ class A2aHandler(RequestHandler):
 
     async def _follow(self, scope: Scope, loaded: LoadedTask, run: Run | None, after: int = 0) -> AsyncIterator[Event]:
         """What happens to a task from now on, until it ends or waits: told by its run, or seen in the store."""
-        if run is not None:
+        told = state_of(loaded)
+        while run is not None:
             async for event in run.events(after):
                 yield event
                 if isinstance(event, proto.TaskStatusUpdateEvent) and event.status.state in ENDED | PAUSED:
                     return
-        told = state_of(loaded)
+            # Its end is not stored, or another process has the turn, and may be killed.
+            await asyncio.sleep(_PAUSE)
+            after, (_, run) = 0, await self._find(scope, loaded.task.id)
         if told in ENDED | PAUSED:
             return
         async for _ in self._changes(scope, loaded.task.id):

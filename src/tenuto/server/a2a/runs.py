@@ -31,6 +31,8 @@ _log = logging.getLogger(__name__)
 Event = Message | Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 _CANCELLED: Final = TaskError(code=CANCELLED, message="the task was cancelled")
 _INTERNAL: Final = TaskError(code="internal", message="something went wrong here")
+# Seconds between two attempts to begin a turn.
+_PAUSE: Final = 0.25
 # In the data of a reply: the agent that asks, and the task that the turn ran.
 _ASKED, _TASK_ID = "asked", "task_id"
 
@@ -135,6 +137,7 @@ class Runs:
         self._records = records
         self._runs: dict[tuple[bytes, str], Run] = {}
         self._working: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     def find(self, scope: Scope, task_id: str) -> Run | None:
         """The run of a task, if it is under way here."""
@@ -143,7 +146,13 @@ class Runs:
 
     def start(self, scope: Scope, loaded: LoadedTask, *, again: bool = False) -> Run:
         """Run the turn of a task, unless it is under way here. With `again` it may be so in another process, which is
-        left to it."""
+        left to it.
+
+        Raises:
+            Unavailable: the server stops.
+        """
+        if self._closed:
+            raise Unavailable("server", "stops")
         task, key = loaded.task, (owner_key(scope), loaded.task.id)
         run = self.find(scope, task.id)
         if run is None:
@@ -173,6 +182,7 @@ class Runs:
 
     async def close(self) -> None:
         """Stop all runs; their tasks stay as they are."""
+        self._closed = True
         for work in self._working:
             work.cancel()
         await asyncio.gather(*self._working, return_exceptions=True)
@@ -224,6 +234,7 @@ class Runs:
                 if again:
                     raise
                 # Another turn of the context goes first, however long it takes.
+                await asyncio.sleep(_PAUSE)
 
     async def _store(self, run: Run, scope: Scope, loaded: LoadedTask, reply: Reply) -> None:
         """Note the end of the turn, then tell it."""

@@ -40,6 +40,7 @@ from tenuto.server.mcp.shapes import (
     TaskShape,
 )
 from tenuto.sessions import AppendRequest
+from tenuto.sessions.limits import check_message_sizes
 
 ScopeOf = Callable[[Context[Any, Any]], Scope]
 """Whom a call acts for."""
@@ -96,10 +97,10 @@ class Tools:
         """Store a message at the end of a session. Private data is redacted as the server's policy says."""
         scope = self._scope_of(ctx)
         speaker = scope.user if role == "user" else None
-        draft = counter_for(self._tenuto.settings.model).with_count(
-            self._tenuto.draft(text, role=Role(role), speaker=speaker)
-        )
-        request = AppendRequest(messages=(draft,), idempotency_key=idempotency_key)
+        draft = self._tenuto.draft(text, role=Role(role), speaker=speaker)
+        check_message_sizes((draft,), self._tenuto.sessions.policy)
+        counted = await asyncio.to_thread(counter_for(self._tenuto.settings.model).with_count, draft)
+        request = AppendRequest(messages=(counted,), idempotency_key=idempotency_key)
         done = await self._tenuto.sessions.append(scope, session_id, request)
         return AppendedShape(message=MessageShape.of(done.messages[-1]), duplicate=done.duplicate)
 

@@ -172,7 +172,7 @@ async def _find_live(request: Request, scope: Scope, response_id: str) -> LiveTu
 
 
 def _echo_of(turn: LiveTurn, trace: str) -> Echo:
-    return echo_from(turn.request.reply_metadata.get(ECHO, {}), trace, str(turn.request.assistant))
+    return echo_from(turn.reply_metadata.get(ECHO, {}), trace, str(turn.assistant))
 
 
 async def _stream(request: Request, echo: Echo, events: AsyncIterator[ChatEvent], after: int = -1) -> Response:

@@ -30,6 +30,7 @@ from tenuto.server.web_streams.turns import (
     interface_id,
     is_shown,
     load_log,
+    session_named,
 )
 
 routes = Router("web streams", prefix="/v1/ag-ui")
@@ -78,13 +79,14 @@ async def run_agent(request: Request) -> Response:
     scope, body = await asking(request), await body_of(request, RunAgentInput)
     assistant = path_parameter(request, "assistant")
     service(request).chat.assistants.find(assistant)
-    log = await load_log(request, scope, body.thread_id)
+    session_id = await session_named(request, scope, body.thread_id)
+    log = await load_log(request, scope, session_id)
     given = _input(body, request)
-    run = _Run(request, scope, body, missing=_misses(body, log or ()))
+    run = _Run(request, scope, body, session_id, missing=_misses(body, log or ()))
     if not given:
-        return await chunk_response(request, run.show(await _running(request, scope, body.thread_id)))
+        return await chunk_response(request, run.show(await _running(request, scope, session_id)))
     asked = WebTurn(
-        session_id=body.thread_id,
+        session_id=session_id,
         messages=given,
         key=body.run_id,
         assistant=assistant,
@@ -146,11 +148,8 @@ class _Run:
     request: Request
     scope: Scope
     body: RunAgentInput
+    session_id: str
     missing: bool
-    session_id: str = ""
-
-    def __post_init__(self) -> None:
-        self.session_id = self.body.thread_id
 
     async def show(self, running: LiveTurn | None) -> AsyncIterator[JsonObject | str]:
         """The thread as it is, then the turn that runs in it."""
@@ -172,7 +171,7 @@ class _Run:
                 for chunk in encoder.encode(event):
                     yield chunk
                 if isinstance(event, TurnStarted):
-                    # Another one, if the thread's id belongs to another user.
+                    # Another one, if another user has just taken the thread's id.
                     self.session_id = event.session_id
                     yield await self._state(self.body.state)
                 if isinstance(event, ReplyFinished):

@@ -31,6 +31,7 @@ from tenuto.server.web_streams.turns import (
     interface_id,
     is_shown,
     load_log,
+    session_named,
 )
 
 routes = Router("web streams", prefix="/v1/ai-sdk")
@@ -89,8 +90,9 @@ async def ui_chat(request: Request) -> Response:
     last = given[-2] if anew and given[-1].role == "assistant" and len(given) > 1 else given[-1]
     drafts = _drafts(last, request)
     check_messages_given(drafts)
+    session_id = await session_named(request, scope, body.id)
     asked = WebTurn(
-        session_id=body.id,
+        session_id=session_id,
         messages=drafts,
         key=idempotency_key(request) or fingerprint([body.id, [[draft.id, list(draft.parts)] for draft in drafts]]),
         anew=anew,
@@ -100,15 +102,16 @@ async def ui_chat(request: Request) -> Response:
         # The outputs of tools continue the message that called them.
         reply_metadata={"ui_id": last.id} if last.role == "assistant" else {},
     )
-    log = await load_log(request, scope, body.id)
+    log = await load_log(request, scope, session_id)
     return await _stream(request, service(request).live.start(scope, chat_request(request, asked, log)))
 
 
 @routes.get("/chat/{session_id}/stream", _JOIN)
 async def resume_ui_chat(request: Request) -> Response:
     """The stream of the turn that runs in a chat, from its start; 204 if none does."""
+    scope = await asking(request)
     try:
-        turn = await service(request).live.find(await asking(request), path_parameter(request))
+        turn = await service(request).live.find(scope, await _session_of_path(request, scope))
     except SessionNotFound:
         turn = None
     return Response(status_code=204) if turn is None or turn.ended else await _stream(request, turn)
@@ -117,15 +120,20 @@ async def resume_ui_chat(request: Request) -> Response:
 @routes.post("/chat/{session_id}/stop", describe(StopView))
 async def stop_ui_chat(request: Request) -> Response:
     """Stop the turn that runs in a chat, and keep what it has said; closing the stream stops nothing."""
-    return answer(await stop_running_turn(request))
+    scope = await asking(request)
+    return answer(await stop_running_turn(request, scope, await _session_of_path(request, scope)))
 
 
 @routes.get("/chat/{session_id}", describe(UiMessages))
 async def get_ui_messages(request: Request) -> Response:
     """The messages that a page begins with; none for a chat that does not exist yet."""
     scope: Scope = await asking(request)
-    log = await load_log(request, scope, path_parameter(request))
+    log = await load_log(request, scope, await _session_of_path(request, scope))
     return answer(UiMessages(messages=list(_ui_messages(log or ()))))
+
+
+async def _session_of_path(request: Request, scope: Scope) -> str:
+    return await session_named(request, scope, path_parameter(request))
 
 
 async def _stream(request: Request, turn: LiveTurn) -> Response:
@@ -135,7 +143,7 @@ async def _stream(request: Request, turn: LiveTurn) -> Response:
 
 
 async def _chunks(turn: LiveTurn) -> AsyncIterator[JsonObject | str]:
-    encoder = UiStream(turn.request.reply_metadata.get("ui_id"))
+    encoder = UiStream(turn.reply_metadata.get("ui_id"))
     try:
         async for _, event in turn.events():
             for chunk in encoder.encode(event):

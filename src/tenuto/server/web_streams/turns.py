@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from tenuto.chat import ChatRequest
 from tenuto.chat.revision import mark_of
-from tenuto.errors import Invalid, SessionNotFound
+from tenuto.errors import Invalid, SessionForeign, SessionNotFound
 from tenuto.model import Draft, Message, Page, Role, Scope
 from tenuto.model.generation import ToolSpec
 from tenuto.model.message import INPUT, TOOL_PARTS, is_input, is_summary
@@ -22,6 +22,7 @@ from tenuto.model.values import JsonObject
 from tenuto.server.auth import service, sessions
 from tenuto.server.json_io import fingerprint
 from tenuto.server.streams import ServerSentEvent, event_stream
+from tenuto.sessions.ids import session_id_for_key
 
 # The newest messages of a session, among which those of a request are looked for.
 _NEWEST = 200
@@ -58,6 +59,21 @@ class WebTurn:
     tools: tuple[ToolSpec, ...] = ()
     instructions: str | None = None
     reply_metadata: JsonObject = field(default_factory=dict)
+
+
+async def session_named(request: Request, scope: Scope, name: str) -> str:
+    """The id of the session that a page calls so: the name itself, or one derived from owner and name where the name is
+    the id of another user's session. It stays the same when that session goes."""
+    derived = session_id_for_key(scope, name)
+    try:
+        return (await sessions(request).get(scope, name)).id
+    except SessionNotFound as absent:
+        unnamed = absent
+    try:
+        return (await sessions(request).get(scope, derived)).id
+    except SessionNotFound:
+        # As late for a name of another user as for a new one.
+        return derived if isinstance(unnamed, SessionForeign) else name
 
 
 async def load_log(request: Request, scope: Scope, session_id: str) -> tuple[Message, ...] | None:
