@@ -63,6 +63,7 @@ async def test_branches_and_forks_share_what_they_began_with_and_end_alone() -> 
         assert (await fresh.load("s"), texts(await fresh.load("fork"))[:2]) == (None, ["a", "1"])
         with pytest.raises(KeyError):
             await TenutoConversationStore(app, BOB).read_entry(entries[1].id)
+        assert await TenutoConversationStore(app, tenant=ANN.tenant).list_conversations() == []
         assert [session.id for session in (await app.sessions.list(ANN)).sessions] == ["fork"]
 
 

@@ -22,7 +22,7 @@ from tenuto.errors import SessionNotFound
 from tenuto.integrations import missing_extra
 from tenuto.integrations.home import Installation, find_home
 from tenuto.integrations.parts import Form, without
-from tenuto.integrations.session_log import SessionLog, SessionLogs, abandon_on_error, titled
+from tenuto.integrations.session_log import SessionLog, SessionLogs, abandon_on_error, has_access, titled
 from tenuto.model import Changes, Draft, FinishTurn, Message, OpenTurn, Role, Scope, Session, SessionQuery
 from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
@@ -60,7 +60,8 @@ class TenutoConversationStore(ConversationStore):
     ) -> None:
         self.scope = scope or Scope(tenant=tenant, user=user)
         self._home = find_home(where)
-        self._logs = SessionLogs()
+        self._as_tenant = scope is not None
+        self._logs = SessionLogs(as_tenant=self._as_tenant)
         # In which conversations the histories of entries lie that this process has met.
         self._places: OrderedDict[str, str] = OrderedDict()
 
@@ -209,7 +210,8 @@ class TenutoConversationStore(ConversationStore):
         while True:
             page = await app.sessions.list(self.scope, query)
             for head in page.sessions:
-                if (record := self._record(head)) is not None:
+                found = has_access(self.scope, head, as_tenant=self._as_tenant)
+                if found and (record := self._record(head)) is not None:
                     yield record
             if page.cursor is None:
                 return
