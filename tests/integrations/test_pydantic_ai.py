@@ -67,6 +67,32 @@ async def test_branches_and_forks_share_what_they_began_with_and_end_alone() -> 
         assert [session.id for session in (await app.sessions.list(ANN)).sessions] == ["fork"]
 
 
+async def test_a_conversation_without_its_oldest_messages_begins_with_those_it_has() -> None:
+    """Its session was made elsewhere, or by a server, and keeps the newest messages only."""
+    from pydantic_ai.conversation import Conversation
+
+    from tenuto.integrations.pydantic_ai import TenutoConversationStore
+
+    async with tenuto.open("memory://", max_messages=3) as app:
+        await app.sessions.create(ANN, session_id="s")
+        store = TenutoConversationStore(app, ANN)
+        talk = Conversation(conversation_id="s", messages=turn("a", "1"))
+        gone = (await store.save(talk))[0]
+        talk.messages += turn("b", "2")
+        await store.save(talk)
+        loaded = await store.load("s")
+        assert texts(loaded) == ["1", "b", "2"]
+        assert loaded is not None
+        loaded.messages += turn("c", "3")
+        await store.save(loaded)
+        entries = await store.load_entries("s")
+        assert entries is not None
+        assert [entry.parent_id for entry in entries] == [None, *(entry.id for entry in entries[:2])]
+        assert texts(await store.load("s", limit=2)) == ["c", "3"]
+        with pytest.raises(KeyError):
+            await store.read_entry(gone.id)
+
+
 async def test_a_paused_run_goes_on_from_the_store() -> None:
     """Usage and deferred tool requests are kept with the record."""
     from pydantic_ai import Agent, DeferredToolRequests

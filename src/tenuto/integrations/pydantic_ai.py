@@ -193,17 +193,24 @@ class TenutoConversationStore(ConversationStore):
         raise KeyError(head_id)
 
     async def _walk(self, log: SessionLog, head_id: str, limit: int | None) -> list[ConversationEntry]:
-        """The history from an entry back, as far as the limit; empty if the session does not hold all of it."""
+        """The history from an entry back, as far as the limit; empty if the session does not hold all of it.
+
+        Where the session keeps its newest messages only, the oldest of them is where the history begins.
+        """
         held: dict[str, Message] = {}
-        size = limit or _PAGE
+        line: list[Message] = []
+        size, oldest = limit or _PAGE, 1
         page = await log.page(size)
-        while page is not None:
+        while page is not None and page.messages:
             held |= {message.id: message for message in page.messages}
             line, whole = _line(held, head_id, limit)
             if whole:
                 return _entries(line)
+            oldest = page.messages[0].seq
             page = await log.page(size, page)
-        return []
+        if not line or oldest == 1:
+            return []
+        return _entries([msgspec.structs.replace(line[0], parent=None), *line[1:]])
 
     async def _records(self, app: TenutoApi) -> AsyncIterator[ConversationRecord]:
         query = SessionQuery(limit=_PAGE)
@@ -240,7 +247,7 @@ def _line(held: dict[str, Message], head_id: str, limit: int | None) -> tuple[li
     while entry is not None and (limit is None or len(line) < limit):
         message = held.get(entry)
         if message is None:
-            return line, False
+            return line[::-1], False
         line.append(message)
         entry = message.parent
     return line[::-1], True

@@ -82,9 +82,13 @@ class SessionLog:
         return session, new
 
     async def _create_as(self, session_id: str) -> tuple[Session, bool]:
-        return await self.sessions.create(
-            self._scope, NewSession(metadata=self._metadata), session_id=session_id, idempotency_key=self._name
-        )
+        new = NewSession(metadata=self._metadata)
+        if not isinstance(self.sessions, Sessions):  # A server has its own policy.
+            return await self.sessions.create(self._scope, new, session_id, self._name)
+        # What a framework reads may not begin with a result whose call is gone, nor with a reply to an absent message.
+        policy = self.sessions.policy
+        whole = replace(policy, retention=replace(policy.retention, max_messages=None, max_turns=None))
+        return await self.sessions.create(self._scope, new, session_id, self._name, policy=whole)
 
     def _check_access(self, session: Session) -> None:
         if not has_access(self._scope, session, as_tenant=self._as_tenant):
