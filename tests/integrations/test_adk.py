@@ -84,6 +84,9 @@ async def test_state_is_shared_by_its_prefix_and_stale_writers_are_refused() -> 
             await service.append_event(read, event("gone"))
         with pytest.raises(SessionNotFound):
             await app.sessions.get(ANN, "s")
+        # Bob's has another id, since that of the name was taken when it was made.
+        with pytest.raises(AlreadyExistsError):
+            await service.create_session(**place("bob"))
 
 
 async def test_events_are_remembered_until_they_are_forgotten_or_their_user_is_erased() -> None:

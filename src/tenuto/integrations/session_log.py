@@ -67,7 +67,7 @@ class SessionLog:
         try:
             return await self.on_session(self.sessions.append, request)
         except SessionNotFound:
-            session, new = await self.create()
+            session, new = await self._make()
             changes = titled(session, drafts, Changes())
             if new and changes.fields:
                 await self.sessions.patch(self._scope, session.id, changes)
@@ -75,6 +75,13 @@ class SessionLog:
 
     async def create(self) -> tuple[Session, bool]:
         """The session, and whether it is new."""
+        try:
+            # Under both ids: it may have got the second one, and the first be free by now.
+            return await self.on_session(self.sessions.get), False
+        except SessionNotFound:
+            return await self._make()
+
+    async def _make(self) -> tuple[Session, bool]:
         session, new = await self._create_as(self._name)
         if not has_access(self._scope, session, as_tenant=self._as_tenant):
             session, new = await self._create_as(session_id_for_key(self._scope, self._name))

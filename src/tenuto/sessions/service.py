@@ -411,12 +411,14 @@ class Sessions:
 
     async def _restore_as(self, scope: Scope, session_id: str, batch: AppendBatch) -> Session:
         """Store a session under this id; if it belongs to another owner, under one derived from it."""
-        for asked in (session_id, session_id_for_key(scope, session_id)):
+        ids = (session_id, session_id_for_key(scope, session_id))
+        for asked in ids:
+            if await self._exists(scope, asked):
+                raise SessionExists(asked)
+        for asked in ids:
             # Of two imports at the same time, one stores the messages.
             once = IdempotencyKey(key=f"import {asked}", fingerprint=fingerprint(batch.messages))
             try:
-                if await self._exists(scope, asked):
-                    raise SessionExists(asked)
                 made = await self._store.append(scope, asked, replace(batch, idempotency_key=once))
             except SessionForeign:
                 continue
@@ -428,8 +430,6 @@ class Sessions:
     async def _exists(self, scope: Scope, session_id: str) -> bool:
         try:
             await self._store.get(scope, session_id)
-        except SessionForeign:
-            raise
         except SessionNotFound:
             return False
         return True
