@@ -187,8 +187,11 @@ class SessionLog:
 
     async def _begin(self, scope: Scope, session_id: str) -> OpenTurn:
         policy = None
-        if isinstance(self.sessions, Sessions):  # A server has its own.
+        if isinstance(self.sessions, Sessions):
             policy = replace(self.sessions.policy, on_missing=OnMissing.ERROR, on_store_down=OnStoreDown.RAISE)
+        else:
+            # A server has its own policy, by which it may make a session in place of one that is absent.
+            await self.sessions.get(scope, session_id)
         # Short, and released if this process dies: nothing but the end of the turn follows.
         request = TurnRequest(session_id=session_id, policy=policy, renews=True)
         return await self._app.begin_turn(scope, request, 0)
