@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 import tenuto
-from tenuto.errors import SessionNotFound
+from tenuto.errors import Invalid, SessionNotFound
 from tests.journeys.door import BASE, served
 from tests.samples import ANN
 
@@ -92,7 +92,7 @@ async def test_state_is_shared_by_its_prefix_and_stale_writers_are_refused() -> 
 
 
 async def test_a_server_makes_no_session_but_the_one_asked_for() -> None:
-    """Whatever its policy for absent sessions: the event of a session that is gone is refused."""
+    """Neither for the event of a session that is gone, whatever its policy, nor with state that it cannot keep."""
     from google.adk.errors.session_not_found_error import SessionNotFoundError
 
     from tenuto.integrations.adk import TenutoSessionService
@@ -101,6 +101,8 @@ async def test_a_server_makes_no_session_but_the_one_asked_for() -> None:
         _, key = await door.keys.create(tenant="acme")
         async with tenuto.connect(BASE, key, transport=httpx.ASGITransport(door.app)) as client:
             service = TenutoSessionService(client, tenant="acme")
+            with pytest.raises(Invalid):
+                await service.create_session(**place(), state={"user:tone": "warm"})
             session = await service.create_session(**place())
             await service.append_event(session, event("one"))
             await service.delete_session(**place())
