@@ -199,7 +199,7 @@ class TenutoConversationStore(ConversationStore):
         """
         held: dict[str, Message] = {}
         line: list[Message] = []
-        size, oldest = limit or _PAGE, 1
+        size, oldest = max(limit or 0, _PAGE), 1
         page = await log.page(size)
         while page is not None and page.messages:
             held |= {message.id: message for message in page.messages}
