@@ -52,8 +52,11 @@ ADAPTERS: Final = (
 # Checkpoints need a store that the process itself opens.
 IN_PROCESS: Final = ("langgraph",)
 
+# Their users have names.
+NAMED: Final = ("adk", "langgraph")
 
-def open_talk(adapter: str, where: Installation, scope: Scope, name: str) -> Talk:
-    """A conversation of that owner."""
+
+def open_talk(adapter: str, where: Installation, scope: Scope | None, name: str) -> Talk:
+    """A conversation of that owner; without one, of a caller who is not named."""
     talk: Talk = import_module(f"tests.integrations.talks.{adapter}").TALK(where, scope, name)
     return talk

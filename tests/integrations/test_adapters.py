@@ -17,7 +17,7 @@ import pytest
 
 import tenuto
 from tenuto.errors import Unavailable
-from tests.integrations.conversations import ADAPTERS, IN_PROCESS, open_talk
+from tests.integrations.conversations import ADAPTERS, IN_PROCESS, NAMED, open_talk
 from tests.journeys.door import BASE, served
 from tests.samples import ANN, BOB, EVE
 from tests.servers import start_redis
@@ -50,8 +50,11 @@ def spoil(value: Any) -> None:
 
 @every_adapter
 async def test_messages_of_all_kinds_come_back_equal_to_their_owner_alone(name: str, url: str) -> None:
-    """T19, after a restart and whatever a reader did to them; equal names of two users or tenants do not meet."""
-    async with tenuto.open(url) as app:
+    """T19, after a restart and whatever a reader did to them; equal names of two users or tenants do not meet.
+
+    The limit of messages is for sessions that tenuto itself reads: a framework needs its calls with their results.
+    """
+    async with tenuto.open(url, max_messages=2) as app:
         ann = open_talk(name, app, ANN, "s")
         await ann.store(ann.kinds)
         spoil(await ann.read())
@@ -70,6 +73,24 @@ async def test_messages_of_all_kinds_come_back_equal_to_their_owner_alone(name: 
             await again.add("anew")
             assert await again.texts() == ["anew"]
         assert await open_talk(name, app, BOB, "s").texts() == ["bob of acme"]
+
+
+@pytest.mark.parametrize("name", [name for name in ADAPTERS if name not in NAMED])
+async def test_a_caller_without_a_name_has_no_session_of_a_user(name: str) -> None:
+    """A25: neither to read, to add to nor to clear; the tenant itself has to be named as the scope."""
+    async with tenuto.open("memory://") as app:
+        ann, unnamed, tenant = (
+            open_talk(name, app, scope, "s") for scope in (app.scope(user="ann"), None, app.scope())
+        )
+        await ann.add("of ann")
+        assert await unnamed.read() == []
+        await unnamed.add("of none")
+        assert await unnamed.texts() == ["of none"]
+        assert await open_talk(name, app, None, "s").texts() == ["of none"]
+        if name not in WITHOUT_CLEAR:
+            await unnamed.clear()
+            assert await unnamed.read() == []
+        assert await ann.texts() == await tenant.texts() == ["of ann"]
 
 
 async def test_over_http_adapters_do_the_same() -> None:

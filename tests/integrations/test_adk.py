@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 import tenuto
-from tenuto.errors import SessionNotFound
+from tenuto.errors import Invalid, SessionNotFound
+from tests.journeys.door import BASE, served
 from tests.samples import ANN
 
 if TYPE_CHECKING:
@@ -84,6 +86,29 @@ async def test_state_is_shared_by_its_prefix_and_stale_writers_are_refused() -> 
             await service.append_event(read, event("gone"))
         with pytest.raises(SessionNotFound):
             await app.sessions.get(ANN, "s")
+        # Bob's has another id, since that of the name was taken when it was made.
+        with pytest.raises(AlreadyExistsError):
+            await service.create_session(**place("bob"))
+
+
+async def test_a_server_makes_no_session_but_the_one_asked_for() -> None:
+    """Neither for the event of a session that is gone, whatever its policy, nor with state that it cannot keep."""
+    from google.adk.errors.session_not_found_error import SessionNotFoundError
+
+    from tenuto.integrations.adk import TenutoSessionService
+
+    async with served(on_missing="new_id") as door:
+        _, key = await door.keys.create(tenant="acme")
+        async with tenuto.connect(BASE, key, transport=httpx.ASGITransport(door.app)) as client:
+            service = TenutoSessionService(client, tenant="acme")
+            with pytest.raises(Invalid):
+                await service.create_session(**place(), state={"user:tone": "warm"})
+            session = await service.create_session(**place())
+            await service.append_event(session, event("one"))
+            await service.delete_session(**place())
+            with pytest.raises(SessionNotFoundError):
+                await service.append_event(session, event("gone"))
+            assert (await client.sessions.list(client.scope(site="shop"))).sessions == ()
 
 
 async def test_events_are_remembered_until_they_are_forgotten_or_their_user_is_erased() -> None:

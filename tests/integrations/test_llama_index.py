@@ -46,6 +46,7 @@ async def test_archived_and_deleted_messages_leave_the_queue() -> None:
         assert await texts(None) == ["c", "e"]
         await store.set_messages("k", said("new"))
         assert (await texts(None), await store.get_keys()) == (["new"], ["k"])
+        assert await TenutoChatStore(app, tenant=ANN.tenant).get_keys() == []
         await store.delete_messages("k")
         assert (await texts(None), await store.get_keys()) == ([], [])
         memory = Memory.from_defaults(session_id="m", chat_store=store, token_limit=60, token_flush_size=20)

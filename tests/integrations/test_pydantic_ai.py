@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,7 +25,7 @@ def texts(conversation: Conversation | None) -> list[str]:
     return [part.content for message in conversation.messages for part in message.parts]  # type: ignore[union-attr,misc]
 
 
-async def test_branches_and_forks_share_what_they_began_with_and_end_alone() -> None:
+async def test_branches_and_forks_share_what_they_began_with_and_end_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     from pydantic_ai.conversation import Conversation
     from pydantic_ai.conversation_store import ConversationConflict
 
@@ -44,7 +45,11 @@ async def test_branches_and_forks_share_what_they_began_with_and_end_alone() -> 
 
         # Another process, which has met none of the entries.
         fresh = TenutoConversationStore(app, ANN)
-        assert (await fresh.read_entry(entries[1].id)).message == talk.messages[1]
+        pages, messages = count(), app.sessions.messages
+        with monkeypatch.context() as patch:
+            patch.setattr(app.sessions, "messages", lambda *asked: (next(pages), messages(*asked))[1])
+            assert (await fresh.read_entry(entries[1].id)).message == talk.messages[1]
+        assert next(pages) == 1
         assert texts(await fresh.load("s")) == ["a", "1", "c", "3"]
         assert texts(await fresh.load("s", limit=1)) == ["3"]
         assert texts(await fresh.load("fork")) == ["a", "1", "b", "2", "d", "4"]
@@ -63,7 +68,34 @@ async def test_branches_and_forks_share_what_they_began_with_and_end_alone() -> 
         assert (await fresh.load("s"), texts(await fresh.load("fork"))[:2]) == (None, ["a", "1"])
         with pytest.raises(KeyError):
             await TenutoConversationStore(app, BOB).read_entry(entries[1].id)
+        assert await TenutoConversationStore(app, tenant=ANN.tenant).list_conversations() == []
         assert [session.id for session in (await app.sessions.list(ANN)).sessions] == ["fork"]
+
+
+async def test_a_conversation_without_its_oldest_messages_begins_with_those_it_has() -> None:
+    """Its session was made elsewhere, or by a server, and keeps the newest messages only."""
+    from pydantic_ai.conversation import Conversation
+
+    from tenuto.integrations.pydantic_ai import TenutoConversationStore
+
+    async with tenuto.open("memory://", max_messages=3) as app:
+        await app.sessions.create(ANN, session_id="s")
+        store = TenutoConversationStore(app, ANN)
+        talk = Conversation(conversation_id="s", messages=turn("a", "1"))
+        gone = (await store.save(talk))[0]
+        talk.messages += turn("b", "2")
+        await store.save(talk)
+        loaded = await store.load("s")
+        assert texts(loaded) == ["1", "b", "2"]
+        assert loaded is not None
+        loaded.messages += turn("c", "3")
+        await store.save(loaded)
+        entries = await store.load_entries("s")
+        assert entries is not None
+        assert [entry.parent_id for entry in entries] == [None, *(entry.id for entry in entries[:2])]
+        assert texts(await store.load("s", limit=2)) == ["c", "3"]
+        with pytest.raises(KeyError):
+            await store.read_entry(gone.id)
 
 
 async def test_a_paused_run_goes_on_from_the_store() -> None:

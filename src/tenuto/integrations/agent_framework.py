@@ -55,7 +55,7 @@ class TenutoHistoryProvider(HistoryProvider):
     ) -> None:
         super().__init__(source_id, **options)
         self.scope = scope or Scope(tenant=tenant, user=user)
-        self._logs = SessionLogs()
+        self._logs = SessionLogs(as_tenant=scope is not None)
         self._home = find_home(where)
 
     async def get_messages(

@@ -58,6 +58,7 @@ class TenutoChatMessageHistory(BaseChatMessageHistory):
     ) -> None:
         self.session_id = session_id
         self.scope = scope or Scope(tenant=tenant, user=user)
+        self._as_tenant = scope is not None
         self._home = find_home(where)
         self._window = window
         self._found: SessionLog | None = None
@@ -107,7 +108,7 @@ class TenutoChatMessageHistory(BaseChatMessageHistory):
 
     def _log(self, app: TenutoApi) -> SessionLog:
         if self._found is None:
-            self._found = SessionLog(app, self.scope, self.session_id)
+            self._found = SessionLog(app, self.scope, self.session_id, as_tenant=self._as_tenant)
         return self._found
 
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 from tenuto.client.api import TenutoApi
 from tenuto.errors import VersionConflict
 from tenuto.integrations import missing_extra
-from tenuto.integrations.home import Home, Installation, find_home
+from tenuto.integrations.home import Installation, find_home
 from tenuto.integrations.parts import Form, without
-from tenuto.integrations.session_log import SessionLog, SessionLogs
+from tenuto.integrations.session_log import SessionLog, SessionLogs, has_access
 from tenuto.model import Changes, Draft, Message, Role, Scope, Session, SessionQuery
 from tenuto.model.message import is_summary
 from tenuto.model.values import JsonObject, deep_copy
@@ -51,10 +51,11 @@ _PAGE: Final = 1000
 class _Keys:
     """The conversations of one owner, by their keys."""
 
-    def __init__(self, home: Home, scope: Scope) -> None:
-        self.home = home
-        self._scope = scope
-        self._logs = SessionLogs()
+    def __init__(self, where: Installation, scope: Scope | None, user: str | None, tenant: str) -> None:
+        self.home = find_home(where)
+        self._scope = scope or Scope(tenant=tenant, user=user)
+        self._as_tenant = scope is not None
+        self._logs = SessionLogs(as_tenant=self._as_tenant)
 
     def log(self, app: TenutoApi, key: str) -> SessionLog:
         return self._logs.find(app, self._scope, key, {_NAME: key})
@@ -82,7 +83,8 @@ class _Keys:
         while True:
             page = await app.sessions.list(self._scope, query)
             for head in page.sessions:
-                if _NAME in head.metadata and head.messages:
+                found = has_access(self._scope, head, as_tenant=self._as_tenant)
+                if found and _NAME in head.metadata and head.messages:
                     yield head
             if page.cursor is None:
                 return
@@ -102,7 +104,7 @@ class TenutoChatStore(AsyncDBChatStore):
         self, where: Installation, scope: Scope | None = None, *, user: str | None = None, tenant: str = "local"
     ) -> None:
         super().__init__()
-        self._keys = _Keys(find_home(where), scope or Scope(tenant=tenant, user=user))
+        self._keys = _Keys(where, scope, user, tenant)
 
     async def get_messages(
         self,
@@ -199,7 +201,7 @@ class TenutoBaseChatStore(BaseChatStore):
         self, where: Installation, scope: Scope | None = None, *, user: str | None = None, tenant: str = "local"
     ) -> None:
         super().__init__()
-        self._keys = _Keys(find_home(where), scope or Scope(tenant=tenant, user=user))
+        self._keys = _Keys(where, scope, user, tenant)
 
     @classmethod
     def class_name(cls) -> str:

@@ -67,6 +67,7 @@ class TenutoSession(SessionABC):
             SessionSettings() if session_settings is None else coerce_session_settings(session_settings)
         )
         self.scope = scope or Scope(tenant=tenant, user=user)
+        self._as_tenant = scope is not None
         self._compact_over = compact_over
         self._home = find_home(where)
         self._found: SessionLog | None = None
@@ -113,7 +114,7 @@ class TenutoSession(SessionABC):
         self._home.close()
 
     def _log(self, app: TenutoApi) -> SessionLog:
-        self._found = self._found or SessionLog(app, self.scope, self.session_id)
+        self._found = self._found or SessionLog(app, self.scope, self.session_id, as_tenant=self._as_tenant)
         return self._found
 
     async def _read(self, app: TenutoApi, limit: int | None) -> list[JsonObject]:

@@ -22,7 +22,7 @@ from tenuto.errors import SessionNotFound
 from tenuto.integrations import missing_extra
 from tenuto.integrations.home import Installation, find_home
 from tenuto.integrations.parts import Form, without
-from tenuto.integrations.session_log import SessionLog, SessionLogs, abandon_on_error, titled
+from tenuto.integrations.session_log import SessionLog, SessionLogs, abandon_on_error, has_access, titled
 from tenuto.model import Changes, Draft, FinishTurn, Message, OpenTurn, Role, Scope, Session, SessionQuery
 from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
@@ -60,7 +60,8 @@ class TenutoConversationStore(ConversationStore):
     ) -> None:
         self.scope = scope or Scope(tenant=tenant, user=user)
         self._home = find_home(where)
-        self._logs = SessionLogs()
+        self._as_tenant = scope is not None
+        self._logs = SessionLogs(as_tenant=self._as_tenant)
         # In which conversations the histories of entries lie that this process has met.
         self._places: OrderedDict[str, str] = OrderedDict()
 
@@ -192,24 +193,32 @@ class TenutoConversationStore(ConversationStore):
         raise KeyError(head_id)
 
     async def _walk(self, log: SessionLog, head_id: str, limit: int | None) -> list[ConversationEntry]:
-        """The history from an entry back, as far as the limit; empty if the session does not hold all of it."""
+        """The history from an entry back, as far as the limit; empty if the session does not hold all of it.
+
+        Where the session keeps its newest messages only, the oldest of them is where the history begins.
+        """
         held: dict[str, Message] = {}
-        size = limit or _PAGE
+        line: list[Message] = []
+        size, oldest = max(limit or 0, _PAGE), 1
         page = await log.page(size)
-        while page is not None:
+        while page is not None and page.messages:
             held |= {message.id: message for message in page.messages}
             line, whole = _line(held, head_id, limit)
             if whole:
                 return _entries(line)
+            oldest = page.messages[0].seq
             page = await log.page(size, page)
-        return []
+        if not line or oldest == 1:
+            return []
+        return _entries([msgspec.structs.replace(line[0], parent=None), *line[1:]])
 
     async def _records(self, app: TenutoApi) -> AsyncIterator[ConversationRecord]:
         query = SessionQuery(limit=_PAGE)
         while True:
             page = await app.sessions.list(self.scope, query)
             for head in page.sessions:
-                if (record := self._record(head)) is not None:
+                found = has_access(self.scope, head, as_tenant=self._as_tenant)
+                if found and (record := self._record(head)) is not None:
                     yield record
             if page.cursor is None:
                 return
@@ -238,7 +247,7 @@ def _line(held: dict[str, Message], head_id: str, limit: int | None) -> tuple[li
     while entry is not None and (limit is None or len(line) < limit):
         message = held.get(entry)
         if message is None:
-            return line, False
+            return line[::-1], False
         line.append(message)
         entry = message.parent
     return line[::-1], True

@@ -45,15 +45,21 @@ class SessionLog:
 
     The name is the session's id. If that id belongs to another user of the tenant, the session has an id derived from
     owner and name, so that equal names of two users are two sessions. It is made with its first message.
+
+    A scope without user and chat has access to all sessions of its tenant. Here it means a caller who is not signed in,
+    who has none of the users' sessions, unless the log is opened `as_tenant`.
     """
 
-    def __init__(self, app: TenutoApi, scope: Scope, name: str, metadata: JsonObject | None = None) -> None:
+    def __init__(
+        self, app: TenutoApi, scope: Scope, name: str, metadata: JsonObject | None = None, *, as_tenant: bool = False
+    ) -> None:
         self._app = app
         self.sessions = app.sessions
         self._scope = scope
         self._name = name
         self._metadata = metadata or {}
         self._ids = (name, session_id_for_key(scope, name))
+        self._as_tenant = as_tenant
 
     async def append(self, drafts: Sequence[Draft]) -> AppendResult:
         """Store messages in one step."""
@@ -61,7 +67,7 @@ class SessionLog:
         try:
             return await self.on_session(self.sessions.append, request)
         except SessionNotFound:
-            session, new = await self.create()
+            session, new = await self._make()
             changes = titled(session, drafts, Changes())
             if new and changes.fields:
                 await self.sessions.patch(self._scope, session.id, changes)
@@ -69,9 +75,31 @@ class SessionLog:
 
     async def create(self) -> tuple[Session, bool]:
         """The session, and whether it is new."""
-        return await self.sessions.create(
-            self._scope, NewSession(metadata=self._metadata), session_id=self._name, idempotency_key=self._name
-        )
+        try:
+            # Under both ids: it may have got the second one, and the first be free by now.
+            return await self.on_session(self.sessions.get), False
+        except SessionNotFound:
+            return await self._make()
+
+    async def _make(self) -> tuple[Session, bool]:
+        session, new = await self._create_as(self._name)
+        if not has_access(self._scope, session, as_tenant=self._as_tenant):
+            session, new = await self._create_as(session_id_for_key(self._scope, self._name))
+            self._check_access(session)
+        return session, new
+
+    async def _create_as(self, session_id: str) -> tuple[Session, bool]:
+        new = NewSession(metadata=self._metadata)
+        if not isinstance(self.sessions, Sessions):  # A server has its own policy.
+            return await self.sessions.create(self._scope, new, session_id, self._name)
+        # What a framework reads may not begin with a result whose call is gone, nor with a reply to an absent message.
+        policy = self.sessions.policy
+        whole = replace(policy, retention=replace(policy.retention, max_messages=None, max_turns=None))
+        return await self.sessions.create(self._scope, new, session_id, self._name, policy=whole)
+
+    def _check_access(self, session: Session) -> None:
+        if not has_access(self._scope, session, as_tenant=self._as_tenant):
+            raise SessionNotFound(session.id)
 
     async def on_session(
         self,
@@ -85,11 +113,22 @@ class SessionLog:
             SessionNotFound: there is none.
         """
         try:
-            return await act(self._scope, self._ids[0], *args, **kwargs)
+            return await self._on_id(self._ids[0], act, *args, **kwargs)
         except SessionNotFound:
-            found = await act(self._scope, self._ids[1], *args, **kwargs)
+            found = await self._on_id(self._ids[1], act, *args, **kwargs)
         self._ids = self._ids[::-1]
         return found
+
+    async def _on_id(
+        self,
+        session_id: str,
+        act: Callable[Concatenate[Scope, str, _Asked], Awaitable[_Result]],
+        *args: _Asked.args,
+        **kwargs: _Asked.kwargs,
+    ) -> _Result:
+        if not (self._scope.owner or self._as_tenant):  # The store does not refuse it anything.
+            self._check_access(await self.sessions.get(self._scope, session_id))
+        return await act(self._scope, session_id, *args, **kwargs)
 
     async def page(self, limit: int = MAX_WINDOW, before: MessagePage | None = None) -> MessagePage | None:
         """The newest messages, or those before a page; `None` if there are none, or no session."""
@@ -148,8 +187,11 @@ class SessionLog:
 
     async def _begin(self, scope: Scope, session_id: str) -> OpenTurn:
         policy = None
-        if isinstance(self.sessions, Sessions):  # A server has its own.
+        if isinstance(self.sessions, Sessions):
             policy = replace(self.sessions.policy, on_missing=OnMissing.ERROR, on_store_down=OnStoreDown.RAISE)
+        else:
+            # A server has its own policy, by which it may make a session in place of one that is absent.
+            await self.sessions.get(scope, session_id)
         # Short, and released if this process dies: nothing but the end of the turn follows.
         request = TurnRequest(session_id=session_id, policy=policy, renews=True)
         return await self._app.begin_turn(scope, request, 0)
@@ -165,18 +207,24 @@ class SessionLog:
 class SessionLogs:
     """The sessions that an adapter has met: each is looked for under its two ids only once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, as_tenant: bool = False) -> None:
+        self._as_tenant = as_tenant
         self._met: dict[tuple[Scope, str], SessionLog] = {}
 
     def find(self, app: TenutoApi, scope: Scope, name: str, metadata: JsonObject | None = None) -> SessionLog:
         """The session of that name; the metadata is for a new one."""
         key = (scope, name)
         # Taken out and put in again: the first is the one not asked for the longest.
-        log = self._met.pop(key) if key in self._met else SessionLog(app, scope, name, metadata)
+        log = self._met.pop(key, None) or SessionLog(app, scope, name, metadata, as_tenant=self._as_tenant)
         self._met[key] = log
         if len(self._met) > _MET:
             del self._met[next(iter(self._met))]
         return log
+
+
+def has_access(scope: Scope, session: Session, *, as_tenant: bool) -> bool:
+    """Whether a session that the store has found is one for the caller of an adapter."""
+    return as_tenant or bool(scope.owner) or not session.scope.owner
 
 
 def titled(session: Session, drafts: Sequence[Draft], changes: Changes) -> Changes:

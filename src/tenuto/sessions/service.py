@@ -218,6 +218,7 @@ class Sessions:
         session_id: str | None = None,
         idempotency_key: str | None = None,
         fingerprint: str | None = None,
+        policy: SessionPolicy | None = None,
     ) -> tuple[Session, bool]:
         """Create a session, or return the caller's own of that id; the flag says whether it is new.
 
@@ -232,6 +233,7 @@ class Sessions:
             check_type(new, NewSession, "what the session starts with")
         if idempotency_key is not None:
             check_text(idempotency_key, "the key")
+        policy = policy or self.policy
         unnamed = session_id_for_key(scope, idempotency_key) if idempotency_key else fresh_id()
         asked = session_id or unnamed
         if session_id is not None:
@@ -244,10 +246,10 @@ class Sessions:
         once = (
             IdempotencyKey(key=idempotency_key, fingerprint=fingerprint or digest_of(new)) if idempotency_key else None
         )
-        batch = AppendBatch(id=fresh_id(), create=with_retention(new, self.policy), idempotency_key=once)
+        batch = AppendBatch(id=fresh_id(), create=with_retention(new, policy), idempotency_key=once)
         made = await self._create_in_store(scope, asked, batch, unnamed)
         if not made.duplicate:
-            await self._announce_written(scope, made.session, self.policy, created=made.created, expired=made.expired)
+            await self._announce_written(scope, made.session, policy, created=made.created, expired=made.expired)
         return made.session, made.created
 
     async def _create_in_store(self, scope: Scope, asked: str, batch: AppendBatch, unnamed: str) -> AppendResult:
@@ -409,12 +411,14 @@ class Sessions:
 
     async def _restore_as(self, scope: Scope, session_id: str, batch: AppendBatch) -> Session:
         """Store a session under this id; if it belongs to another owner, under one derived from it."""
-        for asked in (session_id, session_id_for_key(scope, session_id)):
+        ids = (session_id, session_id_for_key(scope, session_id))
+        for asked in ids:
+            if await self._exists(scope, asked):
+                raise SessionExists(asked)
+        for asked in ids:
             # Of two imports at the same time, one stores the messages.
             once = IdempotencyKey(key=f"import {asked}", fingerprint=fingerprint(batch.messages))
             try:
-                if await self._exists(scope, asked):
-                    raise SessionExists(asked)
                 made = await self._store.append(scope, asked, replace(batch, idempotency_key=once))
             except SessionForeign:
                 continue
@@ -426,8 +430,6 @@ class Sessions:
     async def _exists(self, scope: Scope, session_id: str) -> bool:
         try:
             await self._store.get(scope, session_id)
-        except SessionForeign:
-            raise
         except SessionNotFound:
             return False
         return True

@@ -26,7 +26,7 @@ class FrameworkTalk:
         AgentMessage("system", []),
     ]  # fmt: skip
 
-    def __init__(self, where: Installation, scope: Scope, name: str) -> None:
+    def __init__(self, where: Installation, scope: Scope | None, name: str) -> None:
         self._history, self._name = TenutoHistoryProvider(where, scope), name
         self.kinds = [message.to_dict() for message in FrameworkTalk.kinds]
 

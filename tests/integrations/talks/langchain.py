@@ -39,7 +39,7 @@ class HistoryTalk:
         AIMessageChunk(content="piece"),
     ]
 
-    def __init__(self, where: Installation, scope: Scope, name: str) -> None:
+    def __init__(self, where: Installation, scope: Scope | None, name: str) -> None:
         self._history = TenutoChatMessageHistory(name, where, scope)
 
     async def add(self, text: str) -> None:

@@ -23,7 +23,7 @@ class LlamaTalk:
         ChatMessage(role=MessageRole.ASSISTANT, blocks=[]),
     ]  # fmt: skip
 
-    def __init__(self, where: Installation, scope: Scope, name: str) -> None:
+    def __init__(self, where: Installation, scope: Scope | None, name: str) -> None:
         self._chats, self._name = TenutoChatStore(where, scope), name
 
     async def add(self, text: str) -> None:

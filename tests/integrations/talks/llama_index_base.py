@@ -13,7 +13,7 @@ from tests.integrations.talks.llama_index import LlamaTalk
 class BaseTalk(LlamaTalk):
     """LlamaIndex, the store of `ChatMemoryBuffer`."""
 
-    def __init__(self, where: Installation, scope: Scope, name: str) -> None:
+    def __init__(self, where: Installation, scope: Scope | None, name: str) -> None:
         self._base, self._name = TenutoBaseChatStore(where, scope), name
 
     async def store(self, messages: list[Any]) -> None:

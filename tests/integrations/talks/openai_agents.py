@@ -32,7 +32,7 @@ class AgentsTalk:
         {"unknown": {"deep": [None, 1.5, {"a": []}]}},
     ]  # fmt: skip
 
-    def __init__(self, where: Installation, scope: Scope, name: str) -> None:
+    def __init__(self, where: Installation, scope: Scope | None, name: str) -> None:
         self._session = TenutoSession(name, where, scope)
 
     async def add(self, text: str) -> None:

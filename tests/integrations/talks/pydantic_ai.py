@@ -36,7 +36,7 @@ class PydanticTalk:
         ModelResponse(parts=[TextPart("21°")], model_name="m", provider_details={"a": [1]}, finish_reason="stop"),
     ]
 
-    def __init__(self, where: Installation, scope: Scope, name: str) -> None:
+    def __init__(self, where: Installation, scope: Scope | None, name: str) -> None:
         self._store, self._name = TenutoConversationStore(where, scope), name
 
     async def add(self, text: str) -> None:

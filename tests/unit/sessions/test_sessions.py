@@ -50,6 +50,7 @@ from tenuto.sessions import (
     derived_id,
     fresh_id,
 )
+from tenuto.sessions.transfer import ExportedSession
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore
@@ -439,6 +440,16 @@ async def test_a_fork_onto_somebody_elses_id_gets_another(sessions: Sessions) ->
         await sessions.fork(ANN, "mine", new_id=fork.id)
     with pytest.raises(SessionNotFound):
         await sessions.fork(ANN, "his")
+
+
+async def test_an_import_under_another_id_is_found_again_when_the_id_is_free(sessions: Sessions) -> None:
+    saved = ExportedSession(new=NewSession(), messages=(says("hi"),))
+    await sessions.create(ANN, None, "s")
+
+    assert (await sessions.restore(BOB, saved, "s")).id != "s"
+    await sessions.delete(ANN, "s")
+    with pytest.raises(SessionExists):
+        await sessions.restore(BOB, saved, "s")
 
 
 Bad = Callable[[Sessions], Awaitable[object]]

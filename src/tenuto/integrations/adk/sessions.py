@@ -62,6 +62,7 @@ class TenutoSessionService(BaseSessionService):
         own, shared = _split(state or {})
 
         async def create(app: TenutoApi) -> Session:
+            _check_shared(app, shared)
             metadata = {_NAME: {"id": name, "last": "", "updated": 0.0}, **_stored(own)}
             exists = AlreadyExistsError(f"Session with id {name} already exists.")
             try:
@@ -262,10 +263,14 @@ async def _read_shared(app: TenutoApi, scope: Scope) -> JsonObject:
     return shared
 
 
-async def _merge_shared(app: TenutoApi, scope: Scope, changes: JsonObject) -> None:
-    """Change the state of the app and of the user, key by key."""
+def _check_shared(app: TenutoApi, changes: JsonObject) -> None:
     if changes and not isinstance(app, Tenuto):
         raise Invalid("a server has no state of apps and users for its clients: use tenuto.open, or state of sessions")
+
+
+async def _merge_shared(app: TenutoApi, scope: Scope, changes: JsonObject) -> None:
+    """Change the state of the app and of the user, key by key."""
+    _check_shared(app, changes)
     for prefix, owner in _shared_places(scope):
         delta = {name.removeprefix(prefix): value for name, value in changes.items() if name.startswith(prefix)}
         while delta and isinstance(app, Tenuto):
