@@ -128,8 +128,12 @@ async def test_differences_read_back_as_whole_checkpoints(app: Tenuto, monkeypat
     assert await past(graphs[1], thread("copy")) == expected
     await saver.adelete_for_runs(["r1", "r4"])
     assert [one for one in expected if one[2].get("run_id") not in ("r1", "r4")] == await past(graphs[1], thread())
+    await saver.aput_writes(thread(checkpoint_id="z"), [("items", "early")], "task")
     await saver.aprune(["t"])
     assert await past(chatting(anew), thread()) == expected[:1]
+    await saver.aput(thread(), {**empty_checkpoint(), "id": "z"}, {}, {})
+    [newest] = [one async for one in saver.alist(thread(), limit=1)]
+    assert newest.pending_writes == [("task", "items", "early")]
 
 
 def added(state: list[str], writes: list[list[str]]) -> list[str]:
