@@ -73,12 +73,14 @@ async def words(graph: Any, config: RunnableConfig) -> list[str]:
     return [message.text for message in (await graph.aget_state(config)).values["messages"]]
 
 
-async def put(saver: TenutoSaver, config: RunnableConfig, old: Checkpoint, messages: list[Any]) -> None:
-    """Put a checkpoint with other messages after one that was read."""
+async def put(saver: TenutoSaver, config: RunnableConfig, old: Checkpoint, messages: list[Any]) -> tuple[Any, Any]:
+    """Put a checkpoint with other messages after one that was read; returns what the next one follows."""
     versions: Any = old["channel_versions"]
     versions = {**versions, "messages": saver.get_next_version(versions.get("messages"), None)}
-    new: Any = {**empty_checkpoint(), "channel_values": {"messages": messages}, "channel_versions": versions}
-    await saver.aput(config, new, {"source": "loop", "step": 1, "parents": {}}, {"messages": versions["messages"]})
+    values = {**old["channel_values"], "messages": messages}
+    new: Any = {**empty_checkpoint(), "channel_values": values, "channel_versions": versions}
+    metadata: Any = {"source": "loop", "step": 1, "parents": {}}
+    return await saver.aput(config, new, metadata, {"messages": versions["messages"]}), new
 
 
 async def past(graph: Any, config: RunnableConfig) -> list[Any]:
@@ -214,13 +216,36 @@ async def say_directly(saver: TenutoSaver, text: str) -> list[Any]:
     return longer
 
 
+@pytest.mark.parametrize("writes_first", [False, True])
+async def test_a_run_keeps_what_it_knows_if_its_thread_is_deleted(
+    app: Tenuto, monkeypatch: pytest.MonkeyPatch, *, writes_first: bool
+) -> None:
+    """Its next checkpoint is the difference to a deleted one, and brings a snapshot of the deleted log."""
+    monkeypatch.setattr(fold, "_LEAST_SNAPSHOT", 1)
+    saver = TenutoSaver(app, user="ann")
+    assert await saver.aget_tuple(thread()) is None
+    begun: Any = {**empty_checkpoint(), "channel_values": {"x": 1}}
+    config, last = await put(saver, *await put(saver, thread(), begun, ["a"]), ["a", "b"])
+    await saver.aput_writes(config, [("messages", "w" * 2000)], "task")
+
+    await saver.adelete_thread("t")
+    if writes_first:
+        await saver.aput_writes(config, [("messages", "w")], "task")
+    await put(saver, *await put(saver, config, last, ["a", "b", "c"]), ["a", "b", "c", "d"])
+
+    for reader in (saver, TenutoSaver(app, user="ann")):
+        held = await asyncio.create_task(reader.aget_tuple(thread()))
+        assert held is not None
+        assert held.checkpoint["channel_values"] == {"x": 1, "messages": ["a", "b", "c", "d"]}
+
+
 def test_a_repeated_put_counts_once_and_a_rebased_one_is_the_newest() -> None:
     """A put whose answer was lost is repeated; a checkpoint that stands for removed ones is newest whatever its id."""
 
     def record(name: str, **rest: Any) -> Put:
         return Put(ns="", id=name, parent=None, checkpoint=("null", b""), metadata=("null", b""), **rest)
 
-    state = fold.Fold(lambda blob: blob[1].decode().split())
+    state = fold.Fold(lambda blob: blob[1].decode().split(), "i")
     for seq, one in enumerate([record("5", full=True), record("6", added={"m": (0, ("", b"a"))})] * 2):
         state.apply(seq + 1, one)
 

@@ -39,9 +39,10 @@ class State:
 
 @dataclass(slots=True)
 class Fold:
-    """A namespace up to `last_seq` of its session's log."""
+    """A namespace up to `last_seq` of the log that this incarnation of its session is."""
 
     load: Load
+    incarnation: str
     last_seq: int = 0
     head: State | None = None
     writes: OrderedDict[str, list[Writes]] = field(default_factory=OrderedDict)
@@ -52,7 +53,7 @@ class Fold:
     @classmethod
     def from_snapshot(cls, load: Load, snapshot: Snapshot) -> Fold:
         """The namespace as of a snapshot."""
-        fold = cls(load, last_seq=snapshot.seq, snapshot_bytes=size_of(snapshot.head))
+        fold = cls(load, snapshot.incarnation, last_seq=snapshot.seq, snapshot_bytes=size_of(snapshot.head))
         fold._advance(full_state(snapshot.head, load))
         for one in snapshot.writes:
             fold._add_writes(one)
@@ -93,7 +94,7 @@ class Fold:
         # Writes may be stored before their checkpoint.
         newest = self.head.put.id
         writes = [one for name in self.writes if name == newest or name not in self._plain for one in self.writes[name]]
-        return Snapshot(seq=self.last_seq, head=whole(self.head, dump), writes=writes)
+        return Snapshot(seq=self.last_seq, head=whole(self.head, dump), writes=writes, incarnation=self.incarnation)
 
     def _next_state(self, record: Put, decoded: Mapping[str, Sequence[Any]]) -> State:
         known, gone = self.head.lists if self.head is not None else {}, {*record.dropped, *record.values}

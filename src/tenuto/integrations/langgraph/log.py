@@ -52,13 +52,12 @@ def session_id_of(scope: Scope, thread_id: str) -> str:
 @dataclass(slots=True)
 class _Cached:
     fold: Fold
-    incarnation: str
     messages: int
 
     def precedes(self, session: Session) -> bool:
         """Whether the session has only grown since."""
         grown = session.last_seq - self.fold.last_seq
-        return session.incarnation == self.incarnation and session.messages - self.messages == grown
+        return session.incarnation == self.fold.incarnation and session.messages - self.messages == grown
 
 
 class FoldCache:
@@ -158,10 +157,10 @@ class ThreadLogs:
             page = await self._sessions.messages(self._scope, session_id, Page(limit=_CHUNK, before=before))
             session = session or page.session
             found[:0] = page.messages
-            fold = _base(found, ns, load, whole=not page.more_before)
+            fold = _base(found, ns, load, session.incarnation, whole=not page.more_before)
             before = found[0].seq if found else None
         assert session is not None
-        cached = _Cached(fold, session.incarnation, 0)
+        cached = _Cached(fold, 0)
         _apply(cached, session, found, ns)
         self._cache.put(key, cached)
         return fold
@@ -212,17 +211,21 @@ class ThreadLogs:
 
     async def append(
         self, thread_id: str, record: Record, load: Load, decoded: Mapping[str, Sequence[Any]] | None = None
-    ) -> None:
-        """Append a record in one atomic step, whatever other writers append meanwhile."""
+    ) -> str:
+        """Append a record in one atomic step, whatever other writers append meanwhile.
+
+        Returns the incarnation of the session that has it.
+        """
         done = await self.append_all(thread_id, (record,))
         key, seq = self._key(thread_id, record.ns), done.last_seq
         cached = self._cache.get(key)
         if cached is None and seq == 1:
-            cached = _Cached(Fold(load), done.incarnation, 0)
+            cached = _Cached(Fold(load, done.incarnation), 0)
             self._cache.put(key, cached)
-        if cached is not None and cached.incarnation == done.incarnation and cached.fold.last_seq + 1 == seq:
+        if cached is not None and cached.fold.incarnation == done.incarnation and cached.fold.last_seq + 1 == seq:
             cached.fold.apply(seq, record, decoded)
             cached.messages = done.messages
+        return done.incarnation
 
     async def append_all(self, thread_id: str, records: Sequence[Record]) -> Session:
         """Append records in one atomic step; the first ones of a thread create its session."""
@@ -284,21 +287,21 @@ def _apply(cached: _Cached, session: Session, messages: Sequence[Message], ns: s
         cached.fold.last_seq, cached.messages = session.last_seq, session.messages
 
 
-def _base(found: Sequence[Message], ns: str, load: Load, *, whole: bool) -> Fold | None:
+def _base(found: Sequence[Message], ns: str, load: Load, incarnation: str, *, whole: bool) -> Fold | None:
     """The fold that the messages continue; `None` if they do not reach back to a snapshot."""
     for message in reversed(found):
         record = from_message(message)
-        if isinstance(record, Put) and record.ns == ns and record.snapshot is not None:
-            if found[0].seq <= record.snapshot.seq + 1 or whole:
-                return Fold.from_snapshot(load, record.snapshot)
-            return None
-    return Fold(load) if whole else None
+        snapshot = record.snapshot if isinstance(record, Put) and record.ns == ns else None
+        # A run that goes on after its thread was deleted may have brought one of the deleted session.
+        if snapshot is not None and snapshot.incarnation == incarnation:
+            return Fold.from_snapshot(load, snapshot) if found[0].seq <= snapshot.seq + 1 or whole else None
+    return Fold(load, incarnation) if whole else None
 
 
 def _add_to_history(history: History, folds: dict[str, Fold], seq: int, record: Record | None, load: Load) -> None:
     if record is None:
         return
-    fold = folds.setdefault(record.ns, Fold(load))
+    fold = folds.setdefault(record.ns, Fold(load, history.session.incarnation))
     state = fold.apply(seq, record)
     if fold.head is not None:
         history.heads[record.ns] = fold.head

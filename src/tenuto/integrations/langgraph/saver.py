@@ -99,7 +99,7 @@ class TenutoSaver(BaseCheckpointSaver[str]):
         state = fold.head
         if not wanted or state.put.id == wanted:
             found = self._tuple(thread_id, state, fold.pending_writes(state.put.id))
-            return found, None if wanted else View.of(state, found.checkpoint["channel_versions"])
+            return found, None if wanted else View.of(state, found.checkpoint["channel_versions"], fold.incarnation)
         history = await logs.history(thread_id, self._load)
         older = history.states.get(ns, {}).get(wanted) if history is not None else None
         if history is None or older is None:
@@ -212,8 +212,11 @@ class TenutoSaver(BaseCheckpointSaver[str]):
             await logs.append(thread_id, with_values(record, checkpoint["channel_values"], self._dump), self._load)
         else:
             record, decoded = view.difference(record, checkpoint, new_versions, self._dump, self._load)
-            await logs.append(thread_id, record, self._load, decoded)
-            view.advance(record, checkpoint, decoded)
+            incarnation = await logs.append(thread_id, record, self._load, decoded)
+            if view.incarnation not in (None, incarnation):
+                # The thread was deleted meanwhile, and with it what this is the difference to.
+                await logs.append(thread_id, with_values(record, checkpoint["channel_values"], self._dump), self._load)
+            view.advance(record, checkpoint, decoded, incarnation)
         return _config(thread_id, ns, checkpoint["id"])
 
     async def aput_writes(
