@@ -207,6 +207,34 @@ async def test_a_run_that_names_a_checkpoint_forks_beside_others(app: Tenuto) ->
     assert await asyncio.create_task(say_directly(other, "more")) == ["one", "fork", "more"]
 
 
+async def test_a_run_beside_a_fork_keeps_what_it_knows(app: Tenuto) -> None:
+    """Another run goes back while this one works: each continues its own line, whichever stores first."""
+    saver, other = TenutoSaver(app, user="ann"), TenutoSaver(app, user="ann")
+    assert await saver.aget_tuple(thread()) is None
+    first = await put(saver, thread(), empty_checkpoint(), ["1"])
+    last = await put(saver, *await put(saver, *first, ["1", "2"]), ["1", "2", "3"])
+
+    fork = await asyncio.create_task(put_after(other, first[0], "f"))
+    await asyncio.create_task(say_directly(other, "g"))
+    last = await put(saver, *last, ["1", "2", "3", "4"])
+    await asyncio.create_task(put_after(other, fork, "h"))
+    await put(saver, *last, ["1", "2", "3", "4", "5"])
+
+    for reader in (saver, TenutoSaver(app, user="ann")):
+        found = [one.checkpoint["channel_values"]["messages"] async for one in reader.alist(thread())]
+        assert ["".join(one) for one in found] == ["12345", "1fh", "1234", "1fg", "1f", "123", "12", "1"]
+    await saver.aprune(["t"])
+    assert await asyncio.create_task(say_directly(other, "6")) == ["1", "2", "3", "4", "5", "6"]
+
+
+async def put_after(saver: TenutoSaver, config: RunnableConfig, text: str) -> Any:
+    """Go back to a checkpoint and add a message to it."""
+    found = await saver.aget_tuple(config)
+    assert found is not None
+    made, _ = await put(saver, config, found.checkpoint, [*found.checkpoint["channel_values"]["messages"], text])
+    return made
+
+
 async def say_directly(saver: TenutoSaver, text: str) -> list[Any]:
     """Add a message to the newest checkpoint; returns all of them."""
     found = await saver.aget_tuple(thread())
