@@ -18,6 +18,7 @@ from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver, Checkpoint, empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command
 
@@ -265,6 +266,45 @@ async def test_a_run_keeps_what_it_knows_if_its_thread_is_deleted(
         held = await asyncio.create_task(reader.aget_tuple(thread()))
         assert held is not None
         assert held.checkpoint["channel_values"] == {"x": 1, "messages": ["a", "b", "c", "d"]}
+
+
+class Counting(JsonPlusSerializer):
+    """The usual serializer, which counts what it decodes."""
+
+    decoded = 0
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        self.decoded += 1
+        return super().loads_typed(data)
+
+
+async def test_reads_decode_only_what_they_return(app: Tenuto) -> None:
+    """A listing with a limit builds no more checkpoints; an old one takes nothing of those after it but its writes."""
+    serde = Counting()
+    saver = TenutoSaver(app, user="ann", serde=serde)
+    assert await saver.aget_tuple(thread()) is None
+    first = last = await put(saver, thread(), empty_checkpoint(), ["0"])
+    for place in range(1, 12):
+        last = await put(saver, *last, [f"{one}" for one in range(place + 1)])
+    await saver.aput_writes(first[0], [("messages", "w")], "task")
+
+    counts, found = list[int](), list[Any]()
+    for limit, only in ((None, None), (1, {"step": 1}), (0, None)):
+        serde.decoded = 0
+        found.append([one.config async for one in saver.alist(thread(), filter=only, limit=limit)])
+        counts.append(serde.decoded)
+    serde.decoded = 0
+    oldest = await saver.aget_tuple(first[0])
+
+    # Of each checkpoint what it adds; of each returned one itself and its metadata; the filter; and a write.
+    assert [len(one) for one in found] == [12, 1, 0]
+    assert counts == [12 + 24 + 1, 12 + 2 + 12, 0]
+    assert serde.decoded == 1 + 2 + 1
+    assert oldest is not None
+    assert (oldest.checkpoint["channel_values"], oldest.pending_writes) == (
+        {"messages": ["0"]},
+        [("task", "messages", "w")],
+    )
 
 
 def test_a_repeated_put_counts_once_and_a_rebased_one_is_the_newest() -> None:

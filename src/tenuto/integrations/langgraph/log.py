@@ -165,8 +165,8 @@ class ThreadLogs:
         self._cache.put(key, cached)
         return fold
 
-    async def history(self, thread_id: str, load: Load) -> History | None:
-        """The whole thread; `None` without it."""
+    async def history(self, thread_id: str, load: Load, only: tuple[str, str] | None = None) -> History | None:
+        """The whole thread, or what one checkpoint of a namespace needs and its writes; `None` without the thread."""
         history: History | None = None
         folds: dict[str, Fold] = {}
         try:
@@ -174,7 +174,10 @@ class ThreadLogs:
                 history = history or History(session)
                 history.session = session
                 record = from_message(message)
-                history.entries.append((message, record))
+                if only is None:
+                    history.entries.append((message, record))
+                elif record is not None and not _is_for(record, *only, history):
+                    continue
                 _add_to_history(history, folds, message.seq, record, load)
         except SessionNotFound:
             return None
@@ -296,6 +299,12 @@ def _base(found: Sequence[Message], ns: str, load: Load, incarnation: str, *, wh
         if snapshot is not None and snapshot.incarnation == incarnation:
             return Fold.from_snapshot(load, snapshot) if found[0].seq <= snapshot.seq + 1 or whole else None
     return Fold(load, incarnation) if whole else None
+
+
+def _is_for(record: Record, ns: str, wanted: str, history: History) -> bool:
+    """Whether a record has to do with a checkpoint: it comes before, or belongs to it."""
+    before = isinstance(record, Put) and wanted not in history.states.get(ns, {})
+    return record.ns == ns and (before or record.id == wanted)
 
 
 def _add_to_history(history: History, folds: dict[str, Fold], seq: int, record: Record | None, load: Load) -> None:

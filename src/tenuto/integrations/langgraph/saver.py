@@ -100,7 +100,7 @@ class TenutoSaver(BaseCheckpointSaver[str]):
         if not wanted or state.put.id == wanted:
             found = self._tuple(thread_id, state, fold.pending_writes(state.put.id))
             return found, None if wanted else View.of(state, found.checkpoint["channel_versions"], fold.incarnation)
-        history = await logs.history(thread_id, self._load)
+        history = await logs.history(thread_id, self._load, only=(ns, wanted))
         older = history.states.get(ns, {}).get(wanted) if history is not None else None
         if history is None or older is None:
             return None, None
@@ -114,12 +114,17 @@ class TenutoSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
+        left = None if limit is None else max(limit, 0)
         for thread_id in await self._home.read(lambda app: self._threads(self._logs(app), config)):
+            if left == 0:
+                return
             history = await self._history(thread_id)
-            found = [] if history is None else self._find(thread_id, history, config, filter or {}, before)
-            for one in found if limit is None else found[: max(limit, 0)]:
-                yield one
-            limit = None if limit is None else limit - len(found)
+            if history is None:
+                continue
+            found = self._find(history, config, filter or {}, before)[:left]
+            for state in found:
+                yield self._tuple(thread_id, state, history.writes.get((state.put.ns, state.put.id), []))
+            left = None if left is None else left - len(found)
 
     async def _history(self, thread_id: str) -> History | None:
         return await self._home.read(lambda app: self._logs(app).history(thread_id, self._load))
@@ -130,18 +135,14 @@ class TenutoSaver(BaseCheckpointSaver[str]):
         return [thread_id async for thread_id in logs.threads()]
 
     def _find(
-        self,
-        thread_id: str,
-        history: History,
-        config: RunnableConfig | None,
-        wanted: dict[str, Any],
-        before: RunnableConfig | None,
-    ) -> list[CheckpointTuple]:
-        found = [
-            self._tuple(thread_id, state, history.writes.get((state.put.ns, state.put.id), []))
-            for state in _matching(history, config, before)
-        ]
-        return [one for one in found if all(field_of(one.metadata, name) == value for name, value in wanted.items())]
+        self, history: History, config: RunnableConfig | None, wanted: dict[str, Any], before: RunnableConfig | None
+    ) -> Sequence[State]:
+        found = _matching(history, config, before)
+        return [state for state in found if self._has(state, wanted)] if wanted else found
+
+    def _has(self, state: State, wanted: dict[str, Any]) -> bool:
+        metadata = self._load(state.put.metadata)
+        return all(field_of(metadata, name) == value for name, value in wanted.items())
 
     def list(
         self,
