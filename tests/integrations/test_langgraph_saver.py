@@ -24,7 +24,7 @@ from langgraph.types import Command
 
 import tenuto
 from tenuto.app import Tenuto
-from tenuto.integrations.langgraph import TenutoSaver, fold
+from tenuto.integrations.langgraph import TenutoSaver, cache, fold
 from tenuto.integrations.langgraph.records import Put
 from tenuto.model import SessionQuery
 
@@ -74,7 +74,7 @@ async def words(graph: Any, config: RunnableConfig) -> list[str]:
     return [message.text for message in (await graph.aget_state(config)).values["messages"]]
 
 
-async def put(saver: TenutoSaver, config: RunnableConfig, old: Checkpoint, messages: list[Any]) -> tuple[Any, Any]:
+async def put(saver: TenutoSaver, config: RunnableConfig, old: Checkpoint, messages: Any) -> tuple[Any, Any]:
     """Put a checkpoint with other messages after one that was read; returns what the next one follows."""
     versions: Any = old["channel_versions"]
     versions = {**versions, "messages": saver.get_next_version(versions.get("messages"), None)}
@@ -305,6 +305,25 @@ async def test_reads_decode_only_what_they_return(app: Tenuto) -> None:
         {"messages": ["0"]},
         [("task", "messages", "w")],
     )
+
+
+async def test_a_thread_that_grows_makes_others_leave_the_cache(app: Tenuto, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is remembered of older checkpoints counts, also what a snapshot has made unnecessary to read."""
+    monkeypatch.setattr(cache, "_MOST_BYTES", 100_000)
+    saver = TenutoSaver(app, user="ann")
+    for name in "abc":
+        assert await saver.aget_tuple(thread(name)) is None
+        last = await put(saver, thread(name), empty_checkpoint(), name)
+    assert len(saver._cache._folds) == 3
+    for place in range(12):
+        last = await put(saver, *last, f"{place}" * 9000)
+
+    assert [key[2] for key in saver._cache._folds] == [saver.session_id("c")]
+    for name, value in (("a", "a"), ("c", "11" * 9000)):
+        held = await saver.aget_tuple(thread(name))
+        assert held is not None
+        assert held.checkpoint["channel_values"]["messages"] == value
+    assert saver._cache._bytes == sum(one.fold.held_bytes() for one in saver._cache._folds.values())
 
 
 def test_a_repeated_put_counts_once_and_a_rebased_one_is_the_newest() -> None:

@@ -94,6 +94,12 @@ class Fold:
         delay = _FORKED_DELAY if len(self._lines) > 1 else 1
         return self.bytes_since >= max(_LEAST_SNAPSHOT, self.snapshot_bytes) * delay
 
+    def held_bytes(self) -> int:
+        """About the bytes in memory: the lists as they were stored, and each remembered value and write once."""
+        values = {id(blob): len(blob[1]) for _, plain in self._known.values() for blob in plain.values()}
+        writes = sum(len(one.value[1]) for made in self.writes.values() for record in made for one in record.writes)
+        return self.snapshot_bytes + self.bytes_since + sum(values.values()) + writes
+
     def snapshot(self, dump: Dump) -> Snapshot | None:
         """The newest checkpoint, whole."""
         if self.head is None:

@@ -24,9 +24,10 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from tenuto.client.api import TenutoApi
 from tenuto.errors import Invalid
 from tenuto.integrations.home import Installation, find_home
+from tenuto.integrations.langgraph.cache import FoldCache
 from tenuto.integrations.langgraph.fold import State, ordered_writes
 from tenuto.integrations.langgraph.items import field_of
-from tenuto.integrations.langgraph.log import FoldCache, History, ThreadLogs, in_process, session_id_of
+from tenuto.integrations.langgraph.log import History, ThreadLogs, in_process, session_id_of
 from tenuto.integrations.langgraph.records import Blob, Put, Write, Writes
 from tenuto.integrations.langgraph.thinning import copy_records, delta_ancestors, delta_history, retain
 from tenuto.integrations.langgraph.values import copy_value
