@@ -18,12 +18,13 @@ from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver, Checkpoint, empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command
 
 import tenuto
 from tenuto.app import Tenuto
-from tenuto.integrations.langgraph import TenutoSaver, fold
+from tenuto.integrations.langgraph import TenutoSaver, cache, fold
 from tenuto.integrations.langgraph.records import Put
 from tenuto.model import SessionQuery
 
@@ -73,12 +74,14 @@ async def words(graph: Any, config: RunnableConfig) -> list[str]:
     return [message.text for message in (await graph.aget_state(config)).values["messages"]]
 
 
-async def put(saver: TenutoSaver, config: RunnableConfig, old: Checkpoint, messages: list[Any]) -> None:
-    """Put a checkpoint with other messages after one that was read."""
+async def put(saver: TenutoSaver, config: RunnableConfig, old: Checkpoint, messages: Any) -> tuple[Any, Any]:
+    """Put a checkpoint with other messages after one that was read; returns what the next one follows."""
     versions: Any = old["channel_versions"]
     versions = {**versions, "messages": saver.get_next_version(versions.get("messages"), None)}
-    new: Any = {**empty_checkpoint(), "channel_values": {"messages": messages}, "channel_versions": versions}
-    await saver.aput(config, new, {"source": "loop", "step": 1, "parents": {}}, {"messages": versions["messages"]})
+    values = {**old["channel_values"], "messages": messages}
+    new: Any = {**empty_checkpoint(), "channel_values": values, "channel_versions": versions}
+    metadata: Any = {"source": "loop", "step": 1, "parents": {}}
+    return await saver.aput(config, new, metadata, {"messages": versions["messages"]}), new
 
 
 async def past(graph: Any, config: RunnableConfig) -> list[Any]:
@@ -128,8 +131,12 @@ async def test_differences_read_back_as_whole_checkpoints(app: Tenuto, monkeypat
     assert await past(graphs[1], thread("copy")) == expected
     await saver.adelete_for_runs(["r1", "r4"])
     assert [one for one in expected if one[2].get("run_id") not in ("r1", "r4")] == await past(graphs[1], thread())
+    await saver.aput_writes(thread(checkpoint_id="z"), [("items", "early")], "task")
     await saver.aprune(["t"])
     assert await past(chatting(anew), thread()) == expected[:1]
+    await saver.aput(thread(), {**empty_checkpoint(), "id": "z"}, {}, {})
+    [newest] = [one async for one in saver.alist(thread(), limit=1)]
+    assert newest.pending_writes == [("task", "items", "early")]
 
 
 def added(state: list[str], writes: list[list[str]]) -> list[str]:
@@ -201,6 +208,34 @@ async def test_a_run_that_names_a_checkpoint_forks_beside_others(app: Tenuto) ->
     assert await asyncio.create_task(say_directly(other, "more")) == ["one", "fork", "more"]
 
 
+async def test_a_run_beside_a_fork_keeps_what_it_knows(app: Tenuto) -> None:
+    """Another run goes back while this one works: each continues its own line, whichever stores first."""
+    saver, other = TenutoSaver(app, user="ann"), TenutoSaver(app, user="ann")
+    assert await saver.aget_tuple(thread()) is None
+    first = await put(saver, thread(), empty_checkpoint(), ["1"])
+    last = await put(saver, *await put(saver, *first, ["1", "2"]), ["1", "2", "3"])
+
+    fork = await asyncio.create_task(put_after(other, first[0], "f"))
+    await asyncio.create_task(say_directly(other, "g"))
+    last = await put(saver, *last, ["1", "2", "3", "4"])
+    await asyncio.create_task(put_after(other, fork, "h"))
+    await put(saver, *last, ["1", "2", "3", "4", "5"])
+
+    for reader in (saver, TenutoSaver(app, user="ann")):
+        found = [one.checkpoint["channel_values"]["messages"] async for one in reader.alist(thread())]
+        assert ["".join(one) for one in found] == ["12345", "1fh", "1234", "1fg", "1f", "123", "12", "1"]
+    await saver.aprune(["t"])
+    assert await asyncio.create_task(say_directly(other, "6")) == ["1", "2", "3", "4", "5", "6"]
+
+
+async def put_after(saver: TenutoSaver, config: RunnableConfig, text: str) -> Any:
+    """Go back to a checkpoint and add a message to it."""
+    found = await saver.aget_tuple(config)
+    assert found is not None
+    made, _ = await put(saver, config, found.checkpoint, [*found.checkpoint["channel_values"]["messages"], text])
+    return made
+
+
 async def say_directly(saver: TenutoSaver, text: str) -> list[Any]:
     """Add a message to the newest checkpoint; returns all of them."""
     found = await saver.aget_tuple(thread())
@@ -210,13 +245,94 @@ async def say_directly(saver: TenutoSaver, text: str) -> list[Any]:
     return longer
 
 
+@pytest.mark.parametrize("writes_first", [False, True])
+async def test_a_run_keeps_what_it_knows_if_its_thread_is_deleted(
+    app: Tenuto, monkeypatch: pytest.MonkeyPatch, *, writes_first: bool
+) -> None:
+    """Its next checkpoint is the difference to a deleted one, and brings a snapshot of the deleted log."""
+    monkeypatch.setattr(fold, "_LEAST_SNAPSHOT", 1)
+    saver = TenutoSaver(app, user="ann")
+    assert await saver.aget_tuple(thread()) is None
+    begun: Any = {**empty_checkpoint(), "channel_values": {"x": 1}}
+    config, last = await put(saver, *await put(saver, thread(), begun, ["a"]), ["a", "b"])
+    await saver.aput_writes(config, [("messages", "w" * 2000)], "task")
+
+    await saver.adelete_thread("t")
+    if writes_first:
+        await saver.aput_writes(config, [("messages", "w")], "task")
+    await put(saver, *await put(saver, config, last, ["a", "b", "c"]), ["a", "b", "c", "d"])
+
+    for reader in (saver, TenutoSaver(app, user="ann")):
+        held = await asyncio.create_task(reader.aget_tuple(thread()))
+        assert held is not None
+        assert held.checkpoint["channel_values"] == {"x": 1, "messages": ["a", "b", "c", "d"]}
+
+
+class Counting(JsonPlusSerializer):
+    """The usual serializer, which counts what it decodes."""
+
+    decoded = 0
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        self.decoded += 1
+        return super().loads_typed(data)
+
+
+async def test_reads_decode_only_what_they_return(app: Tenuto) -> None:
+    """A listing with a limit builds no more checkpoints; an old one takes nothing of those after it but its writes."""
+    serde = Counting()
+    saver = TenutoSaver(app, user="ann", serde=serde)
+    assert await saver.aget_tuple(thread()) is None
+    first = last = await put(saver, thread(), empty_checkpoint(), ["0"])
+    for place in range(1, 12):
+        last = await put(saver, *last, [f"{one}" for one in range(place + 1)])
+    await saver.aput_writes(first[0], [("messages", "w")], "task")
+
+    counts, found = list[int](), list[Any]()
+    for limit, only in ((None, None), (1, {"step": 1}), (0, None)):
+        serde.decoded = 0
+        found.append([one.config async for one in saver.alist(thread(), filter=only, limit=limit)])
+        counts.append(serde.decoded)
+    serde.decoded = 0
+    oldest = await saver.aget_tuple(first[0])
+
+    # Of each checkpoint what it adds; of each returned one itself and its metadata; the filter; and a write.
+    assert [len(one) for one in found] == [12, 1, 0]
+    assert counts == [12 + 24 + 1, 12 + 2 + 12, 0]
+    assert serde.decoded == 1 + 2 + 1
+    assert oldest is not None
+    assert (oldest.checkpoint["channel_values"], oldest.pending_writes) == (
+        {"messages": ["0"]},
+        [("task", "messages", "w")],
+    )
+
+
+async def test_a_thread_that_grows_makes_others_leave_the_cache(app: Tenuto, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is remembered of older checkpoints counts, also what a snapshot has made unnecessary to read."""
+    monkeypatch.setattr(cache, "_MOST_BYTES", 100_000)
+    saver = TenutoSaver(app, user="ann")
+    for name in "abc":
+        assert await saver.aget_tuple(thread(name)) is None
+        last = await put(saver, thread(name), empty_checkpoint(), name)
+    assert len(saver._cache._folds) == 3
+    for place in range(12):
+        last = await put(saver, *last, f"{place}" * 9000)
+
+    assert [key[2] for key in saver._cache._folds] == [saver.session_id("c")]
+    for name, value in (("a", "a"), ("c", "11" * 9000)):
+        held = await saver.aget_tuple(thread(name))
+        assert held is not None
+        assert held.checkpoint["channel_values"]["messages"] == value
+    assert saver._cache._bytes == sum(one.fold.held_bytes() for one in saver._cache._folds.values())
+
+
 def test_a_repeated_put_counts_once_and_a_rebased_one_is_the_newest() -> None:
     """A put whose answer was lost is repeated; a checkpoint that stands for removed ones is newest whatever its id."""
 
     def record(name: str, **rest: Any) -> Put:
         return Put(ns="", id=name, parent=None, checkpoint=("null", b""), metadata=("null", b""), **rest)
 
-    state = fold.Fold(lambda blob: blob[1].decode().split())
+    state = fold.Fold(lambda blob: blob[1].decode().split(), "i")
     for seq, one in enumerate([record("5", full=True), record("6", added={"m": (0, ("", b"a"))})] * 2):
         state.apply(seq + 1, one)
 

@@ -108,6 +108,29 @@ async def test_items_expire_unless_they_are_read(app: Tenuto, fake_clock: FakeCl
     assert await store.alist_namespaces() == [("n",)]
 
 
+async def test_searches_and_sweeps_spare_what_was_put_meanwhile(
+    app: Tenuto, fake_clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 1: another writer puts an item between the page that a scan has read and what follows from it."""
+    store, other = (TenutoStore(app, user="ann", clock=fake_clock) for _ in range(2))
+    scan = store._scan
+
+    async def overtaken(prefix: Any) -> AsyncIterator[Any]:
+        async for found in scan(prefix):
+            await other.aput(("n",), "k", {"by": "other"}, ttl=5)
+            yield found
+
+    monkeypatch.setattr(store, "_scan", overtaken)
+    for pause in (0, 2):
+        await store.aput(("n",), "k", {"by": "me"}, ttl=1)
+        fake_clock.advance(timedelta(minutes=pause))
+        await (store.asweep_ttl() if pause else store.asearch(("n",)))
+
+        left = await other.aget(("n",), "k")
+        assert left is not None
+        assert left.value == {"by": "other"}
+
+
 async def test_items_belong_to_their_user_and_pass_the_privacy_policy(app: Tenuto) -> None:
     """T1: another user or tenant sees none; private data is redacted as in memories; an erasure leaves nothing."""
     ann, bob = TenutoStore(app, user="ann"), TenutoStore(app, user="bob")

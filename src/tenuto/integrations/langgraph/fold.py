@@ -2,7 +2,8 @@
 
 Each checkpoint is what its writer knew plus what others had stored before it. So runs that work on one thread at the
 same time lose nothing of each other's lists, such as messages; of other values the last writer's counts. A checkpoint
-whose writer went back to an older one on purpose is stored whole, and stands for itself.
+whose writer went back to an older one on purpose is stored whole, and begins a line of its own: runs that continue
+another line keep what they know.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ Dump: TypeAlias = Callable[[Any], Blob]
 _REMEMBERED: Final = 64
 # A snapshot is stored after as many bytes as the last one had, and not before this many.
 _LEAST_SNAPSHOT: Final = 64 * 1024
+# A snapshot has the newest line alone, so it is put off while runs may continue others; not for ever.
+_FORKED_DELAY: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +42,24 @@ class State:
 
 @dataclass(slots=True)
 class Fold:
-    """A namespace up to `last_seq` of its session's log."""
+    """A namespace up to `last_seq` of the log that this incarnation of its session is."""
 
     load: Load
+    incarnation: str
     last_seq: int = 0
     head: State | None = None
     writes: OrderedDict[str, list[Writes]] = field(default_factory=OrderedDict)
     bytes_since: int = 0
     snapshot_bytes: int = 0
-    _plain: OrderedDict[str, Mapping[str, Blob]] = field(default_factory=OrderedDict)
+    # By checkpoint its line and its values without lists; by line its newest checkpoint.
+    _known: OrderedDict[str, tuple[str, Mapping[str, Blob]]] = field(default_factory=OrderedDict)
+    _lines: dict[str, State] = field(default_factory=dict)
 
     @classmethod
     def from_snapshot(cls, load: Load, snapshot: Snapshot) -> Fold:
         """The namespace as of a snapshot."""
-        fold = cls(load, last_seq=snapshot.seq, snapshot_bytes=size_of(snapshot.head))
-        fold._advance(full_state(snapshot.head, load))
+        fold = cls(load, snapshot.incarnation, last_seq=snapshot.seq, snapshot_bytes=size_of(snapshot.head))
+        fold._advance(full_state(snapshot.head, load), snapshot.head.id)
         for one in snapshot.writes:
             fold._add_writes(one)
         return fold
@@ -72,10 +78,11 @@ class Fold:
         if record.full:
             state = full_state(record, self.load, decoded)
             if record.rebased or self.head is None or record.id >= self.head.put.id:
-                self._advance(state)
+                self._advance(state, self._line_of(record))
             return state
-        if record.id not in self._plain:  # A put that was repeated, since its answer was lost, counts once.
-            self._advance(self._next_state(record, decoded or {}))
+        if record.id not in self._known:  # A put that was repeated, since its answer was lost, counts once.
+            line = self._line_of(record)
+            self._advance(self._next_state(record, line, decoded or {}), line)
         return self.head
 
     def pending_writes(self, checkpoint_id: str) -> list[Writes]:
@@ -84,7 +91,14 @@ class Fold:
 
     def wants_snapshot(self) -> bool:
         """Whether so much was stored since the last snapshot that reading it takes longer than another one."""
-        return self.bytes_since >= max(_LEAST_SNAPSHOT, self.snapshot_bytes)
+        delay = _FORKED_DELAY if len(self._lines) > 1 else 1
+        return self.bytes_since >= max(_LEAST_SNAPSHOT, self.snapshot_bytes) * delay
+
+    def held_bytes(self) -> int:
+        """About the bytes in memory: the lists as they were stored, and each remembered value and write once."""
+        values = {id(blob): len(blob[1]) for _, plain in self._known.values() for blob in plain.values()}
+        writes = sum(len(one.value[1]) for made in self.writes.values() for record in made for one in record.writes)
+        return self.snapshot_bytes + self.bytes_since + sum(values.values()) + writes
 
     def snapshot(self, dump: Dump) -> Snapshot | None:
         """The newest checkpoint, whole."""
@@ -92,11 +106,19 @@ class Fold:
             return None
         # Writes may be stored before their checkpoint.
         newest = self.head.put.id
-        writes = [one for name in self.writes if name == newest or name not in self._plain for one in self.writes[name]]
-        return Snapshot(seq=self.last_seq, head=whole(self.head, dump), writes=writes)
+        writes = [one for name in self.writes if name == newest or name not in self._known for one in self.writes[name]]
+        return Snapshot(seq=self.last_seq, head=whole(self.head, dump), writes=writes, incarnation=self.incarnation)
 
-    def _next_state(self, record: Put, decoded: Mapping[str, Sequence[Any]]) -> State:
-        known, gone = self.head.lists if self.head is not None else {}, {*record.dropped, *record.values}
+    def _line_of(self, record: Put) -> str:
+        """The line that a checkpoint continues: that of its parent if it is known, else that of the newest one."""
+        if self.head is None:
+            return record.id
+        line, _ = self._known.get(record.parent or "") or self._known[self.head.put.id]
+        went_back = record.full and not record.rebased and self._lines[line].put.id != record.parent
+        return record.id if went_back else line
+
+    def _next_state(self, record: Put, line: str, decoded: Mapping[str, Sequence[Any]]) -> State:
+        known, gone = self._lines[line].lists if line in self._lines else {}, {*record.dropped, *record.values}
         lists = {name: items for name, items in known.items() if name not in gone}
         for name, blob in record.lists.items():
             lists[name] = decoded[name] if name in decoded else self.load(blob)
@@ -106,13 +128,18 @@ class Fold:
         # What others set meanwhile does not fit the versions that this writer knows.
         newest = self.head.values if self.head is not None and record.parent else {}
         gone = {*record.dropped, *record.lists, *record.added}
-        values = {n: blob for n, blob in self._plain.get(record.parent or "", newest).items() if n not in gone}
+        _, base = self._known.get(record.parent or "", (line, newest))
+        values = {name: blob for name, blob in base.items() if name not in gone}
         return State(record, {**values, **record.values}, lists)
 
-    def _advance(self, state: State) -> None:
-        self.head = state
-        self._plain[state.put.id] = state.values
-        _trim(self._plain)
+    def _advance(self, state: State, line: str) -> None:
+        self.head = self._lines[line] = state
+        self._known[state.put.id] = (line, state.values)
+        self._known.move_to_end(state.put.id)
+        _trim(self._known)
+        if len(self._lines) > 1:
+            alive = {line for line, _ in self._known.values()}
+            self._lines = {line: newest for line, newest in self._lines.items() if line in alive}
 
     def _add_writes(self, record: Writes) -> None:
         self.writes.setdefault(record.id, []).append(record)

@@ -6,7 +6,6 @@ usually has.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from msgspec.structs import replace
 from tenuto.app import Tenuto
 from tenuto.client.api import TenutoApi
 from tenuto.errors import Invalid, SessionNotFound, VersionConflict
+from tenuto.integrations.langgraph.cache import CachedFold, FoldCache
 from tenuto.integrations.langgraph.fold import Dump, Fold, Load, State
 from tenuto.integrations.langgraph.records import Put, Record, Snapshot, Writes, from_message, to_draft, to_part
 from tenuto.model import AppendBatch, Message, NewSession, Page, Rewrite, Scope, Session, SessionQuery, Truncation
@@ -28,9 +28,7 @@ THREAD: Final = "langgraph_thread"
 _TITLE_CHARACTERS: Final = 80
 _TAIL: Final = 16
 _CHUNK: Final = 500
-# Namespaces of threads in the cache, and the bytes of what is stored of them.
-_MOST_FOLDS: Final = 1024
-_MOST_BYTES: Final = 64 * 1024 * 1024
+_MOST_IDS: Final = 1024
 
 
 def in_process(app: TenutoApi) -> Tenuto:
@@ -47,50 +45,6 @@ def in_process(app: TenutoApi) -> Tenuto:
 def session_id_of(scope: Scope, thread_id: str) -> str:
     """The session of a thread. Two users' threads of the same name are different ones."""
     return derived_id("lg-", *scope.owner, thread_id)
-
-
-@dataclass(slots=True)
-class _Cached:
-    fold: Fold
-    incarnation: str
-    messages: int
-
-    def precedes(self, session: Session) -> bool:
-        """Whether the session has only grown since."""
-        grown = session.last_seq - self.fold.last_seq
-        return session.incarnation == self.incarnation and session.messages - self.messages == grown
-
-
-class FoldCache:
-    """The newest checkpoints of threads that were used lately."""
-
-    def __init__(self) -> None:
-        self._folds: OrderedDict[tuple[str, ...], _Cached] = OrderedDict()
-        self._added = 0
-
-    def get(self, key: tuple[str, ...]) -> _Cached | None:
-        """A namespace, which thereby counts as used."""
-        found = self._folds.get(key)
-        if found is not None:
-            self._folds.move_to_end(key)
-        return found
-
-    def put(self, key: tuple[str, ...], cached: _Cached) -> None:
-        """Add a namespace; those unused for longest make room."""
-        self._folds[key] = cached
-        self._folds.move_to_end(key)
-        self._added += 1
-        total = sum(_bytes_of(one.fold) for one in self._folds.values()) if self._added % 16 == 0 else 0
-        while len(self._folds) > _MOST_FOLDS or (total > _MOST_BYTES and len(self._folds) > 1):
-            total -= _bytes_of(self._folds.popitem(last=False)[1].fold)
-
-    def drop(self, key: tuple[str, ...]) -> None:
-        """Forget a namespace."""
-        self._folds.pop(key, None)
-
-
-def _bytes_of(fold: Fold) -> int:
-    return fold.snapshot_bytes + fold.bytes_since
 
 
 @dataclass(slots=True)
@@ -121,7 +75,7 @@ class ThreadLogs:
         """The session of a thread."""
         known = self._ids.get(thread_id)
         if known is None:
-            if len(self._ids) >= _MOST_FOLDS:
+            if len(self._ids) >= _MOST_IDS:
                 self._ids.clear()
                 self._created.clear()
             known = self._ids[thread_id] = session_id_of(self._scope, thread_id)
@@ -145,7 +99,9 @@ class ThreadLogs:
         except SessionNotFound:
             self._cache.drop(key)
             return None
-        _apply(cached, page.session, page.messages, ns)
+        if missing > 0:
+            _apply(cached, page.session, page.messages, ns)
+            self._cache.put(key, cached)
         return cached.fold
 
     async def _load(self, session_id: str, key: tuple[str, ...], ns: str, load: Load) -> Fold:
@@ -158,16 +114,16 @@ class ThreadLogs:
             page = await self._sessions.messages(self._scope, session_id, Page(limit=_CHUNK, before=before))
             session = session or page.session
             found[:0] = page.messages
-            fold = _base(found, ns, load, whole=not page.more_before)
+            fold = _base(found, ns, load, session.incarnation, whole=not page.more_before)
             before = found[0].seq if found else None
         assert session is not None
-        cached = _Cached(fold, session.incarnation, 0)
+        cached = CachedFold(fold, 0)
         _apply(cached, session, found, ns)
         self._cache.put(key, cached)
         return fold
 
-    async def history(self, thread_id: str, load: Load) -> History | None:
-        """The whole thread; `None` without it."""
+    async def history(self, thread_id: str, load: Load, only: tuple[str, str] | None = None) -> History | None:
+        """The whole thread, or what one checkpoint of a namespace needs and its writes; `None` without the thread."""
         history: History | None = None
         folds: dict[str, Fold] = {}
         try:
@@ -175,7 +131,10 @@ class ThreadLogs:
                 history = history or History(session)
                 history.session = session
                 record = from_message(message)
-                history.entries.append((message, record))
+                if only is None:
+                    history.entries.append((message, record))
+                elif record is not None and not _is_for(record, *only, history):
+                    continue
                 _add_to_history(history, folds, message.seq, record, load)
         except SessionNotFound:
             return None
@@ -212,17 +171,21 @@ class ThreadLogs:
 
     async def append(
         self, thread_id: str, record: Record, load: Load, decoded: Mapping[str, Sequence[Any]] | None = None
-    ) -> None:
-        """Append a record in one atomic step, whatever other writers append meanwhile."""
+    ) -> str:
+        """Append a record in one atomic step, whatever other writers append meanwhile.
+
+        Returns the incarnation of the session that has it.
+        """
         done = await self.append_all(thread_id, (record,))
         key, seq = self._key(thread_id, record.ns), done.last_seq
         cached = self._cache.get(key)
         if cached is None and seq == 1:
-            cached = _Cached(Fold(load), done.incarnation, 0)
-            self._cache.put(key, cached)
-        if cached is not None and cached.incarnation == done.incarnation and cached.fold.last_seq + 1 == seq:
+            cached = CachedFold(Fold(load, done.incarnation), 0)
+        if cached is not None and cached.fold.incarnation == done.incarnation and cached.fold.last_seq + 1 == seq:
             cached.fold.apply(seq, record, decoded)
             cached.messages = done.messages
+            self._cache.put(key, cached)
+        return done.incarnation
 
     async def append_all(self, thread_id: str, records: Sequence[Record]) -> Session:
         """Append records in one atomic step; the first ones of a thread create its session."""
@@ -273,7 +236,7 @@ class ThreadLogs:
         return (self._scope.tenant, self._scope.site, self.session_id(thread_id), ns)
 
 
-def _apply(cached: _Cached, session: Session, messages: Sequence[Message], ns: str) -> None:
+def _apply(cached: CachedFold, session: Session, messages: Sequence[Message], ns: str) -> None:
     """Add what follows to a cached namespace; without a wait, so that callers do not get into each other's way."""
     for message in messages:
         if message.seq > cached.fold.last_seq:
@@ -284,21 +247,27 @@ def _apply(cached: _Cached, session: Session, messages: Sequence[Message], ns: s
         cached.fold.last_seq, cached.messages = session.last_seq, session.messages
 
 
-def _base(found: Sequence[Message], ns: str, load: Load, *, whole: bool) -> Fold | None:
+def _base(found: Sequence[Message], ns: str, load: Load, incarnation: str, *, whole: bool) -> Fold | None:
     """The fold that the messages continue; `None` if they do not reach back to a snapshot."""
     for message in reversed(found):
         record = from_message(message)
-        if isinstance(record, Put) and record.ns == ns and record.snapshot is not None:
-            if found[0].seq <= record.snapshot.seq + 1 or whole:
-                return Fold.from_snapshot(load, record.snapshot)
-            return None
-    return Fold(load) if whole else None
+        snapshot = record.snapshot if isinstance(record, Put) and record.ns == ns else None
+        # A run that goes on after its thread was deleted may have brought one of the deleted session.
+        if snapshot is not None and snapshot.incarnation == incarnation:
+            return Fold.from_snapshot(load, snapshot) if found[0].seq <= snapshot.seq + 1 or whole else None
+    return Fold(load, incarnation) if whole else None
+
+
+def _is_for(record: Record, ns: str, wanted: str, history: History) -> bool:
+    """Whether a record has to do with a checkpoint: it comes before, or belongs to it."""
+    before = isinstance(record, Put) and wanted not in history.states.get(ns, {})
+    return record.ns == ns and (before or record.id == wanted)
 
 
 def _add_to_history(history: History, folds: dict[str, Fold], seq: int, record: Record | None, load: Load) -> None:
     if record is None:
         return
-    fold = folds.setdefault(record.ns, Fold(load))
+    fold = folds.setdefault(record.ns, Fold(load, history.session.incarnation))
     state = fold.apply(seq, record)
     if fold.head is not None:
         history.heads[record.ns] = fold.head

@@ -66,11 +66,15 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="wr
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The newest checkpoint of a namespace as of a sequence number, so that reading need not go further back."""
+    """The newest checkpoint of a namespace as of a sequence number, so that reading need not go further back.
+
+    It counts in the incarnation of the session that it was taken from.
+    """
 
     seq: int
     head: Put
     writes: list[Writes]
+    incarnation: str = ""
 
 
 Record: TypeAlias = Put | Writes

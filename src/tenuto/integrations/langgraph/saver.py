@@ -24,9 +24,10 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from tenuto.client.api import TenutoApi
 from tenuto.errors import Invalid
 from tenuto.integrations.home import Installation, find_home
+from tenuto.integrations.langgraph.cache import FoldCache
 from tenuto.integrations.langgraph.fold import State, ordered_writes
 from tenuto.integrations.langgraph.items import field_of
-from tenuto.integrations.langgraph.log import FoldCache, History, ThreadLogs, in_process, session_id_of
+from tenuto.integrations.langgraph.log import History, ThreadLogs, in_process, session_id_of
 from tenuto.integrations.langgraph.records import Blob, Put, Write, Writes
 from tenuto.integrations.langgraph.thinning import copy_records, delta_ancestors, delta_history, retain
 from tenuto.integrations.langgraph.values import copy_value
@@ -99,8 +100,8 @@ class TenutoSaver(BaseCheckpointSaver[str]):
         state = fold.head
         if not wanted or state.put.id == wanted:
             found = self._tuple(thread_id, state, fold.pending_writes(state.put.id))
-            return found, None if wanted else View.of(state, found.checkpoint["channel_versions"])
-        history = await logs.history(thread_id, self._load)
+            return found, None if wanted else View.of(state, found.checkpoint["channel_versions"], fold.incarnation)
+        history = await logs.history(thread_id, self._load, only=(ns, wanted))
         older = history.states.get(ns, {}).get(wanted) if history is not None else None
         if history is None or older is None:
             return None, None
@@ -114,12 +115,17 @@ class TenutoSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
+        left = None if limit is None else max(limit, 0)
         for thread_id in await self._home.read(lambda app: self._threads(self._logs(app), config)):
+            if left == 0:
+                return
             history = await self._history(thread_id)
-            found = [] if history is None else self._find(thread_id, history, config, filter or {}, before)
-            for one in found if limit is None else found[: max(limit, 0)]:
-                yield one
-            limit = None if limit is None else limit - len(found)
+            if history is None:
+                continue
+            found = self._find(history, config, filter or {}, before)[:left]
+            for state in found:
+                yield self._tuple(thread_id, state, history.writes.get((state.put.ns, state.put.id), []))
+            left = None if left is None else left - len(found)
 
     async def _history(self, thread_id: str) -> History | None:
         return await self._home.read(lambda app: self._logs(app).history(thread_id, self._load))
@@ -130,18 +136,14 @@ class TenutoSaver(BaseCheckpointSaver[str]):
         return [thread_id async for thread_id in logs.threads()]
 
     def _find(
-        self,
-        thread_id: str,
-        history: History,
-        config: RunnableConfig | None,
-        wanted: dict[str, Any],
-        before: RunnableConfig | None,
-    ) -> list[CheckpointTuple]:
-        found = [
-            self._tuple(thread_id, state, history.writes.get((state.put.ns, state.put.id), []))
-            for state in _matching(history, config, before)
-        ]
-        return [one for one in found if all(field_of(one.metadata, name) == value for name, value in wanted.items())]
+        self, history: History, config: RunnableConfig | None, wanted: dict[str, Any], before: RunnableConfig | None
+    ) -> Sequence[State]:
+        found = _matching(history, config, before)
+        return [state for state in found if self._has(state, wanted)] if wanted else found
+
+    def _has(self, state: State, wanted: dict[str, Any]) -> bool:
+        metadata = self._load(state.put.metadata)
+        return all(field_of(metadata, name) == value for name, value in wanted.items())
 
     def list(
         self,
@@ -212,8 +214,11 @@ class TenutoSaver(BaseCheckpointSaver[str]):
             await logs.append(thread_id, with_values(record, checkpoint["channel_values"], self._dump), self._load)
         else:
             record, decoded = view.difference(record, checkpoint, new_versions, self._dump, self._load)
-            await logs.append(thread_id, record, self._load, decoded)
-            view.advance(record, checkpoint, decoded)
+            incarnation = await logs.append(thread_id, record, self._load, decoded)
+            if view.incarnation not in (None, incarnation):
+                # The thread was deleted meanwhile, and with it what this is the difference to.
+                await logs.append(thread_id, with_values(record, checkpoint["channel_values"], self._dump), self._load)
+            view.advance(record, checkpoint, decoded, incarnation)
         return _config(thread_id, ns, checkpoint["id"])
 
     async def aput_writes(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -44,7 +45,7 @@ from tenuto.integrations.langgraph.items import (
     state_key,
 )
 from tenuto.integrations.langgraph.log import in_process
-from tenuto.model import Scope
+from tenuto.model import Scope, StateEntry
 from tenuto.model.values import JsonObject
 from tenuto.ports import Clock, utc_now
 
@@ -121,7 +122,10 @@ class TenutoStore(BaseStore):
         now, removed = micros(self._clock()), 0
         async for key, stored in self._scan(()):
             if is_expired(stored, now):
-                removed += await self._state.delete_state(self.scope, ITEMS, key)
+                # It may have been put again since its page was read.
+                found = await self._state.read_state(self.scope, ITEMS, key)
+                if found is not None and is_expired(found.value, now):
+                    removed += await self._state.delete_state(self.scope, ITEMS, key)
         return removed
 
     def close(self) -> None:
@@ -146,7 +150,7 @@ class TenutoStore(BaseStore):
             return None
         entry = msgspec.convert(found.value, Entry)
         if op.refresh_ttl:
-            await self._refresh(key, entry, found.version)
+            await self._refresh(key, found)
         return entry.to_item(op.namespace, op.key)
 
     async def _search(self, op: SearchOp, query: Sequence[float] | None) -> list[SearchItem]:
@@ -168,7 +172,8 @@ class TenutoStore(BaseStore):
         chosen = [(key, msgspec.convert(stored, Entry)) for key, stored in found[stretch]]
         if op.refresh_ttl:
             for key, entry in chosen:
-                await self._refresh(key, entry, None)
+                if entry.ttl is not None:
+                    await self._refresh(key, await self._state.read_state(self.scope, ITEMS, key))
         ranked = zip(chosen, scores[stretch], strict=True)
         return [entry.to_search_item(*read_key(key), score) for (key, entry), score in ranked]
 
@@ -194,20 +199,16 @@ class TenutoStore(BaseStore):
                 return
             after = page[-1].key
 
-    async def _refresh(self, key: str, entry: Entry, version: int | None) -> None:
+    async def _refresh(self, key: str, stored: StateEntry | None) -> None:
         """Let an item live on, unless it was changed meanwhile, which does the same."""
+        if stored is None:
+            return
+        entry = msgspec.convert(stored.value, Entry)
         if entry.ttl is None:
             return
-        if version is None:
-            stored = await self._state.read_state(self.scope, ITEMS, key)
-            if stored is None:
-                return
-            version = stored.version
         entry.extend(self._clock())
-        try:
-            await self._state.write_state(self.scope, ITEMS, key, msgspec.to_builtins(entry), version)
-        except VersionConflict:
-            return
+        with suppress(VersionConflict):
+            await self._state.write_state(self.scope, ITEMS, key, msgspec.to_builtins(entry), stored.version)
 
     # Writing
 

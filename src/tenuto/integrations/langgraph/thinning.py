@@ -17,16 +17,22 @@ from tenuto.integrations.langgraph.values import copy_value
 def retain(history: History, kept: Collection[tuple[str, str]], dump: Dump) -> dict[int, Record | None]:
     """The entries that stay if only some checkpoints do, by sequence number, each with what replaces it, if anything.
 
-    The first checkpoint after a gap is stored whole: it was the difference to what goes.
+    The first checkpoint after a gap is stored whole: it was the difference to what goes. So are all after it if runs
+    went back, as they may continue other lines. Writes may be stored before their checkpoint, so those of unknown ones
+    stay.
     """
+    puts = [record for _, record in history.entries if isinstance(record, Put)]
+    forked = {record.ns for record in puts if record.full and record.parent and not record.rebased}
     stays: dict[int, Record | None] = {}
     broken: set[str] = set()
     for message, record in history.entries:
         if record is not None and (record.ns, record.id) not in kept:
             if isinstance(record, Put):
                 broken.add(record.ns)
+            elif record.id not in history.states.get(record.ns, {}):
+                stays[message.seq] = None
         elif isinstance(record, Put) and record.ns in broken and not record.full:
-            broken.discard(record.ns)
+            broken -= {record.ns} - forked
             stays[message.seq] = _rebase(history.states[record.ns][record.id], dump)
         else:
             stays[message.seq] = None

@@ -26,11 +26,12 @@ class View:
     lists: Mapping[str, Sequence[Any]] | None = None
     names: frozenset[str] = frozenset()
     versions: Mapping[str, Any] | None = None
+    incarnation: str | None = None
 
     @classmethod
-    def of(cls, state: State, versions: Mapping[str, Any]) -> View:
-        """What a run knows that has read this state."""
-        return cls(state.put.id, state.lists, frozenset((*state.values, *state.lists)), versions)
+    def of(cls, state: State, versions: Mapping[str, Any], incarnation: str) -> View:
+        """What a run knows that has read this state in this incarnation of the thread's session."""
+        return cls(state.put.id, state.lists, frozenset((*state.values, *state.lists)), versions, incarnation)
 
     def difference(
         self, record: Put, checkpoint: Checkpoint, new_versions: ChannelVersions, dump: Dump, load: Load
@@ -56,14 +57,14 @@ class View:
         dropped = sorted(self.names - values.keys())
         return replace(record, values=plain, lists=lists, added=added, dropped=dropped), decoded
 
-    def advance(self, record: Put, checkpoint: Checkpoint, decoded: Mapping[str, Any]) -> None:
+    def advance(self, record: Put, checkpoint: Checkpoint, decoded: Mapping[str, Any], incarnation: str) -> None:
         """Take a stored checkpoint for what the run knows now."""
         values, known = checkpoint["channel_values"], self.lists or {}
         lists = {name: items for name, items in known.items() if name in values and name not in record.values}
         for name, items in decoded.items():
             lists[name] = [*lists[name], *items] if name in record.added and name in lists else items
         self.last, self.lists, self.names = record.id, lists, frozenset(values)
-        self.versions = checkpoint["channel_versions"]
+        self.versions, self.incarnation = checkpoint["channel_versions"], incarnation
 
 
 # By run: the tasks and threads that LangGraph starts for a run inherit its context. A run that read the newest
@@ -89,4 +90,4 @@ def with_values(record: Put, values: Mapping[str, Any], dump: Dump) -> Put:
     """The record of a checkpoint that stands for itself."""
     lists = {name: dump(value) for name, value in values.items() if type(value) is list}
     plain = {name: dump(value) for name, value in values.items() if name not in lists}
-    return replace(record, full=True, lists=lists, values=plain)
+    return replace(record, full=True, lists=lists, values=plain, added={}, dropped=[])
