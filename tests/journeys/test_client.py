@@ -144,7 +144,10 @@ async def keep_sessions(t: TenutoApi) -> None:
     assert await sessions.get_attribute(bob, "trip/1", "colour") == "red"
     fork = await sessions.fork(bob, "trip/1", at=2, title="Other")
     assert (fork.messages, fork.forked_from and fork.forked_from.session_id) == (2, "trip/1")
-    assert (await sessions.truncate(bob, "trip/1", Truncation(after=1))).messages == 1
+    assert (await sessions.patch(bob, "trip/1", Changes(window_start=2))).window_start == 2
+    assert (await sessions.truncate(bob, "trip/1", Truncation(after=1, keep_seqs=(4, 6)))).messages == 3
+    kept = (await sessions.messages(bob, "trip/1")).messages
+    assert [one.text for one in kept] == list("146")
     assert {one.id for one in (await sessions.list(bob)).sessions} == {"trip/1", fork.id}
     assert (await sessions.stats(bob)).sessions == 2
     assert (await sessions.reset(bob, "trip/1")).messages == 0
