@@ -127,7 +127,7 @@ class SessionLog:
         *,
         in_window: bool = False,
     ) -> Sequence[Message]:
-        """Remove those of the (newest, or the window's) messages that are chosen and return them; if others come, again.
+        """Remove those of the (newest, or the window's) messages that are chosen, again if others come; returns them.
 
         Summaries of what is removed are removed with it.
         """
