@@ -230,6 +230,7 @@ class Faults(httpx.AsyncBaseTransport):
         self.way = way
         self.lose = 0
         self.refuse = 0
+        self.cut = 0
         self.seen: list[httpx.Request] = []
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -242,7 +243,19 @@ class Faults(httpx.AsyncBaseTransport):
             self.lose -= 1
             await response.aclose()
             raise httpx.ReadError("lost", request=request)
+        if self.cut:
+            self.cut -= 1
+            await response.aclose()
+            return httpx.Response(response.status_code, stream=CutBody())
         return response
+
+
+class CutBody(httpx.AsyncByteStream):
+    """The body of an answer that is lost after the head."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        raise httpx.ReadError("lost")
+        yield b""
 
 
 async def test_a_lost_answer_is_asked_for_again_and_nothing_is_done_twice() -> None:
@@ -267,8 +280,11 @@ async def test_a_lost_answer_is_asked_for_again_and_nothing_is_done_twice() -> N
             with pytest.raises(Unavailable, match="may have been carried out"):
                 await client.sessions.reset(ann, turn.session.id)
             assert len(way.seen) == 1
+            copy = await client.sessions.fork(ann, turn.session.id)
             way.lose = 1
             await client.sessions.delete(ann, turn.session.id)
+            way.cut = 1
+            await client.sessions.delete(ann, copy.id)
             way.lose = 3
             with pytest.raises(Unavailable):
                 await client.sessions.list(ann)
