@@ -254,8 +254,8 @@ class CutBody(httpx.AsyncByteStream):
     """The body of an answer that is lost after the head."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        raise httpx.ReadError("lost")
         yield b""
+        raise httpx.ReadError("lost")
 
 
 async def test_a_lost_answer_is_asked_for_again_and_nothing_is_done_twice() -> None:
