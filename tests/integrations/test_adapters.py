@@ -16,7 +16,8 @@ import httpx
 import pytest
 
 import tenuto
-from tenuto.errors import Unavailable
+from tenuto.errors import Invalid, TenutoError, Unavailable
+from tenuto.integrations.home import Home, find_home
 from tests.integrations.conversations import ADAPTERS, IN_PROCESS, NAMED, open_talk
 from tests.journeys.door import BASE, served
 from tests.samples import ANN, BOB, EVE
@@ -135,6 +136,82 @@ async def test_sixteen_writers_on_one_conversation_lose_nothing(name: str, url: 
         settled = await open_talk(name, app, ANN, "s").texts()
         await open_talk(name, app, ANN, "s").add("last")
         assert await open_talk(name, app, ANN, "s").texts() == [*settled, "last"]
+
+
+FORKING: Final = """
+import asyncio, os, sys, threading
+import tenuto
+from tenuto.errors import Invalid
+from tenuto.integrations.home import find_home
+from tests.integrations.test_adapters import refused
+
+async def count(app):
+    return 7
+
+def child(act):
+    if os.fork() == 0:
+        os._exit(act())
+    return os.waitstatus_to_exitcode(os.wait()[1])
+
+used, fresh, memory = find_home(sys.argv[1]), find_home(sys.argv[1] + "2"), find_home("memory://")
+used.wait(count), memory.wait(count)
+
+async def main():
+    async with tenuto.open("memory://") as app:
+        opened = find_home(app)
+        return await asyncio.to_thread(child, lambda: (
+            8 * refused(opened, "forked") + 4 * refused(used, "forked") + memory.wait(count) - fresh.wait(count)))
+
+print(asyncio.run(main()), used.wait(count))
+"""
+
+
+def refused(home: Home, why: str) -> bool:
+    try:
+        home.wait(nothing)
+    except Invalid as said:
+        return why in str(said)
+    return False
+
+
+async def nothing(_: object) -> None:
+    pass
+
+
+async def test_adapters_outlive_forks_failed_openings_and_second_closes(tmp_path: Path) -> None:
+    """A call fails or is done, and never waits for an event loop that is not there.
+
+    What SQLite has opened no child may use: it would lose what it writes.
+    """
+    ran = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", FORKING, str(tmp_path / "chat.db"), stdout=subprocess.PIPE
+    )
+    assert (await asyncio.wait_for(ran.communicate(), 60))[0].split() == [b"12", b"7"]
+
+    later = tmp_path / "later"
+    one, other = find_home(later / "chat.db"), find_home(later / "chat.db")
+    with pytest.raises(TenutoError):
+        await one.read(nothing)
+    later.mkdir()
+    await one.read(nothing)
+    await other.read(nothing)
+    one.close()
+    one.close()
+    assert refused(one, "closed")
+    await other.read(nothing)
+    other.close()
+
+
+def test_a_stopped_event_loop_is_an_error() -> None:
+    async def adapt() -> Home:
+        async with tenuto.open("memory://") as app:
+            return find_home(app)
+
+    loop = asyncio.new_event_loop()
+    home = loop.run_until_complete(adapt())
+    assert refused(home, "does not run")
+    loop.close()
+    assert refused(home, "closed")
 
 
 WRITER: Final = """

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 import tenuto
+from tenuto.client.api import TenutoApi
 from tenuto.errors import Invalid
+from tenuto.model import MessagePage
+from tests.journeys.door import BASE, served
 from tests.samples import ANN, BOB
 
 if TYPE_CHECKING:
@@ -22,14 +28,23 @@ def said(*texts: str) -> list[ChatMessage]:
     return [ChatMessage(role=MessageRole.USER, content=text) for text in texts]
 
 
-async def test_archived_and_deleted_messages_leave_the_queue() -> None:
+@asynccontextmanager
+async def by_http() -> AsyncIterator[TenutoApi]:
+    async with served() as door, tenuto.connect(BASE, transport=httpx.ASGITransport(door.app)) as client:
+        yield client
+
+
+@pytest.mark.parametrize("place", [lambda: tenuto.open("memory://"), by_http], ids=["here", "http"])
+async def test_archived_and_deleted_messages_leave_the_queue(
+    place: Callable[[], AbstractAsyncContextManager[TenutoApi]],
+) -> None:
     from llama_index.core.memory import Memory
     from llama_index.core.storage.chat_store.base_db import MessageStatus
 
     from tenuto.integrations.llama_index import TenutoChatStore
 
-    async with tenuto.open("memory://") as app:
-        store = TenutoChatStore(app, ANN)
+    async with place() as app:
+        store = TenutoChatStore(app, app.scope(user="ann"))
 
         async def texts(status: MessageStatus | None = MessageStatus.ACTIVE, **part: Any) -> list[Any]:
             return [message.content for message in await store.get_messages("k", status, **part)]
@@ -54,6 +69,28 @@ async def test_archived_and_deleted_messages_leave_the_queue() -> None:
             await memory.aput(said(f"A question with the number {number} in it")[0])
         active, whole = await memory.aget(), await store.count_messages("m", None)
         assert (0 < len(active) < 12, whole) == (True, 12)
+
+
+async def test_only_what_is_asked_for_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Active messages by the pages of the window, and the newest message alone."""
+    from tenuto.integrations.llama_index import TenutoBaseChatStore, TenutoChatStore
+
+    monkeypatch.setattr("tenuto.integrations.session_log.MAX_WINDOW", 2)
+    async with tenuto.open("memory://") as app:
+        store, pages = TenutoChatStore(app, ANN), list[MessagePage]()
+        await store.add_messages("k", said(*"abcdefgh"))
+        await store.archive_oldest_messages("k", 5)
+        read = app.sessions.messages
+
+        async def listen(*asked: Any) -> MessagePage:
+            pages.append(await read(*asked))
+            return pages[-1]
+
+        monkeypatch.setattr(app.sessions, "messages", listen)
+        assert await store.get_messages("k") == said(*"fgh")
+        assert await store.delete_oldest_messages("k", 1) == said("f")
+        assert await TenutoBaseChatStore(app, ANN).adelete_last_message("k") == said("h")[0]
+        assert [len(page.messages) for page in pages] == [2, 2, 2, 2, 1]
 
 
 async def test_the_older_store_blocks_in_any_thread_but_that_of_its_loop(tmp_path: Path) -> None:

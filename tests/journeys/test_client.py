@@ -144,7 +144,10 @@ async def keep_sessions(t: TenutoApi) -> None:
     assert await sessions.get_attribute(bob, "trip/1", "colour") == "red"
     fork = await sessions.fork(bob, "trip/1", at=2, title="Other")
     assert (fork.messages, fork.forked_from and fork.forked_from.session_id) == (2, "trip/1")
-    assert (await sessions.truncate(bob, "trip/1", Truncation(after=1))).messages == 1
+    assert (await sessions.patch(bob, "trip/1", Changes(window_start=2))).window_start == 2
+    assert (await sessions.truncate(bob, "trip/1", Truncation(after=1, keep_seqs=(4, 6)))).messages == 3
+    kept = (await sessions.messages(bob, "trip/1")).messages
+    assert [one.text for one in kept] == list("146")
     assert {one.id for one in (await sessions.list(bob)).sessions} == {"trip/1", fork.id}
     assert (await sessions.stats(bob)).sessions == 2
     assert (await sessions.reset(bob, "trip/1")).messages == 0
@@ -227,6 +230,7 @@ class Faults(httpx.AsyncBaseTransport):
         self.way = way
         self.lose = 0
         self.refuse = 0
+        self.cut = 0
         self.seen: list[httpx.Request] = []
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -239,7 +243,19 @@ class Faults(httpx.AsyncBaseTransport):
             self.lose -= 1
             await response.aclose()
             raise httpx.ReadError("lost", request=request)
+        if self.cut:
+            self.cut -= 1
+            await response.aclose()
+            return httpx.Response(response.status_code, stream=CutBody())
         return response
+
+
+class CutBody(httpx.AsyncByteStream):
+    """The body of an answer that is lost after the head."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield b""
+        raise httpx.ReadError("lost")
 
 
 async def test_a_lost_answer_is_asked_for_again_and_nothing_is_done_twice() -> None:
@@ -264,8 +280,11 @@ async def test_a_lost_answer_is_asked_for_again_and_nothing_is_done_twice() -> N
             with pytest.raises(Unavailable, match="may have been carried out"):
                 await client.sessions.reset(ann, turn.session.id)
             assert len(way.seen) == 1
+            copy = await client.sessions.fork(ann, turn.session.id)
             way.lose = 1
             await client.sessions.delete(ann, turn.session.id)
+            way.cut = 1
+            await client.sessions.delete(ann, copy.id)
             way.lose = 3
             with pytest.raises(Unavailable):
                 await client.sessions.list(ann)

@@ -54,6 +54,7 @@ async def test_a_session_is_made_and_found_again(door: Door) -> None:
         "turns": 0,
         "message_count": 0,
         "last_seq": 0,
+        "window_start": 1,
         "tokens": 0,
         "cost_usd": "0",
         "forked_from": None,

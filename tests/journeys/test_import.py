@@ -23,7 +23,7 @@ import tenuto
 from tenuto.app import Tenuto
 from tenuto.errors import Invalid, InvalidJson
 from tenuto.model import Message, Page, Role, Status
-from tenuto.sessions.importers import ImportReport, import_records, read_source
+from tenuto.sessions.importers import ImportReport, Skipped, import_records, read_source
 from tenuto.sessions.importers.files import iter_items
 from tenuto.sessions.items import item_from_message
 from tests.journeys.terminal import Desk
@@ -297,6 +297,34 @@ async def test_imported_conversations_read_as_they_were(tmp_path: Path) -> None:
         await bring(app, "mem0", tmp_path / "mem0")
         (cats,) = await (await app.memories()).list(app.scope(user="ann"), session_id="", limit=1)
         assert cats.text in ("Has two cats", "Ann has two cats.")
+
+
+def test_malformed_exports_are_skipped_or_refused(tmp_path: Path) -> None:
+    """T19: whatever types an export has, there is no traceback."""
+    path, odd = tmp_path / "source", ([1], {"a": 1}, 7, "text", True, None, [[1], {"id": [1]}, {"id": {}}])
+    tree = {"m": {"message": {"content": {"content_type": "text", "parts": ["Hi"]}}}}
+    said = {"role": "assistant", "content": "Hi"}
+    for value in odd:
+        agent = {"id": "a", "messages": [{**said, "tool_calls": value}], "block_ids": value, "core_memory": value}
+        known = {"agents": [{**agent, "block_ids": ["b"]}], "blocks": value}
+        for source, whole in {
+            "chatgpt": {"id": "c", "mapping": tree, "current_node": value},
+            "letta": [{"agents": [agent], "blocks": []}, known, value],
+            "zep": [{"session_id": "z", "messages": [said, value], "facts": value, "metadata": value}, value],
+            "mem0": [value, {"memory": "Has cats", "id": value, "user_id": value, "created_at": value}],
+        }.items():
+            path.write_text(json.dumps(whole))
+            assert any(not isinstance(record, Skipped) for record in read_source(source, path))
+
+    write_chatgpt(path)
+    whole = path.read_bytes()
+    flagged = whole.replace(b"PK\1\2\x14\3\x14\0\0\0", b"PK\1\2\x14\3\x14\0\1\0")
+    flagged = flagged.replace(b"PK\3\4\x14\0\0\0", b"PK\3\4\x14\0\1\0")
+    for damaged in (flagged, whole.replace(b"Weather", b"Whether"), whole.replace(b"PK\1\2", b"PK\1\1")):
+        assert damaged != whole
+        path.write_bytes(damaged)
+        with pytest.raises(Invalid, match="archive"):
+            list(read_source("chatgpt", path))
 
 
 def test_a_session_of_another_user_keeps_its_id(desk: Desk, tmp_path: Path) -> None:

@@ -105,23 +105,33 @@ export class Http {
   }
 
   async json<T>(method: string, address: string, call: Call = {}): Promise<T> {
-    const response = await this.send(method, address, call);
-    return (response.status === 204 ? undefined : await response.json()) as T;
+    const body = await this.send(method, address, call, async (response) => (response.ok ? response.text() : ""));
+    return (body === "" ? undefined : JSON.parse(body)) as T;
   }
 
-  async send(method: string, address: string, call: Call): Promise<Response> {
-    const { fetch = globalThis.fetch } = this.options;
+  /** What `read` makes of the answer; if that is lost meanwhile, the request is sent again. */
+  async send<T>(
+    method: string,
+    address: string,
+    call: Call,
+    read: (response: Response, timer: Timer) => Promise<T>,
+  ): Promise<T> {
+    const { fetch = globalThis.fetch, timeout = 30_000 } = this.options;
+    const request = this.request(method, call);
     for (let attempt = 0; ; attempt++) {
       let error: TenutoError;
       let again = call.repeatable ?? false;
+      const timer = new Timer(call.answers ? ANSWER_TIMEOUT : timeout, call.signal);
       try {
-        const response = await fetch(this.address(address, call.query), this.request(method, call));
-        if (response.ok || (call.gone && attempt > 0 && response.status === 404)) return response;
+        const response = await fetch(this.address(address, call.query), { ...request, signal: timer.signal });
+        if (response.ok || (call.gone && attempt > 0 && response.status === 404)) return await read(response, timer);
         error = await errorOf(response);
         again = mayRepeat(error, again);
       } catch (lost) {
         if (call.signal?.aborted) throw lost;
         error = new ConnectionLost(lost);
+      } finally {
+        timer.stop();
       }
       if (!again) throw error;
       await this.pause(attempt, error);
@@ -135,17 +145,21 @@ export class Http {
     await new Promise((resolve) => setTimeout(resolve, pause * 1000));
   }
 
-  /** Server-sent events. */
+  /** Server-sent events, for as long as they come: each wait for the next piece has the time of an answer. */
   async *events(method: string, address: string, call: Call): AsyncGenerator<ServerEvent> {
-    const response = await this.send(method, address, call);
+    const [response, timer] = await this.send(method, address, call, async (...answer) => answer);
     if (response.body === null) return;
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     try {
       for (;;) {
-        const { done, value } = await reader.read().catch((lost: unknown) => {
-          throw call.signal?.aborted ? lost : new ConnectionLost(lost);
-        });
+        timer.restart();
+        const { done, value } = await reader
+          .read()
+          .catch((lost: unknown) => {
+            throw call.signal?.aborted ? lost : new ConnectionLost(lost);
+          })
+          .finally(() => timer.stop());
         if (done) return;
         const blocks = (rest + value).split("\n\n");
         rest = blocks.pop() ?? "";
@@ -168,18 +182,42 @@ export class Http {
   }
 
   private request(method: string, call: Call): RequestInit {
-    const { key, timeout = 30_000 } = this.options;
-    const headers: Record<string, string> = { ...call.headers };
+    const { key } = this.options;
+    const headers: Record<string, string> = {};
+    for (const [name, value] of Object.entries(call.headers ?? {})) headers[name] = headerValue(value);
     if (key !== undefined) headers["Authorization"] = `Bearer ${key}`;
-    if (call.idempotencyKey !== undefined) headers["Idempotency-Key"] = call.idempotencyKey;
+    if (call.idempotencyKey !== undefined) headers["Idempotency-Key"] = headerValue(call.idempotencyKey);
     if (call.body !== undefined) headers["Content-Type"] = "application/json";
     for (const [name, header] of Object.entries(WHO)) {
       const value = this.options[name as keyof Who];
       if (value !== undefined) headers[header] = headerValue(value);
     }
-    const limit = AbortSignal.timeout(call.answers ? ANSWER_TIMEOUT : timeout);
-    const signal = call.signal === undefined ? limit : AbortSignal.any([call.signal, limit]);
-    return { method, headers, signal, ...(call.body === undefined ? {} : { body: JSON.stringify(call.body) }) };
+    const body = call.body === undefined ? {} : { body: JSON.stringify(call.body) };
+    // Headers that cannot be sent are an error of the caller, not of the connection.
+    return { method, headers: new Headers(headers), ...body };
+  }
+}
+
+/** Gives a request up after a time, unless it is stopped or restarted. */
+class Timer {
+  readonly signal: AbortSignal;
+  private readonly controller = new AbortController();
+  private readonly limit: number;
+  private waiting: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(limit: number, caller: AbortSignal | undefined) {
+    this.limit = limit;
+    this.signal = caller === undefined ? this.controller.signal : AbortSignal.any([caller, this.controller.signal]);
+    this.restart();
+  }
+
+  restart(): void {
+    this.stop();
+    this.waiting = setTimeout(() => this.controller.abort(new DOMException("no answer", "TimeoutError")), this.limit);
+  }
+
+  stop(): void {
+    clearTimeout(this.waiting);
   }
 }
 

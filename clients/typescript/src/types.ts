@@ -576,6 +576,7 @@ export interface SessionDetail {
   turns: number;
   message_count: number;
   last_seq: number;
+  window_start: number;
   tokens: number;
   cost_usd: string;
   forked_from: ForkPoint | null;
@@ -609,6 +610,7 @@ export interface SessionView {
   turns: number;
   message_count: number;
   last_seq: number;
+  window_start: number;
   tokens: number;
   cost_usd: string;
   forked_from: ForkPoint | null;
@@ -782,10 +784,11 @@ export interface TraceView {
   context: ContextView | null;
 }
 
-/** Forget the messages after this sequence number; with `if_version`, if nothing has changed since. */
+/** Forget the messages after this sequence number, except those of `keep_seqs`; with `if_version`, if nothing has changed since. */
 export interface TruncateSession {
   after: number;
   if_version?: number | null;
+  keep_seqs?: number[];
 }
 
 /** Changes to a session's head that come with a turn's end: only what is named changes. */

@@ -1,6 +1,8 @@
 // A program that uses the client against the server at the given address, with the given key.
 
 import assert from "node:assert/strict";
+import { mock } from "node:test";
+import { setImmediate } from "node:timers/promises";
 
 import { connect, TenutoError } from "../src/index.ts";
 import type { ChatEvent } from "../src/index.ts";
@@ -38,13 +40,13 @@ const ann = connect(url, { key, user: "änn/1", fetch: faulty });
 assert.equal((await ann.scope()).user, "änn/1");
 
 // Turns.
-const turn = await ann.begin("Where is the tile museum?", { idempotencyKey: "q1" });
+const turn = await ann.begin("Where is the tile museum?", { idempotencyKey: "北京" });
 assert.deepEqual([turn.state, turn.window.map((one) => one.text)], ["opened", ["Where is the tile museum?"]]);
 assert.ok((await ann.renew(turn)).lease_until);
 lose = 1;
 const done = await ann.finish(turn, "In Lisbon.", { usage: { tokens: 7, cost_usd: "0.000000021" } });
 assert.deepEqual([done.session.message_count, done.session.cost_usd], [2, "0.000000021"]);
-const again = await ann.begin("Where is the tile museum?", { session: turn.session.id, idempotencyKey: "q1" });
+const again = await ann.begin("Where is the tile museum?", { session: turn.session.id, idempotencyKey: "北京" });
 assert.deepEqual([again.state, again.reply.map((one) => one.text)], ["finished", ["In Lisbon."]]);
 
 // Sessions; a write whose answer was lost happens once.
@@ -55,7 +57,8 @@ assert.deepEqual([added.session.message_count, added.messages.at(-1)?.["colour"]
 assert.equal((await ann.sessions.change(id, { title: "Museums" })).title, "Museums");
 const page = await ann.sessions.messages(id, { limit: 2, head: true });
 assert.deepEqual([page.messages.map((one) => one.seq), page.more_before, page.session?.title], [[2, 3], true, "Museums"]);
-assert.equal((await ann.sessions.fork(id, { at: 2 })).message_count, 2);
+const fork = await ann.sessions.fork(id, { at: 2 });
+assert.equal(fork.message_count, 2);
 assert.equal((await ann.sessions.list({ q: "museum" })).sessions.length, 2);
 
 // Errors, and another user.
@@ -96,6 +99,41 @@ const seen: string[] = [];
 for await (const event of ann.tasks.events(task.id)) seen.push(event.type);
 assert.equal(seen.at(-1), "task.finished");
 
+// An answer that is lost after its head is asked for again; a write without a key is not sent again.
+cut = true;
+sent.length = 0;
+assert.equal((await ann.sessions.get(id)).id, id);
+cut = true;
+await ann.sessions.delete(fork.id);
+assert.equal(sent.length, 4);
+cut = true;
+await assert.rejects(ann.sessions.reset(id), { code: "unavailable" });
 lose = 1;
 await ann.sessions.delete(id);
+await assert.rejects(ann.begin("Hi", { idempotencyKey: "a\nb" }), TypeError);
+
+// A stream lasts as long as something comes; silence ends it.
+mock.timers.enable({ apis: ["setTimeout"] });
+let line: ReadableStreamDefaultController | undefined;
+const slow = connect("http://slow", {
+  fetch: async (_, init) => {
+    const start = (controller: ReadableStreamDefaultController) => {
+      line = controller;
+      init?.signal?.addEventListener("abort", () => controller.error(init.signal?.reason));
+    };
+    return new Response(new ReadableStream({ start }));
+  },
+});
+const slowly = slow.tasks.events("t");
+for (const id of ["1", "2"]) {
+  const next = slowly.next();
+  await setImmediate();
+  mock.timers.tick(400_000);
+  line?.enqueue(new TextEncoder().encode(`data: {"id": "${id}"}\n\n`));
+  assert.equal((await next).value?.id, id);
+}
+const silence = assert.rejects(slowly.next(), { code: "unavailable" });
+await setImmediate();
+mock.timers.tick(600_000);
+await silence;
 console.log("ok");

@@ -65,7 +65,10 @@ class ConnectionLost(Unavailable):
 
 
 class Call(NamedTuple):
-    """A request; `about` are the ids in its path, which errors name. After a retry, `gone` accepts a 404."""
+    """A request; `about` are the ids in its path, which errors name. After a retry, `gone` accepts a 404.
+
+    `retried`: the server has taken it before.
+    """
 
     method: str
     path: str
@@ -76,6 +79,7 @@ class Call(NamedTuple):
     repeatable: bool = False
     answers: bool = False
     gone: bool = False
+    retried: bool = False
 
 
 class ServerEvent(NamedTuple):
@@ -123,7 +127,7 @@ class HttpClient:
                     raise ConnectionLost() from lost
             else:
                 return response
-        return await self.send(scope, call._replace(repeatable=False))
+        return await self.send(scope, call._replace(repeatable=False, retried=True))
 
     @asynccontextmanager
     async def stream(self, scope: Scope | None, call: Call) -> AsyncIterator[httpx.Response]:
@@ -141,7 +145,8 @@ class HttpClient:
                     again = call.repeatable or isinstance(lost, _NOT_CONNECTED)
                 else:
                     stack.push_async_callback(response.aclose)
-                    if response.is_success or (call.gone and attempt and response.status_code == 404):
+                    retried = attempt or call.retried
+                    if response.is_success or (call.gone and retried and response.status_code == 404):
                         yield response
                         return
                     error = await _error_of(response, call.about)

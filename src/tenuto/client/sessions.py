@@ -166,9 +166,9 @@ class RemoteSessions:
         return session_from(await self._http.json(scope, _write(session_id, "reset")))
 
     async def truncate(self, scope: Scope, session_id: str, request: Truncation) -> Session:
-        """Remove what follows a message."""
-        refuse_unsent(request, Truncation(after=0), "keep_seqs", "within_turn")
-        body = {"after": request.after, "if_version": request.if_version}
+        """Remove what follows a message, except the messages of `keep_seqs`."""
+        refuse_unsent(request, Truncation(after=0), "within_turn")
+        body = {"after": request.after, "if_version": request.if_version, "keep_seqs": request.keep_seqs}
         return session_from(await self._http.json(scope, _write(session_id, "truncate", body=body)))
 
     async def fork(

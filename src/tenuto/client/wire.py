@@ -1,6 +1,6 @@
 """Values from the server's JSON, and JSON from values.
 
-What the JSON does not carry has its default: of a session `incarnation`, `retention` and `window_start`, of a turn
+What the JSON does not carry has its default: of a session `incarnation` and `retention`, of a turn
 `expired`, `journaled`, `last_active_at` and `stale_before`. A turn's `id` is the server's token for it.
 """
 

@@ -123,9 +123,9 @@ def to_draft(message: BaseMessage, clock: Clock = utc_now) -> Draft:
         parts = [text_part(content)]
     else:
         parts = [text_part(part) if isinstance(part, str) else part for part in content]
-        if not all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in content):
-            own["content"] = content  # Texts between the parts, or parts without a type.
-            parts = [part for part in parts if isinstance(part.get("type"), str)]
+        if not all(isinstance(part, dict) and _is_part(part) for part in content):
+            own["content"] = content  # Texts between the parts, or blocks that are no parts.
+            parts = [part for part in parts if _is_part(part)]
         own["listed"] = True
     if isinstance(message, AIMessage):
         parts += [tool_call(call["id"] or "", call["name"], call["args"]) for call in message.tool_calls]
@@ -133,6 +133,13 @@ def to_draft(message: BaseMessage, clock: Clock = utc_now) -> Draft:
     return Draft(
         id=message.id or fresh_id(), role=role, sent_at=clock(), parts=tuple(parts), extra={OWN: {**own, "data": data}}
     )
+
+
+def _is_part(block: JsonObject) -> bool:
+    """Whether a block of the content can be a part. Its calls cannot: they are those of the message."""
+    if block.get("type") == "text":
+        return isinstance(block.get("text"), str)
+    return isinstance(block.get("type"), str) and block["type"] != "tool_call"
 
 
 def to_langchain(message: Draft) -> BaseMessage | None:

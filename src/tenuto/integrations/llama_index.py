@@ -60,9 +60,9 @@ class _Keys:
     def log(self, app: TenutoApi, key: str) -> SessionLog:
         return self._logs.find(app, self._scope, key, {_NAME: key})
 
-    async def read(self, app: TenutoApi, key: str) -> tuple[Session | None, list[Message]]:
-        """The head and the messages without summaries."""
-        head, log = await self.log(app, key).messages()
+    async def read(self, app: TenutoApi, key: str, *, in_window: bool = False) -> tuple[Session | None, list[Message]]:
+        """The head and the messages without summaries, or at least those in the window."""
+        head, log = await self.log(app, key).messages(in_window=in_window)
         return head, [message for message in log if not is_summary(message)]
 
     async def replace(self, app: TenutoApi, key: str, drafts: Sequence[Draft]) -> None:
@@ -114,7 +114,8 @@ class TenutoChatStore(AsyncDBChatStore):
         offset: int | None = None,
     ) -> list[ChatMessage]:
         """Messages with that status (`None`: all), oldest first, from the `offset` on."""
-        head, log = await self._keys.home.read(lambda app: self._keys.read(app, key))
+        active = status is MessageStatus.ACTIVE
+        head, log = await self._keys.home.read(lambda app: self._keys.read(app, key, in_window=active))
         found = [message for message in log if status is None or _status(head, message) == status]
         start = offset or 0
         return [_message(one) for one in found[start : None if limit is None else start + limit]]
@@ -153,14 +154,14 @@ class TenutoChatStore(AsyncDBChatStore):
 
     async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
         """Remove the oldest active messages and return them."""
-        return await self._remove(key, lambda head, log: _active(head, log)[:n])
+        return await self._remove(key, lambda head, log: _active(head, log)[:n], in_window=True)
 
     async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
         """Archive the oldest active messages and return them: the session's window begins behind them."""
 
         async def archive(app: TenutoApi) -> list[Message]:
             while True:
-                head, log = await self._keys.read(app, key)
+                head, log = await self._keys.read(app, key, in_window=True)
                 going = _active(head, log)[:n] if head is not None else []
                 if head is None or not going:
                     return []
@@ -182,9 +183,9 @@ class TenutoChatStore(AsyncDBChatStore):
         self._keys.home.close()
 
     async def _remove(
-        self, key: str, choose: Callable[[Session, Sequence[Message]], Sequence[Message]]
+        self, key: str, choose: Callable[[Session, Sequence[Message]], Sequence[Message]], *, in_window: bool = False
     ) -> list[ChatMessage]:
-        gone = await self._keys.home.write(lambda app: self._keys.log(app, key).remove(choose))
+        gone = await self._keys.home.write(lambda app: self._keys.log(app, key).remove(choose, in_window=in_window))
         return [_message(one) for one in gone]
 
 
@@ -250,11 +251,11 @@ class TenutoBaseChatStore(BaseChatStore):
 
     def delete_last_message(self, key: str) -> ChatMessage | None:
         """Remove the newest message and return it; `None` if there is none."""
-        return self.delete_message(key, -1)
+        return _only(self._keys.home.wait(self._removing(key, lambda log: log[-1:], newest=1)))
 
     async def adelete_last_message(self, key: str) -> ChatMessage | None:
         """As `delete_last_message`."""
-        return await self.adelete_message(key, -1)
+        return _only(await self._keys.home.write(self._removing(key, lambda log: log[-1:], newest=1)))
 
     def get_keys(self) -> list[str]:
         """The keys of conversations with messages, the latest change first."""
@@ -283,10 +284,11 @@ class TenutoBaseChatStore(BaseChatStore):
         return lambda app: self._keys.log(app, key).append([draft])
 
     def _removing(
-        self, key: str, choose: Callable[[Sequence[Message]], Sequence[Message]]
+        self, key: str, choose: Callable[[Sequence[Message]], Sequence[Message]], newest: int | None = None
     ) -> Callable[[TenutoApi], Coroutine[Any, Any, list[ChatMessage]]]:
         async def remove(app: TenutoApi) -> list[ChatMessage]:
-            return [_message(one) for one in await self._keys.log(app, key).remove(lambda head, log: choose(log))]
+            gone = await self._keys.log(app, key).remove(lambda head, log: choose(log), newest)
+            return [_message(one) for one in gone]
 
         return remove
 

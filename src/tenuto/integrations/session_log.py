@@ -140,8 +140,13 @@ class SessionLog:
         except SessionNotFound:
             return None
 
-    async def messages(self, newest: int | None = None) -> tuple[Session | None, list[Message]]:
-        """The head, and all messages or at least so many of the newest, oldest first and with summaries."""
+    async def messages(
+        self, newest: int | None = None, *, in_window: bool = False
+    ) -> tuple[Session | None, list[Message]]:
+        """The head, and all messages or at least so many of the newest, oldest first and with summaries.
+
+        With `in_window`, at least those from the session's window on.
+        """
         page = await self.page(newest or MAX_WINDOW)
         head = page.session if page is not None else None
         messages: list[Message] = []
@@ -149,18 +154,24 @@ class SessionLog:
             messages[:0] = page.messages
             if newest is not None and sum(not is_summary(message) for message in messages) >= newest:
                 break
+            if in_window and page.messages and page.messages[0].seq <= page.session.window_start:
+                break
             page = await self.page(newest or MAX_WINDOW, page)
         return head, messages
 
     async def remove(
-        self, choose: Callable[[Session, Sequence[Message]], Sequence[Message]], newest: int | None = None
+        self,
+        choose: Callable[[Session, Sequence[Message]], Sequence[Message]],
+        newest: int | None = None,
+        *,
+        in_window: bool = False,
     ) -> Sequence[Message]:
-        """Remove those of the (newest) messages that are chosen and return them; if others come meanwhile, again.
+        """Remove those of the (newest, or the window's) messages that are chosen, again if others come; returns them.
 
         Summaries of what is removed are removed with it.
         """
         while True:
-            head, log = await self.messages(newest)
+            head, log = await self.messages(newest, in_window=in_window)
             if head is None:
                 return ()
             chosen = choose(head, [message for message in log if not is_summary(message)])

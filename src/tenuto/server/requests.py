@@ -195,12 +195,14 @@ class ForkSession(RequestBody, frozen=True, kw_only=True):
 
 
 class TruncateSession(RequestBody, frozen=True, kw_only=True):
-    """Forget the messages after this sequence number; with `if_version`, if nothing has changed since."""
+    """Forget the messages after this sequence number, except those of `keep_seqs`; with `if_version`, if nothing has
+    changed since."""
 
     EXAMPLE = {"after": 4}
 
     after: Count
     if_version: Count | None = None
+    keep_seqs: tuple[Count, ...] = ()
 
 
 class _MessagesBody(RequestBody, frozen=True, kw_only=True):

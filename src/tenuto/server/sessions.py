@@ -141,7 +141,8 @@ async def truncate_session(request: Request) -> Response:
     `if_version`, of that version only, so that nothing goes which was said since it was read."""
     scope = await asking(request)
     body = await body_of(request, TruncateSession)
-    truncating = Truncation(after=body.after, if_version=resolve_version(if_match(request), body.if_version))
+    version = resolve_version(if_match(request), body.if_version)
+    truncating = Truncation(after=body.after, if_version=version, keep_seqs=body.keep_seqs)
     return session_response(await sessions(request).truncate(scope, path_parameter(request), truncating))
 
 

@@ -46,6 +46,7 @@ class SessionView(View, frozen=True, kw_only=True, rename={"messages": "message_
     turns: int
     messages: int
     last_seq: int
+    window_start: int
     tokens: int
     cost_usd: str
     forked_from: ForkPoint | None
@@ -75,6 +76,7 @@ class SessionView(View, frozen=True, kw_only=True, rename={"messages": "message_
             turns=session.turns,
             messages=session.messages,
             last_seq=session.last_seq,
+            window_start=session.window_start,
             tokens=session.tokens,
             cost_usd=usd(session.cost_nanos),
             forked_from=session.forked_from,

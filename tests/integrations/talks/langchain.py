@@ -34,6 +34,7 @@ class HistoryTalk:
         ToolMessage(content=[{"type": "text", "text": "black tea"}], tool_call_id="c2", status="error"),
         AIMessage(content=[{"type": "text", "text": "here"}, _PICTURE]),
         HumanMessage(content=["a plain text", {"type": "text", "text": "and a part"}, {"untyped": True}]),
+        AIMessage(content=[{"type": "text", "text": "calling"}, _CALL, {"type": "text"}], tool_calls=[_CALL]),
         ChatMessage(content="as a judge", role="judge"),
         FunctionMessage(content="old style", name="find"),
         AIMessageChunk(content="piece"),

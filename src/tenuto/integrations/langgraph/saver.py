@@ -59,7 +59,7 @@ class TenutoSaver(BaseCheckpointSaver[str]):
         self._made: ThreadLogs | None = None
 
     def close(self) -> None:
-        """Release a store that this checkpointer named; an open installation stays open."""
+        """Release a store that this checkpointer named, for its copies too; an open installation stays open."""
         self._home.close()
 
     def for_scope(self, scope: Scope) -> TenutoSaver:

@@ -53,7 +53,7 @@ def _conversation(item: Json, now: datetime) -> Iterator[Record]:
 
 def _branch(tree: JsonObject, leaf: Json) -> list[JsonObject]:
     """The nodes with messages from the root to the current leaf; without one, to the last node."""
-    name = leaf if leaf in tree else next(reversed(tree), None)
+    name = leaf if isinstance(leaf, str) and leaf in tree else next(reversed(tree), None)
     nodes: list[JsonObject] = []
     seen: set[str] = set()
     while isinstance(name, str) and name in tree and name not in seen:

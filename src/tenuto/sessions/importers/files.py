@@ -7,6 +7,7 @@ import json
 import re
 import sqlite3
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -80,7 +81,8 @@ class _JsonSource:
 
     def _read_more(self) -> None:
         rest = self._text[self._at :]
-        raw = self._file.read(max(_CHUNK, len(rest)))
+        with _refusing_damage():
+            raw = self._file.read(max(_CHUNK, len(rest)))
         self._ended = not raw
         try:
             self._text, self._at = rest + self._bytes.decode(raw, final=self._ended), 0
@@ -103,19 +105,42 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
 
 
 def iter_json_files(path: Path, wanted: re.Pattern[str]) -> Iterator[IO[bytes]]:
-    """The file itself, or those of this name in a ZIP archive."""
+    """The file itself, or those of this name in a ZIP archive.
+
+    Raises:
+        Invalid: it cannot be read, or the archive is damaged, encrypted or without such a file.
+    """
     with open_bytes(path) as file:
         if not zipfile.is_zipfile(file):
             file.seek(0)
             yield file
             return
-        with zipfile.ZipFile(file) as archive:
+        with _open_archive(file) as archive:
             names = sorted(name for name in archive.namelist() if wanted.search(name))
             if not names:
                 raise Invalid("the archive does not hold the file that is looked for")
             for name in names:
-                with archive.open(name) as member:
+                with _open_member(archive, name) as member:
                     yield member
+
+
+def _open_archive(file: IO[bytes]) -> zipfile.ZipFile:
+    with _refusing_damage():
+        return zipfile.ZipFile(file)
+
+
+def _open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
+    with _refusing_damage():
+        return archive.open(name)
+
+
+@contextmanager
+def _refusing_damage() -> Iterator[None]:
+    """RuntimeError is for archives with a password, or packed in a way that Python does not know."""
+    try:
+        yield
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        raise Invalid("the archive is damaged or cannot be unpacked") from error
 
 
 @contextmanager

@@ -87,8 +87,8 @@ def read_letta(path: Path, now: datetime) -> Iterator[Record]:
     """Agents of an agent file: each one's messages, and its block `human` as a memory of the user."""
     with open_bytes(path) as file:
         for whole in iter_items(file):
-            blocks = whole.get("blocks") if isinstance(whole, dict) else None
-            known = {block["id"]: block for block in blocks or () if isinstance(block, dict) and "id" in block}
+            blocks = _list(whole.get("blocks")) if isinstance(whole, dict) else []
+            known = {block["id"]: block for block in blocks if isinstance(block, dict) and _has_id(block)}
             for agent in _listed([whole], "agents"):
                 yield from _agent(agent, known, now) if isinstance(agent, dict) else [_UNKNOWN]
 
@@ -108,8 +108,8 @@ def _agent(agent: JsonObject, blocks: JsonObject, now: datetime) -> Iterator[Rec
         sent_at = instant(said.get("created_at"), drafts[-1].sent_at if drafts else now)
         drafts.append(message(role, parts, message_id=str(said.get("id") or f"{agent_id}-{number}"), sent_at=sent_at))
     yield found_session("letta", agent_id, drafts, title=agent.get("name"))
-    own = [blocks[name] for name in agent.get("block_ids") or () if name in blocks]
-    for block in [*own, *(agent.get("core_memory") or ())]:
+    own = [blocks[name] for name in _list(agent.get("block_ids")) if isinstance(name, str) and name in blocks]
+    for block in [*own, *_list(agent.get("core_memory"))]:
         if isinstance(block, dict) and isinstance(block.get("value"), str) and block["value"].strip():
             if block.get("label") == "human":
                 yield found_memory("letta", f"{agent_id}/human", block["value"], said_at=now)
@@ -130,7 +130,7 @@ def _letta_parts(said: JsonObject) -> Iterator[JsonObject]:
     words = _unpack(words) if said.get("role") == "user" else words
     if words.strip():
         yield text_part(words)
-    for call in said.get("tool_calls") or ():
+    for call in _list(said.get("tool_calls")):
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):
             yield from _call_parts(str(call.get("id")), str(function.get("name")), function.get("arguments"))
@@ -151,6 +151,14 @@ def _unpack(words: str) -> str:
         return words
     said = envelope.get("message")
     return said if envelope["type"] == "user_message" and isinstance(said, str) else ""
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+def _has_id(block: JsonObject) -> bool:
+    return isinstance(block.get("id"), str)
 
 
 def _parse(text: str) -> Json:
