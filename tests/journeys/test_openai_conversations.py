@@ -198,6 +198,11 @@ async def test_errors_have_openais_shape(openai_door: OpenAIDoor) -> None:
     large = await http.post("/v1/conversations", headers=known, json={"items": [{**ITEMS[0], "content": "x" * 2**21}]})
     assert (large.status_code, large.json()["error"]["code"]) == (413, "too_large")
     assert await _conversations(openai_door) == []
+    for method, path, kind in (
+        ("GET", "/v1/responses/a/b", "not_found"),
+        ("PUT", "/v1/chat/completions", "method_not_allowed"),
+    ):
+        assert (await http.request(method, path, headers=known)).json()["error"]["code"] == kind
     unknown = await http.get("/v1/models", headers=bearer("nonsense"))
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (401, "invalid_api_key")
     assert unknown.headers["www-authenticate"] == "Bearer"

@@ -233,6 +233,16 @@ async def test_a_turn_of_another_process_is_told_as_it_is() -> None:
         assert events[-1].response.output_text == "Half "
 
 
+async def test_an_answer_without_memory_is_whole_and_says_that_it_is_not_stored() -> None:
+    async with openai_served(**playing(ScriptedModel("Yes."), remembers=False)) as opened:
+        ann = opened.ann
+        made: list[Any] = [await ann.responses.create(input="Hi", background=bool(n)) for n in range(2)]
+        events: list[Any] = [event async for event in await ann.responses.create(input="Hi", stream=True)]
+        made.append(events[-1].response)
+        assert [(one.to_dict()["store"], one.output_text) for one in made] == [(False, "Yes.")] * 3
+        assert len({one.id for one in made} | {one.output[0].id for one in made}) == 6
+
+
 def test_allowed_tools_are_read_in_both_forms_and_odd_names_are_none() -> None:
     tools: list[Any] = [{"type": "function", "name": name} for name in "ab"]
     odd: list[Any] = [None, {"name": ["a"]}, {"function": "a"}, {"function": {"name": {}}}]

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 
 from msgspec.structs import replace
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 
 from tenuto.access import ApiKeys, JwtPolicy, JwtVerifier
 from tenuto.app import Tenuto, open_app
@@ -45,6 +46,7 @@ from tenuto.server.metrics import Metrics
 from tenuto.server.middleware import RequestMiddleware
 from tenuto.server.openai import completions, conversations, responses, tokens
 from tenuto.server.openai import models as openai_models
+from tenuto.server.openai.errors import handle_http_error
 from tenuto.server.task_worker import TaskWorker
 from tenuto.server.web_streams import ag_ui, ai_sdk
 from tenuto.settings import Settings
@@ -144,7 +146,7 @@ def create_app(
     )
     app = Starlette(
         routes=[*(route for module in modules for route in module.routes.routes), *channel_routes(settings)],
-        exception_handlers=problems.HANDLERS,
+        exception_handlers={**problems.HANDLERS, HTTPException: handle_http_error},
         lifespan=lifespan,
     )
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from tenuto.server.openai.errors import in_shape_of
 from tenuto.server.problems import problem_response
 
 # Chunk sizes and trailers come beside the body and grow with it: this many bytes of them for one of the body.
@@ -128,6 +129,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         under_way: RequestResponseCycle | None = self.cycle
         if under_way is None or under_way.response_complete:
             problem = problem_response(status, code, detail, headers={"connection": "close"})
+            # Before the first byte there is no address.
+            problem = in_shape_of(getattr(self, "url", b"").decode("latin-1"), problem)
             head = b"".join(name + b": " + value + b"\r\n" for name, value in problem.raw_headers)
             self.transport.write(STATUS_LINE[status] + head + b"\r\n" + bytes(problem.body))
         self.transport.close()

@@ -146,7 +146,8 @@ def _retry_after_seconds(error: TenutoError) -> float | None:
     return round(pause.total_seconds(), 3) if isinstance(pause, timedelta) else None
 
 
-async def _handle_error(_: Request, error: Exception) -> Response:
+async def handle_error(_: Request, error: Exception) -> Response:
+    """The problem that tells of an error."""
     match error:
         case TenutoError():
             if isinstance(error, Unavailable):
@@ -162,5 +163,5 @@ async def _handle_error(_: Request, error: Exception) -> Response:
 
 # Every error of the application is answered as a problem.
 HANDLERS: Final[Mapping[type[Exception], ExceptionHandler]] = dict.fromkeys(
-    (TenutoError, AccessDenied, HTTPException), _handle_error
+    (TenutoError, AccessDenied, HTTPException), handle_error
 )

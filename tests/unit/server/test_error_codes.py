@@ -28,7 +28,7 @@ def _kinds(kind: type[Exception]) -> Iterator[type[Exception]]:
 def _status(kind: type[Exception]) -> int:
     if issubclass(kind, AccessDenied):
         return kind.status
-    return next(status for family, status in _STATUS if issubclass(kind, family))
+    return next((status for family, status in _STATUS if issubclass(kind, family)), 500)
 
 
 def _documented() -> dict[int, set[str]]:

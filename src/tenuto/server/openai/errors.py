@@ -26,8 +26,10 @@ from tenuto.errors import (
 from tenuto.model.values import JsonObject
 from tenuto.server.json_io import JSON
 from tenuto.server.openapi import Operation, Router
-from tenuto.server.problems import AccessDenied, InvalidCredential, error_response
+from tenuto.server.problems import AccessDenied, InvalidCredential, Problem, error_response, handle_error
 
+# Where clients of OpenAI ask; below `/v1/chat` there are also routes of our own.
+_ADDRESSES: Final = ("/v1/responses", "/v1/conversations", "/v1/chat/completions", "/v1/models", "/v1/embeddings")
 _log = logging.getLogger(__name__)
 _Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 _KINDS: Final = {401: "authentication_error", 403: "permission_error", 409: "conflict_error", 429: "rate_limit_error"}
@@ -105,6 +107,20 @@ def failure_response(error: TenutoError | AccessDenied) -> Response:
     if isinstance(error, _NOT_AGAIN) and not isinstance(error, SessionBusy):
         headers["x-should-retry"] = "false"
     return _response(problem.status_code, error_body(problem.status_code, error.code, str(error), error), headers)
+
+
+def in_shape_of(path: str, problem: Response) -> Response:
+    """A problem as the clients of this address read it."""
+    if not path.startswith(_ADDRESSES):
+        return problem
+    told = msgspec.json.decode(bytes(problem.body), type=Problem)
+    headers = {name: value for name, value in problem.headers.items() if not name.startswith("content-")}
+    return _response(told.status, error_body(told.status, told.code, told.detail), headers)
+
+
+async def handle_http_error(request: Request, error: Exception) -> Response:
+    """The answer where no route fits."""
+    return in_shape_of(request.url.path, await handle_error(request, error))
 
 
 def error_body(status: int, code: str, message: str, error: TenutoError | None = None) -> JsonObject:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, Self, TypeAlias
+from uuid import uuid4
 
 from tenuto.chat import Reply
 from tenuto.errors import TraceNotFound
@@ -58,6 +59,13 @@ class Echo:
     created_at: int
     model: str
     said: JsonObject
+
+    @classmethod
+    def of(cls, trace: str, created_at: int, model: str, said: JsonObject) -> Self:
+        """The echo of a turn; one without a trace is not stored, and its response has an id of its own."""
+        if not trace:
+            trace, said = uuid4().hex, {**said, "store": False}
+        return cls(trace, created_at, model, said)
 
     @property
     def response_id(self) -> str:

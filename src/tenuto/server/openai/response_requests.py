@@ -35,7 +35,7 @@ class Asked(NamedTuple):
 
     def echo(self, trace: str) -> Echo:
         """What the response of that turn repeats."""
-        return Echo(trace, self.created_at, self.body.model or str(self.turn.assistant), self.said)
+        return Echo.of(trace, self.created_at, self.body.model or str(self.turn.assistant), self.said)
 
 
 async def read_request(request: Request) -> Asked:

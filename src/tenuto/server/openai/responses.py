@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, TypeVar
-from uuid import uuid4
 
 import msgspec
 from msgspec.structs import replace
@@ -54,6 +53,9 @@ async def create_response(request: Request) -> Response:
         echo = _echo_of(turn, reply_id)
         if asked.body.stream:
             return await _stream(request, echo, _events_of(turn))
+        if not reply_id:
+            # Without a store there is nothing to come back to.
+            return json_response(echo.finished(await turn.reply(), now_in_seconds(request)))
         ended = await stored_response(request, asked.scope, echo.response_id) if turn.ended else None
         return json_response(ended or echo.response("in_progress"))
     live = service(request).live
@@ -185,7 +187,7 @@ async def _answer_unstored(request: Request, asked: Asked) -> Response:
     chat = service(request).chat
     loaded = chat.assistants.find(asked.turn.assistant).policies.context.loaded_messages
     history = await history_of(request, asked.scope, asked.body, max(loaded, 1))
-    echo = asked.echo(uuid4().hex)
+    echo = asked.echo("")
     events = chat.stream(asked.scope, asked.turn, history)
     if asked.body.stream:
         return await _stream(request, echo, await begun_events(request, events))

@@ -24,7 +24,7 @@ from tenuto.server.openai.response_stream import EventBatch
 def echo_from(noted: JsonObject, trace: str, model: str) -> Echo:
     """What a response repeats, from the metadata of its reply."""
     said = {name: value for name, value in noted.items() if name not in ("created_at", "model")}
-    return Echo(trace, noted.get("created_at", 0), noted.get("model", model), said)
+    return Echo.of(trace, noted.get("created_at", 0), noted.get("model", model), said)
 
 
 async def stored_response(request: Request, scope: Scope, response_id: str) -> JsonObject:
