@@ -332,6 +332,25 @@ async def test_a_task_of_a_killed_server_is_answered_by_the_next(tmp_path: Path)
     assert [get_message_text(one) for one in ended.history] == ["I live in Bologna.", "Noted."]
 
 
+async def test_a_long_message_that_waits_is_whole_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A1: a record holds the beginning of a text alone."""
+    monkeypatch.setattr("tenuto.chat.live._GRACE", 0.0)
+    store, text = f"sqlite:///{tmp_path / 'sessions.db'}", "é" * 10_000 + "x" * 10_000 + "."
+    async with served(**playing(ScriptedModel(hang := Hang())), store=store) as door, client(door, ANN) as ann:
+        first = await send(ann, message("A tale", return_immediately=True))
+        await hang.reached.wait()
+        waits = await send(ann, message(text, context_id=first.context_id, return_immediately=True))
+
+    async with served(**playing(ScriptedModel("Done.")), store=store) as door, client(door, ANN, streams=True) as ann:
+        async for _ in ann.subscribe(proto.SubscribeToTaskRequest(id=waits.id)):
+            pass
+        ended = await ann.get_task(proto.GetTaskRequest(id=waits.id))
+
+    assert [get_message_text(one) for one in ended.history] == [text, "Done."]
+
+
 async def test_a_message_names_the_character_that_answers() -> None:
     async with served() as door, client(door, ANN, agent="/a2a/npc") as ann:
         card = (await door.http.get("/a2a/npc/.well-known/agent-card.json", headers=ANN)).json()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import SessionNotFound
+from tenuto.errors import SessionNotFound, Unavailable
 from tenuto.model import Message, Page, Scope
 from tenuto.model.plan import TaskProgress
 from tenuto.model.task import Task
 from tenuto.model.values import Json, Value
 from tenuto.sessions import Sessions
+from tenuto.sessions.ids import derived_id
 from tenuto.tasks import Tasks
 
 TASK_TYPE = "a2a"
@@ -22,14 +23,16 @@ _TEXT_BYTES = 8 * 1024
 
 
 class TurnRecord(Value, frozen=True, kw_only=True):
-    """`text` is the message under way, which has this `number` in the task, for this assistant. Messages of the session
-    up to `after` are older than the task, and `turns` are the ended turns of the task. It `waits` for the next message;
-    `inner` are tasks that a turn ran itself. `reply` is the last answer, where no session holds it."""
+    """`text` is the message under way, which has this `number` in the task, for this assistant; what was cut from it
+    when it was stored is in the notes `rest`. Messages of the session up to `after` are older than the task, and
+    `turns` are the ended turns of the task. It `waits` for the next message; `inner` are tasks that a turn ran itself.
+    `reply` is the last answer, where no session holds it."""
 
     assistant: str
     after: int
     persona: str | None = None
     text: str = ""
+    rest: tuple[str, ...] = ()
     number: int = 0
     turns: tuple[int, ...] = ()
     waits: bool = False
@@ -37,8 +40,9 @@ class TurnRecord(Value, frozen=True, kw_only=True):
     reply: str = ""
 
     def to_json(self) -> Json:
-        """The record as it is stored. A long text is cut: the session has all of it once the turn has begun."""
-        built: Json = msgspec.to_builtins(replace(self, text=_cut(self.text), reply=_cut(self.reply)))
+        """The record as it is stored. A long text is cut; notes have its rest until the task ends."""
+        rest = (*(_note_key(piece) for piece in _pieces(self.text)[1:]), *self.rest)
+        built: Json = msgspec.to_builtins(replace(self, text=_cut(self.text), rest=rest, reply=_cut(self.reply)))
         return built
 
 
@@ -118,8 +122,23 @@ class TaskRecords:
             VersionConflict: another call was faster.
             TaskFinished: the task has ended meanwhile.
         """
-        board = self._tasks.board(scope, task_id)
+        notes, board = self._tasks.notes(scope, task_id, KEY), self._tasks.board(scope, task_id)
+        for piece in _pieces(record.text)[1:]:
+            await notes.write(_note_key(piece), piece)
         await board.write(KEY, record.to_json(), agent=KEY, if_version=if_version)
+
+    async def whole_text(self, scope: Scope, task_id: str, record: TurnRecord) -> str:
+        """The message under way, with what was cut from it.
+
+        Raises:
+            Unavailable: its notes have expired.
+        """
+        if not record.rest:
+            return record.text
+        noted = {note.key: note.value for note in await self._tasks.notes(scope, task_id, KEY).list()}
+        if not noted.keys() >= set(record.rest):
+            raise Unavailable("end of the message", "is no longer kept: send it again")
+        return record.text + "".join(str(noted[key]) for key in record.rest)
 
 
 def _parse(stored: Json) -> TurnRecord | None:
@@ -131,4 +150,18 @@ def _parse(stored: Json) -> TurnRecord | None:
 
 
 def _cut(text: str) -> str:
-    return text.encode()[:_TEXT_BYTES].decode(errors="ignore")
+    return text[:_TEXT_BYTES].encode()[:_TEXT_BYTES].decode(errors="ignore")
+
+
+def _pieces(text: str) -> list[str]:
+    """A text in pieces that can be stored."""
+    pieces = []
+    while text:
+        pieces.append(_cut(text))
+        text = text[len(pieces[-1]) :]
+    return pieces
+
+
+def _note_key(piece: str) -> str:
+    """By its content: two messages for one task at the same time do not mix."""
+    return derived_id("text-", piece)

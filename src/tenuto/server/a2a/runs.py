@@ -214,7 +214,7 @@ class Runs:
     async def _take_turn(self, run: Run, scope: Scope, loaded: LoadedTask, record: TurnRecord, again: bool) -> Reply:
         key = f"a2a-{loaded.task.id}-{record.number}"
         request = ChatRequest(
-            text=record.text,
+            text=await self._records.whole_text(scope, loaded.task.id, record),
             session_id=loaded.task.session_id,
             assistant=record.assistant,
             persona=record.persona,
@@ -263,6 +263,7 @@ def _after(record: TurnRecord, reply: Reply) -> TurnRecord:
     return replace(
         record,
         text="",
+        rest=(),
         turns=(*record.turns, reply.turn) if stored else record.turns,
         waits=bool(reply.data.get(_ASKED)),
         inner=(*record.inner, inner) if isinstance(inner, str) else record.inner,
