@@ -326,12 +326,28 @@ async def test_a_thread_that_grows_makes_others_leave_the_cache(app: Tenuto, mon
     assert saver._cache._bytes == sum(one.fold.held_bytes() for one in saver._cache._folds.values())
 
 
+def record(name: str, parent: str | None = None, **rest: Any) -> Put:
+    return Put(ns="", id=name, parent=parent, checkpoint=("null", b""), metadata=("null", b""), **rest)
+
+
+def test_a_reader_from_a_snapshot_sees_the_same_as_one_from_the_beginning() -> None:
+    """A snapshot has no other lines than the newest, so no reader continues them after it."""
+    begun = fold.Fold(lambda blob: blob[1].decode().split(), "i")
+    begun.apply(1, record("1", added={"m": (0, ("", b"a"))}))
+    begun.apply(2, record("2", "1", added={"m": (1, ("", b"b"))}))
+    begun.apply(3, record("3", "1", full=True, lists={"m": ("", b"a f")}))
+    snapshot = begun.snapshot(lambda items: ("", " ".join(items).encode()))
+    assert snapshot is not None
+    readers = (begun, fold.Fold.from_snapshot(begun.load, snapshot))
+    for reader in readers:
+        reader.apply(4, record("4", "3", full=True, lists={"m": ("", b"a f g")}, snapshot=snapshot))
+        reader.apply(5, record("5", "2", added={"m": (2, ("", b"c"))}))
+
+    assert [reader.head and reader.head.lists for reader in readers] == [{"m": ["a", "f", "g", "c"]}] * 2
+
+
 def test_a_repeated_put_counts_once_and_a_rebased_one_is_the_newest() -> None:
     """A put whose answer was lost is repeated; a checkpoint that stands for removed ones is newest whatever its id."""
-
-    def record(name: str, **rest: Any) -> Put:
-        return Put(ns="", id=name, parent=None, checkpoint=("null", b""), metadata=("null", b""), **rest)
-
     state = fold.Fold(lambda blob: blob[1].decode().split(), "i")
     for seq, one in enumerate([record("5", full=True), record("6", added={"m": (0, ("", b"a"))})] * 2):
         state.apply(seq + 1, one)

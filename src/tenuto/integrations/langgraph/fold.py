@@ -74,6 +74,8 @@ class Fold:
         self.bytes_since += _weight(record)
         if record.snapshot is not None:
             self.snapshot_bytes, self.bytes_since = size_of(record.snapshot.head), 0
+            if record.snapshot.incarnation == self.incarnation:
+                self._forget_lines()
             record = replace(record, snapshot=None)
         if record.full:
             state = full_state(record, self.load, decoded)
@@ -113,9 +115,18 @@ class Fold:
         """The line that a checkpoint continues: that of its parent if it is known, else that of the newest one."""
         if self.head is None:
             return record.id
-        line, _ = self._known.get(record.parent or "") or self._known[self.head.put.id]
+        line, _ = self._known.get(record.parent or "", ("", None))
+        if line not in self._lines:
+            line, _ = self._known[self.head.put.id]
         went_back = record.full and not record.rebased and self._lines[line].put.id != record.parent
         return record.id if went_back else line
+
+    def _forget_lines(self) -> None:
+        """Know of lines what a reader knows that begins at a snapshot of the newest checkpoint."""
+        newest = self.head.put.id if self.head is not None else ""
+        for name, (_, values) in self._known.items():
+            self._known[name] = (newest if name == newest else "", values)
+        self._lines = {newest: self.head} if self.head is not None else {}
 
     def _next_state(self, record: Put, line: str, decoded: Mapping[str, Sequence[Any]]) -> State:
         known, gone = self._lines[line].lists if line in self._lines else {}, {*record.dropped, *record.values}
