@@ -331,7 +331,8 @@ class Journal:
         try:
             if not await self.peers.admit_replay():
                 return False
-            await self._replay.session(key, self._local.open)
+            with self.peers.replaying(key):
+                await self._replay.session(key, self._local.open)
         except SessionElsewhere:
             raise
         except StoreUnavailable as away:

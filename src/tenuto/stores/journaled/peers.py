@@ -3,7 +3,8 @@
 Each process renews an entry in the store that lists the sessions whose turns wait in its journal. A process that has
 noticed an outage waits, once the store is back, until every other one has renewed its entry: sessions on a list are
 left alone until their turns are replayed, all others go on. Renewals are recognised by the entry's version, so no
-clocks are compared. A process that does not renew in time, or whose end is known on this machine, holds nothing up.
+clocks are compared. A process that does not renew in time, or whose end is known on this machine, holds nothing up;
+nor does a session whose turns it could not replay for that time, as without their key.
 
 Two processes may have journaled turns of one session, if the report of a change was lost with the store. They replay
 these in turns, by the times of their begin: clocks order only what nothing else does.
@@ -19,7 +20,7 @@ from datetime import timedelta
 from secrets import token_hex
 from typing import Final, NamedTuple
 
-from tenuto.errors import CircuitOpen, SessionElsewhere, SessionNotFound, StoreUnavailable, Unavailable
+from tenuto.errors import CircuitOpen, SessionBusy, SessionElsewhere, SessionNotFound, StoreUnavailable, Unavailable
 from tenuto.holder import is_holder_gone, with_holder
 from tenuto.model import BeginTurn, Scope
 from tenuto.model.scope import JOURNALS, SYSTEM
@@ -79,6 +80,8 @@ class JournalPeers:
         self._registers = False
         self._journaling: Counter[bytes] = Counter()
         self._peers: dict[str, _Peer] = {}
+        # Since when the replay of sessions fails, though the store answers.
+        self._stuck: dict[bytes, float] = {}
         # The versions at the first answer after an outage, and when that was: they must have grown since.
         self._first_seen: dict[str, int] | None = {}
         self._back_at = self._outage_at = float("-inf")
@@ -96,6 +99,21 @@ class JournalPeers:
         """An interrupted feed is the sign of an outage in which this process may have called nothing."""
         if news is None:
             self.observe_outage()
+
+    @contextmanager
+    def replaying(self, key: bytes) -> Iterator[None]:
+        """Stop listing a session whose replay fails for a lease though the store answers: its turns will be late."""
+        try:
+            yield
+        except SessionElsewhere:
+            raise  # It was not tried.
+        except (SessionBusy, StoreUnavailable):
+            self._stuck.pop(key, None)
+            raise
+        except Exception:
+            self._stuck.setdefault(key, self._ticks())
+            raise
+        self._stuck.pop(key, None)
 
     @contextmanager
     def journaling(self, key: bytes) -> Iterator[None]:
@@ -221,7 +239,10 @@ class JournalPeers:
 
     def _listed(self) -> dict[str, int]:
         """The sessions whose turns are in the journal or on the way to it, with the begin of the next one."""
-        listed = dict.fromkeys(self._journaling, _LAST) | self._outbox.next_rows
+        rows, given_up = self._outbox.next_rows, self._ticks() - _LEASE
+        self._stuck = {key: since for key, since in self._stuck.items() if key in rows}
+        waiting = {key: at for key, at in rows.items() if self._stuck.get(key, given_up + 1) > given_up}
+        listed = dict.fromkeys(self._journaling, _LAST) | waiting
         if len(listed) > _MAX_LISTED:
             return {_ALL: _LAST}
         return {_listed_name(key): begun_at for key, begun_at in listed.items()}

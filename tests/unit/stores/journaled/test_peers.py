@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from tenuto.errors import SessionElsewhere, SessionNotFound, StoreUnavailable
+from tenuto.errors import MasterKeyMissing, SessionElsewhere, SessionNotFound, StoreUnavailable
 from tenuto.model import NewSession, Page
 from tenuto.model.scope import JOURNALS, SYSTEM, session_key
 from tenuto.model.turn import JOURNALED_AFTER, order_by_place
+from tenuto.stores.journaled.rows import RowSealer
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
 from tests.outages import Fate, Killed, Process, process
@@ -210,6 +211,34 @@ async def test_a_process_that_does_not_come_back_holds_up_for_its_lease_only(pai
     await pair.two.turn(ANN, "s", "q4", "a4")
 
     assert [entry.key for entry in await _entries(pair.two)] == [journal_peers(pair.two.store).name]
+
+
+async def test_turns_that_cannot_be_replayed_hold_up_for_a_lease_only(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without their key, for example. They are not lost: they come late."""
+    await talk_before(pair)
+    await pair.outage()
+    await pair.one.turn(ANN, "s", "q3", "a3")
+    pair.comes_back()
+
+    async def locked(*_: object) -> None:
+        raise MasterKeyMissing("f")
+
+    with monkeypatch.context() as without_key:
+        without_key.setattr(RowSealer, "row", locked)
+        await pair.renew()
+        await pair.one.replay()
+        await pair.renew()
+        with pytest.raises(SessionElsewhere):
+            await pair.two.begin(ANN, "s", "q4")
+        await pair.one.replay()
+        await pair.renew()
+        await pair.two.turn(ANN, "s", "q4", "a4")
+    pair.one.feed.tell([KEY])
+    await pair.one.replay()
+
+    assert await pair.two.log(ANN, "s") == ["q1", "a1", "q2", "a2", "q4", "a4", "q3", "a3"]
 
 
 async def test_a_process_of_this_machine_that_is_gone_holds_nothing_up(pair: Pair) -> None:
