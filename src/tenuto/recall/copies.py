@@ -95,7 +95,13 @@ class Copies:
             return
         task = asyncio.create_task(_log_failure(work), name="tenuto memories")
         self._tasks[subject] = task
-        task.add_done_callback(lambda _: self._tasks.pop(subject, None))
+
+        def end(_: asyncio.Task[None]) -> None:
+            self._tasks.pop(subject, None)
+            # A task that is cancelled before its first step leaves it unawaited.
+            work.close()
+
+        task.add_done_callback(end)
 
     async def drain(self) -> None:
         """Wait for what runs in the background."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -241,3 +242,12 @@ async def test_a_copy_is_loaded_anew_after_ten_minutes_in_the_background(store: 
 
     assert before == {HOME}
     assert await texts(memories, ANN) == set()
+
+
+async def test_work_that_is_ended_before_it_began_leaves_nothing_behind(store: Store, clock: FakeClock) -> None:
+    """A process that closes right after a search; what was not awaited would be reported when it is collected."""
+    await memories_over(store, clock).add(ANN, HOME)
+    closing = memories_over(store, clock, Letters())
+    await texts(closing, ANN)
+    await closing.close()
+    gc.collect()
