@@ -113,8 +113,8 @@ def create_app(
                 _log.error("cannot start: %s", unfit)
                 raise
             worker = app.state.task_worker = TaskWorker(tenuto)
-            mcp_door = app.state.mcp = mcp.McpDoor(tenuto)
-            a2a_door = app.state.a2a = a2a.A2aDoor(tenuto, app.state.service.live)
+            mcp_door = app.state.mcp = mcp.mcp_door(tenuto)
+            a2a_door = app.state.a2a = a2a.a2a_door(tenuto, app.state.service.live)
             async with _warming(await tenuto.memories()), worker.running(), mcp_door.running(), a2a_door.running():
                 yield
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +19,7 @@ from tenuto.server.a2a.card import agent_card
 from tenuto.server.auth import authenticate_request, service
 from tenuto.server.json_io import path_parameter, read_body
 from tenuto.server.openapi import Router
+from tenuto.server.sdk_door import SdkDoor
 
 if TYPE_CHECKING:
     from tenuto.server.a2a.service import A2aService
@@ -47,43 +46,16 @@ _REST: Final = (
 )
 
 
-class A2aDoor:
-    """The A2A server of an application, once a request has opened it."""
+def a2a_door(tenuto: Tenuto, live: LiveTurns) -> SdkDoor[A2aService]:
+    """The A2A server of an application. At its end it leaves the turns under way; their tasks are brought to an end
+    when a client asks for them again."""
 
-    def __init__(self, tenuto: Tenuto, live: LiveTurns) -> None:
-        self._tenuto = tenuto
-        self._live = live
-        self._opening = asyncio.Lock()
-        self._opened: A2aService | None = None
-
-    async def open(self) -> A2aService:
-        """The server.
-
-        Raises:
-            ExtraMissing: the SDK is not installed.
-        """
-        async with self._opening:
-            if self._opened is None:
-                opened = await asyncio.to_thread(_load)
-                self._opened = opened(self._tenuto, self._live)
-        return self._opened
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """At the end, leave the turns under way; their tasks are brought to an end when they are asked for again."""
-        try:
-            yield
-        finally:
-            if self._opened is not None:
-                await self._opened.close()
-
-
-def _load() -> type[A2aService]:
-    try:
+    def load() -> Callable[[], A2aService]:
         from tenuto.server.a2a.service import A2aService
-    except ModuleNotFoundError as absent:
-        raise ExtraMissing("A2A", "a2a") from absent
-    return A2aService
+
+        return lambda: A2aService(tenuto, live)
+
+    return SdkDoor(load, protocol="A2A", extra="a2a")
 
 
 @routes.get(_CARD)
@@ -138,7 +110,7 @@ for _method, _path, _name in _REST:
 async def _admit(request: Request) -> A2aService:
     request.scope[CALLER] = await authenticate_request(request)
     service(request).chat.assistants.find(path_parameter(request, "assistant"))
-    door: A2aDoor = request.app.state.a2a
+    door: SdkDoor[A2aService] = request.app.state.a2a
     return await door.open()
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
@@ -12,9 +10,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tenuto.app import Tenuto
-from tenuto.errors import ExtraMissing
 from tenuto.server.auth import asking
 from tenuto.server.openapi import Router
+from tenuto.server.sdk_door import SdkDoor
 
 if TYPE_CHECKING:
     from tenuto.server.mcp.service import McpHttp
@@ -24,42 +22,15 @@ CALLER: Final = "tenuto.scope"
 """The entry of an ASGI scope that holds whom an admitted request acts for."""
 
 
-class McpDoor:
-    """The MCP server of an application, once a request has opened it."""
+def mcp_door(tenuto: Tenuto) -> SdkDoor[McpHttp]:
+    """The MCP server of an application."""
 
-    def __init__(self, tenuto: Tenuto) -> None:
-        self._tenuto = tenuto
-        self._opening = asyncio.Lock()
-        self._opened: McpHttp | None = None
-
-    async def open(self) -> McpHttp:
-        """The server.
-
-        Raises:
-            ExtraMissing: the SDK is not installed.
-        """
-        async with self._opening:
-            if self._opened is None:
-                service = await asyncio.to_thread(_load)
-                self._opened = service(self._tenuto)
-        return self._opened
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Close it at the end, if it was opened."""
-        try:
-            yield
-        finally:
-            if self._opened is not None:
-                await self._opened.close()
-
-
-def _load() -> type[McpHttp]:
-    try:
+    def load() -> Callable[[], McpHttp]:
         from tenuto.server.mcp.service import McpHttp
-    except ModuleNotFoundError as absent:
-        raise ExtraMissing("MCP", "mcp") from absent
-    return McpHttp
+
+        return lambda: McpHttp(tenuto)
+
+    return SdkDoor(load, protocol="MCP", extra="mcp")
 
 
 class _Handled(Response):
@@ -77,7 +48,7 @@ class _Handled(Response):
 async def call_mcp(request: Request) -> Response:
     """A message of an MCP client, by the protocol with a handshake or the one without."""
     caller = await asking(request)
-    door: McpDoor = request.app.state.mcp
+    door: SdkDoor[McpHttp] = request.app.state.mcp
     http = await door.open()
     request.scope[CALLER] = caller
     return _Handled(http)
