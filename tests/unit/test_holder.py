@@ -21,7 +21,9 @@ from tests.patience import LONG
 from tests.samples import ANN
 from tests.unit.sessions.test_sessions import Room, wish
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only /proc tells whether a process is gone")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere leases only expire, by design"
+)
 
 
 @pytest.fixture

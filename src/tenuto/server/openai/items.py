@@ -1,4 +1,4 @@
-"""Stored messages as items of the Responses API, whoever wrote them.
+"""Stored messages as items of the Responses API, from any client and any assistant.
 
 A message is mostly one item. Of a reply that calls tools, the text and each call are items of their own.
 """

@@ -67,7 +67,7 @@ export function talkActions(store) {
       if (talk && store.get().current === key) show(talk);
       return events;
     } catch (error) {
-      if (!store.get().talks[key]) return null; // nobody waits for it, and the refusal may be another person's
+      if (!store.get().talks[key]) return null; // the talk was left, and the refusal may be another person's
       const problem = Problem.from(error);
       refused(store, problem);
       change(key, { problem, loading: false });
