@@ -21,9 +21,7 @@ from tests.patience import LONG
 from tests.samples import ANN
 from tests.unit.sessions.test_sessions import Room, wish
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux", reason="elsewhere leases only expire, by design"
-)
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere leases only expire, by design")
 
 
 @pytest.fixture
