@@ -13,7 +13,8 @@ from tenuto.assistants import Assistant, AssistantRegistry
 from tenuto.chat.agent_loop import StepTimer
 from tenuto.chat.deps import ChatDeps, Observer
 from tenuto.chat.request import ChatEvent, ChatRequest, EventSink, Reply, ReplyFinished, StreamSink
-from tenuto.chat.turn_opener import TurnContext, TurnOpener
+from tenuto.chat.turn_context import TurnContext
+from tenuto.chat.turn_opener import TurnOpener
 from tenuto.chat.turn_runner import Turn, reply_from_trace
 from tenuto.chat.typed_answer import TypedRequest, ask_typed
 from tenuto.errors import TenutoError

@@ -28,7 +28,7 @@ from tenuto.chat.deps import ChatDeps
 from tenuto.chat.offered_tools import OfferedTools
 from tenuto.chat.request import EventSink, Reply
 from tenuto.chat.revision import Revision, mark_of, superseding_metadata
-from tenuto.chat.turn_opener import TurnContext
+from tenuto.chat.turn_context import TurnContext
 from tenuto.chat.turn_prompt import assemble_with_tools, prompt_policy
 from tenuto.context import counter_for, truncate_text
 from tenuto.context.layout import join_unanswered
