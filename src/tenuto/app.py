@@ -26,7 +26,7 @@ from tenuto.ports import Channel, Clock, Detector, TaskEngine, utc_now
 from tenuto.privacy.compliance.compaction import Compactor
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import EventEmitter, Listener, Sessions, TurnRequest, fresh_id
-from tenuto.sessions.service import release_on_error
+from tenuto.sessions.cancellation import release_on_error
 from tenuto.sessions.usage import UsageLedger
 from tenuto.settings import Settings, read_settings
 from tenuto.tasks import Tasks

@@ -32,7 +32,7 @@ from tenuto.model.turn import ONCE, TAKEN_BACK, superseded_digests
 from tenuto.model.values import JsonObject
 from tenuto.ports import release_lease
 from tenuto.sessions import Sessions, TurnRequest
-from tenuto.sessions.service import release_on_error
+from tenuto.sessions.cancellation import release_on_error
 
 # Messages read from the end of a log, and digests of keys that a session records.
 _MOST: Final = 500

@@ -43,8 +43,8 @@ from tenuto.model.turn import MAX_WINDOW
 from tenuto.model.values import JsonObject
 from tenuto.recall.service import PreparedSearch
 from tenuto.sessions import TurnRequest
+from tenuto.sessions.cancellation import release_on_error
 from tenuto.sessions.limits import check_message_sizes, check_messages, check_metadata_size, check_text_size
-from tenuto.sessions.service import release_on_error
 from tenuto.sessions.titles import with_fallback_title
 
 # Older messages that are fetched where they are needed.

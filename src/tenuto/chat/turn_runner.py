@@ -56,8 +56,8 @@ from tenuto.model.values import JsonObject
 from tenuto.ports import OfflineTool
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.sessions import fresh_id
+from tenuto.sessions.cancellation import complete_despite_cancel
 from tenuto.sessions.limits import check_messages
-from tenuto.sessions.service import complete_despite_cancel
 from tenuto.sessions.titles import claim_title
 
 # Characters of a question, an answer or a tool's output that a trace keeps.

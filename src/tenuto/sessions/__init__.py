@@ -2,7 +2,8 @@
 
 from tenuto.sessions.events import EventEmitter, EventKind, Listener, SessionEvent
 from tenuto.sessions.ids import derived_id, fresh_id
-from tenuto.sessions.service import AppendRequest, Sessions, TurnRequest
+from tenuto.sessions.requests import AppendRequest, TurnRequest
+from tenuto.sessions.service import Sessions
 
 __all__ = [
     "AppendRequest",

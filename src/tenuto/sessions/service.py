@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -41,7 +41,6 @@ from tenuto.model import (
     NewSession,
     OpenTurn,
     Page,
-    Producer,
     RemovedSession,
     Rewrite,
     Scope,
@@ -50,16 +49,17 @@ from tenuto.model import (
     SessionQuery,
     SessionStats,
     Truncation,
-    Usage,
 )
 from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
 from tenuto.model.session import PARTNER, PRIVACY_ALSO, Status, check_attribute_name
 from tenuto.model.turn import TurnState
-from tenuto.model.values import Json, Value, check_int, check_text, check_type
+from tenuto.model.values import Json, check_int, check_text, check_type
 from tenuto.ports import Clock, SessionStore, StoreUpkeep, release_lease, utc_now
+from tenuto.sessions.cancellation import complete_despite_cancel, release_on_error
 from tenuto.sessions.events import EventEmitter, EventKind
 from tenuto.sessions.ids import digest_of, fingerprint, fresh_id, session_id_for_key
 from tenuto.sessions.limits import check_head_size, check_message_sizes, check_messages, with_retention
+from tenuto.sessions.requests import AppendRequest, TurnRequest
 from tenuto.sessions.transfer import ExportedSession
 
 _Result = TypeVar("_Result")
@@ -72,37 +72,6 @@ _MOST = 2**31
 _MESSAGES: Final = ("messages",)
 # Pages of the store that one listing by status reads at most.
 _LISTED_PAGES: Final = 20
-
-
-class TurnRequest(Value, frozen=True, kw_only=True):
-    """A request for a turn. Without a session id a session is created, the same one for the same `idempotency_key`.
-
-    A caller that `renews` its lease while it works in this process gets a short one, which names the process, so that
-    its crash blocks the session briefly or not at all.
-    """
-
-    user_messages: tuple[Draft, ...] = ()
-    session_id: str | None = None
-    idempotency_key: str | None = None
-    fingerprint: str | None = None
-    window: int = 20
-    new_session: NewSession | None = None
-    policy: SessionPolicy | None = None
-    renews: bool = False
-
-    def __post_init__(self) -> None:
-        if self.idempotency_key is not None:
-            check_text(self.idempotency_key, "the key")
-
-
-class AppendRequest(Value, frozen=True, kw_only=True):
-    """Messages to append outside a turn, to a session that exists."""
-
-    messages: tuple[Draft, ...]
-    usage: Usage | None = None
-    idempotency_key: str | None = None
-    fingerprint: str | None = None
-    producer: Producer | None = None
 
 
 class Sessions:
@@ -616,32 +585,3 @@ def _mark_stale(turn: OpenTurn, stale_after: timedelta | None) -> OpenTurn:
 
 def _once(key: str, drafts: Sequence[Draft], given: str | None) -> IdempotencyKey:
     return IdempotencyKey(key=key, fingerprint=given or fingerprint(drafts))
-
-
-async def complete_despite_cancel(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Wait until the work is done, and only then pass on a cancellation; `asyncio.shield` would leave it unowned."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait((task,))
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        # Retrieved, so that asyncio does not log an unretrieved exception.
-        task.exception()
-        raise cancelled
-    return task.result()
-
-
-async def release_on_error(
-    finish: Callable[[OpenTurn, FinishTurn], Awaitable[AppendResult]],
-    turn: OpenTurn,
-    work: Coroutine[Any, Any, _Result],
-) -> _Result:
-    """Wait for work that belongs to a begun turn; if it fails, release the lease."""
-    try:
-        return await work
-    except BaseException:
-        await complete_despite_cancel(release_lease(finish, turn))
-        raise
