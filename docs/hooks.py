@@ -30,13 +30,20 @@ _FILES: Final = {
     "CHANGELOG.md": "changelog.md",
     "clients/typescript/README.md": "reference/typescript.md",
 }
-_PLACES: Final = {**_FILES, "examples": "examples.md", "clients/typescript": "reference/typescript.md"}
+_PLACES: Final = {
+    **_FILES,
+    "examples": "examples.md",
+    "deploy": "reference/deploy.md",
+    "clients/typescript": "reference/typescript.md",
+}
+_LANGUAGES: Final = {"": "docker", ".yml": "yaml", ".yaml": "yaml", ".service": "ini", ".env": "sh", ".py": "python"}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made of something else."""
     made = {site: (_TOP / path).read_text() for path, site in _FILES.items()}
     made |= {"examples.md": "".join(_examples()), "reference/routes.md": "".join(_routes())}
+    made["reference/deploy.md"] = "".join(_deploy_files())
     for site, text in made.items():
         files.append(File.generated(config, site, content=text))
     return files
@@ -70,6 +77,13 @@ def _examples() -> Iterator[str]:
         code = text.split('"""\n', 1)[1].strip()
         yield f"\n## {path.stem.replace('_', ' ')} {{ #{path.stem} }}\n\n{ast.get_docstring(ast.parse(text))}\n"
         yield f'\n```python title="examples/{path.name}"\n{code}\n```\n'
+
+
+def _deploy_files() -> Iterator[str]:
+    yield "# Files of deploy\n\n[Deploy](../how-to/deploy.md) explains them.\n"
+    for path in sorted((_TOP / "deploy").rglob("*")):
+        if path.suffix in _LANGUAGES and path.is_file():
+            yield f"\n## {path.relative_to(_TOP)}\n\n```{_LANGUAGES[path.suffix]}\n{path.read_text().strip()}\n```\n"
 
 
 def _routes() -> Iterator[str]:
