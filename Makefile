@@ -19,7 +19,7 @@ dev_ready := $(venv)/.dev-$(place)
 pip := $(py) -m pip --disable-pip-version-check
 uv := $(py) -m uv
 
-.PHONY: help serve test lint check bench eval-recall peers format pins clean
+.PHONY: help serve test lint check docs bench eval-recall peers format pins clean
 
 help: ## show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -38,6 +38,9 @@ lint: $(dev_ready) ## ruff, mypy and the import rules
 check: $(dev_ready) ## the tests alone; ARGS="-k redis" picks some
 	@$(py) -m tests.browser
 	$(py) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+docs: $(dev_ready) ## build the documentation site into site/
+	NO_MKDOCS_2_WARNING=1 $(py) -m mkdocs build --strict
 
 bench: $(dev_ready) ## measure the stores and print a table
 	$(py) -m bench $(ARGS)
@@ -65,7 +68,7 @@ pins: $(dev_ready) ## resolve the dependencies anew and write requirements/*.txt
 		--no-emit-index-url --no-header --no-annotate --output-file requirements/peers.txt
 
 clean: ## remove the environment and every cache, but not data/
-	rm -rf $(venv) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	rm -rf $(venv) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist site
 	find src tests -name __pycache__ -prune -exec rm -rf {} +
 
 # Without index addresses: the pins hold wherever packages come from.

@@ -1,0 +1,58 @@
+"""The documentation as a site: it builds strictly, needs no other host, and its reference is that of the program."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+import tenuto
+from tenuto.server import create_app
+from tenuto.server.openapi import document
+from tenuto.settings import Settings
+
+TOP = Path(__file__).parents[2]
+# What a browser fetches by itself. Links that people follow may lead anywhere.
+FETCHED = re.compile(
+    r"""<(?:script|img|iframe|source|video|audio|embed|object)\b[^>]*\s(?:src|data|srcset)=["']?(?:https?:)?//[^>]*>"""
+    r"""|<link\b(?![^>]*\brel=["']?(?:canonical|prev|next)\b)[^>]*\shref=["']?(?:https?:)?//[^>]*>"""
+    r"""|<script\b[^>]*>[^<]*\bimport\(\s*["']https?:|@import\s+["']?(?:url\()?(?:https?:)?//|url\(["']?(?:https?:)?//"""
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site. Strictly: an unlisted page, or a link or anchor that leads nowhere, is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
+        cwd=TOP, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+def test_no_page_loads_anything_from_another_host(site: Path) -> None:
+    pages = [*site.rglob("*.html"), *site.rglob("*.css")]
+    # The theme loads the renderer of such diagrams from elsewhere.
+    loaded = {page.name: FETCHED.findall(page.read_text()) for page in pages}
+    diagrams = [page.name for page in pages if 'class="mermaid"' in page.read_text()]
+
+    assert len(pages) > 50
+    assert {name: found for name, found in loaded.items() if found} == {}
+    assert diagrams == []
+
+
+def test_the_generated_reference_is_that_of_the_program(site: Path) -> None:
+    library = (site / "reference" / "library.html").read_text()
+    routes = unescape((site / "reference" / "routes.html").read_text())
+    api = document(create_app(Settings(store="memory://")))["paths"]
+    described = [f"{method.upper()} {path}" for path, methods in api.items() for method in methods]
+
+    assert [name for name in tenuto.__all__ if f'id="tenuto.{name}"' not in library] == []
+    assert [route for route in described if f"<code>{route}</code>" not in routes] == []

@@ -1,0 +1,182 @@
+"""The files of `deploy/` name settings, commands, files and metrics that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from configparser import ConfigParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import promql_parser
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+from typer.main import get_group
+
+from tenuto.cli.program import program
+from tenuto.settings import Settings, read_settings
+from tenuto.tasks.agents import load_agents
+from tests.journeys.door import ANN, served
+from tests.servers.redis import RedisServer
+
+TOP = Path(__file__).parents[2]
+DEPLOY = TOP / "deploy"
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+# What Prometheus itself adds to what it collects.
+ADDED = {"instance", "job", "le"}
+
+
+def filled(text: str) -> str:
+    """A value of the compose file, with something for each variable."""
+    return re.sub(r"\$\{\w+(?::([-?])([^}]*))?\}", lambda m: m[2] if m[1] == "-" else "secret", text)
+
+
+def compose() -> dict[str, Any]:
+    """The compose file, merged."""
+    found: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    return found
+
+
+def dockerfile() -> list[tuple[str, str]]:
+    """The instructions of the Dockerfile with their arguments."""
+    text = re.sub(r"^#.*\n", "", (DEPLOY / "Dockerfile").read_text(), flags=re.MULTILINE).replace("\\\n", " ")
+    lines = [line.partition(" ") for line in text.splitlines() if line.strip()]
+    return [(word, rest.strip()) for word, _, rest in lines]
+
+
+def unit(path: Path) -> dict[str, dict[str, list[str]]]:
+    """A unit of systemd, where a name may stand several times."""
+    found: dict[str, dict[str, list[str]]] = {}
+    section: dict[str, list[str]] = {}
+    for line in path.read_text().splitlines():
+        if line.startswith("["):
+            section = found.setdefault(line.strip("[]"), {})
+        elif "=" in line and not line.startswith("#"):
+            name, _, value = line.partition("=")
+            section.setdefault(name, []).append(value)
+    return found
+
+
+def check_command(words: list[str]) -> None:
+    """Parse a command line of `tenuto` without running it."""
+    group: Any = get_group(program)
+    name, command, rest = group.resolve_command(group.make_context("tenuto", [], resilient_parsing=True), words)
+    command.make_context(name, rest)
+
+
+def test_the_images_are_made_of_files_that_exist() -> None:
+    steps = dockerfile()
+    ignored = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    copied = [word for name, rest in steps if name == "COPY" and "--from" not in rest for word in rest.split()[:-1]]
+    environment = [rest for name, rest in steps if name == "ENV"]
+    last = dict(steps)
+
+    assert copied
+    assert [path for path in copied if not (TOP / path).exists() or f"!{path}" not in ignored] == []
+    assert {"README.md", "LICENSE"} <= set(copied), "pyproject.toml names them"
+    assert last["USER"].isdigit()
+    assert last["USER"] != "0"
+    assert int(last["EXPOSE"]) == Settings().port
+    check_command([*json.loads(last["ENTRYPOINT"])[1:], *json.loads(last["CMD"])])
+    compile(json.loads(last["HEALTHCHECK"].partition("CMD ")[2])[2], "healthcheck", "exec")
+    assert f"127.0.0.1:{Settings().port}/healthz" in last["HEALTHCHECK"]
+    pairs = dict(word.split("=", 1) for line in environment for word in shlex.split(line))
+    assert read_settings(pairs).host == "0.0.0.0"
+
+
+def test_the_compose_file_fits_together() -> None:
+    parts = compose()
+    services = parts["services"]
+    ours = {name: service for name, service in services.items() if service["image"] == "tenuto"}
+
+    roles = [service.get("command", ["serve"])[0] for service in ours.values()]
+    assert sorted(roles) == ["serve", "serve", "worker", "worker"]
+    for name, service in ours.items():
+        check_command(service.get("command", ["serve"]))
+        settings = read_settings({key: filled(value) for key, value in service["environment"].items()})
+        hosts = {urlsplit(url).hostname for url in (settings.store, settings.tasks_database or "")}
+        assert hosts == set(service["depends_on"]) <= set(services)
+        assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
+        assert f"{name}:/var/lib/tenuto" in service["volumes"], "each process has a journal of its own"
+        assert (settings.agents is not None) == ("worker" in name)
+    mounted = [volume.split(":")[0] for service in services.values() for volume in service["volumes"]]
+    assert {name for name in mounted if not name.startswith(".")} == set(parts["volumes"])
+    assert set(load_agents(DEPLOY / "agents")) == {"reader"}
+    assert all("healthcheck" in services[name] for name in ("valkey", "postgres"))
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_a_unit_starts_a_command_with_known_settings(path: Path, tmp_path: Path) -> None:
+    service = unit(path)["Service"]
+    file = ConfigParser(interpolation=None)
+    file.optionxform = str  # type: ignore[assignment, method-assign]  # as the standard library documents it
+    file.read_string("[all]\n" + (DEPLOY / "systemd" / "tenuto.env").read_text())
+    own = dict(pair.split("=", 1) for pair in service["Environment"])
+
+    program_path, *words = shlex.split(service["ExecStart"][0])
+    check_command(words)
+    settings = read_settings({**own, **dict(file["all"])})
+    # The file would win over what a unit sets itself.
+    assert not own.keys() & dict(file["all"]).keys()
+    assert service["StateDirectory"][0] in str(settings.journal)
+    assert (settings.agents is not None) == (words[0] == "worker")
+    if (systemd := shutil.which("systemd-analyze")) is not None:
+        copy = tmp_path / path.name
+        copy.write_text(path.read_text().replace(program_path, shutil.which("true") or "/bin/true"))
+        done = subprocess.run([systemd, "verify", "--man=no", copy], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def expressions() -> Iterator[str]:
+    """Every PromQL expression of the alerts and the dashboard."""
+    rules = yaml.safe_load((DEPLOY / "prometheus" / "tenuto-rules.yml").read_text())
+    yield from (rule["expr"] for group in rules["groups"] for rule in group["rules"])
+    dashboard = json.loads((DEPLOY / "grafana" / "tenuto.json").read_text())
+    for panel in dashboard["panels"]:
+        yield from (target["expr"].replace("$__rate_interval", "5m") for target in panel["targets"])
+
+
+def labels_used(part: Any) -> Iterator[tuple[str, set[str]]]:
+    """Each metric of an expression, with the labels that it is chosen and grouped by."""
+    match part:
+        case promql_parser.VectorSelector():
+            yield part.name or "", {matcher.name for matcher in part.matchers.matchers}
+        case promql_parser.MatrixSelector():
+            yield from labels_used(part.vector_selector)
+        case promql_parser.AggregateExpr():
+            grouped = set(part.modifier.labels) if part.modifier is not None else set()
+            yield from ((name, used | grouped) for name, used in labels_used(part.expr))
+        case promql_parser.BinaryExpr():
+            yield from labels_used(part.lhs)
+            yield from labels_used(part.rhs)
+        case promql_parser.Call():
+            for argument in part.args:
+                yield from labels_used(argument)
+        case promql_parser.ParenExpr():
+            yield from labels_used(part.expr)
+
+
+async def test_alerts_and_dashboard_use_metrics_that_the_server_has(valkey: RedisServer, tmp_path: Path) -> None:
+    """On a store server, with a scheduled scan, and an outside detector that does not answer and degrades the turn."""
+    given = {"privacy_detector": "http://127.0.0.1:9", "privacy_scan_every": "7d", "journal": str(tmp_path)}
+    settings = read_settings({}, store=valkey.url, **given)
+    fields = {name: getattr(settings, name) for name in (*given, "store")}
+    async with served(**fields) as door:
+        reply = await door.http.post("/v1/chat", json={"message": "hello"}, headers=ANN)
+        exposed = (await door.http.get("/metrics")).text
+    labels: dict[str, set[str]] = {"up": set()}
+    for family in text_string_to_metric_families(exposed):
+        for sample in family.samples:
+            labels.setdefault(sample.name, set()).update(sample.labels)
+
+    used = [each for text in expressions() for each in labels_used(promql_parser.parse(text))]
+    assert reply.json()["degraded"]
+    assert len(used) > 30
+    assert [(name, chosen) for name, chosen in used if not chosen - ADDED <= labels.get(name, {"missing"})] == []
+    assert {name for name, _ in used} <= labels.keys()
