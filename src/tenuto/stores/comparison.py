@@ -150,9 +150,10 @@ class Comparer:
 def _differing_parts(here: StoredSession, there: StoredSession) -> list[str]:
     """The names of the fields that differ."""
     pairs = ((here, there), (here.head, there.head), (here.head.session, there.head.session))
-    return [
+    names = [
         name
         for one, other in pairs
         for name in one.__struct_fields__
         if name not in ("head", "session") and getattr(one, name) != getattr(other, name)
     ]
+    return list(dict.fromkeys(names))
