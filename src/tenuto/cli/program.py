@@ -37,6 +37,8 @@ COMMANDS: Final = {
     "usage": "analytics",
     "topics": "analytics",
     "sweep": "store",
+    "copy": "copying",
+    "backup": "copying",
 }
 
 

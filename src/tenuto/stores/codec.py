@@ -10,12 +10,14 @@ import binascii
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Final
 
 import msgspec
 
 from tenuto.errors import Invalid, InvalidCursor
 from tenuto.model import Draft, Message, Retention, Touch
+from tenuto.model.scope import KEY_BYTES
 from tenuto.model.turn import Trace
 from tenuto.model.values import JsonObject, deep_copy
 
@@ -29,6 +31,11 @@ encode_trace: Final[Callable[[Trace], bytes]] = _encoder.encode
 
 class Undecodable(Exception):
     """Stored bytes are not what a store wrote; the record around them is corrupt."""
+
+
+def digest_id(text: str) -> bytes:
+    """The stored form of an idempotency key, a fingerprint or a producer: short, the same in every backend."""
+    return blake2b(text.encode(), digest_size=KEY_BYTES).digest()
 
 
 def encode_draft(draft: Draft) -> bytes:

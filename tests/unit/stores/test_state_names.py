@@ -15,7 +15,7 @@ from tenuto.errors import StateCorrupt
 from tenuto.model import Scope, StateLocation
 from tenuto.model.scope import owner_key, site_key, state_key
 from tenuto.ports import Store
-from tenuto.stores.postgres._ops import digest
+from tenuto.stores.codec import digest_id
 from tenuto.stores.sqlite import SqliteStore
 from tenuto.stores.sqlite._schema import APPLICATION_ID, FORMAT, MIGRATIONS
 from tests.peek import postgres_rows
@@ -129,7 +129,7 @@ async def _connected(database: PostgresDatabase) -> AsyncIterator[asyncpg.Connec
 
 
 async def test_processes_from_before_there_were_names_go_on_writing(database: PostgresDatabase) -> None:
-    place = (site_key(ANN), owner_key(ANN), state_key(ANN, "prefs"), digest("tone"), "tone")
+    place = (site_key(ANN), owner_key(ANN), state_key(ANN, "prefs"), digest_id("tone"), "tone")
     write = "SELECT written FROM write_state($1, $2, $3, $4, $5, $6, $7)"
     async with postgres_store(database.app_url) as store, _connected(database) as connection:
         await connection.execute("SET search_path = tenuto")

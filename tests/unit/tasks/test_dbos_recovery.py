@@ -10,6 +10,7 @@ import pytest
 from tenuto.errors import StepNotFound, StepNotWaiting, TaskFinished, TaskRunning
 from tenuto.model.plan import StepStatus
 from tenuto.model.task import TaskStatus
+from tenuto.stores.copier import Copier, CopyPolicy
 from tests.patience import LONG, until
 from tests.samples import ANN
 
@@ -210,6 +211,25 @@ async def test_a_task_that_no_run_goes_on_with_is_resumed(house: House) -> None:
         await wait_for_step(house.tasks, ANN, left.id, "ask", "waiting")
         await engine.answer(ANN, left.id, "ask", "yes")
         assert (await wait_for_end(house.tasks, ANN, left.id)).task.status is TaskStatus.COMPLETED
+
+
+async def test_a_copied_task_goes_on_at_its_new_store(house: House, tmp_path: Path) -> None:
+    """The engine there knows no run of it: resumed, it does not repeat the steps that have ended (T16)."""
+    plan = plan_of(step("a"), step("ask", "a", human_input="Well?"), step("b", "ask"))
+    async with house.engine() as engine:
+        task = await engine.submit(ANN, TASK, plan)
+        await wait_for_step(house.tasks, ANN, task.id, "ask", "waiting")
+    (tmp_path / "there").mkdir()
+    there = House(tmp_path / "there")
+    report = await Copier(house.store, there.store, name="here", policy=CopyPolicy()).copy()
+    async with there.engine() as engine:
+        await engine.resume(ANN, task.id)
+        await wait_for_step(there.tasks, ANN, task.id, "ask", "waiting")
+        await engine.answer(ANN, task.id, "ask", "yes")
+        progress = await wait_for_end(there.tasks, ANN, task.id)
+
+    assert (report.unfinished_tasks, progress.task.status) == (1, TaskStatus.COMPLETED)
+    assert (house.office.calls, there.office.calls) == (["a"], ["b"])
 
 
 async def test_a_task_whose_records_are_damaged_ends_and_says_so(house: House) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenuto.errors import VersionConflict
 from tenuto.model import Scope, StateEntry, StateLocation
-from tenuto.model.scope import owner_key, owner_scope, state_key
+from tenuto.model.scope import owner_key, owner_scope, site_key, state_key
 from tenuto.model.values import Json, check_id, check_json
 from tenuto.stores.memory.record import MemoryTables
 from tenuto.stores.paging import stretch
@@ -30,7 +30,10 @@ class MemoryState:
         if if_version is not None and if_version != version:
             raise VersionConflict(if_version, version)
         entry = self._tables.state.setdefault(place, {})[key] = StateEntry(key=key, value=value, version=version + 1)
-        self._tables.drawers.setdefault(owner_key(scope), {})[place] = (owner_scope(scope), namespace)
+        if scope.owner:
+            self._tables.drawers.setdefault(owner_key(scope), {})[place] = (owner_scope(scope), namespace)
+        else:
+            self._tables.homes[place] = (site_key(scope), owner_key(scope))
         return entry
 
     async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
@@ -38,10 +41,7 @@ class MemoryState:
         drawer = self._tables.state.get(place, {})
         gone = drawer.pop(key, None) is not None
         if gone and not drawer:
-            owner = owner_key(scope)
-            del self._tables.state[place], self._tables.drawers[owner][place]
-            if not self._tables.drawers[owner]:
-                del self._tables.drawers[owner]
+            self._tables.remove_drawer(owner_key(scope), place)
         return gone
 
     async def list_state(
@@ -61,7 +61,7 @@ class MemoryState:
             (owner, place, key)
             for owner, drawers in self._tables.drawers.items()
             for place, (whose, _) in drawers.items()
-            if whose.owner and scope.reaches(whose)
+            if scope.reaches(whose)
             for key in self._tables.state[place]
         )
         wanted = [one for one in found if [*one] > behind and one[0] <= last][: max(0, limit)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -30,7 +30,7 @@ from tenuto.model.scope import session_key
 from tenuto.model.session import drop_nulls, merge_patch
 from tenuto.model.turn import KEYS_REMEMBERED, TRACES_KEPT, Trace, turn_offsets
 from tenuto.ports import Clock
-from tenuto.stores.codec import number_drafts, to_micros
+from tenuto.stores.codec import digest_id, number_drafts, to_micros
 
 
 @dataclass(slots=True)
@@ -95,10 +95,22 @@ def find_keyed_write(record: SessionRecord, once: IdempotencyKey | None) -> Keye
     Raises:
         IdempotencyKeyReused: it had another fingerprint.
     """
-    keyed = record.keyed.get(once.key) if once is not None else None
-    if keyed is not None and once is not None and keyed.fingerprint != once.fingerprint:
+    if once is None:
+        return None
+    keyed = record.keyed.get(stored_key(record.keyed, once.key))
+    if keyed is not None and keyed.fingerprint not in (once.fingerprint, digested(once.fingerprint)):
         raise IdempotencyKeyReused
     return keyed
+
+
+def digested(name: str | bytes) -> str:
+    """The name of a key, fingerprint or producer of which another store knew the digest alone; no id holds a NUL."""
+    return "\0" + (digest_id(name) if isinstance(name, str) else name).hex()
+
+
+def stored_key(names: Container[str], name: str) -> str:
+    """The form in which a name is stored."""
+    return digested(name) if name not in names and digested(name) in names else name
 
 
 def to_finished_turn(scope: Scope, record: SessionRecord, keyed: KeyedWrite) -> OpenTurn:
@@ -118,7 +130,7 @@ def to_finished_turn(scope: Scope, record: SessionRecord, keyed: KeyedWrite) -> 
 
 def check_producer(record: SessionRecord, producer: Producer) -> bool:
     """Whether the producer's number was seen before; raises `SequenceGap` if numbers were skipped."""
-    mark = record.marks.get(producer.id, 0)
+    mark = record.marks.get(stored_key(record.marks, producer.id), 0)
     if producer.seq > mark + 1:
         raise SequenceGap(producer.id, mark + 1)
     return producer.seq <= mark
@@ -140,7 +152,7 @@ def append_messages(
     if producer is not None:
         if check_producer(record, producer):
             return ()
-        record.marks[producer.id] = producer.seq
+        record.marks[stored_key(record.marks, producer.id)] = producer.seq
     offsets = turn_offsets(drafts) if spread else [0] * len(drafts)
     seq = record.session.last_seq
     stored = number_drafts(drafts, seq + 1, [number + offset for offset in offsets])
@@ -166,7 +178,8 @@ def take_lease(record: SessionRecord, opening: BeginTurn, now: datetime) -> None
     """Lease the session to this turn."""
     record.lease = opening.turn_id
     record.lease_until = now + opening.lease
-    record.lease_key = opening.idempotency_key.key if opening.idempotency_key is not None else None
+    once = opening.idempotency_key
+    record.lease_key = stored_key(record.keyed, once.key) if once is not None else None
     if record.lease_key is not None:
         record.keyed[record.lease_key].turn_id = opening.turn_id
 
@@ -260,8 +273,9 @@ class MemoryTables:
         self.clock = clock
         self.records: dict[bytes, SessionRecord] = {}
         self.state: dict[bytes, dict[str, StateEntry]] = {}
-        # Each owner's drawers, with their scope and namespace.
+        # Each owner's drawers, with their scope and namespace; of the tenant's own, their site and owner.
         self.drawers: dict[bytes, dict[bytes, tuple[Scope, str]]] = {}
+        self.homes: dict[bytes, tuple[bytes, bytes]] = {}
 
     def reach(self, scope: Scope, session_id: str) -> SessionRecord:
         """The session, if the scope reaches it."""
@@ -273,6 +287,15 @@ class MemoryTables:
         if not scope.reaches(record.session.scope):
             raise SessionForeign(session_id, ":".join(record.session.scope.owner))
         return record
+
+    def remove_drawer(self, owner: bytes, place: bytes) -> None:
+        """Remove an empty drawer of state."""
+        del self.state[place]
+        self.homes.pop(place, None)
+        drawers = self.drawers.get(owner, {})
+        drawers.pop(place, None)
+        if not drawers:
+            self.drawers.pop(owner, None)
 
     def visible(self, scope: Scope) -> Iterator[tuple[int, bytes]]:
         """The times of the last change and the keys of the sessions that the scope reaches."""

@@ -12,6 +12,7 @@ from tenuto.model import CompactionResult, EraseResult, RemovedSession, Scope, S
 from tenuto.model.scope import owner_key, session_key, site_key, user_scope
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.codec import to_micros
+from tenuto.stores.memory._bulk import MemoryBulk
 from tenuto.stores.memory._sessions import MemorySessions, MemoryTraces
 from tenuto.stores.memory._state import MemoryState
 from tenuto.stores.memory.record import MemoryTables
@@ -29,6 +30,7 @@ class MemoryStore:
         self.traces = MemoryTraces(self.tables)
         self.state = MemoryState(self.tables)
         self.upkeep = MemoryUpkeep(self.tables)
+        self.bulk = MemoryBulk(self.tables)
 
     async def close(self) -> None:
         return None
@@ -81,7 +83,7 @@ class MemoryUpkeep:
             whose
             for drawers in self._tables.drawers.values()
             for place, (whose, _) in drawers.items()
-            if whose.owner and self._tables.state[place]
+            if self._tables.state[place]
         ]
         return first_sites((scope for scope in held if site_key(scope) > behind), limit)
 

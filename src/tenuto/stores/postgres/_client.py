@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import select
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final, TypeAlias
 
 import asyncpg
@@ -114,6 +115,24 @@ class Link:
         except DRIVER_ERRORS as exc:
             # A standby will not become the primary; a timeout leaves the connection busy.
             sound = isinstance(exc, asyncpg.PostgresError) and not isinstance(exc, asyncpg.ReadOnlySQLTransactionError)
+            raise fault(exc, sent=True) from telling(exc)
+        finally:
+            self._release(connection, sound=sound)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """A connection in a transaction of several statements, committed at the end.
+
+        Raises:
+            Unavailable: as in `fetch`.
+        """
+        connection = await self._acquire()
+        sound = False
+        try:
+            async with connection.transaction():
+                yield connection
+            sound = True
+        except DRIVER_ERRORS as exc:
             raise fault(exc, sent=True) from telling(exc)
         finally:
             self._release(connection, sound=sound)

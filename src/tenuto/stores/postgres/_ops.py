@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Final, NamedTuple
 
 import msgspec
@@ -33,7 +32,7 @@ from tenuto.model.scope import owner_key, session_key, site_key
 from tenuto.model.session import drop_nulls
 from tenuto.model.turn import turn_offsets
 from tenuto.model.values import JsonObject
-from tenuto.stores.codec import encode_draft, encode_trace, id_prefix, to_micros
+from tenuto.stores.codec import digest_id, encode_draft, encode_trace, id_prefix, to_micros
 from tenuto.stores.postgres._batcher import Op
 
 MAX_NUMBER: Final = 2**62
@@ -176,11 +175,6 @@ def changes_doc(changes: Changes) -> str:
     return _encode_json(doc)
 
 
-def digest(text: str) -> bytes:
-    """An id of any length, for an index."""
-    return blake2b(text.encode(), digest_size=16).digest()
-
-
 def check_bounds(number: int, what: str) -> int:
     """Return a number that fits a column."""
     if not -MAX_NUMBER <= number <= MAX_NUMBER:
@@ -204,11 +198,11 @@ def _encode_bodies(drafts: Sequence[Draft]) -> list[bytes]:
 
 
 def _once(once: IdempotencyKey | None) -> tuple[bytes | None, bytes | None]:
-    return (None, None) if once is None else (digest(once.key), digest(once.fingerprint))
+    return (None, None) if once is None else (digest_id(once.key), digest_id(once.fingerprint))
 
 
 def _producer_fields(producer: Producer | None) -> tuple[bytes | None, int | None]:
-    return (None, None) if producer is None else (digest(producer.id), producer.seq)
+    return (None, None) if producer is None else (digest_id(producer.id), producer.seq)
 
 
 def _retention_fields(retention: Retention | None) -> tuple[int | None, str | None, int | None, int | None]:

@@ -8,9 +8,10 @@ from tenuto.errors import VersionConflict
 from tenuto.model import Scope, StateEntry, StateLocation
 from tenuto.model.scope import owner_key, owner_scope, site_key, state_key
 from tenuto.model.values import Json, check_id, check_json
+from tenuto.stores.codec import digest_id
 from tenuto.stores.paging import stretch
 from tenuto.stores.postgres._database import Database
-from tenuto.stores.postgres._ops import clamp, digest
+from tenuto.stores.postgres._ops import clamp
 from tenuto.stores.postgres._rows import entry_of, to_state_location
 
 
@@ -22,7 +23,7 @@ class PostgresState:
 
     async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
         rows = await self._db.link.fetch(
-            "SELECT * FROM read_state($1, $2, $3)", site_key(scope), state_key(scope, namespace), digest(key)
+            "SELECT * FROM read_state($1, $2, $3)", site_key(scope), state_key(scope, namespace), digest_id(key)
         )
         return entry_of(rows[0]) if rows else None
 
@@ -36,7 +37,7 @@ class PostgresState:
             site_key(scope),
             owner_key(scope),
             state_key(scope, namespace),
-            digest(key),
+            digest_id(key),
             msgspec.json.encode(owner_scope(scope)).decode() if scope.owner else None,
             namespace if scope.owner else None,
             key,
@@ -49,7 +50,7 @@ class PostgresState:
 
     async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
         row = await self._db.link.row(
-            "SELECT delete_state($1, $2, $3) AS gone", site_key(scope), state_key(scope, namespace), digest(key)
+            "SELECT delete_state($1, $2, $3) AS gone", site_key(scope), state_key(scope, namespace), digest_id(key)
         )
         gone: bool = row["gone"]
         return gone
@@ -80,7 +81,7 @@ class PostgresState:
         self, scope: Scope, after: StateLocation | None = None, limit: int = 100
     ) -> tuple[StateLocation, ...]:
         owner, drawer, key, last = stretch(scope, after)
-        return await self.names(site_key(scope), (owner, drawer, digest(key) if key else b""), last, clamp(limit))
+        return await self.names(site_key(scope), (owner, drawer, digest_id(key) if key else b""), last, clamp(limit))
 
     async def names(
         self, space: bytes, behind: tuple[bytes, bytes, bytes], last: bytes, limit: int

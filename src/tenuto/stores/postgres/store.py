@@ -7,6 +7,7 @@ from typing import Self
 
 from tenuto.model.store_reports import DurabilityFinding
 from tenuto.ports import Clock, utc_now
+from tenuto.stores.postgres._bulk import PostgresBulk
 from tenuto.stores.postgres._client import Link
 from tenuto.stores.postgres._database import Database
 from tenuto.stores.postgres._feed import PostgresFeed
@@ -37,6 +38,7 @@ class PostgresStore:
         self.traces = PostgresTraces(database)
         self.state = PostgresState(database)
         self.upkeep = PostgresUpkeep(database, self.state)
+        self.bulk = PostgresBulk(database)
         self.feed = PostgresFeed(link.connect, link.schema, database.writer)
 
     @classmethod

@@ -14,7 +14,7 @@ slot, and exist as long as it does; listings (shelves) and the expiry index are 
     <prefix>:x:<n>        zset    whose retention may be over, by when
     <prefix>:s:{owner}    hash    values of an owner's state, by drawer and name
     <prefix>:n:{owner}    zset    their names, in order
-    <prefix>:d:{owner}    hash    whose a drawer is and what it is called, by its digest; users' and chats' only
+    <prefix>:d:{owner}    hash    whose a drawer is and what it is called, by its digest; of the tenant's own, digests
     <prefix>:o:{shelf}    zset    the users and chats of a site that keep state, in order of their digests
     <prefix>:q:{session}: ...     a session set aside because it could not be read
     <prefix>:q            zset    sessions set aside, by when
@@ -47,6 +47,7 @@ class RedisKeys:
         self._start = start
         self._families = tuple(start + kind + b"{" for kind in _SESSION)
         self.heads = self._families[0]
+        self.values = start + b":s:{"
         self.gone = start + b":g:{"
         self.mixed = start + b":b:{"
         self.shelves = start + b":w:{"
@@ -93,6 +94,10 @@ class RedisKeys:
         """Values, names and drawers of all state an owner has."""
         tag = b"{%b}" % owner.encode()
         return self._start + b":s:" + tag, self._start + b":n:" + tag, self._start + b":d:" + tag
+
+    def parse_state_owner(self, stored: bytes) -> str:
+        """The owner, or the tenant's own drawer, in the key of its values."""
+        return stored[len(self.values) : -1].decode()
 
     def state_owners(self, space: str) -> bytes:
         """The users and chats of a site that keep state, by the site's digest in hexadecimal."""

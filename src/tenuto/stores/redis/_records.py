@@ -42,6 +42,7 @@ NUMBERS_SIZE: Final = _numbers.size
 _changing: Final = struct.Struct(">8xq8x15q")
 # Format, expiry, messages and the totals.
 _totals: Final = struct.Struct(">q24xq48xq16x4q")
+_leased: Final = struct.Struct(">144x2q")
 _encoder: Final = msgspec.json.Encoder()
 _three: Final = msgspec.json.Decoder(tuple[JsonObject, JsonObject, JsonObject])
 _page: Final = msgspec.json.Decoder(tuple[Message, ...])
@@ -199,7 +200,9 @@ def _retention(idle: int, touch: int, max_messages: int, max_turns: int) -> Rete
     )
 
 
-def write_numbers(session: Session, owner: str) -> bytes:
+def write_numbers(
+    session: Session, owner: str, *, lease_until: int = NONE, keys_seen: int = 0, has_variables: bool = False
+) -> bytes:
     """The first numbers of a session, and its owner; the scripts' own counters start at zero."""
     numbers = _numbers.pack(
         FORMAT,
@@ -215,9 +218,9 @@ def write_numbers(session: Session, owner: str) -> bytes:
         session.window_start,
         *split_total(session.tokens),
         *split_total(session.cost_nanos),
-        NONE,
-        0,
-        0,
+        lease_until,
+        keys_seen,
+        has_variables,
         NONE,
         NONE,
         new_epoch(),
@@ -234,6 +237,11 @@ def new_session_numbers(now: int, retention: Retention, owner: str) -> bytes:
 def new_epoch() -> int:
     """A random start of the count of removals, so that no two sessions of one id share an epoch."""
     return random.getrandbits(52)
+
+
+def lease_numbers(numbers: bytes) -> tuple[int, int]:
+    """Until when a lease holds (`NONE` if there is none), and how many keyed writes came."""
+    return _leased.unpack_from(numbers)
 
 
 def numbers_epoch(numbers: bytes) -> int:

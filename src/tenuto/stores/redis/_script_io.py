@@ -8,7 +8,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
-from hashlib import blake2b
 from typing import NamedTuple
 
 from msgspec import UNSET
@@ -38,7 +37,7 @@ from tenuto.model import (
 )
 from tenuto.model.session import drop_nulls
 from tenuto.model.turn import turn_offsets
-from tenuto.stores.codec import encode_draft, encode_trace, from_micros, id_prefix, number_drafts
+from tenuto.stores.codec import digest_id, encode_draft, encode_trace, from_micros, id_prefix, number_drafts
 from tenuto.stores.redis._keys import listing_digests
 from tenuto.stores.redis._records import (
     NEWEST,
@@ -377,14 +376,14 @@ def _new_session_args(
 
 
 def _once(once: IdempotencyKey | None) -> tuple[Part, Part]:
-    """An idempotency key, as a digest of bounded size, and its fingerprint."""
+    """An idempotency key and its fingerprint, as digests; the second follows a NUL where it is stored."""
     if once is None:
         return b"", b""
-    return blake2b(once.key.encode(), digest_size=16).digest(), once.fingerprint
+    return digest_id(once.key), digest_id(once.fingerprint).hex()
 
 
 def _producer_args(producer: Producer | None) -> tuple[Part, int]:
-    return (b"", NONE) if producer is None else (producer.id, producer.seq)
+    return (b"", NONE) if producer is None else (digest_id(producer.id), producer.seq)
 
 
 def _changes_args(changes: Changes) -> tuple[Part, ...]:

@@ -83,7 +83,11 @@ class RedisState:
     async def _run_write(
         self, scope: Scope, namespace: str, key: str, raw: bytes, if_version: int | None, *, listed: bool = False
     ) -> Reply:
-        """Write into a known drawer, or one whose owner was `listed`; else reply `new` without writing."""
+        """Write into a known drawer, or one whose owner was `listed`; else reply `new` without writing.
+
+        The tenant's own drawers are in no list.
+        """
+        listed = listed or not scope.owner
         expected, drawer = b"" if if_version is None else if_version, state_key(scope, namespace)
         return await self._asking.run_script(
             script("write_state"),

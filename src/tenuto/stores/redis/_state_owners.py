@@ -8,13 +8,14 @@ until the owner begins another drawer. The scope of a digest is in the notes of 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
 import msgspec
 
 from tenuto.model import Scope, StateLocation
-from tenuto.model.scope import KEY_BYTES, owner_scope, site_scope
+from tenuto.model.scope import KEY_BYTES, owner_key, owner_scope, site_key, site_scope
 from tenuto.stores.paging import read_location, stretch
 from tenuto.stores.redis._keys import listing_digests
 from tenuto.stores.redis._runner import ScriptRunner
@@ -25,8 +26,10 @@ _notes: Final = msgspec.json.Decoder(tuple[Scope, str])
 
 
 def note(scope: Scope, namespace: str) -> bytes:
-    """The note of a drawer; empty for the tenant's own."""
-    return msgspec.json.encode((owner_scope(scope), namespace)) if scope.owner else b""
+    """The note of a drawer: its owner and name; of the tenant's own, which is not listed, the digests of both keys."""
+    if scope.owner:
+        return msgspec.json.encode((owner_scope(scope), namespace))
+    return site_key(scope) + owner_key(scope)
 
 
 class StateOwners:
@@ -35,6 +38,10 @@ class StateOwners:
     def __init__(self, asking: ScriptRunner) -> None:
         self._asking = asking
         self._keys = asking.keys
+
+    async def add_all(self, scopes: Iterable[Scope]) -> None:
+        """Add many owners, and their sites."""
+        await asyncio.gather(*(self._add_to_indexes(*digests) for digests in {listing_digests(one) for one in scopes}))
 
     async def add(self, scope: Scope) -> None:
         """Add an owner with state, and its site."""

@@ -9,6 +9,7 @@ from tenuto.model.scope import session_key
 from tenuto.model.store_reports import DurabilityFinding
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.redis._auth import ConnectionPolicy
+from tenuto.stores.redis._bulk import RedisBulk
 from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._durability import assurances
 from tenuto.stores.redis._erasure import UserEraser
@@ -59,6 +60,7 @@ class RedisStore:
             sweeping=self._sweeping,
             erasing=self._erasing,
         )
+        self.bulk = RedisBulk(asking, shelves, self._owners)
         self.feed = RedisFeed(self._tracking, self.keys)
 
     @classmethod

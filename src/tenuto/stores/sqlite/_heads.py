@@ -457,9 +457,14 @@ def uproot(txn: Transaction, head_id: int, key: bytes) -> None:
 def keep(head: Head, retention: Retention) -> bool:
     """Set the retention; returns whether it changed."""
     before = (head.idle, head.touch, head.max_messages, head.max_turns)
-    head.idle = None if retention.idle is None else retention.idle // _MICROSECOND
+    head.idle = idle_micros(retention)
     head.touch, head.max_messages, head.max_turns = retention.touch.value, retention.max_messages, retention.max_turns
     return before != (head.idle, head.touch, head.max_messages, head.max_turns)
+
+
+def idle_micros(retention: Retention) -> int | None:
+    """How long a session is kept, in microseconds; `None` for ever."""
+    return None if retention.idle is None else retention.idle // _MICROSECOND
 
 
 def deadline(head: Head, now: int) -> int | None:

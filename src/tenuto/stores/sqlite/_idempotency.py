@@ -6,7 +6,6 @@ batches: that saves each turn one page write.
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Final, NamedTuple
 
 import msgspec
@@ -15,6 +14,7 @@ from msgspec.structs import astuple
 from tenuto.errors import IdempotencyKeyReused, SequenceGap
 from tenuto.model import IdempotencyKey, Producer
 from tenuto.model.turn import KEYS_REMEMBERED
+from tenuto.stores.codec import digest_id
 from tenuto.stores.sqlite._heads import Head, KeyedRow, Transaction
 
 # Bound on the keys in the session's row, by size since ids may be long: about eight writes with common ids.
@@ -34,11 +34,7 @@ class KeyDigest(NamedTuple):
 
 def key_digest(once: IdempotencyKey) -> KeyDigest:
     """The stored form of an idempotency key."""
-    return KeyDigest(_digest(once.key), _digest(once.fingerprint))
-
-
-def _digest(text: str) -> bytes:
-    return blake2b(text.encode(), digest_size=16).digest()
+    return KeyDigest(digest_id(once.key), digest_id(once.fingerprint))
 
 
 _recent: Final = msgspec.msgpack.Decoder(list[KeyedRow])
@@ -66,7 +62,7 @@ def note(
     head.keyed += 1
     if head.keyed > KEYS_REMEMBERED and head.keyed % _FORGET_EVERY == 0:
         _delete_oldest_keys(txn, head)
-    recent = _load_recent(head)
+    recent = load_recent(head)
     recent.append(
         KeyedRow(guard.key, head.keyed, guard.fingerprint, head.turns, *words, write_id, 0, -1, int(finished))
     )
@@ -75,7 +71,7 @@ def note(
 
 def resume(txn: Transaction, head: Head, key: bytes, turn_id: str) -> None:
     """Assign the key to the turn that resumes its first one."""
-    recent = _load_recent(head)
+    recent = load_recent(head)
     for keyed in recent:
         if keyed.key == key:
             keyed.turn_id = turn_id
@@ -86,7 +82,7 @@ def resume(txn: Transaction, head: Head, key: bytes, turn_id: str) -> None:
 
 def complete(txn: Transaction, head: Head, key: bytes, reply: tuple[int, int]) -> None:
     """Record the reply of the keyed turn."""
-    recent = _load_recent(head)
+    recent = load_recent(head)
     for keyed in recent:
         if keyed.key == key:
             keyed.reply_first, keyed.reply_last, keyed.finished = *reply, 1
@@ -100,7 +96,7 @@ def complete(txn: Transaction, head: Head, key: bytes, reply: tuple[int, int]) -
 
 def is_keyed_completed(txn: Transaction, head: Head, turn_id: str) -> bool:
     """Whether a keyed turn of this id has its reply."""
-    if any(keyed.finished and keyed.turn_id == turn_id for keyed in _load_recent(head)):
+    if any(keyed.finished and keyed.turn_id == turn_id for keyed in load_recent(head)):
         return True
     row = txn.execute(
         "SELECT 1 FROM keyed WHERE session = ? AND turn_id = ? AND finished AND n > ?",
@@ -111,7 +107,7 @@ def is_keyed_completed(txn: Transaction, head: Head, turn_id: str) -> bool:
 
 def forget_keys_after(txn: Transaction, head: Head, after: int, *, sparing: bytes | None) -> None:
     """Delete keys whose user messages are gone, and reopen those whose reply is gone."""
-    _flush_recent(txn, head, _load_recent(head))
+    _flush_recent(txn, head, load_recent(head))
     _delete_oldest_keys(txn, head)
     # The spared key belongs to the running turn, which has no reply yet.
     txn.execute("DELETE FROM keyed WHERE session = ? AND words_first > ? AND key IS NOT ?", (head.id, after, sparing))
@@ -131,7 +127,7 @@ def forget_all(txn: Transaction, head: Head) -> None:
 
 
 def _find_key(txn: Transaction, head: Head, key: bytes) -> KeyedRow | None:
-    recent = _load_recent(head)
+    recent = load_recent(head)
     for keyed in recent:
         if keyed.key == key:
             return keyed
@@ -145,7 +141,8 @@ def _find_key(txn: Transaction, head: Head, key: bytes) -> KeyedRow | None:
     return None if row is None else KeyedRow(*row)
 
 
-def _load_recent(head: Head) -> list[KeyedRow]:
+def load_recent(head: Head) -> list[KeyedRow]:
+    """The latest keyed writes, those in the session's row."""
     if head.recent is not None:
         return head.recent
     if head.recent_keyed is None:
@@ -194,7 +191,8 @@ def check_producer(txn: Transaction, head: Head | None, producer: Producer) -> b
     """
     row = None
     if head is not None:
-        row = txn.execute("SELECT seq FROM mark WHERE session = ? AND producer = ?", (head.id, producer.id)).fetchone()
+        asked = (head.id, digest_id(producer.id))
+        row = txn.execute("SELECT seq FROM mark WHERE session = ? AND producer = ?", asked).fetchone()
     mark = row[0] if row else 0
     if producer.seq > mark + 1:
         raise SequenceGap(producer.id, mark + 1)
@@ -203,4 +201,4 @@ def check_producer(txn: Transaction, head: Head | None, producer: Producer) -> b
 
 def advance(txn: Transaction, head: Head, producer: Producer) -> None:
     """Move the producer's mark."""
-    txn.execute("INSERT OR REPLACE INTO mark VALUES (?, ?, ?)", (head.id, producer.id, producer.seq))
+    txn.execute("INSERT OR REPLACE INTO mark VALUES (?, ?, ?)", (head.id, digest_id(producer.id), producer.seq))

@@ -6,6 +6,7 @@ import sqlite3
 from typing import Final, NamedTuple
 
 from tenuto.errors import InvalidSetting
+from tenuto.stores.codec import digest_id
 
 # "tnut": distinguishes our files from other programs' databases.
 APPLICATION_ID: Final = 0x746E7574
@@ -168,6 +169,12 @@ MIGRATIONS: Final = (
             "CREATE INDEX state_by_space ON state (space, owner, drawer, key) WHERE space IS NOT NULL",
         ),
     ),
+    # Names that another backend can take over: producers as digests, as there; and the site of the tenant's own state,
+    # which has no `space`, since that would list it.
+    Migration(
+        "names for other backends",
+        ("UPDATE mark SET producer = digest_id(producer)", "ALTER TABLE state ADD COLUMN home BLOB"),
+    ),
 )
 
 
@@ -195,6 +202,7 @@ def is_current(db: sqlite3.Connection) -> bool:
 
 def migrate(db: sqlite3.Connection) -> None:
     """Apply what is missing, in one transaction; the caller has begun it."""
+    db.create_function("digest_id", 1, digest_id, deterministic=True)
     done = max(_pragma(db, "user_version"), UNRELEASED)
     for number, migration in enumerate(MIGRATIONS[done - UNRELEASED :], done + 1):
         for statement in migration.statements:

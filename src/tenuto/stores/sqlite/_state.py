@@ -23,13 +23,18 @@ _scopes: Final = msgspec.json.Decoder(Scope)
 
 
 class Drawer(NamedTuple):
-    """One scope's values under one namespace; the last three only for users and chats, whose state can be listed."""
+    """One scope's values under one namespace.
+
+    `space`, `scope` and `namespace` are those of users and chats, whose state can be listed; `home` is the site of the
+    tenant's own.
+    """
 
     key: bytes
     owner: bytes
     space: bytes | None = None
     scope: bytes | None = None
     namespace: str | None = None
+    home: bytes | None = None
 
 
 def read_value(db: sqlite3.Connection, drawer: bytes, key: str) -> StateEntry | None:
@@ -45,8 +50,8 @@ def write(txn: Transaction, drawer: Drawer, key: str, value: bytes, if_version: 
     if if_version is not None and if_version != version:
         raise VersionConflict(if_version, version)
     txn.execute(
-        "INSERT OR REPLACE INTO state (drawer, key, value, version, owner, space, scope, namespace) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO state (drawer, key, value, version, owner, space, scope, namespace, home) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (drawer.key, key, value, version + 1, *drawer[1:]),
     )
     return version + 1
@@ -126,7 +131,7 @@ class SqliteState:
     ) -> StateEntry:
         check_id(key, "the state key")
         check_json(value, "the state value")
-        drawer = Drawer(state_key(scope, namespace), owner_key(scope))
+        drawer = Drawer(state_key(scope, namespace), owner_key(scope), home=site_key(scope))
         if scope.owner:
             drawer = Drawer(*drawer[:2], site_key(scope), msgspec.json.encode(owner_scope(scope)), namespace)
         version = await self._db.writer.run(write, drawer, key, msgspec.json.encode(value), if_version)

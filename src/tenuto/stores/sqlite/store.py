@@ -10,6 +10,7 @@ from typing import Final
 
 from tenuto.errors import InvalidSetting
 from tenuto.ports import Clock, utc_now
+from tenuto.stores.sqlite._bulk import SqliteBulk
 from tenuto.stores.sqlite._database import Database, ReaderThreads, WriterThread
 from tenuto.stores.sqlite._feed import SqliteFeed
 from tenuto.stores.sqlite._file import Synchronous, check_path, file_check, open_file
@@ -35,6 +36,7 @@ class SqliteStore:
         self.traces = SqliteTraces(self._database)
         self.state = SqliteState(self._database)
         self.upkeep = SqliteUpkeep(self._database)
+        self.bulk = SqliteBulk(self._database)
 
     @classmethod
     async def open(

@@ -1,0 +1,186 @@
+"""`tenuto copy` and `tenuto backup`: a store moved to another place, and a SQLite file kept safe."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+import typer
+from msgspec.structs import asdict
+
+from tenuto.cli.options import AsJson, StoreUrl
+from tenuto.cli.running import make_folder, naming_store, sqlite_file
+from tenuto.cli.terminal import advancing, pluralize, show_json, show_table, visible
+from tenuto.errors import Invalid, InvalidSetting
+from tenuto.ports import Backend
+from tenuto.settings import read_settings
+from tenuto.stores.comparison import Comparer, Comparison
+from tenuto.stores.copier import Copier, CopyPolicy, CopyReport
+from tenuto.stores.factory import open_store, place_of
+from tenuto.wiring.tasks import engine_database
+
+_SHOWN: Final = 20
+
+
+def copy(
+    source: Annotated[str, typer.Argument(metavar="FROM_URL", help="The store to copy.")],
+    target: Annotated[str, typer.Argument(metavar="TO_URL", help="The store to fill.")],
+    merge: Annotated[bool, typer.Option("--merge", help="Add to a target that holds other data.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace records that are newer in the target, too.")
+    ] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Remove from the target what the source does not have.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count everything, and write nothing.")] = False,
+    verify_only: Annotated[bool, typer.Option("--verify-only", help="Compare both stores, and copy nothing.")] = False,
+    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare both stores after the copy.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Copy a whole store into another one, of any backend.
+
+    Everything is copied as it is stored: sessions with ids, versions, messages, traces and idempotency keys; memories,
+    tasks, boards, API keys, usage, vaults and data keys. Run it again to resume, or to copy what has changed since.
+    """
+    if place_of(source) == place_of(target):
+        raise Invalid("both addresses name the same store")
+    policy = CopyPolicy(merge=merge, overwrite=overwrite, delete=delete, dry_run=dry_run)
+    began = time.monotonic()
+    report, compared = asyncio.run(
+        _run(source, target, None if verify_only else policy, verify=verify and not dry_run, quiet=as_json)
+    )
+    if as_json:
+        show_json({"copied": report and asdict(report), "verified": compared and _to_json(compared)})
+    else:
+        if report is not None:
+            _show_report(report, time.monotonic() - began, dry_run=dry_run)
+        if compared is not None:
+            _show_comparison(compared)
+    if (compared is not None and compared.different) or (report is not None and (report.newer or report.unreadable)):
+        raise typer.Exit(1)
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup to write; it must not exist.")],
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Back up a SQLite store while it is in use, with the queue of its tasks beside it."""
+    # The engine first: a run whose end the store knows is harmless, one whose end it does not know is lost.
+    settings = read_settings(store=store)
+    kept, queue = sqlite_file(settings.store), sqlite_file(engine_database(settings))
+    if kept is None:
+        raise InvalidSetting("store", "only SQLite is backed up here; use redis-cli --rdb or pg_dump for a server")
+    # Not before it is needed: other commands do without.
+    from tenuto.stores.sqlite.backup import back_up
+
+    written = {}
+    if queue is not None and queue.is_file():
+        beside = file.with_name(f"{file.stem}-tasks{file.suffix}")
+        written[str(beside)] = back_up(queue, beside)
+    written[str(file)] = back_up(kept, file)
+    if as_json:
+        show_json({"files": [{"file": name, "bytes": size} for name, size in written.items()]})
+    else:
+        for name, size in written.items():
+            typer.echo(visible(f"{name}: {size:,} bytes, checked."))
+
+
+async def _run(
+    source: str, target: str, policy: CopyPolicy | None, *, verify: bool, quiet: bool
+) -> tuple[CopyReport | None, Comparison | None]:
+    report: CopyReport | None = None
+    compared: Comparison | None = None
+    writing = policy is not None and not policy.dry_run
+    async with _opened(source) as from_store, _opened(target, making=writing, trying=policy is not None) as to_store:
+        if policy is not None:
+            name = sha256(place_of(source).encode()).hexdigest()[:16]
+            with advancing(None, "Copying messages", quiet=quiet) as on_progress:
+                report = await Copier(from_store, to_store, name=name, policy=policy, on_progress=on_progress).copy()
+        if verify:
+            with advancing(None, "Verifying messages", quiet=quiet) as on_progress:
+                compared = await Comparer(from_store, to_store, on_progress=on_progress).compare()
+    return report, compared
+
+
+@asynccontextmanager
+async def _opened(url: str, *, making: bool = False, trying: bool = False) -> AsyncIterator[Backend]:
+    """An open store; one that is `making` comes into being, one that is only `trying` is empty where there is none."""
+    settings, file = read_settings(store=url), sqlite_file(url)
+    if making:
+        make_folder(settings)
+    elif file is not None and not file.exists():
+        if not trying:
+            raise InvalidSetting("store", f"there is no file {file.absolute()}")
+        url = "memory://"
+    with naming_store(settings):
+        opened = await open_store(url, sqlite_synchronous=settings.sqlite_synchronous)
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+def _show_report(report: CopyReport, seconds: float, *, dry_run: bool) -> None:
+    done = "to copy" if dry_run else f"copied in {seconds:.1f} s"
+    typer.echo(
+        f"{pluralize(report.sessions, 'session')} with {pluralize(report.messages, 'message')} and "
+        f"{pluralize(report.state, 'value')} of state {done}; {report.unchanged:,} unchanged."
+    )
+    if report.deleted:
+        typer.echo(f"{pluralize(report.deleted, 'record')} {'to remove' if dry_run else 'removed'} from the target.")
+    if report.newer:
+        typer.echo(f"{pluralize(len(report.newer), 'record')} left, newer in the target (--overwrite replaces them):")
+        _show_some(report.newer)
+    if report.unreadable:
+        typer.echo(f"{pluralize(report.unreadable, 'record')} of the source cannot be read and stayed behind.")
+    if report.writers:
+        servers = pluralize(report.writers, "server")
+        typer.echo(f"{servers} may be writing to the source: stop them and run this again before the switch.")
+    if report.unfinished_tasks:
+        tasks = pluralize(report.unfinished_tasks, "task")
+        typer.echo(f"{tasks} not ended: `tenuto tasks resume ID` continues one at the new store.")
+
+
+def _show_comparison(compared: Comparison) -> None:
+    rows = [
+        (name, *(f"{here:,}" if here == there else f"{here:,} / {there:,}" for here, there in _pairs(*sums)), same)
+        for name, sums in compared.sites.items()
+        for same in ["equal" if sums[0] == sums[1] else "different"]
+    ]
+    columns = ("TENANT", "SESSIONS", "MESSAGES", "TRACES", "STATE", "DIGESTS")
+    show_table(columns, rows, flexible="TENANT", numbers=columns[1:5])
+    if compared.different:
+        typer.echo(f"{pluralize(compared.different, 'record')} different:")
+        _show_some(compared.named)
+    else:
+        typer.echo("Nothing differs.")
+
+
+def _pairs(here: msgspec.Struct, there: msgspec.Struct) -> list[tuple[int, int]]:
+    return [(getattr(here, name), getattr(there, name)) for name in ("sessions", "messages", "traces", "state")]
+
+
+def _show_some(names: list[str]) -> None:
+    for name in names[:_SHOWN]:
+        typer.echo(visible(f"  {name}"))
+    if len(names) > _SHOWN:
+        typer.echo(f"  and {len(names) - _SHOWN:,} more")
+
+
+def _to_json(compared: Comparison) -> dict[str, object]:
+    sites = [
+        {"site": name, "source": _side(here), "target": _side(there)} for name, (here, there) in compared.sites.items()
+    ]
+    return {"different": compared.different, "differences": compared.named, "sites": sites}
+
+
+def _side(sums: msgspec.Struct) -> dict[str, object]:
+    held = asdict(sums)
+    return held | {"digest": f"{held['digest']:032x}"}

@@ -1,0 +1,64 @@
+"""Backup of a SQLite file while it is in use."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from tenuto.errors import Invalid, InvalidSetting, StoreDamaged
+from tenuto.stores.sqlite._errors import is_not_sqlite, store_error
+
+_OWNER_ONLY: Final = 0o600
+_LOCK_SECONDS: Final = 30
+
+
+def back_up(file: Path, copy: Path) -> int:
+    """Write the file's state of one moment to `copy`, check it, and return its size in bytes.
+
+    Readers and writers go on meanwhile: it is one read transaction, which includes what is in the -wal file. Deleted
+    data is in no page of the copy. The copy has its name once it is whole and on disk, and its owner alone may read it.
+
+    Raises:
+        Invalid: there is a file of that name already.
+        InvalidSetting: there is no such store.
+        StoreDamaged: the copy does not pass SQLite's integrity check, so the file itself is damaged.
+    """
+    if not file.is_file():
+        raise InvalidSetting("store", f"there is no file {file.absolute()}")
+    if copy.exists():
+        raise Invalid(f"{copy} exists already")
+    part = copy.with_name(copy.name + ".part")
+    part.unlink(missing_ok=True)
+    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _OWNER_ONLY))
+    try:
+        _vacuum_into(file, part)
+        _sync(part)
+        part.rename(copy)
+    finally:
+        part.unlink(missing_ok=True)
+    return copy.stat().st_size
+
+
+def _vacuum_into(file: Path, part: Path) -> None:
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True, timeout=_LOCK_SECONDS)) as db:
+            db.execute("VACUUM INTO ?", (str(part),))
+        with closing(sqlite3.connect(part)) as db:
+            found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    except sqlite3.Error as exc:
+        if is_not_sqlite(exc):
+            raise InvalidSetting("store", f"{file} is not a SQLite database") from exc
+        raise store_error(exc) from exc
+    if found != "ok":
+        raise StoreDamaged
+
+
+def _sync(file: Path) -> None:
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

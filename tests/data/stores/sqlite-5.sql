@@ -1,0 +1,117 @@
+PRAGMA application_id = 1953396084;
+PRAGMA user_version = 5;
+BEGIN TRANSACTION;
+CREATE TABLE change (number INTEGER PRIMARY KEY, writer INTEGER NOT NULL, keys BLOB NOT NULL);
+INSERT INTO "change" VALUES(1,2052424809256566123,X'2BACC657B4F33DC047227CD4EC289AD7');
+INSERT INTO "change" VALUES(2,2052424809256566123,X'2BACC657B4F33DC047227CD4EC289AD7');
+INSERT INTO "change" VALUES(3,2052424809256566123,X'2BACC657B4F33DC047227CD4EC289AD7');
+CREATE TABLE keyed (
+                session INTEGER NOT NULL,
+                key BLOB NOT NULL,
+                n INTEGER NOT NULL,
+                fingerprint BLOB NOT NULL,
+                number INTEGER NOT NULL,
+                words_first INTEGER NOT NULL,
+                words_last INTEGER NOT NULL,
+                turn_id TEXT NOT NULL,
+                reply_first INTEGER NOT NULL,
+                reply_last INTEGER NOT NULL,
+                finished INTEGER NOT NULL,
+                PRIMARY KEY (session, key)
+            ) WITHOUT ROWID
+            ;
+CREATE TABLE mark (
+                session INTEGER NOT NULL,
+                producer TEXT NOT NULL,
+                seq INTEGER NOT NULL,
+                PRIMARY KEY (session, producer)
+            ) WITHOUT ROWID
+            ;
+INSERT INTO "mark" VALUES(1,'p',2);
+CREATE TABLE message (
+                id INTEGER PRIMARY KEY,
+                place INTEGER NOT NULL UNIQUE,
+                turn INTEGER NOT NULL,
+                body BLOB NOT NULL
+            );
+INSERT INTO "message" VALUES(1,1073741825,1,X'7B22736571223A312C227475726E223A312C226964223A227131222C22726F6C65223A2275736572222C2273656E745F6174223A22323032362D31312D31385430383A30303A30305A222C227061727473223A5B7B2274797065223A2274657874222C2274657874223A227175657374696F6E203120E88CB6227D5D2C22746F6B656E73223A327D');
+INSERT INTO "message" VALUES(2,1073741826,1,X'7B22736571223A322C227475726E223A312C226964223A226131222C22726F6C65223A22617373697374616E74222C2273656E745F6174223A22323032362D31312D31385430383A30303A30305A222C227061727473223A5B7B2274797065223A2274657874222C2274657874223A22616E737765722031227D5D2C22746F6B656E73223A327D');
+INSERT INTO "message" VALUES(3,1073741827,2,X'7B22736571223A332C227475726E223A322C226964223A227132222C22726F6C65223A2275736572222C2273656E745F6174223A22323032362D31312D31385430383A30303A30305A222C227061727473223A5B7B2274797065223A2274657874222C2274657874223A227175657374696F6E203220E88CB6227D5D2C22746F6B656E73223A327D');
+CREATE TABLE profile (
+                session INTEGER PRIMARY KEY,
+                session_id TEXT NOT NULL,
+                scope BLOB NOT NULL,
+                idle INTEGER,
+                touch TEXT NOT NULL,
+                max_messages INTEGER,
+                max_turns INTEGER,
+                title TEXT NOT NULL,
+                folded_title TEXT NOT NULL,
+                status TEXT NOT NULL,
+                context BLOB NOT NULL,
+                attributes BLOB NOT NULL,
+                metadata BLOB NOT NULL,
+                forked_id TEXT,
+                forked_seq INTEGER
+            );
+INSERT INTO "profile" VALUES(1,'s',X'7B2274656E616E74223A2261636D65222C2275736572223A22616E6E227D',NULL,'write',500,NULL,'Tea','tea','active',X'7B2278223A312E307D',X'7B7D',X'7B226D223A7B2262223A5B312C322E355D7D7D',NULL,NULL);
+CREATE TABLE quarantine (
+                session INTEGER PRIMARY KEY,
+                key BLOB,
+                space BLOB,
+                owner BLOB,
+                reason TEXT NOT NULL,
+                set_aside_at INTEGER NOT NULL
+            );
+CREATE TABLE session (
+                id INTEGER PRIMARY KEY,
+                key BLOB UNIQUE,
+                space BLOB,
+                owner BLOB,
+                incarnation TEXT NOT NULL,
+                created_at INTEGER NOT NULL,
+                updated_at INTEGER NOT NULL,
+                expires_at INTEGER,
+                sweep_at INTEGER,
+                version INTEGER NOT NULL,
+                turns INTEGER NOT NULL,
+                messages INTEGER NOT NULL,
+                last_seq INTEGER NOT NULL,
+                window_start INTEGER NOT NULL,
+                tokens INTEGER NOT NULL,
+                cost_nanos INTEGER NOT NULL,
+                keyed INTEGER NOT NULL,
+                lease TEXT,
+                lease_until INTEGER,
+                lease_key BLOB,
+                recent_keyed BLOB,
+                closed TEXT
+            );
+INSERT INTO "session" VALUES(1,X'2BACC657B4F33DC047227CD4EC289AD7',X'28B20A29703A31BF80F24302DE46B741',X'61F221AD5633B4F021316FB4F16052A1','t1',1794988800000000,1794988800000000,NULL,NULL,3,2,3,3,1,7,9,2,'t2',1794989100000000,X'3D59BE97B0B883FE7AE8D9BE18CBB5AE',X'929AC410B2A8BBBB0D226965CB3FD9A44C5883E501C41006B721C380B2160C50903E9F6C636B28010101A274310202019AC4103D59BE97B0B883FE7AE8D9BE18CBB5AE02C41006B721C380B2160C50903E9F6C636B28020303A2743200FF00','t1');
+CREATE TABLE state (
+                drawer BLOB NOT NULL,
+                key TEXT NOT NULL,
+                value BLOB NOT NULL,
+                version INTEGER NOT NULL,
+                owner BLOB NOT NULL, space BLOB, scope BLOB, namespace TEXT,
+                PRIMARY KEY (drawer, key)
+            ) WITHOUT ROWID
+            ;
+INSERT INTO "state" VALUES(X'032597EFBD5CDC2BCB05AA4092D949F4','tone',X'7B226B696E64223A747275657D',1,X'05F285659907E652B638D1D4D54F4F04',NULL,NULL,NULL);
+INSERT INTO "state" VALUES(X'476DEC66BA53DBD40AB28588756F5C71','tone',X'7B226B696E64223A747275657D',1,X'0BE2D45406BDE884EBA3BAD857CEEE73',NULL,NULL,NULL);
+INSERT INTO "state" VALUES(X'8F8AA9FEBE6009224656ED96330B78EE','tone',X'7B226B696E64223A747275657D',1,X'61F221AD5633B4F021316FB4F16052A1',X'28B20A29703A31BF80F24302DE46B741',X'7B2274656E616E74223A2261636D65222C2275736572223A22616E6E227D','prefs');
+CREATE TABLE trace (place INTEGER PRIMARY KEY, body BLOB NOT NULL);
+INSERT INTO "trace" VALUES(1073741825,X'7B226964223A2257794A7A496977784C434A304D534A64222C2273657373696F6E5F6964223A2273222C227475726E5F6964223A227431222C226E756D626572223A312C22626567616E5F6174223A22323032362D31312D31385430383A30303A30305A222C22617373697374616E74223A2267656E6572616C227D');
+CREATE INDEX session_by_space ON session (space, updated_at, key) WHERE space IS NOT NULL;
+CREATE INDEX session_by_owner ON session (owner, updated_at, key) WHERE owner IS NOT NULL;
+CREATE INDEX session_by_sweep ON session (sweep_at) WHERE sweep_at IS NOT NULL;
+CREATE VIEW head AS SELECT
+                s.id, s.key, s.space, s.owner, s.created_at, s.updated_at, s.version, s.turns, s.messages,
+                s.last_seq, s.window_start, s.tokens, s.cost_nanos, s.keyed, s.incarnation, p.session_id, p.scope,
+                p.touch, p.title, p.folded_title, p.status, p.context, p.attributes, p.metadata, s.expires_at,
+                s.sweep_at, s.lease, s.lease_until, s.lease_key, s.recent_keyed, s.closed, p.idle, p.max_messages,
+                p.max_turns, p.forked_id, p.forked_seq
+            FROM session AS s LEFT JOIN profile AS p ON p.session = s.id;
+CREATE INDEX state_by_owner ON state (owner);
+CREATE INDEX state_by_space ON state (space, owner, drawer, key) WHERE space IS NOT NULL;
+COMMIT;

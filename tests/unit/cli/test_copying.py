@@ -1,0 +1,92 @@
+"""`tenuto copy` and `tenuto backup` as they are typed."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from pathlib import Path
+
+import pytest
+
+from tenuto.stores.sqlite import SqliteStore
+from tests.journeys.desk import MARKED, asked, say
+from tests.journeys.desk import typed as run
+from tests.samples import ANN, batch, fresh, texts
+from tests.servers import RedisServer
+
+pytestmark = pytest.mark.usefixtures("own_environment")
+SOURCE = "sqlite:///data/tenuto.db"
+
+
+def test_a_store_moves_with_keys_and_vault(valkey: RedisServer) -> None:
+    """From a file to a server: the same command answers the same there, and a comparison names a change (T19)."""
+    run("privacy", "new-key", "key.toml")
+    session = say(env=MARKED)
+    key = asked("keys", "create", "--tenant", "acme")["key"]["id"]
+    there = f"{valkey.url}?prefix={fresh('moved')}"
+    env = {**MARKED, "TENUTO_STORE": there}
+
+    moved = run("copy", SOURCE, there)
+
+    assert (moved.exit_code, moved.stdout.splitlines()[-1]) == (0, "Nothing differs.")
+    assert moved.stdout.startswith("1 session with 2 messages and ")
+    assert asked("sessions", "show", session, env=env) == asked("sessions", "show", session, env=MARKED)
+    assert "ann.lee@example.com" in str(asked("privacy", "reveal", session, "[EMAIL_1]", env=env))
+    assert [made["id"] for made in asked("keys", "list", env=env)["keys"]] == [key]
+    told = asked("copy", SOURCE, there, "--verify-only", ends=1)
+    assert (told["copied"], told["verified"]["different"]) == (None, 1)
+    assert "is in the target alone" in told["verified"]["differences"][0]  # The reveal was recorded there.
+
+
+def test_what_cannot_be_meant_is_refused(subtests: pytest.Subtests) -> None:
+    """Nothing comes into being for it."""
+    for store in (SOURCE, "sqlite:///other.db"):
+        asked("keys", "create", "--tenant", "acme", "--store", store)
+    for args, told in (
+        (("copy", SOURCE, SOURCE), "both addresses name the same store"),
+        (("copy", "sqlite:///none.db", SOURCE), "there is no file"),
+        (("copy", SOURCE, "sqlite:///none.db", "--verify-only"), "there is no file"),
+        (("copy", SOURCE, "sqlite:///other.db"), "the target holds other data"),
+        (("copy", SOURCE, "oracle://host"), "no backend is called"),
+        (("backup", "other.db"), "exists already"),
+        (("backup", "b.db", "--store", "sqlite:///none.db"), "there is no file"),
+        (("backup", "b.db", "--store", "redis://localhost"), "only SQLite is backed up here"),
+    ):
+        with subtests.test(" ".join(args)):
+            refused = run(*args)
+
+            assert (refused.exit_code, told in refused.stderr) == (1, True)
+
+    assert sorted(path.name for path in Path().iterdir() if not path.name.startswith("other")) == ["data"]
+
+
+async def test_a_backup_of_a_store_in_use_holds_what_was_acknowledged(tmp_path: Path) -> None:
+    """Turns go on while it is written; it is whole, for its owner alone, and opens as a store (T19)."""
+    async with await SqliteStore.open(tmp_path / "a.db") as store:
+        begun, stop = asyncio.Event(), asyncio.Event()
+
+        async def write() -> int:
+            number = 0
+            while not stop.is_set():
+                await store.sessions.append(ANN, "s", batch(f"w{number}"))
+                number += 1
+                begun.set()
+            return number
+
+        writing = asyncio.create_task(write())
+        await begun.wait()
+        before = await texts(store, ANN, "s")
+        done = await asyncio.to_thread(run, "backup", "copy.db", "--store", f"sqlite:///{tmp_path}/a.db")
+        stop.set()
+        written = await writing
+
+    assert (done.exit_code, "checked" in done.stdout, written >= len(before)) == (0, True, True)
+    assert _mode("copy.db") == 0o600
+    async with await SqliteStore.open("copy.db") as restored:
+        kept = await texts(restored, ANN, "s")
+    assert kept[: len(before)] == before
+    assert kept == [f"w{number}" for number in range(len(kept))]
+
+
+def _mode(file: str) -> int:
+    return stat.S_IMODE(Path(file).stat().st_mode)

@@ -1,0 +1,113 @@
+"""What a copy refuses, leaves and removes, and what a comparison names."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenuto.errors import Invalid
+from tenuto.model import Changes, NewSession, Retention
+from tenuto.model.scope import JOURNALS, SYSTEM
+from tenuto.ports import Backend
+from tenuto.stores.comparison import Comparer, Comparison
+from tenuto.stores.copier import Copier, CopyPolicy, CopyReport
+from tenuto.stores.memory import MemoryStore
+from tenuto.stores.sqlite import SqliteStore
+from tests.backends import SQLITE
+from tests.clock import FakeClock
+from tests.samples import ACME, ANN, BOB, batch, listed, talk, value_of
+
+
+@pytest.fixture
+def source(clock: FakeClock) -> MemoryStore:
+    return MemoryStore(clock=clock)
+
+
+@pytest.fixture
+def target(clock: FakeClock) -> MemoryStore:
+    return MemoryStore(clock=clock)
+
+
+async def copy(source: Backend, target: Backend, clock: FakeClock, **policy: Any) -> CopyReport:
+    return await Copier(source, target, name="source", policy=CopyPolicy(**policy), clock=clock).copy()
+
+
+async def compare(source: Backend, target: Backend, clock: FakeClock) -> Comparison:
+    return await Comparer(source, target, clock=clock).compare()
+
+
+async def test_a_second_run_copies_what_has_changed_since(
+    source: MemoryStore, target: MemoryStore, clock: FakeClock
+) -> None:
+    """It resumes a copy that was interrupted as well, and leaves out expired sessions and journals (T19)."""
+    for name in ("a", "b"):
+        await talk(source, ANN, name, "q", "a")
+    await talk(source, ANN, "over", "q", "a", create=NewSession(retention=Retention(idle=timedelta(seconds=1))))
+    await source.state.write_state(ANN, "prefs", "tone", "kind")
+    await source.state.write_state(ANN, "tasks", "t", {"status": "running"})
+    await source.state.write_state(SYSTEM, JOURNALS, "a server", {})
+    clock.advance(timedelta(minutes=1))
+
+    tried = await copy(source, target, clock, dry_run=True)
+    untouched = await compare(source, target, clock)
+    first = await copy(source, target, clock)
+    await talk(source, ANN, "b", "more", "a")
+    await source.sessions.delete(ANN, "a")
+    await source.state.write_state(ANN, "prefs", "tone", "brief")
+    second = await copy(source, target, clock)
+    told = (await compare(source, target, clock)).named
+    third = await copy(source, target, clock, delete=True)
+
+    assert tried == first == CopyReport(sessions=2, messages=4, state=2, unfinished_tasks=1, writers=1)
+    assert (untouched.different, len(target.tables.records)) == (4, 1)
+    assert second == CopyReport(sessions=1, messages=4, state=1, unchanged=1, unfinished_tasks=1, writers=1)
+    assert told == ["session a of acme is in the target alone"]
+    assert (third.deleted, third.sessions, await listed(target, ANN)) == (1, 0, ["b"])
+    assert (await compare(source, target, clock)).different == 0
+
+
+async def test_other_data_of_a_target_is_safe(source: MemoryStore, target: MemoryStore, clock: FakeClock) -> None:
+    """It is refused unless asked for, never deleted, and what a server has gone on with is not overwritten (T19)."""
+    await talk(source, ANN, "both", "q", "a")
+    await source.state.write_state(ACME, "prefs", "tone", "kind")
+    await target.state.write_state(BOB, "prefs", "tone", "his")
+
+    for policy in ({}, {"dry_run": True}, {"merge": True, "delete": True}):
+        with pytest.raises(Invalid):
+            await copy(source, target, clock, **policy)
+    await copy(source, target, clock, merge=True)
+    await talk(target, ANN, "both", "said here", "a")
+    await target.state.write_state(ACME, "prefs", "tone", "changed here")
+    with pytest.raises(Invalid):
+        await copy(source, target, clock, delete=True)
+    left = await copy(source, target, clock)
+    told = (await compare(source, target, clock)).named
+    forced = await copy(source, target, clock, overwrite=True)
+
+    assert (left.sessions, left.state, len(left.newer)) == (0, 0, 2)
+    assert told[0] == "session both of acme differs in messages, closed, version, turns, last_seq"
+    assert "state tone in prefs of user:bob of acme is in the target alone" in told
+    assert (forced.sessions, forced.state, await value_of(target, ACME, "prefs", "tone")) == (1, 1, "kind")
+    assert await value_of(target, BOB, "prefs", "tone") == "his"
+
+
+async def test_damaged_records_stay_behind_and_are_counted(
+    target: MemoryStore, clock: FakeClock, tmp_path: Path
+) -> None:
+    """The others are copied, and nothing is removed from the target on that ground (T19)."""
+    assert SQLITE.damage is not None
+    async with await SqliteStore.open(tmp_path / "a.db", clock=clock) as source:
+        for name in ("good", "bad"):
+            await source.sessions.append(ANN, name, batch("q", "a"))
+        await copy(source, target, clock)
+        await SQLITE.damage(source, ANN, "bad")
+        await source.sessions.patch(ANN, "good", Changes(title="New"))
+
+        report = await copy(source, target, clock)
+        with pytest.raises(Invalid):
+            await copy(source, target, clock, delete=True)
+
+    assert (report.sessions, report.unreadable, sorted(await listed(target, ANN))) == (1, 1, ["bad", "good"])
