@@ -160,6 +160,9 @@ class SessionStore(Protocol):
 
         Messages are found by sequence number and id, traces by turn number and id; missing ones are skipped. Numbers,
         totals, deadline, a running turn and idempotency keys stay; the version grows if anything was replaced.
+
+        Raises:
+            VersionConflict: `if_version` is not the stored version.
         """
         ...
 
