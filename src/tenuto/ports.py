@@ -28,6 +28,7 @@ from tenuto.model import (
     SessionPage,
     SessionQuery,
     SessionStats,
+    StateChange,
     StateEntry,
     StateLocation,
     Truncation,
@@ -160,6 +161,9 @@ class SessionStore(Protocol):
 
         Messages are found by sequence number and id, traces by turn number and id; missing ones are skipped. Numbers,
         totals, deadline, a running turn and idempotency keys stay; the version grows if anything was replaced.
+
+        Raises:
+            VersionConflict: `if_version` is not the stored version.
         """
         ...
 
@@ -216,8 +220,27 @@ class StateStore(Protocol):
         """
         ...
 
-    async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
-        """Remove a value; returns whether there was one."""
+    async def delete_state(self, scope: Scope, namespace: str, key: str, if_version: int | None = None) -> bool:
+        """Remove a value; returns whether there was one.
+
+        Raises:
+            VersionConflict: `if_version` is not the stored version.
+        """
+        ...
+
+    async def read_states(self, scope: Scope, namespace: str, keys: Sequence[str]) -> tuple[StateEntry | None, ...]:
+        """The values of these keys at one moment and in their order, `None` for each that is absent."""
+        ...
+
+    async def change_states(self, scope: Scope, namespace: str, changes: Sequence[StateChange]) -> tuple[int, ...]:
+        """Set and remove values in one atomic step, all or none.
+
+        Returns for each change in order the version of the new value; for a removal 1 if there was a value, else 0.
+
+        Raises:
+            VersionConflict: an `if_version` is not the stored version.
+            Invalid: two changes are of the same key.
+        """
         ...
 
     async def list_state(

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from tenuto.errors import Invalid, SessionNotFound
+from tenuto.errors import Invalid, SessionNotFound, VersionConflict
 from tenuto.model import (
     ForkRequest,
     Message,
@@ -119,6 +119,22 @@ async def test_what_is_gone_or_another_is_passed_over(store: Store) -> None:
     assert something == replace(before, version=before.version + 1)
     assert await texts(store, ANN, "s") == ["c", "D"]
     assert await store.sessions.rewrite(ANN, "s", Rewrite()) == something
+
+
+async def test_a_rewrite_on_another_version_is_refused(store: Store) -> None:
+    """Two callers who each take out a part of one message cannot undo each other."""
+    (message,) = (await store.sessions.append(ANN, "s", batch("a"))).messages
+    before = await store.sessions.get(ANN, "s")
+
+    changes = Rewrite(messages=(reworded(message, "b"),), if_version=before.version)
+    after = await store.sessions.rewrite(ANN, "s", changes)
+    with pytest.raises(VersionConflict) as refused:
+        await store.sessions.rewrite(ANN, "s", replace(changes, messages=(reworded(message, "c"),)))
+
+    assert (refused.value.expected, refused.value.actual) == (before.version, after.version)
+    assert await texts(store, ANN, "s") == ["b"]
+    with pytest.raises(SessionNotFound):
+        await store.sessions.rewrite(BOB, "s", changes)
 
 
 async def test_many_at_once_are_one_change_and_of_two_for_one_place_the_later_holds(store: Store) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from tenuto.errors import Invalid, VersionConflict
+from tenuto.model import StateChange
 from tenuto.model.values import MAX_ID_BYTES
 from tenuto.ports import Store
 from tests.contract.test_roundtrip import ODD_VALUES
@@ -92,6 +93,69 @@ async def test_a_deleted_value_is_gone_and_counts_anew(store: Store) -> None:
     assert await store.state.delete_state(ANN, "prefs", "k") is True
     assert await store.state.read_state(ANN, "prefs", "k") is None
     assert (await store.state.write_state(ANN, "prefs", "k", 2, if_version=0)).version == 1
+
+
+async def test_a_removal_on_another_version_is_refused(store: Store) -> None:
+    """What has expired is removed, unless it was written again since it was read."""
+    await store.state.write_state(ANN, "prefs", "k", 1)
+    await store.state.write_state(ANN, "prefs", "k", 2)
+
+    for key, version in (("k", 1), ("k", 0), ("other", 1)):
+        with pytest.raises(VersionConflict) as refused:
+            await store.state.delete_state(ANN, "prefs", key, if_version=version)
+        assert (refused.value.expected, refused.value.actual) == (version, 2 if key == "k" else 0)
+    assert await store.state.delete_state(ANN, "prefs", "other", if_version=0) is False
+    assert await store.state.delete_state(ANN, "prefs", "k", if_version=2) is True
+    assert await store.state.state_keys(ANN, "prefs") == ()
+
+
+async def test_many_changes_are_one_step_all_or_none(store: Store) -> None:
+    """Also the last value of a namespace goes with others that come, and what a batch wrote is found everywhere."""
+    state = store.state
+    await state.write_state(ANN, "prefs", "gone", "1")
+    await state.write_state(ANN, "prefs", "kept", "1")
+    puts = [StateChange(key=f"k{n}", value={"n": n}, if_version=0) for n in range(40)]
+    mixed = [*puts, StateChange(key="gone", removes=True), StateChange(key="kept", value=None, if_version=1)]
+
+    other = StateChange(key="kept", value=2, if_version=7)
+    for conflict in (other, StateChange(key="none", removes=True, if_version=7)):
+        for refused in ([*puts, conflict], [conflict, *puts]):
+            with pytest.raises(VersionConflict) as told:
+                await state.change_states(ANN, "prefs", refused)
+            assert (told.value.expected, told.value.actual) == (7, int(conflict.key == "kept"))
+    with pytest.raises(Invalid):
+        await state.change_states(ANN, "prefs", [StateChange(key="k0", value=1), StateChange(key="k0", removes=True)])
+    assert await state.state_keys(ANN, "prefs") == ("gone", "kept")
+
+    assert await state.change_states(ANN, "prefs", mixed) == (*[1] * 40, 1, 2)
+    found = await state.read_states(ANN, "prefs", ["k3", "gone", "kept", "k3", ""])
+    assert [entry and (entry.key, entry.value, entry.version) for entry in found] == [
+        ("k3", {"n": 3}, 1), None, ("kept", None, 2), ("k3", {"n": 3}, 1), None
+    ]  # fmt: skip
+    assert len(await state.list_state_locations(ANN)) == 41
+    assert await state.change_states(ANN, "prefs", ()) == ()
+    assert await state.read_states(ANN, "prefs", ()) == ()
+    for scope in (ACME, BOB, EVE, ANN_ELSEWHERE):
+        assert await state.read_states(scope, "prefs", ["k3"]) == (None,)
+        assert await state.change_states(scope, "prefs", [StateChange(key="k3", removes=True)]) == (0,)
+    everything = [StateChange(key=key, removes=True) for key in await state.state_keys(ANN, "prefs")]
+    assert await state.change_states(ANN, "prefs", everything) == (1,) * 41
+    assert await state.list_state_locations(ANN) == ()
+
+
+async def test_batches_that_meet_never_wait_for_each_other(store: Store) -> None:
+    """Each key is written in another order by two callers at once; every write counts."""
+    keys = [f"k{n}" for n in range(12)]
+
+    async def write(number: int) -> None:
+        order = keys if number % 2 else keys[::-1]
+        await store.state.change_states(ANN, "prefs", [StateChange(key=key, value=number) for key in order])
+
+    await asyncio.gather(*map(write, range(8)))
+
+    found = await store.state.read_states(ANN, "prefs", keys)
+    assert {entry.version for entry in found if entry is not None} == {8}
+    assert len({str(entry and entry.value) for entry in found}) == 1
 
 
 async def test_keys_are_listed_in_order_and_in_pages(store: Store) -> None:

@@ -48,12 +48,13 @@ ADAPTERS: Final = (
     "llama_index_base",
     "langchain",
     "langgraph",
+    "langgraph_store",
 )
-# Checkpoints need a store that the process itself opens.
-IN_PROCESS: Final = ("langgraph",)
+# Checkpoints and items need a store that the process itself opens.
+IN_PROCESS: Final = ("langgraph", "langgraph_store")
 
 # Their users have names.
-NAMED: Final = ("adk", "langgraph")
+NAMED: Final = ("adk", "langgraph", "langgraph_store")
 
 
 def open_talk(adapter: str, where: Installation, scope: Scope | None, name: str) -> Talk:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-import signal
 import subprocess
 import sys
 from enum import Enum
@@ -16,12 +13,11 @@ import httpx
 import pytest
 
 import tenuto
-from tenuto.errors import Invalid, TenutoError, Unavailable
+from tenuto.errors import Invalid, TenutoError
 from tenuto.integrations.home import Home, find_home
 from tests.integrations.conversations import ADAPTERS, IN_PROCESS, NAMED, open_talk
 from tests.journeys.door import BASE, served
 from tests.samples import ANN, BOB, EVE
-from tests.servers import start_redis
 
 WRITERS: Final = 16
 EACH: Final = 2
@@ -212,85 +208,3 @@ def test_a_stopped_event_loop_is_an_error() -> None:
     assert refused(home, "does not run")
     loop.close()
     assert refused(home, "closed")
-
-
-WRITER: Final = """
-import asyncio, sys
-import tenuto
-from tests.integrations.conversations import ADAPTERS, open_talk
-from tests.journeys.door import BASE, served
-from tests.samples import ANN
-
-async def write(app, name):
-    talk = open_talk(name, app, ANN, name)
-    for number in range(10_000):
-        await talk.add(str(number))
-        print(name, number, flush=True)
-
-async def main():
-    async with tenuto.open(sys.argv[1]) as app:
-        await asyncio.gather(*(write(app, name) for name in ADAPTERS))
-
-asyncio.run(main())
-"""
-
-
-def write_until_killed(url: str) -> dict[str, int]:
-    """The last number that each adapter had acknowledged when the process got SIGKILL."""
-    process = subprocess.Popen([sys.executable, "-c", WRITER, url], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    heard: dict[str, int] = {}
-    try:
-        while len(heard) < len(ADAPTERS) or min(heard.values()) < 3:
-            name, number = process.stdout.readline().split()
-            heard[name] = int(number)
-    finally:
-        os.kill(process.pid, signal.SIGKILL)
-    # What was printed before the kill was acknowledged, too.
-    for name, number in re.findall(r"^(\S+) (\d+)\n", process.stdout.read(), re.MULTILINE):
-        heard[name] = int(number)
-    process.stdout.close()
-    process.wait(30)
-    return heard
-
-
-async def test_what_was_acknowledged_outlives_a_killed_process(url: str) -> None:
-    """Every adapter writes at once when the process gets SIGKILL; each goes on where it was."""
-    heard = await asyncio.to_thread(write_until_killed, url)
-
-    async with tenuto.open(url) as app:
-        for name in ADAPTERS:
-            said = await open_talk(name, app, ANN, name).texts()
-            # The one in flight may be there.
-            assert said in ([str(n) for n in range(heard[name] + 1)], [str(n) for n in range(heard[name] + 2)])
-            await open_talk(name, app, ANN, name).add("back")
-            assert (await open_talk(name, app, ANN, name).texts())[-1] == "back"
-
-
-async def test_an_unavailable_store_refuses_and_returns_with_all_it_took(tmp_path: Path) -> None:
-    """What an adapter could not store its caller knows: nothing waits in this process."""
-    with start_redis(fsync="no") as server:
-        async with tenuto.open(server.url, breaker_reset=0.05, journal=str(tmp_path)) as app:
-            talks = {name: open_talk(name, app, ANN, name) for name in ADAPTERS}
-            for talk in talks.values():
-                await talk.add("before")
-            server.kill()
-            for talk in talks.values():
-                with pytest.raises(Unavailable):
-                    await talk.add("lost")
-            server.restart()
-            for talk in talks.values():
-                await until_it_takes(talk.add, "after")
-                assert await talk.texts() == ["before", "after"]
-
-
-async def until_it_takes(add: object, text: str) -> None:
-    """Add a text as soon as the store is back."""
-    assert callable(add)
-    while True:
-        try:
-            await add(text)
-        except Unavailable:
-            await asyncio.sleep(0.05)
-        else:
-            return

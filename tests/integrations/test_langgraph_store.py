@@ -17,7 +17,7 @@ from langgraph.store.base import GetOp, InvalidNamespaceError, PutOp, SearchOp
 
 import tenuto
 from tenuto.app import Tenuto
-from tenuto.errors import Invalid
+from tenuto.errors import Invalid, InvalidJson
 from tenuto.integrations.langgraph import TenutoStore
 from tenuto.integrations.langgraph.items import is_within, namespace_key, read_key, state_key
 from tests.clock import FakeClock
@@ -152,7 +152,20 @@ async def test_writers_at_the_same_time_lose_nothing(app: Tenuto) -> None:
 
     await asyncio.gather(*(store.aput(("n",), f"{number}", {"number": number}) for number in range(64)))
 
-    assert len(await store.asearch(("n",), limit=100)) == 64
+    found = await store.asearch(("n",), limit=100)
+    assert len(found) == 64
+    # Callers at the same time share a batch: one that is refused or cancelled does not touch the others.
+    puts: dict[str, Any] = {"refused": {"x": float("nan")}, "cancelled": {}, "1": {"again": 1}, "2": {"again": 2}}
+    refused, cancelled, *rest = (asyncio.create_task(store.aput(("n",), *one)) for one in puts.items())
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    ended = await asyncio.gather(refused, cancelled, *rest, return_exceptions=True)
+    assert [type(one) for one in ended] == [InvalidJson, asyncio.CancelledError, type(None), type(None)]
+    first, second = [await store.aget(("n",), key) for key in ("1", "2")]
+    assert first is not None
+    assert second is not None
+    assert (first.value, second.value) == ({"again": 1}, {"again": 2})
+    assert first.created_at == next(item.created_at for item in found if item.key == "1")
 
 
 def test_a_program_without_an_event_loop_has_the_blocking_methods(tmp_path: Path) -> None:

@@ -100,6 +100,15 @@ async def test_a_conversation_is_changed_listed_and_removed(openai_door: OpenAID
     with pytest.raises(openai.NotFoundError):
         await ann.conversations.items.retrieve("fc_mine", conversation_id=first)
 
+    # Two items of one message, removed by two clients at the same time: neither undoes the other.
+    calls = [{"type": "tool_call", "id": f"c{n}", "name": "find", "arguments": {}} for n in range(4)]
+    said = {"messages": [{"role": "assistant", "parts": calls}]}
+    await http.post(f"/v1/sessions/{first}/messages", json=said, headers=bearer(openai_door.key))
+    named = [item.id async for item in ann.conversations.items.list(first, order="asc")][-4:]
+    await asyncio.gather(*(ann.conversations.items.delete(str(one), conversation_id=first) for one in named[:2]))
+    rest = [item async for item in ann.conversations.items.list(first, order="asc")][len(left) :]
+    assert sorted(getattr(item, "call_id", "") for item in rest) == ["c2", "c3"]
+
     assert (await ann.conversations.delete(first)).deleted
     with pytest.raises(openai.NotFoundError):
         await ann.conversations.retrieve(first)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Literal
 
 import openai
 import pytest
@@ -86,6 +86,34 @@ async def test_a_response_goes_on_where_the_request_says() -> None:
         assert await said(ann, conversation) == texts
         with pytest.raises(openai.BadRequestError):
             await ann.responses.create(**asked, conversation=conversation, previous_response_id=first.id)
+
+
+AUTO_OR_NONE: tuple[Literal["auto"] | None, ...] = ("auto", None)
+
+
+async def test_an_input_beyond_the_budget_is_refused_where_truncation_is_disabled() -> None:
+    """Nothing is stored of it; `auto` makes it fit, and so does a request that does not say."""
+    long, model = "word " * 9000, "general"
+    async with openai_served() as opened:
+        ann = opened.ann
+        made = (await ann.conversations.create()).id
+        fits = await ann.responses.create(model=model, input=TOM, conversation=made, truncation="disabled")
+        refused: Any
+        ways: tuple[dict[str, Any], ...] = ({}, {"stream": True}, {"store": False})
+        for how in ways:
+            with pytest.raises(openai.BadRequestError) as refused:
+                await ann.responses.create(model=model, input=long, conversation=made, truncation="disabled", **how)
+            assert (refused.value.code, refused.value.param) == ("context_length_exceeded", "input")
+        assert len(await said(ann, made)) == 2
+        cut = [
+            await ann.responses.create(model=model, input=long, conversation=made, truncation=truncation)
+            for truncation in AUTO_OR_NONE
+        ]
+        assert [one.status for one in cut] == ["completed"] * 2
+        with pytest.raises(openai.BadRequestError) as refused:
+            await ann.responses.create(model=model, input=CAT, conversation=made, truncation="disabled")
+        assert refused.value.code == "context_length_exceeded"
+        assert [one.truncation for one in (fits, *cut)] == ["disabled", "auto", "disabled"]
 
 
 async def test_of_two_that_follow_at_once_one_goes_on_and_one_forks() -> None:

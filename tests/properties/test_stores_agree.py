@@ -33,6 +33,7 @@ from tenuto.model import (
     Rewrite,
     Scope,
     SessionQuery,
+    StateChange,
     Status,
     Touch,
     Truncation,
@@ -273,6 +274,10 @@ class Machine(RuleBasedStateMachine):
     @rule(scope=SCOPES, key=IDS, value=VALUES, version=st.none() | st.integers(0, 2))
     def write_state(self, scope: Scope, key: str, value: dict[str, Any], version: int | None) -> None:
         self.both(lambda store: store.state.write_state(scope, "space", key, value, version))
+        removal = StateChange(key=key, removes=True, if_version=version)
+        changes = (StateChange(key="beside", value=value), removal)
+        self.both(lambda store: store.state.change_states(scope, "space", changes))
+        self.both(lambda store: store.state.read_states(scope, "space", (key, "beside")))
         self.both(lambda store: store.state.list_state(scope, "space"))
         self.both(lambda store: _named(store, scope))
         self.both(lambda store: _named(store, site_scope(scope)))

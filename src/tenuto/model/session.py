@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -331,6 +332,33 @@ class StateEntry(Value, frozen=True, kw_only=True):
     key: str
     value: Json
     version: int
+
+
+class StateChange(Value, frozen=True, kw_only=True):
+    """A new value for a key, or the removal of its value; with `if_version` only if that is the stored version.
+
+    The version of an absent value is 0.
+    """
+
+    key: str
+    value: Json = None
+    removes: bool = False
+    if_version: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.removes:
+            check_id(self.key, "the state key")
+            check_json(self.value, "the state value")
+
+
+def check_changes(changes: Sequence[StateChange]) -> None:
+    """Refuse two changes of one key in one step.
+
+    Raises:
+        Invalid: a key occurs twice.
+    """
+    if len(changes) > 1 and len({change.key for change in changes}) < len(changes):
+        raise Invalid("one step changes each state key only once")
 
 
 class StateLocation(Value, frozen=True, kw_only=True):

@@ -393,10 +393,11 @@ class Truncation(Value, frozen=True, kw_only=True):
 
 
 class Rewrite(Value, frozen=True, kw_only=True):
-    """Replacements of stored messages and traces, found by their ids."""
+    """Replacements of stored messages and traces, found by their ids; with `if_version` on that version only."""
 
     messages: tuple[Message, ...] = ()
     traces: tuple[Trace, ...] = ()
+    if_version: int | None = None
 
     def __post_init__(self) -> None:
         check_drafts(self.messages)

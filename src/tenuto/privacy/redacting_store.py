@@ -29,6 +29,7 @@ from tenuto.model import (
     Rewrite,
     Scope,
     Session,
+    StateChange,
     StateEntry,
     Truncation,
 )
@@ -276,6 +277,7 @@ class _RedactingState:
         self._screen = screen
         self.read_state, self.list_state, self.delete_state = inner.read_state, inner.list_state, inner.delete_state
         self.state_keys, self.list_state_locations = inner.state_keys, inner.list_state_locations
+        self.read_states = inner.read_states
 
     async def write_state(
         self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
@@ -283,6 +285,17 @@ class _RedactingState:
         if is_user_memory(scope, namespace):
             value = await redact_state(self._screen, scope, key, check_json(value, "the state value"))
         return await self._inner.write_state(scope, namespace, key, value, if_version)
+
+    async def change_states(self, scope: Scope, namespace: str, changes: Sequence[StateChange]) -> tuple[int, ...]:
+        if is_user_memory(scope, namespace):
+            changes = [await self._redact(scope, one) for one in changes]
+        return await self._inner.change_states(scope, namespace, changes)
+
+    async def _redact(self, scope: Scope, change: StateChange) -> StateChange:
+        if change.removes:
+            return change
+        value = await redact_state(self._screen, scope, change.key, change.value)
+        return change if value is change.value else replace(change, value=value)
 
 
 class _VaultUpkeep:

@@ -248,6 +248,7 @@ class _BreakerStateStore:
         self.read_state, self.write_state = guard(inner.read_state), guard(inner.write_state)
         self.delete_state, self.list_state = guard(inner.delete_state), guard(inner.list_state)
         self.state_keys, self.list_state_locations = guard(inner.state_keys), guard(inner.list_state_locations)
+        self.read_states, self.change_states = guard(inner.read_states), guard(inner.change_states)
 
 
 class _BreakerUpkeep:

@@ -29,6 +29,7 @@ from tenuto.model import (
     Session,
     SessionPage,
     SessionQuery,
+    StateChange,
     StateEntry,
     Truncation,
 )
@@ -337,12 +338,27 @@ class _EncryptedState:
         self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
     ) -> StateEntry:
         check_json(value, "the state value")
-        cipher = (
-            None if _stays_plaintext(scope, namespace) else await self._seals.cipher_for_write(scope, is_sealed(value))
-        )
-        sealed = seal_state(cipher, scope, namespace, key, value) if cipher else value
+        sealed = await self._seal(scope, namespace, key, value)
         entry = await self._inner.write_state(scope, namespace, key, sealed, if_version)
         return replace(entry, value=value)
+
+    async def read_states(self, scope: Scope, namespace: str, keys: Sequence[str]) -> tuple[StateEntry | None, ...]:
+        found = await self._inner.read_states(scope, namespace, keys)
+        opened = iter(await self._open(scope, namespace, tuple(entry for entry in found if entry is not None)))
+        return tuple(None if entry is None else next(opened) for entry in found)
+
+    async def change_states(self, scope: Scope, namespace: str, changes: Sequence[StateChange]) -> tuple[int, ...]:
+        sealed = [
+            one if one.removes else replace(one, value=await self._seal(scope, namespace, one.key, one.value))
+            for one in changes
+        ]
+        return await self._inner.change_states(scope, namespace, sealed)
+
+    async def _seal(self, scope: Scope, namespace: str, key: str, value: Json) -> Json:
+        if _stays_plaintext(scope, namespace):
+            return value
+        cipher = await self._seals.cipher_for_write(scope, is_sealed(value))
+        return seal_state(cipher, scope, namespace, key, value) if cipher else value
 
     async def list_state(
         self, scope: Scope, namespace: str, after: str = "", limit: int = 100

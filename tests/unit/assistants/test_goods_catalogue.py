@@ -45,6 +45,7 @@ class Watched:
     def __init__(self, store: StateStore, fail_at_write: int | None = None) -> None:
         self.store = store
         self.list_state_locations = store.list_state_locations
+        self.read_states, self.change_states = store.read_states, store.change_states
         self.calls: Counter[str] = Counter()
         self.fail_at_write = fail_at_write
 
@@ -60,9 +61,9 @@ class Watched:
         self.calls["write"] += 1
         return await self.store.write_state(scope, namespace, key, value, if_version)
 
-    async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
+    async def delete_state(self, scope: Scope, namespace: str, key: str, if_version: int | None = None) -> bool:
         self.calls["delete"] += 1
-        return await self.store.delete_state(scope, namespace, key)
+        return await self.store.delete_state(scope, namespace, key, if_version)
 
     async def list_state(
         self, scope: Scope, namespace: str, after: str = "", limit: int = 100

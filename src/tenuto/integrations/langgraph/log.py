@@ -212,13 +212,11 @@ class ThreadLogs:
             for message, _ in history.entries
             if (new := kept.get(message.seq)) is not None
         )
-        if changed:
-            # They say the same as before, so a failure of the next step does no harm.
-            grown = await self._sessions.rewrite(self._scope, session.id, Rewrite(messages=changed))
-            if grown.version != session.version + 1:
-                return False
-            session = grown
         try:
+            if changed:
+                # They say the same as before, so a failure of the next step does no harm.
+                change = Rewrite(messages=changed, if_version=session.version)
+                session = await self._sessions.rewrite(self._scope, session.id, change)
             truncation = Truncation(after=0, keep_seqs=tuple(kept), if_version=session.version)
             await self._sessions.truncate(self._scope, session.id, truncation)
         except VersionConflict:

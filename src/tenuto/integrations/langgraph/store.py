@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 from langgraph.store.base import (
@@ -28,6 +27,7 @@ from langgraph.store.base import (
 from tenuto.client.api import TenutoApi
 from tenuto.errors import VersionConflict
 from tenuto.integrations.home import Installation, find_home
+from tenuto.integrations.langgraph.gathering import OpGatherer
 from tenuto.integrations.langgraph.items import (
     Entry,
     Namespace,
@@ -45,15 +45,15 @@ from tenuto.integrations.langgraph.items import (
     state_key,
 )
 from tenuto.integrations.langgraph.log import in_process
-from tenuto.model import Scope, StateEntry
-from tenuto.model.values import JsonObject
+from tenuto.model import Scope, StateChange, StateEntry
 from tenuto.ports import Clock, utc_now
 
 ITEMS: Final = "langgraph.items"
 """The namespace of the state that holds the items."""
 _CHUNK: Final = 500
+# Most namespaces are small, and their neighbours' items are not wanted.
+_FIRST_CHUNK: Final = 32
 _BEFORE: Final = "\x1d"
-_Result = TypeVar("_Result")
 
 
 class TenutoStore(BaseStore):
@@ -82,6 +82,7 @@ class TenutoStore(BaseStore):
         self.index_config = index
         self._home = find_home(where)
         self._clock = clock
+        self._gatherer = OpGatherer()
         self.embeddings = ensure_embeddings(index.get("embed")) if index else None
         # Its SQLite and Postgres stores say `text_fields`.
         named: Any = index or {}
@@ -90,9 +91,8 @@ class TenutoStore(BaseStore):
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations. Reads see what was there before the writes; of several writes of one item the last counts."""
         listed = list(ops)
-        # Only writes have to settle before a cancellation is passed on.
-        writes = any(isinstance(op, PutOp) for op in listed)
-        return await (self._home.write if writes else self._home.read)(lambda app: self._batch(app, listed))
+        # Reads settle before a cancellation is passed on as well: callers share batches.
+        return await self._home.write(lambda app: self._batch(app, listed))
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """As `abatch`, for threads other than that of the installation's event loop."""
@@ -103,8 +103,12 @@ class TenutoStore(BaseStore):
         for op in ops:
             _check_op(op)
         self._state = in_process(app).store.state
+        return await self._gatherer.run(ops, self._run)
+
+    async def _run(self, ops: Sequence[Op]) -> list[Result]:
         vectors = await self._embed_queries(ops)
-        results = await _at_once([self._read(op, vectors) for op in ops])
+        items = iter(await self._get([op for op in ops if isinstance(op, GetOp)]))
+        results = [next(items) if isinstance(op, GetOp) else await self._read(op, vectors) for op in ops]
         puts = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
         await self._write(list(puts.values()))
         return results
@@ -120,12 +124,10 @@ class TenutoStore(BaseStore):
     async def _sweep(self, app: TenutoApi) -> int:
         self._state = in_process(app).store.state
         now, removed = micros(self._clock()), 0
-        async for key, stored in self._scan(()):
-            if is_expired(stored, now):
-                # It may have been put again since its page was read.
-                found = await self._state.read_state(self.scope, ITEMS, key)
-                if found is not None and is_expired(found.value, now):
-                    removed += await self._state.delete_state(self.scope, ITEMS, key)
+        async for found in self._scan(()):
+            if is_expired(found.value, now):
+                with suppress(VersionConflict):  # It was put again since its page was read.
+                    removed += await self._state.delete_state(self.scope, ITEMS, found.key, found.version)
         return removed
 
     def close(self) -> None:
@@ -135,106 +137,106 @@ class TenutoStore(BaseStore):
     # Reading
 
     async def _read(self, op: Op, vectors: dict[str, Sequence[float]]) -> Result:
-        if isinstance(op, GetOp):
-            return await self._get(op)
         if isinstance(op, SearchOp):
             return await self._search(op, vectors.get(op.query or ""))
         return await self._list_namespaces(op) if isinstance(op, ListNamespacesOp) else None
 
-    async def _get(self, op: GetOp) -> Item | None:
-        key = state_key(op.namespace, op.key)
-        found = await self._state.read_state(self.scope, ITEMS, key)
-        if found is None:
-            return None
-        if is_expired(found.value, micros(self._clock())):
-            return None
-        entry = msgspec.convert(found.value, Entry)
-        if op.refresh_ttl:
-            await self._refresh(key, found)
-        return entry.to_item(op.namespace, op.key)
+    async def _get(self, ops: Sequence[GetOp]) -> list[Item | None]:
+        if not ops:
+            return []
+        keys = [state_key(op.namespace, op.key) for op in ops]
+        now = micros(self._clock())
+        found = await self._state.read_states(self.scope, ITEMS, keys)
+        alive = [None if one is None or is_expired(one.value, now) else one for one in found]
+        await self._refresh([one for op, one in zip(ops, alive, strict=True) if one is not None and op.refresh_ttl])
+        return [
+            None if one is None else msgspec.convert(one.value, Entry).to_item(op.namespace, op.key)
+            for op, one in zip(ops, alive, strict=True)
+        ]
 
     async def _search(self, op: SearchOp, query: Sequence[float] | None) -> list[SearchItem]:
         now, filters = micros(self._clock()), op.filter or {}
         found = [
-            (key, stored)
-            async for key, stored in self._scan(op.namespace_prefix)
-            if not is_expired(stored, now)
-            and all(accepts(field_of(stored["value"], name), wanted) for name, wanted in filters.items())
+            stored
+            async for stored in self._scan(op.namespace_prefix)
+            if not is_expired(stored.value, now)
+            and all(accepts(field_of(stored.value["value"], name), wanted) for name, wanted in filters.items())
         ]
         found.sort(key=_updated_at, reverse=True)
         scores: list[float | None] = [None] * len(found)
         if query is not None:
-            scores = best_scores(query, [stored.get("vectors", {}) for _, stored in found])
+            scores = best_scores(query, [stored.value.get("vectors", {}) for stored in found])
             # Items without a vector come last, if there is room.
             order = sorted(range(len(found)), key=lambda at: (scores[at] is None, -(scores[at] or 0.0)))
             found, scores = [found[at] for at in order], [scores[at] for at in order]
         stretch = slice(op.offset, op.offset + op.limit)
-        chosen = [(key, msgspec.convert(stored, Entry)) for key, stored in found[stretch]]
         if op.refresh_ttl:
-            for key, entry in chosen:
-                if entry.ttl is not None:
-                    await self._refresh(key, await self._state.read_state(self.scope, ITEMS, key))
-        ranked = zip(chosen, scores[stretch], strict=True)
-        return [entry.to_search_item(*read_key(key), score) for (key, entry), score in ranked]
+            await self._refresh(found[stretch])
+        return [
+            msgspec.convert(stored.value, Entry).to_search_item(*read_key(stored.key), score)
+            for stored, score in zip(found[stretch], scores[stretch], strict=True)
+        ]
 
     async def _list_namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
         now = micros(self._clock())
-        found = {read_key(key)[0] async for key, stored in self._scan(()) if not is_expired(stored, now)}
+        found = {read_key(one.key)[0] async for one in self._scan(()) if not is_expired(one.value, now)}
         chosen = [name for name in found if all(matches(one, name) for one in op.match_conditions or ())]
         ordered = sorted({name[: op.max_depth] for name in chosen})
         return ordered[op.offset : op.offset + op.limit]
 
-    async def _scan(self, prefix: Namespace) -> AsyncIterator[tuple[str, JsonObject]]:
+    async def _scan(self, prefix: Namespace) -> AsyncIterator[StateEntry]:
         """The items of a namespace and of those inside it."""
-        start = namespace_key(prefix)
+        start, size = namespace_key(prefix), _FIRST_CHUNK if prefix else _CHUNK
         after = start + _BEFORE if start else ""
         while True:
-            page = await self._state.list_state(self.scope, ITEMS, after, _CHUNK)
+            page = await self._state.list_state(self.scope, ITEMS, after, size)
             for one in page:
                 if is_within(one.key, start):
-                    yield one.key, one.value
+                    yield one
                 elif not one.key.startswith(start):
                     return
-            if len(page) < _CHUNK:
+            if len(page) < size:
                 return
-            after = page[-1].key
+            after, size = page[-1].key, _CHUNK
 
-    async def _refresh(self, key: str, stored: StateEntry | None) -> None:
-        """Let an item live on, unless it was changed meanwhile, which does the same."""
-        if stored is None:
-            return
-        entry = msgspec.convert(stored.value, Entry)
-        if entry.ttl is None:
-            return
-        entry.extend(self._clock())
-        with suppress(VersionConflict):
-            await self._state.write_state(self.scope, ITEMS, key, msgspec.to_builtins(entry), stored.version)
+    async def _refresh(self, found: Sequence[StateEntry]) -> None:
+        """Let items live on, except those changed meanwhile, which does the same."""
+        for stored in found:
+            entry = msgspec.convert(stored.value, Entry)
+            if entry.ttl is not None:
+                entry.extend(self._clock())
+                with suppress(VersionConflict):
+                    value = msgspec.to_builtins(entry)
+                    await self._state.write_state(self.scope, ITEMS, stored.key, value, stored.version)
 
     # Writing
 
     async def _write(self, puts: Sequence[PutOp]) -> None:
+        """Store and remove items in one step; one that is there keeps the time of its creation."""
+        if not puts:
+            return
         vectors = await self._embed(puts)
-        for place, op in enumerate(puts):
-            key = state_key(op.namespace, op.key)
-            if op.value is None:
-                await self._state.delete_state(self.scope, ITEMS, key)
-                continue
-            now = micros(self._clock())
-            entry = Entry(
-                value=dict(op.value), created_at=now, updated_at=now, ttl=op.ttl, vectors=vectors.get(place, {})
-            )
-            entry.extend(self._clock())
-            await self._put(key, entry)
+        keys = [state_key(op.namespace, op.key) for op in puts]
+        entries = [self._new_entry(op, vectors.get(place, {})) for place, op in enumerate(puts)]
+        stored: Sequence[StateEntry | None] = [None] * len(keys)
+        while True:
+            changes = [_change(*one) for one in zip(keys, entries, stored, strict=True)]
+            try:
+                await self._state.change_states(self.scope, ITEMS, changes)
+            except VersionConflict:
+                stored = await self._state.read_states(self.scope, ITEMS, keys)
+            else:
+                return
 
-    async def _put(self, key: str, entry: Entry) -> None:
-        """Store an item; one that is there keeps the time of its creation."""
-        try:
-            await self._state.write_state(self.scope, ITEMS, key, msgspec.to_builtins(entry), if_version=0)
-        except VersionConflict:
-            found = await self._state.read_state(self.scope, ITEMS, key)
-            if found is not None:
-                entry.created_at = msgspec.convert(found.value, Entry).created_at
-            await self._state.write_state(self.scope, ITEMS, key, msgspec.to_builtins(entry))
+    def _new_entry(self, op: PutOp, vectors: dict[str, str]) -> Entry | None:
+        """What an operation stores; `None` if it removes."""
+        if op.value is None:
+            return None
+        now = self._clock()
+        at = micros(now)
+        entry = Entry(value=dict(op.value), created_at=at, updated_at=at, ttl=op.ttl, vectors=vectors)
+        entry.extend(now)
+        return entry
 
     async def _embed_queries(self, ops: Sequence[Op]) -> dict[str, Sequence[float]]:
         if self.embeddings is None:
@@ -265,9 +267,13 @@ class TenutoStore(BaseStore):
         return found
 
 
-async def _at_once(steps: Sequence[Coroutine[Any, Any, _Result]]) -> list[_Result]:
-    """The results of steps that run at the same time; a single one needs no task."""
-    return [await steps[0]] if len(steps) == 1 else await asyncio.gather(*steps)
+def _change(key: str, entry: Entry | None, stored: StateEntry | None) -> StateChange:
+    """The change that puts an entry in the place of what is stored."""
+    if entry is None:
+        return StateChange(key=key, removes=True)
+    if stored is not None:
+        entry.created_at = stored.value["created_at"]
+    return StateChange(key=key, value=msgspec.to_builtins(entry), if_version=stored.version if stored else 0)
 
 
 def _check_op(op: Op) -> None:
@@ -278,6 +284,6 @@ def _check_op(op: Op) -> None:
         check_namespace(op.namespace_prefix if isinstance(op, SearchOp) else op.namespace)
 
 
-def _updated_at(found: tuple[str, JsonObject]) -> int:
-    at: int = found[1]["updated_at"]
+def _updated_at(found: StateEntry) -> int:
+    at: int = found.value["updated_at"]
     return at

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -37,7 +37,7 @@ class ResponseBody(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, str] | None = None
     text: JsonObject | None = None
     reasoning: JsonObject | None = None
-    truncation: str | None = None
+    truncation: Literal["auto", "disabled"] | None = None
     context_management: list[Any] | None = None
     temperature: float | None = None
     top_p: float | None = None

@@ -66,6 +66,15 @@ class ModelUnknown(NotFound):
         super().__init__("there is no such model; GET /v1/models lists the assistants")
 
 
+class InputTooLong(Invalid):
+    """With the conversation before it the input is beyond the budget, and the request does not let it be cut."""
+
+    code: ClassVar[str] = "context_length_exceeded"
+
+    def __init__(self, tokens: int, limit: int) -> None:
+        super().__init__(f"input: {tokens} tokens exceed the context window of {limit}; truncation 'auto' makes it fit")
+
+
 class OpenAIRouter(Router):
     """Routes that answer errors in OpenAI's shape."""
 

@@ -6,8 +6,10 @@ A message is mostly one item. Of a reply that calls tools, the text and each cal
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import repeat
 from typing import Final
 
 import msgspec
@@ -78,14 +80,18 @@ def items_of(messages: Sequence[Message]) -> list[JsonObject]:
 def items_of_message(message: Draft) -> list[JsonObject]:
     """One message as items, each with its id."""
     if message.extra.get("type") == COMPACTION:
-        return [_complete(message.extra, message, 0)]
+        return [_complete(message.extra, message)]
     if message.role is Role.ITEM or not any(part["type"] in _APART for part in message.parts):
-        return [_complete(item_from_message(message), message, 0)]
+        return [_complete(item_from_message(message), message)]
     parts = message.parts
     content = [part for part in parts if part["type"] not in _APART]
     alone: list[JsonObject] = [{"role": message.role.value, "content": content, **message.extra}] if content else []
-    apart = (_item_of_part(part) for part in parts if part["type"] in _APART)
-    return [_complete(item, message, place) for place, item in enumerate((*alone, *apart))]
+    apart = [_item_of_part(part) for part in parts if part["type"] in _APART]
+    # By its call, an item keeps its id when one before it is removed.
+    calls = Counter(str(item.get("call_id")) for item in apart)
+    names = [str(item.get("call_id")) for item in apart]
+    names = [name if calls[name] == 1 else f"{name}.{place}" for place, name in enumerate(names)]
+    return [_complete(*one) for one in zip((*alone, *apart), repeat(message), (*[""] * len(alone), *names))]
 
 
 def answer_function(text: JsonObject | None) -> str | None:
@@ -138,10 +144,10 @@ def _item_of_part(part: JsonObject) -> JsonObject:
     return part
 
 
-def _complete(item: JsonObject, message: Draft, place: int) -> JsonObject:
+def _complete(item: JsonObject, message: Draft, name: str = "") -> JsonObject:
     """The item with everything that strict clients expect of it, and everything that its sender wrote."""
     kind = item.get("type") or MESSAGE
-    complete: JsonObject = {"id": _id_of(item, kind, message, place), "type": kind}
+    complete: JsonObject = {"id": _id_of(item, kind, message, name), "type": kind}
     if kind in _STATUS:
         complete["status"] = "completed"
     complete |= {name: value for name, value in item.items() if value is not None or name not in complete}
@@ -150,16 +156,16 @@ def _complete(item: JsonObject, message: Draft, place: int) -> JsonObject:
     return complete
 
 
-def _id_of(item: JsonObject, kind: str, message: Draft, place: int) -> str:
-    """The sender's id; for a reply the one that its stream named; else the message's."""
+def _id_of(item: JsonObject, kind: str, message: Draft, name: str) -> str:
+    """The sender's id; for a reply the one that its stream named; else the message's, with the item's name in it."""
     if isinstance(item.get("id"), str) and item["id"]:
         given: str = item["id"]
         return given
     trace = message.metadata.get("trace")
     if isinstance(trace, str) and kind in (MESSAGE, CALL):
         return text_item_id(trace) if kind == MESSAGE else derived_id("fc_", trace, str(item.get("call_id")))
-    ident = message.id if not place else f"{message.id}.{place}"
-    return _PREFIXES.get(kind, "item_") + ident
+    prefix = _PREFIXES.get(kind, "item_")
+    return derived_id(prefix, message.id, name) if name else prefix + message.id
 
 
 def _content(content: Json, role: str) -> Iterator[Json]:

@@ -90,11 +90,11 @@ class ItemLog:
         for attempt in range(_LOOKS):
             message, session, later = await self._find(item_id)
             rest = without_item(message, item_id)
-            if rest is not None:
-                change = Rewrite(messages=(replace(message, parts=rest),))
-                return await self.sessions.rewrite(self.scope, self.session_id, change)
-            cut = Truncation(after=message.seq - 1, if_version=session.version, keep_seqs=later)
             try:
+                if rest is not None:
+                    change = Rewrite(messages=(replace(message, parts=rest),), if_version=session.version)
+                    return await self.sessions.rewrite(self.scope, self.session_id, change)
+                cut = Truncation(after=message.seq - 1, if_version=session.version, keep_seqs=later)
                 return await self.sessions.truncate(self.scope, self.session_id, cut)
             except VersionConflict:
                 if attempt == _LOOKS - 1:

@@ -26,6 +26,7 @@ from tenuto.server.openai.response_objects import Echo, place_of_response
 from tenuto.server.openai.response_requests import Asked, history_of, now_in_seconds, read_request
 from tenuto.server.openai.response_stream import ResponseStream, stream_response
 from tenuto.server.openai.stored_responses import echo_from, inputs_of, replay_response, stored_response
+from tenuto.server.openai.tokens import check_untruncated
 from tenuto.server.streams import begun_events, cancel_on_disconnect, event_stream
 from tenuto.sessions.ids import derived_id
 
@@ -44,6 +45,7 @@ class _RetrieveQuery(msgspec.Struct, frozen=True, kw_only=True):
 async def create_response(request: Request) -> Response:
     """Answer: whole, as a stream, or in the background."""
     asked = await read_request(request)
+    await check_untruncated(request, asked)
     if asked.body.store is False:
         return await _answer_unstored(request, asked)
     if asked.body.background or asked.body.stream:

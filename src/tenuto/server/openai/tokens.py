@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.context import TokenCounter, language_of
+from tenuto.context.compression import LogTail
 from tenuto.context.extract import summarise
 from tenuto.errors import Invalid
 from tenuto.model import Message, Role
@@ -18,10 +19,10 @@ from tenuto.server.auth import asking, service
 from tenuto.server.json_io import body_of
 from tenuto.server.openai.bodies import ResponseBody
 from tenuto.server.openai.conversations import drafts_of_items, json_response
-from tenuto.server.openai.errors import OpenAIRouter
+from tenuto.server.openai.errors import InputTooLong, OpenAIRouter
 from tenuto.server.openai.items import as_text, compaction_item, items_of, messages_of
 from tenuto.server.openai.response_objects import usage_of
-from tenuto.server.openai.response_requests import history_of
+from tenuto.server.openai.response_requests import Asked, history_of
 from tenuto.sessions.ids import derived_id
 
 routes = OpenAIRouter(prefix="/v1")
@@ -66,6 +67,28 @@ async def compact_response(request: Request) -> Response:
             "usage": usage_of(tokens, _counter.count(summary)),
         }
     )
+
+
+async def check_untruncated(request: Request, asked: Asked) -> None:
+    """Refuse what would have to be cut, where the request disables truncation; a summary stands for what it covers.
+
+    Raises:
+        InputTooLong: input, conversation, instructions and tools have more tokens than the assistant's prompt.
+    """
+    body, turn = asked.body, asked.turn
+    if body.truncation != "disabled":
+        return
+    assistant = service(request).chat.assistants.find(turn.assistant)
+    policy, loaded = assistant.prompt, assistant.policies.context.loaded_messages
+    tail = LogTail(await history_of(request, asked.scope, body, max(loaded, 1)))
+    summary = tail.summary()
+    talk = tail.talk if summary is None else [one for one in tail.talk if one.seq > summary.through]
+    beside = [turn.text, body.instructions or "", as_text(body.tools) if body.tools else ""]
+    tokens = await asyncio.to_thread(_count, (*talk, *messages_of(turn.messages)), beside)
+    tokens += summary.tokens if summary is not None else 0
+    limit = policy.budget - min(turn.reply_tokens or policy.reply_tokens, policy.reply_tokens)
+    if tokens > limit:
+        raise InputTooLong(tokens, limit)
 
 
 def _count(messages: Sequence[Message], beside: Sequence[str] = ()) -> int:

@@ -257,6 +257,9 @@ class MemorySessions:
 
     async def rewrite(self, scope: Scope, session_id: str, request: Rewrite) -> Session:
         record = self._tables.reach(scope, session_id)
+        expected, version = request.if_version, record.session.version
+        if expected is not None and expected != version:
+            raise VersionConflict(expected, version)
         replaced = [reword(record, message) for message in request.messages]
         replaced += [replace_trace(record, trace) for trace in request.traces]
         if any(replaced):

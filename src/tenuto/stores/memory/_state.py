@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tenuto.errors import VersionConflict
-from tenuto.model import Scope, StateEntry, StateLocation
+from tenuto.model import Scope, StateChange, StateEntry, StateLocation
 from tenuto.model.scope import owner_key, owner_scope, site_key, state_key
-from tenuto.model.values import Json, check_id, check_json
+from tenuto.model.session import check_changes
+from tenuto.model.values import Json
 from tenuto.stores.memory.record import MemoryTables
 from tenuto.stores.paging import stretch
 
@@ -22,21 +25,43 @@ class MemoryState:
     async def write_state(
         self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
     ) -> StateEntry:
-        check_id(key, "the state key")
-        check_json(value, "the state value")
+        change = StateChange(key=key, value=value, if_version=if_version)
+        (version,) = await self.change_states(scope, namespace, (change,))
+        return StateEntry(key=key, value=value, version=version)
+
+    async def delete_state(self, scope: Scope, namespace: str, key: str, if_version: int | None = None) -> bool:
+        change = StateChange(key=key, removes=True, if_version=if_version)
+        return any(await self.change_states(scope, namespace, (change,)))
+
+    async def read_states(self, scope: Scope, namespace: str, keys: Sequence[str]) -> tuple[StateEntry | None, ...]:
+        drawer = self._tables.state.get(state_key(scope, namespace), {})
+        return tuple(drawer.get(key) for key in keys)
+
+    async def change_states(self, scope: Scope, namespace: str, changes: Sequence[StateChange]) -> tuple[int, ...]:
+        check_changes(changes)
+        drawer = self._tables.state.get(state_key(scope, namespace), {})
+        found = [entry.version if (entry := drawer.get(change.key)) is not None else 0 for change in changes]
+        for change, version in zip(changes, found, strict=True):
+            if change.if_version is not None and change.if_version != version:
+                raise VersionConflict(change.if_version, version)
+        return tuple(self._apply(scope, namespace, *one) for one in zip(changes, found, strict=True))
+
+    def _apply(self, scope: Scope, namespace: str, change: StateChange, version: int) -> int:
+        if change.removes:
+            return self._remove_value(scope, namespace, change.key)
+        return self._set_value(scope, namespace, change, version)
+
+    def _set_value(self, scope: Scope, namespace: str, change: StateChange, version: int) -> int:
         place = state_key(scope, namespace)
-        before = self._tables.state.get(place, {}).get(key)
-        version = before.version if before is not None else 0
-        if if_version is not None and if_version != version:
-            raise VersionConflict(if_version, version)
-        entry = self._tables.state.setdefault(place, {})[key] = StateEntry(key=key, value=value, version=version + 1)
+        entry = StateEntry(key=change.key, value=change.value, version=version + 1)
+        self._tables.state.setdefault(place, {})[change.key] = entry
         if scope.owner:
             self._tables.drawers.setdefault(owner_key(scope), {})[place] = (owner_scope(scope), namespace)
         else:
             self._tables.homes[place] = (site_key(scope), owner_key(scope))
-        return entry
+        return entry.version
 
-    async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
+    def _remove_value(self, scope: Scope, namespace: str, key: str) -> bool:
         place = state_key(scope, namespace)
         drawer = self._tables.state.get(place, {})
         gone = drawer.pop(key, None) is not None

@@ -193,7 +193,9 @@ class PostgresSessions:
 
     async def rewrite(self, scope: Scope, session_id: str, request: Rewrite) -> Session:
         asked = place(scope, session_id, self._db.clock())
-        row = await self._run_change("rewrite_session", asked, session_id, *rewordings(request))
+        expected = request.if_version
+        row = await self._run_change("rewrite_session", asked, session_id, *rewordings(request), expected)
+        _check_version(row, expected)
         return await self._db.session(asked, row)
 
     async def delete(self, scope: Scope, session_id: str) -> None:

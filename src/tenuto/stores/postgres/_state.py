@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from tenuto.errors import VersionConflict
-from tenuto.model import Scope, StateEntry, StateLocation
+from tenuto.model import Scope, StateChange, StateEntry, StateLocation
 from tenuto.model.scope import owner_key, owner_scope, site_key, state_key
+from tenuto.model.session import check_changes
 from tenuto.model.values import Json, check_id, check_json
 from tenuto.stores.codec import digest_id
 from tenuto.stores.paging import stretch
@@ -48,12 +51,35 @@ class PostgresState:
             raise VersionConflict(if_version or 0, row["conflict"])
         return StateEntry(key=key, value=value, version=row["written"])
 
-    async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
-        row = await self._db.link.row(
-            "SELECT delete_state($1, $2, $3) AS gone", site_key(scope), state_key(scope, namespace), digest_id(key)
+    async def delete_state(self, scope: Scope, namespace: str, key: str, if_version: int | None = None) -> bool:
+        change = StateChange(key=key, removes=True, if_version=if_version)
+        return any(await self.change_states(scope, namespace, (change,)))
+
+    async def read_states(self, scope: Scope, namespace: str, keys: Sequence[str]) -> tuple[StateEntry | None, ...]:
+        names = [digest_id(key) for key in keys]
+        rows = await self._db.link.fetch(
+            "SELECT * FROM read_states($1, $2, $3)", site_key(scope), state_key(scope, namespace), names
         )
-        gone: bool = row["gone"]
-        return gone
+        found = {row["name"]: row for row in rows}
+        return tuple(entry_of(found[name]) if name in found else None for name in names)
+
+    async def change_states(self, scope: Scope, namespace: str, changes: Sequence[StateChange]) -> tuple[int, ...]:
+        check_changes(changes)
+        row = await self._db.link.row(
+            "SELECT * FROM change_states($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+            site_key(scope),
+            owner_key(scope),
+            state_key(scope, namespace),
+            msgspec.json.encode(owner_scope(scope)).decode() if scope.owner else None,
+            namespace if scope.owner else None,
+            [digest_id(change.key) for change in changes],
+            [None if change.removes else change.key for change in changes],
+            [None if change.removes else msgspec.json.encode(change.value) for change in changes],
+            [None if change.if_version is None else clamp(change.if_version) for change in changes],
+        )
+        if row["conflict"] is not None:
+            raise VersionConflict(changes[row["place"] - 1].if_version or 0, row["conflict"])
+        return tuple(row["done"] or ())
 
     async def list_state(
         self, scope: Scope, namespace: str, after: str = "", limit: int = 100

@@ -308,7 +308,7 @@ def rewrite(rewriting: Rewrite) -> Ask:
     places = [(message.seq, len(id_prefix(message.id))) for message in messages]
     places += [(trace.number, len(id_prefix(trace.id))) for trace in traces]
     return Ask(
-        (len(messages), len(traces)),
+        (len(messages), len(traces), _or_absent(rewriting.if_version)),
         (
             integers(2 * len(places)).pack(*(number for pair in places for number in pair)),
             *map(encode_draft, messages),

@@ -193,7 +193,8 @@ class RedisSessions:
 
     async def rewrite(self, scope: Scope, session_id: str, request: Rewrite) -> Session:
         self._windows.drop(session_key(scope, session_id))
-        return await self._run_for_session("rewrite", scope, session_id, rewrite(request), safe=False)
+        ask, expected = rewrite(request), request.if_version
+        return await self._run_for_session("rewrite", scope, session_id, ask, expected=expected, safe=False)
 
     async def delete(self, scope: Scope, session_id: str) -> None:
         key = session_key(scope, session_id)

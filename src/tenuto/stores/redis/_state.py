@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from tenuto.errors import StateCorrupt, VersionConflict
-from tenuto.model import Scope, StateEntry, StateLocation
+from tenuto.model import Scope, StateChange, StateEntry, StateLocation
 from tenuto.model.scope import state_key
-from tenuto.model.values import Json, check_id, check_json
+from tenuto.model.session import check_changes
+from tenuto.model.values import Json
 from tenuto.stores.redis._keys import listing_digests
-from tenuto.stores.redis._resp import Reply
+from tenuto.stores.redis._resp import Part, Reply
 from tenuto.stores.redis._runner import WHAT, ScriptRunner
 from tenuto.stores.redis._scripts import script
 from tenuto.stores.redis._state_owners import StateOwners, note
@@ -39,25 +41,35 @@ class RedisState:
     async def write_state(
         self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
     ) -> StateEntry:
-        check_id(key, "the state key")
-        check_json(value, "the state value")
-        raw = _encoder.encode(value)
-        reply = await self._run_write(scope, namespace, key, raw, if_version)
+        change = StateChange(key=key, value=value, if_version=if_version)
+        (version,) = await self.change_states(scope, namespace, (change,))
+        return StateEntry(key=key, value=value, version=version)
+
+    async def delete_state(self, scope: Scope, namespace: str, key: str, if_version: int | None = None) -> bool:
+        change = StateChange(key=key, removes=True, if_version=if_version)
+        return any(await self.change_states(scope, namespace, (change,)))
+
+    async def read_states(self, scope: Scope, namespace: str, keys: Sequence[str]) -> tuple[StateEntry | None, ...]:
+        if not keys:
+            return ()
+        values, *_ = self._asking.keys.state(scope, namespace)
+        fields = (_hash_field(scope, namespace, key) for key in keys)
+        found = await self._asking.call("HMGET", values, *fields, key=values)
+        return tuple(None if raw is None else _decode_entry(key, raw) for key, raw in zip(keys, found, strict=True))
+
+    async def change_states(self, scope: Scope, namespace: str, changes: Sequence[StateChange]) -> tuple[int, ...]:
+        check_changes(changes)
+        reply = await self._run_changes(scope, namespace, changes)
         if reply[0] == b"new":
             await self._owners.add(scope)
-            reply = await self._run_write(scope, namespace, key, raw, if_version, listed=True)
-        if reply[0] == b"version" and if_version is not None:
-            raise VersionConflict(if_version, reply[1])
+            reply = await self._run_changes(scope, namespace, changes, listed=True)
+        if reply[0] == b"version":
+            raise VersionConflict(changes[reply[1]].if_version or 0, reply[2])
         if reply[0] != b"ok":
             raise _corrupt_error()
-        if scope.owner and reply[2]:
+        if scope.owner and reply[1]:
             await self._owners.add(scope)
-        return StateEntry(key=key, value=value, version=reply[1])
-
-    async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
-        keys = self._asking.keys.state(scope, namespace)
-        asked = (_hash_field(scope, namespace, key), state_key(scope, namespace))
-        return bool(await self._asking.run_script(script("delete_state"), keys, asked, safe=False))
+        return tuple(reply[2:])
 
     async def list_state(
         self, scope: Scope, namespace: str, after: str = "", limit: int = 100
@@ -80,22 +92,26 @@ class RedisState:
     ) -> tuple[StateLocation, ...]:
         return await self._owners.names(scope, after, limit)
 
-    async def _run_write(
-        self, scope: Scope, namespace: str, key: str, raw: bytes, if_version: int | None, *, listed: bool = False
+    async def _run_changes(
+        self, scope: Scope, namespace: str, changes: Sequence[StateChange], *, listed: bool = False
     ) -> Reply:
         """Write into a known drawer, or one whose owner was `listed`; else reply `new` without writing.
 
         The tenant's own drawers are in no list.
         """
         listed = listed or not scope.owner
-        expected, drawer = b"" if if_version is None else if_version, state_key(scope, namespace)
-        return await self._asking.run_script(
-            script("write_state"),
-            self._asking.keys.state(scope, namespace),
-            (drawer + _encode_key(key), raw, expected, drawer, note(scope, namespace), b"1" if listed else b""),
-            # A repeated conditional write would conflict with its own first attempt.
-            safe=if_version is None,
-        )
+        drawer = state_key(scope, namespace)
+        asked: list[Part] = [drawer, note(scope, namespace), b"1" if listed else b""]
+        for change in changes:
+            asked += (
+                drawer + _encode_key(change.key),
+                b"" if change.removes else _encoder.encode(change.value),
+                b"" if change.if_version is None else change.if_version,
+            )
+        # A repeated conditional write would conflict with its own first attempt, and a repeated removal find nothing.
+        safe = all(change.if_version is None and not change.removes for change in changes)
+        keys = self._asking.keys.state(scope, namespace)
+        return await self._asking.run_script(script("change_states"), keys, asked, safe=safe)
 
     async def erase_owner(self, person: Scope) -> int:
         """Remove all state of an owner; returns the number of values."""

@@ -77,6 +77,8 @@ def rewrite(
 ) -> Session:
     """Replace bodies of stored messages and traces. Expiry and the place in listings do not change."""
     head = _require_readable(txn, ask)
+    if rewriting.if_version is not None and rewriting.if_version != head.version:
+        raise VersionConflict(rewriting.if_version, head.version)
     replaced = [_log.reword(txn, head, *pair) for pair in zip(rewriting.messages, bodies, strict=True)]
     replaced += [_log.replace_trace(txn, head, *pair) for pair in zip(rewriting.traces, traces, strict=True)]
     if any(replaced):

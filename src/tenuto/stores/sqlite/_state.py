@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -10,9 +11,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tenuto.errors import StateCorrupt, VersionConflict
-from tenuto.model import Scope, StateEntry, StateLocation
+from tenuto.model import Scope, StateChange, StateEntry, StateLocation
 from tenuto.model.scope import owner_key, owner_scope, site_key, state_key
-from tenuto.model.values import Json, check_id, check_json
+from tenuto.model.session import check_changes
+from tenuto.model.values import Json
 from tenuto.stores.paging import read_location, stretch
 from tenuto.stores.sqlite._database import Database
 from tenuto.stores.sqlite._heads import Transaction
@@ -43,23 +45,44 @@ def read_value(db: sqlite3.Connection, drawer: bytes, key: str) -> StateEntry | 
     return None if row is None else _decode_entry(row)
 
 
-def write(txn: Transaction, drawer: Drawer, key: str, value: bytes, if_version: int | None) -> int:
-    """Set a value; returns its version."""
-    row = txn.execute("SELECT version FROM state WHERE drawer = ? AND key = ?", (drawer.key, key)).fetchone()
-    version: int = row[0] if row else 0
-    if if_version is not None and if_version != version:
-        raise VersionConflict(if_version, version)
+def read_values(db: sqlite3.Connection, drawer: bytes, keys: Sequence[str]) -> tuple[StateEntry | None, ...]:
+    """The values of some keys, by one statement and so of one moment."""
+    rows = db.execute(
+        "SELECT key, value, version FROM state WHERE drawer = ? AND key IN (SELECT value FROM json_each(?))",
+        (drawer, msgspec.json.encode(keys).decode()),
+    )
+    found = {row[0]: row for row in rows}
+    return tuple(_decode_entry(found[key]) if key in found else None for key in keys)
+
+
+class Change(NamedTuple):
+    """A value to set; without one, to remove."""
+
+    key: str
+    value: bytes | None
+    if_version: int | None
+
+
+def change(txn: Transaction, drawer: Drawer, changes: Sequence[Change]) -> tuple[int, ...]:
+    """Set and remove values; returns the new versions, and whether there was a value to remove."""
+    found: list[int] = []
+    for key, _, if_version in changes:
+        row = txn.execute("SELECT version FROM state WHERE drawer = ? AND key = ?", (drawer.key, key)).fetchone()
+        found.append(row[0] if row else 0)
+        if if_version is not None and if_version != found[-1]:
+            raise VersionConflict(if_version, found[-1])
+    return tuple(_change_one(txn, drawer, one, version) for one, version in zip(changes, found, strict=True))
+
+
+def _change_one(txn: Transaction, drawer: Drawer, one: Change, version: int) -> int:
+    if one.value is None:
+        return txn.execute("DELETE FROM state WHERE drawer = ? AND key = ?", (drawer.key, one.key)).rowcount
     txn.execute(
         "INSERT OR REPLACE INTO state (drawer, key, value, version, owner, space, scope, namespace, home) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (drawer.key, key, value, version + 1, *drawer[1:]),
+        (drawer.key, one.key, one.value, version + 1, *drawer[1:]),
     )
     return version + 1
-
-
-def delete(txn: Transaction, drawer: bytes, key: str) -> bool:
-    """Remove a value."""
-    return txn.execute("DELETE FROM state WHERE drawer = ? AND key = ?", (drawer, key)).rowcount > 0
 
 
 def list_values(db: sqlite3.Connection, drawer: bytes, after: str, limit: int) -> tuple[StateEntry, ...]:
@@ -129,16 +152,26 @@ class SqliteState:
     async def write_state(
         self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
     ) -> StateEntry:
-        check_id(key, "the state key")
-        check_json(value, "the state value")
+        one = StateChange(key=key, value=value, if_version=if_version)
+        (version,) = await self.change_states(scope, namespace, (one,))
+        return StateEntry(key=key, value=value, version=version)
+
+    async def delete_state(self, scope: Scope, namespace: str, key: str, if_version: int | None = None) -> bool:
+        one = StateChange(key=key, removes=True, if_version=if_version)
+        return any(await self.change_states(scope, namespace, (one,)))
+
+    async def read_states(self, scope: Scope, namespace: str, keys: Sequence[str]) -> tuple[StateEntry | None, ...]:
+        return await self._db.readers.run(read_values, state_key(scope, namespace), keys)
+
+    async def change_states(self, scope: Scope, namespace: str, changes: Sequence[StateChange]) -> tuple[int, ...]:
+        check_changes(changes)
         drawer = Drawer(state_key(scope, namespace), owner_key(scope), home=site_key(scope))
         if scope.owner:
             drawer = Drawer(*drawer[:2], site_key(scope), msgspec.json.encode(owner_scope(scope)), namespace)
-        version = await self._db.writer.run(write, drawer, key, msgspec.json.encode(value), if_version)
-        return StateEntry(key=key, value=value, version=version)
-
-    async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
-        return await self._db.writer.run(delete, state_key(scope, namespace), key)
+        encoded = [
+            Change(one.key, None if one.removes else msgspec.json.encode(one.value), one.if_version) for one in changes
+        ]
+        return await self._db.writer.run(change, drawer, encoded)
 
     async def list_state(
         self, scope: Scope, namespace: str, after: str = "", limit: int = 100

@@ -1,8 +1,9 @@
 -- Put other messages and traces in the place of stored ones, which is no activity: neither deadline nor shelf moves.
 -- ARGV: places and the length of what their bodies begin with, two numbers each; then messages, then traces.
 -- include: head
-local _, messages, traces = struct.unpack('>i8i8i8', ARGV[5])
+local _, messages, traces, expected = struct.unpack('>i8i8i8i8', ARGV[5])
 -- include: reach
+if expected >= 0 and expected ~= n[VERSION] then return { 'version', n[VERSION] } end
 -- All is looked at before anything is written: a key of another type must stop the whole step. Of two bodies for one
 -- place the later one holds.
 local old, new = { {}, {} }, { {}, {} }
