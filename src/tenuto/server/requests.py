@@ -283,6 +283,12 @@ class TraceListQuery(msgspec.Struct, kw_only=True, frozen=True):
     before: Annotated[int, Meta(ge=1, le=_MOST, description="Only turns before this number.")] | None = None
 
 
+class TraceQuery(msgspec.Struct, kw_only=True, frozen=True):
+    """What to bring of a trace."""
+
+    text: Annotated[bool, Meta(description="With the text of each part of the prompt.")] = False
+
+
 class RevealBody(RequestBody, frozen=True, kw_only=True):
     """Which marks to look behind."""
 
