@@ -283,6 +283,14 @@ class TraceListQuery(msgspec.Struct, kw_only=True, frozen=True):
     before: Annotated[int, Meta(ge=1, le=_MOST, description="Only turns before this number.")] | None = None
 
 
+class SessionEventsQuery(msgspec.Struct, kw_only=True, frozen=True):
+    """Which events to follow."""
+
+    session_id: Annotated[Name, Meta(description="Report what other processes change in this session, too.")] | None = (
+        None
+    )
+
+
 class TraceQuery(msgspec.Struct, kw_only=True, frozen=True):
     """What to bring of a trace."""
 
