@@ -1,5 +1,6 @@
 /** The page begins here: state, actions, views, and the address that says which conversation is open. */
 
+import { eventActions } from "./actions/events.js";
 import { houseActions } from "./actions/house.js";
 import { sessionActions } from "./actions/sessions.js";
 import { talkActions } from "./actions/talks.js";
@@ -20,13 +21,13 @@ const sessions = sessionActions(store);
 const talks = talkActions(store);
 const turns = turnActions(store, talks, sessions);
 const pages = pageLoader(store);
+const events = eventActions(store, { sessions, talks, turns });
 const actions = {
   house,
   sessions,
   talks,
   turns,
   trace: api.trace,
-  recall: api.recall,
   start,
   begin,
   forget,
@@ -91,6 +92,7 @@ function identify(who) {
   house.identify(who);
   if (key === who.key && user === who.user) return start();
   turns.hush();
+  events.stop();
   sessions.leave();
   store.change({ ...BEGINNING, pages: pages.leave() });
   mount();
