@@ -108,9 +108,9 @@ async def test_a_page_that_cannot_be_fetched_says_so_and_can_be_loaded_again(chr
 async def furnished(browser: Browser) -> AsyncIterator[tuple[Visit, list[str]]]:
     """A visit to a console with something on every page, and the addresses to see."""
     async with offline(browser) as (visit, door):
-        for assistant, text in (("legal", "My landlord keeps the deposit"), ("goods", "Which phones are cheap?")):
-            answered = await door.http.post("/v1/chat", json={"message": text, "assistant": assistant})
-            session = answered.json()["session_id"]
+        said = ("legal", "My landlord keeps the deposit"), ("goods", "Which phones are cheap?")
+        answers = [await door.http.post("/v1/chat", json={"message": text, "assistant": who}) for who, text in said]
+        session = answers[-1].json()["session_id"]
         await door.http.post("/v1/memories", json={"text": "Likes green tea", "kind": "preference"})
         task = (await door.http.get("/v1/tasks")).json()["tasks"][0]["id"]
         yield visit, ["#/chat", f"#/chat/{session}", *(f"#/{name}" for name in PAGES), f"#/tasks/{task}"]
