@@ -11,11 +11,19 @@ from playwright.async_api import Browser, expect
 from tenuto.model.plan import StepStatus
 from tenuto.model.prompt import Disposition, Kind, Reason
 from tenuto.model.task import TaskEventType, TaskStatus
+from tenuto.server import web_console
 from tests.journeys.door import Door
 from tests.journeys.page.visit import PHONE, offline
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+CONSOLE = Path(web_console.__file__).parent / "console"
+BOOKS = """
+async (names) => {
+  const books = await Promise.all(names.map((name) => import(`/console/words/${name}.js`)));
+  return ["en", "zh"].map((language) => Object.assign({}, ...books.map((book) => book[language])));
+}
+"""
 NAMELESS = """
 () => [...document.querySelectorAll("button, input, textarea, select, a")]
   .filter((one) => !one.ariaLabel && !one.textContent.trim() && !(one.labels?.length > 0))
@@ -50,9 +58,7 @@ async def test_the_page_works_on_a_narrow_screen_and_by_keyboard(chromium: Brows
 
 async def test_the_page_speaks_both_languages_about_everything(chromium: Browser) -> None:
     async with offline(chromium) as (visit, _):
-        english, chinese = await visit.page.evaluate(
-            "async () => [(await import('/console/words/en.js')).en, (await import('/console/words/zh.js')).zh]"
-        )
+        english, chinese = await visit.page.evaluate(BOOKS, [path.stem for path in (CONSOLE / "words").iterdir()])
 
     spoken = {f"kind.{kind}" for kind in Kind} | {f"disposition.{disposition}" for disposition in Disposition}
     spoken |= {f"status.{status}" for status in (*TaskStatus, *StepStatus)}
