@@ -72,16 +72,21 @@ async def test_the_page_speaks_both_languages_about_everything(chromium: Browser
 async def test_the_console_is_served_with_its_types_and_only_its_files(door: Door) -> None:
     page = await door.http.get("/")
     names = re.findall(r'(?:src|href)="(console/[^"]+)"', page.text)
-    kinds = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+    kinds = {"app.js": "text/javascript", "app.css": "text/css", "icon.svg": "image/svg+xml", "": "text/html"}
+    modules = ("console/words/en.js", "console/views/frame.js")
 
-    assert {Path(name).name for name in names} >= {"app.js", "icon.svg", "base.css", "talk.css"}
-    for name in names:
+    assert {Path(name).name for name in names} == {*kinds} - {""}
+    for name in (*names, "", *modules):
         file = await door.http.get(f"/{name}")
-        assert file.headers["content-type"].startswith(kinds[Path(name).suffix])
-        assert file.headers["cache-control"] == "no-cache"
+        plain = await door.http.get(f"/{name}", headers={"Accept-Encoding": "identity"})
+        assert (file.headers["content-encoding"], file.headers["vary"]) == ("gzip", "Accept-Encoding")
+        assert (file.content, "content-encoding" in plain.headers) == (plain.content, False)
+        assert file.headers["content-type"].startswith(kinds.get(Path(name).name, "text/javascript"))
+        kept = "public, max-age=31536000, immutable" if name in names else "no-cache"
+        assert file.headers["cache-control"] == kept
         again = await door.http.get(f"/{name}", headers={"If-None-Match": file.headers["etag"]})
         assert (again.status_code, again.content) == (304, b"")
-    for name in ("../page.py", "%2e%2e/page.py", "nothing.js", "", "views", "/etc/passwd"):
+    for name in ("../page.py", "%2e%2e/page.py", "nothing.js", "", "views", "0123456789ab/app.js", "/etc/passwd"):
         assert (await door.http.get(f"/console/{name}")).status_code == 404
 
 

@@ -27,6 +27,7 @@ export function frameView(actions, pages) {
   const composer = composerView(actions);
   const waiting = waitingView(actions);
   const undo = undoView(actions);
+  let shown = null; // the page that was drawn last, and the id on it
   const views = new Map(); // of the pages that were visited, by name
   const told = h("p", { class: "unseen", role: "status" });
   const outage = h("p", { class: "outage", role: "status", hidden: true }, t("outage"));
@@ -86,6 +87,9 @@ export function frameView(actions, pages) {
     // On the page only while it is shown: a page has one first heading.
     for (const each of [waiting, ...views.values()]) if (each !== page) each.node.remove();
     if (page && !page.node.isConnected) main.append(page.node);
+    // After a link to another page, keyboard and screen reader go on from its heading.
+    if (page && shown && (page !== shown.page || state.id !== shown.id)) page.node.querySelector("h1").focus();
+    shown = { page, id: state.id };
     write(told, spoken(state.told));
     const title = talking ? talk?.title : page.title(state, now);
     document.title = title ? `${spoken(title)} · ${t("app.title")}` : t("app.title");

@@ -161,17 +161,9 @@ function identity(actions, who) {
 
 function language(actions) {
   const other = languages.find((each) => each !== currentLanguage());
-  const label = t("language.label");
   return h(
     "button",
-    {
-      type: "button",
-      class: "quiet",
-      lang: other,
-      "aria-label": label,
-      title: label,
-      on: { click: () => actions.speak(other) },
-    },
+    { type: "button", class: "quiet", lang: other, title: t("language.label"), on: { click: () => actions.speak(other) } },
     t("language.switch"),
   );
 }
