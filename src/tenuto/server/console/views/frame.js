@@ -13,18 +13,20 @@ import { privacyDialog } from "./privacy.js";
 import { sidebarView } from "./sidebar.js";
 import { tipView } from "./tip.js";
 import { transcriptView } from "./transcript.js";
+import { undoView } from "./undo.js";
 import { waitingView } from "./waiting.js";
 
 export function frameView(actions, pages) {
   const confirm = confirmDialog();
   const identity = meDialog(actions);
   const privacy = privacyDialog(actions);
-  const sidebar = sidebarView(actions, confirm.ask, privacy.open);
+  const sidebar = sidebarView(actions, privacy.open);
   const heading = headingView(actions);
   const beginning = beginningView(actions);
   const transcript = transcriptView(actions);
   const composer = composerView(actions);
   const waiting = waitingView(actions);
+  const undo = undoView(actions);
   let shown = null; // the page that was drawn last, and the id on it
   const views = new Map(); // of the pages that were visited, by name
   const told = h("p", { class: "unseen", role: "status" });
@@ -33,16 +35,22 @@ export function frameView(actions, pages) {
   const main = h("main", {}, heading.node, outage, transcript.node, beginning.node, composer.node);
   const node = h(
     "div",
-    { class: "frame", on: { keydown: (event) => event.key === "Escape" && actions.house.drawer(false) } },
+    { class: "frame", on: { keydown: press } },
     sidebar.node,
     veil,
     main,
     told,
+    undo.node,
     confirm.node,
     identity.node,
     privacy.node,
   );
   node.append(tipView(node).node);
+
+  function press(event) {
+    if (event.key === "Escape") actions.house.drawer(false);
+    undo.press(event);
+  }
 
   /** Where the list lies over the page, it has the focus, and gives it back. */
   function lay(drawer, below) {
@@ -68,7 +76,7 @@ export function frameView(actions, pages) {
     const empty = talk !== null && talk.id === null && talk.items.length === 0 && state.problem === null;
     const page = pageOn(state);
     const now = state.pages[state.page];
-    for (const view of [sidebar, heading, beginning, transcript, composer, identity, privacy]) view.draw(state, talk);
+    for (const view of [sidebar, heading, beginning, transcript, composer, undo, identity, privacy]) view.draw(state, talk);
     page?.draw(state, now);
     lay(state.drawer, page ?? heading);
     set(outage, "hidden", !state.away);
