@@ -25,6 +25,9 @@ export const api = {
     json("GET", `${at(id)}/messages?${asked({ limit: PAGE, before, after, summaries: true })}`),
   rename: (id, title) => json("PATCH", at(id), { title }),
   remove: (id) => request("DELETE", at(id)),
+  status: () => json("GET", "v1/status"),
+  usage: (days) => json("GET", `v1/analytics/usage?${asked({ days })}`),
+  topics: (days, limit) => json("GET", `v1/analytics/topics?${asked({ days, limit })}`),
   privacy: () => json("GET", "v1/privacy"),
   memories: ({ kind = null, cursor = null } = {}) =>
     json("GET", `v1/memories?${asked({ limit: PAGE, kind, cursor })}`),

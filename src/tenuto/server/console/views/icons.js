@@ -1,6 +1,7 @@
 /** Small pictures, drawn as lines in the colour of the text around them. */
 
-const SVG = "http://www.w3.org/2000/svg";
+import { svg } from "../dom.js";
+
 const PATHS = {
   plus: "M12 5v14M5 12h14",
   menu: "M4 7h16M4 12h16M4 17h16",
@@ -15,16 +16,12 @@ const PATHS = {
   lock: "M8 11V8a4 4 0 0 1 8 0v3M6.5 11h11v8.5h-11z",
   memory: "M7 4.5h10v15l-5-3.5-5 3.5z",
   tasks: "M4 7l2 2 3-4M4 16l2 2 3-4M13 7.500h7M13 16.500h7",
+  health: "M3.500 12.500h4l2.500-6 4 11 2.500-5h4",
+  usage: "M5 20V12M12 20V5M19 20v-5",
   search: "M11 17a6 6 0 1 0 0-12 6 6 0 0 0 0 12zM15.500 15.500L20 20",
 };
 
 export function icon(name) {
-  const picture = document.createElementNS(SVG, "svg");
-  picture.setAttribute("viewBox", "0 0 24 24");
-  picture.setAttribute("class", `icon ${name}`);
-  picture.setAttribute("aria-hidden", "true");
-  const line = document.createElementNS(SVG, "path");
-  line.setAttribute("d", PATHS[name]);
-  picture.append(line);
-  return picture;
+  const line = svg("path", { d: PATHS[name] });
+  return svg("svg", { viewBox: "0 0 24 24", class: `icon ${name}`, "aria-hidden": "true" }, line);
 }
