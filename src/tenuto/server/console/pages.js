@@ -41,6 +41,18 @@ export const PAGES = [
     load: () => import("./pages/tasks.js"),
     style: new URL("./css/tasks.css", import.meta.url),
   },
+  {
+    name: "health",
+    icon: "health",
+    load: () => import("./pages/health.js"),
+    style: new URL("./css/health.css", import.meta.url),
+  },
+  {
+    name: "usage",
+    icon: "usage",
+    load: () => import("./pages/usage.js"),
+    style: new URL("./css/usage.css", import.meta.url),
+  },
 ];
 
 export const CHAT = "chat";
