@@ -28,7 +28,7 @@ export const api = {
   privacy: () => json("GET", "v1/privacy"),
   memories: ({ kind = null, cursor = null } = {}) =>
     json("GET", `v1/memories?${asked({ limit: PAGE, kind, cursor })}`),
-  memory: (id) => json("GET", memoryAt(id)),
+  recall,
   preferences: async () => (await json("GET", "v1/memories/preferences")).preferences,
   searchMemories: (query) => json("POST", "v1/memories/search", { query, limit: 20 }),
   addMemory: (memory) => json("POST", "v1/memories", memory),
@@ -69,6 +69,16 @@ async function* taskEvents(id, { after, signal }) {
   for await (const [name, told] of eventsOf(response.body)) {
     if (name === "error") throw Problem.told(told);
     yield told;
+  }
+}
+
+/** The text of a memory, or nothing where it was forgotten. */
+async function recall(id) {
+  try {
+    return (await json("GET", memoryAt(id))).text;
+  } catch (error) {
+    if (error.code === "memory_not_found") return null;
+    throw error;
   }
 }
 

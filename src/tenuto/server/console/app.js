@@ -1,16 +1,15 @@
 /** The page begins here: state, actions, views, and the address that says which conversation is open. */
 
 import { houseActions } from "./actions/house.js";
-import { memoryActions } from "./actions/memories.js";
 import { sessionActions } from "./actions/sessions.js";
 import { talkActions } from "./actions/talks.js";
-import { taskActions } from "./actions/task.js";
-import { taskListActions } from "./actions/tasks.js";
 import { turnActions } from "./actions/turns.js";
 import { api, onAnswer } from "./api.js";
 import { currentLanguage, speak } from "./i18n.js";
 import { me } from "./me.js";
-import { go, pageInAddress, sessionInAddress, taskInAddress } from "./route.js";
+import { pageLoader } from "./page_loader.js";
+import { CHAT } from "./pages.js";
+import { go, placeInAddress } from "./route.js";
 import { BEGINNING, currentTalk, makeStore } from "./state.js";
 import { paint } from "./theme.js";
 import { frameView } from "./views/frame.js";
@@ -18,20 +17,16 @@ import { frameView } from "./views/frame.js";
 const store = makeStore();
 const house = houseActions(store);
 const sessions = sessionActions(store);
-const memories = memoryActions(store);
-const tasks = taskListActions(store);
-const task = taskActions(store);
 const talks = talkActions(store);
 const turns = turnActions(store, talks, sessions);
+const pages = pageLoader(store);
 const actions = {
   house,
   sessions,
-  memories,
-  tasks,
-  task,
   talks,
   turns,
   trace: api.trace,
+  recall: api.recall,
   start,
   begin,
   forget,
@@ -46,7 +41,7 @@ let forgetView = () => {};
 function mount() {
   forgetView();
   document.documentElement.lang = currentLanguage() === "zh" ? "zh-Hans" : "en";
-  const frame = frameView(actions);
+  const frame = frameView(actions, pages);
   document.body.replaceChildren(frame.node);
   frame.draw(store.get());
   forgetView = store.subscribe(frame.draw);
@@ -59,15 +54,15 @@ async function start() {
   await Promise.all([sessions.refresh(), follow()]);
 }
 
+/** Show what the address names. */
 function follow() {
-  const page = pageInAddress();
-  if (page !== "task") task.close();
-  if (page !== "talk") {
-    store.change({ page, drawer: false });
-    return review();
+  const { page, id } = placeInAddress();
+  store.change({ page, id });
+  if (page !== CHAT) {
+    store.change({ drawer: false });
+    return pages.open(page, id);
   }
-  store.change({ page });
-  const id = sessionInAddress();
+  pages.close();
   const talk = currentTalk(store.get());
   if (talk && talk.id === id && !talk.problem) return store.change({ drawer: false });
   return id === null ? talks.begin() : turns.open(id);
@@ -75,15 +70,14 @@ function follow() {
 
 /** What is on screen may have changed elsewhere. */
 function review() {
-  const page = pageInAddress();
-  if (page === "memories") return memories.refresh();
-  if (page === "tasks") return tasks.refresh();
-  return page === "task" ? task.open(taskInAddress()) : null;
+  const { page, id } = placeInAddress();
+  return page === CHAT ? null : pages.open(page, id);
 }
 
 /** A new talk, also where the address already says so. */
 function begin() {
-  if (sessionInAddress() === null) talks.begin();
+  const { page, id } = placeInAddress();
+  if (page === CHAT && id === null) talks.begin();
 }
 
 async function forget(id) {
@@ -98,10 +92,7 @@ function identify(who) {
   if (key === who.key && user === who.user) return start();
   turns.hush();
   sessions.leave();
-  memories.leave();
-  tasks.leave();
-  task.leave();
-  store.change(BEGINNING);
+  store.change({ ...BEGINNING, pages: pages.leave() });
   mount();
   return start();
 }

@@ -1,22 +1,17 @@
 /** What is remembered of the person here: bring, search, add, edit, forget. */
 
 import { api } from "../api.js";
-import { Problem } from "../problem.js";
 import { guardedRequests } from "./guarded.js";
 
-export function memoryActions(store) {
+export function memoryActions(store, { get, patch }) {
   let asked = 0; // the number of the latest question about the list
-
-  function patch(change) {
-    store.change((state) => ({ memories: { ...state.memories, ...change } }));
-  }
 
   const { guarded, leave } = guardedRequests(store, patch);
 
   /** Bring preferences and the first page anew; or, where something is searched for, what is found. */
   async function refresh() {
     const number = (asked += 1);
-    const { query, kind } = store.get().memories;
+    const { query, kind } = get();
     if (query) {
       await guarded(
         () => api.searchMemories(query),
@@ -35,11 +30,11 @@ export function memoryActions(store) {
 
   async function more() {
     const number = asked;
-    const { kind, cursor } = store.get().memories;
+    const { kind, cursor } = get();
     await guarded(
       () => api.memories({ kind, cursor }),
       (next) => {
-        const { items } = store.get().memories;
+        const { items } = get();
         const known = new Set(items.map((memory) => memory.id));
         const further = others(next.memories).filter((memory) => !known.has(memory.id));
         patch({ items: [...items, ...further], cursor: next.cursor });
@@ -69,15 +64,7 @@ export function memoryActions(store) {
     add: (text, kind, told) => change(() => api.addMemory({ text, kind }), told),
     edit: (id, text, told) => change(() => api.editMemory(id, { text }), told),
     forget: (id, told) => change(() => api.forgetMemory(id), told),
-    /** The text of a memory, or nothing where it was forgotten. */
-    async recall(id) {
-      try {
-        return (await api.memory(id)).text;
-      } catch (error) {
-        if (Problem.from(error).code === "memory_not_found") return null;
-        throw error;
-      }
-    },
+    open: refresh,
     leave,
   };
 }

@@ -14,14 +14,14 @@ const SHOWN = [null, "fact", "episode"];
 const WRITTEN = ["fact", "preference"];
 
 export function memoriesView(actions, ask) {
-  const header = pageHeader(actions, t("memories.title"), t("memories.lead"));
+  const header = pageHeader(actions, t("page.memories"), t("memories.lead"));
   const notice = h("p", { class: "notice", role: "status" });
   const liked = section("memories.preferences", actions, ask);
   const rest = section("memories.others", actions, ask);
   const found = section("memories.found", actions, ask);
   const tabs = kinds(actions);
   rest.node.insertBefore(tabs.node, rest.list);
-  const more = textButton(t("sessions.more"), () => actions.memories.more());
+  const more = textButton(t("sessions.more"), () => actions.page.more());
   rest.node.append(more);
   const degraded = h("p", { class: "hint" }, t("memories.degraded"));
   found.node.append(degraded);
@@ -39,9 +39,8 @@ export function memoriesView(actions, ask) {
   );
   let last = null;
 
-  function draw(state) {
+  function draw(state, now) {
     header.draw(state);
-    const now = state.memories;
     if (now === last) return;
     last = now;
     const { preferences, items, hits, cursor, kind, query, loading, problem } = now;
@@ -60,7 +59,7 @@ export function memoriesView(actions, ask) {
     rest.draw(items.map(row), t("memories.none"));
   }
 
-  return { node, draw, focus: header.focus, title: () => t("memories.title") };
+  return { node, draw, focus: header.focus, title: () => t("page.memories") };
 }
 
 function row(memory) {
@@ -88,7 +87,7 @@ function section(name, actions, ask) {
 function trouble(problem, actions) {
   if (problem.code === "invalid" && problem.status === 400 && problem.detail.includes("X-User-ID"))
     return [t("memories.no_user"), " ", textButton(t("me.title"), () => actions.house.want(true))];
-  return [sentence(problem), " ", textButton(t("again"), () => actions.memories.refresh())];
+  return [sentence(problem), " ", textButton(t("again"), () => actions.page.refresh())];
 }
 
 function search(actions) {
@@ -101,7 +100,7 @@ function search(actions) {
     on: {
       input: () => {
         clearTimeout(waiting);
-        waiting = setTimeout(() => actions.memories.search(input.value.trim()), TYPING);
+        waiting = setTimeout(() => actions.page.search(input.value.trim()), TYPING);
       },
     },
   });
@@ -118,7 +117,7 @@ function kinds(actions) {
   const buttons = SHOWN.map((kind) =>
     h(
       "button",
-      { type: "button", class: "quiet", data: { kind }, on: { click: () => actions.memories.show(kind) } },
+      { type: "button", class: "quiet", data: { kind }, on: { click: () => actions.page.show(kind) } },
       t(`memories.tab.${kind ?? "all"}`),
     ),
   );
@@ -147,7 +146,7 @@ function addForm(actions) {
   async function add(event) {
     event.preventDefault();
     const words = text.value.trim();
-    if (words && (await actions.memories.add(words, kind.value, t("memories.added")))) text.value = "";
+    if (words && (await actions.page.add(words, kind.value, t("memories.added")))) text.value = "";
   }
   return h(
     "form",

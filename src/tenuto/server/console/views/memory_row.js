@@ -51,7 +51,7 @@ export function memoryRow(actions, ask) {
     const save = async () => {
       const words = input.value.trim();
       close();
-      if (words && words !== memory.text) await actions.memories.edit(memory.id, words, t("memories.edited"));
+      if (words && words !== memory.text) await actions.page.edit(memory.id, words, t("memories.edited"));
     };
     input.addEventListener("keydown", (event) => {
       if (event.isComposing) return;
@@ -78,7 +78,7 @@ export function memoryRow(actions, ask) {
       text: t("memories.forget.text", { text: short(shown.text) }),
       yes: t("memories.forget.yes"),
     });
-    if (yes) await actions.memories.forget(shown.id, t("memories.forgotten"));
+    if (yes) await actions.page.forget(shown.id, t("memories.forgotten"));
   }
 
   return { node, draw };

@@ -4,8 +4,9 @@ import { fill, h, set } from "../dom.js";
 import { currentLanguage, languages, t } from "../i18n.js";
 import { keyed } from "../keyed.js";
 import { me } from "../me.js";
+import { CHAT, PAGES } from "../pages.js";
 import { sentence } from "../problem.js";
-import { MEMORIES, TASKS, addressOf } from "../route.js";
+import { addressOf, addressOfPage } from "../route.js";
 import { currentTheme } from "../theme.js";
 import { iconButton, textButton } from "./buttons.js";
 import { icon } from "./icons.js";
@@ -29,8 +30,7 @@ export function sidebarView(actions, ask, showPrivacy) {
     icon("lock"),
     t("privacy.title"),
   );
-  const memories = h("a", { class: "place", href: MEMORIES }, icon("memory"), t("memories.title"));
-  const tasks = h("a", { class: "place", href: TASKS }, icon("tasks"), t("tasks.title"));
+  const places = PAGES.map(place);
   const close = iconButton("close", t("sessions.close"), () => actions.house.drawer(false), { class: "narrow" });
   const node = h(
     "nav",
@@ -42,7 +42,11 @@ export function sidebarView(actions, ask, showPrivacy) {
       icon("plus"),
       t("sessions.new"),
     ),
-    h("div", {}, memories, tasks),
+    h(
+      "ul",
+      { class: "places", "aria-label": t("pages.title") },
+      places.map((each) => h("li", {}, each)),
+    ),
     search(actions),
     h("div", { class: "shelf" }, list, notice, more),
     h(
@@ -57,8 +61,7 @@ export function sidebarView(actions, ask, showPrivacy) {
   function draw(state, talk) {
     set(node, "data-drawer", state.drawer);
     set(privacy, "hidden", state.privacy === null);
-    set(memories, "aria-current", state.page === "memories" && "page");
-    set(tasks, "aria-current", state.page.startsWith("task") && "page");
+    for (const each of places) set(each, "aria-current", each.dataset.page === state.page && "page");
     who.textContent = me().user || t("me.button");
     if (state.house)
       fill(house, `${state.house.version} · ${state.house.store} · `, h("a", { href: "docs" }, t("routes")));
@@ -76,11 +79,15 @@ export function sidebarView(actions, ask, showPrivacy) {
     last = state.sessions;
     rows(
       items.map((session) => ({ key: session.id, session })),
-      state.page === "talk" ? talk?.id ?? null : null,
+      state.page === CHAT ? talk?.id ?? null : null,
     );
   }
 
   return { node, draw, focus: () => close.focus() };
+}
+
+function place({ name, icon: picture }) {
+  return h("a", { class: "place", href: addressOfPage(name), data: { page: name } }, icon(picture), t(`page.${name}`));
 }
 
 /** Draws the rows, but not under a pressed pointer: a row that moves away or is made anew would take the click along. */
