@@ -14,7 +14,7 @@ import { sessionRow } from "./session_row.js";
 
 const TYPING = 200;
 
-export function sidebarView(actions, ask, showPrivacy) {
+export function sidebarView(actions, ask) {
   const list = h("ul", { class: "sessions" });
   const rows = unhurried(
     list,
@@ -24,12 +24,6 @@ export function sidebarView(actions, ask, showPrivacy) {
   const more = textButton(t("sessions.more"), () => actions.sessions.more());
   const house = h("p", { class: "house" });
   const who = h("span");
-  const privacy = h(
-    "button",
-    { type: "button", class: "quiet", hidden: true, on: { click: showPrivacy } },
-    icon("lock"),
-    t("privacy.title"),
-  );
   const places = PAGES.map(place);
   const close = iconButton("close", t("sessions.close"), () => actions.house.drawer(false), { class: "narrow" });
   const node = h(
@@ -52,7 +46,7 @@ export function sidebarView(actions, ask, showPrivacy) {
     h(
       "div",
       { class: "foot" },
-      h("div", { class: "foot-row" }, identity(actions, who), privacy, language(actions), theme(actions)),
+      h("div", { class: "foot-row" }, identity(actions, who), language(actions), theme(actions)),
       house,
     ),
   );
@@ -60,7 +54,6 @@ export function sidebarView(actions, ask, showPrivacy) {
 
   function draw(state, talk) {
     set(node, "data-drawer", state.drawer);
-    set(privacy, "hidden", state.privacy === null);
     for (const each of places) set(each, "aria-current", each.dataset.page === state.page && "page");
     who.textContent = me().user || t("me.button");
     if (state.house)
