@@ -280,6 +280,9 @@ class TraceListQuery(msgspec.Struct, kw_only=True, frozen=True):
     """Which traces to bring."""
 
     session_id: Name | None = None
+    assistant: Annotated[str, Meta(description="Only turns of this assistant.")] | None = None
+    errors: Annotated[bool, Meta(description="Only turns that ended without an answer.")] = False
+    brief: Annotated[bool, Meta(description="Without tools, spans, data and context.")] = False
     limit: Annotated[int, Meta(ge=1, le=100)] = 20
     before: Annotated[int, Meta(ge=1, le=_MOST, description="Only turns before this number.")] | None = None
 

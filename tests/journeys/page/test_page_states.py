@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from playwright.async_api import Browser, Route, expect
+from playwright.async_api import Browser, Route, ViewportSize, expect
 
 from tenuto.llm import Fail, Hang, Say
 from tenuto.llm.scripted import Script
@@ -46,7 +46,7 @@ async def test_words_that_were_answered_have_it_told_once(chromium: Browser) -> 
 
 @pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
 async def test_the_account_of_an_answer_stays_when_the_next_one_fails(
-    chromium: Browser, viewport: dict[str, int]
+    chromium: Browser, viewport: ViewportSize
 ) -> None:
     async with scripted(chromium, "Seven.", Fail(), "Eight.", wishes={"viewport": viewport}) as (visit, _, _door):
         await visit.say("How many?")

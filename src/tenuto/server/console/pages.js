@@ -18,6 +18,18 @@
 
 export const PAGES = [
   {
+    name: "sessions",
+    icon: "sessions",
+    load: () => import("./pages/sessions.js"),
+    style: new URL("./css/sessions.css", import.meta.url),
+  },
+  {
+    name: "traces",
+    icon: "traces",
+    load: () => import("./pages/traces.js"),
+    style: new URL("./css/traces.css", import.meta.url),
+  },
+  {
     name: "memories",
     icon: "memory",
     load: () => import("./pages/memories.js"),
