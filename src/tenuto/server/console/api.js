@@ -123,3 +123,5 @@ function taskAt(id) {
 function asked(parameters) {
   return new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== null && value !== ""));
 }
+
+export { json, request };

@@ -52,6 +52,16 @@ export const PAGES = [
     icon: "usage",
     load: () => import("./pages/usage.js"),
     style: new URL("./css/usage.css", import.meta.url),
+    name: "keys",
+    icon: "key",
+    load: () => import("./pages/keys.js"),
+    style: new URL("./css/keys.css", import.meta.url),
+  },
+  {
+    name: "privacy",
+    icon: "lock",
+    load: () => import("./pages/privacy.js"),
+    style: new URL("./css/privacy.css", import.meta.url),
   },
 ];
 
