@@ -34,7 +34,7 @@ async def test_each_sample_question_is_answered_offline() -> None:
         known = {each["name"]: [None, *(persona["id"] for persona in each["personas"])] for each in assistants}
         for asked in map(samples, ("en", "zh")):
             assert asked.keys() == known.keys()
-            for name, text in [(name, text) for name in asked for text in asked[name]]:
+            for name, text in [(each, text) for each in asked for text in asked[each]]:
                 for persona in known[name]:
                     reply = await ask(door, text, assistant=name, persona=persona)
                     refused = reply["data"].get("policy_mode", "normal") != "normal" or reply["answer"] in EMPTY

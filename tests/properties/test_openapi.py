@@ -37,11 +37,13 @@ OPERATIONS = [
     # Where nothing can be sent, nothing wrong can be sent.
     if mode is GenerationMode.POSITIVE or operation.get("parameters") or operation.get("requestBody")
 ]
-# Whether a text is an export, or a list of messages ends with something to answer, JSON Schema cannot tell.
-BEYOND_SCHEMA = ("/v1/sessions/import", "/v1/ai-sdk/chat", "/v1/ag-ui/{assistant}")
+# Whether a text is an export, an object a receipt, or a list of messages ends with something to answer, JSON Schema
+# cannot tell.
+BEYOND_SCHEMA = ("/v1/sessions/import", "/v1/privacy/verify", "/v1/ai-sdk/chat", "/v1/ag-ui/{assistant}")
 TRACES = "/v1/traces"
 MEMORIES = "/v1/memories"
 TASKS = "/v1/tasks"
+KEYS = "/v1/keys"
 # Whether a plan can run, JSON Schema cannot tell.
 PLAN: Any = {"steps": [{"id": "ask", "human_input": "Well?"}]}
 
@@ -134,6 +136,11 @@ def _lead_somewhere(case: schemathesis.Case[Any], client: asgi.ASGIClient, heade
     if "memory_id" in case.path_parameters:
         held = client.post(MEMORIES, headers=headers | {"X-User-ID": "ann"}, json={"text": "I live in Bologna."}).json()
         case.path_parameters["memory_id"] = held["id"]
+    if "key_id" in case.path_parameters:
+        case.path_parameters["key_id"] = client.post(KEYS, headers=headers, json={}).json()["key"]["id"]
+    if case.path == KEYS and isinstance(case.body, dict):
+        # Tenant and site are those of the credential, and an agent has no other role, which OpenAPI cannot say.
+        case.body = {name: value for name, value in case.body.items() if name not in ("tenant_id", "agent")}
     # A cursor is one that a listing gave; any other is refused, as another test shows.
     case.query.pop("cursor", None)
     if case.body is not NOT_SET:

@@ -56,7 +56,7 @@ def list_traces(
 
 async def _load_traces(app: Tenuto, scope: Scope, session_id: str | None, limit: int) -> tuple[Trace, ...]:
     if session_id is None:
-        return await latest_traces(app.store.traces, app.sessions, scope, limit)
+        return (await latest_traces(app.store.traces, app.sessions, scope, limit)).traces
     return await app.store.traces.traces(scope, session_id, limit)
 
 

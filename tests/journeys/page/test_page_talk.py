@@ -284,7 +284,7 @@ async def test_a_character_answers_in_chinese_and_shows_its_evidence(chromium: B
         await expect(answer.locator(".piece").first).to_have_attribute("data-id", re.compile("^E-"))
         await answer.get_by_role("button", name="模型看到了什么").click()
         await expect(answer.locator(".entries")).to_contain_text("依据")
-        await visit.page.get_by_role("button", name="切换到英文").click()
+        await visit.page.get_by_role("button", name="English").click()
         await expect(visit.page.get_by_role("button", name="What the model saw")).to_be_visible()
         assert await visit.page.evaluate("document.documentElement.lang") == "en"
 

@@ -18,13 +18,19 @@ export const api = {
   health: () => json("GET", "healthz"),
   ready: () => request("GET", "readyz"),
   assistants: async () => (await json("GET", "v1/assistants")).assistants,
-  sessions: ({ query = "", cursor = null } = {}) =>
-    json("GET", `v1/sessions?${asked({ limit: PAGE, q: query, cursor })}`),
+  sessions: ({ query = "", cursor = null, limit = PAGE } = {}) =>
+    json("GET", `v1/sessions?${asked({ limit, q: query, cursor })}`),
   session: (id) => json("GET", at(id)),
   messages: (id, { before = null, after = null } = {}) =>
     json("GET", `${at(id)}/messages?${asked({ limit: PAGE, before, after, summaries: true })}`),
   rename: (id, title) => json("PATCH", at(id), { title }),
-  remove: (id) => request("DELETE", at(id)),
+  remove: (id, { keepalive = false } = {}) => request("DELETE", at(id), undefined, { keepalive }),
+  fork: (id) => json("POST", `${at(id)}/fork`, {}),
+  export: async (id, format) => (await request("GET", `${at(id)}/export?format=${format}`)).blob(),
+  stats: () => json("GET", "v1/stats"),
+  status: () => json("GET", "v1/status"),
+  usage: (days) => json("GET", `v1/analytics/usage?${asked({ days })}`),
+  topics: (days, limit) => json("GET", `v1/analytics/topics?${asked({ days, limit })}`),
   privacy: () => json("GET", "v1/privacy"),
   memories: ({ kind = null, cursor = null } = {}) =>
     json("GET", `v1/memories?${asked({ limit: PAGE, kind, cursor })}`),
@@ -44,6 +50,7 @@ export const api = {
   events,
   stop: (id) => json("POST", `${at(id)}/stop`),
   join,
+  traces: (filter) => json("GET", `v1/traces?${asked({ limit: 100, brief: true, ...filter })}`),
   trace: (id) => json("GET", `v1/traces/${encodeURIComponent(id)}?text=true`),
   chat,
 };
@@ -82,10 +89,11 @@ async function json(method, path, body) {
   return (await request(method, path, body)).json();
 }
 
-async function request(method, path, body, { headers = {}, signal } = {}) {
+async function request(method, path, body, { headers = {}, signal, keepalive = false } = {}) {
   const response = await fetch(path, {
     method,
     signal,
+    keepalive,
     headers: { ...identity(), ...headers, ...(body && { "Content-Type": "application/json" }) },
     body: body && JSON.stringify(body),
     cache: "no-store",
@@ -111,3 +119,5 @@ function taskAt(id) {
 function asked(parameters) {
   return new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== null && value !== ""));
 }
+
+export { json, request };
