@@ -86,4 +86,5 @@ async def test_a_trace_shows_what_is_still_stored_of_its_prompt(tmp_path: Path) 
             await say(door, text)
         entries = await parts_of(door, trace)
         assert states(entries, "memory") == [("gone", None)]
-        assert [state for state, _ in states(entries, "message")] == ["gone", "gone", "stored", "stored"]
+        # How many more leave with them depends on when the upkeep writes its summary.
+        assert states(entries, "message")[:2] == [("gone", None), ("gone", None)]
