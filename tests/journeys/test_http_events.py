@@ -17,7 +17,7 @@ HERE = Scope(tenant="acme", user="ann")
 
 
 async def test_a_second_client_is_told_what_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F3: turns and changes of one's own sessions, also by other processes in the session that is named."""
+    """Turns and changes of one's own sessions, also by other processes in the session that is named."""
     monkeypatch.setattr(session_events, "_LOOK_EVERY", 0.01)
     store = f"sqlite:///{tmp_path / 'state.db'}"
     async with served(store=store, **playing(ScriptedModel("One.", "Two."))) as door:

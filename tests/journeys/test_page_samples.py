@@ -27,7 +27,7 @@ async def ask(door: Door, text: str, **whom: Any) -> dict[str, Any]:
 
 
 async def test_each_sample_question_is_answered_offline() -> None:
-    """H3: no sample is refused or half answered, whichever character is asked."""
+    """No sample is refused or half answered, whichever character is asked."""
     pytest.importorskip("dbos")
     async with served() as door:
         assistants = (await door.http.get("/v1/assistants", headers=ANN)).json()["assistants"]

@@ -39,7 +39,7 @@ def states(entries: list[dict[str, Any]], kind: str) -> list[tuple[str, str | No
 
 
 async def test_a_trace_shows_what_is_still_stored_of_its_prompt(tmp_path: Path) -> None:
-    """K14: every part of the prompt with its text, under the trace policy; later changes and removals are told."""
+    """A25, T10: every part of the prompt with its text, under the trace policy; later changes and removals are told."""
     model = ScriptedModel("Hello Ann.", "Noted.", "Halcyon.", "Good.", "So be it.")
     store = f"sqlite:///{tmp_path / 'state.db'}"
     policies = patient(retention=Retention(max_turns=4))

@@ -36,7 +36,7 @@ HOSTILE = """<img src=x onerror=alert(1)> <script>alert(2)</script>
 
 
 async def test_an_answer_is_formatted_and_shows_what_the_model_saw(chromium: Browser) -> None:
-    """H3: Markdown as nodes, copied as written; each part of the prompt with its text."""
+    """Markdown as nodes, copied as written; each part of the prompt with its text."""
     deep = ">" * 4000 + " deep"
     wishes = {"permissions": ["clipboard-read", "clipboard-write"]}
     async with scripted(chromium, ANSWER, HOSTILE, deep, wishes=wishes) as (visit, _, _):
@@ -89,10 +89,10 @@ async def _copied(visit: Visit) -> str:
 
 
 async def test_two_tabs_stay_in_step(chromium: Browser) -> None:
-    """H3: a second tab joins an answer that the first began, and follows edits, titles and removals."""
+    """A second tab joins an answer that the first began, and follows edits, titles and removals."""
     pause = Hang()
-    scripts = ("First.", [Say("Half "), pause, Say("and half.")], "Another.")
-    async with scripted(chromium, *scripts) as (visit, _, door):
+    slow = [Say("Half "), pause, Say("and half.")]
+    async with scripted(chromium, "First.", slow, "Another.") as (visit, _, door):
         await visit.say("Hello")
         await visit.hear()
         other = Visit(await visit.page.context.new_page(), visit.base)

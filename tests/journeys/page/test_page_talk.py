@@ -291,7 +291,7 @@ async def test_a_character_answers_in_chinese_and_shows_its_evidence(chromium: B
 
 @pytest.mark.parametrize(("locale", "tells"), [("en-GB", "quotes it"), ("zh-CN", "引用")])
 async def test_a_first_visit_says_what_happens_here(chromium: Browser, locale: str, tells: str) -> None:
-    """H3: what is stored and shown, and that the offline model answers; a suggestion is asked with a click."""
+    """What is stored and shown, and that the offline model answers; a suggestion is asked with a click."""
     async with offline(chromium, locale=locale) as (visit, _):
         first = visit.page.locator(".first li")
         await expect(first).to_have_count(3)

@@ -106,9 +106,18 @@ function row(entry) {
 function seen({ text = null, state, kind }) {
   const since = ["changed", "gone"].includes(state) && h("span", { class: "since" }, t(`insight.${state}`));
   if (!text) return since && h("div", { class: "seen" }, since);
-  const start = text.slice(0, EXCERPT).split("\n").slice(0, 2).join(" ");
-  const whole = h("div", { class: "whole", lang: "" }, marked(text));
-  if (start.length === text.length) return h("div", { class: "seen" }, since, whole);
+  const start = excerpt(text);
+  if (start === text) return h("div", { class: "seen" }, since, h("div", { class: "whole" }, marked(text)));
+  // It scrolls, so a keyboard has to reach it.
+  const whole = h("div", { class: "whole", tabindex: 0 }, marked(text));
   const label = h("summary", { "aria-label": t("insight.text", { part: t(`kind.${kind}`) }) }, marked(start), " …");
   return h("details", { class: "seen" }, label, since, whole);
+}
+
+/** The beginning of a text, up to the end of a word; the whole of a short one. */
+function excerpt(text) {
+  if (text.length <= EXCERPT && !text.includes("\n")) return text;
+  const start = text.slice(0, EXCERPT).replaceAll(/\s+/g, " ");
+  const end = start.lastIndexOf(" ");
+  return end > EXCERPT / 2 ? start.slice(0, end) : start;
 }
