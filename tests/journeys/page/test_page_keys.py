@@ -75,9 +75,9 @@ async def test_a_user_who_is_no_admin_is_told_so_and_how_to_get_in(chromium: Bro
         await expect(visit.page.locator(".api-keys .notice")).to_contain_text("API keys are managed by admins")
         await expect(visit.page.locator(".key-form")).to_be_hidden()
         await visit.page.get_by_role("link", name="Privacy").click()
-        await expect(visit.page.locator("[data-section=audit]")).to_contain_text("for those who answer for the tenant")
+        await expect(visit.page.locator("[data-section=audit]")).to_contain_text("needs the tenant’s own key")
         await visit.page.get_by_role("link", name="Keys").click()
-        await visit.page.locator(".api-keys .notice button").click()
+        await visit.page.locator(".api-keys .notice .text-button").click()
         await become(visit, admin)
 
         await expect(visit.page.locator(".key-list li")).to_have_count(2)

@@ -345,14 +345,14 @@ async def test_a_scan_a_fix_an_erasure_and_its_receipt(chromium: Browser, tmp_pa
 
         await scan.get_by_role("button", name="Scan now").click()
         await expect(scan).to_contain_text(
-            "1 sessions and 0 memories were looked through. 1 values violate the policy."
+            "Sessions scanned: 1, memories: 0. 1 value violates the policy."
         )
         await expect(scan.locator("tr[data-sink=title]")).to_have_text("Titlese-mail1against the policy")
         await expect(scan.locator("tr[data-sink=message]").first).to_contain_text("allowed")
         assert MAIL not in await page.locator("main").inner_text()
         await scan.get_by_role("button", name="Redact violations").click()
         await page.get_by_role("dialog").get_by_role("button", name="Redact").click()
-        await expect(scan).to_contain_text("1 records were redacted.")
+        await expect(scan).to_contain_text("1 record was redacted.")
         await expect(audit.locator("tr[data-act=fixed]")).to_contain_text("open server")
 
         send = erasure.get_by_role("button", name="Erase for good")

@@ -2,8 +2,8 @@
 
 import { fill, h, set } from "../dom.js";
 import { t } from "../i18n.js";
+import { whyRefused } from "./privacy_problem.js";
 import { receiptView } from "./receipt.js";
-import { refusal } from "./refusal.js";
 
 export function erasureView(actions) {
   const user = h("input", { name: "user", autocomplete: "off", spellcheck: "false", required: true });
@@ -39,7 +39,7 @@ export function erasureView(actions) {
     if (next === now) return;
     now = next;
     compare();
-    fill(problem, refusal(now.problem, "privacy.forbidden", actions), now.busy && t("privacy.erasure.busy"));
+    fill(problem, whyRefused(now.problem, actions), now.busy && t("privacy.erasure.busy"));
     set(problem, "hidden", !now.problem && !now.busy);
     if (shown !== now.receipt) fill(receipt, now.receipt && receiptView(now.receipt));
     shown = now.receipt;

@@ -34,7 +34,7 @@ export function keysView(actions, ask) {
     last = now;
     const { items, cursor, loading, problem } = now;
     const allowed = !problem && !loading;
-    fill(notice, problem ? trouble(problem, actions) : loading && t("app.loading"));
+    fill(notice, problem ? refusal(problem, "keys.forbidden", actions) : loading && t("app.loading"));
     set(notice, "hidden", allowed);
     set(listed, "hidden", !allowed || now.first);
     set(form.node, "hidden", !allowed || now.created !== null);
@@ -54,10 +54,4 @@ export function keysView(actions, ask) {
 /** The id of the key that this page uses; the part before the random one is no secret. */
 function ownKeyId() {
   return /^tnt_([0-9A-Za-z]+)_/.exec(me().key)?.[1] ?? null;
-}
-
-/** Users who are no admins are told so, and how to get in. */
-function trouble(problem, actions) {
-  const told = refusal(problem, "keys.forbidden", actions);
-  return problem.code === "forbidden" ? told : [told, " ", textButton(t("again"), () => actions.page.refresh())];
 }

@@ -2,7 +2,7 @@
 
 import { fill, h, set, write } from "../dom.js";
 import { has, t } from "../i18n.js";
-import { refusal } from "./refusal.js";
+import { whyRefused } from "./privacy_problem.js";
 
 export function receiptCheckView(actions) {
   const file = h("input", { type: "file", name: "file", accept: ".json,application/json", required: true });
@@ -28,7 +28,7 @@ export function receiptCheckView(actions) {
     if (now === shown) return;
     shown = now;
     set(result, "class", now.problem || now.result?.valid === false ? "grave" : null);
-    if (now.problem) fill(result, refusal(now.problem, "privacy.forbidden", actions));
+    if (now.problem) fill(result, whyRefused(now.problem, actions));
     else write(result, now.result ? verdict(now.result) : "");
   }
 

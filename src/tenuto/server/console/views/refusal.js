@@ -1,14 +1,19 @@
-/** What went wrong on a page for those who answer for the tenant or the server: users are told so, and how to get in. */
+/** Why a page of operators shows nothing, and how to get in. */
 
+import { sentence } from "../problem.js";
 import { h } from "../dom.js";
 import { t } from "../i18n.js";
-import { sentence } from "../problem.js";
 import { textButton } from "./buttons.js";
 
-/** `phrase` says for whom it is, `command` makes a key for it, `retry` brings what could not be brought. */
-export function refusal(problem, phrase, actions, { command = null, retry = null } = {}) {
-  if (problem?.code !== "forbidden")
-    return problem && [sentence(problem), retry && [" ", textButton(t("again"), retry)]];
-  const enter = textButton(t("me.title"), () => actions.house.want(true));
-  return [t(phrase), command && [" ", h("code", {}, command)], " ", enter];
+/** `role` names the phrase that says whom the page is for. */
+export function refusal(problem, role, actions) {
+  if (problem.status !== 403)
+    return [sentence(problem), " ", textButton(t("again"), () => actions.page.open(null))];
+  return [
+    t(role),
+    " ",
+    h("code", {}, "tenuto keys create --tenant ID --role admin"),
+    " ",
+    textButton(t("me.title"), () => actions.house.want(true)),
+  ];
 }

@@ -6,7 +6,7 @@ import { t } from "../i18n.js";
 import { called } from "../marks.js";
 import { textButton } from "./buttons.js";
 import { worded } from "./policy.js";
-import { refusal } from "./refusal.js";
+import { whyRefused } from "./privacy_problem.js";
 
 export function scanView(actions, ask) {
   const start = textButton(t("privacy.scan.start"), () => actions.page.scan(false));
@@ -38,7 +38,7 @@ export function scanView(actions, ask) {
     set(bar, "max", Math.max(total, 1));
     set(bar, "value", total ? done : null);
     write(status, running ? t("privacy.scan.state", { done: number(done), total: number(total) }) : "");
-    fill(problem, refusal(now.problem, "privacy.forbidden", actions));
+    fill(problem, whyRefused(now.problem, actions));
     set(problem, "hidden", !now.problem);
     if (reported !== now.report) fill(report, now.report && [sentenceOf(now.report), table(now.report)]);
     reported = now.report;
@@ -48,14 +48,15 @@ export function scanView(actions, ask) {
 }
 
 function sentenceOf(report) {
-  const { sessions, memories, violations, unreadable } = report;
+  const { sessions, memories, violations, unreadable, fixed } = report;
   const read = t("privacy.scan.read", { sessions: number(sessions), memories: number(memories) });
-  const fixed = report.compaction !== null;
-  const found = fixed
-    ? t("privacy.scan.fixed", { count: number(report.fixed) })
-    : t(violations ? "privacy.scan.violations" : "privacy.scan.clean", { count: number(violations) });
-  const closed = unreadable ? t("privacy.scan.unreadable", { count: number(unreadable) }) : "";
-  return h("p", {}, [read, found, closed].filter(Boolean).join(" "));
+  const clean = violations === 0 && t("privacy.scan.clean");
+  const found = report.compaction === null ? clean || counted("violations", violations) : counted("fixed", fixed);
+  return h("p", {}, [read, found, unreadable > 0 && counted("unreadable", unreadable)].filter(Boolean).join(" "));
+}
+
+function counted(what, count) {
+  return t(`privacy.scan.${what}`, { count, many: number(count) });
 }
 
 function table({ matches, allowed_sinks: allowed }) {
