@@ -55,7 +55,7 @@ async def test_metrics_count_by_route_and_name_nobody(tmp_path: Path) -> None:
 
 
 async def test_every_answer_carries_its_id_and_keeps_out_of_caches(door: Door) -> None:
-    for path in ("/", "/healthz", "/v1/sessions", "/v1/sessions/none", "/nowhere"):
+    for path in ("/docs", "/healthz", "/v1/sessions", "/v1/sessions/none", "/nowhere"):
         answer = await door.http.get(path)
         assert re.fullmatch(r"[0-9a-f]{24}", answer.headers["x-request-id"])
         assert answer.headers["cache-control"] == "no-store"
@@ -82,7 +82,7 @@ async def test_the_page_of_routes_loads_nothing_from_elsewhere() -> None:
 
 
 async def test_without_swagger_ui_the_routes_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web_console, "_load_files", dict)
+    monkeypatch.setattr(web_console, "load_files", dict)
     async with served() as door:
         page = await door.http.get("/docs")
 

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache
 from hashlib import sha256
 from html import escape
-from importlib.resources import files
-from importlib.resources.abc import Traversable
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -22,17 +15,12 @@ from starlette.responses import HTMLResponse, Response
 
 from tenuto.model.values import JsonObject
 from tenuto.server.auth import service
+from tenuto.server.console_files import SWAGGER_FILES, ConsoleFile, load_files
 from tenuto.server.json_io import JSON
 from tenuto.server.openapi import Router, document
 
 routes = Router()
 
-_TYPES: Final = {
-    "html": "text/html; charset=utf-8",
-    "css": "text/css; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-    "svg": "image/svg+xml",
-}
 _NOWHERE: Final = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 # Only our own files, and no string ever becomes markup or script, whatever a script of ours would try.
 _CONSOLE_POLICY: Final = (
@@ -60,73 +48,39 @@ _EXPLORER_POLICY: Final = (
     f"default-src 'none'; script-src 'self'; style-src 'self' {_STYLE_HASH}; connect-src 'self'; "
     f"img-src 'self' data:; {_NOWHERE}"
 )
-# What `tenuto[docs]` brings. The package around these files needs FastAPI, which is found here and never imported.
-_SWAGGER_PACKAGE: Final = "fastapi_swagger"
-_SWAGGER_FILES: Final = ("swagger-ui.css", "swagger-ui-bundle.js")
 _EXPLORER: Final = """<link rel="stylesheet" href="console/swagger-ui.css"><div id="explorer"></div>
 <script src="console/swagger-ui-bundle.js"></script><script src="console/explorer.js"></script>"""
 _CODE: Final = re.compile("`([^`]+)`")
 
 
-@dataclass(frozen=True, slots=True)
-class _ConsoleFile:
-    """One file of the console."""
-
-    body: bytes
-    kind: str
-    tag: str
-
-
 @routes.get("/")
-async def console(_: Request) -> Response:
+async def console(request: Request) -> Response:
     """The console."""
-    page = _load_files()["index.html"]
     headers = {
         "Content-Security-Policy": _CONSOLE_POLICY,
         "Referrer-Policy": "no-referrer",
         "Cross-Origin-Opener-Policy": "same-origin",
     }
-    return Response(page.body, headers=headers, media_type=page.kind)
+    return _respond(request, load_files()["index.html"], headers)
 
 
 @routes.get("/console/{name:path}")
 async def console_file(request: Request) -> Response:
-    """A file of the console. Browsers keep it and ask each time whether it changed, so an upgrade shows at once."""
-    file = _load_files().get(request.path_params["name"])
+    """A file of the console. Browsers keep one whose name has a hash; of others they ask whether it changed."""
+    file = load_files().get(request.path_params["name"])
     if file is None:
         raise HTTPException(404)
-    headers = {"ETag": file.tag, "Cache-Control": "no-cache", "Cross-Origin-Resource-Policy": "same-origin"}
+    return _respond(request, file, {"Cross-Origin-Resource-Policy": "same-origin"})
+
+
+def _respond(request: Request, file: ConsoleFile, headers: dict[str, str]) -> Response:
+    cached = "public, max-age=31536000, immutable" if file.is_hashed else "no-cache"
+    headers |= {"ETag": file.tag, "Cache-Control": cached, "Vary": "Accept-Encoding"}
     if file.tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(file.gzipped, headers=headers | {"Content-Encoding": "gzip"}, media_type=file.kind)
     return Response(file.body, headers=headers, media_type=file.kind)
-
-
-@cache
-def _load_files() -> dict[str, _ConsoleFile]:
-    """The console's files by name: what is not in here cannot be asked for."""
-    found = {}
-    swagger = [(name, folder / name) for folder in _swagger_folder() for name in _SWAGGER_FILES]
-    for name, place in (*_walk_files(files("tenuto.server") / "console"), *swagger):
-        body = place.read_bytes()
-        kind = _TYPES.get(name.rpartition(".")[2])
-        if kind is not None:
-            found[name] = _ConsoleFile(body, kind, f'"{sha256(body).hexdigest()[:32]}"')
-    return found
-
-
-def _swagger_folder() -> list[Path]:
-    """Where Swagger UI lies, if it is installed."""
-    spec = find_spec(_SWAGGER_PACKAGE)
-    places = [Path(place) / "resources" for place in (spec.submodule_search_locations or ())] if spec else []
-    return [place for place in places if all((place / name).is_file() for name in _SWAGGER_FILES)]
-
-
-def _walk_files(folder: Traversable, at: str = "") -> Iterator[tuple[str, Traversable]]:
-    for place in folder.iterdir():
-        if place.is_dir():
-            yield from _walk_files(place, f"{at}{place.name}/")
-        else:
-            yield f"{at}{place.name}", place
 
 
 @routes.get("/openapi.json")
@@ -138,7 +92,7 @@ async def openapi_document(request: Request) -> Response:
 @routes.get("/docs")
 async def routes_page(request: Request) -> Response:
     """A first step, and all routes: Swagger UI where it is installed, else a list."""
-    explorable = _SWAGGER_FILES[0] in _load_files()
+    explorable = SWAGGER_FILES[0] in load_files()
     return _html_page(
         "tenuto: routes",
         f"""<h1>Routes</h1>

@@ -11,11 +11,19 @@ from playwright.async_api import Browser, expect
 from tenuto.model.plan import StepStatus
 from tenuto.model.prompt import Disposition, Kind, Reason
 from tenuto.model.task import TaskEventType, TaskStatus
+from tenuto.server import web_console
 from tests.journeys.door import Door
 from tests.journeys.page.visit import PHONE, offline
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+CONSOLE = Path(web_console.__file__).parent / "console"
+BOOKS = """
+async (names) => {
+  const books = await Promise.all(names.map((name) => import(`/console/words/${name}.js`)));
+  return ["en", "zh"].map((language) => Object.assign({}, ...books.map((book) => book[language])));
+}
+"""
 NAMELESS = """
 () => [...document.querySelectorAll("button, input, textarea, select, a")]
   .filter((one) => !one.ariaLabel && !one.textContent.trim() && !(one.labels?.length > 0))
@@ -50,9 +58,7 @@ async def test_the_page_works_on_a_narrow_screen_and_by_keyboard(chromium: Brows
 
 async def test_the_page_speaks_both_languages_about_everything(chromium: Browser) -> None:
     async with offline(chromium) as (visit, _):
-        english, chinese = await visit.page.evaluate(
-            "async () => [(await import('/console/words/en.js')).en, (await import('/console/words/zh.js')).zh]"
-        )
+        english, chinese = await visit.page.evaluate(BOOKS, [path.stem for path in (CONSOLE / "words").iterdir()])
 
     spoken = {f"kind.{kind}" for kind in Kind} | {f"disposition.{disposition}" for disposition in Disposition}
     spoken |= {f"status.{status}" for status in (*TaskStatus, *StepStatus)}
@@ -66,16 +72,21 @@ async def test_the_page_speaks_both_languages_about_everything(chromium: Browser
 async def test_the_console_is_served_with_its_types_and_only_its_files(door: Door) -> None:
     page = await door.http.get("/")
     names = re.findall(r'(?:src|href)="(console/[^"]+)"', page.text)
-    kinds = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+    kinds = {"app.js": "text/javascript", "app.css": "text/css", "icon.svg": "image/svg+xml", "": "text/html"}
+    modules = ("console/words/en.js", "console/views/frame.js")
 
-    assert {Path(name).name for name in names} >= {"app.js", "icon.svg", "base.css", "talk.css"}
-    for name in names:
+    assert {Path(name).name for name in names} == {*kinds} - {""}
+    for name in (*names, "", *modules):
         file = await door.http.get(f"/{name}")
-        assert file.headers["content-type"].startswith(kinds[Path(name).suffix])
-        assert file.headers["cache-control"] == "no-cache"
+        plain = await door.http.get(f"/{name}", headers={"Accept-Encoding": "identity"})
+        assert (file.headers["content-encoding"], file.headers["vary"]) == ("gzip", "Accept-Encoding")
+        assert (file.content, "content-encoding" in plain.headers) == (plain.content, False)
+        assert file.headers["content-type"].startswith(kinds.get(Path(name).name, "text/javascript"))
+        kept = "public, max-age=31536000, immutable" if name in names else "no-cache"
+        assert file.headers["cache-control"] == kept
         again = await door.http.get(f"/{name}", headers={"If-None-Match": file.headers["etag"]})
         assert (again.status_code, again.content) == (304, b"")
-    for name in ("../page.py", "%2e%2e/page.py", "nothing.js", "", "views", "/etc/passwd"):
+    for name in ("../page.py", "%2e%2e/page.py", "nothing.js", "", "views", "0123456789ab/app.js", "/etc/passwd"):
         assert (await door.http.get(f"/console/{name}")).status_code == 404
 
 

@@ -1,16 +1,17 @@
 /** The page begins here: state, actions, views, and the address that says which conversation is open. */
 
+import { deletionActions } from "./actions/deletion.js";
+import { eventActions } from "./actions/events.js";
 import { houseActions } from "./actions/house.js";
-import { memoryActions } from "./actions/memories.js";
 import { sessionActions } from "./actions/sessions.js";
 import { talkActions } from "./actions/talks.js";
-import { taskActions } from "./actions/task.js";
-import { taskListActions } from "./actions/tasks.js";
 import { turnActions } from "./actions/turns.js";
 import { api, onAnswer } from "./api.js";
-import { currentLanguage, speak } from "./i18n.js";
+import { currentLanguage, speak, t } from "./i18n.js";
 import { me } from "./me.js";
-import { go, pageInAddress, sessionInAddress, taskInAddress } from "./route.js";
+import { pageLoader } from "./page_loader.js";
+import { CHAT } from "./pages.js";
+import { go, placeInAddress } from "./route.js";
 import { BEGINNING, currentTalk, makeStore } from "./state.js";
 import { paint } from "./theme.js";
 import { frameView } from "./views/frame.js";
@@ -18,35 +19,35 @@ import { frameView } from "./views/frame.js";
 const store = makeStore();
 const house = houseActions(store);
 const sessions = sessionActions(store);
-const memories = memoryActions(store);
-const tasks = taskListActions(store);
-const task = taskActions(store);
+const deletion = deletionActions(store, sessions);
 const talks = talkActions(store);
 const turns = turnActions(store, talks, sessions);
+const pages = pageLoader(store);
+const events = eventActions(store, { sessions, talks, turns });
 const actions = {
   house,
   sessions,
-  memories,
-  tasks,
-  task,
+  deletion,
   talks,
   turns,
   trace: api.trace,
   start,
   begin,
   forget,
+  undo,
   identify,
   speak: switchTo,
   paint: repaint,
 };
 
 let forgetView = () => {};
+let left = null; // the session that was on screen when it was deleted
 
 /** Build every view anew, in the language and colours of now. */
 function mount() {
   forgetView();
   document.documentElement.lang = currentLanguage() === "zh" ? "zh-Hans" : "en";
-  const frame = frameView(actions);
+  const frame = frameView(actions, pages);
   document.body.replaceChildren(frame.node);
   frame.draw(store.get());
   forgetView = store.subscribe(frame.draw);
@@ -56,52 +57,67 @@ function mount() {
 async function start() {
   const known = await house.begin();
   if (!known) return;
+  deletion.resume();
   await Promise.all([sessions.refresh(), follow()]);
 }
 
-function follow() {
-  const page = pageInAddress();
-  if (page !== "task") task.close();
-  if (page !== "talk") {
-    store.change({ page, drawer: false });
-    return review();
+/** Show what the address names. */
+async function follow() {
+  const { page, id } = placeInAddress();
+  store.change({ page, id });
+  if (page !== CHAT) {
+    store.change({ drawer: false });
+    return pages.open(page, id);
   }
-  store.change({ page });
-  const id = sessionInAddress();
+  pages.close();
   const talk = currentTalk(store.get());
   if (talk && talk.id === id && !talk.problem) return store.change({ drawer: false });
+  // What was deleted is not shown again, not even while that could be undone.
+  if (deletion.holds(id)) await deletion.commit();
   return id === null ? talks.begin() : turns.open(id);
 }
 
 /** What is on screen may have changed elsewhere. */
 function review() {
-  const page = pageInAddress();
-  if (page === "memories") return memories.refresh();
-  if (page === "tasks") return tasks.refresh();
-  return page === "task" ? task.open(taskInAddress()) : null;
+  const { page, id } = placeInAddress();
+  return page === CHAT ? null : pages.open(page, id);
 }
 
 /** A new talk, also where the address already says so. */
 function begin() {
-  if (sessionInAddress() === null) talks.begin();
+  const { page, id } = placeInAddress();
+  if (page === CHAT && id === null) talks.begin();
 }
 
-async function forget(id) {
-  if (!(await sessions.remove(id))) return;
-  if (currentTalk(store.get())?.id === id) go(null);
+/** Delete sessions; the one on screen is left. */
+function forget(gone) {
+  const { page, id } = placeInAddress();
+  deletion.remove(gone);
+  store.change({ told: t("undo.told", { count: gone.length }) });
+  if (page === CHAT && deletion.holds(id)) {
+    left = id;
+    go(null);
+  }
+}
+
+function undo() {
+  const back = deletion.undo();
+  const { page, id } = placeInAddress();
+  if (page === CHAT && id === null && back.some((session) => session.id === left)) go(left);
+  store.change({ told: t("undo.undone") });
 }
 
 /** Be somebody else: nothing of what is on screen, half written or on its way is theirs. */
 function identify(who) {
   const { key, user } = me();
+  const same = key === who.key && user === who.user;
+  if (!same) deletion.leave();
   house.identify(who);
-  if (key === who.key && user === who.user) return start();
+  if (same) return start();
   turns.hush();
+  events.stop();
   sessions.leave();
-  memories.leave();
-  tasks.leave();
-  task.leave();
-  store.change(BEGINNING);
+  store.change({ ...BEGINNING, pages: pages.leave() });
   mount();
   return start();
 }
@@ -116,9 +132,12 @@ function repaint(theme) {
   mount();
 }
 
+store.change(placeInAddress());
 paint();
 mount();
 onAnswer((away) => house.noteStore(away) && sessions.refresh());
 addEventListener("hashchange", follow);
+addEventListener("pagehide", deletion.leavePage);
+addEventListener("pageshow", (event) => event.persisted && deletion.resume());
 addEventListener("focus", () => store.get().house && Promise.all([sessions.refresh(), house.review(), review()]));
 start();

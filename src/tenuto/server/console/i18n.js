@@ -3,7 +3,7 @@
 import { en } from "./words/en.js";
 import { zh } from "./words/zh.js";
 
-const BOOKS = { en, zh };
+const BOOKS = { en: { ...en }, zh: { ...zh } };
 const KEPT = "tenuto.language";
 
 let language = localStorage.getItem(KEPT) in BOOKS ? localStorage.getItem(KEPT) : preferred();
@@ -22,6 +22,11 @@ export function currentLanguage() {
 export function speak(chosen) {
   language = chosen;
   localStorage.setItem(KEPT, chosen);
+}
+
+/** Add the phrases of a page: `{ en, zh }`. */
+export function addWords(books) {
+  for (const each of languages) Object.assign(BOOKS[each], books[each]);
 }
 
 /** The phrase, with `{name}` filled in. A phrase of two forms is `one | many`, decided by `count`. */

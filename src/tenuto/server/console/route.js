@@ -1,41 +1,31 @@
-/**
- * Where one is, in the address: `#/chat/<session>`, `#/chat` for a talk that has not begun, `#/memories` for what is
- * remembered, `#/tasks` for the list of tasks, `#/tasks/<task>` for one of them.
- */
+/** Where one is, in the address: `#/chat/<session>`, `#/chat` for a talk that has not begun, `#/<page>[/<id>]` for others. */
 
-export const MEMORIES = "#/memories";
-export const TASKS = "#/tasks";
+import { CHAT, isPage } from "./pages.js";
 
-/** The page that the address names: `talk` is also that of an address that means nothing. */
-export function pageInAddress() {
-  if (location.hash === MEMORIES) return "memories";
-  if (location.hash === TASKS) return "tasks";
-  return taskInAddress() === null ? "talk" : "task";
+/** The page that the address names, and the id on it or nothing. An address that means nothing is that of a new talk. */
+export function placeInAddress() {
+  const [, page, id] = /^#\/(\w+)(?:\/(.+))?$/.exec(location.hash) ?? [];
+  return page === CHAT || isPage(page) ? { page, id: decoded(id) } : { page: CHAT, id: null };
 }
 
-export function sessionInAddress() {
-  return idBehind("#/chat/");
-}
-
-export function taskInAddress() {
-  return idBehind(`${TASKS}/`);
-}
-
-function idBehind(place) {
-  if (!location.hash.startsWith(place)) return null;
+function decoded(id = "") {
   try {
-    return decodeURIComponent(location.hash.slice(place.length)) || null;
+    return decodeURIComponent(id) || null;
   } catch {
     return null;
   }
 }
 
-export function addressOf(id) {
-  return id === null ? "#/chat" : `#/chat/${encodeURIComponent(id)}`;
+export function addressOfPage(page, id = null) {
+  return id === null ? `#/${page}` : `#/${page}/${encodeURIComponent(id)}`;
+}
+
+export function addressOf(session) {
+  return addressOfPage(CHAT, session);
 }
 
 export function addressOfTask(id) {
-  return `${TASKS}/${encodeURIComponent(id)}`;
+  return addressOfPage("tasks", id);
 }
 
 /** Note a session that has just begun: nothing opens, and "back" does not lead to the empty page before it. */

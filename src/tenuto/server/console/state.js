@@ -5,35 +5,19 @@
  * concerns it. Values are replaced, never changed in place, so that `===` tells a view whether there is news.
  */
 
+import { CHAT } from "./pages.js";
+
 export const BEGINNING = {
   house: null, // what runs here: version, store, auth
   assistants: [],
   privacy: null, // what becomes of private data here, where the server tells
   choice: { assistant: null, persona: null }, // for the next talk, or the next message
-  sessions: { items: [], cursor: null, query: "", loading: true, problem: null },
-  page: "talk", // or "memories", "tasks", "task"
-  memories: {
-    preferences: [],
-    items: [],
-    cursor: null,
-    kind: null,
-    query: "",
-    hits: null, // what a search found; nothing where none was made
-    degraded: false,
-    loading: true,
-    problem: null,
-  },
-  tasks: { items: [], shown: 50, more: false, loading: true, problem: null },
-  task: {
-    id: null, // of the task on screen
-    detail: null, // it and its steps
-    board: { entries: [], locks: [] },
-    events: [],
-    live: false, // whether the server tells what happens to it, or the page has to ask
-    busy: false, // whether something is done about it
-    refused: null, // why that did not work
-    problem: null, // why it could not be brought
-  },
+  sessions: { items: [], cursor: null, query: "", of: "", loading: true, problem: null }, // `of`: the query they answer
+  deleted: { last: [], hidden: [] }, // the sessions that can be brought back; the ids that no list shows
+  page: CHAT, // the name of the page on screen
+  id: null, // what the address names on it, such as a session or a task
+  pages: {}, // by name: the state of each page that was visited
+  unloaded: null, // the name of a page that could not be fetched
   talks: {}, // by key: the one on screen, and those that are still being answered
   current: null,
   away: false, // whether the server does without its store at the moment
@@ -66,6 +50,14 @@ export function makeStore(state = BEGINNING) {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
+  };
+}
+
+/** A part of the state, as `{ get, patch }`, like the whole it is a part of. */
+export function partOf(whole, name) {
+  return {
+    get: () => whole.get()[name],
+    patch: (change) => whole.patch({ [name]: { ...whole.get()[name], ...change } }),
   };
 }
 

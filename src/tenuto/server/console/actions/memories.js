@@ -1,22 +1,18 @@
 /** What is remembered of the person here: bring, search, add, edit, forget. */
 
 import { api } from "../api.js";
-import { Problem } from "../problem.js";
 import { guardedRequests } from "./guarded.js";
 
-export function memoryActions(store) {
+export function memoryActions(store, { get, patch }) {
   let asked = 0; // the number of the latest question about the list
 
-  function patch(change) {
-    store.change((state) => ({ memories: { ...state.memories, ...change } }));
-  }
-
   const { guarded, leave } = guardedRequests(store, patch);
+  const changes = guardedRequests(store, ({ problem }) => patch({ refused: problem }));
 
   /** Bring preferences and the first page anew; or, where something is searched for, what is found. */
   async function refresh() {
     const number = (asked += 1);
-    const { query, kind } = store.get().memories;
+    const { query, kind } = get();
     if (query) {
       await guarded(
         () => api.searchMemories(query),
@@ -35,11 +31,11 @@ export function memoryActions(store) {
 
   async function more() {
     const number = asked;
-    const { kind, cursor } = store.get().memories;
+    const { kind, cursor } = get();
     await guarded(
       () => api.memories({ kind, cursor }),
       (next) => {
-        const { items } = store.get().memories;
+        const { items } = get();
         const known = new Set(items.map((memory) => memory.id));
         const further = others(next.memories).filter((memory) => !known.has(memory.id));
         patch({ items: [...items, ...further], cursor: next.cursor });
@@ -48,9 +44,10 @@ export function memoryActions(store) {
     );
   }
 
-  /** Change something on the server, and bring what is there then. */
+  /** Change something on the server, and bring what is there then. What it refuses is told beside the list. */
   async function change(act, told) {
-    const done = await guarded(act, () => store.change({ told }));
+    patch({ refused: null });
+    const done = await changes.guarded(act, () => store.change({ told }));
     if (done) await refresh();
     return done;
   }
@@ -69,16 +66,11 @@ export function memoryActions(store) {
     add: (text, kind, told) => change(() => api.addMemory({ text, kind }), told),
     edit: (id, text, told) => change(() => api.editMemory(id, { text }), told),
     forget: (id, told) => change(() => api.forgetMemory(id), told),
-    /** The text of a memory, or nothing where it was forgotten. */
-    async recall(id) {
-      try {
-        return (await api.memory(id)).text;
-      } catch (error) {
-        if (Problem.from(error).code === "memory_not_found") return null;
-        throw error;
-      }
+    open: refresh,
+    leave() {
+      leave();
+      changes.leave();
     },
-    leave,
   };
 }
 

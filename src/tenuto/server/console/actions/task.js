@@ -1,21 +1,27 @@
 /** One task: follow it while it runs, cancel it, run it again, answer what it asks. */
 
 import { api } from "../api.js";
-import { BEGINNING } from "../state.js";
 import { guardedRequests } from "./guarded.js";
+
+export const NO_TASK = {
+  id: null, // of the task on screen
+  detail: null, // it and its steps
+  board: { entries: [], locks: [] },
+  events: [],
+  live: false, // whether the server tells what happens to it, or the page has to ask
+  busy: false, // whether something is done about it
+  refused: null, // why that did not work
+  problem: null, // why it could not be brought
+};
 
 // This often the page asks by itself, where no event comes through.
 const LOOK_EVERY = 2000;
 // Asking again would not help.
 const FINAL = [401, 403, 404];
 
-export function taskActions(store) {
+export function taskActions(store, { get, patch }) {
   let looking = null; // the look that is on its way; another one in its place, and what it finds is out of date
   let stopper = null; // of the task that is followed
-
-  function patch(change) {
-    store.change((state) => ({ task: { ...state.task, ...change } }));
-  }
 
   const asking = guardedRequests(store, ({ problem }) => patch({ problem }));
   const acting = guardedRequests(store, ({ problem }) => patch({ refused: problem }));
@@ -33,7 +39,7 @@ export function taskActions(store) {
   async function lookOn(mine) {
     while (mine.again && mine === looking) {
       mine.again = false;
-      await bring(store.get().task.id, () => mine !== looking);
+      await bring(get().id, () => mine !== looking);
     }
     if (mine === looking) looking = null;
   }
@@ -47,20 +53,20 @@ export function taskActions(store) {
       },
       overtaken,
     );
-    if (!brought && !overtaken() && FINAL.includes(store.get().task.problem?.status)) close();
+    if (!brought && !overtaken() && FINAL.includes(get().problem?.status)) close();
   }
 
   function close() {
     stopper?.abort();
     stopper = null;
-    if (store.get().task.live) patch({ live: false });
+    if (get().live) patch({ live: false });
   }
 
   /** Look at the task whenever something happens to it, until it has ended or is left. */
   async function follow(id) {
     close();
     const { signal } = (stopper = new AbortController());
-    const timer = setInterval(() => !store.get().task.live && look(), LOOK_EVERY);
+    const timer = setInterval(() => !get().live && look(), LOOK_EVERY);
     signal.addEventListener("abort", () => clearInterval(timer));
     await look();
     let last = null;
@@ -68,7 +74,7 @@ export function taskActions(store) {
       try {
         for await (const event of api.taskEvents(id, { after: last, signal })) {
           last = event.id;
-          if (!store.get().task.live) patch({ live: true });
+          if (!get().live) patch({ live: true });
           look();
         }
       } catch {
@@ -81,10 +87,10 @@ export function taskActions(store) {
   }
 
   function open(id) {
-    const same = id === store.get().task.id;
+    const same = id === get().id;
     if (!same) {
       looking = null;
-      patch({ ...BEGINNING.task, id });
+      patch({ ...NO_TASK, id });
     }
     if (!same || stopper === null) follow(id);
     return look();
@@ -92,7 +98,7 @@ export function taskActions(store) {
 
   /** Do something about the task, which is answered with the task as it is then. */
   async function act(ask, told) {
-    const { id } = store.get().task;
+    const { id } = get();
     patch({ busy: true, refused: null });
     const done = await acting.guarded(
       () => ask(id),
@@ -101,9 +107,9 @@ export function taskActions(store) {
         patch({ detail });
         store.change({ told });
       },
-      () => id !== store.get().task.id,
+      () => id !== get().id,
     );
-    if (id !== store.get().task.id) return false;
+    if (id !== get().id) return false;
     patch({ busy: false });
     if (done) follow(id);
     else look();
@@ -113,7 +119,7 @@ export function taskActions(store) {
   return {
     open,
     close,
-    refresh: () => open(store.get().task.id),
+    refresh: () => open(get().id),
     cancel: (told) => act(api.cancelTask, told),
     resume: (step, told) => act((id) => api.resumeTask(id, step), told),
     answer: (step, value, told) => act((id) => api.answerStep(id, step, value), told),

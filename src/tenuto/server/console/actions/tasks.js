@@ -7,13 +7,9 @@ const LOOK_EVERY = 5000;
 const MOST_PAGES = 5;
 const MORE = 50;
 
-export function taskListActions(store) {
+export function taskListActions(store, { get, patch }) {
   let asked = 0; // the number of the latest question about the list
   let later = null;
-
-  function patch(change) {
-    store.change((state) => ({ tasks: { ...state.tasks, ...change } }));
-  }
 
   const { guarded, leave } = guardedRequests(store, patch);
 
@@ -21,21 +17,21 @@ export function taskListActions(store) {
     const number = (asked += 1);
     clearTimeout(later);
     const brought = await guarded(
-      () => newestFirst(store.get().tasks.shown),
+      () => newestFirst(get().shown),
       (found) => patch({ ...found, loading: false, problem: null }),
       () => number !== asked,
     );
-    if (brought && store.get().tasks.items.some((task) => task.completed_at === null)) later = setTimeout(look, LOOK_EVERY);
+    if (brought && get().items.some((task) => task.completed_at === null)) later = setTimeout(look, LOOK_EVERY);
   }
 
   function look() {
     // A page that comes to the front is brought anew anyway.
-    if (store.get().page === "tasks" && !document.hidden) refresh();
+    if (store.get().page === "tasks" && store.get().id === null && !document.hidden) refresh();
   }
 
   return {
     refresh,
-    more: () => patch({ shown: store.get().tasks.shown + MORE }),
+    more: () => patch({ shown: get().shown + MORE }),
     leave() {
       clearTimeout(later);
       leave();

@@ -14,16 +14,18 @@ const SHOWN = [null, "fact", "episode"];
 const WRITTEN = ["fact", "preference"];
 
 export function memoriesView(actions, ask) {
-  const header = pageHeader(actions, t("memories.title"), t("memories.lead"));
+  const header = pageHeader(actions, t("page.memories"), t("memories.lead"));
   const notice = h("p", { class: "notice", role: "status" });
+  const refused = h("p", { class: "notice", role: "alert" });
   const liked = section("memories.preferences", actions, ask);
   const rest = section("memories.others", actions, ask);
   const found = section("memories.found", actions, ask);
   const tabs = kinds(actions);
   rest.node.insertBefore(tabs.node, rest.list);
-  const more = textButton(t("sessions.more"), () => actions.memories.more());
+  const more = textButton(t("sessions.more"), () => actions.page.more());
   rest.node.append(more);
   const degraded = h("p", { class: "hint" }, t("memories.degraded"));
+  found.node.insertBefore(h("p", { class: "hint" }, t("memories.why")), found.list);
   found.node.append(degraded);
   const adding = addForm(actions);
   const seeking = search(actions);
@@ -34,14 +36,13 @@ export function memoriesView(actions, ask) {
     h(
       "div",
       { class: "scroll" },
-      h("div", { class: "column" }, seeking.node, notice, found.node, liked.node, rest.node, adding),
+      h("div", { class: "column" }, seeking.node, notice, refused, found.node, liked.node, rest.node, adding),
     ),
   );
   let last = null;
 
-  function draw(state) {
+  function draw(state, now) {
     header.draw(state);
-    const now = state.memories;
     if (now === last) return;
     last = now;
     const { preferences, items, hits, cursor, kind, query, loading, problem } = now;
@@ -49,6 +50,8 @@ export function memoriesView(actions, ask) {
     seeking.draw(query);
     fill(notice, problem ? trouble(problem, actions) : loading && t("app.loading"));
     set(notice, "hidden", seen);
+    fill(refused, now.refused && sentence(now.refused));
+    set(refused, "hidden", !now.refused);
     set(found.node, "hidden", !hits || !seen);
     set(liked.node, "hidden", Boolean(hits) || !seen);
     set(rest.node, "hidden", Boolean(hits) || !seen);
@@ -60,7 +63,7 @@ export function memoriesView(actions, ask) {
     rest.draw(items.map(row), t("memories.none"));
   }
 
-  return { node, draw, focus: header.focus, title: () => t("memories.title") };
+  return { node, draw, focus: header.focus, title: () => t("page.memories") };
 }
 
 function row(memory) {
@@ -88,7 +91,7 @@ function section(name, actions, ask) {
 function trouble(problem, actions) {
   if (problem.code === "invalid" && problem.status === 400 && problem.detail.includes("X-User-ID"))
     return [t("memories.no_user"), " ", textButton(t("me.title"), () => actions.house.want(true))];
-  return [sentence(problem), " ", textButton(t("again"), () => actions.memories.refresh())];
+  return [sentence(problem), " ", textButton(t("again"), () => actions.page.refresh())];
 }
 
 function search(actions) {
@@ -101,7 +104,7 @@ function search(actions) {
     on: {
       input: () => {
         clearTimeout(waiting);
-        waiting = setTimeout(() => actions.memories.search(input.value.trim()), TYPING);
+        waiting = setTimeout(() => actions.page.search(input.value.trim()), TYPING);
       },
     },
   });
@@ -118,7 +121,7 @@ function kinds(actions) {
   const buttons = SHOWN.map((kind) =>
     h(
       "button",
-      { type: "button", class: "quiet", data: { kind }, on: { click: () => actions.memories.show(kind) } },
+      { type: "button", class: "quiet", data: { kind }, on: { click: () => actions.page.show(kind) } },
       t(`memories.tab.${kind ?? "all"}`),
     ),
   );
@@ -147,7 +150,7 @@ function addForm(actions) {
   async function add(event) {
     event.preventDefault();
     const words = text.value.trim();
-    if (words && (await actions.memories.add(words, kind.value, t("memories.added")))) text.value = "";
+    if (words && (await actions.page.add(words, kind.value, t("memories.added")))) text.value = "";
   }
   return h(
     "form",

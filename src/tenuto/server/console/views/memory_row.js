@@ -48,10 +48,15 @@ export function memoryRow(actions, ask) {
       fill(node, look);
       pen.focus();
     };
+    let saving = false;
     const save = async () => {
       const words = input.value.trim();
-      close();
-      if (words && words !== memory.text) await actions.memories.edit(memory.id, words, t("memories.edited"));
+      if (saving) return;
+      saving = true;
+      const same = !words || words === memory.text;
+      // What was refused can be written otherwise.
+      if (same || (await actions.page.edit(memory.id, words, t("memories.edited")))) close();
+      saving = false;
     };
     input.addEventListener("keydown", (event) => {
       if (event.isComposing) return;
@@ -78,7 +83,7 @@ export function memoryRow(actions, ask) {
       text: t("memories.forget.text", { text: short(shown.text) }),
       yes: t("memories.forget.yes"),
     });
-    if (yes) await actions.memories.forget(shown.id, t("memories.forgotten"));
+    if (yes) await actions.page.forget(shown.id, t("memories.forgotten"));
   }
 
   return { node, draw };

@@ -1,36 +1,35 @@
 /** The list of sessions, with what one does about the page itself below it. */
 
+import { present } from "../actions/deletion.js";
 import { fill, h, set } from "../dom.js";
 import { currentLanguage, languages, t } from "../i18n.js";
 import { keyed } from "../keyed.js";
 import { me } from "../me.js";
+import { CHAT, PAGES } from "../pages.js";
 import { sentence } from "../problem.js";
-import { MEMORIES, TASKS, addressOf } from "../route.js";
+import { addressOf, addressOfPage } from "../route.js";
 import { currentTheme } from "../theme.js";
 import { iconButton, textButton } from "./buttons.js";
 import { icon } from "./icons.js";
 import { sessionRow } from "./session_row.js";
 
 const TYPING = 200;
+// More are on the page of sessions.
+const MOST = 50;
 
-export function sidebarView(actions, ask, showPrivacy) {
+export function sidebarView(actions) {
   const list = h("ul", { class: "sessions" });
   const rows = unhurried(
     list,
-    keyed(list, () => sessionRow(actions, ask)),
+    keyed(list, () => sessionRow(actions)),
   );
   const notice = h("p", { class: "notice" });
-  const more = textButton(t("sessions.more"), () => actions.sessions.more());
+  const all = h("a", { class: "all", href: addressOfPage("sessions") }, t("sessions.all"));
+  const find = search(actions);
+  const shelf = h("div", { class: "shelf" }, list, notice, all);
   const house = h("p", { class: "house" });
   const who = h("span");
-  const privacy = h(
-    "button",
-    { type: "button", class: "quiet", hidden: true, on: { click: showPrivacy } },
-    icon("lock"),
-    t("privacy.title"),
-  );
-  const memories = h("a", { class: "place", href: MEMORIES }, icon("memory"), t("memories.title"));
-  const tasks = h("a", { class: "place", href: TASKS }, icon("tasks"), t("tasks.title"));
+  const places = PAGES.map(place);
   const close = iconButton("close", t("sessions.close"), () => actions.house.drawer(false), { class: "narrow" });
   const node = h(
     "nav",
@@ -42,13 +41,17 @@ export function sidebarView(actions, ask, showPrivacy) {
       icon("plus"),
       t("sessions.new"),
     ),
-    h("div", {}, memories, tasks),
-    search(actions),
-    h("div", { class: "shelf" }, list, notice, more),
+    h(
+      "ul",
+      { class: "places", "aria-label": t("pages.title") },
+      places.map((each) => h("li", {}, each)),
+    ),
+    find.node,
+    shelf,
     h(
       "div",
       { class: "foot" },
-      h("div", { class: "foot-row" }, identity(actions, who), privacy, language(actions), theme(actions)),
+      h("div", { class: "foot-row" }, identity(actions, who), language(actions), theme(actions)),
       house,
     ),
   );
@@ -56,15 +59,17 @@ export function sidebarView(actions, ask, showPrivacy) {
 
   function draw(state, talk) {
     set(node, "data-drawer", state.drawer);
-    set(privacy, "hidden", state.privacy === null);
-    set(memories, "aria-current", state.page === "memories" && "page");
-    set(tasks, "aria-current", state.page.startsWith("task") && "page");
+    for (const each of places) set(each, "aria-current", each.dataset.page === state.page && "page");
     who.textContent = me().user || t("me.button");
     if (state.house)
       fill(house, `${state.house.version} · ${state.house.store} · `, h("a", { href: "docs" }, t("routes")));
-    const { items, cursor, loading, problem, query } = state.sessions;
-    if (last !== state.sessions) {
-      set(more, "hidden", cursor === null);
+    const { cursor, loading, problem, query } = state.sessions;
+    const items = present(state);
+    // The page of sessions has the list, and its search.
+    for (const part of [find.node, shelf]) set(part, "hidden", state.page === "sessions");
+    find.draw(query);
+    if (last?.sessions !== state.sessions || last.deleted !== state.deleted) {
+      set(all, "hidden", cursor === null && items.length <= MOST);
       fill(
         notice,
         problem
@@ -73,14 +78,18 @@ export function sidebarView(actions, ask, showPrivacy) {
       );
       set(notice, "hidden", !problem && items.length > 0);
     }
-    last = state.sessions;
+    last = state;
     rows(
-      items.map((session) => ({ key: session.id, session })),
-      state.page === "talk" ? talk?.id ?? null : null,
+      items.slice(0, MOST).map((session) => ({ key: session.id, session })),
+      state.page === CHAT ? talk?.id ?? null : null,
     );
   }
 
   return { node, draw, focus: () => close.focus() };
+}
+
+function place({ name, icon: picture }) {
+  return h("a", { class: "place", href: addressOfPage(name), data: { page: name } }, icon(picture), t(`page.${name}`));
 }
 
 /** Draws the rows, but not under a pressed pointer: a row that moves away or is made anew would take the click along. */
@@ -110,11 +119,12 @@ function said(items, loading, query) {
   return t(query ? "sessions.nothing" : "sessions.none");
 }
 
-function search(actions) {
+/** A field that searches the titles once nothing is typed for a moment. */
+export function search(actions) {
   let waiting;
-  const later = (event) => {
+  const later = () => {
     clearTimeout(waiting);
-    waiting = setTimeout(() => actions.sessions.search(event.target.value.trim()), TYPING);
+    waiting = setTimeout(() => actions.sessions.search(input.value.trim()), TYPING);
   };
   const input = h("input", {
     type: "search",
@@ -122,7 +132,14 @@ function search(actions) {
     "aria-label": t("sessions.search"),
     on: { input: later },
   });
-  return h("div", { class: "search", role: "search" }, icon("search"), input);
+  const node = h("div", { class: "search", role: "search" }, icon("search"), input);
+
+  /** Titles may have been searched for elsewhere on the page. */
+  function draw(query) {
+    if (input !== document.activeElement && input.value.trim() !== query) input.value = query;
+  }
+
+  return { node, draw };
 }
 
 function identity(actions, who) {
@@ -137,17 +154,9 @@ function identity(actions, who) {
 
 function language(actions) {
   const other = languages.find((each) => each !== currentLanguage());
-  const label = t("language.label");
   return h(
     "button",
-    {
-      type: "button",
-      class: "quiet",
-      lang: other,
-      "aria-label": label,
-      title: label,
-      on: { click: () => actions.speak(other) },
-    },
+    { type: "button", class: "quiet", lang: other, title: t("language.label"), on: { click: () => actions.speak(other) } },
     t("language.switch"),
   );
 }

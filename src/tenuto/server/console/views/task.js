@@ -4,7 +4,7 @@ import { fill, h, set, write } from "../dom.js";
 import { instant, moment } from "../format.js";
 import { t } from "../i18n.js";
 import { sentence } from "../problem.js";
-import { TASKS, addressOf } from "../route.js";
+import { addressOf, addressOfPage } from "../route.js";
 import { textButton } from "./buttons.js";
 import { writeMarked } from "./marks.js";
 import { pageHeader } from "./page_header.js";
@@ -24,14 +24,13 @@ export function taskView(actions, ask) {
     { class: "task-body" },
     parts.map((part) => part.node),
   );
-  const back = h("a", { class: "back", href: TASKS }, t("tasks.back"));
+  const back = h("a", { class: "back", href: addressOfPage("tasks") }, t("tasks.back"));
   const column = h("div", { class: "column" }, back, notice, body);
   const node = h("div", { class: "page task" }, header.node, h("div", { class: "scroll" }, column));
   let last = null;
 
-  function draw(state) {
+  function draw(state, now) {
     header.draw(state);
-    const now = state.task;
     if (now === last) return;
     last = now;
     const { detail, problem, refused } = now;
@@ -45,7 +44,7 @@ export function taskView(actions, ask) {
     for (const part of [facts, ...parts]) part.draw(now);
   }
 
-  const title = ({ task }) => (task.detail ? titleOf(task.detail) : t("tasks.task"));
+  const title = ({ detail }) => (detail ? titleOf(detail) : t("tasks.task"));
   return { node, draw, focus: header.focus, title };
 }
 
@@ -55,7 +54,7 @@ function titleOf({ goal, type }) {
 
 /** What went wrong, with bringing the task or with doing something about it. */
 function said({ detail, problem, refused }, actions) {
-  if (problem) return [sentence(problem), " ", textButton(t("again"), () => actions.task.refresh())];
+  if (problem) return [sentence(problem), " ", textButton(t("again"), () => actions.page.task.refresh())];
   return refused ? sentence(refused) : detail === null && t("app.loading");
 }
 
@@ -93,12 +92,12 @@ function barView(actions, ask) {
     const yes = await ask({ title: t("tasks.cancel.title"), text: t("tasks.cancel.text"), yes: t("tasks.cancel") });
     if (!yes) return;
     told.focus();
-    await actions.task.cancel(t("tasks.cancelled"));
+    await actions.page.task.cancel(t("tasks.cancelled"));
   }
 
   function again() {
     told.focus();
-    return actions.task.resume(null, t("tasks.resumed"));
+    return actions.page.task.resume(null, t("tasks.resumed"));
   }
 
   function draw({ detail, live, busy }) {

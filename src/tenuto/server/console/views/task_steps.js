@@ -62,7 +62,7 @@ function stepView(actions) {
 
   function resume() {
     node.focus();
-    return actions.task.resume(shown.id, t("tasks.resumed"));
+    return actions.page.task.resume(shown.id, t("tasks.resumed"));
   }
 
   function draw({ step, ended, busy }) {
@@ -113,7 +113,7 @@ function answerForm(actions) {
     event.preventDefault();
     const text = field.value.trim();
     if (send.disabled || !text) return;
-    if (!(await actions.task.answer(shown, valueOf(text), t("tasks.answered")))) return;
+    if (!(await actions.page.task.answer(shown, valueOf(text), t("tasks.answered")))) return;
     field.value = "";
     node.closest(".step").focus();
   }

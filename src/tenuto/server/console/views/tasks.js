@@ -24,11 +24,11 @@ const EXAMPLE = {
 };
 
 export function tasksView(actions) {
-  const header = pageHeader(actions, t("tasks.title"), t("tasks.lead"));
+  const header = pageHeader(actions, t("page.tasks"), t("tasks.lead"));
   const notice = h("p", { class: "notice", role: "status" });
   const list = h("ul", { class: "task-list" });
   const rows = keyed(list, taskRow);
-  const more = textButton(t("sessions.more"), () => actions.tasks.more());
+  const more = textButton(t("sessions.more"), () => actions.page.list.more());
   const many = h("p", { class: "hint" }, t("tasks.many"));
   const none = h("section", { class: "first-task" });
   const section = h("section", {}, many, list, more);
@@ -36,9 +36,8 @@ export function tasksView(actions) {
   const node = h("div", { class: "page tasks" }, header.node, h("div", { class: "scroll" }, column));
   let last = null;
 
-  function draw(state) {
+  function draw(state, now) {
     header.draw(state);
-    const now = state.tasks;
     if (now === last) return;
     last = now;
     const { items, shown, loading, problem } = now;
@@ -53,11 +52,11 @@ export function tasksView(actions) {
     rows(items.slice(0, shown).map((task) => ({ key: task.id, task })));
   }
 
-  return { node, draw, focus: header.focus, title: () => t("tasks.title") };
+  return { node, draw, focus: header.focus, title: () => t("page.tasks") };
 }
 
 function trouble(problem, actions) {
-  return [sentence(problem), " ", textButton(t("again"), () => actions.tasks.refresh())];
+  return [sentence(problem), " ", textButton(t("again"), () => actions.page.list.refresh())];
 }
 
 function taskRow() {

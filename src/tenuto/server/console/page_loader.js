@@ -1,0 +1,54 @@
+/** Fetches the pages of `pages.js` when they are first visited, and calls what they export. */
+
+import { h } from "./dom.js";
+import { addWords } from "./i18n.js";
+import { PAGES } from "./pages.js";
+import { partOf } from "./state.js";
+
+export function pageLoader(store) {
+  const loaded = new Map(); // by name: what the page exports, and its actions
+  const wholes = { get: store.get, patch: store.change };
+
+  async function load({ name, load: fetchModule, style }) {
+    const [page] = await Promise.all([fetchModule(), addStyle(style)]);
+    addWords(page.words);
+    const own = partOf(partOf(wholes, "pages"), name);
+    own.patch(page.initial);
+    loaded.set(name, { ...page, actions: page.makeActions(store, own) });
+  }
+
+  /** Show the page: whether it did not come, only a reload of everything fetches again what failed. */
+  async function open(name, id) {
+    for (const [other, page] of loaded) if (other !== name) page.actions.close?.();
+    try {
+      if (!loaded.has(name)) await load(PAGES.find((page) => page.name === name));
+    } catch {
+      store.change({ unloaded: name });
+    }
+    // Another page may have been opened meanwhile.
+    const { page, id: now } = store.get();
+    if (loaded.has(name) && page === name && now === id) await loaded.get(name).actions.open(id);
+  }
+
+  return {
+    open,
+    /** No page is on screen. */
+    close: () => loaded.forEach((page) => page.actions.close?.()),
+    /** Another user takes over; returns the state that the pages begin with. */
+    leave() {
+      loaded.forEach((page) => page.actions.leave());
+      return Object.fromEntries([...loaded].map(([name, page]) => [name, page.initial]));
+    },
+    /** The view of a page, or nothing while it is not loaded. */
+    view(name, actions, ask) {
+      const page = loaded.get(name);
+      return page ? page.view({ ...actions, page: page.actions }, ask) : null;
+    },
+  };
+}
+
+function addStyle(href) {
+  return new Promise((resolve, reject) => {
+    document.head.append(h("link", { rel: "stylesheet", href, on: { load: resolve, error: reject } }));
+  });
+}
