@@ -157,6 +157,11 @@ class LiveTurns:
         self._kept_bytes = 0
         self._sweep: asyncio.TimerHandle | None = None
 
+    @property
+    def running(self) -> int:
+        """How many turns run."""
+        return len(self._tasks)
+
     async def __aenter__(self) -> Self:
         return self
 

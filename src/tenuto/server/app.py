@@ -33,6 +33,7 @@ from tenuto.server import (
     privacy,
     problems,
     sessions,
+    status,
     task_runs,
     tasks,
     turns,
@@ -114,8 +115,10 @@ def create_app(
                 _log.error("cannot start: %s", unfit)
                 raise
             worker = app.state.task_worker = TaskWorker(tenuto)
+            live = app.state.service.live
+            app.state.status = status.ServerStatus(tenuto=tenuto, live=live, meters=meters, worker=worker, clock=clock)
             mcp_door = app.state.mcp = mcp.mcp_door(tenuto)
-            a2a_door = app.state.a2a = a2a.a2a_door(tenuto, app.state.service.live)
+            a2a_door = app.state.a2a = a2a.a2a_door(tenuto, live)
             async with _warming(await tenuto.memories()), worker.running(), mcp_door.running(), a2a_door.running():
                 yield
 
@@ -142,6 +145,7 @@ def create_app(
         completions,
         openai_models,
         health,
+        status,
         web_console,
         mcp,
         a2a,

@@ -28,6 +28,9 @@ export const api = {
   fork: (id) => json("POST", `${at(id)}/fork`, {}),
   export: async (id, format) => (await request("GET", `${at(id)}/export?format=${format}`)).blob(),
   stats: () => json("GET", "v1/stats"),
+  status: () => json("GET", "v1/status"),
+  usage: (days) => json("GET", `v1/analytics/usage?${asked({ days })}`),
+  topics: (days, limit) => json("GET", `v1/analytics/topics?${asked({ days, limit })}`),
   privacy: () => json("GET", "v1/privacy"),
   memories: ({ kind = null, cursor = null } = {}) =>
     json("GET", `v1/memories?${asked({ limit: PAGE, kind, cursor })}`),

@@ -130,6 +130,7 @@ function repaint(theme) {
   mount();
 }
 
+store.change(placeInAddress());
 paint();
 mount();
 onAnswer((away) => house.noteStore(away) && sessions.refresh());

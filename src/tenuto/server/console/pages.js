@@ -42,6 +42,16 @@ export const PAGES = [
     style: new URL("./css/tasks.css", import.meta.url),
   },
   {
+    name: "health",
+    icon: "health",
+    load: () => import("./pages/health.js"),
+    style: new URL("./css/health.css", import.meta.url),
+  },
+  {
+    name: "usage",
+    icon: "usage",
+    load: () => import("./pages/usage.js"),
+    style: new URL("./css/usage.css", import.meta.url),
     name: "keys",
     icon: "key",
     load: () => import("./pages/keys.js"),

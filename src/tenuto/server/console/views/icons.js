@@ -1,6 +1,7 @@
 /** Small pictures, drawn as lines in the colour of the text around them. */
 
-const SVG = "http://www.w3.org/2000/svg";
+import { svg } from "../dom.js";
+
 const PATHS = {
   plus: "M12 5v14M5 12h14",
   menu: "M4 7h16M4 12h16M4 17h16",
@@ -20,16 +21,12 @@ const PATHS = {
   traces: "M4 6h7M8 12h9M13 18h7",
   fork: "M7 4v16M7 14c0-4 10-2 10-7M17 4v3M14.500 6.500L17 4l2.500 2.500",
   download: "M12 4v11M7 10.500l5 5 5-5M5 20h14",
+  health: "M3.500 12.500h4l2.500-6 4 11 2.500-5h4",
+  usage: "M5 20V12M12 20V5M19 20v-5",
   search: "M11 17a6 6 0 1 0 0-12 6 6 0 0 0 0 12zM15.500 15.500L20 20",
 };
 
 export function icon(name) {
-  const picture = document.createElementNS(SVG, "svg");
-  picture.setAttribute("viewBox", "0 0 24 24");
-  picture.setAttribute("class", `icon ${name}`);
-  picture.setAttribute("aria-hidden", "true");
-  const line = document.createElementNS(SVG, "path");
-  line.setAttribute("d", PATHS[name]);
-  picture.append(line);
-  return picture;
+  const line = svg("path", { d: PATHS[name] });
+  return svg("svg", { viewBox: "0 0 24 24", class: `icon ${name}`, "aria-hidden": "true" }, line);
 }
