@@ -9,6 +9,7 @@ import asyncio
 import os
 import sys
 from base64 import b64decode
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -25,9 +26,12 @@ QUALITY = 78
 TALKS = (
     ("ann", "general", ("My name is Ann, and my train leaves at 7:40.", "When does my train leave?")),
     ("bob", "goods", ("Which phones are cheap?", "And a keyboard under 300?")),
-    ("ann", "legal", ("My landlord keeps the deposit",)),
     ("eve", "npc", ("What are the family rules?",)),
+    ("ann", "legal", ("My landlord keeps the deposit",)),
+    ("bob", "general", ("Remind me that the invoice is due on Friday.", "When is the invoice due?")),
     ("bob", "legal", ("Can my employer change my working hours?",)),
+    ("eve", "general", ("The garden party is on the 14th of June.",)),
+    ("ann", "npc", ("How is salt made here?",)),
     ("ann", "goods", ("A keyboard under 300", "Which phones are cheap?")),
 )
 MEMORIES = (("Prefers trains to planes", "preference"), ("Lives in Leeds", "fact"), ("Is allergic to nuts", "fact"))
@@ -47,28 +51,32 @@ class _PastClock:
         return utc_now() - self.behind
 
 
+async def _talk(door: Door, user: str, assistant: str, texts: Sequence[str]) -> str:
+    """Have a talk. Returns its session."""
+    session: str | None = None
+    for text in texts:
+        body = {"message": text, "assistant": assistant, "session_id": session}
+        answered = await door.http.post("/v1/chat", json=body, headers={"X-User-ID": user})
+        session = answered.raise_for_status().json()["session_id"]
+    assert session is not None
+    return session
+
+
 async def _furnish(door: Door, clock: _PastClock) -> dict[str, str]:
-    """Two weeks of talks. Returns the address of each picture."""
-    for day in range(13, -1, -1):
+    """Two weeks of talks, and a task. Returns the address of each picture."""
+    for day in range(13, 0, -1):
         clock.behind = timedelta(days=day)
-        for user, assistant, texts in TALKS[: 2 + day * 5 % 4] if day else TALKS:
-            session = None
-            for text in texts:
-                body = {"message": text, "assistant": assistant, "session_id": session}
-                answered = await door.http.post("/v1/chat", json=body, headers={"X-User-ID": user})
-                session = answered.raise_for_status().json()["session_id"]
-    ann = {"X-User-ID": "ann"}
+        for number in range(1 + day * 5 % 4):
+            await _talk(door, *TALKS[(day * 4 + number) % len(TALKS)])
+    clock.behind = timedelta(0)
+    sessions = [await _talk(door, *talk) for talk in TALKS]
     for text, kind in MEMORIES:
-        await door.http.post("/v1/memories", json={"text": text, "kind": kind}, headers=ann)
-    task = await door.http.post("/v1/tasks", json={"type": "letter", "goal": "Write to the landlord", "plan": {"steps": PLAN}})
-    trace = (await door.http.get("/v1/traces")).json()["traces"][0]
+        await door.http.post("/v1/memories", json={"text": text, "kind": kind}, headers={"X-User-ID": "ann"})
+    letter = {"type": "letter", "goal": "Write to the landlord", "plan": {"steps": PLAN}}
+    task = (await door.http.post("/v1/tasks", json=letter)).raise_for_status().json()["id"]
+    trace = (await door.http.get("/v1/traces")).json()["traces"][0]["trace_id"]
     pages = {name: f"#/{name}" for name in ("sessions", "memories", "health", "usage", "keys", "privacy")}
-    return {
-        "chat": f"#/chat/{session}",
-        **pages,
-        "trace": f"#/traces/{trace['trace_id']}",
-        "task": f"#/tasks/{task.raise_for_status().json()['id']}",
-    }
+    return {"chat": f"#/chat/{sessions[-1]}", **pages, "trace": f"#/traces/{trace}", "task": f"#/tasks/{task}"}
 
 
 async def _picture(page: Page, name: str, folder: Path) -> None:
@@ -110,15 +118,18 @@ async def main(folder: Path) -> None:
     program = find()
     if program is None:
         raise SystemExit(MISSING)
-    folder.mkdir(parents=True, exist_ok=True)
     clock = _PastClock()
     async with served(clock=clock) as door, listening(door) as base, async_playwright() as playwright:
         places = await _furnish(door, clock)
-        browser = await playwright.chromium.launch(executable_path=program.path, args=ARGUMENTS, env={**os.environ, **program.environ})
+        browser = await playwright.chromium.launch(
+            executable_path=program.path, args=ARGUMENTS, env={**os.environ, **program.environ}
+        )
         for theme in ("light", "dark"):
             await _visit(browser, base, places, theme, folder)
         await browser.close()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]) if len(sys.argv) > 1 else IMAGES))
+    chosen = Path(sys.argv[1]) if len(sys.argv) > 1 else IMAGES
+    chosen.mkdir(parents=True, exist_ok=True)
+    asyncio.run(main(chosen))

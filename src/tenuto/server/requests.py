@@ -287,6 +287,20 @@ class TraceListQuery(msgspec.Struct, kw_only=True, frozen=True):
     before: Annotated[int, Meta(ge=1, le=_MOST, description="Only turns before this number.")] | None = None
 
 
+class SessionEventsQuery(msgspec.Struct, kw_only=True, frozen=True):
+    """Which events to follow."""
+
+    session_id: Annotated[Name, Meta(description="Report what other processes change in this session, too.")] | None = (
+        None
+    )
+
+
+class TraceQuery(msgspec.Struct, kw_only=True, frozen=True):
+    """What to bring of a trace."""
+
+    text: Annotated[bool, Meta(description="With the text of each part of the prompt.")] = False
+
+
 class RevealBody(RequestBody, frozen=True, kw_only=True):
     """Which marks to look behind."""
 

@@ -111,7 +111,7 @@ async def test_what_the_model_saw_names_memories_by_their_text(chromium: Browser
         visit.allow("404")
         await visit.page.reload()
         await (await visit.hear()).get_by_role("button", name="What the model saw").click()
-        await expect(visit.page.locator("tr[data-kind=memory]")).to_contain_text("forgotten since then")
+        await expect(visit.page.locator("tr[data-kind=memory]")).to_contain_text("no longer stored")
 
 
 async def test_another_person_finds_nothing_of_the_first(chromium: Browser) -> None:

@@ -52,6 +52,8 @@ export const PAGES = [
     icon: "usage",
     load: () => import("./pages/usage.js"),
     style: new URL("./css/usage.css", import.meta.url),
+  },
+  {
     name: "keys",
     icon: "key",
     load: () => import("./pages/keys.js"),

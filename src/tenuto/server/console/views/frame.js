@@ -85,8 +85,10 @@ export function frameView(actions, pages) {
     for (const each of [waiting, ...views.values()]) if (each !== page) each.node.remove();
     if (page && !page.node.isConnected) main.append(page.node);
     // After a link to another page, keyboard and screen reader go on from its heading.
-    if (page && shown && (page !== shown.page || state.id !== shown.id)) page.node.querySelector("h1").focus();
-    shown = { page, id: state.id };
+    const moved = shown && (state.page !== shown.name || state.id !== shown.id);
+    const lost = shown && page !== shown.page && document.activeElement === document.body;
+    if (page && (moved || lost)) page.node.querySelector("h1").focus();
+    shown = { name: state.page, id: state.id, page };
     write(told, spoken(state.told));
     const title = talking ? talk?.title : page.title(state, now);
     document.title = title ? `${spoken(title)} · ${t("app.title")}` : t("app.title");

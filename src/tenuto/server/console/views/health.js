@@ -26,7 +26,7 @@ export function healthView(actions) {
     if (now === last) return;
     last = now;
     const { status, before, loading, problem } = now;
-    fill(notice, problem ? refused(problem, actions) : loading && t("app.loading"));
+    fill(notice, problem ? refusal(problem, "health.role", actions) : loading && t("app.loading"));
     set(notice, "hidden", !problem && !loading);
     for (const part of [word, findings, cards, since]) set(part, "hidden", !status || Boolean(problem));
     if (!status || problem) return;
@@ -156,9 +156,4 @@ function card(name, level, word, facts) {
 
 function row([fact, value]) {
   return h("div", {}, h("dt", {}, t(`health.fact.${fact}`)), h("dd", { data: { fact } }, value));
-}
-
-function refused(problem, actions) {
-  const command = "tenuto keys create --tenant ID --role admin";
-  return refusal(problem, "health.role", actions, { command, retry: () => actions.page.open(null) });
 }

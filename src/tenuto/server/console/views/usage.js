@@ -41,7 +41,7 @@ export function usageView(actions) {
     const seen = !problem && !loading;
     periods.draw(days);
     measures.draw(measure);
-    fill(notice, problem ? refused(problem, actions) : loading && t("app.loading"));
+    fill(notice, problem ? refusal(problem, "usage.role", actions) : loading && t("app.loading"));
     set(notice, "hidden", seen);
     set(body, "hidden", !seen);
     if (!seen) return;
@@ -159,9 +159,4 @@ function called(assistant) {
 function daysBetween(first, last) {
   const count = Math.round((Date.parse(last) - Date.parse(first)) / DAY) + 1;
   return Array.from({ length: count }, (_, day) => new Date(Date.parse(first) + day * DAY).toISOString().slice(0, 10));
-}
-
-function refused(problem, actions) {
-  const command = "tenuto keys create --tenant ID --role admin";
-  return refusal(problem, "usage.role", actions, { command, retry: () => actions.page.open(null) });
 }

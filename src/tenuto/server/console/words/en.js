@@ -3,6 +3,9 @@
 export const en = {
   "app.title": "tenuto",
   "app.lead": "Memory and state for conversations with language models.",
+  "first.stored": "What you write is stored before it is answered: it is here after a reload, a restart or a crash.",
+  "first.seen": "“What the model saw” under each answer shows the whole prompt: messages, summaries and memories, with their tokens.",
+  "first.offline": "No model is set. The offline model answers without a key or a network: it quotes and looks things up. TENUTO_MODEL chooses a language model.",
   "app.loading": "One moment …",
   "time.now": "now",
 
@@ -61,9 +64,10 @@ export const en = {
   "assistant.persona": "Character",
   "assistant.persona.any": "the assistant itself",
   "assistant.try": "For example",
+  "about.offline.general": "Remembers what you tell it and quotes it. A language model makes it a free conversation.",
   "try.general": "My favourite colour is green. | What can you do?",
   "try.goods": "Which phones are cheap? | A keyboard under 300",
-  "try.npc": "What are the family rules? | How is salt made here?",
+  "try.npc": "What are the family rules? | What are the six steps of drying salt?",
   "try.legal": "Can my employer change my working hours? | My landlord keeps the deposit",
   "model.offline": "offline model",
   "model.offline.why":
@@ -90,6 +94,11 @@ export const en = {
   "talk.stopped": "Stopped before the answer began. Your message is stored.",
   "talk.stopped.kept": "Stopped. The previous answer stays.",
   "talk.kept": "The previous answer stays.",
+  "talk.copy": "Copy the answer",
+  "talk.table": "Table",
+  copy: "Copy",
+  copied: "Copied",
+  "copy.failed": "Could not be copied",
   "talk.missing": "This was not answered.",
 
   "tool.running": "running",
@@ -149,7 +158,11 @@ export const en = {
   "insight.cost": "Cost",
   "insight.free": "none",
   "insight.total": "Total",
-  "insight.forgotten": "forgotten since then",
+  "insight.sum.label": "In the prompt",
+  "insight.score": "score {score}",
+  "insight.text": "Text of: {part}",
+  "insight.changed": "changed since",
+  "insight.gone": "no longer stored",
 
   "mark.EMAIL": "e-mail",
   "mark.PHONE": "phone",

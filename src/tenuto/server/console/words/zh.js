@@ -3,6 +3,9 @@
 export const zh = {
   "app.title": "tenuto",
   "app.lead": "为大模型对话保存记忆与状态。",
+  "first.stored": "您写的内容先保存、后回答：刷新、重启或崩溃之后都还在。",
+  "first.seen": "每个回答下的“模型看到了什么”展示完整的提示词：消息、摘要、记忆及其 token 数。",
+  "first.offline": "尚未设置模型。离线模型不需要密钥和网络：它引用说过的话，并用工具查找。用 TENUTO_MODEL 选择大语言模型。",
   "app.loading": "请稍候……",
   "time.now": "刚刚",
 
@@ -61,6 +64,7 @@ export const zh = {
   "assistant.persona": "人物",
   "assistant.persona.any": "助手本身",
   "assistant.try": "例如",
+  "about.offline.general": "记住您说的话并引用。接入大语言模型后可以自由对话。",
   "try.general": "我最喜欢的颜色是绿色。 | 你能做什么？",
   "try.goods": "有什么便宜的手机？ | 300 元以内的键盘",
   "try.npc": "严氏家训有哪些？ | 盐是怎么晒出来的？",
@@ -88,6 +92,11 @@ export const zh = {
   "talk.stopped": "回答开始之前已停止。您的消息已保存。",
   "talk.stopped.kept": "已停止。原来的回答仍在。",
   "talk.kept": "原来的回答仍在。",
+  "talk.copy": "复制回答",
+  "talk.table": "表格",
+  copy: "复制",
+  copied: "已复制",
+  "copy.failed": "无法复制",
   "talk.missing": "这条消息还没有得到回答。",
 
   "tool.running": "运行中",
@@ -147,7 +156,11 @@ export const zh = {
   "insight.cost": "费用",
   "insight.free": "无",
   "insight.total": "合计",
-  "insight.forgotten": "之后已被忘记",
+  "insight.sum.label": "提示词合计",
+  "insight.score": "得分 {score}",
+  "insight.text": "{part}的内容",
+  "insight.changed": "之后有变动",
+  "insight.gone": "已不再保存",
 
   "mark.EMAIL": "邮箱",
   "mark.PHONE": "电话",
