@@ -15,7 +15,7 @@ const PATHS = {
   lock: "M8 11V8a4 4 0 0 1 8 0v3M6.5 11h11v8.5h-11z",
   memory: "M7 4.5h10v15l-5-3.5-5 3.5z",
   tasks: "M4 7l2 2 3-4M4 16l2 2 3-4M13 7.500h7M13 16.500h7",
-  sessions: "M5 5h14v4H5zM5 11h14M5 15h14M5 19h9",
+  table: "M5 5h14v4H5zM5 11h14M5 15h14M5 19h9",
   traces: "M4 6h7M8 12h9M13 18h7",
   fork: "M7 4v16M7 14c0-4 10-2 10-7M17 4v3M14.500 6.500L17 4l2.500 2.500",
   download: "M12 4v11M7 10.500l5 5 5-5M5 20h14",
