@@ -700,6 +700,19 @@ class DurabilityReport(Protocol):
 
 
 @runtime_checkable
+class Versioned(Protocol):
+    """A store that knows the product behind it."""
+
+    async def product_version(self) -> str:
+        """Name and version, such as `PostgreSQL 17.2`; the name alone if the server does not tell.
+
+        Raises:
+            Unavailable: the server does not answer.
+        """
+        ...
+
+
+@runtime_checkable
 class Preparable(Protocol):
     """A store that can be opened before its server answers; other calls must wait for `prepare`."""
 

@@ -91,9 +91,10 @@ async def test_an_outage_shows_at_every_door_till_its_end(server: RedisServer | 
         lists = [await door.http.get("/v1/sessions") for _ in range(6)]
         head = await door.http.get(f"/v1/sessions/{begun.json()['session_id']}")
         ready, metrics = await door.http.get("/readyz"), (await door.http.get("/metrics", headers=bearer(METRICS))).text
+        status = (await door.http.get("/v1/status")).json()
         server.start()
         await _until_ready(door)
-        after = await door.http.get("/v1/sessions")
+        after, well = await door.http.get("/v1/sessions"), (await door.http.get("/v1/status")).json()
 
         assert (before.json(), before.headers.get(HEADER)) == ({"status": "ready"}, None)
         assert [answer.json()["degraded"] for answer in answers] == [["recall", "journal"]] * 6
@@ -111,6 +112,12 @@ async def test_an_outage_shows_at_every_door_till_its_end(server: RedisServer | 
         assert 'tenuto_store_circuit_state{state="closed"} 0.0' in metrics
         assert 'tenuto_turns_degraded_total{what="journal"} 6.0' in metrics
         assert (after.status_code, after.headers.get(HEADER)) == (200, None)
+        assert [finding["code"] for finding in status["findings"]] == ["store_unavailable", "journal_waiting"]
+        assert (status["level"], status["store"]["version"]) == ("error", None)
+        assert (status["journal"]["waiting"], status["journal"]["oldest_seconds"] >= 0) == (6, True)
+        assert status["breaker"]["state"] != "closed"
+        product = "PostgreSQL " if isinstance(server, PostgresServer) else ("Redis ", "Valkey ")
+        assert well["store"]["version"].startswith(product)
 
 
 async def test_without_a_journal_a_server_is_not_ready(server: RedisServer | PostgresServer, tmp_path: Path) -> None:

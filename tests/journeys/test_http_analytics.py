@@ -12,6 +12,7 @@ from tenuto.llm import ScriptedModel
 from tenuto.model.generation import ModelDone
 from tenuto.server.openapi import document
 from tenuto.sessions.views import TopicReportView, UsageReportView
+from tests.clock import FakeClock
 from tests.journeys.door import ANN, Door, code, playing, served, user
 from tests.samples import CARD
 
@@ -75,7 +76,9 @@ async def test_a_spent_budget_and_the_usage_are_the_same_numbers() -> None:
 
 
 async def test_topics_are_told_once_three_users_raised_them(store_url: str) -> None:
-    async with served(store=store_url) as door:
+    clock = FakeClock()
+    today = clock().date().isoformat()
+    async with served(store=store_url, clock=clock) as door:
         for name in ("ann", "bob"):
             await say(door, user(name), "How do refunds work?")
             await say(door, user(name), "怎么申请退款")
@@ -87,8 +90,8 @@ async def test_topics_are_told_once_three_users_raised_them(store_url: str) -> N
 
     assert (few["topics"], few["sessions"], few["truncated"]) == ([], 5, False)
     assert sorted(many["topics"], key=lambda topic: str(topic["name"])) == [
-        {"name": "refunds", "sessions": 3, "users": 3},
-        {"name": "退款", "sessions": 3, "users": 3},
+        {"name": "refunds", "sessions": 3, "users": 3, "days": {today: 3}},
+        {"name": "退款", "sessions": 3, "users": 3, "days": {today: 3}},
     ]
     assert len(one["topics"]) == 1
 

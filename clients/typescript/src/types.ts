@@ -252,7 +252,7 @@ export interface CreateSession {
 /** What became of a candidate. */
 export type Disposition = "cut" | "dropped" | "kept" | "summarised";
 
-/** One part of a prompt and what became of it; `first` and `last` are sequence numbers of messages. */
+/** One part of a prompt and what became of it; `first` and `last` are sequence numbers of messages. `score` is that of the search for memories. `text` is there on request, from what is stored today; `state` says whether that is what the model saw (`stored`), `changed` or `gone` since, or `unstored`, as the layout is. */
 export interface EntryView {
   kind: Kind;
   disposition: Disposition;
@@ -263,6 +263,9 @@ export interface EntryView {
   first: number | null;
   last: number | null;
   count: number;
+  score: number | null;
+  text?: string | null;
+  state?: PartState;
 }
 
 /** A turn's end: the reply, tool calls and results included, what it cost, and what changes with it. */
@@ -449,6 +452,9 @@ export interface Part {
   type: string;
   [field: string]: unknown;
 }
+
+/** What is known today of a part of an earlier prompt. */
+export type PartState = "changed" | "gone" | "stored" | "unstored";
 
 /** A character an assistant speaks as. */
 export interface PersonaView {

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from msgspec import UNSET, UnsetType
 
 from tenuto.assistants import Assistant
 from tenuto.chat.request import CallRequested, ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
 from tenuto.model.generation import TextDelta
-from tenuto.model.prompt import Disposition, Kind, Language, LayoutName, Reason
+from tenuto.model.prompt import Disposition, Kind, Language, LayoutName, Manifest, PartState, PartText, Reason
 from tenuto.model.session import usd
 from tenuto.model.turn import Trace, TraceSpan
 from tenuto.model.values import JsonObject, View
+
+_SHOWN: Final = (PartState.STORED, PartState.CHANGED)
 
 
 class UsageView(View, frozen=True, kw_only=True):
@@ -30,7 +33,11 @@ class UsageView(View, frozen=True, kw_only=True):
 
 
 class EntryView(View, frozen=True, kw_only=True):
-    """One part of a prompt and what became of it; `first` and `last` are sequence numbers of messages."""
+    """One part of a prompt and what became of it; `first` and `last` are sequence numbers of messages.
+
+    `score` is that of the search for memories. `text` is there on request, from what is stored today; `state` says
+    whether that is what the model saw (`stored`), `changed` or `gone` since, or `unstored`, as the layout is.
+    """
 
     kind: Kind
     disposition: Disposition
@@ -41,6 +48,9 @@ class EntryView(View, frozen=True, kw_only=True):
     first: int | None
     last: int | None
     count: int
+    score: float | None
+    text: str | UnsetType | None = UNSET
+    state: PartState | UnsetType = UNSET
 
 
 class ContextView(View, frozen=True, kw_only=True):
@@ -54,6 +64,15 @@ class ContextView(View, frozen=True, kw_only=True):
     exact: bool
     layout: LayoutName
     entries: list[EntryView]
+
+    @classmethod
+    def with_texts(cls, manifest: Manifest, texts: Sequence[PartText]) -> Self:
+        """The view of a manifest with the text of each entry."""
+        entries = [
+            EntryView.derive(entry, text=part.text if part.state in _SHOWN else None, state=part.state)
+            for entry, part in zip(manifest.entries, texts, strict=True)
+        ]
+        return cls.derive(manifest, entries=entries)
 
 
 class ReplyView(View, frozen=True, kw_only=True, rename={"text": "answer", "manifest": "context"}):
@@ -140,14 +159,18 @@ class TraceView(View, frozen=True, kw_only=True, rename={"id": "trace_id", "numb
     manifest: ContextView | UnsetType | None = UNSET
 
     @classmethod
-    def of(cls, trace: Trace) -> Self:
-        """The view of a whole trace."""
+    def of(cls, trace: Trace, texts: Sequence[PartText] | None = None) -> Self:
+        """The view of a whole trace, if requested with the texts of its prompt."""
+        context = None
+        if trace.manifest is not None:
+            shown = trace.manifest
+            context = ContextView.of(shown) if texts is None else ContextView.with_texts(shown, texts)
         return cls.derive(
             trace,
             usage=UsageView.of(trace),
             tools=list(map(ToolRunView.of, trace.tools)),
             spans=list(map(SpanView.of, trace.spans)),
-            manifest=ContextView.of(trace.manifest) if trace.manifest is not None else None,
+            manifest=context,
         )
 
     @classmethod

@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "keys": "keys",
     "privacy": "privacy",
     "doctor": "doctor",
+    "top": "top",
     "stats": "store",
     "usage": "analytics",
     "topics": "analytics",

@@ -8,13 +8,15 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import httpx
+import msgspec
 
 from tenuto.client.http import Call, ClientPolicy, HttpClient, path
 from tenuto.client.sessions import RemoteSessions
 from tenuto.client.tasks import RemoteTasks
-from tenuto.errors import Invalid, InvalidSetting
+from tenuto.errors import Invalid, InvalidSetting, Unavailable
 from tenuto.model import Draft, FinishTurn, OpenTurn, Role, Scope, Session, Usage, text_part
 from tenuto.model.prompt import Language
+from tenuto.model.status import StatusView
 from tenuto.model.values import check_text, check_type
 from tenuto.ports import utc_now
 from tenuto.sessions import TurnRequest, fresh_id
@@ -53,6 +55,19 @@ class TenutoClient:
         from tenuto.client.memories import RemoteMemories
 
         return RemoteMemories(self._http)
+
+    async def status(self) -> StatusView:
+        """How the server process is; with keys, for the role admin.
+
+        Raises:
+            AccessRefused: the key is not valid, or its role is another.
+            Unavailable: the server does not answer, or not as a tenuto server.
+        """
+        told = await self._http.json(None, Call("GET", path("status"), repeatable=True))
+        try:
+            return msgspec.convert(told, StatusView)
+        except msgspec.ValidationError:
+            raise Unavailable("server", "answers with another status: is it of the same version?") from None
 
     def scope(self, **named: Any) -> Scope:
         """The scope of a caller; tenant, site and user are those of the key unless named."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import date
 
 from tenuto.model.values import Value
@@ -68,11 +68,12 @@ class UsageReport(Value, frozen=True, kw_only=True):
 
 
 class Topic(Value, frozen=True, kw_only=True):
-    """A word in the titles of sessions: in how many, and of how many users."""
+    """A word in the titles of sessions: in how many, of how many users, and how many last changed on which day."""
 
     name: str
     sessions: int
     users: int
+    days: Mapping[date, int]
 
 
 class TopicReport(Value, frozen=True, kw_only=True):

@@ -31,7 +31,10 @@ _USAGE: Final[JsonObject] = {
 _TOPICS: Final[JsonObject] = {
     "first_day": "2026-11-11",
     "last_day": "2026-11-17",
-    "topics": [{"name": "refund", "sessions": 14, "users": 9}, {"name": "博物馆", "sessions": 8, "users": 6}],
+    "topics": [
+        {"name": "refund", "sessions": 14, "users": 9, "days": {"2026-11-16": 5, "2026-11-17": 9}},
+        {"name": "博物馆", "sessions": 8, "users": 6, "days": {"2026-11-17": 8}},
+    ],
     "sessions": 211,
     "truncated": False,
 }

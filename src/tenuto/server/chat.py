@@ -17,7 +17,7 @@ from tenuto.model.values import View
 from tenuto.server.auth import asking, authenticate_request, service, sessions
 from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, parse_query, path_parameter
 from tenuto.server.openapi import Router, describe
-from tenuto.server.requests import ChatBody, StreamQuery, TraceListQuery
+from tenuto.server.requests import ChatBody, StreamQuery, TraceListQuery, TraceQuery
 from tenuto.server.streams import ServerSentEvent, cancel_on_disconnect, event_stream
 from tenuto.sessions.traces import TraceFilter, find_trace, latest_traces, session_traces
 
@@ -157,10 +157,12 @@ async def list_traces(request: Request) -> Response:
     return answer(TraceList(traces=list(map(view, found.traces)), truncated=found.truncated))
 
 
-@routes.get("/traces/{trace_id}", describe(TraceView))
+@routes.get("/traces/{trace_id}", describe(TraceView, query=TraceQuery))
 async def get_trace(request: Request) -> Response:
-    """Everything about one turn."""
-    return answer(TraceView.of(await trace_of(request, await asking(request))))
+    """Everything about one turn; with `text`, what the model saw in words, as far as it is still stored."""
+    scope, query = await asking(request), parse_query(request, TraceQuery)
+    trace = await trace_of(request, scope)
+    return answer(TraceView.of(trace, await service(request).chat.prompt_texts(scope, trace) if query.text else None))
 
 
 async def trace_of(request: Request, scope: Scope) -> Trace:

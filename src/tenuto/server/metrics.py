@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from tenuto.model.privacy import Sink
 from tenuto.model.turn import Trace
 from tenuto.sessions import SessionEvent
+from tenuto.sessions.events import EventKind
 from tenuto.stores.breaker import BreakerState
 from tenuto.stores.cached import CachedSessions
 from tenuto.stores.circuit_breaker import Circuit
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from tenuto.stores.journaled import JournaledStore
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+_ANSWERED = "answered"
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 
 
@@ -42,6 +45,7 @@ class Metrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
+        self.failed_turns_in_a_row = 0
         self._by_route: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._events = Counter("tenuto_session_events", "What happened to sessions", ["kind"], registry=self._registry)
         self._turns = Counter("tenuto_turns", "Turns that ended", ["assistant", "outcome"], registry=self._registry)
@@ -76,7 +80,8 @@ class Metrics:
 
     def count_turn(self, trace: Trace) -> None:
         """Count a turn that ended."""
-        self._turns.labels(trace.assistant, trace.error or "answered").inc()
+        self._turns.labels(trace.assistant, trace.error or _ANSWERED).inc()
+        self.failed_turns_in_a_row = 0 if trace.error is None else self.failed_turns_in_a_row + 1
         for what in trace.degraded:
             self._degraded.labels(what).inc()
         if trace.error is None:
@@ -84,6 +89,17 @@ class Metrics:
             self._tokens.labels(trace.model, "out").inc(trace.output_tokens)
         for step, milliseconds in trace.steps.items():
             self._steps.labels(step).observe(milliseconds / 1000)
+
+    def ended_turns(self) -> tuple[int, int]:
+        """How many turns were answered, and how many failed."""
+        totals = {False: 0.0, True: 0.0}
+        for sample in _totals(self._turns):
+            totals[sample.labels["outcome"] == _ANSWERED] += sample.value
+        return int(totals[True]), int(totals[False])
+
+    def session_events(self, kind: EventKind) -> int:
+        """How often this happened to sessions."""
+        return int(sum(sample.value for sample in _totals(self._events) if sample.labels["kind"] == kind))
 
     def watch(
         self, stores: Stores, detector: ExternalDetector | None = None, scan: ScheduledScan | None = None
@@ -103,6 +119,11 @@ class Metrics:
     def text(self) -> bytes:
         """All meters, as Prometheus reads them."""
         return generate_latest(self._registry)
+
+
+def _totals(counter: Counter) -> Iterator[Sample]:
+    """The values of a counter, without the times of their creation."""
+    return (sample for family in counter.collect() for sample in family.samples if sample.name.endswith("_total"))
 
 
 class _DetectorCollector(Collector):

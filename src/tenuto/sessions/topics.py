@@ -11,7 +11,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from datetime import date
+from typing import Final, TypeAlias
 
 from tenuto.model import Session
 from tenuto.model.analytics import Topic
@@ -27,16 +28,24 @@ _SHORTEST: Final = 2
 _PLACEHOLDER: Final = re.compile(r"\[[A-Z][A-Z0-9_]+\b\]?")
 
 
+# The user of a session, and the day of its last change.
+_Raised: TypeAlias = tuple[str | None, date]
+
+
 @dataclass(slots=True)
 class _Tally:
-    """In how many sessions, and of which users, a term occurred."""
+    """In how many sessions of each day, and of which users, a term occurred."""
 
-    sessions: int = 0
+    days: Counter[date] = field(default_factory=Counter)
     users: set[str | None] = field(default_factory=set)
 
-    def add(self, users: Sequence[str | None]) -> None:
-        self.sessions += len(users)
-        self.users.update(users)
+    def add(self, raised: Sequence[_Raised]) -> None:
+        self.users.update([user for user, _ in raised])
+        self.days.update([day for _, day in raised])
+
+    @property
+    def sessions(self) -> int:
+        return self.days.total()
 
     @property
     def user_count(self) -> int:
@@ -49,16 +58,20 @@ def count_topics(sessions: Iterable[Session], limit: int) -> tuple[Topic, ...]:
     words: defaultdict[str, _Tally] = defaultdict(_Tally)
     spellings: defaultdict[str, Counter[str]] = defaultdict(Counter)
     # Many sessions have the same title, as the first question of a guide is.
-    runs: defaultdict[tuple[str, ...], list[str | None]] = defaultdict(list)
+    runs: defaultdict[tuple[str, ...], list[_Raised]] = defaultdict(list)
     for session in sessions:
+        raised = session.scope.user, session.updated_at.date()
         found, cjk = readable_words(_PLACEHOLDER.sub(" ", session.title[:_TITLE]))
         for term, word in dict(found).items():
             if len(word) >= _SHORTEST and not word.isdecimal():
-                words[term].add((session.scope.user,))
+                words[term].add((raised,))
                 spellings[term][word] += 1
-        runs[tuple([run[:_RUN] for run in cjk])].append(session.scope.user)
+        runs[tuple([run[:_RUN] for run in cjk])].append(raised)
     tallies = {_usual(spellings[term]): tally for term, tally in _raised(words).items()} | _cjk_words(runs)
-    topics = [Topic(name=name, sessions=tally.sessions, users=tally.user_count) for name, tally in tallies.items()]
+    topics = [
+        Topic(name=name, sessions=tally.sessions, users=tally.user_count, days=dict(sorted(tally.days.items())))
+        for name, tally in tallies.items()
+    ]
     return tuple(sorted(topics, key=lambda topic: (-topic.sessions, -topic.users, topic.name))[:limit])
 
 
@@ -71,17 +84,17 @@ def _raised(tallies: Mapping[str, _Tally]) -> dict[str, _Tally]:
     return {term: tally for term, tally in tallies.items() if tally.user_count >= MIN_USERS}
 
 
-def _cjk_words(runs: Mapping[tuple[str, ...], Sequence[str | None]]) -> dict[str, _Tally]:
-    """Recurring strings of characters in runs, of which the users are given."""
+def _cjk_words(runs: Mapping[tuple[str, ...], Sequence[_Raised]]) -> dict[str, _Tally]:
+    """Recurring strings of characters in runs, of which the users and days are given."""
     strings: dict[str, _Tally] = {}
     shorter: dict[str, _Tally] = {}
     for size in range(_SHORTEST, _RUN + 1):
         tallies: defaultdict[str, _Tally] = defaultdict(_Tally)
-        for own, users in runs.items():
+        for own, raised in runs.items():
             for string in {run[at : at + size] for run in own for at in range(len(run) - size + 1)}:
                 # A string is not more frequent than its parts.
                 if size == _SHORTEST or (string[1:] in shorter and string[:-1] in shorter):
-                    tallies[string].add(users)
+                    tallies[string].add(raised)
         shorter = _raised(tallies)
         strings |= shorter
         if not shorter:

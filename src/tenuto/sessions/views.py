@@ -258,11 +258,12 @@ class UsageReportView(View, frozen=True, kw_only=True):
 
 
 class TopicView(View, frozen=True, kw_only=True):
-    """A word that titles share: in how many sessions, and of how many users."""
+    """A word that titles share: in how many sessions, of how many users, and by the day (UTC) of their last change."""
 
     name: str
     sessions: int
     users: int
+    days: dict[date, int]
 
 
 class TopicReportView(View, frozen=True, kw_only=True):

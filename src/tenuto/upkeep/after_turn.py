@@ -22,7 +22,7 @@ from tenuto.recall.service import Memories
 from tenuto.sessions import Sessions
 from tenuto.upkeep.capture import Capturer
 from tenuto.upkeep.compressor import SPARE, Compressor
-from tenuto.upkeep.jobs import Jobs, Small, safely
+from tenuto.upkeep.jobs import JobCounts, Jobs, Small, safely
 from tenuto.upkeep.titler import Titler
 
 _FIRST_PAUSE: Final = 0.05
@@ -38,6 +38,11 @@ class LeaseRelease:
         # Not the jobs of titles and summaries, which sessions on other servers need during an outage of one.
         self._jobs = Jobs()
         self._closing = asyncio.Event()
+
+    @property
+    def counts(self) -> JobCounts:
+        """The retries as jobs."""
+        return self._jobs.counts
 
     def release(self, turn: OpenTurn, closing: FinishTurn, policy: SessionPolicy) -> None:
         """Start the retries and return at once."""
@@ -102,6 +107,11 @@ class AfterTurn:
             if memories is not None
             else None
         )
+
+    @property
+    def counts(self) -> JobCounts:
+        """The jobs of this process."""
+        return self._jobs.counts + self._releasing.counts
 
     def follow(self, ended: TurnEnded) -> None:
         """Start what is due after this turn and return at once. Failures do not reach the turn.

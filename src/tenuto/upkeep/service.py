@@ -15,7 +15,7 @@ from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
 from tenuto.sessions.usage import UsageLedger
 from tenuto.tasks import Tasks
-from tenuto.upkeep.jobs import Small, safely
+from tenuto.upkeep.jobs import JobCounts, Small, Work, safely
 
 if TYPE_CHECKING:
     from tenuto.recall.service import Memories
@@ -58,6 +58,7 @@ class Upkeep:
         self._memories: Memories | None = None
         self._memory_sweep: MemorySweep | None = None
         self._followed = False
+        self._sweeps = JobCounts()
 
     # After a turn
 
@@ -69,6 +70,11 @@ class Upkeep:
         self._small = small
         self._memories = memories
         self._memory_sweep = memory_sweep
+
+    @property
+    def jobs(self) -> JobCounts:
+        """The jobs that follow turns, and the sweeps that have ended."""
+        return self._sweeps + self.after_turn.counts if self._followed else self._sweeps
 
     async def drain(self, within: timedelta | None = None) -> None:
         """Wait until everything that was started is done; what takes longer than `within` is cancelled."""
@@ -95,20 +101,29 @@ class Upkeep:
     async def run(self) -> None:
         """Sweep again and again, until cancelled; an unavailable store is retried in the next round."""
         while True:
-            try:
-                await self.sweep()
-            except Unavailable as away:
-                _log.warning("expired sessions were not swept: %s", away)
-            except Exception:
-                # The next rounds are needed whatever fails in one.
-                _log.exception("expired sessions were not swept")
-            await safely("sweep of tasks", self.sweep_tasks)
+            self._sweeps = self._sweeps.after(await self._sweep_sessions())
+            await self._count("sweep of tasks", self.sweep_tasks)
             if self._memory_sweep is not None:
-                await safely("sweep of memories", self._memory_sweep.sweep_if_due)
-            await safely("sweep of usage", self.sweep_usage)
+                await self._count("sweep of memories", self._memory_sweep.sweep_if_due)
+            await self._count("sweep of usage", self.sweep_usage)
             if self._catch_up is not None:
-                await safely("compaction", self._catch_up)
+                await self._count("compaction", self._catch_up)
             await self._pause(self._sweep_every.total_seconds())
+
+    async def _sweep_sessions(self) -> bool:
+        try:
+            await self.sweep()
+        except Unavailable as away:
+            _log.warning("expired sessions were not swept: %s", away)
+        except Exception:
+            # The next rounds are needed whatever fails in one.
+            _log.exception("expired sessions were not swept")
+        else:
+            return True
+        return False
+
+    async def _count(self, kind: str, work: Work) -> None:
+        self._sweeps = self._sweeps.after(await safely(kind, work))
 
     async def sweep(self) -> int:
         """Remove everything that has expired by now, in bounded steps; returns how many sessions were removed."""

@@ -92,6 +92,19 @@ async def _store_with(titles: Iterable[tuple[str, Scope]], clock: FakeClock) -> 
 USERS = [Scope(tenant="acme", user=f"user {number}") for number in range(4)]
 
 
+def test_a_topic_is_counted_by_the_day_of_each_sessions_last_change() -> None:
+    """C14: topics over time."""
+    words = titled("Refund 退款") + [
+        replace(session, updated_at=HEAD.updated_at + timedelta(days=2)) for session in titled("refund", "退款")
+    ]
+    first, last = HEAD.updated_at.date(), (HEAD.updated_at + timedelta(days=2)).date()
+
+    assert [(topic.name, topic.days) for topic in count_topics(words, 9)] == [
+        ("refund", {first: 3, last: 3}),
+        ("退款", {first: 3, last: 3}),
+    ]
+
+
 async def test_topics_are_those_of_the_period_and_the_site() -> None:
     clock = FakeClock()
     elsewhere = [Scope(tenant="acme", site="museum", user=f"user {number}") for number in range(4)]

@@ -1,6 +1,7 @@
 /** The page begins here: state, actions, views, and the address that says which conversation is open. */
 
 import { deletionActions } from "./actions/deletion.js";
+import { eventActions } from "./actions/events.js";
 import { houseActions } from "./actions/house.js";
 import { sessionActions } from "./actions/sessions.js";
 import { talkActions } from "./actions/talks.js";
@@ -22,6 +23,7 @@ const deletion = deletionActions(store, sessions);
 const talks = talkActions(store);
 const turns = turnActions(store, talks, sessions);
 const pages = pageLoader(store);
+const events = eventActions(store, { sessions, talks, turns });
 const actions = {
   house,
   sessions,
@@ -29,7 +31,6 @@ const actions = {
   talks,
   turns,
   trace: api.trace,
-  recall: api.recall,
   start,
   begin,
   forget,
@@ -114,6 +115,7 @@ function identify(who) {
   house.identify(who);
   if (same) return start();
   turns.hush();
+  events.stop();
   sessions.leave();
   store.change({ ...BEGINNING, pages: pages.leave() });
   mount();
@@ -130,6 +132,7 @@ function repaint(theme) {
   mount();
 }
 
+store.change(placeInAddress());
 paint();
 mount();
 onAnswer((away) => house.noteStore(away) && sessions.refresh());

@@ -13,6 +13,14 @@ export function h(tag, { on = {}, data = {}, ...attributes } = {}, ...children) 
   return element;
 }
 
+/** Make an element of a picture; `class` and all others are attributes. */
+export function svg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) set(element, name, value);
+  element.append(...shown(children));
+  return element;
+}
+
 /** Set an attribute, or remove it. */
 export function set(element, name, value) {
   if (value === false || value == null) element.removeAttribute(name);

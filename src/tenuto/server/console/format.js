@@ -54,3 +54,10 @@ export function clock(iso) {
 export function instant(iso) {
   return new Intl.DateTimeFormat(currentLanguage(), { dateStyle: "medium", timeStyle: "short" }).format(new Date(iso));
 }
+
+/** An amount of memory. */
+export function bytes(value) {
+  const units = ["byte", "kilobyte", "megabyte", "gigabyte"];
+  const step = Math.min(Math.floor(Math.log10(Math.max(value, 1)) / 3), units.length - 1);
+  return unit(value / 1000 ** step, units[step]);
+}

@@ -41,6 +41,30 @@ export const PAGES = [
     load: () => import("./pages/tasks.js"),
     style: new URL("./css/tasks.css", import.meta.url),
   },
+  {
+    name: "health",
+    icon: "health",
+    load: () => import("./pages/health.js"),
+    style: new URL("./css/health.css", import.meta.url),
+  },
+  {
+    name: "usage",
+    icon: "usage",
+    load: () => import("./pages/usage.js"),
+    style: new URL("./css/usage.css", import.meta.url),
+  },
+  {
+    name: "keys",
+    icon: "key",
+    load: () => import("./pages/keys.js"),
+    style: new URL("./css/keys.css", import.meta.url),
+  },
+  {
+    name: "privacy",
+    icon: "lock",
+    load: () => import("./pages/privacy.js"),
+    style: new URL("./css/privacy.css", import.meta.url),
+  },
 ];
 
 export const CHAT = "chat";

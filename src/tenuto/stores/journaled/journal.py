@@ -16,6 +16,7 @@ from tenuto.model.scope import user_digest
 from tenuto.model.values import Value
 from tenuto.ports import Ciphers, Clock
 from tenuto.stores.cached import CachedStore
+from tenuto.stores.codec import from_micros
 from tenuto.stores.journaled.local_replica import View, record_of
 from tenuto.stores.journaled.local_turns import LocalTurns
 from tenuto.stores.journaled.open_turns import Running
@@ -40,11 +41,12 @@ _log = logging.getLogger(__name__)
 
 
 class JournalState(Value, frozen=True, kw_only=True):
-    """Whether the store is down, since when, and the number of turns that wait for it."""
+    """Whether the store is down, since when, and the number of turns that wait for it, the oldest since `oldest`."""
 
     away: bool = False
     since: datetime | None = None
     waiting: int = 0
+    oldest: datetime | None = None
     quarantined: int = 0
     replayed: int = 0
 
@@ -107,6 +109,7 @@ class Journal:
             away=self._away_since is not None,
             since=self._away_since,
             waiting=counts.waiting,
+            oldest=from_micros(min(next_rows)) if (next_rows := self._outbox.next_rows.values()) else None,
             quarantined=counts.quarantined,
             replayed=self._replay.replayed,
         )

@@ -78,6 +78,10 @@ class PostgresStore:
     async def durability_findings(self) -> tuple[DurabilityFinding, ...]:
         return await assurances(self.link)
 
+    async def product_version(self) -> str:
+        row = await self.link.row("SELECT current_setting('server_version') AS version")
+        return f"PostgreSQL {row['version'].split()[0]}"
+
     async def close(self) -> None:
         await self.sessions.close()
         await self.link.close()

@@ -34,6 +34,17 @@ async def assurances(link: Link) -> tuple[DurabilityFinding, ...]:
     return tuple(_with_servers(assurance, holding, servers) for assurance, holding in found.items())
 
 
+async def product_version(link: Link) -> str:
+    """Name and version of a primary. Raises `CallFailed`."""
+    servers = await link.primaries()
+    try:
+        facts = parse_info(await link.call_node(servers[0], "INFO", "server"))
+    except ResponseError:
+        return "Redis"
+    valkey = facts.get("valkey_version")
+    return f"Valkey {valkey}" if valkey else f"Redis {facts.get('redis_version', '')}".rstrip()
+
+
 def _with_servers(
     assurance: DurabilityFinding, holding: list[Endpoint], servers: tuple[Endpoint, ...]
 ) -> DurabilityFinding:

@@ -10,7 +10,7 @@ from tenuto.model.store_reports import DurabilityFinding
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.redis._auth import ConnectionPolicy
 from tenuto.stores.redis._client import Link
-from tenuto.stores.redis._durability import assurances
+from tenuto.stores.redis._durability import assurances, product_version
 from tenuto.stores.redis._erasure import UserEraser
 from tenuto.stores.redis._format import check_format
 from tenuto.stores.redis._keys import RedisKeys
@@ -93,6 +93,12 @@ class RedisStore:
     async def durability_findings(self) -> tuple[DurabilityFinding, ...]:
         try:
             return await assurances(self.link)
+        except CallFailed as exc:
+            raise failure(exc) from exc
+
+    async def product_version(self) -> str:
+        try:
+            return await product_version(self.link)
         except CallFailed as exc:
             raise failure(exc) from exc
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -74,6 +75,9 @@ class SqliteStore:
         self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
+
+    async def product_version(self) -> str:
+        return f"SQLite {sqlite3.sqlite_version}"
 
     async def close(self) -> None:
         """Finish what is queued and let go of the file."""

@@ -9,7 +9,6 @@ import { beginningView } from "./beginning.js";
 import { composerView } from "./composer.js";
 import { confirmDialog, meDialog } from "./dialogs.js";
 import { headingView } from "./heading.js";
-import { privacyDialog } from "./privacy.js";
 import { sidebarView } from "./sidebar.js";
 import { tipView } from "./tip.js";
 import { transcriptView } from "./transcript.js";
@@ -19,8 +18,7 @@ import { waitingView } from "./waiting.js";
 export function frameView(actions, pages) {
   const confirm = confirmDialog();
   const identity = meDialog(actions);
-  const privacy = privacyDialog(actions);
-  const sidebar = sidebarView(actions, privacy.open);
+  const sidebar = sidebarView(actions);
   const heading = headingView(actions);
   const beginning = beginningView(actions);
   const transcript = transcriptView(actions);
@@ -43,7 +41,6 @@ export function frameView(actions, pages) {
     undo.node,
     confirm.node,
     identity.node,
-    privacy.node,
   );
   node.append(tipView(node).node);
 
@@ -76,7 +73,7 @@ export function frameView(actions, pages) {
     const empty = talk !== null && talk.id === null && talk.items.length === 0 && state.problem === null;
     const page = pageOn(state);
     const now = state.pages[state.page];
-    for (const view of [sidebar, heading, beginning, transcript, composer, undo, identity, privacy]) view.draw(state, talk);
+    for (const view of [sidebar, heading, beginning, transcript, composer, undo, identity]) view.draw(state, talk);
     page?.draw(state, now);
     lay(state.drawer, page ?? heading);
     set(outage, "hidden", !state.away);
@@ -88,8 +85,10 @@ export function frameView(actions, pages) {
     for (const each of [waiting, ...views.values()]) if (each !== page) each.node.remove();
     if (page && !page.node.isConnected) main.append(page.node);
     // After a link to another page, keyboard and screen reader go on from its heading.
-    if (page && shown && (page !== shown.page || state.id !== shown.id)) page.node.querySelector("h1").focus();
-    shown = { page, id: state.id };
+    const moved = shown && (state.page !== shown.name || state.id !== shown.id);
+    const lost = shown && page !== shown.page && document.activeElement === document.body;
+    if (page && (moved || lost)) page.node.querySelector("h1").focus();
+    shown = { name: state.page, id: state.id, page };
     write(told, spoken(state.told));
     const title = talking ? talk?.title : page.title(state, now);
     document.title = title ? `${spoken(title)} · ${t("app.title")}` : t("app.title");

@@ -1,6 +1,7 @@
 /** Small pictures, drawn as lines in the colour of the text around them. */
 
-const SVG = "http://www.w3.org/2000/svg";
+import { svg } from "../dom.js";
+
 const PATHS = {
   plus: "M12 5v14M5 12h14",
   menu: "M4 7h16M4 12h16M4 17h16",
@@ -13,22 +14,20 @@ const PATHS = {
   chevron: "M9 6l6 6-6 6",
   person: "M12 12a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM4.5 20c.8-3.5 3.8-5.5 7.5-5.5s6.700 2 7.500 5.500",
   lock: "M8 11V8a4 4 0 0 1 8 0v3M6.5 11h11v8.5h-11z",
+  copy: "M9 9h10v11H9zM5 15V4h10",
   memory: "M7 4.5h10v15l-5-3.5-5 3.5z",
   tasks: "M4 7l2 2 3-4M4 16l2 2 3-4M13 7.500h7M13 16.500h7",
   table: "M5 5h14v4H5zM5 11h14M5 15h14M5 19h9",
+  key: "M8 15a3.500 3.500 0 1 0 0-7 3.500 3.500 0 0 0 0 7zM11.500 11.500H20v3.500M16.500 11.500v2.500",
   traces: "M4 6h7M8 12h9M13 18h7",
   fork: "M7 4v16M7 14c0-4 10-2 10-7M17 4v3M14.500 6.500L17 4l2.500 2.500",
   download: "M12 4v11M7 10.500l5 5 5-5M5 20h14",
+  health: "M3.500 12.500h4l2.500-6 4 11 2.500-5h4",
+  usage: "M5 20V12M12 20V5M19 20v-5",
   search: "M11 17a6 6 0 1 0 0-12 6 6 0 0 0 0 12zM15.500 15.500L20 20",
 };
 
 export function icon(name) {
-  const picture = document.createElementNS(SVG, "svg");
-  picture.setAttribute("viewBox", "0 0 24 24");
-  picture.setAttribute("class", `icon ${name}`);
-  picture.setAttribute("aria-hidden", "true");
-  const line = document.createElementNS(SVG, "path");
-  line.setAttribute("d", PATHS[name]);
-  picture.append(line);
-  return picture;
+  const line = svg("path", { d: PATHS[name] });
+  return svg("svg", { viewBox: "0 0 24 24", class: `icon ${name}`, "aria-hidden": "true" }, line);
 }

@@ -17,7 +17,7 @@ const TYPING = 200;
 // More are on the page of sessions.
 const MOST = 50;
 
-export function sidebarView(actions, showPrivacy) {
+export function sidebarView(actions) {
   const list = h("ul", { class: "sessions" });
   const rows = unhurried(
     list,
@@ -29,12 +29,6 @@ export function sidebarView(actions, showPrivacy) {
   const shelf = h("div", { class: "shelf" }, list, notice, all);
   const house = h("p", { class: "house" });
   const who = h("span");
-  const privacy = h(
-    "button",
-    { type: "button", class: "quiet", hidden: true, on: { click: showPrivacy } },
-    icon("lock"),
-    t("privacy.title"),
-  );
   const places = PAGES.map(place);
   const close = iconButton("close", t("sessions.close"), () => actions.house.drawer(false), { class: "narrow" });
   const node = h(
@@ -57,7 +51,7 @@ export function sidebarView(actions, showPrivacy) {
     h(
       "div",
       { class: "foot" },
-      h("div", { class: "foot-row" }, identity(actions, who), privacy, language(actions), theme(actions)),
+      h("div", { class: "foot-row" }, identity(actions, who), language(actions), theme(actions)),
       house,
     ),
   );
@@ -65,7 +59,6 @@ export function sidebarView(actions, showPrivacy) {
 
   function draw(state, talk) {
     set(node, "data-drawer", state.drawer);
-    set(privacy, "hidden", state.privacy === null);
     for (const each of places) set(each, "aria-current", each.dataset.page === state.page && "page");
     who.textContent = me().user || t("me.button");
     if (state.house)

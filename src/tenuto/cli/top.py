@@ -1,0 +1,211 @@
+"""`tenuto top`: how a running server is, redrawn every few seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+import typer
+
+from tenuto.cli.options import AsJson
+from tenuto.cli.terminal import show_json, visible
+from tenuto.errors import Unavailable
+from tenuto.model.status import Level, StatusView
+from tenuto.settings import Settings, read_settings
+
+_COLOURS: Final = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
+_WORDS: Final = {Level.OK: "all is well", Level.WARNING: "needs attention", Level.ERROR: "something is wrong"}
+_SIGNS: Final = {Level.OK: "+", Level.WARNING: "!", Level.ERROR: "x"}
+_Draw: TypeAlias = Callable[[Sequence[str]], None]
+_TIMEOUT: Final = timedelta(seconds=5)
+_NAMES: Final = 10
+# The second screen of a terminal, without a cursor; back home, and the rest of a line or of the screen cleared.
+_ENTER: Final = "\x1b[?1049h\x1b[?25l"
+_LEAVE: Final = "\x1b[?25h\x1b[?1049l"
+_HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+
+
+def top(
+    url: Annotated[
+        str | None, typer.Option("--url", metavar="URL", help="Address of the server.  [default: this machine's]")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="API key with the role admin; - reads it from stdin.")
+    ] = None,
+    every: Annotated[
+        float, typer.Option("--every", min=0.1, max=3600, metavar="SECONDS", help="Time between two readings.")
+    ] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print one reading and exit.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Watch a running server: turns, sessions, breaker, journal, cache, upkeep.
+
+    Ctrl-C leaves. Without a terminal, one reading is printed.
+    """
+    address = url or _own_address(read_settings())
+    secret = sys.stdin.readline().strip() if key == "-" else key
+    watch = not (once or as_json) and sys.stdout.isatty()
+    try:
+        asyncio.run(_watch(address, secret, every) if watch else _print_once(address, secret, as_json))
+    except KeyboardInterrupt:
+        raise typer.Exit from None
+
+
+def _own_address(settings: Settings) -> str:
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 (compared, not bound)
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+
+
+async def _print_once(url: str, key: str | None, as_json: bool) -> None:
+    status = await _read_status(url, key)
+    if as_json:
+        show_json(msgspec.to_builtins(status))
+    else:
+        typer.echo("\n".join(frame(status, None, url)))
+
+
+async def _read_status(url: str, key: str | None) -> StatusView:
+    """A reading. Raises `Unavailable` with the address of a server that does not answer."""
+    # Only this command pays for the HTTP client.
+    from tenuto.client.connection import connect
+    from tenuto.client.http import ClientPolicy, ConnectionLost
+
+    policy = ClientPolicy(connect_timeout=_TIMEOUT, timeout=_TIMEOUT, retries=0)
+    try:
+        async with connect(url, key, tenant="local", policy=policy) as client:
+            return await client.status()
+    except ConnectionLost:
+        raise Unavailable(
+            f"server at {url}", "does not answer; start one with `tenuto serve`, or name its address by --url"
+        ) from None
+
+
+async def _watch(url: str, key: str | None, every: float) -> None:
+    """Redraw until interrupted. A server that goes away after the first reading is asked again."""
+    before, status = None, await _read_status(url, key)
+    with _screen() as draw:
+        while True:
+            draw(frame(status, before, url))
+            await asyncio.sleep(every)
+            try:
+                before, status = status, await _read_status(url, key)
+            except Unavailable as away:
+                draw([*frame(status, None, url), "", f"x {away}"])
+                await asyncio.sleep(every)
+
+
+@contextmanager
+def _screen() -> Iterator[_Draw]:
+    """Draws frames over one another; on a terminal that cannot, below one another."""
+    if os.environ.get("TERM", "dumb") == "dumb":
+        yield lambda lines: typer.echo("\n".join([*lines, ""]))
+        return
+    typer.echo(_ENTER, nl=False)
+    try:
+        yield _redraw
+    finally:
+        typer.echo(_LEAVE, nl=False)
+
+
+def _redraw(lines: Sequence[str]) -> None:
+    height = shutil.get_terminal_size().lines
+    typer.echo(_HOME + f"{_CLEAR_LINE}\r\n".join(lines[:height]) + _CLEAR_LINE + _CLEAR_BELOW, nl=False)
+
+
+def frame(status: StatusView, before: StatusView | None, url: str) -> list[str]:
+    """The lines of one reading; rates are those since the one before, or else since the start of the server."""
+    width = shutil.get_terminal_size((120, 50)).columns
+    head = f"tenuto {status.process.version} at {url}, up {_span(status.process.uptime_seconds)}: "
+    lines = [(head + _WORDS[status.level], status.level), ("", None)]
+    lines += [(f"{name:<{_NAMES}}{value}", None) for name, value in _facts(status, before)]
+    for finding in status.findings:
+        lines += [
+            ("", None),
+            (f"{_SIGNS[finding.level]} {finding.message}", finding.level),
+            (f"  {finding.advice}", None),
+        ]
+    return [_styled(visible(line)[:width], level) for line, level in lines]
+
+
+def _styled(line: str, level: Level | None) -> str:
+    if level is None or not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return line
+    return typer.style(line, fg=_COLOURS[level], bold=True)
+
+
+def _facts(status: StatusView, before: StatusView | None) -> Iterator[tuple[str, str]]:
+    store, turns, jobs, tasks = status.store, status.turns, status.jobs, status.tasks
+    answers = "does not answer" if store.ping_ms is None else f"answers in {store.ping_ms:g} ms"
+    yield (
+        "turns",
+        f"{turns.live:,} running, {_turn_rate(status, before)}, {turns.answered:,} answered, {turns.failed:,} failed",
+    )
+    yield "sessions", _sessions(status, before)
+    yield "store", f"{store.version or store.backend} {answers}, {store.address}"
+    if status.breaker is not None:
+        yield "breaker", f"{status.breaker.state}, {status.breaker.rejected:,} calls rejected"
+    if status.journal is not None:
+        yield "journal", _journal(status)
+    if status.cache is not None:
+        yield "cache", _cache(status)
+    yield "upkeep", f"{jobs.running:,} running, {jobs.waiting:,} waiting, {jobs.done:,} done, {jobs.failed:,} failed"
+    yield "tasks", tasks.status if tasks.error is None else f"{tasks.status}: {tasks.error}"
+    yield "process", f"{_size(status.process.memory_bytes)} memory, {_span(status.process.cpu_seconds)} processor time"
+
+
+def _turn_rate(status: StatusView, before: StatusView | None) -> str:
+    ended = status.turns.answered + status.turns.failed
+    then = before.turns.answered + before.turns.failed if before is not None else 0
+    return _rate(status, before, ended - then, status.turns.per_minute)
+
+
+def _sessions(status: StatusView, before: StatusView | None) -> str:
+    now = status.sessions
+    created = now.created - (before.sessions.created if before is not None else 0)
+    rate = _rate(status, before, created, now.created_per_minute)
+    return f"{rate}, {now.created:,} created, {now.deleted:,} deleted, {now.expired:,} expired"
+
+
+def _rate(status: StatusView, before: StatusView | None, added: int, since_start: float) -> str:
+    """What was added since the reading before; a server that was started anew in between has no such reading."""
+    seconds = status.process.uptime_seconds - before.process.uptime_seconds if before is not None else 0.0
+    return f"{60 * added / seconds:,.1f}/min" if seconds > 0 else f"{since_start:,.1f}/min since the start"
+
+
+def _journal(status: StatusView) -> str:
+    assert status.journal is not None
+    held, oldest = status.journal, ""
+    if held.oldest_seconds is not None:
+        oldest = f" for up to {_span(held.oldest_seconds)}"
+    return f"{held.waiting:,} waiting{oldest}, {held.quarantined:,} quarantined, {held.replayed:,} delivered later"
+
+
+def _cache(status: StatusView) -> str:
+    assert status.cache is not None
+    held = status.cache
+    hits = "no reads yet" if held.hit_rate is None else f"{100 * held.hit_rate:.1f} % hits"
+    return (
+        f"{hits}, {held.sessions:,} of {held.max_sessions:,} sessions, {_size(held.bytes)} of {_size(held.max_bytes)}"
+    )
+
+
+def _span(seconds: float) -> str:
+    """`42s`, `3m 10s`, `5h 2m`, `12d 3h`."""
+    units = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
+    left, told = int(seconds), list[str]()
+    for unit, size in units:
+        if left >= size or (unit == "s" and not told):
+            told.append(f"{left // size}{unit}")
+            left %= size
+    return " ".join(told[:2])
+
+
+def _size(size: int | None) -> str:
+    return "unknown" if size is None else f"{size / 1_000_000:,.1f} MB"

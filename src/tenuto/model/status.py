@@ -1,0 +1,217 @@
+"""How a server process is: the one view of it for HTTP, the page and `tenuto top`.
+
+Numbers only: it covers every tenant, so it names no session, user or tenant. The findings say what an operator should
+look at, by a stable code; the page has its own words for each code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from tenuto.model.values import View
+
+_SLOW_MS: Final = 250.0
+_MANY_JOBS: Final = 100
+# Fewer failures in a row prove little.
+_FAILING: Final = 5
+
+
+class Level(StrEnum):
+    """How bad something is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class StatusFinding(View, frozen=True, kw_only=True):
+    """What is not as it should be, and what to do."""
+
+    code: str
+    level: Level
+    message: str
+    advice: str
+
+
+class StoreStatus(View, frozen=True, kw_only=True):
+    """The store without its credentials. `ping_ms` and `version` are null while it does not answer."""
+
+    backend: str
+    address: str
+    answers: bool
+    ping_ms: float | None
+    version: str | None
+
+
+class BreakerStatus(View, frozen=True, kw_only=True):
+    """`closed`, `open` or `half-open`, and the calls that it rejected since the start."""
+
+    state: str
+    rejected: int
+
+
+class JournalStatus(View, frozen=True, kw_only=True):
+    """Turns on disk that wait for the store, the age of the oldest, those that it refused, and those delivered."""
+
+    waiting: int
+    oldest_seconds: float | None
+    quarantined: int
+    replayed: int
+
+
+class CacheStatus(View, frozen=True, kw_only=True):
+    """The session cache (L1). `hit_rate` is null before the first read."""
+
+    sessions: int
+    max_sessions: int
+    bytes: int
+    max_bytes: int
+    hits: int
+    misses: int
+    hit_rate: float | None
+
+
+class JobsStatus(View, frozen=True, kw_only=True):
+    """Upkeep: titles, summaries and memories after turns, and sweeps. `done` and `failed` count since the start,
+    `failed_in_a_row` since the last success."""
+
+    waiting: int
+    running: int
+    done: int
+    failed: int
+    failed_in_a_row: int
+
+
+class TurnsStatus(View, frozen=True, kw_only=True):
+    """Turns that run now, those that ended since the start, and the failures since the last answer."""
+
+    live: int
+    answered: int
+    failed: int
+    failed_in_a_row: int
+    per_minute: float
+
+
+class SessionsStatus(View, frozen=True, kw_only=True):
+    """Sessions that this process created, deleted and let expire since the start."""
+
+    created: int
+    deleted: int
+    expired: int
+    created_per_minute: float
+
+
+class WorkerStatus(View, frozen=True, kw_only=True):
+    """The work on tasks: `working`, `idle` (no task needs it yet) or `unavailable` with the code of the `error`."""
+
+    status: str
+    error: str | None
+
+
+class ProcessStatus(View, frozen=True, kw_only=True):
+    """The server process. `memory_bytes` is its resident memory, null where the system does not tell."""
+
+    version: str
+    started_at: datetime
+    uptime_seconds: float
+    cpu_seconds: float
+    memory_bytes: int | None
+
+
+class StatusView(View, frozen=True, kw_only=True):
+    """How this server process is. `level` is that of the worst finding; without any it is `ok`.
+
+    `breaker`, `journal` and `cache` are null where the store has none: the first two exist in front of servers only.
+    """
+
+    level: Level
+    findings: list[StatusFinding]
+    process: ProcessStatus
+    store: StoreStatus
+    breaker: BreakerStatus | None
+    journal: JournalStatus | None
+    cache: CacheStatus | None
+    turns: TurnsStatus
+    sessions: SessionsStatus
+    jobs: JobsStatus
+    tasks: WorkerStatus
+
+
+def find_problems(
+    *,
+    store: StoreStatus,
+    breaker: BreakerStatus | None,
+    journal: JournalStatus | None,
+    turns: TurnsStatus,
+    jobs: JobsStatus,
+    tasks: WorkerStatus,
+) -> list[StatusFinding]:
+    """What an operator should look at, the worst first."""
+    found = [*_store_findings(store, breaker, journal), *_work_findings(turns, jobs, tasks, store.answers)]
+    return sorted(found, key=lambda finding: finding.level is not Level.ERROR)
+
+
+def worst_level(findings: list[StatusFinding]) -> Level:
+    """The level of all findings together."""
+    levels = {finding.level for finding in findings}
+    return next((level for level in (Level.ERROR, Level.WARNING) if level in levels), Level.OK)
+
+
+def _store_findings(
+    store: StoreStatus, breaker: BreakerStatus | None, journal: JournalStatus | None
+) -> Iterator[StatusFinding]:
+    if not store.answers:
+        then = "turns are kept in the journal until then" if journal is not None else "turns fail until then"
+        yield _error(
+            "store_unavailable",
+            "The store does not answer.",
+            f"Start it or check the network to {store.address}; {then}.",
+        )
+    elif breaker is not None and breaker.state != "closed":
+        yield _warning(
+            "circuit_open", "The circuit breaker is not closed.", "Wait: the next answer of the store closes it."
+        )
+    elif store.ping_ms is not None and store.ping_ms > _SLOW_MS:
+        yield _warning("store_slow", "The store answers slowly.", "Check its load and the network between.")
+    if journal is not None and journal.quarantined:
+        yield _error(
+            "journal_quarantined",
+            "The store refused turns of the journal.",
+            "Run `tenuto doctor` on this machine; it names the folder that keeps them.",
+        )
+    if journal is not None and journal.waiting:
+        yield _warning(
+            "journal_waiting",
+            "Turns wait in the journal.",
+            "Keep the disk of this machine: they are delivered when the store answers.",
+        )
+
+
+def _work_findings(
+    turns: TurnsStatus, jobs: JobsStatus, tasks: WorkerStatus, store_answers: bool
+) -> Iterator[StatusFinding]:
+    if tasks.status == "unavailable":
+        yield _error("task_worker", "This server does not work on tasks.", "Run `tenuto doctor` to see why.")
+    if not store_answers:
+        return  # What else fails meanwhile fails for that reason.
+    if turns.failed_in_a_row >= _FAILING:
+        yield _warning(
+            "turns_failing", "The last turns failed.", "Look at the traces of failed turns; check the model."
+        )
+    if jobs.waiting >= _MANY_JOBS:
+        yield _warning("jobs_waiting", "Upkeep is behind.", "Check how fast summarizer_model answers.")
+    if jobs.failed_in_a_row >= _FAILING:
+        yield _warning(
+            "jobs_failing", "The last upkeep jobs failed.", "Look for `put off` in the log; check summarizer_model."
+        )
+
+
+def _error(code: str, message: str, advice: str) -> StatusFinding:
+    return StatusFinding(code=code, level=Level.ERROR, message=message, advice=advice)
+
+
+def _warning(code: str, message: str, advice: str) -> StatusFinding:
+    return StatusFinding(code=code, level=Level.WARNING, message=message, advice=advice)

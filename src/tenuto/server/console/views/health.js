@@ -1,0 +1,159 @@
+/** The server at a glance: how it is in one word, what to do where it is not well, and the numbers behind. */
+
+import { fill, h, set, write } from "../dom.js";
+import { bytes, instant, lasting, milliseconds, number } from "../format.js";
+import { has, t } from "../i18n.js";
+import { pageHeader } from "./page_header.js";
+import { refusal } from "./refusal.js";
+
+export function healthView(actions) {
+  const header = pageHeader(actions, t("page.health"), t("health.lead"));
+  const notice = h("p", { class: "notice", role: "status" });
+  const word = h("p", { class: "level", role: "status" });
+  const findings = h("ul", { class: "findings" });
+  const cards = h("div", { class: "health-cards" });
+  const since = h("p", { class: "hint" });
+  const node = h(
+    "div",
+    { class: "page health" },
+    header.node,
+    h("div", { class: "scroll" }, h("div", { class: "column" }, notice, word, findings, cards, since)),
+  );
+  let last = null;
+
+  function draw(state, now) {
+    header.draw(state);
+    if (now === last) return;
+    last = now;
+    const { status, before, loading, problem } = now;
+    fill(notice, problem ? refusal(problem, "health.role", actions) : loading && t("app.loading"));
+    set(notice, "hidden", !problem && !loading);
+    for (const part of [word, findings, cards, since]) set(part, "hidden", !status || Boolean(problem));
+    if (!status || problem) return;
+    set(word, "data-level", status.level);
+    write(word, t(`health.level.${status.level}`));
+    fill(findings, status.findings.map(finding));
+    set(findings, "hidden", status.findings.length === 0);
+    fill(cards, allCards(status, before));
+    const { process } = status;
+    write(since, t("health.since", { moment: instant(process.started_at), version: process.version }));
+  }
+
+  return { node, draw, focus: header.focus, title: () => t("page.health") };
+}
+
+/** In the reader's language where the page knows the code, else as the server says it. */
+function finding({ code, level, message, advice }) {
+  const known = has(`health.finding.${code}`);
+  return h(
+    "li",
+    { data: { level, code } },
+    h("b", {}, known ? t(`health.finding.${code}`) : message),
+    h("p", {}, known ? t(`health.do.${code}`) : advice),
+  );
+}
+
+function allCards(status, before) {
+  return [
+    storeCard(status.store),
+    status.breaker && breakerCard(status.breaker),
+    status.journal && journalCard(status.journal),
+    status.cache && cacheCard(status.cache),
+    turnsCard(status, before),
+    sessionsCard(status, before),
+    jobsCard(status.jobs),
+    tasksCard(status.tasks),
+    processCard(status.process),
+  ];
+}
+
+function storeCard({ backend, address, answers, ping_ms, version }) {
+  return card("store", answers ? "ok" : "error", answers ? "answers" : "silent", [
+    ["backend", version ?? backend],
+    ["address", address],
+    ping_ms !== null && ["ping", milliseconds(ping_ms)],
+  ]);
+}
+
+function breakerCard({ state, rejected }) {
+  return card("breaker", state === "closed" ? "ok" : "warning", state, [["rejected", number(rejected)]]);
+}
+
+function journalCard({ waiting, oldest_seconds, quarantined, replayed }) {
+  const level = quarantined ? "error" : waiting ? "warning" : "ok";
+  return card("journal", level, quarantined ? "quarantined" : waiting ? "waiting" : "empty", [
+    ["waiting", number(waiting)],
+    oldest_seconds !== null && ["oldest", lasting(oldest_seconds * 1000)],
+    ["quarantined", number(quarantined)],
+    ["replayed", number(replayed)],
+  ]);
+}
+
+function cacheCard({ sessions, max_sessions, bytes: size, max_bytes, hit_rate }) {
+  return card("cache", "ok", null, [
+    ["hit_rate", hit_rate === null ? t("health.none") : `${number(100 * hit_rate, 1)} %`],
+    ["cached", t("health.of", { some: number(sessions), all: number(max_sessions) })],
+    ["bytes", t("health.of", { some: bytes(size), all: bytes(max_bytes) })],
+  ]);
+}
+
+function turnsCard({ turns, process }, before) {
+  const ended = turns.answered + turns.failed;
+  const then = before && before.turns.answered + before.turns.failed;
+  return card("turns", turns.failed_in_a_row >= 5 ? "warning" : "ok", null, [
+    ["live", number(turns.live)],
+    ["rate", perMinute(process, before, ended, then)],
+    ["per_minute", number(turns.per_minute, 2)],
+    ["answered", number(turns.answered)],
+    ["failed", number(turns.failed)],
+  ]);
+}
+
+function sessionsCard({ sessions, process }, before) {
+  return card("sessions", "ok", null, [
+    ["rate", perMinute(process, before, sessions.created, before?.sessions.created)],
+    ["created", number(sessions.created)],
+    ["deleted", number(sessions.deleted)],
+    ["expired", number(sessions.expired)],
+  ]);
+}
+
+/** What was added since the last reading, by the minute; a server that was started anew in between counts from 0. */
+function perMinute(process, before, now, then) {
+  const seconds = before ? process.uptime_seconds - before.process.uptime_seconds : 0;
+  return seconds > 0 ? number((60 * (now - then)) / seconds, 1) : t("health.none");
+}
+
+function jobsCard({ waiting, running, done, failed, failed_in_a_row }) {
+  return card("jobs", failed_in_a_row >= 5 || waiting >= 100 ? "warning" : "ok", null, [
+    ["jobs_waiting", number(waiting)],
+    ["running", number(running)],
+    ["done", number(done)],
+    ["failed", number(failed)],
+  ]);
+}
+
+function tasksCard({ status, error }) {
+  return card("tasks", status === "unavailable" ? "error" : "ok", status, [error !== null && ["error", error]]);
+}
+
+function processCard({ uptime_seconds, cpu_seconds, memory_bytes }) {
+  return card("process", "ok", null, [
+    ["uptime", lasting(uptime_seconds * 1000)],
+    ["memory", memory_bytes === null ? t("health.none") : bytes(memory_bytes)],
+    ["cpu", lasting(cpu_seconds * 1000)],
+  ]);
+}
+
+function card(name, level, word, facts) {
+  return h(
+    "section",
+    { class: "health-card", data: { card: name, level } },
+    h("h2", {}, t(`health.card.${name}`), word && h("span", { class: "state" }, t(`health.${name}.${word}`))),
+    h("dl", {}, facts.filter(Boolean).map(row)),
+  );
+}
+
+function row([fact, value]) {
+  return h("div", {}, h("dt", {}, t(`health.fact.${fact}`)), h("dd", { data: { fact } }, value));
+}

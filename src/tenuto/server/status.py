@@ -1,0 +1,211 @@
+"""The route of operators: how this process and its store are, as numbers and findings."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tenuto.access import KeyRole
+from tenuto.app import Tenuto
+from tenuto.chat import LiveTurns
+from tenuto.errors import Unavailable
+from tenuto.model.status import (
+    BreakerStatus,
+    CacheStatus,
+    JobsStatus,
+    JournalStatus,
+    ProcessStatus,
+    SessionsStatus,
+    StatusView,
+    StoreStatus,
+    TurnsStatus,
+    WorkerStatus,
+    find_problems,
+    worst_level,
+)
+from tenuto.model.values import JsonObject
+from tenuto.ports import Clock, Versioned
+from tenuto.server.auth import authenticate_request
+from tenuto.server.json_io import answer
+from tenuto.server.metrics import Metrics
+from tenuto.server.openapi import Router, describe
+from tenuto.server.problems import Forbidden
+from tenuto.server.task_worker import TaskWorker
+from tenuto.sessions.events import EventKind
+from tenuto.stores.factory import place_of
+
+routes = Router("health", prefix="/v1")
+
+_PATIENCE_SECONDS: Final = 2.0
+_STATM: Final = Path("/proc/self/statm")
+_EXAMPLE: Final[JsonObject] = {
+    "level": "ok",
+    "findings": [],
+    "process": {
+        "version": "0.1.0",
+        "started_at": "2026-11-17T09:00:00Z",
+        "uptime_seconds": 3600.0,
+        "cpu_seconds": 41.5,
+        "memory_bytes": 121634816,
+    },
+    "store": {
+        "backend": "redis",
+        "address": "redis://redis:6379/0",
+        "answers": True,
+        "ping_ms": 0.42,
+        "version": "Valkey 8.1.1",
+    },
+    "breaker": {"state": "closed", "rejected": 0},
+    "journal": {"waiting": 0, "oldest_seconds": None, "quarantined": 0, "replayed": 0},
+    "cache": {
+        "sessions": 812,
+        "max_sessions": 10000,
+        "bytes": 9437184,
+        "max_bytes": 268435456,
+        "hits": 5210,
+        "misses": 905,
+        "hit_rate": 0.852,
+    },
+    "turns": {"live": 3, "answered": 1830, "failed": 2, "failed_in_a_row": 0, "per_minute": 30.5},
+    "sessions": {"created": 420, "deleted": 3, "expired": 11, "created_per_minute": 7.0},
+    "jobs": {"waiting": 0, "running": 1, "done": 640, "failed": 0, "failed_in_a_row": 0},
+    "tasks": {"status": "idle", "error": None},
+}
+
+
+class ServerStatus:
+    """Reads the status of one server process from the objects that do its work."""
+
+    def __init__(self, *, tenuto: Tenuto, live: LiveTurns, meters: Metrics, worker: TaskWorker, clock: Clock) -> None:
+        self._tenuto = tenuto
+        self._live = live
+        self._meters = meters
+        self._worker = worker
+        self._clock = clock
+        self._started_at = clock()
+        self._store_version: str | None = None
+
+    async def view(self) -> StatusView:
+        """The status of now. It pings the store, for two seconds at most."""
+        store, breaker, journal = await self._store(), self._breaker(), self._journal()
+        process = self._process()
+        minutes = max(process.uptime_seconds, 1.0) / 60
+        turns, jobs, tasks = self._turns(minutes), JobsStatus.of(self._tenuto.upkeep.jobs), self._tasks()
+        findings = find_problems(store=store, breaker=breaker, journal=journal, turns=turns, jobs=jobs, tasks=tasks)
+        return StatusView(
+            level=worst_level(findings),
+            findings=findings,
+            process=process,
+            store=store,
+            breaker=breaker,
+            journal=journal,
+            cache=self._cache(),
+            turns=turns,
+            sessions=self._sessions(minutes),
+            jobs=jobs,
+            tasks=tasks,
+        )
+
+    async def _store(self) -> StoreStatus:
+        stores, ping_ms = self._tenuto.stores, None
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                began = time.perf_counter()
+                await stores.front.upkeep.ping()
+                ping_ms = round((time.perf_counter() - began) * 1000, 2)
+                if self._store_version is None and isinstance(stores.backend, Versioned):
+                    self._store_version = await stores.backend.product_version()
+        except (TimeoutError, Unavailable):
+            # It may come back as another version.
+            self._store_version = None
+        place = place_of(self._tenuto.settings.store).rstrip("?")
+        return StoreStatus(
+            backend=place.split(":", 1)[0],
+            address=place,
+            answers=ping_ms is not None,
+            ping_ms=ping_ms,
+            version=self._store_version,
+        )
+
+    def _breaker(self) -> BreakerStatus | None:
+        breaker = self._tenuto.stores.breaker
+        return BreakerStatus.of(breaker.circuit) if breaker is not None else None
+
+    def _journal(self) -> JournalStatus | None:
+        if self._tenuto.stores.journal is None:
+            return None
+        state = self._tenuto.stores.journal.status
+        age = (self._clock() - state.oldest).total_seconds() if state.oldest is not None else None
+        return JournalStatus.derive(state, oldest_seconds=age)
+
+    def _cache(self) -> CacheStatus | None:
+        cached, settings = self._tenuto.stores.cache, self._tenuto.settings
+        if cached is None:
+            return None
+        hits, misses = cached.sessions.hits, cached.sessions.misses
+        return CacheStatus(
+            sessions=len(cached.cache),
+            max_sessions=settings.l1_sessions,
+            bytes=cached.cache.bytes,
+            max_bytes=settings.l1_bytes,
+            hits=hits,
+            misses=misses,
+            hit_rate=round(hits / (hits + misses), 3) if hits + misses else None,
+        )
+
+    def _turns(self, minutes: float) -> TurnsStatus:
+        answered, failed = self._meters.ended_turns()
+        rate = round((answered + failed) / minutes, 2)
+        return TurnsStatus(
+            live=self._live.running,
+            answered=answered,
+            failed=failed,
+            failed_in_a_row=self._meters.failed_turns_in_a_row,
+            per_minute=rate,
+        )
+
+    def _sessions(self, minutes: float) -> SessionsStatus:
+        created, deleted, expired = (
+            self._meters.session_events(kind) for kind in (EventKind.CREATED, EventKind.DELETED, EventKind.EXPIRED)
+        )
+        rate = round(created / minutes, 2)
+        return SessionsStatus(created=created, deleted=deleted, expired=expired, created_per_minute=rate)
+
+    def _tasks(self) -> WorkerStatus:
+        view = self._worker.view
+        return WorkerStatus.of(view) if view is not None else WorkerStatus(status="idle", error=None)
+
+    def _process(self) -> ProcessStatus:
+        return ProcessStatus(
+            version=version("tenuto"),
+            started_at=self._started_at,
+            uptime_seconds=round((self._clock() - self._started_at).total_seconds(), 1),
+            cpu_seconds=round(time.process_time(), 2),
+            memory_bytes=_resident_bytes(),
+        )
+
+
+@routes.get("/status", describe(StatusView, example=_EXAMPLE))
+async def get_status(request: Request) -> Response:
+    """How this server process and its store are: breaker, journal, cache, turns, upkeep, memory, and what to look at.
+    It covers every tenant, so a closed server asks for a credential with the role admin."""
+    admission = await authenticate_request(request)
+    admission.scope()  # It plays no part here, but a wrong one is refused as elsewhere.
+    if admission.caller is not None and admission.caller.role is not KeyRole.ADMIN:
+        raise Forbidden("the status of the server is for a credential with the role admin")
+    status: ServerStatus = request.app.state.status
+    return answer(await status.view())
+
+
+def _resident_bytes() -> int | None:
+    try:
+        return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return None

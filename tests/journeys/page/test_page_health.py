@@ -1,0 +1,76 @@
+"""The pages of operators: how the server is, in words and not by colour alone, and what was used as charts."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import Browser, Locator, expect
+
+from tenuto.llm import ScriptedModel
+from tenuto.llm.scripted import Fail
+from tenuto.model.generation import ModelDone
+from tests.clock import FakeClock
+from tests.journeys.door import Door, playing, served
+from tests.journeys.page.visit import PHONE, Visit, listening, visiting
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+DONE = ModelDone(model="scripted", input_tokens=100, output_tokens=20, cost_nanos=1_500_000)
+
+
+async def ask(door: Door, user: str, text: str) -> int:
+    told = await door.http.post("/v1/chat", headers={"X-User-ID": user}, json={"message": text})
+    return told.status_code
+
+
+def fact(visit: Visit, card: str, name: str) -> Locator:
+    return visit.page.locator(f"[data-card={card}] [data-fact={name}]")
+
+
+async def test_an_operator_sees_health_and_usage_and_others_how_to_get_in(chromium: Browser) -> None:
+    """C14 and the console of operators: one visit, from well to failing, then the charts, then without the role."""
+    model = ScriptedModel(*["An answer."] * 3, Fail(), ended=DONE)
+    clock = FakeClock()
+    async with (
+        served(clock=clock, **playing(model)) as door,
+        listening(door) as base,
+        visiting(chromium, base, viewport=PHONE, color_scheme="dark") as visit,
+    ):
+        visit.allow("401", "403")
+        await visit.open("/#/health")
+        await expect(visit.page.locator(".level")).to_have_text("All is well")
+        await expect(fact(visit, "turns", "answered")).to_have_text("0")
+
+        for user in ("ann", "bob", "cai"):
+            assert await ask(door, user, "How do refunds work?") == 200
+        for _ in range(5):
+            assert await ask(door, "ann", "And now?") == 503
+        # It is read again by itself.
+        await expect(visit.page.locator(".level")).to_have_text("Something needs attention")
+        await expect(visit.page.locator(".findings")).to_have_text(
+            "The last turns failed.Look at their traces, and check the model."
+        )
+        await expect(fact(visit, "turns", "failed")).to_have_text("5")
+
+        await visit.open("/#/usage")
+        await expect(visit.page.locator("[data-total=turns]")).to_have_text("3")
+        await expect(visit.page.locator("[data-total=tokens]")).to_have_text("360")
+        await expect(visit.page.get_by_role("img", name="Tokens by day and assistant")).to_be_visible()
+        await expect(visit.page.locator(".chart rect")).to_have_count(1)
+        await visit.page.get_by_role("button", name="Cost").press("Enter")
+        await expect(visit.page.locator(".chart .most")).to_have_text("$0.0045")
+        topic = visit.page.get_by_role("row", name="refunds")
+        await expect(topic.get_by_role("cell").first).to_have_text("3")
+        await expect(topic.get_by_role("img")).to_have_attribute("aria-label", f"{clock().date()}: 3")
+        for part in ("html", "main"):
+            wide = await visit.page.locator(part).evaluate("one => [one.scrollWidth, one.clientWidth]")
+            assert wide[0] <= wide[1], part
+
+        _, secret = await door.keys.create(tenant="local", user="ann")
+        door.ticks.now += 60
+        await visit.open("/#/health")
+        await visit.page.get_by_label("API key or token").fill(secret)
+        await visit.page.keyboard.press("Enter")
+        await expect(visit.page.locator(".health .notice")).to_contain_text(
+            "tenuto keys create --tenant ID --role admin"
+        )
+        await expect(visit.page.locator(".level")).to_be_hidden()

@@ -1,0 +1,43 @@
+"""`tenuto top` at a real terminal: a server is watched, asked once, refuses, and is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from pathlib import Path
+
+from tenuto.access import KeyRole
+from tests.journeys.door import ANN, served
+from tests.journeys.terminal import CTRL_C, Desk, Screen
+from tests.servers.loopback import serving
+
+
+async def test_an_operator_watches_a_server(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+
+    async def read(*args: str, secret: str = "") -> subprocess.CompletedProcess[str]:
+        return await asyncio.to_thread(desk.run_process, "top", "--url", base, *args, words=secret.encode())
+
+    async with served() as door:
+        async with serving(door.app) as base:
+            with Screen(tmp_path, "top", "--url", base, "--every", "0.1", env=desk.env) as screen:
+                for text in (f"at {base}, up ", ": all is well", "0 answered"):
+                    await asyncio.to_thread(screen.see, text)
+                await door.http.post("/v1/chat", headers=ANN, json={"message": "Hello"})
+                await asyncio.to_thread(screen.see, "1 answered, 0 failed")
+                screen.press(CTRL_C)
+                assert await asyncio.to_thread(screen.end) == 0
+                assert "Traceback" not in screen.seen
+            piped = await read()
+            _, member = await door.keys.create(tenant="acme")
+            _, admin = await door.keys.create(tenant="acme", role=KeyRole.ADMIN)
+            door.ticks.now += 60
+            refused, listed = await read("--key", "-", secret=member), await read("--json", "--key", "-", secret=admin)
+        gone = await read("--once")
+
+    assert (piped.returncode, piped.stdout.count("all is well"), piped.stderr) == (0, 1, "")
+    assert json.loads(listed.stdout)["turns"]["answered"] == 1
+    assert refused.stderr == "forbidden: the status of the server is for a credential with the role admin\n"
+    assert (refused.returncode, gone.returncode, gone.stdout) == (1, 1, "")
+    assert gone.stderr.startswith(f"unavailable: the server at {base} does not answer; start one with `tenuto serve`")

@@ -1,0 +1,110 @@
+"""`GET /v1/status`: how the server is, for operators, and nothing about anyone in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec import convert
+
+from tenuto.access import KeyRole
+from tenuto.llm import ScriptedModel
+from tenuto.llm.scripted import Fail
+from tenuto.model.status import (
+    BreakerStatus,
+    JobsStatus,
+    JournalStatus,
+    Level,
+    StatusView,
+    StoreStatus,
+    TurnsStatus,
+    WorkerStatus,
+    find_problems,
+    worst_level,
+)
+from tests.journeys.door import ANN, Door, code, playing, served
+
+
+async def status(door: Door, who: dict[str, str] | None = None) -> StatusView:
+    response = await door.http.get("/v1/status", headers=who)
+    assert response.status_code == 200, response.text
+    return convert(response.json(), StatusView)
+
+
+async def test_the_status_counts_what_happened_and_names_no_one(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'sessions.db'}"
+    async with served(store=store, **playing(ScriptedModel("One.", "Two.", Fail()))) as door:
+        fresh = await status(door)
+        first = await door.http.post("/v1/chat", headers=ANN, json={"message": "the-words"})
+        session = {"session_id": first.json()["session_id"]}
+        await door.http.post("/v1/chat", headers=ANN, json={"message": "more", **session})
+        await door.http.post("/v1/chat", headers=ANN, json={"message": "again", **session})
+        await door.tenuto.upkeep.drain()
+        await door.http.get(f"/v1/sessions/{session['session_id']}", headers=ANN)
+        text = (await door.http.get("/v1/status")).text
+        used = await status(door)
+
+    assert (fresh.level, fresh.findings, fresh.tasks.status) == (Level.OK, [], "idle")
+    assert (fresh.breaker, fresh.journal) == (None, None)
+    assert fresh.cache is not None
+    assert fresh.cache.hit_rate is None
+    assert (used.store.backend, used.store.answers) == ("sqlite", True)
+    assert used.store.version is not None
+    assert used.store.version.startswith("SQLite 3.")
+    assert (used.turns.live, used.turns.answered, used.turns.failed) == (0, 2, 1)
+    assert (used.sessions.created, used.jobs.waiting, used.jobs.running) == (1, 0, 0)
+    assert used.jobs.done >= 1
+    assert used.cache is not None
+    assert used.cache.hits >= 1
+    assert used.cache.bytes > 0
+    assert used.process.memory_bytes is None or used.process.memory_bytes > 10_000_000
+    for secret in ("the-words", "acme", "ann", session["session_id"]):
+        assert secret not in text
+
+
+async def test_the_status_of_a_closed_server_is_for_admins() -> None:
+    """It covers every tenant, as metrics do."""
+    async with served(locked=True) as door:
+        assert code(await door.http.get("/v1/status")) == (401, "invalid_credential")
+        for member in (await door.key(), await door.key(role=KeyRole.REVEAL)):
+            assert code(await door.http.get("/v1/status", headers=member)) == (403, "forbidden")
+        assert (await status(door, await door.key(role=KeyRole.ADMIN))).store.backend == "memory"
+
+
+STORE = StoreStatus(backend="redis", address="redis://here:6379", answers=True, ping_ms=1.0, version="Redis 7.2")
+GONE = StoreStatus(backend="redis", address="redis://here:6379", answers=False, ping_ms=None, version=None)
+SLOW = StoreStatus(backend="redis", address="redis://here:6379", answers=True, ping_ms=900.0, version="Redis 7.2")
+CLOSED, HALF = BreakerStatus(state="closed", rejected=9), BreakerStatus(state="half-open", rejected=9)
+EMPTY = JournalStatus(waiting=0, oldest_seconds=None, quarantined=0, replayed=4)
+WAITING = JournalStatus(waiting=2, oldest_seconds=3.0, quarantined=1, replayed=0)
+TURNS = TurnsStatus(live=0, answered=99, failed=50, failed_in_a_row=4, per_minute=1.0)
+FAILING = TurnsStatus(live=0, answered=99, failed=50, failed_in_a_row=5, per_minute=1.0)
+JOBS = JobsStatus(waiting=1, running=4, done=90, failed=30, failed_in_a_row=0)
+BEHIND = JobsStatus(waiting=300, running=4, done=1, failed=9, failed_in_a_row=9)
+IDLE, HINDERED = WorkerStatus(status="idle", error=None), WorkerStatus(status="unavailable", error="engine_failed")
+
+
+@pytest.mark.parametrize(
+    ("store", "breaker", "journal", "turns", "jobs", "tasks", "found"),
+    [
+        (STORE, CLOSED, EMPTY, TURNS, JOBS, IDLE, []),
+        (STORE, None, None, TURNS, JOBS, IDLE, []),
+        (GONE, HALF, WAITING, FAILING, BEHIND, IDLE, ["store_unavailable", "journal_quarantined", "journal_waiting"]),
+        (STORE, HALF, EMPTY, TURNS, JOBS, IDLE, ["circuit_open"]),
+        (SLOW, CLOSED, EMPTY, FAILING, JOBS, IDLE, ["store_slow", "turns_failing"]),
+        (STORE, CLOSED, EMPTY, TURNS, BEHIND, HINDERED, ["task_worker", "jobs_waiting", "jobs_failing"]),
+    ],
+)
+def test_findings_say_what_to_look_at_the_worst_first(
+    store: StoreStatus,
+    breaker: BreakerStatus | None,
+    journal: JournalStatus | None,
+    turns: TurnsStatus,
+    jobs: JobsStatus,
+    tasks: WorkerStatus,
+    found: list[str],
+) -> None:
+    findings = find_problems(store=store, breaker=breaker, journal=journal, turns=turns, jobs=jobs, tasks=tasks)
+
+    assert [finding.code for finding in findings] == found
+    assert worst_level(findings) is (findings[0].level if findings else Level.OK)
