@@ -17,11 +17,10 @@ import promql_parser
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
-from typer.main import get_group
 
-from tenuto.cli.program import program
 from tenuto.settings import Settings, read_settings
 from tenuto.tasks.agents import load_agents
+from tests.command_lines import check_command
 from tests.journeys.door import ANN, served
 from tests.servers.redis import RedisServer
 
@@ -61,13 +60,6 @@ def unit(path: Path) -> dict[str, dict[str, list[str]]]:
             name, _, value = line.partition("=")
             section.setdefault(name, []).append(value)
     return found
-
-
-def check_command(words: list[str]) -> None:
-    """Parse a command line of `tenuto` without running it."""
-    group: Any = get_group(program)
-    name, command, rest = group.resolve_command(group.make_context("tenuto", [], resilient_parsing=True), words)
-    command.make_context(name, rest)
 
 
 def test_the_images_are_made_of_files_that_exist() -> None:

@@ -1,0 +1,228 @@
+"""What the docs show besides whole Python programs: shell lines, requests, files, parts of programs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from importlib.metadata import metadata
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import tenuto
+from tenuto.access import KeyRole
+from tenuto.model.plan import parse_plan
+from tenuto.model.privacy import Mode
+from tenuto.settings import Settings, read_settings
+from tenuto.wiring.channels import channel_apps
+from tenuto.wiring.privacy import open_policies
+from tests.command_lines import check_command
+from tests.journeys.door import served
+from tests.servers.loopback import serving
+
+TOP = Path(__file__).parents[2]
+PAGES = [TOP / "README.md", *sorted((TOP / "docs").rglob("*.md"))]
+# Programs of others, which the docs show how to call.
+ELSEWHERE = {"cd", "cp", "createdb", "createuser", "docker", "echo", "git", "install", "python3", "systemctl"}
+ASSIGNED = re.compile(r"([A-Z][A-Z0-9_]*)=(.*)", re.DOTALL)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The fenced blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def shell_lines(page: Path) -> Iterator[list[str]]:
+    """The commands of a page's shell blocks as words, each part of a pipe by itself; without here-documents."""
+    for block in blocks(page, "sh"):
+        begun = ""
+        for line in re.sub(r"<<'END'.*?^END$", "", block, flags=re.DOTALL | re.MULTILINE).splitlines():
+            begun += line.removesuffix("\\") + " "
+            try:
+                words = shlex.split(begun, comments=True)
+            except ValueError:  # A quoted text goes on.
+                continue
+            if not line.endswith("\\"):
+                begun = ""
+                yield from split_pipe(words)
+
+
+def split_pipe(words: list[str]) -> Iterator[list[str]]:
+    """The commands of a pipe."""
+    while "|" in words:
+        at = words.index("|")
+        yield words[:at]
+        words = words[at + 1 :]
+    if words:
+        yield words
+
+
+def check_line(words: list[str], extras: set[str], targets: set[str]) -> None:
+    """Whether the line names settings, commands, extras and targets that exist."""
+    while words and (words[0] == "export" or ASSIGNED.fullmatch(words[0])):
+        if (named := ASSIGNED.fullmatch(words.pop(0))) and named[1].startswith("TENUTO_"):
+            assert named[1].removeprefix("TENUTO_").lower() in Settings.__struct_fields__
+    match words:
+        case []:
+            pass
+        case [program, *rest] if program.endswith("tenuto"):
+            check_command(rest)
+        case ["docker", "compose", "run", "--rm", "server-1", *rest]:
+            check_command(rest)
+        case [program, "install", *rest] if program.endswith("pip"):
+            named_extras = re.findall(r"tenuto\[([\w,-]+)\]", " ".join(rest))
+            assert {extra for some in named_extras for extra in some.split(",")} <= extras
+        case ["make", target]:
+            assert target in targets
+        case [program, *_]:
+            assert program in ELSEWHERE | {"curl"}
+
+
+def test_every_shell_line_names_what_exists() -> None:
+    extras = set(metadata("tenuto").get_all("Provides-Extra") or ())
+    targets = set(re.findall(r"^([a-z-]+):", (TOP / "Makefile").read_text(), re.MULTILINE))
+    seen = 0
+    for page in PAGES:
+        for words in shell_lines(page):
+            seen += 1
+            try:
+                check_line(list(words), extras, targets)
+            except Exception as wrong:
+                pytest.fail(f"{page.name}: {shlex.join(words)}: {wrong!r}")
+
+    assert seen > 100
+
+
+def test_every_file_that_the_docs_show_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("SHOP_SECRET", "HELPDESK_SECRET", "HELPDESK_ENCRYPT_KEY", "GUIDE_SECRET"):
+        monkeypatch.setenv(variable, "0123456789abcdef")
+
+    def shown(page: str) -> Path:
+        (tmp_path / page).write_text("\n".join(blocks(TOP / "docs" / "how-to" / f"{page}.md", "toml")))
+        return tmp_path / page
+
+    assert len(parse_plan({"steps": tomllib.loads(shown("tasks").read_text())["steps"]}).steps) == 3
+    assert len(channel_apps(read_settings({}, channels=str(shown("channels"))))) == 1
+    assert len(channel_apps(read_settings({}, channels=str(shown("lark"))))) == 2
+    assert open_policies(read_settings({}, privacy_file=str(shown("privacy-policies")))) is not None
+    assert set(tomllib.loads(shown("encryption").read_text())) == {"current", "keys", "tenants"}
+    for page in PAGES:
+        for text in blocks(page, "json"):
+            for server in json.loads(text).get("mcpServers", {}).values():
+                check_command(server.get("args", ["mcp"]))
+
+
+def request(words: list[str], values: dict[str, str]) -> dict[str, Any]:
+    """A curl command as what httpx takes, with the ids of earlier answers."""
+    asked: dict[str, Any] = {"headers": {}, "method": "GET"}
+    rest = iter(words[1:])
+    for word in rest:
+        match word:
+            case "-H":
+                name, _, value = next(rest).partition(": ")
+                asked["headers"][name] = fill(value, values)
+            case "-d":
+                asked["content"] = fill(next(rest), values).encode()
+                asked["method"] = "POST" if asked["method"] == "GET" else asked["method"]
+            case "-X":
+                asked["method"] = next(rest)
+            case _ if ":8765" in word:
+                asked["url"] = fill(word.partition(":8765")[2], values)
+            case ">":
+                next(rest)
+    return asked
+
+
+def fill(text: str, values: dict[str, str]) -> str:
+    """The text with ids instead of their placeholders."""
+    return re.sub(r"<from the answer>|tnt_…|\b(?:SESSION|TRACE_ID|TURN_ID|TASK|ID)\b", lambda m: values[m[0]], text)
+
+
+def remember(answer: httpx.Response, values: dict[str, str]) -> None:
+    """Keep the ids that an answer names; those of visitors and shoppers are for their own pages."""
+    body = answer.json()
+    names = {"sessionId": "<from the answer>"}
+    if "X-User-ID" in answer.request.headers:
+        names |= {"session_id": "SESSION", "trace_id": "TRACE_ID", "turn_id": "TURN_ID"}
+    values |= {names[key]: body[key] for key in names if body.get(key)}
+    if answer.request.method == "POST" and "id" in body:
+        values["TASK" if answer.request.url.path == "/v1/tasks" else "ID"] = body["id"]
+
+
+async def ask(http: httpx.AsyncClient, words: list[str], values: dict[str, str]) -> httpx.Response:
+    """Do what a curl command does; a step that a person answers is waited for, an endless stream left."""
+    asked = request(words, values)
+    async with http.stream(**asked) as answer:
+        if asked["url"].endswith("/events"):
+            await anext(line async for line in answer.aiter_lines() if line == "event: step.waiting")
+        else:
+            await answer.aread()
+    if answer.headers.get("content-type", "").startswith("application/json"):
+        remember(answer, values)
+    return answer
+
+
+# What requests with a key are about.
+MAIL = """curl :8765/v1/chat -H 'X-User-ID: ann' -H 'Authorization: Bearer tnt_…' -d '{"message": "Hi from a@b.org"}'"""
+TASK = """curl :8765/v1/tasks -H 'X-User-ID: ann' -H 'Authorization: Bearer tnt_…' -d '{"type": "review"}'"""
+# Whose key each page shows a request with.
+KEYS: dict[str, dict[str, Any]] = {
+    "agents.md": {"user": "ann", "agent": "reader"},
+    "privacy-policies.md": {"role": KeyRole.REVEAL},
+}
+
+
+async def test_every_request_that_the_docs_show_is_answered() -> None:
+    """On a server in memory with the agents of `deploy/`: page after page, programs, then requests with keys."""
+    values: dict[str, str] = {}
+    async with AsyncExitStack() as stack:
+        agents, key = str(TOP / "deploy" / "agents"), "00" * 32
+        door = await stack.enter_async_context(served(agents=agents, privacy_message=Mode.PSEUDONYM, privacy_key=key))
+        address = await stack.enter_async_context(serving(door.app))
+        http = await stack.enter_async_context(httpx.AsyncClient(base_url=address, timeout=60))
+        for page, words in curl_lines(with_key=False):
+            await check_answered(http, page, words, values)
+        for name in ("how-to/openai.md", "reference/http.md"):
+            for program in blocks(TOP / "docs" / name, "py"):
+                text = re.sub(r"(localhost|127\.0\.0\.1):8765", address.removeprefix("http://"), program)
+                await asyncio.to_thread(exec, compile(text, name, "exec"), {})
+        _, values["tnt_…"] = await door.keys.create(tenant="local")
+        door.ticks.now += 2  # The first key has ended open mode by now.
+        for line in (MAIL, TASK):
+            await ask(http, shlex.split(line), values)
+        for page, words in curl_lines(with_key=True):
+            _, values["tnt_…"] = await door.keys.create(tenant="local", **KEYS[page.name])
+            await check_answered(http, page, words, values)
+
+
+def curl_lines(*, with_key: bool) -> Iterator[tuple[Path, list[str]]]:
+    """The requests of all pages, but for one that takes its headers from another program."""
+    for page in PAGES:
+        for words in shell_lines(page):
+            if words[0] == "curl" and "@-" not in words and with_key == any("tnt_" in word for word in words):
+                yield page, words
+
+
+async def check_answered(http: httpx.AsyncClient, page: Path, words: list[str], values: dict[str, str]) -> None:
+    """Whether the request of a page succeeds."""
+    answer = await ask(http, words, values)
+    assert answer.is_success, f"{page.name}: {shlex.join(words)}: {answer.status_code} {answer.text}"
+
+
+async def test_the_agent_that_the_docs_write_works(tmp_path: Path) -> None:
+    (tmp_path / "reader.py").write_text(blocks(TOP / "docs" / "how-to" / "agents.md", "python")[0])
+    async with tenuto.open("memory://", agents=str(tmp_path)) as t:
+        engine, ann = await t.engine(), t.scope(user="ann")
+        plan = parse_plan({"steps": [{"id": "read", "agent": "reader"}]})
+        task = await engine.submit(ann, tenuto.NewTask(type="review", goal="the notice period"), plan)
+        async for _ in t.tasks.watch(ann, task.id):
+            pass
+
+        assert (await engine.status(ann, task.id)).task.result == {"read": {"clauses": 1}}
