@@ -344,8 +344,8 @@ class BulkStore(Protocol):
     """Reads and writes whole records of all tenants, as they are stored: to copy a store, never for a request.
 
     Keys are those of `session_key`; expired sessions are among the records. A record is read as of one moment. Pages
-    come in an order of the backend, and a record that changes meanwhile may come twice. Records that cannot be decoded
-    are left out.
+    come in an order of the backend, each record once; one that is written meanwhile may be missing. Records that cannot
+    be decoded are left out.
     """
 
     @property

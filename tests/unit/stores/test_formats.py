@@ -70,7 +70,7 @@ async def _postgres(written: str, server: PostgresServer, _: Path) -> AsyncItera
         await admin.execute("INSERT INTO migrations VALUES ($1, $2, $3)", step.number, step.name, step.digest)
     for table in TABLES:
         await admin.execute(f"ALTER TABLE {table} DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY")
-    for table, _, row in (line.partition(" ") for line in rows):
+    for table, row in (line.split(" ", 1) for line in rows):
         insert = f"INSERT INTO {table} OVERRIDING SYSTEM VALUE SELECT * FROM jsonb_populate_record(NULL::{table}, $1)"
         await admin.execute(insert, row)
     for table in TABLES:

@@ -32,6 +32,8 @@ from tenuto.stores.postgres._database import Database
 
 _PAGE: Final = 500
 _STATE_PAGE: Final = 1000
+# A long session takes longer than a turn may.
+_SECONDS: Final = 120
 _STATE: Final = "SELECT space, owner, drawer, name, key, value, version, scope, namespace FROM state"
 _GIVEN: Final = "(drawer, name) IN (SELECT * FROM unnest($1::bytea[], $2::bytea[]))"
 _DELETE_STATE: Final = f"DELETE FROM state WHERE {_GIVEN}"  # noqa: S608
@@ -76,7 +78,26 @@ class PostgresBulk:
             await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             rows = await _fetch_heads(connection, keys)
             refs = [row["ref"] for row in rows]
-            parts = {name: _by_ref(await connection.fetch(query, refs)) for name, query in _PARTS.items()}
+            parts = {}
+            for name, query in _PARTS.items():
+                parts[name] = _by_ref(await connection.fetch(query, refs, timeout=_SECONDS))
+        heads = _readable(rows)
+            self.unreadable += len(rows) - len(heads)
+            yield list(heads.values())
+
+    async def read_heads(self, keys: Sequence[bytes]) -> dict[bytes, StoredHead]:
+        async with self._copying() as connection:
+            return _readable(await _fetch_heads(connection, keys))
+
+    async def read_sessions(self, keys: Sequence[bytes]) -> dict[bytes, StoredSession]:
+        async with self._copying() as connection:
+            # One snapshot: the rows of a session must belong together.
+            await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            rows = await _fetch_heads(connection, keys)
+            refs = [row["ref"] for row in rows]
+            parts = {
+                name: _by_ref(await connection.fetch(query, refs, timeout=_SECONDS)) for name, query in _PARTS.items()
+            }
         heads = _readable(rows)
         numbers = {row["key"]: row["ref"] for row in rows}
         return {
@@ -95,7 +116,7 @@ class PostgresBulk:
             await connection.executemany(INSERT_HEAD, [head_row(ref, record) for ref, record in placed])
             for insert, rows in (message_rows(placed), keyed_rows(placed), mark_rows(placed), trace_rows(placed)):
                 if rows[0]:
-                    await connection.execute(insert, *rows)
+                    await connection.execute(insert, *rows, timeout=_SECONDS)
             await self._announce(connection, [record.head.key for record in records])
 
     async def delete_sessions(self, heads: Sequence[StoredHead]) -> None:
@@ -147,7 +168,7 @@ class PostgresBulk:
     async def _copying(self) -> AsyncIterator[Connection]:
         """A transaction that stands before no wall."""
         async with self._db.link.transaction() as connection:
-            await connection.execute("SET LOCAL tenuto.copying = 'on'")
+            await connection.execute(f"SET LOCAL tenuto.copying = 'on'; SET LOCAL statement_timeout = '{_SECONDS}s'")
             yield connection
 
     async def _announce(self, connection: Connection, keys: Sequence[bytes]) -> None:

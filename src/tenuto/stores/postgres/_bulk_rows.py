@@ -84,7 +84,12 @@ def head_row(ref: int, record: StoredSession) -> tuple[Any, ...]:
 
 def message_rows(placed: Placed) -> tuple[str, list[list[Any]]]:
     """The statement that inserts messages, and its columns."""
-    rows = [(ref, seq, turn, record.space, body) for ref, record in placed for seq, turn, body in record.messages]
+    rows = [
+        (ref, seq, turn, space, body)
+        for ref, record in placed
+        for space in [record.space]
+        for seq, turn, body in record.messages
+    ]
     return (
         "INSERT INTO messages (ref, seq, turn, space, body)"
         " SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bytea[])",

@@ -23,6 +23,8 @@ from tenuto.stores.redis._state_owners import StateOwners
 _SCANNED: Final = 500
 # Messages and values that one call carries: a call must end well within its timeout.
 _AT_ONCE: Final = 500
+# A long session is more than a call commonly carries.
+_DUMP_SECONDS: Final = 30.0
 _notes: Final = msgspec.json.Decoder(tuple[Scope, str])
 
 
@@ -87,7 +89,8 @@ class RedisBulk:
     # What the methods share
 
     async def _scan(self, start: bytes) -> AsyncIterator[list[bytes]]:
-        """Keys that begin so, of all primaries; some may come twice."""
+        """Keys that begin so, of all primaries, each once: while it resizes its table, a server may repeat some."""
+        seen: set[bytes] = set()
         try:
             for endpoint in await self._asking.link.primaries():
                 cursor = b"0"
@@ -95,15 +98,21 @@ class RedisBulk:
                     cursor, found = await self._asking.link.call_node(
                         endpoint, "SCAN", cursor, "MATCH", start + b"*", "COUNT", _SCANNED
                     )
-                    if found:
-                        yield found
+                    if new := [key for key in found if key not in seen]:
+                        seen.update(new)
+                        yield new
                     if cursor == b"0":
                         break
         except CallFailed as exc:
             raise failure(exc) from exc
 
     async def _dump(self, key: bytes, part: bytes) -> Reply:
-        return await self._asking.run_script(script("dump"), self._keys.session(key), (part,))
+        try:
+            return await self._asking.link.eval_script(
+                script("dump"), self._keys.session(key), (part,), timeout=_DUMP_SECONDS
+            )
+        except CallFailed as exc:
+            raise failure(exc) from exc
 
     async def _read_head(self, key: bytes) -> StoredHead | None:
         try:
@@ -143,10 +152,12 @@ class RedisBulk:
     async def _iter_owner_state(self, tag: str) -> AsyncIterator[list[StoredState]]:
         values, _, drawers = self._keys.owner_state_keys(tag)
         notes = pair_up(await self._asking.call("HGETALL", drawers, key=drawers))
-        cursor = b"0"
+        cursor, seen = b"0", set[bytes]()
         while True:
             cursor, flat = await self._asking.call("HSCAN", values, cursor, "COUNT", _SCANNED, key=values)
-            found = [_to_state(tag, field, raw, notes) for field, raw in pair_up(flat).items()]
+            page = {field: raw for field, raw in pair_up(flat).items() if field not in seen}
+            seen.update(page)
+            found = [_to_state(tag, field, raw, notes) for field, raw in page.items()]
             records = [record for record in found if record is not None]
             self.unreadable += len(found) - len(records)
             yield records
