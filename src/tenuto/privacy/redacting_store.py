@@ -137,7 +137,10 @@ class _RedactingSessions:
         known = await self._vault_session(scope, session_id)
         messages = await self._entry.messages(scope, known, said)
         create = await self._entry.head(scope, None, batch.create) if batch.create is not None else None
-        done = await self._inner.append(scope, session_id, replace(batch, messages=messages, create=create))
+        kept = batch
+        if messages is not batch.messages or create is not batch.create:
+            kept = replace(batch, messages=messages, create=create)
+        done = await self._inner.append(scope, session_id, kept)
         if not self._needs_placeholders(scope, known, done.session) or done.duplicate:
             return done
         messages = await self._entry.messages(scope, done.session, said)

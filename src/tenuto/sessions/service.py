@@ -50,6 +50,7 @@ from tenuto.model import (
     SessionStats,
     Truncation,
 )
+from tenuto.model.message import check_drafts
 from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
 from tenuto.model.session import PARTNER, PRIVACY_ALSO, Status, check_attribute_name
 from tenuto.model.turn import TurnState
@@ -163,16 +164,18 @@ class Sessions:
         """Append messages to a session that exists, by the caller's key or producer number at most once."""
         check_type(scope, Scope, "scope")
         check_type(request, AppendRequest, "the request")
-        check_messages(request.messages, self.policy)
+        once: IdempotencyKey | None = None
+        if request.idempotency_key is not None:
+            check_drafts(request.messages)
+            once = _once(request.idempotency_key, request.messages, request.fingerprint)
         batch = AppendBatch(
             id=fresh_id(),
             messages=request.messages,
             usage=request.usage,
-            idempotency_key=_once(request.idempotency_key, request.messages, request.fingerprint)
-            if request.idempotency_key is not None
-            else None,
+            idempotency_key=once,
             producer=request.producer,
         )
+        check_message_sizes(request.messages, self.policy)
         done = await self._with_even_timing(scope, session_id, self._store.append(scope, session_id, batch))
         if not done.duplicate:
             await self._announce.emit_event(EventKind.UPDATED, scope, session_id, changed=_MESSAGES)
