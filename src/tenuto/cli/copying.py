@@ -48,7 +48,7 @@ def copy(
     Everything is copied as it is stored: sessions with ids, versions, messages, traces and idempotency keys; memories,
     tasks, boards, API keys, usage, vaults and data keys. Run it again to resume, or to copy what has changed since.
     """
-    if place_of(source) == place_of(target):
+    if _identify(source) == _identify(target):
         raise Invalid("both addresses name the same store")
     policy = CopyPolicy(merge=merge, overwrite=overwrite, delete=delete, dry_run=dry_run)
     began = time.monotonic()
@@ -92,6 +92,12 @@ def backup(
             typer.echo(visible(f"{name}: {size:,} bytes, checked."))
 
 
+def _identify(url: str) -> str:
+    """What a store is called wherever the command is typed: a file's whole path, or an address without its password."""
+    file = sqlite_file(url)
+    return place_of(url) if file is None else str(file.resolve())
+
+
 async def _run(
     source: str, target: str, policy: CopyPolicy | None, *, verify: bool, quiet: bool
 ) -> tuple[CopyReport | None, Comparison | None]:
@@ -100,7 +106,7 @@ async def _run(
     writing = policy is not None and not policy.dry_run
     async with _opened(source) as from_store, _opened(target, making=writing, trying=policy is not None) as to_store:
         if policy is not None:
-            name = sha256(place_of(source).encode()).hexdigest()[:16]
+            name = sha256(_identify(source).encode()).hexdigest()[:16]
             with advancing(None, "Copying messages", quiet=quiet) as on_progress:
                 report = await Copier(from_store, to_store, name=name, policy=policy, on_progress=on_progress).copy()
         if verify:

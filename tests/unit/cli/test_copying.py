@@ -43,7 +43,7 @@ def test_what_cannot_be_meant_is_refused(subtests: pytest.Subtests) -> None:
     for store in (SOURCE, "sqlite:///other.db"):
         asked("keys", "create", "--tenant", "acme", "--store", store)
     for args, told in (
-        (("copy", SOURCE, SOURCE), "both addresses name the same store"),
+        (("copy", SOURCE, f"sqlite:///{Path.cwd()}/data/tenuto.db"), "both addresses name the same store"),
         (("copy", "sqlite:///none.db", SOURCE), "there is no file"),
         (("copy", SOURCE, "sqlite:///none.db", "--verify-only"), "there is no file"),
         (("copy", SOURCE, "sqlite:///other.db"), "the target holds other data"),

@@ -82,23 +82,6 @@ class PostgresBulk:
             for name, query in _PARTS.items():
                 parts[name] = _by_ref(await connection.fetch(query, refs, timeout=_SECONDS))
         heads = _readable(rows)
-            self.unreadable += len(rows) - len(heads)
-            yield list(heads.values())
-
-    async def read_heads(self, keys: Sequence[bytes]) -> dict[bytes, StoredHead]:
-        async with self._copying() as connection:
-            return _readable(await _fetch_heads(connection, keys))
-
-    async def read_sessions(self, keys: Sequence[bytes]) -> dict[bytes, StoredSession]:
-        async with self._copying() as connection:
-            # One snapshot: the rows of a session must belong together.
-            await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            rows = await _fetch_heads(connection, keys)
-            refs = [row["ref"] for row in rows]
-            parts = {
-                name: _by_ref(await connection.fetch(query, refs, timeout=_SECONDS)) for name, query in _PARTS.items()
-            }
-        heads = _readable(rows)
         numbers = {row["key"]: row["ref"] for row in rows}
         return {
             key: to_session(head, {name: found[numbers[key]] for name, found in parts.items()})
