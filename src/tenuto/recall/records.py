@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.errors import StateCorrupt, VersionConflict
-from tenuto.model import Scope, StateEntry
+from tenuto.model import Scope, StateChange, StateEntry
 from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, MEMORY_LOG, VECTORS, Memory
 from tenuto.model.values import Json
 from tenuto.ports import StateStore
@@ -155,11 +155,9 @@ class MemoryRecords:
 
     async def remove(self, scope: Scope, memory_ids: Iterable[str]) -> int:
         """Remove memories with their vectors; returns how many there were."""
-        gone = 0
-        for memory_id in memory_ids:
-            await self._state.delete_state(scope, VECTORS, memory_id)
-            gone += await self._state.delete_state(scope, MEMORIES, memory_id)
-        return gone
+        removals = [StateChange(key=memory_id, removes=True) for memory_id in dict.fromkeys(memory_ids)]
+        await self._state.change_states(scope, VECTORS, removals)
+        return sum(await self._state.change_states(scope, MEMORIES, removals))
 
     async def captured_through(self, scope: Scope, session_id: str) -> int:
         """The last message of a session that was read for memories; 0 if none is known."""
