@@ -23,6 +23,7 @@ from tenuto.server.openapi import document
 from tenuto.settings import Settings
 
 _TOP: Final = Path(__file__).parents[1]
+_SHELVES: Final = {"Start": "start", "How-to": "how-to", "Ideas": "ideas", "Reference": "reference"}
 _LINK: Final = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 _FILES: Final = {
     "README.md": "index.md",
@@ -37,6 +38,16 @@ _PLACES: Final = {
     "clients/typescript": "reference/typescript.md",
 }
 _LANGUAGES: Final = {"": "docker", ".yml": "yaml", ".yaml": "yaml", ".service": "ini", ".env": "sh", ".py": "python"}
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put a page that `nav` does not name at the end of its shelf."""
+    named = set(re.findall(r"[\w/-]+\.md", json.dumps(config.nav)))
+    for shelf, folder in _SHELVES.items():
+        found = sorted(f"{folder}/{path.name}" for path in (_TOP / "docs" / folder).glob("*.md"))
+        pages = next(entry[shelf] for entry in config.nav or () if shelf in entry)
+        pages += [page for page in found if page not in named]
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -142,7 +142,9 @@ def request(words: list[str], values: dict[str, str]) -> dict[str, Any]:
 
 def fill(text: str, values: dict[str, str]) -> str:
     """The text with ids instead of their placeholders."""
-    return re.sub(r"<from the answer>|tnt_…|\b(?:SESSION|TRACE_ID|TURN_ID|TASK|ID)\b", lambda m: values[m[0]], text)
+    text = re.sub(r"tnt_…|\$\w+_KEY\b", lambda _: values["key"], text)
+    text = re.sub(r"\b[0-9a-f]{4}…", lambda _: values["key id"], text)
+    return re.sub(r"<from the answer>|\b(?:SESSION|TRACE_ID|TURN_ID|TASK|ID)\b", lambda m: values[m[0]], text)
 
 
 def remember(answer: httpx.Response, values: dict[str, str]) -> None:
@@ -152,6 +154,8 @@ def remember(answer: httpx.Response, values: dict[str, str]) -> None:
     if "X-User-ID" in answer.request.headers:
         names |= {"session_id": "SESSION", "trace_id": "TRACE_ID", "turn_id": "TURN_ID"}
     values |= {names[key]: body[key] for key in names if body.get(key)}
+    if "secret" in body:
+        values["key id"] = body["key"]["id"]
     if answer.request.method == "POST" and "id" in body:
         values["TASK" if answer.request.url.path == "/v1/tasks" else "ID"] = body["id"]
 
@@ -172,7 +176,7 @@ async def ask(http: httpx.AsyncClient, words: list[str], values: dict[str, str])
 # What requests with a key are about.
 MAIL = """curl :8765/v1/chat -H 'X-User-ID: ann' -H 'Authorization: Bearer tnt_…' -d '{"message": "Hi from a@b.org"}'"""
 TASK = """curl :8765/v1/tasks -H 'X-User-ID: ann' -H 'Authorization: Bearer tnt_…' -d '{"type": "review"}'"""
-# Whose key each page shows a request with.
+# Whose key a page shows a request with; else an admin's.
 KEYS: dict[str, dict[str, Any]] = {
     "agents.md": {"user": "ann", "agent": "reader"},
     "privacy-policies.md": {"role": KeyRole.REVEAL},
@@ -193,12 +197,13 @@ async def test_every_request_that_the_docs_show_is_answered() -> None:
             for program in blocks(TOP / "docs" / name, "py"):
                 text = re.sub(r"(localhost|127\.0\.0\.1):8765", address.removeprefix("http://"), program)
                 await asyncio.to_thread(exec, compile(text, name, "exec"), {})
-        _, values["tnt_…"] = await door.keys.create(tenant="local")
+        _, values["key"] = await door.keys.create(tenant="local")
         door.ticks.now += 2  # The first key has ended open mode by now.
         for line in (MAIL, TASK):
             await ask(http, shlex.split(line), values)
         for page, words in curl_lines(with_key=True):
-            _, values["tnt_…"] = await door.keys.create(tenant="local", **KEYS[page.name])
+            owner = KEYS.get(page.name, {"role": KeyRole.ADMIN})
+            _, values["key"] = await door.keys.create(tenant="local", **owner)
             await check_answered(http, page, words, values)
 
 
@@ -206,7 +211,7 @@ def curl_lines(*, with_key: bool) -> Iterator[tuple[Path, list[str]]]:
     """The requests of all pages, but for one that takes its headers from another program."""
     for page in PAGES:
         for words in shell_lines(page):
-            if words[0] == "curl" and "@-" not in words and with_key == any("tnt_" in word for word in words):
+            if words[0] == "curl" and "@-" not in words and with_key == any("Bearer" in word for word in words):
                 yield page, words
 
 

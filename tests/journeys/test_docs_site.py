@@ -27,7 +27,7 @@ FETCHED = re.compile(
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site. Strictly: an unlisted page, or a link or anchor that leads nowhere, is an error."""
+    """The built site. Strictly: a link or an anchor that leads nowhere is an error."""
     folder = tmp_path_factory.mktemp("site")
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
