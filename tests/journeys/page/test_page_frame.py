@@ -112,10 +112,11 @@ async def furnished(browser: Browser) -> AsyncIterator[tuple[Visit, list[str]]]:
     async with offline(browser) as (visit, door):
         said = ("legal", "My landlord keeps the deposit"), ("goods", "Which phones are cheap?")
         answers = [await door.http.post("/v1/chat", json={"message": text, "assistant": who}) for who, text in said]
-        session = answers[-1].json()["session_id"]
+        session, trace = answers[-1].json()["session_id"], answers[-1].json()["trace_id"]
         await door.http.post("/v1/memories", json={"text": "Likes green tea", "kind": "preference"})
         task = (await door.http.get("/v1/tasks")).json()["tasks"][0]["id"]
-        yield visit, ["#/chat", f"#/chat/{session}", *(f"#/{name}" for name in PAGES), f"#/tasks/{task}"]
+        parts = (f"#/tasks/{task}", f"#/traces/{trace}")
+        yield visit, ["#/chat", f"#/chat/{session}", *(f"#/{name}" for name in PAGES), *parts]
 
 
 async def _show(page: Page, address: str) -> None:
