@@ -131,7 +131,7 @@ async def _show(page: Page, address: str) -> None:
 async def test_every_page_is_accessible_in_both_themes_and_fits_a_phone(chromium: Browser) -> None:
     """WCAG AA, as far as axe-core sees it; in the dark, on a phone, what differs there: colours and width."""
     axe = (await install_clients() / "node_modules" / "axe-core" / "axe.min.js").read_text()
-    found = {}
+    found: dict[tuple[str, str], list[str]] = {}
     async with furnished(chromium) as (visit, addresses):
         await visit.page.evaluate(axe)
         for address in addresses:
