@@ -136,7 +136,10 @@ store.change(placeInAddress());
 paint();
 mount();
 onAnswer((away) => house.noteStore(away) && sessions.refresh());
-addEventListener("hashchange", follow);
+addEventListener("hashchange", () => {
+  if (placeInAddress().page === "sessions") sessions.refresh(); // the list of the sidebar, on a page of its own
+  return follow();
+});
 addEventListener("pagehide", deletion.leavePage);
 addEventListener("pageshow", (event) => event.persisted && deletion.resume());
 addEventListener("focus", () => store.get().house && Promise.all([sessions.refresh(), house.review(), review()]));

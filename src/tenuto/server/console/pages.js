@@ -19,7 +19,7 @@
 export const PAGES = [
   {
     name: "sessions",
-    icon: "sessions",
+    icon: "table",
     load: () => import("./pages/sessions.js"),
     style: new URL("./css/sessions.css", import.meta.url),
   },

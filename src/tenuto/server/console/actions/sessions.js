@@ -7,8 +7,7 @@ const FURTHER = 100;
 
 export function sessionActions(store) {
   let asked = 0; // the number of the latest question about the list
-  let listing = 0; // the number of the list that next pages belong to
-  let further = null; // the cursor that the next page is being brought for
+  let further = null; // the query and the cursor that the next page is being brought for
 
   function patch(change) {
     store.change((state) => ({ sessions: { ...state.sessions, ...change } }));
@@ -42,9 +41,9 @@ export function sessionActions(store) {
   /** Bring the next page, once for the end of the list that it was asked for. */
   async function more() {
     const { query, cursor } = store.get().sessions;
-    if (cursor === null || further === cursor) return;
-    const number = listing;
-    further = cursor;
+    const there = (place) => place?.query === query && place.cursor === cursor;
+    if (cursor === null || there(further)) return;
+    const mine = (further = { query, cursor });
     await guarded(
       () => api.sessions({ query, cursor, limit: FURTHER }),
       (next) => {
@@ -53,9 +52,9 @@ export function sessionActions(store) {
         const added = next.sessions.filter((each) => !known.has(each.id));
         patch({ items: [...items, ...added], cursor: next.cursor, problem: null });
       },
-      () => number !== listing || cursor !== store.get().sessions.cursor,
+      () => !there(store.get().sessions),
     );
-    if (number === listing && further === cursor) further = null;
+    if (further === mine) further = null;
   }
 
   async function rename(id, title) {
@@ -66,12 +65,6 @@ export function sessionActions(store) {
         noted(renamed);
       },
     );
-  }
-
-  /** Pages that are still on their way belong to a list that is no longer. */
-  function begin() {
-    listing += 1;
-    further = null;
   }
 
   /** Show a session as it is now: in the list, and above its talk. */
@@ -100,12 +93,10 @@ export function sessionActions(store) {
     patch,
     /** These sessions are gone; a list that is still on its way may have them. */
     drop(ids) {
-      begin();
       patch({ items: store.get().sessions.items.filter((session) => !ids.includes(session.id)) });
       return refresh();
     },
     search(query) {
-      begin();
       patch({ query, cursor: null }); // what the list ends with says nothing about the next one
       return refresh();
     },

@@ -2,6 +2,7 @@
 
 import { api } from "../api.js";
 import { guardedRequests } from "../actions/guarded.js";
+import { h } from "../dom.js";
 import { spoken } from "../marks.js";
 import { sessionsView } from "../views/sessions.js";
 import { en, zh } from "../words/sessions.js";
@@ -53,10 +54,8 @@ function nameOf({ title }) {
 }
 
 function save(blob, name) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = name;
-  link.click();
+  const href = URL.createObjectURL(blob);
+  h("a", { href, download: name }).click();
   // The browser takes its time to begin with the download.
-  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  setTimeout(() => URL.revokeObjectURL(href), 60_000);
 }

@@ -41,6 +41,7 @@ export function sessionsView(actions) {
   );
   let shown = [];
   let broken = null;
+  let found = ""; // the query that the rows answer
 
   async function exportFiles(sessions) {
     const format = await files.ask(sessions);
@@ -54,7 +55,9 @@ export function sessionsView(actions) {
 
   function draw(state, now) {
     header.draw(state);
-    const { query, cursor, loading, problem } = state.sessions;
+    const { query, of, cursor, loading, problem } = state.sessions;
+    if (of !== found) scroller.scrollTop = 0;
+    found = of;
     shown = present(state);
     broken = problem;
     write(sums, now.stats ? summed(now.stats) : "");
