@@ -6,6 +6,7 @@ import { called, t } from "../i18n.js";
 import { keyed } from "../keyed.js";
 import { sentence } from "../problem.js";
 import { addressOf, addressOfPage } from "../route.js";
+import { assistantNames } from "./assistant_name.js";
 import { textButton } from "./buttons.js";
 import { commandView, curl } from "./command.js";
 import { writeMarked } from "./marks.js";
@@ -50,7 +51,10 @@ export function tracesView(actions) {
     set(more, "hidden", !truncated || session !== null);
     set(none, "hidden", !empty || loading || Boolean(problem) || filtered);
     fill(none, beginning());
-    rows(items.map((trace) => ({ key: trace.trace_id, trace })));
+    rows(
+      items.map((trace) => ({ key: trace.trace_id, trace })),
+      assistantNames(state),
+    );
   }
 
   return { node, draw, focus: header.focus, title: () => t("page.traces") };
@@ -103,13 +107,13 @@ function traceRow() {
   cells.request.append(link);
   const node = h("tr", {}, Object.values(cells));
 
-  function draw({ trace }) {
+  function draw({ trace }, assistantName) {
     write(time, moment(trace.began_at));
     set(time, "datetime", trace.began_at);
     set(time, "title", instant(trace.began_at));
     writeMarked(link, trace.request || t("traces.no_request"), { still: true });
     set(link, "href", addressOfPage("traces", trace.trace_id));
-    write(cells.assistant, trace.assistant);
+    write(cells.assistant, assistantName(trace.assistant));
     fill(cells.outcome, outcome(trace));
     write(cells.tokens, number(trace.usage.input_tokens + trace.usage.output_tokens));
     write(cells.cost, money(Number(trace.usage.cost_usd), "USD", 4));
