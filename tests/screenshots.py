@@ -34,6 +34,7 @@ TALKS = (
     ("ann", "npc", ("How is salt made here?",)),
     ("ann", "goods", ("A keyboard under 300", "Which phones are cheap?")),
 )
+OF_ANN = ("chat", "memories")
 MEMORIES = (("Prefers trains to planes", "preference"), ("Lives in Leeds", "fact"), ("Is allergic to nuts", "fact"))
 PLAN = [
     {"id": "draft", "agent": "assistant:general", "output_key": "letter"},
@@ -75,8 +76,8 @@ async def _furnish(door: Door, clock: _PastClock) -> dict[str, str]:
     letter = {"type": "letter", "goal": "Write to the landlord", "plan": {"steps": PLAN}}
     task = (await door.http.post("/v1/tasks", json=letter)).raise_for_status().json()["id"]
     trace = (await door.http.get("/v1/traces")).json()["traces"][0]["trace_id"]
-    pages = {name: f"#/{name}" for name in ("sessions", "memories", "health", "usage", "keys", "privacy")}
-    return {"chat": f"#/chat/{sessions[-1]}", **pages, "trace": f"#/traces/{trace}", "task": f"#/tasks/{task}"}
+    pages = {name: f"#/{name}" for name in ("sessions", "memories", "health", "usage")}
+    return {"chat": f"#/chat/{sessions[0]}", **pages, "trace": f"#/traces/{trace}", "task": f"#/tasks/{task}"}
 
 
 async def _picture(page: Page, name: str, folder: Path) -> None:
@@ -92,16 +93,15 @@ async def _visit(browser: Browser, base: str, places: dict[str, str], theme: str
     context = await browser.new_context(viewport=DESK, locale="en-GB", color_scheme=theme)  # type: ignore[arg-type]
     page = await context.new_page()
     await page.goto(base)
-    await page.evaluate("sessionStorage.setItem('tenuto.user', 'ann')")
     for name, address in places.items():
-        user = "" if name in ("sessions", "task", "health", "usage", "keys", "privacy") else "ann"
-        await page.evaluate("(user) => sessionStorage.setItem('tenuto.user', user)", user)
+        await page.evaluate("(user) => sessionStorage.setItem('tenuto.user', user)", "ann" if name in OF_ANN else "")
         await page.goto(f"{base}/{address}")
         await page.reload()
         await expect(page.locator("main h1:visible").first).to_be_visible()
         if name == "chat":
             await page.get_by_role("button", name="What the model saw").last.click()
             await expect(page.locator(".insight").last).to_be_visible()
+            await page.locator(".said").last.evaluate("(said) => said.scrollIntoView({ block: 'start' })")
         await expect(page.get_by_text("One moment …").locator("visible=true")).to_have_count(0)
         await page.wait_for_timeout(600)
         await _picture(page, f"{name}-{theme}", folder)

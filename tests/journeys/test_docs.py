@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
+from runpy import run_path
+from subprocess import PIPE
+from typing import Any
 
 import pytest
 
 import tenuto
 from tenuto.server.openapi import document
 from tests.journeys.door import served
+from tests.warm_start import open_program
 
 TOP = Path(__file__).parents[2]
 SNIPPETS = [
@@ -24,30 +26,23 @@ SNIPPETS = [
 
 @pytest.mark.parametrize("snippet", SNIPPETS)
 def test_a_snippet_runs(snippet: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", snippet], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
+    code, _, err = _run("-W", "error", "-c", snippet, cwd=tmp_path)
 
-    assert done.returncode == 0, done.stderr
+    assert code == 0, err
 
 
-HELP = [
-    pytest.param(match[1].split(), match[2], id=match[1])
-    for page in sorted((TOP / "docs").rglob("*.md"))
-    for match in re.finditer(
-        r"^```console\n\$ tenuto ([^\n]*--help)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE
-    )
-]
+def _run(*args: str, **given: Any) -> tuple[int, str, str]:
+    """What `python ARGS` ends with, and what it printed."""
+    with open_program(*args, stdout=PIPE, stderr=PIPE, text=True, **given) as process:
+        out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
 
 
-@pytest.mark.parametrize(("args", "shown"), HELP)
-def test_the_help_shown_is_the_programs_own(args: list[str], shown: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tenuto", *args],
-        env={**os.environ, "COLUMNS": "80"}, capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
+def test_the_commands_listed_are_the_programs_own() -> None:
+    """After a change of the command line: python docs/generate_cli.py."""
+    page = (TOP / "docs" / "reference" / "cli.md").read_text()
 
-    assert shown == done.stdout
+    assert run_path(str(TOP / "docs" / "generate_cli.py"))["render_page"](page) == page
 
 
 def test_the_assistant_that_the_docs_write_answers(tmp_path: Path) -> None:
@@ -60,12 +55,10 @@ def test_the_assistant_that_the_docs_write_answers(tmp_path: Path) -> None:
         (folder / f"weather.{name}").write_text(block[1])
     asked, answer = re.findall(r'^TENUTO_ASSISTANTS=assistants tenuto chat .* "(.*)"\n# (.*)$', page, re.MULTILINE)[0]
 
-    done = subprocess.run(
-        [sys.executable, "-m", "tenuto", "chat", "--assistant", "weather", asked],
-        cwd=tmp_path, env={**os.environ, "TENUTO_ASSISTANTS": "assistants"}, capture_output=True, text=True, timeout=90,
-    )  # fmt: skip
+    env = {**os.environ, "TENUTO_ASSISTANTS": "assistants"}
+    done = _run("-m", "tenuto", "chat", "--assistant", "weather", asked, cwd=tmp_path, env=env)
 
-    assert (done.stdout, done.stderr) == (f"{answer}\n", "")
+    assert done == (0, f"{answer}\n", "")
 
 
 async def test_the_readmes_dialogue_goes_as_it_is_told() -> None:
@@ -99,6 +92,16 @@ def test_every_page_the_docs_link_to_exists() -> None:
     ]
 
     assert broken == []
+
+
+def test_every_picture_is_small_and_shown() -> None:
+    pages = [TOP / "README.md", *(TOP / "docs").rglob("*.md")]
+    pattern = re.compile(r"""(?:src|srcset)="([^"]+\.webp)\"""")
+    shown = {(page.parent / name).resolve() for page in pages for name in pattern.findall(page.read_text())}
+    pictures = set((TOP / "docs" / "images").iterdir())
+
+    assert shown == pictures
+    assert [picture.name for picture in pictures if picture.stat().st_size > 60_000] == []
 
 
 async def test_the_http_page_has_a_row_for_every_route() -> None:

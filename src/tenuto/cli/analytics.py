@@ -17,7 +17,7 @@ from tenuto.sessions.views import TopicReportView, UsageReportView
 _BAR: Final = 24
 _COLUMNS: Final = ("TURNS", "INPUT", "OUTPUT", "USD")
 Days: TypeAlias = Annotated[
-    int, typer.Option("--days", min=1, max=USAGE_DAYS, metavar="N", help="How many days, today (UTC) included.")
+    int, typer.Option("--days", min=1, max=USAGE_DAYS, metavar="N", help="Number of days, today (UTC) included.")
 ]
 
 
@@ -57,13 +57,13 @@ def _cells(counts: UsageCounts) -> tuple[str, ...]:
 
 def topics(
     days: Days = 7,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=100, metavar="N", help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=100, metavar="N", help="Maximum number of results.")] = 20,
     tenant: Tenant = LOCAL,
     site: Site = "",
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what sessions are about, as far as at least three users raised it."""
+    """Show topics of sessions that three or more users raised."""
     scope = caller(tenant, site, None)
     report = run_command(lambda app: app.analytics.topics(scope, days=days, limit=limit), store=store, read_only=True)
     if as_json:

@@ -8,40 +8,61 @@ from typing import Annotated
 import typer
 from msgspec.structs import replace
 
-from tenuto.cli.options import LOCAL, Site, StoreUrl, Tenant, User, caller
+from tenuto.cli.options import LOCAL, Site, StoreUrl, Tenant, User, caller, complete_session
 from tenuto.cli.running import make_folder, tell_store
 from tenuto.errors import Invalid
 from tenuto.model.values import check_id
 from tenuto.settings import read_settings
 
 
+def _complete_assistant(incomplete: str) -> list[str]:
+    from tenuto.cli import completion
+
+    return completion.complete_assistant(incomplete)
+
+
 def chat(
     message: Annotated[
-        str | None, typer.Argument(metavar="MESSAGE", help="Answer this and end; else what is piped in, else talk.")
+        str | None,
+        typer.Argument(
+            metavar="MESSAGE",
+            help="Answer this message and exit; by default read standard input, or talk at a terminal.",
+        ),
     ] = None,
     assistant: Annotated[
         str | None,
-        typer.Option("--assistant", metavar="NAME", help="Who answers; else the session's, else the default."),
+        typer.Option(
+            "--assistant",
+            metavar="NAME",
+            autocompletion=_complete_assistant,
+            help="Assistant that answers; by default the session's own, or the default one.",
+        ),
     ] = None,
     persona: Annotated[
-        str | None, typer.Option("--persona", metavar="ID", help="As which of the assistant's characters.")
+        str | None, typer.Option("--persona", metavar="ID", help="Character of the assistant that answers.")
     ] = None,
     session: Annotated[
-        str | None, typer.Option("--session", metavar="ID", help="Go on with this session; else a new one begins.")
+        str | None,
+        typer.Option(
+            "--session",
+            metavar="ID",
+            autocompletion=complete_session,
+            help="Continue this session; by default start a new one.",
+        ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", metavar="NAME", help="The model that answers, instead of TENUTO_MODEL.")
+        str | None, typer.Option("--model", metavar="NAME", help="Use this model instead of TENUTO_MODEL.")
     ] = None,
-    no_stream: Annotated[bool, typer.Option("--no-stream", help="Print each answer when it is whole.")] = False,
+    no_stream: Annotated[bool, typer.Option("--no-stream", help="Print each answer when it is complete.")] = False,
     tenant: Tenant = LOCAL,
     site: Site = "",
     user: User = None,
     store: StoreUrl = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print each answer as a JSON document.")] = False,
 ) -> None:
-    """Talk to an assistant; it answers in your language.
+    """Talk to an assistant.
 
-    /help lists what can be typed besides words. Ctrl-C stops an answer, Ctrl-D leaves.
+    Type /help for the commands. Ctrl-C stops an answer, Ctrl-D exits.
     """
     scope = caller(tenant, site, user)
     if session is not None:

@@ -37,14 +37,14 @@ class Part(StrEnum):
 
 
 def doctor(
-    part: Annotated[Part | None, typer.Argument(help="Check the apps on this platform alone.")] = None,
+    part: Annotated[Part | None, typer.Argument(metavar="PART", help="Check only the apps on this platform.")] = None,
     tenant: Tenant = LOCAL,
     site: Site = "",
     store: StoreUrl = None,
-    show_settings: Annotated[bool, typer.Option("--settings", help="Show every setting in force as well.")] = False,
+    show_settings: Annotated[bool, typer.Option("--settings", help="Also show every setting in force.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check this installation, and say what to do where it is not well."""
+    """Check this installation and advise what to do."""
     scope = caller(tenant, site, None)
     settings, findings = _run_checks(scope, store) if part is None else _run_lark_checks()
     well = all(finding.status is not CheckStatus.ERROR for finding in findings)

@@ -26,15 +26,15 @@ def import_(
     source: Annotated[
         str, typer.Argument(metavar="SOURCE", callback=_source, help=f"The store it comes from: {', '.join(SOURCES)}.")
     ],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Its database or export.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count everything, and write nothing.")] = False,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Database or export of the source.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count everything; write nothing.")] = False,
     tenant: Tenant = LOCAL,
     site: Site = "",
     user: User = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Import conversations and memories of another store.
+    """Import conversations and memories from another store.
 
     Sessions keep their ids, so that a second run adds nothing. They belong to --user, or else to the users that the
     source names.

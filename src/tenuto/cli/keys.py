@@ -20,25 +20,29 @@ from tenuto.settings import read_settings
 
 _Answer = TypeVar("_Answer")
 
-keys = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Make, list and revoke API keys.")
+keys = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Create, list and revoke API keys.")
 
 
 @keys.command("create")
 def create_key(
-    tenant: Annotated[str, typer.Option("--tenant", metavar="ID", help="The tenant the key belongs to.")],
-    site: Annotated[str | None, typer.Option("--site", metavar="ID", help="Only for this site.")] = None,
-    user: Annotated[str | None, typer.Option("--user", metavar="ID", help="Only for this user.")] = None,
+    tenant: Annotated[str, typer.Option("--tenant", metavar="ID", help="Tenant that the key belongs to.")],
+    site: Annotated[str | None, typer.Option("--site", metavar="ID", help="Restrict the key to this site.")] = None,
+    user: Annotated[str | None, typer.Option("--user", metavar="ID", help="Restrict the key to this user.")] = None,
     role: Annotated[
-        KeyRole, typer.Option("--role", help="admin acts for any user; privacy.reveal sees values behind placeholders.")
+        KeyRole,
+        typer.Option(
+            "--role",
+            help="What the key may do: admin acts for any user, privacy.reveal reads values behind placeholders.",
+        ),
     ] = (KeyRole.MEMBER),
     agent: Annotated[
-        str | None, typer.Option("--agent", metavar="NAME", help="Only for this agent, and only on tasks.")
+        str | None, typer.Option("--agent", metavar="NAME", help="Restrict the key to this agent's work on tasks.")
     ] = None,
-    name: Annotated[str, typer.Option("--name", metavar="TEXT", help="What it is for.")] = "",
+    name: Annotated[str, typer.Option("--name", metavar="TEXT", help="Note what the key is for.")] = "",
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key and print its secret, this one time."""
+    """Create a key and print its secret once."""
     key, secret = _with_keys(
         lambda keys: keys.create(tenant=tenant, site=site, user=user, role=role, name=name, agent=agent),
         store,
@@ -54,11 +58,11 @@ def create_key(
 
 @keys.command("list")
 def list_keys(
-    tenant: Annotated[str | None, typer.Option("--tenant", metavar="ID", help="Only those of this tenant.")] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", metavar="ID", help="Show only this tenant.")] = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List keys, revoked ones too; secrets are never shown."""
+    """List keys, revoked ones included, without secrets."""
     if tenant is not None:
         check_tenant_id(tenant)
     found = _with_keys(lambda keys: keys.list(tenant), store)
@@ -73,11 +77,11 @@ def list_keys(
 
 @keys.command("revoke")
 def revoke_key(
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id, not its secret.")],
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="ID of the key, not its secret.")],
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take a key out of use for good."""
+    """Revoke a key for good."""
     check_id(key_id, "the key id")
     key = _with_keys(lambda keys: keys.revoke(key_id), store)
     if as_json:

@@ -17,9 +17,9 @@ from tenuto.wiring.privacy import open_policies
 
 
 def mcp(tenant: Tenant = LOCAL, site: Site = "", user: User = None, store: StoreUrl = None) -> None:
-    """Serve sessions and memories to an MCP client that starts this command.
+    """Serve sessions and memories to an MCP client.
 
-    The client speaks on standard input and output; logs go to standard error.
+    The client starts this command and speaks on its standard input and output; logs go to standard error.
     """
     scope, settings = caller(tenant, site, user), read_settings(store=store)
     if settings.memories_without_user is None:

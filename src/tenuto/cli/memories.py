@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from tenuto.app import Tenuto
-from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller
+from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller, complete_session
 from tenuto.cli.running import run_command
 from tenuto.cli.terminal import moment, pluralize, progress, safe_json, show_json, show_table, visible
 from tenuto.cli.transfer import write_atomically
@@ -32,19 +32,21 @@ _LARGEST_PAGE = 500
 _BAR = 10
 _FORMAT, _VERSION = "tenuto.memories", 1
 
-memories = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Search what is remembered, change it, and forget it."
-)
+memories = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, search, add, edit and forget memories.")
 
 MemoryId = Annotated[
-    str, typer.Argument(metavar="ID", callback=lambda value: check_id(value, "the memory id"), help="The memory's id.")
+    str, typer.Argument(metavar="ID", callback=lambda value: check_id(value, "the memory id"), help="ID of the memory.")
 ]
-Kind = Annotated[MemoryKind | None, typer.Option("--kind", help="Only those of this kind.")]
-OfSession = Annotated[str | None, typer.Option("--session", metavar="ID", help="Only those of this session.")]
-Superseded = Annotated[bool, typer.Option("--superseded", help="Also those that hold no longer.")]
-Chat = Annotated[str | None, typer.Option("--chat", metavar="ID", help="Act for this chat of several people.")]
-Channel = Annotated[str | None, typer.Option("--channel", metavar="NAME", help="Where the chat takes place.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Kind = Annotated[MemoryKind | None, typer.Option("--kind", help="Show only this kind.")]
+OfSession = Annotated[
+    str | None, typer.Option("--session", metavar="ID", autocompletion=complete_session, help="Show only this session.")
+]
+Superseded = Annotated[bool, typer.Option("--superseded", help="Also show memories that were superseded.")]
+Chat = Annotated[str | None, typer.Option("--chat", metavar="ID", help="Act for this group chat.")]
+Channel = Annotated[
+    str | None, typer.Option("--channel", metavar="NAME", help="Chat platform of --chat, such as lark.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 @memories.command("list")
@@ -52,9 +54,11 @@ def list_memories(
     kind: Kind = None,
     session: OfSession = None,
     superseded: Superseded = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=_LARGEST_PAGE, metavar="N", help="At most so many.")] = 50,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=_LARGEST_PAGE, metavar="N", help="Maximum number of results.")
+    ] = 50,
     cursor: Annotated[
-        str | None, typer.Option("--cursor", metavar="CURSOR", help="Go on where an earlier listing ended.")
+        str | None, typer.Option("--cursor", metavar="CURSOR", help="Continue a listing from its cursor.")
     ] = None,
     tenant: Tenant = LOCAL,
     site: Site = "",
@@ -64,7 +68,7 @@ def list_memories(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what is remembered, those that were said last first."""
+    """List memories, newest first."""
     from tenuto.recall.views import MemoryList
 
     scope = _owner(tenant, site, user, channel, chat)
@@ -111,15 +115,18 @@ def _print_memories(found: Sequence[Memory], *, superseded: bool = False) -> Non
 
 @memories.command("search")
 def search_memories(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="A question, or words.")],
-    limit: Annotated[int, typer.Option("--limit", min=1, max=MAX_HITS, metavar="N", help="At most so many.")] = 5,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Question or words to search for.")],
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=MAX_HITS, metavar="N", help="Maximum number of results.")
+    ] = 5,
     kind: Kind = None,
     session: OfSession = None,
     since: Annotated[
-        datetime | None, typer.Option("--since", metavar="TIME", help="Said at this time (UTC) or later.")
+        datetime | None,
+        typer.Option("--since", metavar="TIME", help="Show only what was said at this time (UTC) or later."),
     ] = None,
     until: Annotated[
-        datetime | None, typer.Option("--until", metavar="TIME", help="Said before this time (UTC).")
+        datetime | None, typer.Option("--until", metavar="TIME", help="Show only what was said before this time (UTC).")
     ] = None,
     superseded: Superseded = False,
     tenant: Tenant = LOCAL,
@@ -130,7 +137,7 @@ def search_memories(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Search what is remembered, and show why each memory was found."""
+    """Search memories and show why each was found."""
     from tenuto.recall.views import MemoryHits
 
     scope = _owner(tenant, site, user, channel, chat)
@@ -184,10 +191,13 @@ def _bar(share: float) -> str:
 
 @memories.command("add")
 def add_memory(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to remember.")],
-    kind: Annotated[MemoryKind, typer.Option("--kind", help="What it is.")] = MemoryKind.FACT,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text to remember.")],
+    kind: Annotated[MemoryKind, typer.Option("--kind", help="Kind of the memory.")] = MemoryKind.FACT,
     subject: Annotated[
-        str, typer.Option("--subject", metavar="WORDS", help="What it is about: a later one takes its place.")
+        str,
+        typer.Option(
+            "--subject", metavar="WORDS", help="Subject; a later memory of the same subject replaces this one."
+        ),
     ] = "",
     tenant: Tenant = LOCAL,
     site: Site = "",
@@ -197,7 +207,7 @@ def add_memory(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remember a text; private data in it is redacted as the policy says."""
+    """Remember a text, redacted by the privacy policy."""
     scope = _owner(tenant, site, user, channel, chat)
 
     async def add(held: Memories) -> Memory:
@@ -210,8 +220,8 @@ def add_memory(
 @memories.command("edit")
 def edit_memory(
     memory_id: MemoryId,
-    text: Annotated[str | None, typer.Option("--text", metavar="TEXT", help="Its new text.")] = None,
-    kind: Annotated[MemoryKind | None, typer.Option("--kind", help="Its new kind.")] = None,
+    text: Annotated[str | None, typer.Option("--text", metavar="TEXT", help="New text.")] = None,
+    kind: Annotated[MemoryKind | None, typer.Option("--kind", help="New kind.")] = None,
     tenant: Tenant = LOCAL,
     site: Site = "",
     user: User = None,
@@ -244,14 +254,20 @@ def _print_change(memory: Memory, what: str, as_json: bool) -> None:
 
 @memories.command("forget")
 def forget_memories(
-    memory_ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="The memories' ids.")] = None,
-    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="All of this session.")] = None,
-    search: Annotated[
-        str | None, typer.Option("--search", metavar="QUERY", help="Those that a search finds, which are shown first.")
+    memory_ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="IDs of the memories.")] = None,
+    session: Annotated[
+        str | None,
+        typer.Option(
+            "--session", metavar="ID", autocompletion=complete_session, help="Forget all memories of this session."
+        ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All of the user, or of the chat.")] = False,
+    search: Annotated[
+        str | None,
+        typer.Option("--search", metavar="QUERY", help="Forget what this search finds; the results are shown first."),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Forget all memories of the user or chat.")] = False,
     limit: Annotated[
-        int, typer.Option("--limit", min=1, max=MAX_HITS, metavar="N", help="With --search, at most so many.")
+        int, typer.Option("--limit", min=1, max=MAX_HITS, metavar="N", help="Maximum number of results of --search.")
     ] = 5,
     yes: Yes = False,
     tenant: Tenant = LOCAL,
@@ -262,7 +278,7 @@ def forget_memories(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forget memories for good; asks first where it is more than one.
+    """Forget memories for good; ask first if there are several.
 
     Deleting a session keeps what is remembered of it: --session forgets that as well.
     """
@@ -320,7 +336,7 @@ def _confirm(many: int, as_json: bool) -> None:
 def preferences(
     wanted: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="TEXT", help="Have this one, and no other that is not named; may be repeated."),
+        typer.Option("--set", metavar="TEXT", help="Replace all preferences by this one; repeat it for several."),
     ] = None,
     tenant: Tenant = LOCAL,
     site: Site = "",
@@ -330,7 +346,7 @@ def preferences(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how a user likes to be answered, or set all of it."""
+    """Show or replace the preferences of a user."""
     from tenuto.recall.views import MemoryView
 
     scope = _owner(tenant, site, user, channel, chat)
@@ -350,7 +366,7 @@ def preferences(
 @memories.command("export")
 def export_memories(
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; by default the terminal.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; by default standard output.")
     ] = None,
     tenant: Tenant = LOCAL,
     site: Site = "",
@@ -359,7 +375,9 @@ def export_memories(
     chat: Chat = None,
     store: StoreUrl = None,
 ) -> None:
-    """Write all that is remembered of a user or a chat as JSON, superseded memories included.
+    """Export all memories of a user or chat as JSON.
+
+    Superseded memories are included.
 
     Private data is redacted unless TENUTO_PRIVACY_EXPORT says keep.
     """
@@ -401,14 +419,17 @@ def audit_memories(
     tenant: Tenant = LOCAL,
     site: Site = "",
     user: Annotated[
-        str | None, typer.Option("--user", metavar="ID", help="Of this user; else of all users and chats of the site.")
+        str | None,
+        typer.Option("--user", metavar="ID", help="Audit this user; by default all users and chats of the site."),
     ] = None,
     channel: Channel = None,
     chat: Chat = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count stored memories that are junk, repeated, superseded, expired or without a vector.
+    """Count junk, repeated, superseded and expired memories.
+
+    Memories without a vector are counted, too.
 
     Junk are quotations that would not be captured today: questions, small talk, nothing about the user.
     """

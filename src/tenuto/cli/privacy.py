@@ -40,22 +40,23 @@ if TYPE_CHECKING:
     from tenuto.privacy.compliance.scan import Report, ScanSummary
 
 privacy = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Find private data in what is stored, erase people, look behind placeholders.",
+    no_args_is_help=True, rich_markup_mode=None, help="Scan for private data, erase users, reveal placeholders."
 )
 
 
 @privacy.command("scan")
 def scan(
-    fix: Annotated[bool, typer.Option("--fix", help="Take out what stands against the policy.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="Every site of every tenant.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Redact what violates the policy.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Scan every site of every tenant.")] = False,
     tenant: Tenant = LOCAL,
     site: Site = "",
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look through what is stored for private data; ends with 1 where some stands against the policy."""
+    """Scan stored data for values that violate the policy.
+
+    The exit code is 1 if there are any.
+    """
     if everything:
         if tenant != LOCAL or site:
             raise typer.BadParameter("it means every tenant: leave --tenant and --site out", param_hint="--all")
@@ -167,17 +168,20 @@ def _print_scan_summary(report: Report | ScanSummary, fix: bool) -> None:
 
 @privacy.command("erase")
 def erase(
-    user: Annotated[str, typer.Option("--user", metavar="ID", help="Whom to erase.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the receipt there as well.")] = None,
+    user: Annotated[str, typer.Option("--user", metavar="ID", help="User to erase.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Also write the receipt to this file.")
+    ] = None,
     tenant: Tenant = LOCAL,
     site: Annotated[
-        str | None, typer.Option("--site", metavar="NAME", help="Only on this site; otherwise on all of the tenant's.")
+        str | None,
+        typer.Option("--site", metavar="NAME", help="Erase on this site only; by default on all sites of the tenant."),
     ] = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove a person from everywhere, for good, and print the signed receipt."""
+    """Erase a user everywhere and print the signed receipt."""
     from tenuto.privacy.compliance.views import ReceiptView
 
     scope, only_site = caller(tenant, site or "", check_id(user, "the user id")), site is not None
@@ -242,17 +246,20 @@ def _receipt_facts(receipt: Receipt) -> list[tuple[str, str]]:
 
 @privacy.command("verify")
 def verify(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The receipt, as JSON.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Receipt as a JSON file.")],
     key: Annotated[
-        str | None, typer.Option("--key", metavar="KEY", help="The installation's public key, instead of the store's.")
+        str | None, typer.Option("--key", metavar="KEY", help="Check with this public key, without a store.")
     ] = None,
     user: Annotated[
-        str | None, typer.Option("--user", metavar="ID", help="Check as well that it is about this user.")
+        str | None, typer.Option("--user", metavar="ID", help="Also check that the receipt is about this user.")
     ] = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check that a receipt is as this installation signed it; ends with 1 where it is not."""
+    """Check the signature of a receipt.
+
+    The exit code is 1 if this installation did not sign it so.
+    """
     from tenuto.privacy.compliance.receipts import parse_receipt, why_invalid
     from tenuto.privacy.compliance.views import ReceiptView
 
@@ -277,7 +284,7 @@ def verify(
 def reveal(
     session_id: SessionId,
     marks: Annotated[
-        list[str], typer.Argument(metavar="PLACEHOLDER", help="Such as EMAIL_1, with or without brackets.")
+        list[str], typer.Argument(metavar="PLACEHOLDER", help="Placeholders such as EMAIL_1, with or without brackets.")
     ],
     tenant: Tenant = LOCAL,
     site: Site = "",
@@ -285,7 +292,7 @@ def reveal(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the values behind placeholders of a session; the look is noted in the audit."""
+    """Show values behind placeholders; each look is audited."""
     scope = caller(tenant, site, user)
 
     async def look(app: Tenuto) -> dict[str, str]:
@@ -307,14 +314,16 @@ def reveal(
 
 @privacy.command("audit")
 def audit(
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="At most so many.")] = 100,
-    after: Annotated[str, typer.Option("--after", metavar="ID", help="Those after this note.")] = "",
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=1000, metavar="N", help="Maximum number of results.")
+    ] = 100,
+    after: Annotated[str, typer.Option("--after", metavar="ID", help="Continue after the entry of this ID.")] = "",
     tenant: Tenant = LOCAL,
     site: Site = "",
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List who revealed placeholders, fixed or erased, oldest first."""
+    """List reveals, fixes and erasures, oldest first."""
     scope = caller(tenant, site, None)
     notes = run_command(
         lambda app: app.privacy.audit.notes(scope, after=after, limit=limit), store=store, read_only=True

@@ -44,7 +44,10 @@ _ABOUT: Final = {
 
 
 def show_policy(tenant: Tenant = LOCAL, store: StoreUrl = None, as_json: AsJson = False) -> None:
-    """Show what becomes of private data, sink by sink, for a tenant; ends with 1 where its key is missing or wrong."""
+    """Show a tenant's privacy policy, sink by sink.
+
+    The exit code is 1 if its key is missing or wrong.
+    """
     from tenuto.privacy.compliance.views import policy_view
 
     settings = read_settings(store=store)
@@ -106,12 +109,15 @@ def _print_policy(settings: Settings, policies: TenantPolicies, scope: Scope, ho
 
 
 def try_text(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to look at; - is standard input.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text to check; - reads standard input.")],
     tenant: Tenant = LOCAL,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what would be found in a text, and what it would become. An outside detector is not asked."""
+    """Show what the policy finds in a text and makes of it.
+
+    An external detector is not asked.
+    """
     from tenuto.privacy.compliance.preview import preview
 
     policies = open_policies(read_settings(store=store))
@@ -137,9 +143,9 @@ def try_text(
 
 
 def new_key(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The file to make.")], as_json: AsJson = False
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="File to create.")], as_json: AsJson = False
 ) -> None:
-    """Make a key file, for its owner alone."""
+    """Create a key file that only its owner can read."""
     from tenuto.privacy.crypto.keyring import create_key_file
 
     name = create_key_file(path)
@@ -151,12 +157,17 @@ def new_key(
 
 
 def rotate(
-    tenant: Annotated[str | None, typer.Option("--tenant", metavar="ID", help="Only this tenant.")] = None,
-    renew: Annotated[bool, typer.Option("--renew", help="Make new data keys as well, for what is sealed now.")] = False,
+    tenant: Annotated[str | None, typer.Option("--tenant", metavar="ID", help="Rotate only this tenant.")] = None,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Also create new data keys for what is sealed from now on.")
+    ] = False,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Wrap every tenant's data keys with the current master key; nothing that they sealed is rewritten."""
+    """Wrap the data keys with the current master key.
+
+    Sealed data is not rewritten.
+    """
     if tenant is not None:
         check_tenant_id(tenant)
     wrapped, failures = run_command(lambda app: _rotate_keys(app, tenant, renew, quiet=as_json), store=store)

@@ -113,7 +113,7 @@ program = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Conversation state for LLM agents, held across restarts.",
+    help="Keep the conversation state of LLM agents.",
     epilog="Settings come from the environment (TENUTO_STORE, TENUTO_PRESET, ...): `tenuto doctor --settings`.",
 )
 

@@ -12,9 +12,10 @@ from tenuto.settings import read_settings
 
 
 def serve(
-    host: Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = None,
+    host: Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = None,
     port: Annotated[
-        int | None, typer.Option("--port", min=0, max=65_535, metavar="N", help="The port; 0 picks a free one.")
+        int | None,
+        typer.Option("--port", min=0, max=65_535, metavar="N", help="Port to listen on; 0 picks a free one."),
     ] = None,
     store: StoreUrl = None,
 ) -> None:

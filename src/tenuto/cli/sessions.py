@@ -25,7 +25,9 @@ from tenuto.sessions.views import MessageList, SessionDetail, SessionList, Sessi
 
 _LARGEST_PAGE = 1000
 
-sessions = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at sessions, change and remove them.")
+sessions = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="List, show, change, export and delete sessions."
+)
 sessions.command("export")(transfer.export_session)
 sessions.command("import")(transfer.import_sessions)
 
@@ -35,12 +37,14 @@ def list_sessions(
     tenant: Tenant = LOCAL,
     site: Site = "",
     user: User = None,
-    status: Annotated[Status | None, typer.Option("--status", help="Only those of this status.")] = None,
-    search: Annotated[str | None, typer.Option("--search", metavar="TEXT", help="A part of the title.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")] = 50,
-    everything: Annotated[bool, typer.Option("--all", help="All of them, however many.")] = False,
+    status: Annotated[Status | None, typer.Option("--status", help="Show only this status.")] = None,
+    search: Annotated[
+        str | None, typer.Option("--search", metavar="TEXT", help="Show only titles that contain this text.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of results.")] = 50,
+    everything: Annotated[bool, typer.Option("--all", help="Show all results.")] = False,
     cursor: Annotated[
-        str | None, typer.Option("--cursor", metavar="CURSOR", help="Go on where an earlier listing ended.")
+        str | None, typer.Option("--cursor", metavar="CURSOR", help="Continue a listing from its cursor.")
     ] = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
@@ -103,9 +107,11 @@ def _session_row(session: Session, now: datetime) -> tuple[str, ...]:
 def show_session(
     session_id: SessionId,
     limit: Annotated[
-        int, typer.Option("--limit", min=1, max=10_000, metavar="N", help="At most so many messages.")
+        int, typer.Option("--limit", min=1, max=10_000, metavar="N", help="Maximum number of messages.")
     ] = 20,
-    before: Annotated[int | None, typer.Option("--before", min=1, metavar="SEQ", help="Those before this one.")] = None,
+    before: Annotated[
+        int | None, typer.Option("--before", min=1, metavar="SEQ", help="Show messages before this sequence number.")
+    ] = None,
     tenant: Tenant = LOCAL,
     site: Site = "",
     user: User = None,
@@ -181,14 +187,14 @@ def _message_text(message: Message) -> str:
 @sessions.command("rename")
 def rename_session(
     session_id: SessionId,
-    title: Annotated[str, typer.Argument(metavar="TITLE", help="The new title.")],
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="New title.")],
     tenant: Tenant = LOCAL,
     site: Site = "",
     user: User = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give a session another title."""
+    """Change the title of a session."""
     scope = caller(tenant, site, user)
     changed = run_command(lambda app: app.sessions.patch(scope, session_id, Changes(title=title)), store=store)
     _print_session(changed, f"Session {changed.id} is now called {changed.title or '(nothing)'}.", as_json)
@@ -198,17 +204,20 @@ def rename_session(
 def fork_session(
     session_id: SessionId,
     at: Annotated[
-        int | None, typer.Option("--at", min=0, metavar="SEQ", help="The last message to take along.")
+        int | None,
+        typer.Option(
+            "--at", min=0, metavar="SEQ", help="Sequence number of the last message to copy; by default all are copied."
+        ),
     ] = None,
-    new_id: Annotated[str | None, typer.Option("--new-id", metavar="ID", help="The new session's id.")] = None,
-    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="The new session's title.")] = None,
+    new_id: Annotated[str | None, typer.Option("--new-id", metavar="ID", help="ID of the new session.")] = None,
+    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Title of the new session.")] = None,
     tenant: Tenant = LOCAL,
     site: Site = "",
     user: User = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Branch off a new session, with everything up to a message."""
+    """Copy a session up to a message into a new session."""
     scope = caller(tenant, site, user)
     fork = run_command(lambda app: app.sessions.fork(scope, session_id, at=at, new_id=new_id, title=title), store=store)
     _print_session(
@@ -225,7 +234,7 @@ def reset_session(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forget what was said and keep the session."""
+    """Delete the messages of a session and keep the session."""
     scope = caller(tenant, site, user)
     session = run_command(lambda app: app.sessions.reset(scope, session_id), store=store)
     _print_session(session, f"Session {session.id} is empty; title, attributes and totals stay.", as_json)
@@ -241,14 +250,14 @@ def _print_session(session: Session, sentence: str, as_json: bool) -> None:
 @sessions.command("delete")
 def delete_sessions(
     session_ids: SessionIds,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     tenant: Tenant = LOCAL,
     site: Site = "",
     user: User = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove sessions and everything of them."""
+    """Delete sessions with everything in them."""
     scope = caller(tenant, site, user)
     if not yes:
         _confirm_delete(session_ids, as_json)

@@ -25,7 +25,7 @@ def stats(
 
 
 def sweep(store: StoreUrl = None, as_json: AsJson = False) -> None:
-    """Remove what has expired, in all tenants, now."""
+    """Delete what has expired, in all tenants, now."""
 
     async def sweep_all(app: Tenuto) -> tuple[int, int, int]:
         return await app.upkeep.sweep(), await app.upkeep.sweep_tasks(), await app.upkeep.sweep_usage()

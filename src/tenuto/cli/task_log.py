@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tenuto.app import Tenuto
-from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller
+from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller, complete_session
 from tenuto.cli.running import run_command
 from tenuto.cli.terminal import moment, show_json, show_table
 from tenuto.errors import TaskNotFound
@@ -19,15 +19,20 @@ _PAGE = 1000
 
 
 def show_log(
-    task_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="Only this task.")] = None,
-    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="All tasks of this session.")] = None,
+    task_id: Annotated[str | None, typer.Argument(metavar="ID", help="Show only this task.")] = None,
+    session: Annotated[
+        str | None,
+        typer.Option(
+            "--session", metavar="ID", autocompletion=complete_session, help="Show all tasks of this session."
+        ),
+    ] = None,
     tenant: Tenant = LOCAL,
     site: Site = "",
     user: User = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what agents did on the tasks of a conversation, or on one task, in order of time."""
+    """Show what agents did on a task or in a session."""
     if (task_id is None) is (session is None):
         raise typer.BadParameter("name a task, or a conversation by --session", param_hint="ID")
     scope = caller(tenant, site, user)

@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from tenuto.app import Tenuto
-from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, TaskId, Tenant, User, caller
+from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, TaskId, Tenant, User, caller, complete_session
 from tenuto.cli.running import command_line, run_command
 from tenuto.cli.task_progress import StepView, follow, print_end, showing
 from tenuto.cli.terminal import pluralize, show_json, visible
@@ -30,19 +30,28 @@ _Answer = TypeVar("_Answer")
 
 def run_plan(
     file: Annotated[
-        Path, typer.Argument(metavar="PLAN", exists=True, dir_okay=False, help="A TOML file, or a JSON file.")
+        Path, typer.Argument(metavar="PLAN", exists=True, dir_okay=False, help="Plan as a TOML or JSON file.")
     ],
-    goal: Annotated[str | None, typer.Option("--goal", metavar="TEXT", help="The goal, instead of the file's.")] = None,
-    task_type: Annotated[str | None, typer.Option("--type", metavar="NAME", help="The task's type.")] = None,
-    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="The session it belongs to.")] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Submit it and end.")] = False,
+    goal: Annotated[
+        str | None, typer.Option("--goal", metavar="TEXT", help="Use this goal instead of the file's.")
+    ] = None,
+    task_type: Annotated[str | None, typer.Option("--type", metavar="NAME", help="Type of the task.")] = None,
+    session: Annotated[
+        str | None,
+        typer.Option(
+            "--session", metavar="ID", autocompletion=complete_session, help="Session that the task belongs to."
+        ),
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Submit the plan and exit.")] = False,
     tenant: Tenant = LOCAL,
     site: Site = "",
     user: User = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Submit a plan and follow it to its end; Ctrl-C leaves it running.
+    """Submit a plan and follow it to its end.
+
+    Ctrl-C stops following and leaves it running.
 
     If no running server or worker has its agents, this process works on it.
     """
@@ -93,8 +102,8 @@ def follow_task(
 
 def answer_step(
     task_id: TaskId,
-    step: Annotated[str, typer.Argument(metavar="STEP", help="The step that waits.")],
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="The answer: JSON, or else a text.")],
+    step: Annotated[str, typer.Argument(metavar="STEP", help="Step that waits for an answer.")],
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="Answer as JSON; anything else is taken as text.")],
     tenant: Tenant = LOCAL,
     site: Site = "",
     user: User = None,
@@ -128,7 +137,7 @@ def cancel_task(
 def resume_task(
     task_id: TaskId,
     from_step: Annotated[
-        str | None, typer.Option("--from", metavar="STEP", help="From this step on, with all that follow it.")
+        str | None, typer.Option("--from", metavar="STEP", help="Run again from this step on.")
     ] = None,
     tenant: Tenant = LOCAL,
     site: Site = "",
@@ -136,7 +145,10 @@ def resume_task(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run an ended task again from its failed steps on; ended steps are not run again."""
+    """Run an ended task again from its failed steps.
+
+    Steps that succeeded are not run again.
+    """
     scope = caller(tenant, site, user)
 
     async def resume(engine: TaskEngine) -> TaskProgress:
@@ -149,7 +161,10 @@ def resume_task(
 
 
 def recover_tasks(store: StoreUrl = None, as_json: AsJson = False) -> None:
-    """Give the tasks of dead workers to living ones now, in all tenants; workers do so by themselves."""
+    """Give the tasks of dead workers to living ones now.
+
+    Workers do so by themselves after a while. It concerns all tenants.
+    """
     moved = _control(lambda engine: engine.recover(), store)
     if as_json:
         show_json({"recovered": moved})

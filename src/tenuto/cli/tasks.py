@@ -10,7 +10,7 @@ import typer
 
 from tenuto.app import Tenuto
 from tenuto.cli import task_log, task_runs
-from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, TaskId, Tenant, User, caller
+from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, TaskId, Tenant, User, caller, complete_session
 from tenuto.cli.running import run_command
 from tenuto.cli.task_progress import STEP_COLUMNS, StepView, step_row, value_text
 from tenuto.cli.terminal import age, moment, pluralize, show_facts, show_json, show_table, visible
@@ -20,7 +20,7 @@ from tenuto.ports import utc_now
 from tenuto.tasks.views import BoardAnswer, TaskList, TaskView
 
 tasks = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Run plans; look at tasks and boards, remove them."
+    no_args_is_help=True, rich_markup_mode=None, help="Run plans; show, follow, answer and delete tasks."
 )
 
 tasks.command("run")(task_runs.run_plan)
@@ -34,11 +34,16 @@ tasks.command("log")(task_log.show_log)
 
 @tasks.command("list")
 def list_tasks(
-    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Only those of this session.")] = None,
-    status: Annotated[TaskStatus | None, typer.Option("--status", help="Only those of this status.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="At most so many.")] = 50,
+    session: Annotated[
+        str | None,
+        typer.Option("--session", metavar="ID", autocompletion=complete_session, help="Show only this session."),
+    ] = None,
+    status: Annotated[TaskStatus | None, typer.Option("--status", help="Show only this status.")] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=1000, metavar="N", help="Maximum number of results.")
+    ] = 50,
     cursor: Annotated[
-        str | None, typer.Option("--cursor", metavar="CURSOR", help="Go on where an earlier listing ended.")
+        str | None, typer.Option("--cursor", metavar="CURSOR", help="Continue a listing from its cursor.")
     ] = None,
     tenant: Tenant = LOCAL,
     site: Site = "",
@@ -77,7 +82,7 @@ def show_task(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a task, its steps and its board; agents' notes are their own."""
+    """Show a task, its steps and its board."""
     scope = caller(tenant, site, user)
 
     async def load(app: Tenuto) -> tuple[TaskProgress, BoardView]:
@@ -142,14 +147,14 @@ def _entry_row(entry: BoardEntry, now: datetime) -> tuple[str, ...]:
 @tasks.command("delete")
 def delete_task(
     task_id: TaskId,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     tenant: Tenant = LOCAL,
     site: Site = "",
     user: User = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove a task with its board and all notes."""
+    """Delete a task with its board and all notes."""
     scope = caller(tenant, site, user)
     if not yes:
         if as_json or not sys.stdin.isatty():

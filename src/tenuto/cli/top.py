@@ -37,15 +37,15 @@ def top(
         str | None, typer.Option("--url", metavar="URL", help="Address of the server.  [default: this machine's]")
     ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", metavar="KEY", help="API key with the role admin; - reads it from stdin.")
+        str | None, typer.Option("--key", metavar="KEY", help="API key with the role admin; - reads standard input.")
     ] = None,
     every: Annotated[
-        float, typer.Option("--every", min=0.1, max=3600, metavar="SECONDS", help="Time between two readings.")
+        float, typer.Option("--every", min=0.1, max=3600, metavar="SECONDS", help="Seconds between two readings.")
     ] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Print one reading and exit.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Watch a running server: turns, sessions, breaker, journal, cache, upkeep.
+    """Watch a running server.
 
     Ctrl-C leaves. Without a terminal, one reading is printed.
     """
@@ -116,7 +116,7 @@ def _screen() -> Iterator[_Draw]:
 
 def _redraw(lines: Sequence[str]) -> None:
     height = shutil.get_terminal_size().lines
-    typer.echo(_HOME + f"{_CLEAR_LINE}\r\n".join(lines[:height]) + _CLEAR_LINE + _CLEAR_BELOW, nl=False)
+    typer.echo(_HOME + f"{_CLEAR_LINE}\n".join(lines[:height]) + _CLEAR_LINE + _CLEAR_BELOW, nl=False)
 
 
 def frame(status: StatusView, before: StatusView | None, url: str) -> list[str]:

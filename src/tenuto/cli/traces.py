@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tenuto.app import Tenuto
-from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller
+from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller, complete_session
 from tenuto.cli.running import run_command
 from tenuto.cli.terminal import age, show_json, show_table
 from tenuto.cli.trace_view import outcome, show_trace
@@ -20,15 +20,25 @@ from tenuto.model.values import check_id
 from tenuto.ports import utc_now
 from tenuto.sessions.traces import find_trace, latest_traces
 
-traces = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at turns: what the model saw, and why.")
+traces = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="List and show turns: what the model saw, and why."
+)
 
 
 @traces.command("list")
 def list_traces(
     session: Annotated[
-        str | None, typer.Option("--session", metavar="ID", help="Of this session; else of those changed last.")
+        str | None,
+        typer.Option(
+            "--session",
+            metavar="ID",
+            autocompletion=complete_session,
+            help="Show only this session; by default those changed last.",
+        ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=TRACES_KEPT, metavar="N", help="At most so many.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=TRACES_KEPT, metavar="N", help="Maximum number of results.")
+    ] = 20,
     tenant: Tenant = LOCAL,
     site: Site = "",
     user: User = None,
@@ -76,9 +86,9 @@ def _trace_row(trace: Trace, now: datetime) -> tuple[str, ...]:
 
 @traces.command("show")
 def show_trace_command(
-    name: Annotated[str, typer.Argument(metavar="ID", help="The trace's id, or its session's.")],
+    name: Annotated[str, typer.Argument(metavar="ID", help="ID of the trace, or of its session.")],
     turn: Annotated[
-        int | None, typer.Option("--turn", min=1, metavar="N", help="Which turn of the session; else the newest.")
+        int | None, typer.Option("--turn", min=1, metavar="N", help="Turn of the session; by default the newest.")
     ] = None,
     text: Annotated[
         bool, typer.Option("--text", help="Show the text of each part of the prompt, as far as it is still stored.")
@@ -89,7 +99,7 @@ def show_trace_command(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one turn: request, answer, tools, a timeline of its steps, and what the model saw."""
+    """Show one turn: steps, tools and what the model saw."""
     scope = caller(tenant, site, user)
     check_id(name, "the id")
 

@@ -47,14 +47,16 @@ def export_session(
     session_id: MaybeSessionId = None,
     chosen: Annotated[
         ExportFormat | None,
-        typer.Option("--format", help="How it is written; by default as the file's name ends, else json."),
+        typer.Option("--format", help="Output format; by default that of the file's suffix, or json."),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to; by default the terminal. With --all, a folder."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="File to write (with --all, a folder); by default standard output."
+        ),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Every session of the tenant's site, or of its user, each in a file.")
+        bool, typer.Option("--all", help="Export every session of the site, or of --user, to one file each.")
     ] = False,
     tenant: Tenant = LOCAL,
     site: Site = "",
@@ -62,7 +64,7 @@ def export_session(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a session to a file, or print it, whole; or write all of them.
+    """Export one session, or all of them.
 
     `tenuto sessions import` reads every format back. Private data is redacted unless TENUTO_PRIVACY_EXPORT says keep.
     """
@@ -193,14 +195,14 @@ def write_atomically(path: Path) -> Iterator[IO[bytes]]:
 
 
 def import_sessions(
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Exports of any format; - is standard input.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Exports of any format; - reads standard input.")],
     tenant: Tenant = LOCAL,
     site: Site = "",
     user: User = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make new sessions out of exports, each one whole or not at all."""
+    """Create new sessions from exports, each complete or not at all."""
     scope = caller(tenant, site, user)
     # Input that may come slowly is read before the event loop runs, so that Ctrl-C works.
     arrived = {file: _read_bytes(file) for file in files if file == _STDIN or Path(file).is_fifo()}

@@ -24,11 +24,15 @@ _log = logging.getLogger(__name__)
 
 def worker(
     concurrency: Annotated[
-        int, typer.Option("--concurrency", min=1, max=1000, metavar="N", help="How many agents work at once.")
+        int,
+        typer.Option("--concurrency", min=1, max=1000, metavar="N", help="Maximum number of agents that run at once."),
     ] = 16,
     store: StoreUrl = None,
 ) -> None:
-    """Work on tasks until stopped; other workers go on with what this one leaves."""
+    """Work on tasks until stopped.
+
+    Other workers continue what this one leaves unfinished.
+    """
     settings = read_settings(store=store)
     if settings.store.startswith("memory:"):
         raise InvalidSetting("store", "a worker needs a store that it shares with other processes, not memory")

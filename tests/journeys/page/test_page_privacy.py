@@ -344,9 +344,7 @@ async def test_a_scan_a_fix_an_erasure_and_its_receipt(chromium: Browser, tmp_pa
         await expect(audit).to_contain_text("Nothing yet")
 
         await scan.get_by_role("button", name="Scan now").click()
-        await expect(scan).to_contain_text(
-            "Sessions scanned: 1, memories: 0. 1 value violates the policy."
-        )
+        await expect(scan).to_contain_text("Sessions scanned: 1, memories: 0. 1 value violates the policy.")
         await expect(scan.locator("tr[data-sink=title]")).to_have_text("Titlese-mail1against the policy")
         await expect(scan.locator("tr[data-sink=message]").first).to_contain_text("allowed")
         assert MAIL not in await page.locator("main").inner_text()

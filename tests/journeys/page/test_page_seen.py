@@ -91,7 +91,7 @@ async def _copied(visit: Visit) -> str:
 async def test_two_tabs_stay_in_step(chromium: Browser) -> None:
     """A second tab joins an answer that the first began, and follows edits, titles and removals."""
     pause = Hang()
-    slow = [Say("Half "), pause, Say("and half.")]
+    slow = (Say("Half "), pause, Say("and half."))
     async with scripted(chromium, "First.", slow, "Another.") as (visit, _, door):
         await visit.say("Hello")
         await visit.hear()

@@ -110,7 +110,7 @@ function seen({ text = null, state, kind }) {
   if (start === text) return h("div", { class: "seen" }, since, h("div", { class: "whole" }, marked(text)));
   // It scrolls, so a keyboard has to reach it.
   const whole = h("div", { class: "whole", tabindex: 0 }, marked(text));
-  const label = h("summary", { "aria-label": t("insight.text", { part: t(`kind.${kind}`) }) }, marked(start), " …");
+  const label = h("summary", { title: t("insight.text", { part: t(`kind.${kind}`) }) }, marked(start), " …");
   return h("details", { class: "seen" }, label, since, whole);
 }
 

@@ -1,14 +1,15 @@
-"""Keys on the page: the first one closes the server and the page goes on with it; others are refused."""
+"""Keys on the page, pages that are not for everyone, and hostile names and texts on all of them."""
 
 from __future__ import annotations
 
 import re
+from urllib.parse import quote
 
 import pytest
 from playwright.async_api import Browser, expect
 
 from tenuto.access import KeyRole
-from tests.journeys.door import served
+from tests.journeys.door import Door, bearer, served
 from tests.journeys.page.visit import Visit, listening, offline, visiting
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -64,7 +65,7 @@ async def test_the_first_key_is_asked_for_and_the_page_goes_on_with_it(chromium:
 
 
 async def test_a_user_who_is_no_admin_is_told_so_and_how_to_get_in(chromium: Browser) -> None:
-    """T1: on every page that belongs to the tenant."""
+    """T1: on every page that is about the whole tenant or server."""
     async with served(locked=True) as door, listening(door) as base, visiting(chromium, base) as visit:
         _, ann = await door.keys.create(tenant="acme", user="ann")
         _, admin = await door.keys.create(tenant="acme", role=KeyRole.ADMIN)
@@ -74,10 +75,63 @@ async def test_a_user_who_is_no_admin_is_told_so_and_how_to_get_in(chromium: Bro
 
         await expect(visit.page.locator(".api-keys .notice")).to_contain_text("API keys are managed by admins")
         await expect(visit.page.locator(".key-form")).to_be_hidden()
-        await visit.page.get_by_role("link", name="Privacy").click()
-        await expect(visit.page.locator("[data-section=audit]")).to_contain_text("needs the tenant’s own key")
-        await visit.page.get_by_role("link", name="Keys").click()
+        for page, said in (
+            ("Health", "a key with the role admin"),
+            ("Usage", "the role admin"),
+            ("Privacy", "the role admin"),
+        ):
+            await visit.page.get_by_role("link", name=page, exact=True).click()
+            notice = visit.page.locator(".page .notice").filter(has_text=said)
+            await expect(notice.get_by_role("button")).to_be_visible()
+        await visit.page.get_by_role("link", name="Keys", exact=True).click()
         await visit.page.locator(".api-keys .notice .text-button").click()
         await become(visit, admin)
 
         await expect(visit.page.locator(".key-list li")).to_have_count(2)
+
+
+async def test_nothing_that_was_named_or_said_becomes_markup_on_any_page(chromium: Browser) -> None:
+    """T18: hostile titles, ids, memories, tasks, boards, keys and users, as an admin sees them. Trusted types hold."""
+    async with served(locked=True) as door, listening(door) as base, visiting(chromium, base) as visit:
+        key, secret = await door.keys.create(tenant="acme", user=EVIL, role=KeyRole.ADMIN, name=EVIL)
+        addresses = await hostile(door, bearer(secret))
+        await visit.open()
+        await become(visit, secret)
+
+        for address in addresses:
+            await visit.page.evaluate("address => { location.hash = address; }", address)
+            await expect(visit.page.locator("main").get_by_text(EVIL).first).to_be_visible()
+            made = await visit.page.locator("main, nav, dialog").locator("img, script, [onerror], iframe").count()
+            assert (address, made) == (address, 0)
+        visit.allow("TrustedHTML", "401")
+        for attack in (
+            "document.body.innerHTML = '<b>x</b>'",
+            "eval('1')",
+            "document.body.append(Object.assign(document.createElement('script'), { text: 'window.hurt = 1' }))",
+        ):
+            await visit.page.evaluate(f"() => {{ try {{ {attack}; }} catch {{}} }}")
+        assert await visit.page.evaluate("[window.hurt, document.querySelector('main') === null]") == [None, False]
+        assert key.id in await visit.page.content()
+
+
+async def hostile(door: Door, who: dict[str, str]) -> list[str]:
+    """Have EVIL stand wherever a caller can put it; returns the addresses that show it."""
+    step = {"id": EVIL, "human_input": EVIL}
+    session = (await door.http.post("/v1/chat", headers=who, json={"message": EVIL})).json()
+    await door.http.patch(f"/v1/sessions/{session['session_id']}", headers=who, json={"title": EVIL})
+    await door.http.post("/v1/memories", headers=who, json={"text": EVIL})
+    task = await door.http.post("/v1/tasks", headers=who, json={"type": EVIL, "goal": EVIL, "plan": {"steps": [step]}})
+    board = f"/v1/tasks/{task.json()['id']}/board/{quote(EVIL, safe='')}"
+    # A header carries no angle brackets of another encoding: the agent is named in the body.
+    await door.http.put(board, headers=who, json={"value": EVIL, "agent": EVIL})
+    traces = (await door.http.get("/v1/traces", headers=who)).json()["traces"]
+    pages = [
+        "sessions",
+        "traces",
+        f"traces/{traces[0]['id']}",
+        "memories",
+        "tasks",
+        f"tasks/{task.json()['id']}",
+        "keys",
+    ]
+    return [f"#/{page}" for page in [f"chat/{session['session_id']}", *pages]]
