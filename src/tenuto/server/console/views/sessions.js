@@ -21,7 +21,7 @@ export function sessionsView(actions) {
   const find = search(actions);
   const bar = selectionBar(actions, exportFiles);
   const notice = h("p", { class: "notice", role: "status" });
-  const none = h("section", { class: "first" });
+  const none = h("section", { class: "empty-state" });
   const files = exportDialog();
   const scroller = h("div", { class: "scroll" });
   const all = h("input", {

@@ -24,7 +24,7 @@ export function tracesView(actions) {
   const table = h("table", { class: "trace-table" }, h("thead", {}, h("tr", {}, heads)), body);
   const older = textButton(t("traces.older"), () => actions.page.list.older());
   const more = h("p", { class: "hint" }, t("traces.truncated"));
-  const none = h("section", { class: "first" });
+  const none = h("section", { class: "empty-state" });
   const column = h("div", { class: "wide" }, filters.node, table, older, more, none, notice);
   const node = h("div", { class: "page traces" }, header.node, h("div", { class: "scroll" }, column));
   let last = null;
