@@ -8,7 +8,6 @@ import json
 import os
 import select
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from tenuto.cli import program
+from tests.warm_start import open_program
 
 # A session leader makes the terminal its own, so that Ctrl-C becomes a signal as at a real one.
 _BEHIND_A_TERMINAL = """
@@ -37,8 +37,10 @@ class Screen:
 
     def __init__(self, folder: Path, *args: str, env: Mapping[str, str]) -> None:
         self._keyboard, its_end = os.openpty()
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", _BEHIND_A_TERMINAL, *args],
+        self.process = open_program(
+            "-c",
+            _BEHIND_A_TERMINAL,
+            *args,
             cwd=folder,
             env={**env, "TERM": "dumb"},
             stdin=its_end,
@@ -146,7 +148,7 @@ class Desk:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.env = own_settings(COLUMNS="150")
+        self.env = own_settings(COLUMNS="150", LINES="50")
 
     def sit_down(self, *args: str) -> Screen:
         """`tenuto chat`, with a keyboard."""
@@ -155,8 +157,7 @@ class Desk:
     def start(self, *args: str, **given: Any) -> subprocess.Popen[bytes]:
         """Type a command and do not wait."""
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        command = [sys.executable, "-m", "tenuto", *args]
-        return subprocess.Popen(command, **{"cwd": self.folder, "env": self.env, **pipes, **given})
+        return open_program("-m", "tenuto", *args, **{"cwd": self.folder, "env": self.env, **pipes, **given})
 
     def run(
         self, *args: str, words: bytes = b"", env: Mapping[str, str] | None = None

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from runpy import run_path
+from subprocess import PIPE
+from typing import Any
 
 import pytest
 
 import tenuto
 from tenuto.server.openapi import document
 from tests.journeys.door import served
+from tests.warm_start import open_program
 
 TOP = Path(__file__).parents[2]
 SNIPPETS = [
@@ -25,11 +26,16 @@ SNIPPETS = [
 
 @pytest.mark.parametrize("snippet", SNIPPETS)
 def test_a_snippet_runs(snippet: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", snippet], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
+    code, _, err = _run("-W", "error", "-c", snippet, cwd=tmp_path)
 
-    assert done.returncode == 0, done.stderr
+    assert code == 0, err
+
+
+def _run(*args: str, **given: Any) -> tuple[int, str, str]:
+    """What `python ARGS` ends with, and what it printed."""
+    with open_program(*args, stdout=PIPE, stderr=PIPE, text=True, **given) as process:
+        out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
 
 
 def test_the_commands_listed_are_the_programs_own() -> None:
@@ -49,12 +55,10 @@ def test_the_assistant_that_the_docs_write_answers(tmp_path: Path) -> None:
         (folder / f"weather.{name}").write_text(block[1])
     asked, answer = re.findall(r'^TENUTO_ASSISTANTS=assistants tenuto chat .* "(.*)"\n# (.*)$', page, re.MULTILINE)[0]
 
-    done = subprocess.run(
-        [sys.executable, "-m", "tenuto", "chat", "--assistant", "weather", asked],
-        cwd=tmp_path, env={**os.environ, "TENUTO_ASSISTANTS": "assistants"}, capture_output=True, text=True, timeout=90,
-    )  # fmt: skip
+    env = {**os.environ, "TENUTO_ASSISTANTS": "assistants"}
+    done = _run("-m", "tenuto", "chat", "--assistant", "weather", asked, cwd=tmp_path, env=env)
 
-    assert (done.stdout, done.stderr) == (f"{answer}\n", "")
+    assert done == (0, f"{answer}\n", "")
 
 
 async def test_the_readmes_dialogue_goes_as_it_is_told() -> None:

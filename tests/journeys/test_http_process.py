@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -26,6 +25,7 @@ from tenuto.access import ApiKeys
 from tenuto.ports import utc_now
 from tests.journeys.door import ANN, at, bearer, code, says
 from tests.journeys.terminal import own_settings
+from tests.warm_start import open_program
 
 WAIT = 90
 
@@ -69,12 +69,10 @@ class Running:
 
 
 def _start(store: Path, *options: str, **environ: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tenuto", "serve", "--store", f"sqlite:///{store}", "--port", "0", *options],
-        env=own_settings(**environ),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return open_program(
+        "-m", "tenuto", "serve", "--store", f"sqlite:///{store}", "--port", "0", *options,
+        env=own_settings(**environ), stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
 
 
 @contextmanager

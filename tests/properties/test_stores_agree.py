@@ -43,7 +43,7 @@ from tenuto.model.scope import site_scope
 from tenuto.model.turn import Trace
 from tenuto.ports import Store
 from tenuto.stores.memory import MemoryStore
-from tests.backends import BACKENDS, Backend, LastingLink, Place
+from tests.backends import BACKENDS, COMBINED, Backend, LastingLink, Place
 from tests.clock import FakeClock
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, SENT_AT, answers, fresh, says
 
@@ -311,7 +311,7 @@ async def _outcome(call: Call, store: Store) -> Any:
         return ("refused", refused.code)
 
 
-@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+@pytest.mark.parametrize("backend", [*BACKENDS, *COMBINED], ids=lambda backend: backend.name)
 def test_a_store_does_what_the_memory_store_does(
     backend: Backend, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
