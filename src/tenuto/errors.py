@@ -276,7 +276,7 @@ class ApiKeyNotFound(NotFound):
     code: ClassVar[str] = "api_key_not_found"
 
     def __init__(self, key_id: str) -> None:
-        super().__init__(f"no API key has the id {key_id}")
+        super().__init__("there is no API key with this id")
         self.key_id = key_id
 
 

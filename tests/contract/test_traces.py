@@ -10,7 +10,7 @@ import pytest
 from tenuto.errors import SessionNotFound, TurnLost
 from tenuto.model import ForkRequest, IdempotencyKey, NewSession, OpenTurn, Retention, Truncation
 from tenuto.model.prompt import Disposition, Kind, LayoutName, Manifest, ManifestEntry, Reason
-from tenuto.model.turn import TRACES_KEPT, FinishTurn, ToolRun, Trace
+from tenuto.model.turn import TRACES_KEPT, FinishTurn, ToolRun, Trace, TraceSpan
 from tenuto.ports import Store
 from tests import samples
 from tests.clock import FakeClock
@@ -45,10 +45,20 @@ def trace_of(turn: OpenTurn, **fields: Any) -> Trace:
         "offline": True,
         "manifest": MANIFEST,
         "tools": (
-            ToolRun(name="retrieve_evidence", arguments={"query": "家训"}, output=[{"id": "E1"}], milliseconds=1.5),
+            ToolRun(
+                name="retrieve_evidence",
+                arguments={"query": "家训"},
+                output=[{"id": "E1"}],
+                milliseconds=1.5,
+                start=2.25,
+            ),
             ToolRun(name="broken", error="tool_failed"),
         ),
         "steps": {"begin": 1.25, "model": 20.0},
+        "spans": (
+            TraceSpan(name="begin", start=0.0, milliseconds=1.25),
+            TraceSpan(name="model", start=1.5, milliseconds=20.0, input_tokens=40, output_tokens=7, cost_nanos=12_345),
+        ),
         "input_tokens": 40,
         "output_tokens": 7,
         "cost_nanos": 12_345,

@@ -115,6 +115,8 @@ def test_a_new_session_is_answered_by_whom_the_one_before_was(desk: Desk) -> Non
     traces = desk.ask("traces", "list")["traces"]
     assert [trace["assistant"] for trace in traces] == ["goods", "goods"]
     assert len({trace["session_id"] for trace in traces}) == 2
+    shown = desk.run("traces", "show", session, "--text").stdout
+    assert shown.index("\nquestion\ncheap phones?") < shown.index("\nframe\n(not stored)")
 
 
 def test_the_command_to_go_on_with_can_be_typed_as_it_stands(desk: Desk) -> None:

@@ -25,7 +25,7 @@ def test_a_key_lives_from_create_to_revoke(desk: Desk) -> None:
 
     key = desk.ask("keys", "list", *store)["keys"][0]
     listed = desk.run("keys", "list", *store).stdout
-    assert listed.split()[9:16] == [key["id"], "acme", "any", "ann", "-", "member", "laptop"]
+    assert listed.split()[10:17] == [key["id"], "acme", "any", "ann", "-", "member", "laptop"]
     assert secret[0] not in listed
     assert secret[0].encode() not in (desk.folder / "data" / "chat.db").read_bytes()
 
@@ -33,7 +33,7 @@ def test_a_key_lives_from_create_to_revoke(desk: Desk) -> None:
     assert desk.ask("keys", "list", *store)["keys"][0]["revoked_at"] is not None
     nobody = desk.run("keys", "revoke", "nobody", *store)
     assert (nobody.returncode, nobody.stdout) == (1, "")
-    assert nobody.stderr == "api_key_not_found: no API key has the id nobody\n"
+    assert nobody.stderr == "api_key_not_found: there is no API key with this id\n"
 
 
 def _address(process: subprocess.Popen[bytes]) -> str:

@@ -284,7 +284,7 @@ def test_a_receipt_of_another_installation_does_not_hold_here(tmp_path: Path) ->
     assert elsewhere.exit_code == 1
     assert "signed by another installation" in elsewhere.stderr
     assert by_key["valid"] is True
-    assert about_bob["why"] == "it is about another person"
+    assert about_bob["why"] == "it is about another user"
     assert asked("privacy", "verify", "receipt.json", "--user", "ann")["valid"] is True
 
 

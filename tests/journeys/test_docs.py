@@ -94,6 +94,16 @@ def test_every_page_the_docs_link_to_exists() -> None:
     assert broken == []
 
 
+def test_every_picture_is_small_and_shown() -> None:
+    pages = [TOP / "README.md", *(TOP / "docs").rglob("*.md")]
+    pattern = re.compile(r"""(?:src|srcset)="([^"]+\.webp)\"""")
+    shown = {(page.parent / name).resolve() for page in pages for name in pattern.findall(page.read_text())}
+    pictures = set((TOP / "docs" / "images").iterdir())
+
+    assert shown == pictures
+    assert [picture.name for picture in pictures if picture.stat().st_size > 60_000] == []
+
+
 async def test_the_http_page_has_a_row_for_every_route() -> None:
     page = (TOP / "docs" / "reference" / "http.md").read_text()
     listed = {re.sub(r"\{\w+\}", "{}", path) for path in re.findall(r"(/[^\s`]*)`", page)}

@@ -13,6 +13,7 @@ import pytest
 
 from tenuto.llm import Call, Fail, Hang, Say, ScriptedModel
 from tenuto.llm.scripted import Script
+from tenuto.model.generation import ModelDone
 from tenuto.model.policy import Preset
 from tests.journeys.door import ANN, BOB, EVE, PROBLEM, Door, playing, served
 from tests.samples import one_field_each
@@ -173,13 +174,22 @@ async def test_a_spent_budget_is_429_before_the_model_is_asked() -> None:
 
 
 async def test_a_trace_tells_everything_to_its_owner_alone() -> None:
-    async with talking([Call("add", {"a": 1, "b": 2})], "3.", tools=[Adder()]) as (door, _):
+    done = ModelDone(model="scripted", input_tokens=100, output_tokens=20, cost_nanos=1_500_000)
+    model = ScriptedModel([Call("add", {"a": 1, "b": 2})], "3.", ended=done)
+    async with served(**playing(model, tools=(Adder(),), policies=patient())) as door:
         reply = (await say(door, "1+2?")).json()
         trace = (await door.http.get(f"/v1/traces/{reply['trace_id']}", headers=ANN)).json()
 
         assert (trace["request"], trace["answer"]) == ("1+2?", "3.")
         assert [(run["name"], run["output"]) for run in trace["tools"]] == [("add", {"sum": 3})]
         assert trace["context"] == reply["context"]
+        spans = {span["name"]: span for span in trace["spans"]}
+        assert [span["name"] for span in trace["spans"]] == ["begin", "assemble", "model", "tools", "model", "trace"]
+        starts = [span["start"] for span in trace["spans"]]
+        assert starts == sorted(starts)
+        assert spans["tools"]["start"] <= trace["tools"][0]["start"] <= spans["model"]["start"]
+        each = {"input_tokens": 100, "output_tokens": 20, "cost_usd": "0.0015"}
+        assert [span["usage"] for span in trace["spans"]] == [None, None, each, None, each, None]
         listed = (await door.http.get("/v1/traces", headers=ANN)).json()["traces"]
         one = (await door.http.get(f"/v1/traces?session_id={reply['session_id']}", headers=ANN)).json()["traces"]
         assert listed == one == [trace]
@@ -202,6 +212,26 @@ async def test_a_failed_turn_can_be_looked_at() -> None:
         assert (failed.json()["session_id"], failed.json()["trace_id"]) == ("s", traces[0]["trace_id"])
         assert failed.json()["request_id"] == failed.headers["x-request-id"]
         assert opened.status_code == 200
+
+
+async def test_turns_are_listed_newest_first_and_by_assistant_or_error() -> None:
+    async with talking("One.", [Fail()], "Three.") as (door, _):
+        for number, session in enumerate(("s", "s", "r")):
+            await say(door, f"{number}", session_id=session)
+
+        async def listed(**query: Any) -> tuple[list[str], bool]:
+            found = (await door.http.get("/v1/traces", params=query, headers=ANN)).json()
+            return [trace["request"] for trace in found["traces"]], found["truncated"]
+
+        assert await listed() == (["2", "1", "0"], False)
+        assert await listed(limit=2) == (["2", "1"], True)
+        assert await listed(errors=True) == await listed(errors=True, session_id="s", limit=1) == (["1"], False)
+        assert await listed(session_id="s", limit=1) == (["1"], True)
+        assert await listed(assistant="nobody") == ([], False)
+        [brief, *_] = (await door.http.get("/v1/traces?brief=true", headers=ANN)).json()["traces"]
+        whole = (await door.http.get(f"/v1/traces/{brief['trace_id']}", headers=ANN)).json()
+        assert brief.items() < whole.items()
+        assert whole.keys() - brief.keys() == {"tools", "spans", "data", "context"}
 
 
 @pytest.mark.parametrize(

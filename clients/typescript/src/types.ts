@@ -212,7 +212,7 @@ export interface ChatBody {
   profile?: Record<string, unknown>;
 }
 
-/** What a turn cost. */
+/** What a turn or a model call cost. */
 export interface ChatUsageView {
   input_tokens: number;
   output_tokens: number;
@@ -252,7 +252,7 @@ export interface CreateSession {
 /** What became of a candidate. */
 export type Disposition = "cut" | "dropped" | "kept" | "summarised";
 
-/** One part of a prompt and what became of it; `first` and `last` are sequence numbers of messages. */
+/** One part of a prompt and what became of it; `first` and `last` are sequence numbers of messages. `score` is that of the search for memories. `text` is there on request, from what is stored today; `state` says whether that is what the model saw (`stored`), `changed` or `gone` since, or `unstored`, as the layout is. */
 export interface EntryView {
   kind: Kind;
   disposition: Disposition;
@@ -263,6 +263,9 @@ export interface EntryView {
   first: number | null;
   last: number | null;
   count: number;
+  score: number | null;
+  text?: string | null;
+  state?: PartState;
 }
 
 /** A turn's end: the reply, tool calls and results included, what it cost, and what changes with it. */
@@ -450,6 +453,9 @@ export interface Part {
   [field: string]: unknown;
 }
 
+/** What is known today of a part of an earlier prompt. */
+export type PartState = "changed" | "gone" | "stored" | "unstored";
+
 /** A character an assistant speaks as. */
 export interface PersonaView {
   id: string;
@@ -621,6 +627,14 @@ export interface SetPreferences {
   preferences: string[];
 }
 
+/** One run of a step; `start` is in milliseconds since the turn began. A model call has its `usage`. */
+export interface SpanView {
+  name: string;
+  start: number;
+  milliseconds: number;
+  usage: ChatUsageView | null;
+}
+
 /** How much the caller has. */
 export interface StatsView {
   sessions: number;
@@ -748,21 +762,23 @@ export interface Timeline {
   events: TaskEventView[];
 }
 
-/** One call of a tool. */
+/** One call of a tool; `start` is in milliseconds since the turn began, null in older traces. */
 export interface ToolRunView {
   name: string;
   arguments: Record<string, unknown>;
   output: unknown;
   milliseconds: number;
   error: string | null;
+  start: number | null;
 }
 
-/** Traces, newest first. */
+/** Traces, newest first; `truncated` says that there may be older ones. */
 export interface TraceList {
   traces: TraceView[];
+  truncated: boolean;
 }
 
-/** Everything about one turn; `error` is the code of what ended it without an answer. `redacted` counts the private values that were taken out of its texts, by type. */
+/** Everything about one turn; `error` is the code of what ended it without an answer. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`, `data` and `context`. */
 export interface TraceView {
   trace_id: string;
   session_id: string;
@@ -777,11 +793,12 @@ export interface TraceView {
   degraded: string[];
   error: string | null;
   usage: ChatUsageView;
-  tools: ToolRunView[];
   steps: Record<string, number>;
-  data: Record<string, unknown>;
   redacted: Record<string, number>;
-  context: ContextView | null;
+  tools?: ToolRunView[];
+  spans?: SpanView[];
+  data?: Record<string, unknown>;
+  context?: ContextView | null;
 }
 
 /** Forget the messages after this sequence number, except those of `keep_seqs`; with `if_version`, if nothing has changed since. */

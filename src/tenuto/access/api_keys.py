@@ -8,8 +8,9 @@ from __future__ import annotations
 import hmac
 import logging
 import secrets
-from collections.abc import AsyncIterator
-from datetime import datetime
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
 from enum import StrEnum
 from hashlib import sha256
 from typing import Final, Self
@@ -17,7 +18,7 @@ from typing import Final, Self
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import ApiKeyNotFound, Invalid, VersionConflict
+from tenuto.errors import ApiKeyNotFound, Invalid, Unavailable, VersionConflict
 from tenuto.model import Scope, StateEntry
 from tenuto.model.plan import HUMAN
 from tenuto.model.scope import SYSTEM, check_tenant_id
@@ -30,6 +31,8 @@ _MARK: Final = "tnt"
 _PAGE: Final = 100
 _LONGEST_SECRET: Final = 256
 _NO_HASH: Final = sha256(b"").hexdigest()
+# How exactly the last use is stored: often enough to find unused keys, too seldom to cost a request anything.
+_USE_NOTED_EVERY: Final = timedelta(hours=1)
 
 
 class KeyRole(StrEnum):
@@ -46,7 +49,8 @@ class KeyRole(StrEnum):
 class ApiKey(Value, frozen=True, kw_only=True):
     """A key without its secret. `site` of `None` means any site; a `user` binds the key to that user.
 
-    An `agent` binds it to that agent: it acts on tasks in this name, and on nothing else.
+    An `agent` binds it to that agent: it acts on tasks in this name, and on nothing else. `last_used_at` is exact to an
+    hour, and `None` before the first use.
     """
 
     id: str
@@ -57,6 +61,7 @@ class ApiKey(Value, frozen=True, kw_only=True):
     role: KeyRole = KeyRole.MEMBER
     name: str = ""
     agent: str | None = None
+    last_used_at: datetime | None = None
     revoked_at: datetime | None = None
 
     @property
@@ -111,7 +116,7 @@ class ApiKeys:
         return key, secret
 
     async def verify(self, secret: str) -> ApiKey | None:
-        """The key of this secret; `None` when it is unknown, malformed or revoked."""
+        """The key of this secret; `None` when it is unknown, malformed or revoked. Its use is noted once an hour."""
         # `tnt_<id>_<random>`
         parts = secret.split("_", 2) if len(secret) <= _LONGEST_SECRET and secret.isascii() else []
         if len(parts) != 3 or parts[0] != _MARK or not parts[1].isalnum() or not parts[2]:
@@ -120,48 +125,69 @@ class ApiKeys:
         record = _decode_record(entry) if entry is not None else None
         # Compare for an unknown id, too, so that both take the same time.
         right = hmac.compare_digest(_hash(secret), record.hash if record is not None else _NO_HASH)
-        return record.key if record is not None and right and not record.key.revoked else None
+        if entry is None or record is None or not right or record.key.revoked:
+            return None
+        await self._note_use(record, entry.version)
+        return record.key
 
-    async def revoke(self, key_id: str) -> ApiKey:
-        """Revoke a key for good; repeating it has no effect.
+    async def _note_use(self, record: _ApiKeyRecord, version: int) -> None:
+        now, last = self._clock(), record.key.last_used_at
+        if last is not None and now - last < _USE_NOTED_EVERY:
+            return
+        # Another process has just noted it, or the key was just revoked, or the store is read-only now: the key holds.
+        with suppress(VersionConflict, Unavailable):
+            await self._write(replace(record, key=replace(record.key, last_used_at=now)), if_version=version)
+
+    async def revoke(self, key_id: str, *, tenant: str | None = None, site: str | None = None) -> ApiKey:
+        """Revoke a key for good; repeating it has no effect. With a tenant or a site, keys of others do not exist.
 
         Raises:
             ApiKeyNotFound: there is no such key.
         """
-        while True:
-            entry = await self._store.read_state(SYSTEM, _NAMESPACE, key_id) if key_id else None
-            record = _decode_record(entry) if entry is not None else None
-            if entry is None or record is None:
+
+        def end(key: ApiKey) -> ApiKey:
+            if not _belongs(key, tenant, site):
                 raise ApiKeyNotFound(key_id)
-            if record.key.revoked:
-                return record.key
-            revoked = replace(record.key, revoked_at=self._clock())
-            try:
-                await self._write(replace(record, key=revoked), if_version=entry.version)
-            except VersionConflict:
-                continue
-            return revoked
+            return key if key.revoked else replace(key, revoked_at=self._clock())
+
+        revoked = await self._change(key_id, end) if key_id else None
+        if revoked is None:
+            raise ApiKeyNotFound(key_id)
+        return revoked
 
     async def revoke_user_keys(self, scope: Scope) -> int:
         """Revoke every key of the scope's user and remove the user from it; returns their number.
 
         The records stay: without any key the server would accept callers without a credential.
         """
-        total = 0
-        async for entry in self._entries():
-            record = _decode_record(entry)
-            if record is None or (record.key.tenant, record.key.user) != (scope.tenant, scope.user):
-                continue
-            revoked_at = record.key.revoked_at or self._clock()
-            blanked = replace(record.key, user=None, name="", role=KeyRole.MEMBER, revoked_at=revoked_at)
-            await self._write(replace(record, key=blanked), if_version=entry.version)
-            total += 1
-        return total
 
-    async def list(self, tenant: str | None = None) -> tuple[ApiKey, ...]:
-        """All keys, of one tenant if given, oldest first, revoked ones included."""
+        def blank(key: ApiKey) -> ApiKey:
+            revoked_at = key.revoked_at or self._clock()
+            return replace(key, user=None, name="", role=KeyRole.MEMBER, last_used_at=None, revoked_at=revoked_at)
+
+        theirs = [key.id for key in await self.list(scope.tenant) if key.user == scope.user]
+        for key_id in theirs:
+            await self._change(key_id, blank)
+        return len(theirs)
+
+    async def _change(self, key_id: str, change: Callable[[ApiKey], ApiKey]) -> ApiKey | None:
+        """Change a stored key; after a concurrent write, start again. `None` where there is no such key."""
+        while True:
+            entry = await self._store.read_state(SYSTEM, _NAMESPACE, key_id)
+            record = _decode_record(entry) if entry is not None else None
+            if entry is None or record is None:
+                return None
+            changed = change(record.key)
+            if changed == record.key:
+                return changed
+            with suppress(VersionConflict):
+                await self._write(replace(record, key=changed), if_version=entry.version)
+                return changed
+
+    async def list(self, tenant: str | None = None, site: str | None = None) -> tuple[ApiKey, ...]:
+        """All keys, of one tenant or site if given, oldest first, revoked ones included."""
         records = [record async for entry in self._entries() if (record := _decode_record(entry)) is not None]
-        keys = [record.key for record in records if tenant is None or record.key.tenant == tenant]
+        keys = [record.key for record in records if _belongs(record.key, tenant, site)]
         return tuple(sorted(keys, key=lambda key: (key.created_at, key.id)))
 
     async def any_exist(self) -> bool:
@@ -197,6 +223,11 @@ def check_agent_credential(agent: str, role: KeyRole) -> None:
         raise Invalid(f"no agent may be named {HUMAN}: it is the writer of human input")
     if role is not KeyRole.MEMBER:
         raise Invalid(f"a credential of an agent cannot have the role {role}")
+
+
+def _belongs(key: ApiKey, tenant: str | None, site: str | None) -> bool:
+    """Whether a key is one of this tenant and of this site, where they are given."""
+    return tenant in (None, key.tenant) and site in (None, key.site)
 
 
 def _hash(secret: str) -> str:

@@ -39,7 +39,7 @@ from tenuto.model.generation import (
 from tenuto.model.message import STATE, metadata_bytes
 from tenuto.model.privacy import REDACTED
 from tenuto.model.prompt import Piece, PromptMessage
-from tenuto.model.turn import ToolRun
+from tenuto.model.turn import ToolRun, TraceSpan
 from tenuto.model.values import JsonObject, check_json, check_text
 from tenuto.ports import ChatModel, OfflineTool, Span, Tool
 
@@ -48,20 +48,40 @@ Emit: TypeAlias = Callable[[ChatEvent], Awaitable[None]]
 
 @dataclass(slots=True)
 class StepTimer:
-    """Collects milliseconds by step; repeated steps add up. With telemetry each step is a span."""
+    """Collects milliseconds by step; repeated steps add up. With telemetry each step is a span.
+
+    `spans` has every run of a step by itself, from `began` on, with what the model read, wrote and cost meanwhile.
+    """
 
     span: Span | None = None
     taken: dict[str, float] = field(default_factory=dict)
+    spans: list[TraceSpan] = field(default_factory=list)
+    began: float = field(default_factory=time.perf_counter)
 
     @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        began = time.perf_counter()
+    def step(self, name: str, answer: Completion | None = None) -> Iterator[None]:
+        began, before = time.perf_counter(), _spent(answer)
         try:
             with self.span(f"tenuto.{name}") if self.span else nullcontext():
                 yield
         finally:
             taken = (time.perf_counter() - began) * 1000
             self.taken[name] = round(self.taken.get(name, 0.0) + taken, 3)
+            read, written, cost = (now - then for now, then in zip(_spent(answer), before, strict=True))
+            self.spans.append(
+                TraceSpan(
+                    name=name,
+                    start=round((began - self.began) * 1000, 3),
+                    milliseconds=round(taken, 3),
+                    input_tokens=read,
+                    output_tokens=written,
+                    cost_nanos=cost,
+                )
+            )
+
+
+def _spent(answer: Completion | None) -> tuple[int, int, int]:
+    return (answer.input_tokens, answer.output_tokens, answer.cost_nanos) if answer is not None else (0, 0, 0)
 
 
 def milliseconds_since(began: float) -> float:
@@ -75,12 +95,13 @@ class _InvalidOutput(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Toolbox:
-    """Runs tools and collects results for the model, evidence, data and state."""
+    """Runs tools and collects results for the model, evidence, data and state. The turn `began` at that instant."""
 
     tools: Sequence[Tool]
     turn: ToolContext
     timeout: timedelta
     emit: Emit
+    began: float = field(default_factory=time.perf_counter)
     results: list[ToolResult] = field(default_factory=list)
     runs: list[ToolRun] = field(default_factory=list)
     pieces: tuple[Piece, ...] | None = None
@@ -97,7 +118,14 @@ class Toolbox:
         result = ToolResult(call=call, output=output, error=failed)
         self.results.append(result)
         self.runs.append(
-            ToolRun(name=call.name, arguments=call.arguments, output=output, milliseconds=taken, error=failed)
+            ToolRun(
+                name=call.name,
+                arguments=call.arguments,
+                output=output,
+                milliseconds=taken,
+                error=failed,
+                start=round((began - self.began) * 1000, 3),
+            )
         )
         await self.emit(ToolFinished(name=call.name, milliseconds=taken, error=failed))
         return result
@@ -316,7 +344,7 @@ class AgentLoop:
         # By attribute: `isinstance` with the protocol `ModelChain` takes longer than the rest of a round.
         links: int = getattr(self.model, "chain_length", 0)
         timeout = self.timeout * links + _GRACE if links else self.timeout
-        with self.steps.step("model"):
+        with self.steps.step("model", self.answer):
             try:
                 async with (
                     asyncio.timeout(timeout.total_seconds()) as deadline,

@@ -143,10 +143,11 @@ class LiveTurn:
 
 
 class LiveTurns:
-    """The running turns of a process. Leaving its context ends them."""
+    """The running turns of a process. Leaving its context ends them. `on_start` is called when one can be joined."""
 
-    def __init__(self, chat: Chat, sessions: Sessions) -> None:
+    def __init__(self, chat: Chat, sessions: Sessions, on_start: Callable[[LiveTurn], None] = lambda _: None) -> None:
         self._chat = chat
+        self._on_start = on_start
         self._sessions = sessions
         self._tasks: set[asyncio.Task[None]] = set()
         self._keyed: dict[tuple[Scope, str], LiveTurn] = {}
@@ -221,6 +222,7 @@ class LiveTurns:
         assert turn.started is not None
         if turn.started.incarnation:
             self._by_session[session_key(turn.scope, turn.started.session_id)] = turn
+        self._on_start(turn)
 
     def _keep_ended(self, turn: LiveTurn, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -44,12 +44,15 @@ class Recalled(Value, frozen=True, kw_only=True, gc=True):
 
     def pieces(self, language: Language, names: Mapping[str, str]) -> tuple[Piece, ...]:
         """The memories for the prompt: each on one line, with its date, as a quotation. `names` are of speakers."""
-        return tuple(Piece(id=hit.memory.id, text=quote_memory(hit.memory, language, names)) for hit in self.hits)
+        return tuple(
+            Piece(id=hit.memory.id, text=quote_memory(hit.memory, language, names), score=round(hit.score, 4))
+            for hit in self.hits
+        )
 
     @property
     def preference_lines(self) -> str:
-        """The preferences for the prompt, each quoted on a line: what it says was written by a user or a model."""
-        return "\n".join(f"- “{_on_one_line(one.text)}”" for one in self.preferences)
+        """The preferences for the prompt."""
+        return quote_preferences(self.preferences)
 
 
 class TurnRecall:
@@ -94,9 +97,7 @@ class TurnRecall:
         asked = _Question(question, self._memories.now())
         hits = [hit for hit in found.hits if asked.is_about(hit) and not _is_shown(hit.memory, turn)]
         return Recalled(
-            hits=tuple(hits[:_SHOWN]),
-            preferences=tuple(prepared.preferences(persona)[-_PREFERENCES:]),
-            degraded=found.degraded,
+            hits=tuple(hits[:_SHOWN]), preferences=tuple(prepared.preferences(persona)), degraded=found.degraded
         )
 
 
@@ -122,6 +123,11 @@ def quote_memory(memory: Memory, language: Language, names: Mapping[str, str]) -
     else:
         who = words.user_said
     return f"{_day(memory.said_at)}, {who}: “{_on_one_line(memory.text)}”"
+
+
+def quote_preferences(preferences: Sequence[Memory]) -> str:
+    """The newest preferences for the prompt, each quoted on a line: a user or a model wrote what it says."""
+    return "\n".join(f"- “{_on_one_line(one.text)}”" for one in preferences[-_PREFERENCES:])
 
 
 def tagged_names(tenant: str, names: Mapping[str, str]) -> dict[str, str]:

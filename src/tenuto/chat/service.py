@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from tenuto.assistants import Assistant, AssistantRegistry
 from tenuto.chat.agent_loop import StepTimer
 from tenuto.chat.deps import ChatDeps, Observer
+from tenuto.chat.prompt_texts import load_prompt_texts
 from tenuto.chat.request import ChatEvent, ChatRequest, EventSink, Reply, ReplyFinished, StreamSink
 from tenuto.chat.turn_context import TurnContext
 from tenuto.chat.turn_opener import TurnOpener
@@ -22,6 +23,8 @@ from tenuto.logs import bind_log_context
 from tenuto.model import Message, Scope, TurnState
 from tenuto.model.generation import ToolCall
 from tenuto.model.message import STOPPED
+from tenuto.model.prompt import PartText
+from tenuto.model.turn import Trace
 from tenuto.model.values import Value, check_type
 from tenuto.ports import ChatModel, Facts
 
@@ -56,6 +59,14 @@ class Chat:
     def model_of(self, assistant: Assistant) -> ChatModel:
         """The model that answers for an assistant."""
         return self._means.models(assistant.model)
+
+    async def prompt_texts(self, scope: Scope, trace: Trace) -> tuple[PartText, ...]:
+        """The text of each part of a trace's prompt, from what is stored today and under the privacy policy.
+
+        Raises:
+            SessionNotFound: the session is gone, or not this caller's.
+        """
+        return await load_prompt_texts(self._means, scope, trace)
 
     async def ask_typed(self, assistant: str, scope: Scope, asked: TypedRequest, kind: type[_Answer]) -> _Answer | None:
         """Ask an assistant's model for a value; `None` where only the offline model answers.

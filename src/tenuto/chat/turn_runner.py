@@ -101,6 +101,7 @@ class Turn:
             turn=begun.tool_context,
             timeout=means.limits.tool_timeout,
             emit=audience.emit_event,
+            began=steps.began,
         )
         self._answering = AgentLoop(
             model=self._model,
@@ -412,6 +413,7 @@ class Turn:
             manifest=self._prompt.manifest if self._prompt is not None else None,
             tools=texts.tools,
             steps=dict(self._steps.taken),
+            spans=tuple(self._steps.spans),
             input_tokens=answer.input_tokens,
             output_tokens=answer.output_tokens,
             cost_nanos=answer.cost_nanos,

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from msgspec import UNSET, UnsetType
 
 from tenuto.assistants import Assistant
 from tenuto.chat.request import CallRequested, ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
 from tenuto.model.generation import TextDelta
-from tenuto.model.prompt import Disposition, Kind, Language, LayoutName, Reason
+from tenuto.model.prompt import Disposition, Kind, Language, LayoutName, Manifest, PartState, PartText, Reason
 from tenuto.model.session import usd
-from tenuto.model.turn import Trace
+from tenuto.model.turn import Trace, TraceSpan
 from tenuto.model.values import JsonObject, View
+
+_SHOWN: Final = (PartState.STORED, PartState.CHANGED)
 
 
 class UsageView(View, frozen=True, kw_only=True):
-    """What a turn cost."""
+    """What a turn or a model call cost."""
 
     input_tokens: int
     output_tokens: int
     cost_usd: str
 
     @classmethod
-    def of(cls, value: Reply | Trace) -> Self:
-        """What this turn cost."""
+    def of(cls, value: Reply | Trace | TraceSpan) -> Self:
+        """What this turn, or this model call, cost."""
         return cls.derive(value, cost_usd=usd(value.cost_nanos))
 
 
 class EntryView(View, frozen=True, kw_only=True):
-    """One part of a prompt and what became of it; `first` and `last` are sequence numbers of messages."""
+    """One part of a prompt and what became of it; `first` and `last` are sequence numbers of messages.
+
+    `score` is that of the search for memories. `text` is there on request, from what is stored today; `state` says
+    whether that is what the model saw (`stored`), `changed` or `gone` since, or `unstored`, as the layout is.
+    """
 
     kind: Kind
     disposition: Disposition
@@ -41,6 +48,9 @@ class EntryView(View, frozen=True, kw_only=True):
     first: int | None
     last: int | None
     count: int
+    score: float | None
+    text: str | UnsetType | None = UNSET
+    state: PartState | UnsetType = UNSET
 
 
 class ContextView(View, frozen=True, kw_only=True):
@@ -54,6 +64,15 @@ class ContextView(View, frozen=True, kw_only=True):
     exact: bool
     layout: LayoutName
     entries: list[EntryView]
+
+    @classmethod
+    def with_texts(cls, manifest: Manifest, texts: Sequence[PartText]) -> Self:
+        """The view of a manifest with the text of each entry."""
+        entries = [
+            EntryView.derive(entry, text=part.text if part.state in _SHOWN else None, state=part.state)
+            for entry, part in zip(manifest.entries, texts, strict=True)
+        ]
+        return cls.derive(manifest, entries=entries)
 
 
 class ReplyView(View, frozen=True, kw_only=True, rename={"text": "answer", "manifest": "context"}):
@@ -87,19 +106,36 @@ class ReplyView(View, frozen=True, kw_only=True, rename={"text": "answer", "mani
 
 
 class ToolRunView(View, frozen=True, kw_only=True):
-    """One call of a tool."""
+    """One call of a tool; `start` is in milliseconds since the turn began, null in older traces."""
 
     name: str
     arguments: JsonObject
     output: Any
     milliseconds: float
     error: str | None
+    start: float | None
+
+
+class SpanView(View, frozen=True, kw_only=True):
+    """One run of a step; `start` is in milliseconds since the turn began. A model call has its `usage`."""
+
+    name: str
+    start: float
+    milliseconds: float
+    usage: UsageView | None
+
+    @classmethod
+    def of(cls, span: TraceSpan) -> Self:
+        """The view of one run of a step."""
+        return cls.derive(span, usage=UsageView.of(span) if span.name == "model" else None)
 
 
 class TraceView(View, frozen=True, kw_only=True, rename={"id": "trace_id", "number": "turn", "manifest": "context"}):
     """Everything about one turn; `error` is the code of what ended it without an answer.
 
-    `redacted` counts the private values that were taken out of its texts, by type.
+    `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted`
+    counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`,
+    `data` and `context`.
     """
 
     id: str
@@ -115,18 +151,33 @@ class TraceView(View, frozen=True, kw_only=True, rename={"id": "trace_id", "numb
     degraded: tuple[str, ...]
     error: str | None
     usage: UsageView
-    tools: list[ToolRunView]
     steps: dict[str, float]
-    data: JsonObject
     redacted: dict[str, int]
-    manifest: ContextView | None
+    tools: list[ToolRunView] | UnsetType = UNSET
+    spans: list[SpanView] | UnsetType = UNSET
+    data: JsonObject | UnsetType = UNSET
+    manifest: ContextView | UnsetType | None = UNSET
 
     @classmethod
-    def of(cls, trace: Trace) -> Self:
-        """The view of a whole trace."""
-        tools = list(map(ToolRunView.of, trace.tools))
-        context = ContextView.of(trace.manifest) if trace.manifest is not None else None
-        return cls.derive(trace, usage=UsageView.of(trace), tools=tools, manifest=context)
+    def of(cls, trace: Trace, texts: Sequence[PartText] | None = None) -> Self:
+        """The view of a whole trace, if requested with the texts of its prompt."""
+        context = None
+        if trace.manifest is not None:
+            shown = trace.manifest
+            context = ContextView.of(shown) if texts is None else ContextView.with_texts(shown, texts)
+        return cls.derive(
+            trace,
+            usage=UsageView.of(trace),
+            tools=list(map(ToolRunView.of, trace.tools)),
+            spans=list(map(SpanView.of, trace.spans)),
+            manifest=context,
+        )
+
+    @classmethod
+    def brief(cls, trace: Trace) -> Self:
+        """The view of a trace in a list: what a row of a table shows."""
+        left_out = dict.fromkeys(("tools", "spans", "data", "manifest"), UNSET)
+        return cls.derive(trace, usage=UsageView.of(trace), **left_out)
 
 
 class PersonaView(View, frozen=True, kw_only=True):

@@ -71,7 +71,7 @@ def list_keys(
     elif not found:
         typer.echo("No keys: the server listens on loopback only. Make one with: tenuto keys create --tenant ID")
     else:
-        columns = ("ID", "TENANT", "SITE", "USER", "AGENT", "ROLE", "NAME", "CREATED", "REVOKED")
+        columns = ("ID", "TENANT", "SITE", "USER", "AGENT", "ROLE", "NAME", "CREATED", "USED", "REVOKED")
         show_table(columns, map(_key_row, found), flexible="NAME")
 
 
@@ -110,5 +110,5 @@ def _key_facts(key: ApiKey) -> list[tuple[str, str]]:
 
 
 def _key_row(key: ApiKey) -> tuple[str, ...]:
-    revoked = moment(key.revoked_at) if key.revoked_at else "-"
-    return (*(value for _, value in _key_facts(key)), moment(key.created_at), revoked)
+    used, revoked = (moment(at) if at else "-" for at in (key.last_used_at, key.revoked_at))
+    return (*(value for _, value in _key_facts(key)), moment(key.created_at), used, revoked)

@@ -65,9 +65,9 @@ def scan(
     scope = caller(tenant, site, None)
     report = run_command(lambda app: _run_scan(app, scope, fix, quiet=as_json), store=store, read_only=not fix)
     if as_json:
-        from tenuto.privacy.compliance.views import report_json
+        from tenuto.privacy.compliance.views import report_view
 
-        show_json(report_json(report))
+        show_json(report_view(report))
     else:
         _print_report(report, fix)
     if report.unreadable or (report.violations and not fix):
@@ -260,7 +260,7 @@ def verify(
 
     The exit code is 1 if this installation did not sign it so.
     """
-    from tenuto.privacy.compliance.receipts import parse_receipt
+    from tenuto.privacy.compliance.receipts import parse_receipt, why_invalid
     from tenuto.privacy.compliance.views import ReceiptView
 
     try:
@@ -268,7 +268,7 @@ def verify(
     except OSError as error:
         raise Invalid(f"cannot read {file}: {error.strerror}") from error
     known = key or run_command(lambda app: app.privacy.signer.public_key(), store=store, read_only=True)
-    why = _receipt_error(receipt, known, user)
+    why = why_invalid(receipt, known, user)
     if as_json:
         show_json({"valid": why is None, "why": why, "receipt": ReceiptView.of(receipt)})
     elif why is None:
@@ -278,20 +278,6 @@ def verify(
         typer.echo(f"receipt_invalid: {why}", err=True)
     if why is not None:
         raise typer.Exit(1)
-
-
-def _receipt_error(receipt: Receipt, key: str | None, user: str | None) -> str | None:
-    """Why a receipt does not hold; `None` when it does."""
-    from tenuto.model.scope import user_digest
-    from tenuto.privacy.compliance.receipts import verify_receipt
-
-    if key is None or receipt.public_key != key:
-        return "it was signed by another installation, or by none"
-    if not verify_receipt(receipt, key):
-        return "it was changed since it was signed"
-    if user is not None and receipt.user_digest != user_digest(receipt.tenant, user):
-        return "it is about another person"
-    return None
 
 
 @privacy.command("reveal")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final
 
@@ -10,16 +11,21 @@ import typer
 
 from tenuto.cli.bars import bar_width, budget_bar, has_colours, timeline
 from tenuto.cli.terminal import moment, pluralize, show_facts, show_table, tally, visible
-from tenuto.model.prompt import Manifest, ManifestEntry
+from tenuto.model.prompt import Manifest, ManifestEntry, PartState, PartText
 from tenuto.model.session import NANOS_PER_USD
 from tenuto.model.turn import Trace
 
 # Beside a step's bar stand its name and its milliseconds.
 _BESIDE_STEPS: Final = 30
+_STATES: Final = {
+    PartState.CHANGED: "(changed since)",
+    PartState.GONE: "(no longer stored)",
+    PartState.UNSTORED: "(not stored)",
+}
 
 
-def show_trace(trace: Trace) -> None:
-    """Everything about a turn."""
+def show_trace(trace: Trace, texts: Sequence[PartText] | None = None) -> None:
+    """Everything about a turn, with the `texts` of its prompt if they were asked for."""
     show_facts(_trace_facts(trace))
     for heading, words in (("Request", trace.request), ("Answer", trace.answer)):
         if words:
@@ -46,6 +52,17 @@ def show_trace(trace: Trace) -> None:
         typer.echo(line)
     typer.secho("\nContext", bold=True)
     show_manifest(trace.manifest)
+    if trace.manifest is not None and texts is not None:
+        _show_texts(trace.manifest, texts)
+
+
+def _show_texts(manifest: Manifest, texts: Sequence[PartText]) -> None:
+    for entry, part in zip(manifest.entries, texts, strict=True):
+        typer.secho(f"\n{' '.join(filter(None, (entry.kind, _entry_text(entry))))}", bold=True)
+        if part.state is not PartState.STORED:
+            typer.secho(_STATES[part.state], dim=True)
+        if part.text:
+            typer.echo(visible(part.text, lines=True))
 
 
 def outcome(trace: Trace) -> str:

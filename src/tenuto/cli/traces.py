@@ -14,6 +14,7 @@ from tenuto.cli.terminal import age, show_json, show_table
 from tenuto.cli.trace_view import outcome, show_trace
 from tenuto.errors import SessionNotFound, TraceNotFound
 from tenuto.model import Scope
+from tenuto.model.prompt import PartText
 from tenuto.model.turn import TRACES_KEPT, Trace
 from tenuto.model.values import check_id
 from tenuto.ports import utc_now
@@ -65,7 +66,7 @@ def list_traces(
 
 async def _load_traces(app: Tenuto, scope: Scope, session_id: str | None, limit: int) -> tuple[Trace, ...]:
     if session_id is None:
-        return await latest_traces(app.store.traces, app.sessions, scope, limit)
+        return (await latest_traces(app.store.traces, app.sessions, scope, limit)).traces
     return await app.store.traces.traces(scope, session_id, limit)
 
 
@@ -89,6 +90,9 @@ def show_trace_command(
     turn: Annotated[
         int | None, typer.Option("--turn", min=1, metavar="N", help="Turn of the session; by default the newest.")
     ] = None,
+    text: Annotated[
+        bool, typer.Option("--text", help="Show the text of each part of the prompt, as far as it is still stored.")
+    ] = False,
     tenant: Tenant = LOCAL,
     site: Site = "",
     user: User = None,
@@ -98,14 +102,19 @@ def show_trace_command(
     """Show one turn: steps, tools and what the model saw."""
     scope = caller(tenant, site, user)
     check_id(name, "the id")
-    trace = run_command(lambda app: _load_trace(app, scope, name, turn), store=store, read_only=True)
+
+    async def load(app: Tenuto) -> tuple[Trace, tuple[PartText, ...] | None]:
+        trace = await _load_trace(app, scope, name, turn)
+        return trace, await (await app.chat()).prompt_texts(scope, trace) if text else None
+
+    trace, texts = run_command(load, store=store, read_only=True)
     if as_json:
         # See list_traces.
         from tenuto.chat.views import TraceView
 
-        show_json(TraceView.of(trace))
+        show_json(TraceView.of(trace, texts))
     else:
-        show_trace(trace)
+        show_trace(trace, texts)
 
 
 async def _load_trace(app: Tenuto, scope: Scope, name: str, turn: int | None) -> Trace:

@@ -63,7 +63,7 @@ class ManifestBuilder:
         reason: Reason,
         tokens: int,
         uncut_tokens: int | None = None,
-        piece: str | None = None,
+        piece: Piece | None = None,
     ) -> None:
         """Record a part that is no message."""
         entry = ManifestEntry(
@@ -72,7 +72,8 @@ class ManifestBuilder:
             reason=reason,
             tokens=tokens,
             uncut_tokens=tokens if uncut_tokens is None else uncut_tokens,
-            id=piece,
+            id=piece.id if piece is not None else None,
+            score=piece.score if piece is not None else None,
         )
         self._entries[kind].append(entry)
 
@@ -380,11 +381,11 @@ class _PromptAssembly:
             words = self.counter.count_text(text, piece.tokens if text == piece.text else 0)
             room = self.left - around
             if words > room and (kept or room < LEAST_CUT):
-                account.add(kind, Disposition.DROPPED, Reason.OVER_BUDGET, 0, words + around, piece.id)
+                account.add(kind, Disposition.DROPPED, Reason.OVER_BUDGET, 0, words + around, piece)
                 continue
             shown = truncate_text(text, room, self.counter.count, words)
             tokens = around + (words if shown is text else self.counter.count(shown))
-            account.add(kind, *(_KEPT if shown is text else _CUT), tokens, words + around, piece.id)
+            account.add(kind, *(_KEPT if shown is text else _CUT), tokens, words + around, piece)
             self.left -= tokens
             kept.append(replace(piece, text=shown))
         return tuple(kept)

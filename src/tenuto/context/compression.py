@@ -93,16 +93,15 @@ class LogTail:
                 continue
             through = _covered_through(entry, place, self._messages)
             if through is not None and min(through, entry.through) >= window_start and entry.since >= window_start:
-                return Summary(
-                    text=entry.text,
-                    through=through,
-                    through_id=entry.through_id,
-                    since=entry.since,
-                    messages=entry.messages,
-                    tokens=entry.tokens,
-                    made_by=entry.made_by,
-                )
+                return _summary_from(entry, through)
         return None
+
+
+def summaries_in(messages: Sequence[Message], persona: str | None = None) -> list[Summary]:
+    """All summaries in a log, trusted or not, oldest first; with a `persona`, which is isolated, its own."""
+    items = [message for message in messages if message.role is _ITEM and message.persona == persona]
+    parts = [_parse_summary(part) for message in items for _, part in _summary_parts(message)]
+    return [_summary_from(part, part.through) for part in parts if part is not None]
 
 
 def conversation_in(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -172,6 +171,18 @@ def _parse_summary(part: JsonObject) -> _SummaryPart | None:
         # Clients may write items into a log; other forms are not summaries.
         return None
     return entry if entry.text.strip() and entry.through >= 1 else None
+
+
+def _summary_from(part: _SummaryPart, through: int) -> Summary:
+    return Summary(
+        text=part.text,
+        through=through,
+        through_id=part.through_id,
+        since=part.since,
+        messages=part.messages,
+        tokens=part.tokens,
+        made_by=part.made_by,
+    )
 
 
 def _covered_through(entry: _SummaryPart, place: int, messages: Sequence[Message]) -> int | None:

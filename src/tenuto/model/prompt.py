@@ -73,11 +73,15 @@ class PromptPolicy(Value, frozen=True, kw_only=True):
 
 
 class Piece(Value, frozen=True, kw_only=True):
-    """A memory, a piece of evidence or a message of a group; `tokens` is its stored count, 0 if it has none."""
+    """A memory, a piece of evidence or a message of a group; `tokens` is its stored count, 0 if it has none.
+
+    `score` is that of the search that found it.
+    """
 
     id: str
     text: str
     tokens: int = 0
+    score: float | None = None
 
 
 class PromptInputs(Value, frozen=True, kw_only=True):
@@ -172,7 +176,8 @@ class ManifestEntry(Value, frozen=True, kw_only=True, rename={"disposition": "fa
     """One candidate, or a run of neighbouring messages that met the same end.
 
     `tokens` is what it takes in the prompt, with its label; `uncut_tokens` what it would take uncut. `first` and `last`
-    are the sequence numbers of messages, `count` how many they are: for a summary, those it speaks for.
+    are the sequence numbers of messages, `count` how many they are: for a summary, those it speaks for. `score` is that
+    of the search that found a memory.
     """
 
     kind: Kind
@@ -184,6 +189,23 @@ class ManifestEntry(Value, frozen=True, kw_only=True, rename={"disposition": "fa
     first: int | None = None
     last: int | None = None
     count: int = 1
+    score: float | None = None
+
+
+class PartState(StrEnum):
+    """What is known today of a part of an earlier prompt."""
+
+    STORED = "stored"  # and nothing says that it was different then
+    CHANGED = "changed"  # stored, but not as the model saw it
+    GONE = "gone"  # no longer stored
+    UNSTORED = "unstored"  # never stored: the layout, a caller's instructions, messages of a group
+
+
+class PartText(Value, frozen=True, kw_only=True):
+    """The text of one part of an earlier prompt, from what is stored today; empty unless `stored` or `changed`."""
+
+    state: PartState
+    text: str = ""
 
 
 class Manifest(Value, frozen=True, kw_only=True, rename={"prompt_limit": "room", "reply_tokens": "reply"}):

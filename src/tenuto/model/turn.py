@@ -23,21 +23,37 @@ TRACES_KEPT: Final = 100
 
 
 class ToolRun(Value, frozen=True, kw_only=True):
-    """One call of a tool. `error` says what kind of failure it was, `None` when it answered."""
+    """One call of a tool. `error` says what kind of failure it was, `None` when it answered.
+
+    `start` is in milliseconds since the turn began; older traces have none.
+    """
 
     name: str
     arguments: JsonObject = {}
     output: Json = None
     milliseconds: float = 0.0
     error: str | None = None
+    start: float | None = None
+
+
+class TraceSpan(Value, frozen=True, kw_only=True):
+    """One run of a step. `start` is in milliseconds since the turn began; tokens and cost are those of a model call."""
+
+    name: str
+    start: float
+    milliseconds: float
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_nanos: int = 0
 
 
 class Trace(Value, frozen=True, kw_only=True):
     """The record of one turn, for diagnosis.
 
-    `speaker` is the user. `steps` are milliseconds by name, in order. `degraded` names what was not available. `error`
-    is the code of the error that ended the turn, `None` if it was answered. `data` is the structured part of the
-    answer. `redacted` counts values redacted from its texts before it was stored, by type.
+    `speaker` is the user. `steps` are milliseconds by name, in order; `spans` are their single runs, of which older
+    traces have none. `degraded` names what was not available. `error` is the code of the error that ended the turn,
+    `None` if it was answered. `data` is the structured part of the answer. `redacted` counts values redacted from its
+    texts before it was stored, by type.
     """
 
     id: str
@@ -55,6 +71,7 @@ class Trace(Value, frozen=True, kw_only=True):
     manifest: Manifest | None = None
     tools: tuple[ToolRun, ...] = ()
     steps: dict[str, float] = {}
+    spans: tuple[TraceSpan, ...] = ()
     input_tokens: int = 0
     output_tokens: int = 0
     cost_nanos: int = 0

@@ -26,11 +26,13 @@ from tenuto.server import (
     export,
     goods,
     health,
+    keys,
     memories,
     messages,
     npc,
     privacy,
     problems,
+    session_events,
     sessions,
     status,
     task_runs,
@@ -48,6 +50,7 @@ from tenuto.server.middleware import RequestMiddleware
 from tenuto.server.openai import completions, conversations, responses, tokens
 from tenuto.server.openai import models as openai_models
 from tenuto.server.openai.errors import handle_http_error
+from tenuto.server.session_events import SessionEvents
 from tenuto.server.task_worker import TaskWorker
 from tenuto.server.web_streams import ag_ui, ai_sdk
 from tenuto.settings import Settings
@@ -88,11 +91,15 @@ def create_app(
         gate = _gate(settings, verifier, tenuto, clock, ticks, on_mode)
         # Opened now: a model or an assistant that cannot be had stops the start, not the first question.
         chat = await tenuto.chat()
-        live = await stack.enter_async_context(LiveTurns(chat, tenuto.sessions))
+        cache = tenuto.stores.cache
+        hub = app.state.session_events = SessionEvents(cache.feed if cache is not None else None)
+        await stack.enter_async_context(hub.running())
+        live = await stack.enter_async_context(LiveTurns(chat, tenuto.sessions, hub.on_turn_started))
         app.state.service = ServerContext(
             settings=settings, tenuto=tenuto, chat=chat, live=live, gate=gate, clock=clock
         )
         tenuto.add_listener(meters.count_session_event)
+        tenuto.add_listener(hub.on_session_event)
         chat.observe(meters.count_turn)
         meters.watch(tenuto.stores, tenuto.redactor.outside, tenuto.scheduled_scan)
         try:
@@ -126,6 +133,7 @@ def create_app(
         turns,
         messages,
         sessions,
+        session_events,
         memories,
         tasks,
         agents,
@@ -133,6 +141,7 @@ def create_app(
         analytics,
         export,
         privacy,
+        keys,
         npc,
         goods,
         ai_sdk,

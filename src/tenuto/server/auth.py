@@ -163,7 +163,7 @@ class Gate:
         now: Callable[[], float] = time.monotonic,
         on_mode: Callable[[bool], None] = lambda _: None,
     ) -> None:
-        self._keys = keys
+        self.keys = keys
         self._tokens = tokens
         self._may_be_open = may_be_open
         self._rates = rates
@@ -211,16 +211,30 @@ class Gate:
             return False
         now = self._now()
         if self._looked_at is None or now - self._looked_at >= _TRUSTED_FOR:
-            self._closed = await self._has_keys()
-            if self._closed and self._looked_at is not None:
-                _log.info("closed: the first API key was made, so requests need a credential")
+            if await self._has_keys():
+                self.close()
+            else:
+                self._on_mode(True)
             self._looked_at = now
-            self._on_mode(not self._closed)
         return not self._closed
+
+    def close(self) -> None:
+        """Ask for credentials from now on: a key was created."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._looked_at is not None:
+            _log.info("closed: the first API key was made, so requests need a credential")
+        self._on_mode(False)
+
+    def forget(self, key_id: str) -> None:
+        """Look a key up again at its next use: it was revoked."""
+        for digest in [digest for digest, known in self._callers.items() if known.caller.key_id == key_id]:
+            del self._callers[digest]
 
     async def _has_keys(self) -> bool:
         try:
-            return await self._keys.any_exist()
+            return await self.keys.any_exist()
         except DecryptionFailed:
             raise
         except Unavailable:
@@ -252,7 +266,7 @@ class Gate:
         if known is not None and now < known.trusted_until:
             return known.caller
         try:
-            key = await self._keys.verify(credential)
+            key = await self.keys.verify(credential)
         except Unavailable as away:
             if known is None or isinstance(away, DecryptionFailed) or now - known.seen_at >= _HELD_FOR:
                 raise

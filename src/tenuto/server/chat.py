@@ -17,9 +17,9 @@ from tenuto.model.values import View
 from tenuto.server.auth import asking, authenticate_request, service, sessions
 from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, parse_query, path_parameter
 from tenuto.server.openapi import Router, describe
-from tenuto.server.requests import ChatBody, StreamQuery, TraceListQuery
+from tenuto.server.requests import ChatBody, StreamQuery, TraceListQuery, TraceQuery
 from tenuto.server.streams import ServerSentEvent, cancel_on_disconnect, event_stream
-from tenuto.sessions.traces import find_trace, latest_traces
+from tenuto.sessions.traces import TraceFilter, find_trace, latest_traces, session_traces
 
 routes = Router("chat", prefix="/v1")
 
@@ -47,9 +47,10 @@ class AssistantList(View, frozen=True, kw_only=True):
 
 
 class TraceList(View, frozen=True, kw_only=True):
-    """Traces, newest first."""
+    """Traces, newest first; `truncated` says that there may be older ones."""
 
     traces: list[TraceView]
+    truncated: bool
 
 
 @routes.post("/chat", _CHAT)
@@ -145,19 +146,23 @@ async def list_traces(request: Request) -> Response:
     """Traces of a session's turns, newest first; without a session, of the sessions changed last."""
     scope = await asking(request)
     asked = parse_query(request, TraceListQuery)
+    store, wanted = service(request).tenuto.store.traces, TraceFilter(assistant=asked.assistant, errors=asked.errors)
     if asked.session_id is not None:
-        found = await service(request).tenuto.store.traces.traces(scope, asked.session_id, asked.limit, asked.before)
+        found = await session_traces(store, scope, asked.session_id, asked.limit, asked.before, wanted)
     elif asked.before is not None:
         raise Invalid("before: counts the turns of one session; name it")
     else:
-        found = await latest_traces(service(request).tenuto.store.traces, sessions(request), scope, asked.limit)
-    return answer(TraceList(traces=list(map(TraceView.of, found))))
+        found = await latest_traces(store, sessions(request), scope, asked.limit, wanted)
+    view = TraceView.brief if asked.brief else TraceView.of
+    return answer(TraceList(traces=list(map(view, found.traces)), truncated=found.truncated))
 
 
-@routes.get("/traces/{trace_id}", describe(TraceView))
+@routes.get("/traces/{trace_id}", describe(TraceView, query=TraceQuery))
 async def get_trace(request: Request) -> Response:
-    """Everything about one turn."""
-    return answer(TraceView.of(await trace_of(request, await asking(request))))
+    """Everything about one turn; with `text`, what the model saw in words, as far as it is still stored."""
+    scope, query = await asking(request), parse_query(request, TraceQuery)
+    trace = await trace_of(request, scope)
+    return answer(TraceView.of(trace, await service(request).chat.prompt_texts(scope, trace) if query.text else None))
 
 
 async def trace_of(request: Request, scope: Scope) -> Trace:

@@ -78,6 +78,7 @@ _PARTS_OF_PATHS: Final = {
     "name": "The attribute's name, percent-encoded where it holds odd characters.",
     "task_id": "The task's id.",
     "memory_id": "The memory's id.",
+    "key_id": "The API key's id, not its secret.",
     "step": "The id of a step of the task's plan.",
     "key": "The key on the board or among the notes, percent-encoded where it holds odd characters.",
     "agent": "The agent's name, percent-encoded where it holds odd characters.",

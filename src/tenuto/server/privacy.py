@@ -1,26 +1,45 @@
-"""Routes about private data: what holds, what a mark stands for, who looked, and how a person is erased."""
+"""Routes about private data: the policy, values of placeholders, a scan, the audit, the erasure of a user."""
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.access import KeyRole
 from tenuto.errors import InvalidCursor
+from tenuto.model import Scope
+from tenuto.model.scope import site_scope
 from tenuto.model.values import View
-from tenuto.privacy.compliance.views import AuditEntryView, PolicyView, ReceiptView, policy_view
+from tenuto.privacy.compliance.receipts import receipt_from_json, why_invalid
+from tenuto.privacy.compliance.service import PrivacyService
+from tenuto.privacy.compliance.views import (
+    AuditEntryView,
+    PolicyView,
+    ReceiptView,
+    ReportView,
+    policy_view,
+    report_view,
+)
 from tenuto.privacy.crypto.vault import normalize_placeholder
 from tenuto.server.auth import AuthContext, asking, authenticate_request, service, with_user
 from tenuto.server.json_io import answer, body_of, parse_query, path_parameter
 from tenuto.server.openapi import Router, describe
 from tenuto.server.problems import Forbidden
-from tenuto.server.requests import AuditQuery, RevealBody
+from tenuto.server.requests import AuditQuery, RevealBody, ScanBody, VerifyReceipt
+from tenuto.server.streams import ServerSentEvent, cancel_on_disconnect, event_stream
 
 routes = Router("privacy", prefix="/v1")
 
+_SCAN: Final = {"text/event-stream": {"example": 'event: progress\ndata: {"done":40,"total":2100}\n\n'}}
+# How many times a scan tells of its progress, at most about.
+_STEPS: Final = 100
 _NOTE_ID: Final = re.compile(r"[0-9]+\.[0-9]{6}-[0-9a-f]{8}", re.ASCII)
 
 
@@ -49,6 +68,20 @@ class AuditList(View, frozen=True, kw_only=True):
 
     entries: list[AuditEntryView]
     cursor: str | None
+
+
+class ScanProgress(View, frozen=True, kw_only=True):
+    """How many sessions and memories a scan has read, of how many; more may come meanwhile."""
+
+    done: int
+    total: int
+
+
+class ReceiptCheck(View, frozen=True, kw_only=True):
+    """Whether a receipt is as this installation signed it, and why not."""
+
+    valid: bool
+    why: str | None
 
 
 @routes.get("/privacy", describe(PrivacyView))
@@ -87,16 +120,38 @@ async def reveal_placeholders(request: Request) -> Response:
 @routes.get("/privacy/audit", describe(AuditList, query=AuditQuery))
 async def get_audit(request: Request) -> Response:
     """Reveals, fixes and erasures on this site; for the tenant's own backend and for admins."""
-    admission = await authenticate_request(request)
-    if admission.caller is not None and not admission.caller.can_act_for_users:
-        raise Forbidden("the audit is for the tenant's own credential, or one with the role admin")
-    scope = admission.scope()
+    scope = (await _operator(request, "the audit is")).scope()
     asked = parse_query(request, AuditQuery)
     if asked.cursor is not None and not _NOTE_ID.fullmatch(asked.cursor):
         raise InvalidCursor
     notes = await service(request).tenuto.privacy.audit.notes(scope, after=asked.cursor or "", limit=asked.limit)
     cursor = notes[-1].id if len(notes) == asked.limit else None
     return answer(AuditList(entries=list(map(AuditEntryView.of, notes)), cursor=cursor))
+
+
+@routes.post("/privacy/scan", describe(ReportView, body=ScanBody, content=_SCAN))
+async def scan_site(request: Request) -> Response:
+    """Count the private values in what is stored of this site, by sink and type; with `fix`, redact those that the
+    policy does not allow, for good. With `stream`, as server-sent events: progress, then report or error. A client that
+    disconnects ends the scan; what was fixed stays and is audited. For the tenant's own backend and for admins."""
+    admission = await _operator(request, "scans are")
+    body = await body_of(request, ScanBody)
+    scope, by = site_scope(admission.scope()), _actor_name(admission)
+    office = service(request).tenuto.privacy
+    events = _scan_events(office, scope, fix=body.fix, by=by)
+    if body.stream:
+        return await event_stream(request, events, _encode_scan)
+    return answer(await cancel_on_disconnect(request, _report(events)))
+
+
+@routes.post("/privacy/verify", describe(ReceiptCheck, body=VerifyReceipt, example={"valid": True, "why": None}))
+async def verify_receipt(request: Request) -> Response:
+    """Whether a receipt of an erasure is as this installation signed it, and about the user, if one is named."""
+    await authenticate_request(request)
+    body = await body_of(request, VerifyReceipt)
+    known = await service(request).tenuto.privacy.signer.public_key()
+    why = why_invalid(receipt_from_json(body.receipt), known, body.user_id)
+    return answer(ReceiptCheck(valid=why is None, why=why))
 
 
 @routes.delete("/users/{user_id}", describe(ReceiptView))
@@ -113,6 +168,39 @@ async def erase_user(request: Request) -> Response:
     only_site = admission.site is not None or (admission.caller is not None and admission.caller.site is not None)
     receipt = await service(request).tenuto.privacy.erase(scope, by=by, only_site=only_site)
     return answer(ReceiptView.of(receipt))
+
+
+async def _scan_events(
+    office: PrivacyService, scope: Scope, *, fix: bool, by: str
+) -> AsyncIterator[ScanProgress | ReportView]:
+    """The progress of a scan in about a hundred steps, then its report."""
+    total = await office.extent(scope)
+    yield ScanProgress(done=0, total=total)
+    told, step = 0, max(1, total // _STEPS)
+    async with aclosing(office.scan(scope, fix=fix, by=by)) as reports:
+        async for report in reports:
+            await asyncio.sleep(0)  # An embedded store yields to no other request in between.
+            if report.records >= told + step:
+                told = report.records
+                yield ScanProgress(done=told, total=max(told, total))
+    yield report_view(report)
+
+
+async def _report(events: AsyncIterator[ScanProgress | ReportView]) -> ReportView:
+    return [event async for event in events if isinstance(event, ReportView)][-1]
+
+
+def _encode_scan(event: ScanProgress | ReportView) -> ServerSentEvent:
+    name = "progress" if isinstance(event, ScanProgress) else "report"
+    return ServerSentEvent(name, msgspec.json.encode(event))
+
+
+async def _operator(request: Request, what: str) -> AuthContext:
+    """Admit a request that is about everything of a site."""
+    admission = await authenticate_request(request)
+    if admission.caller is not None and not admission.caller.can_act_for_users:
+        raise Forbidden(f"{what} for the tenant's own credential, or one with the role admin")
+    return admission
 
 
 def _check_can_reveal(admission: AuthContext) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import asdict
 
+from tenuto.access import KeyRole
 from tenuto.errors import Invalid
 from tenuto.model import Changes, NewSession, Producer, Status, Usage
 from tenuto.model.analytics import USAGE_DAYS
@@ -279,8 +280,25 @@ class TraceListQuery(msgspec.Struct, kw_only=True, frozen=True):
     """Which traces to bring."""
 
     session_id: Name | None = None
+    assistant: Annotated[str, Meta(description="Only turns of this assistant.")] | None = None
+    errors: Annotated[bool, Meta(description="Only turns that ended without an answer.")] = False
+    brief: Annotated[bool, Meta(description="Without tools, spans, data and context.")] = False
     limit: Annotated[int, Meta(ge=1, le=100)] = 20
     before: Annotated[int, Meta(ge=1, le=_MOST, description="Only turns before this number.")] | None = None
+
+
+class SessionEventsQuery(msgspec.Struct, kw_only=True, frozen=True):
+    """Which events to follow."""
+
+    session_id: Annotated[Name, Meta(description="Report what other processes change in this session, too.")] | None = (
+        None
+    )
+
+
+class TraceQuery(msgspec.Struct, kw_only=True, frozen=True):
+    """What to bring of a trace."""
+
+    text: Annotated[bool, Meta(description="With the text of each part of the prompt.")] = False
 
 
 class RevealBody(RequestBody, frozen=True, kw_only=True):
@@ -298,6 +316,44 @@ class AuditQuery(msgspec.Struct, kw_only=True, frozen=True):
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     cursor: Annotated[str, Meta(description="Continues a listing: the `cursor` of its last page.")] | None = None
+
+
+class ScanBody(RequestBody, frozen=True, kw_only=True):
+    """Whether to redact what the policy does not allow, and whether to be told of the progress."""
+
+    EXAMPLE = {"fix": False, "stream": False}
+
+    fix: bool = False
+    stream: bool = False
+
+
+class VerifyReceipt(RequestBody, frozen=True, kw_only=True):
+    """A receipt of an erasure as it was issued; with `user_id`, it must be about this user, too."""
+
+    EXAMPLE = {"receipt": {"id": "5b0f0c1e9d3a", "tenant": "acme", "signature": "…"}, "user_id": "ann"}
+
+    receipt: Annotated[dict[str, Any], Meta(extra_json_schema={"type": "object"})]
+    user_id: Name | None = None
+
+
+class KeyListQuery(msgspec.Struct, kw_only=True, frozen=True):
+    """Which API keys to list, newest first."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    cursor: Annotated[str, Meta(description="Continues a listing: the `cursor` of its last page.")] | None = None
+
+
+class CreateKey(RequestBody, frozen=True, kw_only=True):
+    """An API key to make. `user_id`, `site_id` and `agent` bind it; an agent's key has the role `member`."""
+
+    EXAMPLE = {"name": "the backend of the shop", "role": "member", "site_id": "shop"}
+
+    name: Annotated[str, Meta(max_length=200, extra_json_schema={"pattern": "^[^\\u0000]*$"})] = ""
+    role: KeyRole = KeyRole.MEMBER
+    tenant_id: Tenant | None = None
+    site_id: Text | None = None
+    user_id: Name | None = None
+    agent: Name | None = None
 
 
 class UsageQuery(msgspec.Struct, kw_only=True, frozen=True):

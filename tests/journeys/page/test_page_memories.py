@@ -79,6 +79,15 @@ async def test_something_to_remember_is_written_by_keyboard(chromium: Browser) -
         await expect(visit.page.get_by_role("button", name="Edit “Answer in Italian.”")).to_be_focused()
         assert await stored(door) == ["Answer in Italian."]
 
+        # What is refused is told beside the list, and the words stay.
+        visit.allow("404")
+        await visit.page.get_by_role("button", name="Edit “Answer in Italian.”").press("Enter")
+        await door.http.delete("/v1/memories", params={"all": "true"})
+        await visit.page.get_by_role("textbox", name="Text of this memory").fill("Answer in French.")
+        await visit.page.keyboard.press("Enter")
+        await expect(visit.page.locator(".memories [role=alert]")).to_be_visible()
+        await expect(visit.page.get_by_role("textbox", name="Text of this memory")).to_have_value("Answer in French.")
+
 
 async def test_what_the_model_saw_names_memories_by_their_text(chromium: Browser) -> None:
     """Also one that was forgotten since; and a memory leads to the conversation that it comes from."""
@@ -102,7 +111,7 @@ async def test_what_the_model_saw_names_memories_by_their_text(chromium: Browser
         visit.allow("404")
         await visit.page.reload()
         await (await visit.hear()).get_by_role("button", name="What the model saw").click()
-        await expect(visit.page.locator("tr[data-kind=memory]")).to_contain_text("forgotten since then")
+        await expect(visit.page.locator("tr[data-kind=memory]")).to_contain_text("no longer stored")
 
 
 async def test_another_person_finds_nothing_of_the_first(chromium: Browser) -> None:

@@ -16,7 +16,7 @@ from tenuto.llm import Call, Echo
 from tenuto.llm.scripted import Script
 from tenuto.model.privacy import Mode, Sink
 from tenuto.privacy import PiiRule, PiiType, Span
-from tests.journeys.door import Door
+from tests.journeys.door import Door, served
 from tests.journeys.page.visit import PHONE, Visit, scripted
 from tests.samples import CARD, shows_card
 from tests.talking import Adder
@@ -214,19 +214,20 @@ async def test_an_answer_given_while_the_detector_was_away_says_so(chromium: Bro
         answer = await visit.hear()
 
         await expect(answer.locator('[data-degraded="detector"]')).to_have_text("privacy detector did not answer")
-        await visit.page.get_by_role("button", name="Privacy").click()
+        await visit.page.get_by_role("link", name="Privacy", exact=True).click()
         await expect(visit.page.locator('[data-fact="detector"]')).to_contain_text("does not answer")
 
 
-async def test_the_panel_tells_what_holds_for_the_tenant(chromium: Browser, tmp_path: Path) -> None:
+async def test_the_page_tells_what_holds_for_the_tenant(chromium: Browser, tmp_path: Path) -> None:
     file = tmp_path / "privacy.toml"
     file.write_text(
         '[tenants.local]\nmessage = "pseudonym"\nmodel = "block"\nalso = ["ORDER_ID"]\n'
         '[[tenants.local.patterns]]\nname = "CASE_FILE"\npattern = "CASE-[0-9]{6}"\n'
     )
     async with guarded(chromium, privacy_file=str(file), privacy_key=KEY) as (visit, door):
-        await visit.page.get_by_role("button", name="Privacy").press("Enter")
-        panel = visit.page.get_by_role("dialog", name="Privacy")
+        await visit.page.get_by_role("link", name="Privacy", exact=True).press("Enter")
+        panel = visit.page.get_by_role("region", name="Policy")
+        await expect(panel).to_be_visible()
         told = (await door.http.get("/v1/privacy")).json()
         rows = panel.locator("tbody tr")
 
@@ -240,10 +241,6 @@ async def test_the_panel_tells_what_holds_for_the_tenant(chromium: Browser, tmp_
         await expect(panel.locator('[data-fact="vault"]')).to_contain_text("sealed")
         await expect(panel.locator('[data-fact="encryption"]')).to_have_text("off")
 
-        await visit.page.keyboard.press("Escape")
-        await expect(panel).to_be_hidden()
-        await expect(visit.page.get_by_role("button", name="Privacy")).to_be_focused()
-
 
 async def test_a_tenants_own_pattern_is_a_label_by_its_name(chromium: Browser, tmp_path: Path) -> None:
     file = tmp_path / "privacy.toml"
@@ -255,7 +252,7 @@ async def test_a_tenants_own_pattern_is_a_label_by_its_name(chromium: Browser, t
         assert "123456123456" not in await everything(visit)
 
 
-async def test_without_the_route_the_page_works_and_has_no_panel(chromium: Browser) -> None:
+async def test_without_the_route_the_page_works_and_says_that_the_policy_is_not_told(chromium: Browser) -> None:
     async def missing(route: Route) -> None:
         await route.fulfill(status=404, content_type="application/problem+json", body='{"code": "not_found"}')
 
@@ -265,7 +262,8 @@ async def test_without_the_route_the_page_works_and_has_no_panel(chromium: Brows
         await visit.say(SAID)
         await visit.hear()
 
-        await expect(visit.page.get_by_role("button", name="Privacy")).to_be_hidden()
+        await visit.page.get_by_role("link", name="Privacy", exact=True).click()
+        await expect(visit.page.get_by_role("region", name="Policy")).to_contain_text("does not tell its policy")
         visit.allow("404")
 
 
@@ -276,7 +274,7 @@ async def test_refused_words_are_told_in_a_sentence(chromium: Browser) -> None:
         visit.allow("400", "422")
 
 
-async def test_marks_and_panel_speak_chinese_and_fit_a_narrow_dark_screen(chromium: Browser) -> None:
+async def test_marks_and_policy_speak_chinese_and_fit_a_narrow_dark_screen(chromium: Browser) -> None:
     wishes = {"viewport": PHONE, "color_scheme": "dark", "locale": "zh-CN"}
     async with guarded(chromium, wishes=wishes, **PSEUDONYM) as (visit, _):
         answer = await heard_after_a_reload(visit, f"我的邮箱是{MAIL}，卡号{CARD}，密码是Maple77!。")
@@ -285,10 +283,10 @@ async def test_marks_and_panel_speak_chinese_and_fit_a_narrow_dark_screen(chromi
         assert labels == ["邮箱 1", "卡号 1", "密码"]
         await expect(answer.locator(".taken")).to_have_text("保存前移除了 6 个值：2 个邮箱、2 个卡号、2 个密码")
         await visit.page.get_by_role("button", name="显示对话列表").click()
-        await visit.page.get_by_role("button", name="隐私").click()
-        panel = visit.page.get_by_role("dialog", name="隐私")
+        await visit.page.get_by_role("link", name="隐私", exact=True).click()
+        panel = visit.page.get_by_role("region", name="策略")
         await expect(panel.locator('[data-sink="message"]')).to_contain_text("化名")
-        for part in ("html", "main", "dialog.privacy", ".foot"):
+        for part in ("html", "main", ".private .scroll", ".foot"):
             wide = await visit.page.locator(part).evaluate("one => [one.scrollWidth, one.clientWidth]")
             assert wide[0] <= wide[1], part
 
@@ -296,8 +294,9 @@ async def test_marks_and_panel_speak_chinese_and_fit_a_narrow_dark_screen(chromi
 async def test_every_type_sink_and_mode_has_a_word_in_both_languages(chromium: Browser) -> None:
     async with guarded(chromium) as (visit, _):
         english, chinese, names = await visit.page.evaluate(
-            "async () => [(await import('/console/words/en.js')).en, (await import('/console/words/zh.js')).zh,"
-            " (await import('/console/marks.js')).NAMES]"
+            "async () => { const of = (name) => import(`/console/words/${name}.js`); const more = await of('privacy');"
+            " return [{ ...(await of('en')).en, ...more.en }, { ...(await of('zh')).zh, ...more.zh },"
+            " (await import('/console/marks.js')).NAMES]; }"
         )
 
     shown = {Span(0, 0, kind, rule).name for kind in PiiType for rule in PiiRule}
@@ -327,3 +326,50 @@ async def test_stored_words_are_known_again_by_all_but_their_marks(chromium: Bro
         )
 
     assert found == [same for _, _, same in pairs]
+
+
+async def test_a_scan_a_fix_an_erasure_and_its_receipt(chromium: Browser, tmp_path: Path) -> None:
+    """A14, T18: a report without values; a user is erased by typing the id twice; ids are text, and so is the audit."""
+    user, store = "ann<b>&co", f"sqlite:///{tmp_path / 'chat.db'}"
+    who = {"X-User-ID": user}
+    async with served(store=store, privacy_title=Mode.KEEP) as door:
+        await door.http.post("/v1/sessions", headers=who, json={"id": "s", "title": f"Mail of {MAIL}"})
+        await door.http.post("/v1/sessions/s/messages", headers=who, json={"role": "user", "text": SAID})
+    async with guarded(chromium, store=store) as (visit, door):
+        page = visit.page
+        await page.get_by_role("link", name="Privacy", exact=True).click()
+        scan, erasure, check, audit = (
+            page.locator(f"[data-section={name}]") for name in ("scan", "erasure", "check", "audit")
+        )
+        await expect(audit).to_contain_text("Nothing yet")
+
+        await scan.get_by_role("button", name="Scan now").click()
+        await expect(scan).to_contain_text("Sessions scanned: 1, memories: 0. 1 value violates the policy.")
+        await expect(scan.locator("tr[data-sink=title]")).to_have_text("Titlese-mail1against the policy")
+        await expect(scan.locator("tr[data-sink=message]").first).to_contain_text("allowed")
+        assert MAIL not in await page.locator("main").inner_text()
+        await scan.get_by_role("button", name="Redact violations").click()
+        await page.get_by_role("dialog").get_by_role("button", name="Redact").click()
+        await expect(scan).to_contain_text("1 record was redacted.")
+        await expect(audit.locator("tr[data-act=fixed]")).to_contain_text("open server")
+
+        send = erasure.get_by_role("button", name="Erase for good")
+        await erasure.get_by_label("User id").fill(user)
+        await erasure.get_by_label("Type the id again").fill("ann")
+        await expect(send).to_be_disabled()
+        await erasure.get_by_label("Type the id again").fill(user)
+        await send.click()
+        await expect(erasure.locator("[data-fact=counts]")).to_contain_text("1 sessions, 1 messages")
+        async with page.expect_download() as saving:
+            await erasure.get_by_role("button", name="Download the receipt").click()
+        await (await saving.value).save_as(tmp_path / "receipt.json")
+        await expect(audit.locator("tr[data-act=erased]")).to_have_count(1)
+
+        await check.get_by_label("Receipt").set_input_files(tmp_path / "receipt.json")
+        await check.get_by_label("User id").fill(user)
+        await check.get_by_role("button", name="Verify").click()
+        await expect(check.locator("[role=status]")).to_contain_text("Valid")
+        await check.get_by_label("User id").fill("bob")
+        await check.get_by_role("button", name="Verify").click()
+        await expect(check.locator("[role=status]")).to_have_text("Not valid: it is about another user.")
+        assert (await door.http.get("/v1/sessions/s", headers=who)).status_code == 404

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from playwright.async_api import Browser, Route, expect
+from playwright.async_api import Browser, Route, ViewportSize, expect
 
 from tenuto.llm import Fail, Hang, Say
 from tenuto.llm.scripted import Script
@@ -46,7 +46,7 @@ async def test_words_that_were_answered_have_it_told_once(chromium: Browser) -> 
 
 @pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
 async def test_the_account_of_an_answer_stays_when_the_next_one_fails(
-    chromium: Browser, viewport: dict[str, int]
+    chromium: Browser, viewport: ViewportSize
 ) -> None:
     async with scripted(chromium, "Seven.", Fail(), "Eight.", wishes={"viewport": viewport}) as (visit, _, _door):
         await visit.say("How many?")
@@ -120,19 +120,18 @@ async def test_one_who_remembers_nothing_is_talked_to_on_and_leaves_an_empty_pag
         await expect(visit.page.get_by_text("Whom do you want to talk to?")).to_be_visible()
 
 
-async def test_a_privacy_note_that_did_not_come_at_first_comes_when_one_looks_again(chromium: Browser) -> None:
+async def test_a_privacy_policy_that_did_not_come_at_first_comes_when_one_looks_again(chromium: Browser) -> None:
     async def away(route: Route) -> None:
         await route.abort()
 
     async with served() as door, listening(door) as base, visiting(chromium, base) as visit:
         await visit.page.route("**/v1/privacy", away)
-        await visit.open()
-        note = visit.page.get_by_role("button", name="Privacy")
-        await expect(visit.page.locator(".house")).to_contain_text("memory")
-        await expect(note).to_be_hidden()
+        await visit.open("/#/privacy")
+        policy = visit.page.get_by_role("region", name="Policy")
+        await expect(policy).to_contain_text("does not tell its policy")
 
         await visit.page.unroute("**/v1/privacy", away)
         await visit.look_again()
 
-        await expect(note).to_be_visible()
+        await expect(policy.locator("[data-sink=message]")).to_be_visible()
         visit.allow("net::ERR_FAILED")

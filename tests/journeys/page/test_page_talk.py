@@ -11,7 +11,6 @@ import pytest
 from playwright.async_api import Browser, Locator, Route, expect
 
 from tenuto.llm import Call, Echo, Fail, Hang, Say
-from tenuto.llm.offline.phrases import PHRASES
 from tests.journeys.page.visit import offline, scripted, stored, visiting
 from tests.journeys.test_http_process import running
 from tests.servers.process import free_port
@@ -285,37 +284,23 @@ async def test_a_character_answers_in_chinese_and_shows_its_evidence(chromium: B
         await expect(answer.locator(".piece").first).to_have_attribute("data-id", re.compile("^E-"))
         await answer.get_by_role("button", name="模型看到了什么").click()
         await expect(answer.locator(".entries")).to_contain_text("依据")
-        await visit.page.get_by_role("button", name="切换到英文").click()
+        await visit.page.get_by_role("button", name="English").click()
         await expect(visit.page.get_by_role("button", name="What the model saw")).to_be_visible()
         assert await visit.page.evaluate("document.documentElement.lang") == "en"
 
 
-# The page draws the examples of another choice with the next frame.
-_AFTER_A_FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
-
-
-@pytest.mark.parametrize("locale", ["en-GB", "zh-CN"])
-async def test_each_example_answers_a_click_in_an_empty_conversation(chromium: Browser, locale: str) -> None:
-    pytest.importorskip("dbos")
-    empty = {phrase for words in PHRASES.values() for phrase in (words.nothing_found, words.nothing_said)}
+@pytest.mark.parametrize(("locale", "tells"), [("en-GB", "quotes it"), ("zh-CN", "引用")])
+async def test_a_first_visit_says_what_happens_here(chromium: Browser, locale: str, tells: str) -> None:
+    """What is stored and shown, and that the offline model answers; a suggestion is asked with a click."""
     async with offline(chromium, locale=locale) as (visit, _):
-        clicked = 0
-        for assistant in ("general", "goods", "npc", "legal"):
-            choice, examples = visit.page.locator(f"input[value={assistant}]"), visit.page.locator(".example")
-            await choice.check()
-            await visit.page.evaluate(_AFTER_A_FRAME)
-            for place in range(await examples.count()):
-                await visit.open("/#/new")
-                await visit.page.reload()
-                await choice.check()
-                await visit.page.evaluate(_AFTER_A_FRAME)
-                asked = await examples.nth(place).inner_text()
-                await examples.nth(place).click()
-                told = (await visit.hear()).locator(".prose")
-                await expect(visit.page.locator(".said")).to_have_text([asked])
-                assert await told.inner_text() not in empty
-                clicked += 1
-            await visit.open("/#/new")
-            await visit.page.reload()
-
-    assert clicked == 8
+        first = visit.page.locator(".first li")
+        await expect(first).to_have_count(3)
+        await expect(visit.page.locator("label:has(input[value=general]) .about")).to_contain_text(tells)
+        example = visit.page.locator(".example").first
+        asked = await example.inner_text()
+        await example.click()
+        await visit.hear()
+        await expect(visit.page.locator(".said")).to_have_text([asked])
+        await visit.open("/#/chat")
+        await expect(visit.page.locator(".lead")).to_be_visible()
+        await expect(first.first).to_be_hidden()

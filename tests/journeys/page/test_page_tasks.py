@@ -12,9 +12,12 @@ import pytest
 from playwright.async_api import Browser, Locator, Route, expect
 
 from tenuto.tasks.agents import AgentContext
-from tests.journeys.door import Door
+from tests.journeys.door import Door, served
 from tests.journeys.page.test_page_looks import NAMELESS
-from tests.journeys.page.visit import PHONE, Visit, offline
+from tests.journeys.page.visit import PHONE, Visit, listening, offline, visiting
+from tests.journeys.terminal import Desk
+from tests.journeys.test_task_processes import line_of, started
+from tests.patience import until
 
 pytest.importorskip("dbos")
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -141,7 +144,7 @@ async def test_a_task_is_cancelled_and_run_again_from_a_step_by_keyboard(chromiu
         await expect_steps(visit, read="completed", wait="cancelled")
 
         agents.gate.set()
-        await visit.page.get_by_role("button", name="Run again from read").press("Enter")
+        await visit.page.get_by_role("button", name="Run again from here: read").press("Enter")
 
         await expect_steps(visit, read="completed", wait="completed")
         changes = visit.page.locator(".timeline li[data-type='board.changed']")
@@ -241,3 +244,36 @@ async def test_tasks_fit_a_narrow_screen_in_chinese(chromium: Browser) -> None:
         await visit.page.get_by_role("link", name="全部任务").click()
         await expect(visit.page.locator(".task-list .status")).to_have_text(["等待输入", "已完成"])
         await expect(visit.page.locator(".task-list .goal")).to_have_text(["y" * 300, "first"])
+
+
+WORKER = """
+import asyncio, pathlib, tenuto
+
+@tenuto.agent("reader")
+async def read(ctx):
+    pathlib.Path("begun").touch()
+    while not pathlib.Path("gate").exists():
+        await asyncio.sleep(0.05)
+    return "read"
+"""
+
+
+async def test_a_task_of_a_killed_worker_goes_on_before_the_visitors_eyes(chromium: Browser, desk: Desk) -> None:
+    """E17: the next worker takes the step over; the page follows without a reload."""
+    (desk.folder / "agents").mkdir()
+    (desk.folder / "agents" / "readers.py").write_text(WORKER)
+    store = f"sqlite:///{desk.folder}/chat.db"
+    desk.env |= {"TENUTO_AGENTS": "agents", "TENUTO_STORE": store}
+    async with served(store=store) as door, listening(door) as base, visiting(chromium, base) as visit:
+        with started(desk, "worker") as worker:
+            await asyncio.to_thread(line_of, worker, "working on tasks")
+            await visit.open(await submit(door, {**READ, "id": "read"}))
+            await expect_steps(visit, read="running")
+            await until((desk.folder / "begun").exists)
+            worker.kill()
+        (desk.folder / "gate").touch()
+        with started(desk, "worker"):
+            await expect_steps(visit, read="completed")
+
+        await expect(step(visit, "read")).to_contain_text("2 attempts")
+        await expect(visit.page.locator(".task-bar .status")).to_have_attribute("data-status", "completed")

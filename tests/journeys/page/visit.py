@@ -8,15 +8,15 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from playwright.async_api import Browser, Locator, Page, expect
+from playwright.async_api import Browser, Locator, Page, ViewportSize, expect
 
 from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Script
 from tests.journeys.door import Door, playing, served
 from tests.servers.loopback import serving
 
-DESK = {"width": 1180, "height": 800}
-PHONE = {"width": 360, "height": 720}
+DESK: ViewportSize = {"width": 1180, "height": 800}
+PHONE: ViewportSize = {"width": 360, "height": 720}
 # Generous: it bounds how long a busy machine may take, and no test that passes waits for it.
 PATIENCE = 60_000
 expect.set_options(timeout=PATIENCE)

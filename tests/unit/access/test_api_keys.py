@@ -95,4 +95,4 @@ async def test_a_damaged_record_opens_nothing_and_hides_no_other(keys: ApiKeys, 
 
     assert await keys.verify(damaged) is None
     assert await keys.verify(secret) == key
-    assert await keys.list() == (key,)
+    assert [listed.id for listed in await keys.list()] == [key.id]

@@ -237,7 +237,7 @@ def _goods(answer: GoodsAnswer, speaker: _Speaker) -> str:
     sorted_by = f"{speaker.comma}{speaker.say(query.sort)}" if query.sort else ""
     heading = "found" if len(goods) < answer.found else "all"
     heading = speaker.say(heading, count=answer.found, shown=len(goods), sorted=sorted_by)
-    return f"{note}{heading}\n{_numbered([_row(good, speaker) for good in goods])}\n{speaker.say('hint')}"
+    return f"{note}{heading}\n{_numbered([_row(good, speaker) for good in goods])}\n\n{speaker.say('hint')}"
 
 
 def _nothing(answer: GoodsAnswer, speaker: _Speaker) -> str:

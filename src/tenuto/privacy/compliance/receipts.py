@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from tenuto.errors import Invalid, VersionConflict
 from tenuto.model import StateEntry
-from tenuto.model.scope import SYSTEM
-from tenuto.model.values import Value
+from tenuto.model.scope import SYSTEM, user_digest
+from tenuto.model.values import JsonObject, Value
 from tenuto.ports import StateStore
 from tenuto.privacy.compliance.compaction import CompactionStatus
 
@@ -99,8 +99,16 @@ def parse_receipt(raw: bytes) -> Receipt:
     """
     try:
         said = msgspec.json.decode(raw, type=dict[str, Any])
-        receipt = msgspec.convert(said, Receipt)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise Invalid("this is no receipt") from None
+    return receipt_from_json(said)
+
+
+def receipt_from_json(said: JsonObject) -> Receipt:
+    """A receipt from JSON that was decoded already, as `parse_receipt`."""
+    try:
+        receipt = msgspec.convert(said, Receipt)
+    except (msgspec.MsgspecError, RecursionError):
         raise Invalid("this is no receipt") from None
     if not said.keys() <= set(Receipt.__struct_encode_fields__):
         raise Invalid("this is no receipt: it has fields that no receipt has")
@@ -123,6 +131,21 @@ def verify_receipt(receipt: Receipt, public_key: str | None = None) -> bool:
     except (ValueError, binascii.Error):
         raise Invalid("the receipt's key or signature is not one") from None
     return True
+
+
+def why_invalid(receipt: Receipt, public_key: str | None, user: str | None = None) -> str | None:
+    """Why a receipt is not one that the installation of this key signed, about this user if given; `None` if it is.
+
+    Raises:
+        Invalid: its key or signature cannot be decoded.
+    """
+    if public_key is None or receipt.public_key != public_key:
+        return "it was signed by another installation, or by none"
+    if not verify_receipt(receipt, public_key):
+        return "it was changed since it was signed"
+    if user is not None and receipt.user_digest != user_digest(receipt.tenant, user):
+        return "it is about another user"
+    return None
 
 
 def _bytes_to_sign(receipt: Receipt) -> bytes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from typing import Final
 
 from tenuto.errors import DecryptionFailed, Invalid, PlaceholderNotFound
@@ -72,13 +73,14 @@ class PrivacyService:
         await self.audit.note(scope, Act.REVEALED, by=by, about={"session": session_id, "placeholders": wanted})
         return {mark: known[mark] for mark in wanted}
 
-    async def scan(self, scope: Scope, *, fix: bool = False, by: str = "") -> AsyncIterator[Report]:
+    async def scan(self, scope: Scope, *, fix: bool = False, by: str = "") -> AsyncGenerator[Report, None]:
         """Scan a tenant's site; yields the same report as it grows.
 
         With `fix`, changes are audited and deleted bytes are cleared at the end, as the last report says.
         """
-        async for report in self._scan_site(scope, fix, by):
-            yield report
+        async with aclosing(self._scan_site(scope, fix, by)) as reports:
+            async for report in reports:
+                yield report
         if fix:
             report.compaction, report.remaining_reason = await self._compact_if_due()
             yield report
@@ -108,7 +110,7 @@ class PrivacyService:
             survey.compaction, survey.remaining_reason = await self._compact_if_due()
         yield survey
 
-    async def _scan_site(self, scope: Scope, fix: bool, by: str) -> AsyncIterator[Report]:
+    async def _scan_site(self, scope: Scope, fix: bool, by: str) -> AsyncGenerator[Report, None]:
         owed, report = 0, Report()
         try:
             async for report in self._scanner.scan(scope, fix=fix):
@@ -117,7 +119,8 @@ class PrivacyService:
                     await self.compactor.owe()
                     owed = report.fixed + report.orphaned_vaults
                 yield report
-        except DecryptionFailed:
+        except BaseException:
+            # Also where the caller closes the scan or is cancelled: what was changed until then is audited.
             if owed:
                 await self._record_fixes(scope, report, by)
             raise

@@ -65,6 +65,36 @@ class ReceiptView(View, frozen=True, kw_only=True):
     signature: str
 
 
+class ReportView(View, frozen=True, kw_only=True):
+    """What a scan of a site found: private values by sink and type as counts, never the values.
+
+    Sinks in `allowed_sinks` may hold them; `violations` counts those elsewhere. `unreadable` counts sessions and
+    memories that do not decrypt or are damaged, `fixed` the records that were redacted. `compaction` is null without
+    `fix`; else it says whether the deleted bytes were cleared, as in a receipt.
+    """
+
+    sessions: int
+    memories: int
+    texts: int
+    matches: dict[Sink, dict[str, int]]
+    allowed_sinks: list[Sink]
+    violations: int
+    fixed: int
+    orphaned_vaults: int
+    unreadable: int
+    compaction: CompactionStatus | None
+    remaining_reason: str
+
+
+def report_view(report: Report) -> ReportView:
+    """The result of a scan: counts by sink and type, and whether deleted bytes were cleared."""
+    return ReportView.derive(
+        report,
+        matches={sink: dict(sorted(names.items())) for sink, names in report.matches.items()},
+        allowed_sinks=sorted(report.allowed_sinks),
+    )
+
+
 def summary_json(survey: ScanSummary) -> JsonObject:
     """The result of a scan of everything: in total, and site by site."""
     return {
@@ -86,11 +116,6 @@ def summary_json(survey: ScanSummary) -> JsonObject:
             for space, report in sorted(survey.reports.items(), key=lambda item: (item[0].tenant, item[0].site))
         ],
     }
-
-
-def report_json(report: Report) -> JsonObject:
-    """The result of a scan: counts by sink and type, and whether deleted bytes were cleared."""
-    return {**_matches_json(report), "compaction": report.compaction, "remaining_reason": report.remaining_reason}
 
 
 def _matches_json(report: Report) -> JsonObject:

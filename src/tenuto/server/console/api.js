@@ -18,20 +18,22 @@ export const api = {
   health: () => json("GET", "healthz"),
   ready: () => request("GET", "readyz"),
   assistants: async () => (await json("GET", "v1/assistants")).assistants,
-  sessions: ({ query = "", cursor = null } = {}) =>
-    json("GET", `v1/sessions?${asked({ limit: PAGE, q: query, cursor })}`),
+  sessions: ({ query = "", cursor = null, limit = PAGE } = {}) =>
+    json("GET", `v1/sessions?${asked({ limit, q: query, cursor })}`),
   session: (id) => json("GET", at(id)),
   messages: (id, { before = null, after = null } = {}) =>
     json("GET", `${at(id)}/messages?${asked({ limit: PAGE, before, after, summaries: true })}`),
   rename: (id, title) => json("PATCH", at(id), { title }),
-  remove: (id) => request("DELETE", at(id)),
+  remove: (id, { keepalive = false } = {}) => request("DELETE", at(id), undefined, { keepalive }),
+  fork: (id) => json("POST", `${at(id)}/fork`, {}),
+  export: async (id, format) => (await request("GET", `${at(id)}/export?format=${format}`)).blob(),
+  stats: () => json("GET", "v1/stats"),
   status: () => json("GET", "v1/status"),
   usage: (days) => json("GET", `v1/analytics/usage?${asked({ days })}`),
   topics: (days, limit) => json("GET", `v1/analytics/topics?${asked({ days, limit })}`),
   privacy: () => json("GET", "v1/privacy"),
   memories: ({ kind = null, cursor = null } = {}) =>
     json("GET", `v1/memories?${asked({ limit: PAGE, kind, cursor })}`),
-  recall,
   preferences: async () => (await json("GET", "v1/memories/preferences")).preferences,
   searchMemories: (query) => json("POST", "v1/memories/search", { query, limit: 20 }),
   addMemory: (memory) => json("POST", "v1/memories", memory),
@@ -45,9 +47,11 @@ export const api = {
   resumeTask: (id, step) => json("POST", `${taskAt(id)}/resume`, step === null ? {} : { from_step: step }),
   answerStep: (id, step, value) => json("POST", `${taskAt(id)}/input/${encodeURIComponent(step)}`, { value }),
   taskEvents,
+  events,
   stop: (id) => json("POST", `${at(id)}/stop`),
   join,
-  trace: (id) => json("GET", `v1/traces/${encodeURIComponent(id)}`),
+  traces: (filter) => json("GET", `v1/traces?${asked({ limit: 100, brief: true, ...filter })}`),
+  trace: (id) => json("GET", `v1/traces/${encodeURIComponent(id)}?text=true`),
   chat,
 };
 
@@ -64,6 +68,12 @@ async function join(id) {
   return response.status === 204 ? null : eventsOf(response.body);
 }
 
+/** What changes in one's sessions, as it happens; in the named one also by other processes. */
+async function* events(id, signal) {
+  const response = await request("GET", `v1/events?${asked({ session_id: id })}`, undefined, { signal });
+  yield* eventsOf(response.body);
+}
+
 /** What happens to a task, as it happens, from behind the event `after` on. The stream ends with the task. */
 async function* taskEvents(id, { after, signal }) {
   const headers = after ? { "Last-Event-ID": after } : {};
@@ -75,24 +85,15 @@ async function* taskEvents(id, { after, signal }) {
   }
 }
 
-/** The text of a memory, or nothing where it was forgotten. */
-async function recall(id) {
-  try {
-    return (await json("GET", memoryAt(id))).text;
-  } catch (error) {
-    if (error.code === "memory_not_found") return null;
-    throw error;
-  }
-}
-
 async function json(method, path, body) {
   return (await request(method, path, body)).json();
 }
 
-async function request(method, path, body, { headers = {}, signal } = {}) {
+async function request(method, path, body, { headers = {}, signal, keepalive = false } = {}) {
   const response = await fetch(path, {
     method,
     signal,
+    keepalive,
     headers: { ...identity(), ...headers, ...(body && { "Content-Type": "application/json" }) },
     body: body && JSON.stringify(body),
     cache: "no-store",
@@ -118,3 +119,5 @@ function taskAt(id) {
 function asked(parameters) {
   return new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== null && value !== ""));
 }
+
+export { json, request };

@@ -1,11 +1,13 @@
 /** The page begins here: state, actions, views, and the address that says which conversation is open. */
 
+import { deletionActions } from "./actions/deletion.js";
+import { eventActions } from "./actions/events.js";
 import { houseActions } from "./actions/house.js";
 import { sessionActions } from "./actions/sessions.js";
 import { talkActions } from "./actions/talks.js";
 import { turnActions } from "./actions/turns.js";
 import { api, onAnswer } from "./api.js";
-import { currentLanguage, speak } from "./i18n.js";
+import { currentLanguage, speak, t } from "./i18n.js";
 import { me } from "./me.js";
 import { pageLoader } from "./page_loader.js";
 import { CHAT } from "./pages.js";
@@ -17,25 +19,29 @@ import { frameView } from "./views/frame.js";
 const store = makeStore();
 const house = houseActions(store);
 const sessions = sessionActions(store);
+const deletion = deletionActions(store, sessions);
 const talks = talkActions(store);
 const turns = turnActions(store, talks, sessions);
 const pages = pageLoader(store);
+const events = eventActions(store, { sessions, talks, turns });
 const actions = {
   house,
   sessions,
+  deletion,
   talks,
   turns,
   trace: api.trace,
-  recall: api.recall,
   start,
   begin,
   forget,
+  undo,
   identify,
   speak: switchTo,
   paint: repaint,
 };
 
 let forgetView = () => {};
+let left = null; // the session that was on screen when it was deleted
 
 /** Build every view anew, in the language and colours of now. */
 function mount() {
@@ -51,11 +57,12 @@ function mount() {
 async function start() {
   const known = await house.begin();
   if (!known) return;
+  deletion.resume();
   await Promise.all([sessions.refresh(), follow()]);
 }
 
 /** Show what the address names. */
-function follow() {
+async function follow() {
   const { page, id } = placeInAddress();
   store.change({ page, id });
   if (page !== CHAT) {
@@ -65,6 +72,8 @@ function follow() {
   pages.close();
   const talk = currentTalk(store.get());
   if (talk && talk.id === id && !talk.problem) return store.change({ drawer: false });
+  // What was deleted is not shown again, not even while that could be undone.
+  if (deletion.holds(id)) await deletion.commit();
   return id === null ? talks.begin() : turns.open(id);
 }
 
@@ -80,17 +89,33 @@ function begin() {
   if (page === CHAT && id === null) talks.begin();
 }
 
-async function forget(id) {
-  if (!(await sessions.remove(id))) return;
-  if (currentTalk(store.get())?.id === id) go(null);
+/** Delete sessions; the one on screen is left. */
+function forget(gone) {
+  const { page, id } = placeInAddress();
+  deletion.remove(gone);
+  store.change({ told: t("undo.told", { count: gone.length }) });
+  if (page === CHAT && deletion.holds(id)) {
+    left = id;
+    go(null);
+  }
+}
+
+function undo() {
+  const back = deletion.undo();
+  const { page, id } = placeInAddress();
+  if (page === CHAT && id === null && back.some((session) => session.id === left)) go(left);
+  store.change({ told: t("undo.undone") });
 }
 
 /** Be somebody else: nothing of what is on screen, half written or on its way is theirs. */
 function identify(who) {
   const { key, user } = me();
+  const same = key === who.key && user === who.user;
+  if (!same) deletion.leave();
   house.identify(who);
-  if (key === who.key && user === who.user) return start();
+  if (same) return start();
   turns.hush();
+  events.stop();
   sessions.leave();
   store.change({ ...BEGINNING, pages: pages.leave() });
   mount();
@@ -107,9 +132,15 @@ function repaint(theme) {
   mount();
 }
 
+store.change(placeInAddress());
 paint();
 mount();
 onAnswer((away) => house.noteStore(away) && sessions.refresh());
-addEventListener("hashchange", follow);
+addEventListener("hashchange", () => {
+  if (placeInAddress().page === "sessions") sessions.refresh(); // the list of the sidebar, on a page of its own
+  return follow();
+});
+addEventListener("pagehide", deletion.leavePage);
+addEventListener("pageshow", (event) => event.persisted && deletion.resume());
 addEventListener("focus", () => store.get().house && Promise.all([sessions.refresh(), house.review(), review()]));
 start();

@@ -111,6 +111,22 @@ function settled(item, { seq, at, redacted }) {
   return { ...item, seq, redacted, ...(at && { at }) };
 }
 
+/** The items of a talk after others changed it: those that are still stored stay as they are on screen. */
+export function mergedItems(items, messages) {
+  const stored = itemsOf(messages);
+  const begins = stored[0]?.seq ?? 0;
+  const known = new Map(items.filter((item) => item.seq !== null).map((item) => [item.seq, item]));
+  const now = stored.map((item) => (known.get(item.seq)?.kind === item.kind ? known.get(item.seq) : item));
+  return [...items.filter((item) => item.seq !== null && item.seq < begins), ...now];
+}
+
+/** Whether the newest messages of a talk are on screen already. */
+export function isUpToDate(items, messages) {
+  const stored = itemsOf(messages).map((item) => item.seq);
+  const shown = items.map((item) => item.seq).filter((seq) => seq !== null && seq >= (stored[0] ?? 0));
+  return stored.length === shown.length && stored.every((seq, place) => seq === shown[place]);
+}
+
 export function lastSeq(items) {
   return items.reduce((most, item) => Math.max(most, item.seq ?? 0), 0);
 }

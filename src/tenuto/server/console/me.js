@@ -23,6 +23,6 @@ export function identity() {
   return { ...(key && { Authorization: `Bearer ${bytes(key)}` }), ...(user && { "X-User-ID": bytes(user) }) };
 }
 
-function bytes(text) {
+export function bytes(text) {
   return String.fromCharCode(...new TextEncoder().encode(text));
 }

@@ -18,6 +18,18 @@
 
 export const PAGES = [
   {
+    name: "sessions",
+    icon: "table",
+    load: () => import("./pages/sessions.js"),
+    style: new URL("./css/sessions.css", import.meta.url),
+  },
+  {
+    name: "traces",
+    icon: "traces",
+    load: () => import("./pages/traces.js"),
+    style: new URL("./css/traces.css", import.meta.url),
+  },
+  {
     name: "memories",
     icon: "memory",
     load: () => import("./pages/memories.js"),
@@ -40,6 +52,18 @@ export const PAGES = [
     icon: "usage",
     load: () => import("./pages/usage.js"),
     style: new URL("./css/usage.css", import.meta.url),
+  },
+  {
+    name: "keys",
+    icon: "key",
+    load: () => import("./pages/keys.js"),
+    style: new URL("./css/keys.css", import.meta.url),
+  },
+  {
+    name: "privacy",
+    icon: "lock",
+    load: () => import("./pages/privacy.js"),
+    style: new URL("./css/privacy.css", import.meta.url),
   },
 ];
 

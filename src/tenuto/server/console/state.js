@@ -12,7 +12,8 @@ export const BEGINNING = {
   assistants: [],
   privacy: null, // what becomes of private data here, where the server tells
   choice: { assistant: null, persona: null }, // for the next talk, or the next message
-  sessions: { items: [], cursor: null, query: "", loading: true, problem: null },
+  sessions: { items: [], cursor: null, query: "", of: "", loading: true, problem: null }, // `of`: the query they answer
+  deleted: { last: [], hidden: [] }, // the sessions that can be brought back; the ids that no list shows
   page: CHAT, // the name of the page on screen
   id: null, // what the address names on it, such as a session or a task
   pages: {}, // by name: the state of each page that was visited

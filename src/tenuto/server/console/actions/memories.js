@@ -7,6 +7,7 @@ export function memoryActions(store, { get, patch }) {
   let asked = 0; // the number of the latest question about the list
 
   const { guarded, leave } = guardedRequests(store, patch);
+  const changes = guardedRequests(store, ({ problem }) => patch({ refused: problem }));
 
   /** Bring preferences and the first page anew; or, where something is searched for, what is found. */
   async function refresh() {
@@ -43,9 +44,10 @@ export function memoryActions(store, { get, patch }) {
     );
   }
 
-  /** Change something on the server, and bring what is there then. */
+  /** Change something on the server, and bring what is there then. What it refuses is told beside the list. */
   async function change(act, told) {
-    const done = await guarded(act, () => store.change({ told }));
+    patch({ refused: null });
+    const done = await changes.guarded(act, () => store.change({ told }));
     if (done) await refresh();
     return done;
   }
@@ -65,7 +67,10 @@ export function memoryActions(store, { get, patch }) {
     edit: (id, text, told) => change(() => api.editMemory(id, { text }), told),
     forget: (id, told) => change(() => api.forgetMemory(id), told),
     open: refresh,
-    leave,
+    leave() {
+      leave();
+      changes.leave();
+    },
   };
 }
 

@@ -1,10 +1,13 @@
-/** The list of sessions: bring, search, rename, delete. */
+/** The list of sessions: bring, search, rename, fork. What is deleted is in `deletion.js`. */
 
 import { api } from "../api.js";
 import { guardedRequests } from "./guarded.js";
 
+const FURTHER = 100;
+
 export function sessionActions(store) {
   let asked = 0; // the number of the latest question about the list
+  let further = null; // the query and the cursor that the next page is being brought for
 
   function patch(change) {
     store.change((state) => ({ sessions: { ...state.sessions, ...change } }));
@@ -12,32 +15,46 @@ export function sessionActions(store) {
 
   const { guarded, leave } = guardedRequests(store, patch);
 
-  /** Bring the first page anew. */
+  /** Bring the first page anew; what was brought behind it stays. */
   async function refresh() {
     const number = (asked += 1);
+    const { query } = store.get().sessions;
     await guarded(
-      () => api.sessions({ query: store.get().sessions.query }),
-      ({ sessions, cursor }) => {
-        patch({ items: sessions, cursor, loading: false, problem: null });
-        entitle(sessions);
+      () => api.sessions({ query }),
+      (first) => {
+        patch({ ...joined(store.get().sessions, first), of: query, loading: false, problem: null });
+        entitle(first.sessions);
       },
       () => number !== asked,
     );
   }
 
-  /** Bring the next page, for the end of the list that it was asked for. */
+  /** What the list holds with a new first page: only a change moves a session, and then to the front. */
+  function joined({ items, cursor, of, query }, first) {
+    if (of !== query || first.cursor === null) return { items: first.sessions, cursor: first.cursor };
+    const known = new Set(first.sessions.map((session) => session.id));
+    const last = new Date(first.sessions.at(-1).updated_at);
+    const older = items.filter((each) => !known.has(each.id) && new Date(each.updated_at) <= last);
+    return { items: [...first.sessions, ...older], cursor: older.length ? cursor : first.cursor };
+  }
+
+  /** Bring the next page, once for the end of the list that it was asked for. */
   async function more() {
-    const number = asked;
     const { query, cursor } = store.get().sessions;
+    const there = (place) => place?.query === query && place.cursor === cursor;
+    if (cursor === null || there(further)) return;
+    const mine = (further = { query, cursor });
     await guarded(
-      () => api.sessions({ query, cursor }),
+      () => api.sessions({ query, cursor, limit: FURTHER }),
       (next) => {
         const { items } = store.get().sessions;
         const known = new Set(items.map((session) => session.id));
-        patch({ items: [...items, ...next.sessions.filter((each) => !known.has(each.id))], cursor: next.cursor });
+        const added = next.sessions.filter((each) => !known.has(each.id));
+        patch({ items: [...items, ...added], cursor: next.cursor, problem: null });
       },
-      () => number !== asked || cursor !== store.get().sessions.cursor,
+      () => !there(store.get().sessions),
     );
+    if (further === mine) further = null;
   }
 
   async function rename(id, title) {
@@ -52,12 +69,7 @@ export function sessionActions(store) {
 
   /** Show a session as it is now: in the list, and above its talk. */
   function noted(session) {
-    store.change((state) => ({
-      sessions: {
-        ...state.sessions,
-        items: state.sessions.items.map((each) => (each.id === session.id ? session : each)),
-      },
-    }));
+    patch({ items: store.get().sessions.items.map((each) => (each.id === session.id ? session : each)) });
     entitle([session]);
   }
 
@@ -74,21 +86,16 @@ export function sessionActions(store) {
     }));
   }
 
-  async function remove(id) {
-    return guarded(
-      () => api.remove(id),
-      () => {
-        asked += 1;
-        patch({ items: store.get().sessions.items.filter((session) => session.id !== id) });
-      },
-    );
-  }
-
   return {
     refresh,
     more,
     rename,
-    remove,
+    patch,
+    /** These sessions are gone; a list that is still on its way may have them. */
+    drop(ids) {
+      patch({ items: store.get().sessions.items.filter((session) => !ids.includes(session.id)) });
+      return refresh();
+    },
     search(query) {
       patch({ query, cursor: null }); // what the list ends with says nothing about the next one
       return refresh();

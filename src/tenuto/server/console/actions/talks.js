@@ -1,7 +1,7 @@
 /** Talks: open one, begin one, read further back. A talk that is being answered goes on when another one is opened. */
 
 import { api } from "../api.js";
-import { fresh, itemsOf, lastSeq, numbered } from "../items.js";
+import { fresh, isUpToDate, itemsOf, lastSeq, mergedItems, numbered } from "../items.js";
 import { Problem } from "../problem.js";
 import { currentTalk } from "../state.js";
 import { refused } from "./house.js";
@@ -85,6 +85,24 @@ export function talkActions(store) {
     }
   }
 
+  /** Bring what others changed in a talk that nothing is being said in; returns the events of an answer being made. */
+  async function catchUp(key) {
+    const { id } = store.get().talks[key];
+    const quiet = () => store.get().talks[key]?.running === null && !store.get().talks[key].loading;
+    try {
+      const events = await api.join(id);
+      if (store.get().talks[key].items.some((item) => item.seq === null)) await settle(key);
+      const page = await api.messages(id);
+      if (!quiet()) return null;
+      const { items } = store.get().talks[key];
+      if (!isUpToDate(items, page.messages))
+        change(key, { items: mergedItems(items, page.messages), more: page.more_before });
+      return events;
+    } catch {
+      return null; // the next event, or the focus, brings it
+    }
+  }
+
   /** Learn which numbers the store gave to what was said last. */
   async function settle(key) {
     const talk = store.get().talks[key];
@@ -98,5 +116,5 @@ export function talkActions(store) {
     }
   }
 
-  return { change, open, load, older, settle, begin: () => show({ ...NEW, key: fresh() }) };
+  return { change, open, load, catchUp, older, settle, begin: () => show({ ...NEW, key: fresh() }) };
 }

@@ -13,6 +13,7 @@ const TITLE_AFTER = 1500;
 
 export function turnActions(store, talks, sessions) {
   const stoppers = new Map();
+  const catching = new Set(); // the talks that are being brought up to date
   const stopping = new Set(); // the talks whose answer shall be stopped
 
   function answer(talkKey, itemKey, patch) {
@@ -131,6 +132,17 @@ export function turnActions(store, talks, sessions) {
     if (events && talk) await anew(talk, events);
   }
 
+  /** Follow what others say in the talk on screen. */
+  async function catchUp(id) {
+    const talk = currentTalk(store.get());
+    if (talk?.id !== id || talk.running !== null || talk.loading || catching.has(talk.key)) return;
+    catching.add(talk.key);
+    const events = await talks.catchUp(talk.key);
+    catching.delete(talk.key);
+    const now = store.get().talks[talk.key];
+    if (events && now?.running === null && now.items.some((item) => item.kind === "words")) await anew(now, events);
+  }
+
   /** Answer the last words anew. No key: each time is meant to be another answer. */
   function regenerate() {
     return anew(currentTalk(store.get()));
@@ -152,6 +164,7 @@ export function turnActions(store, talks, sessions) {
 
   return {
     open,
+    catchUp,
     say,
     edit,
     regenerate,

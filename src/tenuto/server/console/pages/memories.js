@@ -14,7 +14,8 @@ export const initial = {
   hits: null, // what a search found; nothing where none was made
   degraded: false,
   loading: true,
-  problem: null,
+  problem: null, // why the list could not be brought
+  refused: null, // why a change was not made
 };
 export const makeActions = memoryActions;
 export const view = memoriesView;

@@ -5,9 +5,10 @@ import { milliseconds } from "../format.js";
 import { has, t } from "../i18n.js";
 import { UNKEPT } from "../items.js";
 import { sentence } from "../problem.js";
-import { prose } from "../prose.js";
+import { writeProse } from "../prose.js";
 import { iconButton, textButton } from "./buttons.js";
 import { badges } from "./badges.js";
+import { copyButton } from "./copying.js";
 import { extras } from "./extras.js";
 import { insightView } from "./insight.js";
 import { takenView } from "./taken.js";
@@ -24,7 +25,8 @@ export function answerView(actions) {
   const insight = insightView(actions);
   const anew = iconButton("again", t("talk.regenerate"), () => actions.turns.regenerate());
   const taken = takenView();
-  const meta = h("div", { class: "meta" }, insight.button, anew, parts.badges);
+  const copy = copyButton(() => shown.item.text, t("talk.copy"));
+  const meta = h("div", { class: "meta" }, insight.button, copy, anew, parts.badges);
   const node = h(
     "article",
     { class: "answer" },
@@ -42,6 +44,7 @@ export function answerView(actions) {
   function draw({ item, name, redacted, last, busy }) {
     parts.speaker.textContent = name;
     taken.draw(redacted);
+    set(copy, "hidden", !item.text);
     set(anew, "hidden", !last || busy || item.status !== "done" || item.trace === UNKEPT);
     const againNow = last && !busy;
     if (shown.item === item && shown.again === againNow) return;
@@ -59,10 +62,8 @@ export function answerView(actions) {
 
   function say(item) {
     const waiting = item.status === "running" && !item.text;
-    fill(
-      parts.text,
-      waiting ? h("p", { class: "thinking" }, h("span", { class: "unseen" }, t("talk.thinking"))) : prose(item.text),
-    );
+    if (waiting) fill(parts.text, h("p", { class: "thinking" }, h("span", { class: "unseen" }, t("talk.thinking"))));
+    else writeProse(parts.text, item.text);
   }
 
   function notify(item, againNow) {

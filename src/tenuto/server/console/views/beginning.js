@@ -1,12 +1,13 @@
 /** Before the first word: who can be talked to, and what one might ask. */
 
-import { fill, h } from "../dom.js";
-import { called, phrases, t, told } from "../i18n.js";
+import { fill, h, set } from "../dom.js";
+import { called, has, phrases, t, told } from "../i18n.js";
 import { assistantOf } from "../state.js";
 
 export function beginningView(actions) {
   const choices = h("div", { class: "assistants", role: "radiogroup", "aria-labelledby": "whom" });
   const examples = h("div", { class: "examples" });
+  const first = h("ul", { class: "first" });
   const node = h(
     "section",
     { class: "beginning" },
@@ -14,6 +15,7 @@ export function beginningView(actions) {
       "div",
       { class: "column" },
       h("p", { class: "lead" }, t("app.lead")),
+      first,
       h("h2", { id: "whom" }, t("assistant.choose")),
       choices,
       examples,
@@ -23,6 +25,8 @@ export function beginningView(actions) {
 
   function draw(state, talk) {
     const assistant = assistantOf(state, talk);
+    const { items, loading, query } = state.sessions;
+    set(first, "hidden", loading || query !== "" || items.length > 0);
     if (shown[0] === state.assistants && shown[1] === assistant) return;
     if (shown[0] !== state.assistants)
       fill(
@@ -30,6 +34,7 @@ export function beginningView(actions) {
         state.assistants.map((each) => choice(each, actions)),
       );
     shown = [state.assistants, assistant];
+    fill(first, ["stored", "seen", ...(isOffline(assistant) ? ["offline"] : [])].map((each) => h("li", {}, t(`first.${each}`))));
     for (const input of choices.querySelectorAll("input")) input.checked = input.value === assistant?.name;
     const asked = phrases(`try.${assistant?.name}`);
     fill(
@@ -53,8 +58,18 @@ function choice(assistant, actions) {
       on: { change: () => actions.house.choose(assistant.name) },
     }),
     h("span", { class: "name" }, called(assistant.titles, assistant.name)),
-    h("span", { class: "about" }, told(assistant.description)),
+    h("span", { class: "about" }, about(assistant)),
   );
+}
+
+/** What an assistant does; where the offline model answers for it, that may be less than its description says. */
+function about(assistant) {
+  const phrase = `about.offline.${assistant.name}`;
+  return isOffline(assistant) && has(phrase) ? t(phrase) : told(assistant.description);
+}
+
+function isOffline(assistant) {
+  return assistant?.model === "offline";
 }
 
 function example(text, actions) {

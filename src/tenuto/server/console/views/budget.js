@@ -1,6 +1,6 @@
 /** The manifest: the budget as a bar of coloured parts, and a list that tells what became of each. */
 
-import { fill, h } from "../dom.js";
+import { h } from "../dom.js";
 import { number } from "../format.js";
 import { t } from "../i18n.js";
 import { range, shares, used } from "../manifest.js";
@@ -8,6 +8,8 @@ import { marked } from "./marks.js";
 
 // Below this share of the budget the parts are too thin to tell apart, and are shown enlarged as well.
 const THIN = 0.5;
+// Characters of a part that are shown before one unfolds it.
+const EXCERPT = 140;
 
 export function budgetView(context) {
   const { total, budget, exact } = context;
@@ -53,34 +55,40 @@ function spoken({ kind, tokens }) {
   return `${t(`kind.${kind}`)} ${number(tokens)}`;
 }
 
-/** `recall(id)` brings the text of a memory, or nothing where it was forgotten. */
-export function entriesView({ entries }, recall) {
+export function entriesView({ entries, total }) {
   const head = ["part", "disposition", "why", "tokens"].map((name) => h("th", { scope: "col" }, t(`insight.${name}`)));
   return h(
     "section",
     {},
     h("h2", {}, t("insight.entries")),
-    h("table", { class: "entries" }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, entries.map((entry) => row(entry, recall)))),
+    h(
+      "table",
+      { class: "entries" },
+      h("thead", {}, h("tr", {}, head)),
+      h("tbody", {}, entries.map(row)),
+      h("tfoot", {}, h("tr", {}, h("th", { scope: "row" }, t("insight.sum.label")), h("td"), h("td", { class: "why" }), h("td", { class: "figure" }, number(total)))),
+    ),
   );
 }
 
-function row(entry, recall) {
-  const { kind, disposition, reason, tokens, uncut_tokens: uncut, id, count } = entry;
+function row(entry) {
+  const { kind, disposition, reason, tokens, uncut_tokens: uncut, id, count, score = null } = entry;
   const several = count > 1 && t("insight.messages", { count: number(count) });
   // Messages are known by their numbers, memories by their text; the ids of evidence are what people quote.
   const named = kind !== "message" && kind !== "memory" && id;
-  const which = [named, range(entry), several].filter(Boolean).join(" · ");
+  const found = score !== null && t("insight.score", { score: number(score, 2) });
+  const which = [named, range(entry), several, found].filter(Boolean).join(" · ");
   const size = uncut > tokens ? t("insight.uncut", { tokens: number(tokens), uncut: number(uncut) }) : number(tokens);
   return h(
     "tr",
-    { data: { kind, disposition, tokens } },
+    { data: { kind, disposition, tokens, state: entry.state } },
     h(
       "th",
       { scope: "row" },
       h("span", { class: "swatch" }),
       t(`kind.${kind}`),
       which && h("span", { class: "which" }, ` ${which}`),
-      kind === "memory" && id && recalled(id, recall),
+      seen(entry),
     ),
     h(
       "td",
@@ -94,11 +102,22 @@ function row(entry, recall) {
   );
 }
 
-function recalled(id, recall) {
-  const text = h("span", { class: "recalled", data: { memory: id } });
-  recall(id).then(
-    (words) => fill(text, " ", words === null ? t("insight.forgotten") : ["“", marked(words), "”"]),
-    () => fill(text, ` ${id}`), // which one it was can still be told
-  );
-  return text;
+/** The text of a part, as it is stored now; a long one is folded. */
+function seen({ text = null, state, kind }) {
+  const since = ["changed", "gone"].includes(state) && h("span", { class: "since" }, t(`insight.${state}`));
+  if (!text) return since && h("div", { class: "seen" }, since);
+  const start = excerpt(text);
+  if (start === text) return h("div", { class: "seen" }, since, h("div", { class: "whole" }, marked(text)));
+  // It scrolls, so a keyboard has to reach it.
+  const whole = h("div", { class: "whole", tabindex: 0 }, marked(text));
+  const label = h("summary", { title: t("insight.text", { part: t(`kind.${kind}`) }) }, marked(start), " …");
+  return h("details", { class: "seen" }, label, since, whole);
+}
+
+/** The beginning of a text, up to the end of a word; the whole of a short one. */
+function excerpt(text) {
+  if (text.length <= EXCERPT && !text.includes("\n")) return text;
+  const start = text.slice(0, EXCERPT).replaceAll(/\s+/g, " ");
+  const end = start.lastIndexOf(" ");
+  return end > EXCERPT / 2 ? start.slice(0, end) : start;
 }

@@ -8,8 +8,8 @@ import { marked } from "./marks.js";
 
 export function extras({ goods = [], orders = [], evidence = [], policy_mode: policy = null, task_id: task = null }) {
   return [
-    goods.length > 0 && h("ul", { class: "cards", "aria-label": t("goods.list") }, goods.map(item)),
-    orders.length > 0 && h("ul", { class: "cards", "aria-label": t("orders.list") }, orders.map(order)),
+    goods.length > 0 && h("ul", { class: "cards", tabindex: 0, "aria-label": t("goods.list") }, goods.map(item)),
+    orders.length > 0 && h("ul", { class: "cards", tabindex: 0, "aria-label": t("orders.list") }, orders.map(order)),
     policy &&
       h(
         "div",

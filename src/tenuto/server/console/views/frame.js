@@ -9,22 +9,23 @@ import { beginningView } from "./beginning.js";
 import { composerView } from "./composer.js";
 import { confirmDialog, meDialog } from "./dialogs.js";
 import { headingView } from "./heading.js";
-import { privacyDialog } from "./privacy.js";
 import { sidebarView } from "./sidebar.js";
 import { tipView } from "./tip.js";
 import { transcriptView } from "./transcript.js";
+import { undoView } from "./undo.js";
 import { waitingView } from "./waiting.js";
 
 export function frameView(actions, pages) {
   const confirm = confirmDialog();
   const identity = meDialog(actions);
-  const privacy = privacyDialog(actions);
-  const sidebar = sidebarView(actions, confirm.ask, privacy.open);
+  const sidebar = sidebarView(actions);
   const heading = headingView(actions);
   const beginning = beginningView(actions);
   const transcript = transcriptView(actions);
   const composer = composerView(actions);
   const waiting = waitingView(actions);
+  const undo = undoView(actions);
+  let shown = null; // the page that was drawn last, and the id on it
   const views = new Map(); // of the pages that were visited, by name
   const told = h("p", { class: "unseen", role: "status" });
   const outage = h("p", { class: "outage", role: "status", hidden: true }, t("outage"));
@@ -32,16 +33,21 @@ export function frameView(actions, pages) {
   const main = h("main", {}, heading.node, outage, transcript.node, beginning.node, composer.node);
   const node = h(
     "div",
-    { class: "frame", on: { keydown: (event) => event.key === "Escape" && actions.house.drawer(false) } },
+    { class: "frame", on: { keydown: press } },
     sidebar.node,
     veil,
     main,
     told,
+    undo.node,
     confirm.node,
     identity.node,
-    privacy.node,
   );
   node.append(tipView(node).node);
+
+  function press(event) {
+    if (event.key === "Escape") actions.house.drawer(false);
+    undo.press(event);
+  }
 
   /** Where the list lies over the page, it has the focus, and gives it back. */
   function lay(drawer, below) {
@@ -67,7 +73,7 @@ export function frameView(actions, pages) {
     const empty = talk !== null && talk.id === null && talk.items.length === 0 && state.problem === null;
     const page = pageOn(state);
     const now = state.pages[state.page];
-    for (const view of [sidebar, heading, beginning, transcript, composer, identity, privacy]) view.draw(state, talk);
+    for (const view of [sidebar, heading, beginning, transcript, composer, undo, identity]) view.draw(state, talk);
     page?.draw(state, now);
     lay(state.drawer, page ?? heading);
     set(outage, "hidden", !state.away);
@@ -78,6 +84,11 @@ export function frameView(actions, pages) {
     // On the page only while it is shown: a page has one first heading.
     for (const each of [waiting, ...views.values()]) if (each !== page) each.node.remove();
     if (page && !page.node.isConnected) main.append(page.node);
+    // After a link to another page, keyboard and screen reader go on from its heading.
+    const moved = shown && (state.page !== shown.name || state.id !== shown.id);
+    const lost = shown && page !== shown.page && document.activeElement === document.body;
+    if (page && (moved || lost)) page.node.querySelector("h1").focus();
+    shown = { name: state.page, id: state.id, page };
     write(told, spoken(state.told));
     const title = talking ? talk?.title : page.title(state, now);
     document.title = title ? `${spoken(title)} · ${t("app.title")}` : t("app.title");

@@ -59,7 +59,7 @@ export function insightView(actions) {
     const { context, tools = [], steps } = trace;
     fill(
       node,
-      context ? [budgetView(context), entriesView(context, actions.recall)] : h("p", { class: "hint" }, t("insight.none")),
+      context ? [budgetView(context), entriesView(context)] : h("p", { class: "hint" }, t("insight.none")),
       h("div", { class: "halves" }, stepsView(steps), facts(trace)),
       toolsView(tools),
     );

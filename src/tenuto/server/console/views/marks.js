@@ -11,7 +11,8 @@ export function marked(text, { still = false } = {}) {
   return pieces(text).map((piece) => (typeof piece === "string" ? piece : chip(piece, still)));
 }
 
-function chip(mark, still) {
+/** A mark as a label. */
+export function chip(mark, still = false) {
   const why = fate(mark);
   return h(
     "span",

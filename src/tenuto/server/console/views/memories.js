@@ -16,6 +16,7 @@ const WRITTEN = ["fact", "preference"];
 export function memoriesView(actions, ask) {
   const header = pageHeader(actions, t("page.memories"), t("memories.lead"));
   const notice = h("p", { class: "notice", role: "status" });
+  const refused = h("p", { class: "notice", role: "alert" });
   const liked = section("memories.preferences", actions, ask);
   const rest = section("memories.others", actions, ask);
   const found = section("memories.found", actions, ask);
@@ -24,6 +25,7 @@ export function memoriesView(actions, ask) {
   const more = textButton(t("sessions.more"), () => actions.page.more());
   rest.node.append(more);
   const degraded = h("p", { class: "hint" }, t("memories.degraded"));
+  found.node.insertBefore(h("p", { class: "hint" }, t("memories.why")), found.list);
   found.node.append(degraded);
   const adding = addForm(actions);
   const seeking = search(actions);
@@ -34,7 +36,7 @@ export function memoriesView(actions, ask) {
     h(
       "div",
       { class: "scroll" },
-      h("div", { class: "column" }, seeking.node, notice, found.node, liked.node, rest.node, adding),
+      h("div", { class: "column" }, seeking.node, notice, refused, found.node, liked.node, rest.node, adding),
     ),
   );
   let last = null;
@@ -48,6 +50,8 @@ export function memoriesView(actions, ask) {
     seeking.draw(query);
     fill(notice, problem ? trouble(problem, actions) : loading && t("app.loading"));
     set(notice, "hidden", seen);
+    fill(refused, now.refused && sentence(now.refused));
+    set(refused, "hidden", !now.refused);
     set(found.node, "hidden", !hits || !seen);
     set(liked.node, "hidden", Boolean(hits) || !seen);
     set(rest.node, "hidden", Boolean(hits) || !seen);

@@ -48,10 +48,15 @@ export function memoryRow(actions, ask) {
       fill(node, look);
       pen.focus();
     };
+    let saving = false;
     const save = async () => {
       const words = input.value.trim();
-      close();
-      if (words && words !== memory.text) await actions.page.edit(memory.id, words, t("memories.edited"));
+      if (saving) return;
+      saving = true;
+      const same = !words || words === memory.text;
+      // What was refused can be written otherwise.
+      if (same || (await actions.page.edit(memory.id, words, t("memories.edited")))) close();
+      saving = false;
     };
     input.addEventListener("keydown", (event) => {
       if (event.isComposing) return;

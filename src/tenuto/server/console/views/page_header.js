@@ -6,7 +6,7 @@ import { iconButton } from "./buttons.js";
 
 export function pageHeader(actions, title, ...lead) {
   const menu = iconButton("menu", t("sessions.open"), () => actions.house.drawer(true), { class: "narrow" });
-  const heading = h("h1", {}, title);
+  const heading = h("h1", { tabindex: -1 }, title);
   const node = h("header", {}, menu, h("div", { class: "titles" }, heading, h("p", {}, lead)));
   return { node, heading, draw: (state) => set(menu, "aria-expanded", String(state.drawer)), focus: () => menu.focus() };
 }

@@ -1,94 +1,35 @@
-/** What becomes of private data here, place by place, and what stands behind it. */
+/** The page of private data. */
 
-import { fill, h } from "../dom.js";
-import { has, t } from "../i18n.js";
-import { called } from "../marks.js";
-import { textButton } from "./buttons.js";
+import { h } from "../dom.js";
+import { t } from "../i18n.js";
+import { auditView } from "./audit.js";
+import { erasureView } from "./erasure.js";
+import { pageHeader } from "./page_header.js";
+import { policyView } from "./policy.js";
+import { receiptCheckView } from "./receipt_check.js";
+import { scanView } from "./scan.js";
 
-export function privacyDialog(actions) {
-  const body = h("div", { class: "policy-sheet", tabindex: 0 });
-  const close = textButton(t("close"), () => node.close());
-  const node = h(
-    "dialog",
-    { class: "privacy", "aria-labelledby": "privacy-title" },
-    h("h2", { id: "privacy-title" }, t("privacy.title")),
-    body,
-    h("p", { class: "choices" }, close),
-  );
-  let shown = null;
+export function privacyView(actions, ask) {
+  const header = pageHeader(actions, t("page.privacy"), t("privacy.page.lead"));
+  const views = {
+    policy: policyView(),
+    scan: scanView(actions, ask),
+    erasure: erasureView(actions),
+    check: receiptCheckView(actions),
+    audit: auditView(actions),
+  };
+  const sections = Object.entries(views).map(([name, { node }]) => {
+    const title = t(`privacy.${name}`);
+    return h("section", { data: { section: name }, "aria-label": title }, h("h2", {}, title), node);
+  });
+  const column = h("div", { class: "column" }, sections);
+  const node = h("div", { class: "page private" }, header.node, h("div", { class: "scroll" }, column));
 
-  function draw({ privacy }) {
-    if (privacy === shown) return;
-    shown = privacy;
-    fill(body, privacy && sheet(privacy));
+  function draw(state, now) {
+    header.draw(state);
+    views.policy.draw(state);
+    for (const name of ["scan", "erasure", "check", "audit"]) views[name].draw(now[name]);
   }
 
-  function open() {
-    node.showModal();
-    close.focus();
-    actions.house.review();
-  }
-
-  return { node, draw, open };
-}
-
-function sheet(privacy) {
-  return [h("p", { class: "hint" }, t("privacy.lead")), sinks(privacy.modes), looked(privacy), facts(privacy)];
-}
-
-function sinks(modes) {
-  const head = ["where", "what"].map((name) => h("th", { scope: "col" }, t(`privacy.${name}`)));
-  const rows = Object.entries(modes).map(([sink, mode]) =>
-    h(
-      "tr",
-      { data: { sink, mode } },
-      h("th", { scope: "row" }, worded("sink", sink)),
-      h("td", {}, h("span", { class: "mode" }, how(sink, mode))),
-    ),
-  );
-  return h("table", { class: "sinks" }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows));
-}
-
-/** A message or a question is refused as a whole; elsewhere the text is kept away. */
-function how(sink, mode) {
-  return has(`mode.${mode}.${sink}`) ? t(`mode.${mode}.${sink}`) : worded("mode", mode);
-}
-
-function worded(family, name) {
-  return has(`${family}.${name}`) ? t(`${family}.${name}`) : name;
-}
-
-function looked({ types = [], patterns = [] }) {
-  const names = [...new Set([...types, ...patterns].map(called))];
-  return h(
-    "section",
-    {},
-    h("h3", {}, t("privacy.types")),
-    h(
-      "ul",
-      { class: "types" },
-      names.map((name) => h("li", { class: "chip" }, name)),
-    ),
-  );
-}
-
-function facts({ vault, unvaulted = [], detector, degraded, encryption }) {
-  const rows = [
-    ["vault", yes("vault", vault)],
-    vault && unvaulted.length > 0 && ["unvaulted", unvaulted.map(called).join(t("mark.comma"))],
-    ["detector", detector && degraded ? t("privacy.detector.away") : yes("detector", detector), detector && degraded],
-    ["encryption", yes("encryption", encryption)],
-  ];
-  return h("dl", {}, rows.filter(Boolean).map(fact));
-}
-
-function fact([name, value, wrong = false]) {
-  return [
-    h("dt", {}, t(`privacy.${name}`)),
-    h("dd", { class: wrong ? "grave" : null, data: { fact: name } }, value),
-  ];
-}
-
-function yes(what, holds) {
-  return t(`privacy.${what}.${holds ? "yes" : "no"}`);
+  return { node, draw, focus: header.focus, title: () => t("page.privacy") };
 }

@@ -8,8 +8,9 @@ import { me } from "../me.js";
 import { addressOf } from "../route.js";
 import { iconButton } from "./buttons.js";
 import { writeMarked } from "./marks.js";
+import { titleField } from "./title_field.js";
 
-export function sessionRow(actions, ask) {
+export function sessionRow(actions) {
   const title = h("span", { class: "title" });
   const owner = h("span", { class: "owner" });
   const time = h("time");
@@ -19,7 +20,6 @@ export function sessionRow(actions, ask) {
   const look = [link, h("span", { class: "tools" }, pen, bin)];
   const node = h("li", {}, look);
   let shown = null; // the session of this row
-  let naming = false;
 
   // Written into what is there, and not made anew: a list is brought often, and the focus may be in it.
   function draw({ session }, open) {
@@ -40,48 +40,34 @@ export function sessionRow(actions, ask) {
   }
 
   function name(session) {
-    naming = true;
-    const input = h("input", { value: session.title, maxlength: 200, "aria-label": t("sessions.name") });
-    const done = (save) => {
-      if (!naming) return;
-      naming = false;
-      const title = input.value.trim();
+    const close = (byKey) => {
       fill(node, look);
-      if (save && title && title !== session.title) actions.sessions.rename(session.id, title);
+      if (byKey) pen.focus();
     };
-    input.addEventListener("blur", () => done(true));
-    input.addEventListener("keydown", (event) => {
-      if (event.isComposing) return;
-      if (event.key !== "Escape" && event.key !== "Enter") return;
-      // The button that gets the focus shall not be pressed by the same key, nor the page hear it.
-      event.preventDefault();
-      event.stopPropagation();
-      done(event.key === "Enter");
-      node.querySelector("button").focus();
-    });
+    const input = titleField(session.title, { close, save: (title) => actions.sessions.rename(session.id, title) });
     fill(node, input);
     input.focus();
     input.select();
   }
 
-  async function remove(session) {
-    const title = spoken(titleOf(session));
-    const yes = await ask({
-      title: t("sessions.delete.title"),
-      text: t("sessions.delete.text", { title }),
-      yes: t("sessions.delete.yes"),
-    });
-    if (yes) await actions.forget(session.id);
+  function remove(session) {
+    focusBeside(node);
+    actions.forget([session]);
   }
 
   return { node, draw };
 }
 
-function titleOf(session) {
+/** The row beside one that goes gets the focus. */
+export function focusBeside(node) {
+  (node.nextElementSibling ?? node.previousElementSibling)?.querySelector("a").focus();
+}
+
+export function titleOf(session) {
   return session.title || t("sessions.untitled");
 }
 
-function label(button, name) {
+export function label(button, name) {
   set(button, "aria-label", name);
   set(button, "title", name);
 }

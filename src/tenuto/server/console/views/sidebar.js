@@ -1,5 +1,6 @@
 /** The list of sessions, with what one does about the page itself below it. */
 
+import { present } from "../actions/deletion.js";
 import { fill, h, set } from "../dom.js";
 import { currentLanguage, languages, t } from "../i18n.js";
 import { keyed } from "../keyed.js";
@@ -13,23 +14,21 @@ import { icon } from "./icons.js";
 import { sessionRow } from "./session_row.js";
 
 const TYPING = 200;
+// More are on the page of sessions.
+const MOST = 50;
 
-export function sidebarView(actions, ask, showPrivacy) {
+export function sidebarView(actions) {
   const list = h("ul", { class: "sessions" });
   const rows = unhurried(
     list,
-    keyed(list, () => sessionRow(actions, ask)),
+    keyed(list, () => sessionRow(actions)),
   );
   const notice = h("p", { class: "notice" });
-  const more = textButton(t("sessions.more"), () => actions.sessions.more());
+  const all = h("a", { class: "all", href: addressOfPage("sessions") }, t("sessions.all"));
+  const find = search(actions);
+  const shelf = h("div", { class: "shelf" }, list, notice, all);
   const house = h("p", { class: "house" });
   const who = h("span");
-  const privacy = h(
-    "button",
-    { type: "button", class: "quiet", hidden: true, on: { click: showPrivacy } },
-    icon("lock"),
-    t("privacy.title"),
-  );
   const places = PAGES.map(place);
   const close = iconButton("close", t("sessions.close"), () => actions.house.drawer(false), { class: "narrow" });
   const node = h(
@@ -47,12 +46,12 @@ export function sidebarView(actions, ask, showPrivacy) {
       { class: "places", "aria-label": t("pages.title") },
       places.map((each) => h("li", {}, each)),
     ),
-    search(actions),
-    h("div", { class: "shelf" }, list, notice, more),
+    find.node,
+    shelf,
     h(
       "div",
       { class: "foot" },
-      h("div", { class: "foot-row" }, identity(actions, who), privacy, language(actions), theme(actions)),
+      h("div", { class: "foot-row" }, identity(actions, who), language(actions), theme(actions)),
       house,
     ),
   );
@@ -60,14 +59,17 @@ export function sidebarView(actions, ask, showPrivacy) {
 
   function draw(state, talk) {
     set(node, "data-drawer", state.drawer);
-    set(privacy, "hidden", state.privacy === null);
     for (const each of places) set(each, "aria-current", each.dataset.page === state.page && "page");
     who.textContent = me().user || t("me.button");
     if (state.house)
       fill(house, `${state.house.version} · ${state.house.store} · `, h("a", { href: "docs" }, t("routes")));
-    const { items, cursor, loading, problem, query } = state.sessions;
-    if (last !== state.sessions) {
-      set(more, "hidden", cursor === null);
+    const { cursor, loading, problem, query } = state.sessions;
+    const items = present(state);
+    // The page of sessions has the list, and its search.
+    for (const part of [find.node, shelf]) set(part, "hidden", state.page === "sessions");
+    find.draw(query);
+    if (last?.sessions !== state.sessions || last.deleted !== state.deleted) {
+      set(all, "hidden", cursor === null && items.length <= MOST);
       fill(
         notice,
         problem
@@ -76,9 +78,9 @@ export function sidebarView(actions, ask, showPrivacy) {
       );
       set(notice, "hidden", !problem && items.length > 0);
     }
-    last = state.sessions;
+    last = state;
     rows(
-      items.map((session) => ({ key: session.id, session })),
+      items.slice(0, MOST).map((session) => ({ key: session.id, session })),
       state.page === CHAT ? talk?.id ?? null : null,
     );
   }
@@ -117,11 +119,12 @@ function said(items, loading, query) {
   return t(query ? "sessions.nothing" : "sessions.none");
 }
 
-function search(actions) {
+/** A field that searches the titles once nothing is typed for a moment. */
+export function search(actions) {
   let waiting;
-  const later = (event) => {
+  const later = () => {
     clearTimeout(waiting);
-    waiting = setTimeout(() => actions.sessions.search(event.target.value.trim()), TYPING);
+    waiting = setTimeout(() => actions.sessions.search(input.value.trim()), TYPING);
   };
   const input = h("input", {
     type: "search",
@@ -129,7 +132,14 @@ function search(actions) {
     "aria-label": t("sessions.search"),
     on: { input: later },
   });
-  return h("div", { class: "search", role: "search" }, icon("search"), input);
+  const node = h("div", { class: "search", role: "search" }, icon("search"), input);
+
+  /** Titles may have been searched for elsewhere on the page. */
+  function draw(query) {
+    if (input !== document.activeElement && input.value.trim() !== query) input.value = query;
+  }
+
+  return { node, draw };
 }
 
 function identity(actions, who) {
@@ -144,17 +154,9 @@ function identity(actions, who) {
 
 function language(actions) {
   const other = languages.find((each) => each !== currentLanguage());
-  const label = t("language.label");
   return h(
     "button",
-    {
-      type: "button",
-      class: "quiet",
-      lang: other,
-      "aria-label": label,
-      title: label,
-      on: { click: () => actions.speak(other) },
-    },
+    { type: "button", class: "quiet", lang: other, title: t("language.label"), on: { click: () => actions.speak(other) } },
     t("language.switch"),
   );
 }

@@ -2,6 +2,7 @@
 
 import { fill, h } from "../dom.js";
 import { t } from "../i18n.js";
+import { sentence } from "../problem.js";
 import { textButton } from "./buttons.js";
 import { pageHeader } from "./page_header.js";
 
@@ -14,9 +15,14 @@ export function waitingView(actions) {
   function draw(state) {
     header.draw(state);
     fill(header.heading, title(state));
+    fill(notice, said(state));
+  }
+
+  function said({ page, problem, unloaded }) {
+    if (problem) return [sentence(problem), " ", textButton(t("again"), actions.start)];
     // A module that could not be fetched once is not asked for again until the document is loaded anew.
-    const reload = () => textButton(t("pages.reload"), () => location.reload());
-    fill(notice, state.unloaded === state.page ? [t("pages.unloaded"), " ", reload()] : t("app.loading"));
+    if (unloaded === page) return [t("pages.unloaded"), " ", textButton(t("pages.reload"), () => location.reload())];
+    return t("app.loading");
   }
 
   return { node, draw, title, focus: header.focus };

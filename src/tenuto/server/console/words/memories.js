@@ -4,6 +4,8 @@ export const en = {
   "memories.lead": "What is remembered of you beyond one conversation.",
   "memories.search": "Search memories",
   "memories.found": "Found",
+  "memories.why":
+    "Words: shared with the query. Meaning: close to it, also in other words. The score combines both and orders the list.",
   "memories.nothing": "Nothing like that is remembered.",
   "memories.degraded": "Found by words alone: the embedder did not answer.",
   "memories.preferences": "Preferences",
@@ -44,6 +46,7 @@ export const zh = {
   "memories.lead": "在单次对话之外记住的关于您的内容。",
   "memories.search": "搜索记忆",
   "memories.found": "搜索结果",
+  "memories.why": "词语：与查询共有的词语。语义：含义相近，措辞可以不同。得分综合两者，并决定顺序。",
   "memories.nothing": "没有记住类似的内容。",
   "memories.degraded": "仅按词语查找：嵌入模型没有响应。",
   "memories.preferences": "偏好",

@@ -1,0 +1,50 @@
+/** The signed receipt of an erasure, and a button that saves it as it is. */
+
+import { h } from "../dom.js";
+import { instant, number } from "../format.js";
+import { t } from "../i18n.js";
+import { textButton } from "./buttons.js";
+import { worded } from "./policy.js";
+
+export function receiptView(receipt) {
+  const facts = [
+    ["id", receipt.id],
+    ["tenant", receipt.tenant],
+    ["sites", receipt.sites.map((site) => site || "–").join(", ")],
+    ["digest", receipt.user_digest, true],
+    ["erased", instant(receipt.erased_at)],
+    ["counts", counted(receipt.counts)],
+    ["bytes", [worded("privacy.bytes", receipt.compaction), receipt.remaining_reason].filter(Boolean).join(": ")],
+    ["limits", receipt.limits],
+    ["key", receipt.public_key, true],
+    ["signature", receipt.signature, true],
+  ];
+  return h(
+    "div",
+    { class: "receipt" },
+    h("h3", {}, t("privacy.receipt")),
+    h("p", {}, t("privacy.receipt.text")),
+    h(
+      "dl",
+      {},
+      facts.map(([name, value, mono]) => [
+        h("dt", {}, t(`privacy.receipt.${name}`)),
+        h("dd", { class: mono ? "mono" : null, data: { fact: name } }, value),
+      ]),
+    ),
+    h("p", { class: "row" }, textButton(t("privacy.receipt.save"), () => save(receipt))),
+  );
+}
+
+function counted(counts) {
+  const some = Object.entries(counts).filter(([, count]) => count > 0);
+  const said = some.map(([name, count]) => `${number(count)} ${worded("privacy.erased", name)}`);
+  return said.join(", ") || t("privacy.erased.nothing");
+}
+
+function save(receipt) {
+  const file = new Blob([`${JSON.stringify(receipt, null, 2)}\n`], { type: "application/json" });
+  const href = URL.createObjectURL(file);
+  h("a", { href, download: `receipt-${receipt.id}.json` }).click();
+  URL.revokeObjectURL(href);
+}

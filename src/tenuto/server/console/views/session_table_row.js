@@ -1,0 +1,102 @@
+/** One session in the table: what it is and has cost, and what one does about it. */
+
+import { fill, h, set, write } from "../dom.js";
+import { instant, moment, money, number } from "../format.js";
+import { t } from "../i18n.js";
+import { spoken } from "../marks.js";
+import { addressOf, addressOfPage, go } from "../route.js";
+import { iconButton } from "./buttons.js";
+import { icon } from "./icons.js";
+import { writeMarked } from "./marks.js";
+import { focusBeside, label, titleOf } from "./session_row.js";
+import { titleField } from "./title_field.js";
+import { placeRow } from "./window_list.js";
+
+export const COLUMNS = ["title", "user", "assistant", "messages", "tokens", "cost", "changed", "expires"];
+
+export function sessionTableRow(actions, exportFiles) {
+  const check = h("input", { type: "checkbox", on: { change: () => actions.page.select([shown.id], check.checked) } });
+  const cells = Object.fromEntries(COLUMNS.map((name) => [name, h("span", { role: "cell", class: name })]));
+  const link = h("a");
+  const facts = h("span", { class: "facts" }); // where there is no room for columns
+  cells.title.append(link, facts);
+  const traces = h("a", { class: "icon-button" }, icon("traces"));
+  const buttons = {
+    rename: iconButton("pen", "", rename),
+    fork: iconButton("fork", "", fork),
+    export: iconButton("download", "", () => exportFiles([shown])),
+    delete: iconButton("bin", "", remove),
+  };
+  const tools = h("span", { role: "cell", class: "tools" }, traces, Object.values(buttons));
+  const node = h(
+    "div",
+    { class: "table-row", role: "row" },
+    h("span", { role: "cell", class: "check" }, check),
+    Object.values(cells),
+    tools,
+  );
+  let shown = null;
+
+  function draw({ item, place }, selected, assistantName) {
+    placeRow(node, item.id, place);
+    const title = spoken(titleOf(item));
+    writeMarked(link, titleOf(item), { still: true });
+    set(link, "href", addressOf(item.id));
+    set(link, "title", title);
+    const assistant = assistantName(item.metadata.assistant);
+    write(facts, [item.user, assistant, t("sessions.messages", { count: item.message_count })].filter(Boolean).join(" · "));
+    write(cells.user, item.user ?? "");
+    write(cells.assistant, assistant);
+    write(cells.messages, number(item.message_count));
+    write(cells.tokens, number(item.tokens));
+    write(cells.cost, money(Number(item.cost_usd), "USD", 4));
+    at(cells.changed, item.updated_at, moment);
+    at(cells.expires, item.expires_at, (iso) => until(iso));
+    check.checked = selected.includes(item.id);
+    set(check, "aria-label", t("sessions.select", { title }));
+    set(traces, "href", addressOfPage("traces", `session/${item.id}`));
+    label(traces, t("sessions.traces", { title }));
+    for (const [name, button] of Object.entries(buttons)) label(button, t(`sessions.${name}`, { title }));
+    shown = item;
+  }
+
+  function rename() {
+    const close = (byKey) => {
+      fill(cells.title, link, facts);
+      if (byKey) buttons.rename.focus();
+    };
+    const { id, title } = shown;
+    const input = titleField(title, { close, save: (now) => actions.sessions.rename(id, now) });
+    fill(cells.title, input);
+    input.focus();
+    input.select();
+  }
+
+  async function fork() {
+    const made = await actions.page.fork(shown.id);
+    if (made) go(made);
+  }
+
+  function remove() {
+    const gone = shown;
+    focusBeside(node);
+    actions.page.select([gone.id], false);
+    actions.forget([gone]);
+  }
+
+  return { node, draw };
+}
+
+function at(cell, iso, show) {
+  const time = cell.firstChild ?? cell.appendChild(h("time"));
+  write(time, iso ? show(iso) : "–");
+  set(time, "datetime", iso);
+  set(time, "title", iso ? instant(iso) : t("sessions.unexpiring"));
+}
+
+/** How long a session stays, if nothing is said in it. */
+function until(iso) {
+  const hours = (new Date(iso) - Date.now()) / 3_600_000;
+  if (hours < 1) return t("sessions.soon");
+  return hours < 48 ? t("sessions.hours", { count: Math.round(hours) }) : t("sessions.days", { count: Math.round(hours / 24) });
+}

@@ -1,0 +1,137 @@
+"""Routes of API keys, for admins of their tenant. On an open server the first key ends open mode."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tenuto.access import ApiKey, KeyRole
+from tenuto.errors import InvalidCursor
+from tenuto.model.values import JsonObject, View
+from tenuto.server.auth import AuthContext, authenticate_request, service
+from tenuto.server.json_io import answer, body_of, parse_query, path_parameter
+from tenuto.server.openapi import Router, describe
+from tenuto.server.problems import Forbidden
+from tenuto.server.requests import CreateKey, KeyListQuery
+
+routes = Router("keys", prefix="/v1/keys")
+_log = logging.getLogger(__name__)
+_KEY: Final[JsonObject] = {
+    "id": "3f9a1c0d5e7b2846",
+    "tenant": "acme",
+    "site": "shop",
+    "user": None,
+    "agent": None,
+    "role": "member",
+    "name": "the backend of the shop",
+    "created_at": "2026-11-18T04:00:00Z",
+    "last_used_at": None,
+    "revoked_at": None,
+}
+
+
+class KeyView(View, frozen=True, kw_only=True):
+    """An API key without its secret. A `site` of null means any site; `last_used_at` is exact to an hour."""
+
+    id: str
+    tenant: str
+    site: str | None
+    user: str | None
+    agent: str | None
+    role: KeyRole
+    name: str
+    created_at: datetime
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+class KeyList(View, frozen=True, kw_only=True):
+    """Part of the keys, newest first, revoked ones included; `cursor` continues it, null ends it."""
+
+    keys: list[KeyView]
+    cursor: str | None
+
+
+class CreatedKey(View, frozen=True, kw_only=True):
+    """A new key and its secret, which is shown here only: the store keeps its hash."""
+
+    key: KeyView
+    secret: str
+
+
+@routes.get("", describe(KeyList, query=KeyListQuery, example={"keys": [_KEY], "cursor": None}))
+async def list_keys(request: Request) -> Response:
+    """The keys of the tenant, or of the site that the credential is bound to; for admins."""
+    admission = await _admitted_admin(request)
+    asked = parse_query(request, KeyListQuery)
+    keys = await service(request).gate.keys.list(admission.scope().tenant, _bound_site(admission))
+    rest = _keys_after(keys[::-1], asked.cursor)
+    page = rest[: asked.limit]
+    cursor = page[-1].id if len(rest) > asked.limit else None
+    return answer(KeyList(keys=list(map(KeyView.of, page)), cursor=cursor))
+
+
+@routes.post("", describe(CreatedKey, 201, body=CreateKey, example={"key": _KEY, "secret": "tnt_3f9a1c0d5e7b2846_…"}))
+async def create_key(request: Request) -> Response:
+    """Create a key; its secret is in this answer and never shown again. For admins, and on an open server for the
+    machine itself, which the first key closes. The role privacy.reveal is given only by a credential that has it."""
+    admission = await _admitted_admin(request)
+    body = await body_of(request, CreateKey)
+    if body.role is KeyRole.REVEAL and admission.caller is not None and not admission.caller.reveals:
+        raise Forbidden(
+            f"the role {KeyRole.REVEAL} is given by a credential that has it, "
+            f"or on the server's machine: tenuto keys create --role {KeyRole.REVEAL}"
+        )
+    scope = admission.scope(body.tenant_id, body.site_id)
+    sites = (body.site_id, admission.site, _bound_site(admission))
+    gate = service(request).gate
+    key, secret = await gate.keys.create(
+        tenant=scope.tenant,
+        # A key that names no site is for all of them, one for the site "" is not.
+        site=scope.site if any(site is not None for site in sites) else None,
+        user=body.user_id,
+        role=body.role,
+        name=body.name,
+        agent=body.agent,
+    )
+    gate.close()
+    _log.info("API key %s was created", key.id)
+    return answer(CreatedKey(key=KeyView.of(key), secret=secret), 201, {"Cache-Control": "no-store"})
+
+
+@routes.delete("/{key_id}", describe(KeyView, example={**_KEY, "revoked_at": "2026-11-18T05:00:00Z"}))
+async def revoke_key(request: Request) -> Response:
+    """Revoke a key for good; again is harmless. For admins; keys of other tenants are 404, as unknown ones are."""
+    admission = await _admitted_admin(request)
+    gate = service(request).gate
+    key = await gate.keys.revoke(
+        path_parameter(request, "key_id"), tenant=admission.scope().tenant, site=_bound_site(admission)
+    )
+    gate.forget(key.id)
+    _log.info("API key %s was revoked", key.id)
+    return answer(KeyView.of(key))
+
+
+async def _admitted_admin(request: Request) -> AuthContext:
+    admission = await authenticate_request(request)
+    if admission.caller is not None and admission.caller.role is not KeyRole.ADMIN:
+        raise Forbidden("API keys are for credentials with the role admin")
+    return admission
+
+
+def _bound_site(admission: AuthContext) -> str | None:
+    """The only site whose keys the credential reaches."""
+    return admission.caller.site if admission.caller is not None else None
+
+
+def _keys_after(keys: tuple[ApiKey, ...], cursor: str | None) -> tuple[ApiKey, ...]:
+    if cursor is None:
+        return keys
+    for place, key in enumerate(keys):
+        if key.id == cursor:
+            return keys[place + 1 :]
+    raise InvalidCursor

@@ -1,0 +1,137 @@
+"""Keys on the page, pages that are not for everyone, and hostile names and texts on all of them."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from tenuto.access import KeyRole
+from tests.journeys.door import Door, bearer, served
+from tests.journeys.page.visit import Visit, listening, offline, visiting
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+EVIL = '<img src=x onerror="window.hurt=1">'
+
+
+async def become(visit: Visit, key: str) -> None:
+    """Use this key, by the dialog that asks for one."""
+    dialog = visit.page.get_by_role("dialog")
+    await dialog.get_by_label(re.compile("key", re.IGNORECASE)).fill(key)
+    await dialog.get_by_role("button", name="Save").click()
+
+
+async def test_the_first_key_is_asked_for_and_the_page_goes_on_with_it(chromium: Browser) -> None:
+    """T18: names of keys and users are text. The secret is shown once and is gone with a reload."""
+    async with offline(chromium) as (visit, door):
+        page = visit.page
+        await page.get_by_role("link", name="Keys").click()
+        form = page.get_by_role("form", name="Create a key")
+        await expect(page.locator(".hint.strong")).to_contain_text("The first key ends that")
+        await expect(form.get_by_label("Role")).to_have_value("admin")
+        await form.get_by_label("Name").fill(EVIL)
+        await form.get_by_role("button", name="Create a key").click()
+
+        secret = await page.locator(".secret").text_content() or ""
+        await page.get_by_label("Key", exact=True).fill("tnt_wrong")
+        await page.get_by_role("button", name="Continue").click()
+        await expect(page.get_by_text("This is not the key above.")).to_be_visible()
+        await page.get_by_label("Key", exact=True).fill(secret)
+        await page.get_by_role("button", name="Continue").click()
+
+        first = page.locator(".key-list li")
+        await expect(first.locator(".key-name")).to_have_text(EVIL)
+        await expect(first).to_contain_text("used by this page")
+        await page.reload()
+        await expect(first).to_contain_text("last used")
+        assert secret not in await page.content()
+        assert (await door.http.get("/v1/sessions")).status_code == 401
+
+        await form.get_by_label("Name").fill("laptop")
+        await form.get_by_label("Only for user").fill(f"ann{EVIL}")
+        await form.get_by_role("button", name="Create a key").press("Enter")
+        await page.get_by_role("button", name="I have it").click()
+        await expect(first).to_have_count(2)
+        await expect(first.nth(0)).to_contain_text(f"user ann{EVIL}")
+
+        await page.get_by_role("button", name="Revoke laptop").click()
+        await page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
+        await expect(first.nth(0)).to_contain_text("revoked")
+        assert await page.locator("main img").count() == 0
+        assert await page.evaluate("window.hurt") is None
+
+
+async def test_a_user_who_is_no_admin_is_told_so_and_how_to_get_in(chromium: Browser) -> None:
+    """T1: on every page that is about the whole tenant or server."""
+    async with served(locked=True) as door, listening(door) as base, visiting(chromium, base) as visit:
+        _, ann = await door.keys.create(tenant="acme", user="ann")
+        _, admin = await door.keys.create(tenant="acme", role=KeyRole.ADMIN)
+        visit.allow("401", "403")
+        await visit.open("/#/keys")
+        await become(visit, ann)
+
+        await expect(visit.page.locator(".api-keys .notice")).to_contain_text("API keys are managed by admins")
+        await expect(visit.page.locator(".key-form")).to_be_hidden()
+        for page, said in (
+            ("Health", "a key with the role admin"),
+            ("Usage", "the role admin"),
+            ("Privacy", "the role admin"),
+        ):
+            await visit.page.get_by_role("link", name=page, exact=True).click()
+            notice = visit.page.locator(".page .notice").filter(has_text=said)
+            await expect(notice.get_by_role("button")).to_be_visible()
+        await visit.page.get_by_role("link", name="Keys", exact=True).click()
+        await visit.page.locator(".api-keys .notice .text-button").click()
+        await become(visit, admin)
+
+        await expect(visit.page.locator(".key-list li")).to_have_count(2)
+
+
+async def test_nothing_that_was_named_or_said_becomes_markup_on_any_page(chromium: Browser) -> None:
+    """T18: hostile titles, ids, memories, tasks, boards, keys and users, as an admin sees them. Trusted types hold."""
+    async with served(locked=True) as door, listening(door) as base, visiting(chromium, base) as visit:
+        key, secret = await door.keys.create(tenant="acme", user=EVIL, role=KeyRole.ADMIN, name=EVIL)
+        addresses = await hostile(door, bearer(secret))
+        await visit.open()
+        await become(visit, secret)
+
+        for address in addresses:
+            await visit.page.evaluate("address => { location.hash = address; }", address)
+            await expect(visit.page.locator("main").get_by_text(EVIL).first).to_be_visible()
+            made = await visit.page.locator("main, nav, dialog").locator("img, script, [onerror], iframe").count()
+            assert (address, made) == (address, 0)
+        visit.allow("TrustedHTML", "401")
+        for attack in (
+            "document.body.innerHTML = '<b>x</b>'",
+            "eval('1')",
+            "document.body.append(Object.assign(document.createElement('script'), { text: 'window.hurt = 1' }))",
+        ):
+            await visit.page.evaluate(f"() => {{ try {{ {attack}; }} catch {{}} }}")
+        assert await visit.page.evaluate("[window.hurt, document.querySelector('main') === null]") == [None, False]
+        assert key.id in await visit.page.content()
+
+
+async def hostile(door: Door, who: dict[str, str]) -> list[str]:
+    """Have EVIL stand wherever a caller can put it; returns the addresses that show it."""
+    step = {"id": EVIL, "human_input": EVIL}
+    session = (await door.http.post("/v1/chat", headers=who, json={"message": EVIL})).json()
+    await door.http.patch(f"/v1/sessions/{session['session_id']}", headers=who, json={"title": EVIL})
+    await door.http.post("/v1/memories", headers=who, json={"text": EVIL})
+    task = await door.http.post("/v1/tasks", headers=who, json={"type": EVIL, "goal": EVIL, "plan": {"steps": [step]}})
+    board = f"/v1/tasks/{task.json()['id']}/board/{quote(EVIL, safe='')}"
+    # A header carries no angle brackets of another encoding: the agent is named in the body.
+    await door.http.put(board, headers=who, json={"value": EVIL, "agent": EVIL})
+    traces = (await door.http.get("/v1/traces", headers=who)).json()["traces"]
+    pages = [
+        "sessions",
+        "traces",
+        f"traces/{traces[0]['id']}",
+        "memories",
+        "tasks",
+        f"tasks/{task.json()['id']}",
+        "keys",
+    ]
+    return [f"#/{page}" for page in [f"chat/{session['session_id']}", *pages]]

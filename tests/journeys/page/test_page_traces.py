@@ -1,0 +1,71 @@
+"""The pages of traces: turns by what they are, and one of them step by step."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from tenuto.llm import Call, Fail, ScriptedModel
+from tenuto.model.generation import ModelDone
+from tests.journeys.door import playing, served
+from tests.journeys.page.visit import listening, visiting
+from tests.talking import Adder
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+# Where each bar begins and ends, in hundredths of the whole.
+BARS = """
+() => [...document.querySelectorAll(".waterfall .bar")].map((bar) => {
+  const [one, all] = [bar, bar.parentNode].map((each) => each.getBoundingClientRect());
+  return [(one.left - all.left) / all.width, (one.right - all.left) / all.width].map((part) => Math.round(part * 100));
+})
+"""
+
+
+async def test_turns_are_found_and_one_is_shown_step_by_step(chromium: Browser) -> None:
+    """The steps of a turn in the order they ran, each model call with its tokens and cost, tools below their step."""
+    done = ModelDone(model="scripted", input_tokens=100, output_tokens=20, cost_nanos=1_500_000)
+    model = ScriptedModel([Call("add", {"a": 1, "b": 2})], "<b>3</b>", [Fail()], ended=done)
+    async with (
+        served(**playing(model, tools=(Adder(),))) as door,
+        listening(door) as base,
+        visiting(chromium, base) as visit,
+    ):
+        page = visit.page
+        await visit.open("/#/traces")
+        await expect(page.get_by_role("heading", name="No traces yet")).to_be_visible()
+        await expect(page.locator(".command")).to_contain_text("/v1/traces")
+        for session, text in (("a", "1+2?"), ("b", "Go")):
+            await door.http.post("/v1/chat", json={"message": text, "session_id": session})
+
+        await visit.look_again()
+        asked = page.locator(".trace-table .request")
+        await expect(asked).to_have_text(["Request", "Go", "1+2?"])
+        await expect(page.locator(".trace-table .outcome")).to_have_text(["Outcome", "model_failed", "answered"])
+        await page.get_by_label("only turns that failed").check()
+        await expect(asked).to_have_text(["Request", "Go"])
+        await page.get_by_label("only turns that failed").uncheck()
+        await page.get_by_label("Assistant").select_option("general")
+        await expect(page.get_by_text("No turn like that.")).to_be_visible()
+        await page.get_by_label("Assistant").select_option("helper")
+        await page.get_by_role("link", name="Sessions").click()
+        await page.get_by_role("link", name="Traces of “1+2?”").click()
+        await expect(asked).to_have_text(["Request", "1+2?"])
+        await page.get_by_role("link", name="1+2?", exact=True).click()
+
+        steps = page.locator(".waterfall tbody th")
+        await expect(steps).to_have_text(
+            ["store the message", "assemble", "model", "tools", "add", "model", "redact the trace"]
+        )
+        calls = page.locator(".waterfall [data-step=model] .tokens")
+        await expect(calls).to_have_text(["100 in, 20 out"] * 2)
+        await expect(page.locator(".waterfall [data-step=model] .cost")).to_have_text(["$0.0015"] * 2)
+        bars = await page.evaluate(BARS)
+        assert bars[0][0] == 0
+        assert bars == sorted(bars)
+        assert max(end for _, end in bars) in (100, 101)
+        await expect(page.locator(".trace-body")).to_contain_text("<b>3</b>")
+        await page.get_by_role("button", name="What the model saw").click()
+        await expect(page.locator(".insight .entries")).to_be_visible()
+        await page.get_by_role("link", name="turn 1").click()
+        await expect(page.locator(".said")).to_have_text(["1+2?"])

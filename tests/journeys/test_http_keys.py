@@ -1,0 +1,112 @@
+"""API keys over HTTP: the first one closes the server, admins make and revoke those of their tenant, and no others."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from tenuto.access import KeyRole
+from tests.clock import FakeClock
+from tests.journeys.door import Door, bearer, code, served
+
+KEYS = "/v1/keys"
+
+
+async def create(door: Door, who: dict[str, str], **body: Any) -> httpx.Response:
+    return await door.http.post(KEYS, headers=who, json=body)
+
+
+async def ids(door: Door, who: dict[str, str], **query: Any) -> list[str]:
+    listed = await door.http.get(KEYS, headers=who, params=query)
+    assert listed.status_code == 200, listed.text
+    return [key["id"] for key in listed.json()["keys"]]
+
+
+async def test_the_first_key_closes_the_server_at_once_and_is_shown_once(
+    fake_clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was made before belongs to the same tenant; no log line and no later answer has the secret."""
+    caplog.set_level(logging.DEBUG, "tenuto")
+    async with served(clock=fake_clock) as door:
+        await door.http.post("/v1/sessions", json={"id": "before"})
+        none = await ids(door, {})
+        made = await create(door, {}, role="admin", name="laptop")
+        without = await door.http.get(KEYS)
+        key, admin = made.json()["key"], bearer(made.json()["secret"])
+        before = await door.http.get("/v1/sessions/before", headers=admin)
+        listed = await door.http.get(KEYS, headers=admin)
+        fake_clock.advance(timedelta(hours=2))
+        door.ticks.now += 2
+        again = await door.http.get(KEYS, headers=admin)
+
+    assert none == []
+    assert (made.status_code, made.headers["cache-control"]) == (201, "no-store")
+    assert (key["tenant"], key["role"], key["last_used_at"]) == ("local", "admin", None)
+    assert code(without) == (401, "invalid_credential")
+    assert before.status_code == 200
+    used = [answer.json()["keys"][0]["last_used_at"] for answer in (listed, again)]
+    assert used == [key["created_at"], fake_clock().isoformat().replace("+00:00", "Z")]
+    assert made.json()["secret"].split("_", 2)[2] not in caplog.text + listed.text + again.text
+
+
+async def test_an_admin_makes_and_revokes_the_keys_of_the_tenant(locked: Door) -> None:
+    """A revoked key is refused with the next request; pages of the list join without a gap."""
+    admin = await locked.key("acme", role=KeyRole.ADMIN)
+    made = [
+        (await create(locked, admin, **body)).json()
+        for body in ({"user_id": "ann"}, {"agent": "reader"}, {"site_id": "museum", "role": "admin"})
+    ]
+    ann = bearer(made[0]["secret"])
+    worked = await locked.http.get("/v1/sessions", headers=ann)
+    revoked = await locked.http.delete(f"{KEYS}/{made[0]['key']['id']}", headers=admin)
+    again = await locked.http.delete(f"{KEYS}/{made[0]['key']['id']}", headers=admin)
+    refused = await locked.http.get("/v1/sessions", headers=ann)
+    first = (await locked.http.get(KEYS, headers=admin, params={"limit": 3})).json()
+    rest = await ids(locked, admin, cursor=first["cursor"])
+
+    assert [key["key"][name] for key, name in zip(made, ("user", "agent", "site"), strict=True)] == [
+        *("ann", "reader", "museum")
+    ]
+    assert (worked.status_code, revoked.status_code, code(refused)) == (200, 200, (401, "invalid_credential"))
+    assert revoked.json()["revoked_at"] is not None
+    assert again.json() == revoked.json()
+    newest = [key["id"] for key in first["keys"]]
+    assert newest + rest == await ids(locked, admin)
+    assert {key["key"]["id"] for key in made} < {*newest, *rest}
+    unknown = await locked.http.get(KEYS, headers=admin, params={"cursor": "0" * 16})
+    assert code(unknown) == (400, "invalid_cursor")
+
+
+async def test_keys_are_out_of_reach_for_all_but_admins_of_their_tenant_and_site(locked: Door) -> None:
+    """A7, T1: nor does an admin give a right that the admin lacks."""
+    admin, museum = [await locked.key("acme", role=KeyRole.ADMIN, site=site) for site in (None, "museum")]
+    key, _ = await locked.keys.create(tenant="acme", user="ann")
+    others = [
+        await locked.key("acme"),
+        await locked.key("acme", user="ann"),
+        await locked.key("acme", role=KeyRole.REVEAL),
+        await locked.key("acme", agent="reader"),
+    ]
+    strangers = [await locked.key("evil", role=KeyRole.ADMIN), museum]
+
+    for who in others:
+        tries = [
+            await locked.http.get(KEYS, headers=who),
+            await create(locked, who, role="admin"),
+            await locked.http.delete(f"{KEYS}/{key.id}", headers=who),
+        ]
+        assert {code(answer) for answer in tries} == {(403, "forbidden")}
+    for who in strangers:
+        assert key.id not in await ids(locked, who)
+        absent = await locked.http.delete(f"{KEYS}/{'0' * 16}", headers=who)
+        foreign = await locked.http.delete(f"{KEYS}/{key.id}", headers=who)
+        assert (code(foreign), foreign.content) == ((404, "api_key_not_found"), absent.content)
+    assert code(await create(locked, admin, tenant_id="evil")) == (403, "scope_mismatch")
+    assert code(await create(locked, museum, site_id="shop")) == (403, "scope_mismatch")
+    assert (await create(locked, museum)).json()["key"]["site"] == "museum"
+    assert code(await create(locked, admin, role="privacy.reveal")) == (403, "forbidden")
+    assert code(await create(locked, admin, role="admin", agent="reader")) == (400, "invalid")

@@ -1,0 +1,92 @@
+"""A scan over HTTP, and receipts that are verified there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tenuto.access import KeyRole
+from tenuto.model.privacy import Mode
+from tests.journeys.door import ANN, Door, at, code, says, served
+from tests.samples import CARD
+
+SCAN, VERIFY = "/v1/privacy/scan", "/v1/privacy/verify"
+MAIL = "ann.lee@example.com"
+SITE = {"X-Tenant-ID": "acme"}
+
+
+async def fill(door: Door, store: str = "acme", many: int = 3) -> None:
+    who = {"X-Tenant-ID": store, "X-User-ID": "ann"}
+    for number in range(many):
+        await door.http.post("/v1/sessions", headers=who, json={"id": f"s{number}"})
+        await door.http.post(at(f"s{number}", "messages"), headers=who, json=says(f"Write to {MAIL}, card {CARD}."))
+
+
+def events(text: str) -> list[tuple[str, Any]]:
+    blocks = [block.split("\ndata: ", 1) for block in text.strip().split("\n\n")]
+    return [(name.removeprefix("event: "), msgspec.json.decode(data)) for name, data in blocks]
+
+
+async def test_a_scan_tells_its_progress_and_counts_and_a_fix_redacts(tmp_path: Path) -> None:
+    """A14: by sink and type, without a value; another tenant's sessions are not read; fixes are audited."""
+    store = f"sqlite:///{tmp_path / 's.db'}"
+    async with served(store=store, privacy_message=Mode.KEEP) as door:
+        await fill(door)
+        await fill(door, "evil", 1)
+    async with served(store=store, privacy_message=Mode.REDACT) as door:
+        streamed = await door.http.post(SCAN, headers=SITE, json={"stream": True})
+        fixed = (await door.http.post(SCAN, headers=SITE, json={"fix": True})).json()
+        again = (await door.http.post(SCAN, headers=SITE)).json()
+        stored = (await door.http.get(at("s1", "messages"), headers=ANN)).text
+        audit = (await door.http.get("/v1/privacy/audit", headers=SITE)).json()["entries"]
+        evil = (await door.http.post(SCAN, headers={"X-Tenant-ID": "evil"})).json()
+
+    told = events(streamed.text)
+    assert told[:4] == [("progress", {"done": done, "total": 3}) for done in range(4)]
+    [(name, report)] = told[4:]
+    assert (name, report["sessions"], report["violations"]) == ("report", 3, 6)
+    assert (report["matches"]["message"], report["compaction"]) == ({"CC": 3, "EMAIL": 3}, None)
+    assert (fixed["fixed"], again["violations"], evil["violations"]) == (3, 0, 2)
+    assert (MAIL not in stored, "REDACTED" in stored) == (True, True)
+    assert [(note["act"], note["about"]["fixed"]) for note in audit] == [("fixed", 3)]
+    assert MAIL not in streamed.text
+    assert CARD not in streamed.text
+
+
+async def test_a_scan_is_for_those_who_answer_for_the_tenant(locked: Door) -> None:
+    """A user and an agent are refused, the backend and an admin are not."""
+    for bound in ({"user": "ann"}, {"agent": "reader"}):
+        refused = await locked.http.post(SCAN, headers=await locked.key(**bound))
+        assert code(refused) == (403, "forbidden")
+    for bound in ({}, {"user": "ann", "role": KeyRole.ADMIN}):
+        allowed = await locked.http.post(SCAN, headers=await locked.key(**bound))
+        assert allowed.status_code == 200
+
+
+async def test_a_receipt_is_verified_with_and_without_its_user(door: Door) -> None:
+    """What was changed, or is about another user, is not valid; what is no receipt is refused."""
+    await fill(door, many=1)
+    early = await door.http.post(VERIFY, headers=ANN, json={"receipt": {}})
+    receipt = (await door.http.delete("/v1/users/ann", headers=SITE)).json()
+
+    checked = [
+        (await door.http.post(VERIFY, headers=ANN, json=body)).json()
+        for body in (
+            {"receipt": receipt},
+            {"receipt": receipt, "user_id": "ann"},
+            {"receipt": receipt, "user_id": "bob"},
+            {"receipt": {**receipt, "counts": {"sessions": 9}}},
+            {"receipt": {**receipt, "public_key": "A" * 44}},
+        )
+    ]
+
+    assert [check["valid"] for check in checked] == [True, True, False, False, False]
+    assert [check["why"] for check in checked[2:]] == [
+        "it is about another user",
+        "it was changed since it was signed",
+        "it was signed by another installation, or by none",
+    ]
+    assert code(early) == (400, "invalid")
+    assert code(await door.http.post(VERIFY, json={"receipt": {**receipt, "more": 1}})) == (400, "invalid")

@@ -1,0 +1,90 @@
+"""What the model saw, in words: a trace is joined with what is stored when one looks."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from tenuto.llm import ScriptedModel
+from tenuto.model import Scope
+from tenuto.model.message import text_part
+from tenuto.model.prompt import Language
+from tenuto.model.session import Retention
+from tenuto.model.turn import Page, Rewrite
+from tests.journeys.door import ANN, BOB, EVE, Door, code, playing, served
+from tests.talking import patient
+
+MAIL = "ann.lee@example.com"
+KEY = base64.b64encode(b"k" * 32).decode()
+SCOPE = Scope(tenant="acme", user="ann")
+
+
+async def say(door: Door, text: str) -> str:
+    body = {"message": text, "session_id": "s"}
+    return str((await door.http.post("/v1/chat", headers=ANN, json=body)).json()["trace_id"])
+
+
+async def parts_of(door: Door, trace: str) -> list[dict[str, Any]]:
+    context = (await door.http.get(f"/v1/traces/{trace}?text=true", headers=ANN)).json()["context"]
+    assert sum(entry["tokens"] for entry in context["entries"]) == context["total"]
+    entries: list[dict[str, Any]] = context["entries"]
+    return entries
+
+
+def states(entries: list[dict[str, Any]], kind: str) -> list[tuple[str, str | None]]:
+    return [(entry["state"], entry["text"]) for entry in entries if entry["kind"] == kind]
+
+
+async def test_a_trace_shows_what_is_still_stored_of_its_prompt(tmp_path: Path) -> None:
+    """A25, T10: every part of the prompt with its text, under the trace policy; later changes and removals are told."""
+    model = ScriptedModel("Hello Ann.", "Noted.", "Halcyon.", "Good.", "So be it.")
+    store = f"sqlite:///{tmp_path / 'state.db'}"
+    policies = patient(retention=Retention(max_turns=4))
+    given = playing(model, system={Language.ENGLISH: "Be brief."}, policies=policies)
+    async with served(store=store, encryption=True, privacy_key=KEY, **given) as door:
+        boat = {"text": "The name of my boat is Halcyon."}
+        memory = (await door.http.post("/v1/memories", headers=ANN, json=boat)).json()["id"]
+        await door.http.post("/v1/memories", headers=ANN, json={"text": "Answers are short.", "kind": "preference"})
+        await say(door, "Hello")
+        await say(door, f"My mail is {MAIL}.")
+        trace = await say(door, "What is the name of my boat?")
+
+        entries = await parts_of(door, trace)
+        assert states(entries, "system") == [("stored", "Be brief.")]
+        assert states(entries, "preferences") == [("stored", "- “Answers are short.”")]
+        assert states(entries, "question") == [("stored", "What is the name of my boat?")]
+        assert states(entries, "frame") == [("unstored", None)]
+        texts = ["Hello", "Hello Ann.", "My mail is [REDACTED_EMAIL].", "Noted."]
+        assert states(entries, "message") == [("stored", text) for text in texts]
+        [recalled] = [entry for entry in entries if entry["kind"] == "memory"]
+        assert (recalled["id"], recalled["state"]) == (memory, "stored")
+        assert "Halcyon" in recalled["text"]
+        assert recalled["score"] > 0
+
+        plain = (await door.http.get(f"/v1/traces/{trace}", headers=ANN)).json()["context"]
+        assert not [entry for entry in plain["entries"] if "text" in entry or "state" in entry]
+        for stranger in (BOB, EVE):
+            assert code(await door.http.get(f"/v1/traces/{trace}?text=true", headers=stranger))[0] == 404
+
+        page = await door.tenuto.sessions.messages(SCOPE, "s", Page(limit=2, after=0))
+        erased = replace(page.messages[0], parts=(text_part("[ERASED]"),), tokens=0)
+        await door.tenuto.sessions.rewrite(SCOPE, "s", Rewrite(messages=(erased,)))
+        await door.http.patch(
+            f"/v1/memories/{memory}", headers=ANN, json={"text": "My boat was sold last spring to a family from Kiel."}
+        )
+        entries = await parts_of(door, trace)
+        assert states(entries, "message")[0] == ("changed", "[ERASED]")
+        assert states(entries, "message")[1] == ("stored", "Hello Ann.")
+        assert "sold" in str(states(entries, "memory"))
+        assert states(entries, "memory")[0][0] == "changed"
+
+        await door.http.delete(f"/v1/memories/{memory}", headers=ANN)
+        for text in ("The session keeps four turns.", "This is one too many."):
+            await say(door, text)
+        entries = await parts_of(door, trace)
+        assert states(entries, "memory") == [("gone", None)]
+        # How many more leave with them depends on when the upkeep writes its summary.
+        assert states(entries, "message")[:2] == [("gone", None), ("gone", None)]
