@@ -97,7 +97,7 @@ def main() -> None:
 
 
 def _apart(url: str, prefix: str) -> str:
-    """An address of its own on a server that everybody shares."""
+    """An address of its own on a shared server."""
     return f"{url}?prefix={prefix}" if url.startswith("redis") else url
 
 
