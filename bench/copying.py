@@ -77,6 +77,7 @@ async def _run(urls: Mapping[contenders.Backend, tuple[str, str]], sessions: int
             copied, again, verified, different = await _measure(sources[here], targets[there])
             speed = f"{sessions * messages / copied:,.0f}"
             table.add_row(here, there, speed, *(f"{took:.1f}" for took in (copied, again, verified)), str(different))
+            Console(stderr=True).print(f"[dim]{here} to {there}: {speed} messages a second")
             await _clear(targets[there])
     return table
 
@@ -97,7 +98,7 @@ def main() -> None:
 
 
 def _apart(url: str, prefix: str) -> str:
-    """An address of its own on a server that everybody shares."""
+    """An address of its own on a shared server."""
     return f"{url}?prefix={prefix}" if url.startswith("redis") else url
 
 

@@ -1,8 +1,8 @@
 """Copies every record of one store into another, as it is stored.
 
 Each record is compared with the one in the target and written if it differs, so a copy that was interrupted is resumed
-by running it again, and a second run copies what has changed since. A mark in the target's own state says from where it
-is being filled.
+by running it again, and a second run copies what has changed since. A marker in the target's own state says from where
+it is being filled.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tenuto.ports import Backend, Clock, utc_now
 COPIES: Final = "copies"
 """The namespace of the target's own state that says from where it is being filled."""
 
-# What belongs to a store rather than to its data: marks of copies, and which processes have a journal for it.
+# What belongs to a store rather than to its data: markers of copies, and which processes have a journal for it.
 _OF_THE_STORE: Final = frozenset({state_key(SYSTEM, COPIES), state_key(SYSTEM, JOURNALS)})
 _TASKS: Final = "tasks"
 _UNFINISHED: Final = frozenset({TaskStatus.PENDING.value, TaskStatus.RUNNING.value})
@@ -141,14 +141,14 @@ class Copier:
         return self._report
 
     async def _begin(self) -> None:
-        """Mark the target, if it may be filled."""
-        mark = await self._target.state.read_state(SYSTEM, COPIES, self._name)
-        merged = self._policy.merge or (mark is not None and bool(mark.value.get("merged")))
-        if mark is None and not self._policy.merge and not await self._is_empty():
+        """Put the marker into the target, if it may be filled."""
+        marker = await self._target.state.read_state(SYSTEM, COPIES, self._name)
+        merged = self._policy.merge or (marker is not None and bool(marker.value.get("merged")))
+        if marker is None and not self._policy.merge and not await self._is_empty():
             raise Invalid("the target holds other data: use an empty store, or --merge to add to it")
         if self._policy.delete and merged:
             raise Invalid("--delete would remove the other data of a target that was filled with --merge")
-        if not self._policy.dry_run and (mark is None or merged != mark.value.get("merged")):
+        if not self._policy.dry_run and (marker is None or merged != marker.value.get("merged")):
             value: JsonObject = {"began_at": self._clock().isoformat(), "merged": merged}
             await self._target.state.write_state(SYSTEM, COPIES, self._name, value)
 
