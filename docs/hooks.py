@@ -112,6 +112,10 @@ def _routes() -> Iterator[str]:
             yield f"\n### `{method} {path}`\n\n{operation['description']}\n"
             yield from _request(api, operation)
             yield from _answers(api, operation)
+    yield "\n## Types\n"
+    for name, schema in sorted(api["components"]["schemas"].items(), key=lambda each: _short(each[0])):
+        yield f"\n### {_short(name)} {{ #{_anchor(name)} }}\n\n{schema.get('description', '')}\n"
+        yield from _fields(api, schema, "type")
 
 
 def _request(api: Any, operation: Any) -> Iterator[str]:
@@ -159,10 +163,20 @@ def _resolve(api: Any, part: Any) -> Any:
     return part
 
 
+def _short(name: str) -> str:
+    """The name of a type without its module, which stands there where two have the same name."""
+    return name.rpartition(".")[2]
+
+
+def _anchor(name: str) -> str:
+    return "type-" + name.replace(".", "-").lower()
+
+
 def _kind(schema: Any) -> str:
     """A type in a word or two."""
     if "$ref" in schema:
-        return str(schema["$ref"].rpartition("/")[2].rpartition(".")[2])
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{_short(name)}](#{_anchor(name)})"
     if "enum" in schema:
         return ", ".join(f"`{json.dumps(each)}`" for each in schema["enum"])
     if "anyOf" in schema:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
@@ -108,6 +109,8 @@ async def test_the_openapi_has_examples_for_every_body(door: Door) -> None:
     operations = [operation for path in api["paths"].values() for operation in path.values()]
     bodies = [operation["requestBody"] for operation in operations if "requestBody" in operation]
     assert api["openapi"].startswith("3.1")
+    referred = re.findall(r'"#/components/(\w+)/([^"]+)"', json.dumps(api))
+    assert [name for group, name in referred if name not in api["components"][group]] == []
     assert len(bodies) >= 9
     assert all("example" in body["content"]["application/json"] for body in bodies)
     assert all(operation.get("description") for operation in operations)

@@ -233,16 +233,18 @@ def _query_parameters(kind: type[Any]) -> list[JsonObject]:
     (_,), parts = msgspec.json.schema_components([kind], ref_template=_REF)
     schema = parts[kind.__name__]
     return [
-        {"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": _without_null(part)}
+        {"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": _alone(part, parts)}
         for name, part in schema["properties"].items()
     ]
 
 
-def _without_null(schema: JsonObject) -> JsonObject:
-    """A parameter's schema: one that may be left out is never null."""
+def _alone(schema: JsonObject, parts: JsonObject) -> JsonObject:
+    """A parameter's schema: one that may be left out is never null, and what it refers to is in no other schema."""
     kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
     rest = {name: value for name, value in schema.items() if name != "anyOf" and value is not None}
-    return {**rest, **kinds[0]} if kinds else rest
+    merged = {**rest, **kinds[0]} if kinds else rest
+    referred = parts[merged.pop("$ref").rpartition("/")[2]] if "$ref" in merged else {}
+    return {**referred, **merged}
 
 
 def _schema_ref(kind: type[Any]) -> JsonObject:
