@@ -10,6 +10,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
 
+from tenuto.sessions import Sessions
 from tests.journeys.door import bearer
 from tests.journeys.openai_clients import OpenAIDoor, openai_served
 
@@ -100,18 +101,33 @@ async def test_a_conversation_is_changed_listed_and_removed(openai_door: OpenAID
     with pytest.raises(openai.NotFoundError):
         await ann.conversations.items.retrieve("fc_mine", conversation_id=first)
 
-    # Two items of one message, removed by two clients at the same time: neither undoes the other.
-    calls = [{"type": "tool_call", "id": f"c{n}", "name": "find", "arguments": {}} for n in range(4)]
-    said = {"messages": [{"role": "assistant", "parts": calls}]}
-    await http.post(f"/v1/sessions/{first}/messages", json=said, headers=bearer(openai_door.key))
-    named = [item.id async for item in ann.conversations.items.list(first, order="asc")][-4:]
-    await asyncio.gather(*(ann.conversations.items.delete(str(one), conversation_id=first) for one in named[:2]))
-    rest = [item async for item in ann.conversations.items.list(first, order="asc")][len(left) :]
-    assert sorted(getattr(item, "call_id", "") for item in rest) == ["c2", "c3"]
-
     assert (await ann.conversations.delete(first)).deleted
     with pytest.raises(openai.NotFoundError):
         await ann.conversations.retrieve(first)
+
+
+async def test_two_removals_from_one_message_do_not_undo_each_other(
+    openai_door: OpenAIDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another client removes its item between the read and the write of the first one; ids of the rest stay."""
+    ann, http = openai_door.ann, openai_door.door.http
+    made = (await ann.conversations.create()).id
+    calls = [{"type": "tool_call", "id": f"c{n}", "name": "find", "arguments": {}} for n in range(4)]
+    said = {"messages": [{"role": "assistant", "parts": calls}]}
+    await http.post(f"/v1/sessions/{made}/messages", json=said, headers=bearer(openai_door.key))
+    ids = [str(item.id) async for item in ann.conversations.items.list(made, order="asc")]
+    rewrite = Sessions.rewrite
+
+    async def overtaken(*asked: Any) -> Any:
+        monkeypatch.undo()
+        await ann.conversations.items.delete(ids[1], conversation_id=made)
+        return await rewrite(*asked)
+
+    monkeypatch.setattr(Sessions, "rewrite", overtaken)
+    await ann.conversations.items.delete(ids[0], conversation_id=made)
+
+    left = [item async for item in ann.conversations.items.list(made, order="asc")]
+    assert [(item.id, getattr(item, "call_id", "")) for item in left] == [(ids[2], "c2"), (ids[3], "c3")]
 
 
 async def test_a_malformed_part_harms_no_listing(openai_door: OpenAIDoor) -> None:
