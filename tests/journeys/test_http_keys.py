@@ -33,6 +33,7 @@ async def test_the_first_key_closes_the_server_at_once_and_is_shown_once(
     caplog.set_level(logging.DEBUG, "tenuto")
     async with served(clock=fake_clock) as door:
         await door.http.post("/v1/sessions", json={"id": "before"})
+        other_site = await create(door, {"Origin": "http://evil.example", "Sec-Fetch-Site": "cross-site"}, role="admin")
         none = await ids(door, {})
         made = await create(door, {}, role="admin", name="laptop")
         without = await door.http.get(KEYS)
@@ -43,7 +44,7 @@ async def test_the_first_key_closes_the_server_at_once_and_is_shown_once(
         door.ticks.now += 2
         again = await door.http.get(KEYS, headers=admin)
 
-    assert none == []
+    assert (code(other_site), none) == ((403, "host_not_allowed"), [])
     assert (made.status_code, made.headers["cache-control"]) == (201, "no-store")
     assert (key["tenant"], key["role"], key["last_used_at"]) == ("local", "admin", None)
     assert code(without) == (401, "invalid_credential")

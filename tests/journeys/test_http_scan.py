@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from tenuto.access import KeyRole
+from tenuto.model import Scope
 from tenuto.model.privacy import Mode
 from tests.journeys.door import ANN, Door, at, code, says, served
 from tests.samples import CARD
@@ -30,13 +32,16 @@ def events(text: str) -> list[tuple[str, Any]]:
 
 
 async def test_a_scan_tells_its_progress_and_counts_and_a_fix_redacts(tmp_path: Path) -> None:
-    """A14: by sink and type, without a value; another tenant's sessions are not read; fixes are audited."""
+    """A14: by sink and type, without a value; another tenant's sessions are not read; fixes are audited,
+    also those of a scan that is broken off."""
     store = f"sqlite:///{tmp_path / 's.db'}"
     async with served(store=store, privacy_message=Mode.KEEP) as door:
         await fill(door)
         await fill(door, "evil", 1)
     async with served(store=store, privacy_message=Mode.REDACT) as door:
         streamed = await door.http.post(SCAN, headers=SITE, json={"stream": True})
+        async with aclosing(door.tenuto.privacy.scan(Scope(tenant="acme"), fix=True, by="one who left")) as reports:
+            await anext(reports)
         fixed = (await door.http.post(SCAN, headers=SITE, json={"fix": True})).json()
         again = (await door.http.post(SCAN, headers=SITE)).json()
         stored = (await door.http.get(at("s1", "messages"), headers=ANN)).text
@@ -48,9 +53,12 @@ async def test_a_scan_tells_its_progress_and_counts_and_a_fix_redacts(tmp_path: 
     [(name, report)] = told[4:]
     assert (name, report["sessions"], report["violations"]) == ("report", 3, 6)
     assert (report["matches"]["message"], report["compaction"]) == ({"CC": 3, "EMAIL": 3}, None)
-    assert (fixed["fixed"], again["violations"], evil["violations"]) == (3, 0, 2)
+    assert (fixed["fixed"], again["violations"], evil["violations"]) == (2, 0, 2)
     assert (MAIL not in stored, "REDACTED" in stored) == (True, True)
-    assert [(note["act"], note["about"]["fixed"]) for note in audit] == [("fixed", 3)]
+    assert [(note["act"], note["by"], note["about"]["fixed"]) for note in audit] == [
+        ("fixed", "one who left", 1),
+        ("fixed", "open server", 2),
+    ]
     assert MAIL not in streamed.text
     assert CARD not in streamed.text
 

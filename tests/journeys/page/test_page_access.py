@@ -75,13 +75,9 @@ async def test_a_user_who_is_no_admin_is_told_so_and_how_to_get_in(chromium: Bro
 
         await expect(visit.page.locator(".api-keys .notice")).to_contain_text("API keys are managed by admins")
         await expect(visit.page.locator(".key-form")).to_be_hidden()
-        for page, said in (
-            ("Health", "a key with the role admin"),
-            ("Usage", "the role admin"),
-            ("Privacy", "the role admin"),
-        ):
+        for page in ("Health", "Usage", "Privacy"):
             await visit.page.get_by_role("link", name=page, exact=True).click()
-            notice = visit.page.locator(".page .notice").filter(has_text=said)
+            notice = visit.page.locator(".page .notice").filter(has_text="the role admin")
             await expect(notice.get_by_role("button")).to_be_visible()
         await visit.page.get_by_role("link", name="Keys", exact=True).click()
         await visit.page.locator(".api-keys .notice .text-button").click()
@@ -100,10 +96,13 @@ async def test_nothing_that_was_named_or_said_becomes_markup_on_any_page(chromiu
 
         for address in addresses:
             await visit.page.evaluate("address => { location.hash = address; }", address)
-            await expect(visit.page.locator("main").get_by_text(EVIL).first).to_be_visible()
+            place = visit.page.locator(f"nav [data-page={address.split('/')[1]}]")
+            if await place.count():
+                await expect(place).to_have_attribute("aria-current", "page")
+            await expect(visit.page.locator("main").get_by_text(EVIL).filter(visible=True).first).to_be_visible()
             made = await visit.page.locator("main, nav, dialog").locator("img, script, [onerror], iframe").count()
             assert (address, made) == (address, 0)
-        visit.allow("TrustedHTML", "401")
+        visit.allow("Trusted", "Content Security Policy", "401")
         for attack in (
             "document.body.innerHTML = '<b>x</b>'",
             "eval('1')",
@@ -116,7 +115,7 @@ async def test_nothing_that_was_named_or_said_becomes_markup_on_any_page(chromiu
 
 async def hostile(door: Door, who: dict[str, str]) -> list[str]:
     """Have EVIL stand wherever a caller can put it; returns the addresses that show it."""
-    step = {"id": EVIL, "human_input": EVIL}
+    step = {"id": "ask", "output_key": EVIL, "human_input": EVIL}
     session = (await door.http.post("/v1/chat", headers=who, json={"message": EVIL})).json()
     await door.http.patch(f"/v1/sessions/{session['session_id']}", headers=who, json={"title": EVIL})
     await door.http.post("/v1/memories", headers=who, json={"text": EVIL})
@@ -125,13 +124,5 @@ async def hostile(door: Door, who: dict[str, str]) -> list[str]:
     # A header carries no angle brackets of another encoding: the agent is named in the body.
     await door.http.put(board, headers=who, json={"value": EVIL, "agent": EVIL})
     traces = (await door.http.get("/v1/traces", headers=who)).json()["traces"]
-    pages = [
-        "sessions",
-        "traces",
-        f"traces/{traces[0]['id']}",
-        "memories",
-        "tasks",
-        f"tasks/{task.json()['id']}",
-        "keys",
-    ]
-    return [f"#/{page}" for page in [f"chat/{session['session_id']}", *pages]]
+    named = [f"chat/{session['session_id']}", f"traces/{traces[0]['trace_id']}", f"tasks/{task.json()['id']}"]
+    return [f"#/{page}" for page in (*named, "sessions", "traces", "memories", "tasks", "keys")]
