@@ -22,6 +22,7 @@ from tenuto.model.status import (
     find_problems,
     worst_level,
 )
+from tenuto.server import web_console
 from tests.journeys.door import ANN, Door, code, playing, served
 
 
@@ -71,6 +72,7 @@ async def test_the_status_of_a_closed_server_is_for_admins() -> None:
         assert (await status(door, await door.key(role=KeyRole.ADMIN))).store.backend == "memory"
 
 
+WORDS = Path(web_console.__file__).parent / "console" / "words" / "health.js"
 STORE = StoreStatus(backend="redis", address="redis://here:6379", answers=True, ping_ms=1.0, version="Redis 7.2")
 GONE = StoreStatus(backend="redis", address="redis://here:6379", answers=False, ping_ms=None, version=None)
 SLOW = StoreStatus(backend="redis", address="redis://here:6379", answers=True, ping_ms=900.0, version="Redis 7.2")
@@ -107,4 +109,5 @@ def test_findings_say_what_to_look_at_the_worst_first(
     findings = find_problems(store=store, breaker=breaker, journal=journal, turns=turns, jobs=jobs, tasks=tasks)
 
     assert [finding.code for finding in findings] == found
+    assert all(f'"health.finding.{finding.code}"' in WORDS.read_text() for finding in findings)
     assert worst_level(findings) is (findings[0].level if findings else Level.OK)

@@ -281,7 +281,7 @@ async def test_marks_and_policy_speak_chinese_and_fit_a_narrow_dark_screen(chrom
 
         labels = await visit.page.locator(".said .mark").evaluate_all("all => all.map((one) => one.dataset.label)")
         assert labels == ["邮箱 1", "卡号 1", "密码"]
-        await expect(answer.locator(".taken")).to_have_text("保存前移除了 6 个值：2 个邮箱、2 个卡号、2 个密码")
+        await expect(answer.locator(".taken")).to_have_text("保存前脱敏了 6 个值：2 个邮箱、2 个卡号、2 个密码")
         await visit.page.get_by_role("button", name="显示对话列表").click()
         await visit.page.get_by_role("link", name="隐私", exact=True).click()
         panel = visit.page.get_by_role("region", name="策略")

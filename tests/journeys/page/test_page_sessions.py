@@ -34,9 +34,15 @@ async def test_sessions_are_listed_found_renamed_and_deleted(chromium: Browser) 
         await visit.page.keyboard.press("Enter")
         await expect(titles.filter(has_text="Porto in May")).to_have_count(1)
 
+        # The one that is open is left, and an undo leads back to it.
+        await titles.filter(has_text="Lisbon").click()
+        await visit.page.get_by_role("button", name="Delete “Lisbon”").click()
+        await expect(visit.page.get_by_role("radiogroup")).to_be_visible()
+        await expect(titles).to_have_count(2)
+        await visit.page.get_by_role("button", name="Undo").click()
+        await expect(visit.page.get_by_role("heading", level=1)).to_have_text("Lisbon")
         await titles.filter(has_text="Lisbon").hover()
         await visit.page.get_by_role("button", name="Delete “Lisbon”").click()
-        await expect(titles).to_have_count(2)
         async with visit.page.expect_response("**/v1/sessions/*"):
             await visit.page.get_by_role("button", name="Delete now").click()
         listed = (await door.http.get("/v1/sessions")).json()["sessions"]

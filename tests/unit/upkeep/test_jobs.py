@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from tenuto.errors import Unavailable
-from tenuto.upkeep.jobs import Jobs
+from tenuto.upkeep.jobs import JobCounts, Jobs
 
 
 class Bench:
@@ -55,6 +55,29 @@ async def test_kinds_and_subjects_do_not_wait_for_each_other() -> None:
     await jobs.drain()
 
     assert sorted(bench.done) == ["a", "b", "c"]
+
+
+async def test_counts_tell_what_waits_runs_and_fails_in_a_row() -> None:
+    jobs, bench = Jobs(at_once=1), Bench()
+
+    async def fail() -> None:
+        raise ValueError
+
+    for name in ("a", "b"):
+        jobs.start("title", name, lambda name=name: bench.work(name))  # type: ignore[misc]
+    await bench.started(1)
+    busy = jobs.counts
+    bench.gate.set()
+    for name in ("c", "d"):
+        jobs.start("title", name, fail)
+    await jobs.drain()
+    failed = jobs.counts
+    jobs.start("title", "e", lambda: bench.work("e"))
+    await jobs.drain()
+
+    assert busy == JobCounts(waiting=1, running=1)
+    assert failed == JobCounts(done=2, failed=2, failed_in_a_row=2)
+    assert jobs.counts == JobCounts(done=3, failed=2)
 
 
 async def test_only_so_many_run_at_once() -> None:

@@ -13,7 +13,16 @@ const GRAMMARS = {
   xml: () => import("./vendor/highlight/xml.min.js"),
   yaml: () => import("./vendor/highlight/yaml.min.js"),
 };
-const ALIASES = { console: "bash", html: "xml", js: "javascript", py: "python", sh: "bash", shell: "bash", ts: "typescript", yml: "yaml" };
+const ALIASES = {
+  console: "bash",
+  html: "xml",
+  js: "javascript",
+  py: "python",
+  sh: "bash",
+  shell: "bash",
+  ts: "typescript",
+  yml: "yaml",
+};
 
 /** What highlight.js writes its findings to instead of markup. */
 class PartList {

@@ -1,6 +1,6 @@
 /**
- * Markdown as nodes. `marked` parses a text into tokens, and each token becomes an element here: no string of markup ever
- * exists, and HTML in a text stays text. Links lead to the web or to a mailbox, and show where.
+ * Markdown as nodes. `marked` parses a text into tokens, and each token becomes an element here: no string of markup
+ * ever exists, and HTML in a text stays text. Links lead to the web or to a mailbox, and show where.
  */
 
 import { h } from "./dom.js";

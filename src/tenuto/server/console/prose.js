@@ -1,6 +1,6 @@
 /**
- * Answers as formatted text. The parser of Markdown is fetched with the first answer, after the first paint. Until it is
- * there, and for what it cannot read, a text stands in paragraphs.
+ * Answers as formatted text. The parser of Markdown is fetched with the first answer, after the first paint. Until it
+ * is there, and for what it cannot read, a text stands in paragraphs.
  */
 
 import { fill, h } from "./dom.js";

@@ -1,6 +1,6 @@
 /**
- * What changes elsewhere: in another tab, on another device, in another process. The server tells while the page is seen;
- * a hidden one gives its connection back, since browsers have few for one server, and reads everything when it is seen.
+ * What changes elsewhere: in another tab, on another device, in another process. The server tells while the page is
+ * seen; a hidden one gives its connection back, since browsers have few for one server, and catches up when it is seen.
  */
 
 import { api } from "../api.js";

@@ -87,16 +87,19 @@ export function talkActions(store) {
 
   /** Bring what others changed in a talk that nothing is being said in; returns the events of an answer being made. */
   async function catchUp(key) {
-    const { id } = store.get().talks[key];
-    const quiet = () => store.get().talks[key]?.running === null && !store.get().talks[key].loading;
+    const { id, items: before } = store.get().talks[key];
+    // What a journal keeps is not among the messages of the store, and would be lost on screen.
+    if (before.some((item) => item.seq === null && item.degraded?.includes("journal"))) return null;
     try {
       const events = await api.join(id);
-      if (store.get().talks[key].items.some((item) => item.seq === null)) await settle(key);
+      if (before.some((item) => item.seq === null)) await settle(key);
       const page = await api.messages(id);
-      if (!quiet()) return null;
-      const { items } = store.get().talks[key];
-      if (!isUpToDate(items, page.messages))
-        change(key, { items: mergedItems(items, page.messages), more: page.more_before });
+      const { items, running, loading } = store.get().talks[key] ?? {};
+      if (running !== null || loading) {
+        events?.next().then(() => events.return()); // ends the connection
+        return null;
+      }
+      if (!isUpToDate(items, page.messages)) change(key, { items: mergedItems(items, page.messages) });
       return events;
     } catch {
       return null; // the next event, or the focus, brings it

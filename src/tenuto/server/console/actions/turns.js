@@ -13,7 +13,7 @@ const TITLE_AFTER = 1500;
 
 export function turnActions(store, talks, sessions) {
   const stoppers = new Map();
-  const catching = new Set(); // the talks that are being brought up to date
+  const catching = new Map(); // by talk that is being brought up to date: whether more has happened meanwhile
   const stopping = new Set(); // the talks whose answer shall be stopped
 
   function answer(talkKey, itemKey, patch) {
@@ -135,9 +135,16 @@ export function turnActions(store, talks, sessions) {
   /** Follow what others say in the talk on screen. */
   async function catchUp(id) {
     const talk = currentTalk(store.get());
-    if (talk?.id !== id || talk.running !== null || talk.loading || catching.has(talk.key)) return;
-    catching.add(talk.key);
-    const events = await talks.catchUp(talk.key);
+    if (talk?.id !== id || talk.running !== null || talk.loading) return;
+    if (catching.has(talk.key)) {
+      catching.set(talk.key, true);
+      return;
+    }
+    let events;
+    do {
+      catching.set(talk.key, false);
+      events = await talks.catchUp(talk.key);
+    } while (!events && catching.get(talk.key));
     catching.delete(talk.key);
     const now = store.get().talks[talk.key];
     if (events && now?.running === null && now.items.some((item) => item.kind === "words")) await anew(now, events);

@@ -34,7 +34,11 @@ export function beginningView(actions) {
         state.assistants.map((each) => choice(each, actions)),
       );
     shown = [state.assistants, assistant];
-    fill(first, ["stored", "seen", ...(isOffline(assistant) ? ["offline"] : [])].map((each) => h("li", {}, t(`first.${each}`))));
+    const points = ["stored", "seen", ...(isOffline(assistant) ? ["offline"] : [])];
+    fill(
+      first,
+      points.map((each) => h("li", {}, t(`first.${each}`))),
+    );
     for (const input of choices.querySelectorAll("input")) input.checked = input.value === assistant?.name;
     const asked = phrases(`try.${assistant?.name}`);
     fill(

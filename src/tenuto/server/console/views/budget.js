@@ -66,8 +66,19 @@ export function entriesView({ entries, total }) {
       { class: "entries" },
       h("thead", {}, h("tr", {}, head)),
       h("tbody", {}, entries.map(row)),
-      h("tfoot", {}, h("tr", {}, h("th", { scope: "row" }, t("insight.sum.label")), h("td"), h("td", { class: "why" }), h("td", { class: "figure" }, number(total)))),
+      h("tfoot", {}, sumRow(total)),
     ),
+  );
+}
+
+function sumRow(total) {
+  return h(
+    "tr",
+    {},
+    h("th", { scope: "row" }, t("insight.sum.label")),
+    h("td"),
+    h("td", { class: "why" }),
+    h("td", { class: "figure" }, number(total)),
   );
 }
 

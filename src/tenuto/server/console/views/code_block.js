@@ -26,7 +26,8 @@ async function colour(code, text, language, show) {
 }
 
 function nodes(parts, show) {
-  return parts.map((part) =>
-    typeof part === "string" ? show(part) : h("span", { data: { scope: part.scope.split(".")[0] } }, nodes(part.parts, show)),
-  );
+  return parts.map((part) => {
+    if (typeof part === "string") return show(part);
+    return h("span", { data: { scope: part.scope.split(".")[0] } }, nodes(part.parts, show));
+  });
 }

@@ -3,9 +3,10 @@
 import { present } from "../actions/deletion.js";
 import { fill, h, set, write } from "../dom.js";
 import { money, number } from "../format.js";
-import { called, t } from "../i18n.js";
+import { t } from "../i18n.js";
 import { sentence } from "../problem.js";
 import { addressOf } from "../route.js";
+import { assistantNames } from "./assistant_name.js";
 import { textButton } from "./buttons.js";
 import { commandView, curl } from "./command.js";
 import { exportDialog } from "./export_dialog.js";
@@ -20,7 +21,7 @@ export function sessionsView(actions) {
   const find = search(actions);
   const bar = selectionBar(actions, exportFiles);
   const notice = h("p", { class: "notice", role: "status" });
-  const none = h("section", { class: "first" });
+  const none = h("section", { class: "empty-state" });
   const files = exportDialog();
   const scroller = h("div", { class: "scroll" });
   const all = h("input", {
@@ -30,12 +31,12 @@ export function sessionsView(actions) {
   });
   const rows = windowList(scroller, () => sessionTableRow(actions, exportFiles), more);
   const table = h("div", { class: "session-table", role: "table", "aria-label": t("page.sessions") }, headings(all), rows.node);
-  scroller.append(table, none, notice);
+  scroller.append(table, none);
   const node = h(
     "div",
     { class: "page sessions-page" },
     header.node,
-    h("div", { class: "table-bar" }, find.node, bar.node),
+    h("div", { class: "table-bar" }, find.node, bar.node, notice),
     scroller,
     files.node,
   );
@@ -67,18 +68,18 @@ export function sessionsView(actions) {
     all.checked = selected.length > 0 && selected.length === shown.length;
     all.indeterminate = selected.length > 0 && selected.length < shown.length;
     const wrong = problem ?? now.problem;
-    say(notice, wrong, () => (cursor === null ? actions.sessions.refresh() : retry()), loading, shown.length > 0, query);
+    say(notice, wrong, retry, loading, shown.length > 0, query);
     const empty = shown.length === 0;
     set(table, "hidden", empty);
     set(none, "hidden", !empty || loading || Boolean(wrong) || query !== "");
     if (!none.hidden && !none.firstChild) fill(none, beginning());
     set(table, "aria-rowcount", cursor === null ? String(shown.length + 1) : "-1");
-    rows.draw(shown, now.selected, nameAssistant(state));
+    rows.draw(shown, now.selected, assistantNames(state));
   }
 
+  /** The list again, and what is at its end once that has come. */
   function retry() {
-    actions.sessions.patch({ problem: null });
-    return actions.sessions.more();
+    return Promise.all([actions.page.open(null), actions.sessions.refresh()]);
   }
 
   return { node, draw, focus: header.focus, title: () => t("page.sessions") };
@@ -89,12 +90,6 @@ function say(notice, problem, again, loading, some, query) {
   set(notice, "hidden", !text);
   if (notice.firstChild?.textContent === text) return;
   fill(notice, h("span", {}, text), problem && [" ", textButton(t("again"), again)]);
-}
-
-/** What an assistant is called; one that is no longer there has its name alone. */
-function nameAssistant({ assistants }) {
-  const titles = new Map(assistants.map((each) => [each.name, called(each.titles, each.name)]));
-  return (name) => titles.get(name) ?? name ?? "";
 }
 
 function summed({ sessions, messages, tokens, cost_usd: cost }) {

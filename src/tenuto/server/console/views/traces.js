@@ -6,6 +6,7 @@ import { called, t } from "../i18n.js";
 import { keyed } from "../keyed.js";
 import { sentence } from "../problem.js";
 import { addressOf, addressOfPage } from "../route.js";
+import { assistantNames } from "./assistant_name.js";
 import { textButton } from "./buttons.js";
 import { commandView, curl } from "./command.js";
 import { writeMarked } from "./marks.js";
@@ -23,7 +24,7 @@ export function tracesView(actions) {
   const table = h("table", { class: "trace-table" }, h("thead", {}, h("tr", {}, heads)), body);
   const older = textButton(t("traces.older"), () => actions.page.list.older());
   const more = h("p", { class: "hint" }, t("traces.truncated"));
-  const none = h("section", { class: "first" });
+  const none = h("section", { class: "empty-state" });
   const column = h("div", { class: "wide" }, filters.node, table, older, more, none, notice);
   const node = h("div", { class: "page traces" }, header.node, h("div", { class: "scroll" }, column));
   let last = null;
@@ -50,7 +51,10 @@ export function tracesView(actions) {
     set(more, "hidden", !truncated || session !== null);
     set(none, "hidden", !empty || loading || Boolean(problem) || filtered);
     fill(none, beginning());
-    rows(items.map((trace) => ({ key: trace.trace_id, trace })));
+    rows(
+      items.map((trace) => ({ key: trace.trace_id, trace })),
+      assistantNames(state),
+    );
   }
 
   return { node, draw, focus: header.focus, title: () => t("page.traces") };
@@ -103,13 +107,13 @@ function traceRow() {
   cells.request.append(link);
   const node = h("tr", {}, Object.values(cells));
 
-  function draw({ trace }) {
+  function draw({ trace }, assistantName) {
     write(time, moment(trace.began_at));
     set(time, "datetime", trace.began_at);
     set(time, "title", instant(trace.began_at));
     writeMarked(link, trace.request || t("traces.no_request"), { still: true });
     set(link, "href", addressOfPage("traces", trace.trace_id));
-    write(cells.assistant, trace.assistant);
+    write(cells.assistant, assistantName(trace.assistant));
     fill(cells.outcome, outcome(trace));
     write(cells.tokens, number(trace.usage.input_tokens + trace.usage.output_tokens));
     write(cells.cost, money(Number(trace.usage.cost_usd), "USD", 4));
