@@ -351,7 +351,7 @@ async def test_a_scan_a_fix_an_erasure_and_its_receipt(chromium: Browser, tmp_pa
         await scan.get_by_role("button", name="Redact violations").click()
         await page.get_by_role("dialog").get_by_role("button", name="Redact").click()
         await expect(scan).to_contain_text("1 record was redacted.")
-        await expect(audit.locator("tr[data-act=fixed]")).to_contain_text("open server")
+        await expect(audit.locator("li[data-act=fixed]")).to_contain_text("open server")
 
         send = erasure.get_by_role("button", name="Erase for good")
         await erasure.get_by_label("User id").fill(user)
@@ -359,11 +359,11 @@ async def test_a_scan_a_fix_an_erasure_and_its_receipt(chromium: Browser, tmp_pa
         await expect(send).to_be_disabled()
         await erasure.get_by_label("Type the id again").fill(user)
         await send.click()
-        await expect(erasure.locator("[data-fact=counts]")).to_contain_text("1 sessions, 1 messages")
+        await expect(erasure.locator("[data-fact=counts]")).to_contain_text("sessions: 1, messages: 1")
         async with page.expect_download() as saving:
             await erasure.get_by_role("button", name="Download the receipt").click()
         await (await saving.value).save_as(tmp_path / "receipt.json")
-        await expect(audit.locator("tr[data-act=erased]")).to_have_count(1)
+        await expect(audit.locator("li[data-act=erased]")).to_have_count(1)
 
         await check.get_by_label("Receipt").set_input_files(tmp_path / "receipt.json")
         await check.get_by_label("User id").fill(user)
