@@ -330,7 +330,18 @@ class ScanBody(RequestBody, frozen=True, kw_only=True):
 class VerifyReceipt(RequestBody, frozen=True, kw_only=True):
     """A receipt of an erasure as it was issued; with `user_id`, it must be about this user, too."""
 
-    EXAMPLE = {"receipt": {"id": "5b0f0c1e9d3a", "tenant": "acme", "signature": "…"}, "user_id": "ann"}
+    EXAMPLE = {
+        "receipt": {
+            "id": "5b0f0c1e9d3a",
+            "tenant": "acme",
+            "sites": ["main"],
+            "user_digest": "6f1ed002ab559585",
+            "erased_at": "2026-11-18T09:30:00Z",
+            "counts": {"sessions": 3},
+            "signature": "…",
+        },
+        "user_id": "ann",
+    }
 
     receipt: Annotated[dict[str, Any], Meta(extra_json_schema={"type": "object"})]
     user_id: Name | None = None
