@@ -88,7 +88,7 @@ async def visiting(browser: Browser, base: str, **wishes: Any) -> AsyncIterator[
     try:
         visit = Visit(await context.new_page(), base)
         yield visit
-        assert visit.unexpected() == []
+        assert visit.unexpected() == [], visit.unexpected()
         assert visit.strayed == []
     finally:
         await context.close()
