@@ -33,7 +33,7 @@ def copy(
     target: Annotated[str, typer.Argument(metavar="TO_URL", help="The store to fill.")],
     merge: Annotated[bool, typer.Option("--merge", help="Add to a target that holds other data.")] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace records that are newer in the target, too.")
+        bool, typer.Option("--overwrite", help="Replace records that were changed in the target, too.")
     ] = False,
     delete: Annotated[
         bool, typer.Option("--delete", help="Remove from the target what the source does not have.")
@@ -62,7 +62,7 @@ def copy(
             _show_report(report, time.monotonic() - began, dry_run=dry_run)
         if compared is not None:
             _show_comparison(compared)
-    if (compared is not None and compared.different) or (report is not None and (report.newer or report.unreadable)):
+    if (compared is not None and compared.different) or (report is not None and (report.left or report.unreadable)):
         raise typer.Exit(1)
 
 
@@ -141,9 +141,9 @@ def _show_report(report: CopyReport, seconds: float, *, dry_run: bool) -> None:
     )
     if report.deleted:
         typer.echo(f"{pluralize(report.deleted, 'record')} {'to remove' if dry_run else 'removed'} from the target.")
-    if report.newer:
-        typer.echo(f"{pluralize(len(report.newer), 'record')} left, newer in the target (--overwrite replaces them):")
-        _show_some(report.newer)
+    if report.left:
+        typer.echo(f"{pluralize(len(report.left), 'record')} left, changed in the target (--overwrite replaces them):")
+        _show_some(report.left)
     if report.unreadable:
         typer.echo(f"{pluralize(report.unreadable, 'record')} of the source cannot be read and stayed behind.")
     if report.writers:

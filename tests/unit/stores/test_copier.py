@@ -87,11 +87,38 @@ async def test_other_data_of_a_target_is_safe(source: MemoryStore, target: Memor
     told = (await compare(source, target, clock)).named
     forced = await copy(source, target, clock, overwrite=True)
 
-    assert (left.sessions, left.state, len(left.newer)) == (0, 0, 2)
+    assert (left.sessions, left.state, len(left.left)) == (0, 0, 2)
     assert told[0] == "session both of acme differs in messages, closed, version, turns, last_seq"
     assert "state tone in prefs of user:bob of acme is in the target alone" in told
     assert (forced.sessions, forced.state, await value_of(target, ACME, "prefs", "tone")) == (1, 1, "kind")
     assert await value_of(target, BOB, "prefs", "tone") == "his"
+
+
+async def test_a_rerun_leaves_what_the_new_servers_have_changed(
+    source: MemoryStore, target: MemoryStore, clock: FakeClock
+) -> None:
+    """However far the source went on: revoked keys, messages, deletions and new sessions of the target stay; what it
+    did not touch is taken over (T19)."""
+    for name in ("both", "erased", "here"):
+        await talk(source, ANN, name, "q", "a")
+    await source.state.write_state(SYSTEM, "keys", "k", {"revoked": False})
+    await copy(source, target, clock)
+
+    for store, revoked, times in ((target, True, 1), (source, False, 3)):
+        for _ in range(times):
+            await store.state.write_state(SYSTEM, "keys", "k", {"revoked": revoked})
+            await talk(store, ANN, "both", "more", "a")
+    await target.sessions.delete(ANN, "erased")
+    await talk(target, ANN, "new", "q", "a")
+    await talk(source, ANN, "here", "more", "a")
+    report = await copy(source, target, clock, delete=True)
+
+    assert (report.sessions, report.state, report.deleted, len(report.left)) == (1, 0, 0, 4)
+    assert await value_of(target, SYSTEM, "keys", "k") == {"revoked": True}
+    assert sorted(await listed(target, ANN)) == ["both", "here", "new"]
+    assert (await target.sessions.get(ANN, "both")).messages == 4
+    assert (await copy(source, target, clock, delete=True, overwrite=True)).left == []
+    assert (await compare(source, target, clock)).different == 0
 
 
 async def test_damaged_records_stay_behind_and_are_counted(
