@@ -16,8 +16,9 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.errors import Invalid
-from tenuto.model.records import StoredHead, StoredState
-from tenuto.model.scope import JOURNALS, SYSTEM, state_key
+from tenuto.model.privacy import KEYS_ENTRY, KEYS_NAMESPACE, TENANTS_NAMESPACE
+from tenuto.model.records import StatePlace, StoredHead, StoredState
+from tenuto.model.scope import JOURNALS, SYSTEM, Scope, owner_key, site_key, state_key
 from tenuto.model.task import TaskStatus
 from tenuto.model.values import Value
 from tenuto.ports import Backend, Clock, utc_now
@@ -163,11 +164,26 @@ class Copier:
             raise Invalid("--delete would remove the other data of a target that was filled with --merge")
         self._marker = replace(former, merged=merged, run=former.run + former.done, done=False)
         self._baseline = Baseline(self._target, name=self._name, run=self._marker.run)
+        await self._check_data_keys()
         await self._write_marker(self._marker)
 
     async def _write_marker(self, marker: _Marker) -> None:
         if not self._policy.dry_run:
             await self._target.state.write_state(SYSTEM, COPIES, self._name, msgspec.to_builtins(marker))
+
+    async def _check_data_keys(self) -> None:
+        """Refuse tenants that have other data keys in the target: either side's text would become unreadable."""
+        after = ""
+        while page := await self._source.state.state_keys(SYSTEM, TENANTS_NAMESPACE, after):
+            after = page[-1]
+            tenants = {_data_keys_place(tenant): tenant for tenant in page}
+            asked = [StoredState(place=place, value=b"", version=0) for place in tenants]
+            here, there = await self._source.bulk.read_state(asked), await self._target.bulk.read_state(asked)
+            known = await self._baseline.find(there.values())
+            for place, other in there.items():
+                same = place not in here or _data_key_names(here[place]) == _data_key_names(other)
+                if not same and not self._baseline.is_unchanged(known.get(record_id(other)), other):
+                    raise Invalid(f"tenant {tenants[place]} has other data keys in the target: use an empty store")
 
     async def _is_empty(self) -> bool:
         async for heads in self._target.bulk.iter_heads():
@@ -253,6 +269,16 @@ class Copier:
         if ours and not self._policy.dry_run:
             await delete(ours)
             await self._baseline.forget(ours)
+
+
+def _data_keys_place(tenant: str) -> StatePlace:
+    scope = Scope(tenant=tenant)
+    return StatePlace(site_key(scope), owner_key(scope), state_key(scope, KEYS_NAMESPACE), KEYS_ENTRY)
+
+
+def _data_key_names(record: StoredState) -> frozenset[str]:
+    """The names of a tenant's data keys, which stay when master keys are rotated."""
+    return frozenset(msgspec.json.decode(record.value).get("data", ()))
 
 
 def _is_unfinished_task(record: StoredState) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,15 @@ import pytest
 
 from tenuto.errors import Invalid
 from tenuto.model import Changes, NewSession, Retention
-from tenuto.model.scope import JOURNALS, SYSTEM
+from tenuto.model.privacy import KEYS_ENTRY, KEYS_NAMESPACE
+from tenuto.model.scope import JOURNALS, SYSTEM, Scope
 from tenuto.ports import Backend
+from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.comparison import Comparer, Comparison
 from tenuto.stores.copier import Copier, CopyPolicy, CopyReport
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.sqlite import SqliteStore
-from tests.backends import SQLITE
+from tests.backends import RING, SQLITE
 from tests.clock import FakeClock
 from tests.samples import ACME, ANN, BOB, batch, listed, talk, value_of
 
@@ -119,6 +122,29 @@ async def test_a_rerun_leaves_what_the_new_servers_have_changed(
     assert (await target.sessions.get(ANN, "both")).messages == 4
     assert (await copy(source, target, clock, delete=True, overwrite=True)).left == []
     assert (await compare(source, target, clock)).different == 0
+
+
+async def test_a_merge_never_takes_keys_away(source: MemoryStore, target: MemoryStore, clock: FakeClock) -> None:
+    """Differing data keys of a tenant refuse it before anything is written, other values of the target stay; keys that
+    were copied follow those of the source (T19)."""
+    ciphers = [TenantCiphers(store=store.state, ring=RING, clock=clock) for store in (source, target)]
+    for number, own in enumerate(ciphers):
+        await own.cipher_for_sealing(ACME)
+        await (source, target)[number].state.write_state(SYSTEM, "privacy.signing", "key", number)
+    before = deepcopy(target.tables.state)
+
+    for policy in ({}, {"overwrite": True}):
+        with pytest.raises(Invalid, match="tenant acme has other data keys"):
+            await copy(source, target, clock, merge=True, **policy)
+    assert target.tables.state == before
+    await ciphers[1].destroy(ACME)
+    await target.state.delete_state(Scope(tenant=ACME.tenant), KEYS_NAMESPACE, KEYS_ENTRY)
+    merged = await copy(source, target, clock, merge=True)
+    await ciphers[0].renew(ACME)
+    again = await copy(source, target, clock)
+
+    assert (len(merged.left), again.state, len(again.left)) == (1, 1, 1)
+    assert await value_of(target, SYSTEM, "privacy.signing", "key") == 1
 
 
 async def test_damaged_records_stay_behind_and_are_counted(
