@@ -38,6 +38,9 @@ def copy(
     delete: Annotated[
         bool, typer.Option("--delete", help="Remove from the target what the source does not have.")
     ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="With --delete: even if the source has lost more than half of its records.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count everything, and write nothing.")] = False,
     verify_only: Annotated[bool, typer.Option("--verify-only", help="Compare both stores, and copy nothing.")] = False,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare both stores after the copy.")] = True,
@@ -50,7 +53,7 @@ def copy(
     """
     if _identify(source) == _identify(target):
         raise Invalid("both addresses name the same store")
-    policy = CopyPolicy(merge=merge, overwrite=overwrite, delete=delete, dry_run=dry_run)
+    policy = CopyPolicy(merge=merge, overwrite=overwrite, delete=delete, shrunk=yes, dry_run=dry_run)
     began = time.monotonic()
     report, compared = asyncio.run(
         _run(source, target, None if verify_only else policy, verify=verify and not dry_run, quiet=as_json)

@@ -38,12 +38,13 @@ class CopyPolicy(Value, frozen=True, kw_only=True):
     """How a target is filled.
 
     `merge` adds to a target that holds other data, `overwrite` replaces records that were changed there, `delete`
-    removes what the source does not have.
+    removes what the source does not have, and `shrunk` does so even if that is most of it.
     """
 
     merge: bool = False
     overwrite: bool = False
     delete: bool = False
+    shrunk: bool = False
     dry_run: bool = False
 
 
@@ -63,11 +64,13 @@ class CopyReport(msgspec.Struct, kw_only=True):
 
 
 class _Marker(Value, frozen=True, kw_only=True):
-    """What the target says of a copy: its runs, and whether the last one is `done`."""
+    """What the target says of a copy: its runs, whether the last one is `done`, and the most records of the source that
+    a run has seen since one deleted."""
 
     merged: bool = False
     run: int = 1
     done: bool = False
+    records: int = 0
 
 
 def live_heads(heads: Iterable[StoredHead], now: datetime) -> dict[bytes, StoredHead]:
@@ -132,6 +135,7 @@ class Copier:
         self._clock = clock
         self._on_progress = on_progress
         self._report = CopyReport()
+        self._seen = 0
         self._marker = _Marker()
         self._baseline = Baseline(target, name=name, run=1)
 
@@ -150,7 +154,8 @@ class Copier:
         if self._policy.delete:
             await self._delete_surplus()
         self._report.writers = len(await self._source.state.state_keys(SYSTEM, JOURNALS))
-        await self._write_marker(replace(self._marker, done=True))
+        most = self._seen if self._policy.delete else max(self._seen, self._marker.records)
+        await self._write_marker(replace(self._marker, done=True, records=most))
         return self._report
 
     async def _begin(self) -> None:
@@ -203,6 +208,7 @@ class Copier:
 
     async def _select(self, pairs: Sequence[tuple[R, R | None]], describe: Callable[[R], str]) -> list[R]:
         """The records to write; those that were changed in the target are left and named."""
+        self._seen += len(pairs)
         known = await self._baseline.find(other or here for here, other in pairs)
         wanted, equal = [], []
         for here, other in pairs:
@@ -245,6 +251,11 @@ class Copier:
         """Remove what the source does not have; nothing if some of it cannot be read there."""
         if self._report.unreadable:
             raise Invalid("--delete removes nothing while records of the source cannot be read")
+        if not self._policy.shrunk and (not self._seen or 2 * self._seen < self._marker.records):
+            raise Invalid(
+                f"--delete removes nothing: the source has {self._seen} records and had {self._marker.records}; "
+                "look whether it is the right one, --yes removes them all the same"
+            )
         async for heads in self._target.bulk.iter_heads():
             here = await self._source.bulk.read_heads([head.key for head in heads])
             surplus = [head for head in heads if head.key not in here]

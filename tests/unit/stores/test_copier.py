@@ -147,6 +147,24 @@ async def test_a_merge_never_takes_keys_away(source: MemoryStore, target: Memory
     assert await value_of(target, SYSTEM, "privacy.signing", "key") == 1
 
 
+async def test_a_source_that_was_emptied_takes_nothing_along(
+    source: MemoryStore, target: MemoryStore, clock: FakeClock
+) -> None:
+    """`--delete` is refused when most records are gone, also after a run without it, unless that is meant (T19)."""
+    for name in "abcde":
+        await talk(source, ANN, name, "q", "a")
+    await copy(source, target, clock)
+    for name in "abcde":
+        await source.sessions.delete(ANN, name)
+        if name in "ce":
+            await copy(source, target, clock)
+            with pytest.raises(Invalid, match="--delete removes nothing"):
+                await copy(source, target, clock, delete=True)
+    kept = await listed(target, ANN)
+
+    assert (len(kept), (await copy(source, target, clock, delete=True, shrunk=True)).deleted) == (5, 5)
+
+
 async def test_damaged_records_stay_behind_and_are_counted(
     target: MemoryStore, clock: FakeClock, tmp_path: Path
 ) -> None:
