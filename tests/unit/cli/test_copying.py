@@ -83,9 +83,10 @@ def test_a_source_of_an_earlier_format_stays_as_it_is(subtests: pytest.Subtests)
             assert (ended.exit_code, Path("old.db").read_bytes() == before) == (0, True), ended.output
 
     with closing(sqlite3.connect("old.db")) as db, db:
-        row = "SELECT drawer, ?, value, version, owner FROM state WHERE space IS NULL LIMIT 1"
-        db.execute(f"INSERT INTO state (drawer, key, value, version, owner) {row}", ("lost",))
-        db.execute("UPDATE state SET owner = x'00' WHERE key = 'lost'")
+        db.execute(
+            "INSERT INTO state (drawer, key, value, version, owner) "
+            "SELECT drawer, 'lost', value, version, x'00' FROM state WHERE space IS NULL LIMIT 1"
+        )
     for option, told in (("--verify", "copied"), ("--verify-only", "verified")):
         report = asked("copy", "sqlite:///old.db", "sqlite:///new.db", option, ends=1)
         assert (report[told]["unreadable"], report["verified"]["different"]) == (1, 1)
