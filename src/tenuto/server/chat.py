@@ -82,7 +82,7 @@ async def join_turn(request: Request) -> Response:
     """The events of the turn that runs in a session, from its start or after the one that `Last-Event-ID` or `after`
     names. 204 if no turn runs in this server process, or if its last event was seen."""
     scope, query = await asking(request), parse_query(request, StreamQuery)
-    turn = await service(request).live.find(scope, path_parameter(request))
+    turn = await service(request).live.find(scope, await sessions(request).find_named(scope, path_parameter(request)))
     if turn is None:
         return Response(status_code=204)
     last_seen = query.after if query.after is not None else request.headers.get("last-event-id")
@@ -99,9 +99,9 @@ async def stop_turn(request: Request) -> Response:
     return answer(await stop_running_turn(request, await asking(request), path_parameter(request)))
 
 
-async def stop_running_turn(request: Request, scope: Scope, session_id: str) -> StopView:
-    """Stop the turn that runs in a session."""
-    turn = await service(request).live.find(scope, session_id)
+async def stop_running_turn(request: Request, scope: Scope, name: str) -> StopView:
+    """Stop the turn that runs in the caller's session of this name."""
+    turn = await service(request).live.find(scope, await sessions(request).find_named(scope, name))
     if turn is None or turn.ended:
         return StopView(stopped=False, reply=None)
     reply = await turn.stop()
