@@ -137,7 +137,8 @@ async def _time(call: Callable[[], Awaitable[object]]) -> Timing:
         await call()
         took.append((perf_counter() - began) * 1e3)
     spent = (process_time() - cpu) * 1e3 / len(took)
-    return Timing(*(round(float(value), 2) for value in (*np.percentile(took, (50, 99)), spent)), len(took))
+    p50, p99 = (round(float(value), 2) for value in np.percentile(took, (50, 99)))
+    return Timing(p50, p99, round(spent, 2), len(took))
 
 
 def measure_turns(up: Ground, url: str, sessions: int, seconds: float, folder: Path) -> tuple[int, dict[str, Turns]]:

@@ -36,7 +36,7 @@ class Load:
     @property
     def turns(self) -> float:
         """Turns of a session."""
-        return self.messages / 2
+        return max(1.0, self.messages / 2)
 
     @property
     def peak(self) -> float:
@@ -85,7 +85,7 @@ def calculate(measured: Mapping[str, Any], sample: Mapping[str, float], load: Lo
     first, later = measured["turns"]["unknown sessions"], measured["turns"]["known sessions"]
 
     def cores(name: str) -> float:
-        turn = (first[name] + (load.turns - 1) * later[name]) / load.turns
+        turn: float = (first[name] + (load.turns - 1) * later[name]) / load.turns
         return load.peak * turn / 1e3 / _USED
 
     redis = measured["backend"] == "redis"
