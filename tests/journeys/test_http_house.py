@@ -123,7 +123,9 @@ async def test_the_openapi_has_examples_for_every_body(door: Door) -> None:
 async def test_every_example_of_the_openapi_works(door: Door) -> None:
     await door.http.post("/v1/sessions", json={"id": "s"})
     await door.http.post(at("s", "messages"), json={"messages": [says(str(n)) for n in range(6)]})
-    for path, operations in document(door.app)["paths"].items():
+    # The first key closes the door to those without one, so it is made last.
+    paths = sorted(document(door.app)["paths"].items(), key=lambda item: item[0] == "/v1/keys")
+    for path, operations in paths:
         for method, operation in operations.items():
             content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
             if "example" not in content:

@@ -330,7 +330,22 @@ class ScanBody(RequestBody, frozen=True, kw_only=True):
 class VerifyReceipt(RequestBody, frozen=True, kw_only=True):
     """A receipt of an erasure as it was issued; with `user_id`, it must be about this user, too."""
 
-    EXAMPLE = {"receipt": {"id": "5b0f0c1e9d3a", "tenant": "acme", "signature": "…"}, "user_id": "ann"}
+    EXAMPLE = {
+        "receipt": {
+            "id": "7a1c9affea8339fe4854ccc989c16542",
+            "tenant": "acme",
+            "sites": [""],
+            "user_digest": "161759ec153ea6b498e24136d68231cfb48dca956bc239ab408513bdb62b93c7",
+            "erased_at": "2026-11-18T05:27:12.040099Z",
+            "counts": {"sessions": 4, "messages": 37},
+            "compaction": "done",
+            "remaining_reason": "",
+            "limits": "files of replicas, archives and backups are not covered",
+            "public_key": "KYaFgJlGJf/ssUwEb58ZWmAabdm6g3GdFSD5TIEujGM=",
+            "signature": "RqBst2QhuJwV0WnHVpMgg+HhQ2Qicn8Hf2bIhM+TA2GqqBGuE6Xdl8nFs6u5WX1v6VnlTXF7qZF+/p/rzkMHBQ==",
+        },
+        "user_id": "ann",
+    }
 
     receipt: Annotated[dict[str, Any], Meta(extra_json_schema={"type": "object"})]
     user_id: Name | None = None

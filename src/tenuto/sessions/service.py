@@ -123,7 +123,7 @@ class Sessions:
             opening = replace(opening, create=with_retention(request.new_session, policy))
             turn = await self._begin_when_free(scope, opening, policy)
         if turn.state is not TurnState.FINISHED:
-            announcing = self._announce_written(scope, turn.session, policy, created=turn.created, expired=turn.expired)
+            announcing = self._announce_written(scope, turn.session, created=turn.created, expired=turn.expired)
             await release_on_error(self._store.finish_turn, turn, announcing)
             turn = _mark_stale(turn, policy.stale_after)
         return turn
@@ -221,7 +221,7 @@ class Sessions:
         batch = AppendBatch(id=fresh_id(), create=with_retention(new, policy), idempotency_key=once)
         made = await self._create_in_store(scope, asked, batch, unnamed)
         if not made.duplicate:
-            await self._announce_written(scope, made.session, policy, created=made.created, expired=made.expired)
+            await self._announce_written(scope, made.session, created=made.created, expired=made.expired)
         return made.session, made.created
 
     async def _create_in_store(self, scope: Scope, asked: str, batch: AppendBatch, unnamed: str) -> AppendResult:
@@ -345,7 +345,7 @@ class Sessions:
             if absent.session_id != forking.new_id:
                 raise
             fork = await self._store.fork(scope, session_id, replace(forking, new_id=fresh_id()))
-        await self._announce_written(scope, fork, self.policy, created=True, expired=False)
+        await self._announce_written(scope, fork, created=True, expired=False)
         return fork
 
     async def delete(self, scope: Scope, session_id: str) -> None:
@@ -378,7 +378,7 @@ class Sessions:
             session = await self._restore_as(scope, session_id, batch)
         if saved.status is not session.status:
             session = await self._store.patch(scope, session.id, Changes(status=saved.status))
-        await self._announce_written(scope, session, self.policy, created=True, expired=False)
+        await self._announce_written(scope, session, created=True, expired=False)
         return session
 
     async def _restore_as(self, scope: Scope, session_id: str, batch: AppendBatch) -> Session:
@@ -551,15 +551,17 @@ class Sessions:
         elif isinstance(absent, SessionCorrupt):
             await self._announce.emit_event(EventKind.QUARANTINED, scope, session_id)
 
-    async def _announce_written(
-        self, scope: Scope, session: Session, policy: SessionPolicy, *, created: bool, expired: bool
-    ) -> None:
+    async def _announce_written(self, scope: Scope, session: Session, *, created: bool, expired: bool) -> None:
+        """Announce the change, and keep to the site's number of sessions.
+
+        That number is the installation's: an assistant's own policy must not remove the sessions of others.
+        """
         if expired:
             await self._announce.emit_event(EventKind.EXPIRED, scope, session.id)
         kind = EventKind.CREATED if created else EventKind.UPDATED
         await self._announce.emit_event(kind, scope, session.id, changed=() if created else _MESSAGES)
-        if created and policy.max_sessions is not None:
-            await self._evict_oldest(scope, session.id, policy.max_sessions)
+        if created and self.policy.max_sessions is not None:
+            await self._evict_oldest(scope, session.id, self.policy.max_sessions)
 
     async def _evict_oldest(self, scope: Scope, newest: str, keep: int) -> None:
         """Remove the oldest sessions. The new one is stored, so a store that fails now must not fail the caller."""

@@ -47,12 +47,12 @@ async def test_the_page_works_on_a_narrow_screen_and_by_keyboard(chromium: Brows
             assert wide[0] <= wide[1], part
 
         await expect(visit.page.get_by_role("navigation")).to_be_hidden()
-        await visit.page.get_by_role("button", name="Show conversations").press("Enter")
+        await visit.page.get_by_role("button", name="Show navigation").press("Enter")
         await expect(visit.page.locator(".sessions a")).to_be_visible()
-        await expect(visit.page.get_by_role("button", name="Hide conversations")).to_be_focused()
+        await expect(visit.page.get_by_role("button", name="Hide navigation")).to_be_focused()
         await visit.page.keyboard.press("Escape")
         await expect(visit.page.get_by_role("navigation")).to_be_hidden()
-        await expect(visit.page.get_by_role("button", name="Show conversations")).to_be_focused()
+        await expect(visit.page.get_by_role("button", name="Show navigation")).to_be_focused()
         assert await visit.page.evaluate(NAMELESS) == []
 
 

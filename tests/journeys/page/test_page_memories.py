@@ -97,10 +97,10 @@ async def test_what_the_model_saw_names_memories_by_their_text(chromium: Browser
         await door.tenuto.upkeep.drain()
         first = visit.page.url
         await visit.page.get_by_role("link", name="Memories").click()
-        await visit.page.get_by_role("link", name="from this conversation").click()
+        await visit.page.get_by_role("link", name="from this session").click()
         await expect(visit.page).to_have_url(first)
 
-        await visit.page.get_by_role("link", name="New conversation").click()
+        await visit.page.get_by_role("link", name="New session").click()
         await visit.say("Where do I live?")
         answer = await visit.hear()
         await expect(answer).to_contain_text(HOME)
@@ -141,7 +141,7 @@ async def test_a_key_of_a_tenant_is_asked_for_a_user(chromium: Browser) -> None:
             await visit.page.get_by_role("dialog").get_by_role("button", name="Save").click()
             notice = visit.page.get_by_text("Memories belong to a user")
             await expect(notice).to_be_visible()
-            await notice.get_by_role("button", name="Who is asking").click()
+            await notice.get_by_role("button", name="Credentials").click()
             await visit.page.get_by_label("User (optional)").fill("ann")
             await visit.page.get_by_role("dialog").get_by_role("button", name="Save").click()
 

@@ -282,7 +282,7 @@ async def test_marks_and_policy_speak_chinese_and_fit_a_narrow_dark_screen(chrom
         labels = await visit.page.locator(".said .mark").evaluate_all("all => all.map((one) => one.dataset.label)")
         assert labels == ["邮箱 1", "卡号 1", "密码"]
         await expect(answer.locator(".taken")).to_have_text("保存前脱敏了 6 个值：2 个邮箱、2 个卡号、2 个密码")
-        await visit.page.get_by_role("button", name="显示对话列表").click()
+        await visit.page.get_by_role("button", name="显示导航").click()
         await visit.page.get_by_role("link", name="隐私", exact=True).click()
         panel = visit.page.get_by_role("region", name="策略")
         await expect(panel.locator('[data-sink="message"]')).to_contain_text("化名")
@@ -351,7 +351,7 @@ async def test_a_scan_a_fix_an_erasure_and_its_receipt(chromium: Browser, tmp_pa
         await scan.get_by_role("button", name="Redact violations").click()
         await page.get_by_role("dialog").get_by_role("button", name="Redact").click()
         await expect(scan).to_contain_text("1 record was redacted.")
-        await expect(audit.locator("tr[data-act=fixed]")).to_contain_text("open server")
+        await expect(audit.locator("li[data-act=fixed]")).to_contain_text("open server")
 
         send = erasure.get_by_role("button", name="Erase for good")
         await erasure.get_by_label("User id").fill(user)
@@ -359,11 +359,11 @@ async def test_a_scan_a_fix_an_erasure_and_its_receipt(chromium: Browser, tmp_pa
         await expect(send).to_be_disabled()
         await erasure.get_by_label("Type the id again").fill(user)
         await send.click()
-        await expect(erasure.locator("[data-fact=counts]")).to_contain_text("1 sessions, 1 messages")
+        await expect(erasure.locator("[data-fact=counts]")).to_contain_text("sessions: 1, messages: 1")
         async with page.expect_download() as saving:
             await erasure.get_by_role("button", name="Download the receipt").click()
         await (await saving.value).save_as(tmp_path / "receipt.json")
-        await expect(audit.locator("tr[data-act=erased]")).to_have_count(1)
+        await expect(audit.locator("li[data-act=erased]")).to_have_count(1)
 
         await check.get_by_label("Receipt").set_input_files(tmp_path / "receipt.json")
         await check.get_by_label("User id").fill(user)

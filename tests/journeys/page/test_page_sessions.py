@@ -68,7 +68,7 @@ async def test_talks_have_titles_and_one_switches_between_them(chromium: Browser
     async with offline(chromium) as (visit, _):
         await visit.say("My dog is called Bruno.")
         await visit.hear()
-        await visit.page.get_by_role("link", name="New conversation").click()
+        await visit.page.get_by_role("link", name="New session").click()
         await expect(visit.page.get_by_role("radiogroup")).to_be_visible()
         await visit.say("The train leaves at noon.")
         await visit.hear()
@@ -87,7 +87,7 @@ async def test_a_server_with_keys_asks_for_one_and_keeps_it_in_this_tab(chromium
     async with served(locked=True) as door, listening(door) as base, visiting(chromium, base) as visit:
         _, secret = await door.keys.create(tenant="acme")
         await visit.open()
-        dialog = visit.page.get_by_role("dialog", name="Who is asking")
+        dialog = visit.page.get_by_role("dialog", name="Credentials")
         await dialog.get_by_label("API key").fill("tnt_wrong")
         await dialog.get_by_role("button", name="Save").click()
         await expect(dialog).to_be_visible()
@@ -110,7 +110,7 @@ async def test_a_server_with_keys_asks_for_one_and_keeps_it_in_this_tab(chromium
 
 async def sign_in(visit: Visit, key: str = "", user: str = "") -> None:
     """Say who is asking; the dialog opens by itself where a key is needed, and by its button elsewhere."""
-    dialog = visit.page.get_by_role("dialog", name="Who is asking")
+    dialog = visit.page.get_by_role("dialog", name="Credentials")
     await dialog.get_by_label("API key").fill(key)
     await dialog.get_by_label("User").fill(user)
     await dialog.get_by_role("button", name="Save").click()
@@ -137,10 +137,10 @@ async def test_whoever_signs_in_next_finds_nothing_of_the_one_before(chromium: B
         await expect(titles).to_contain_text("any")
         await visit.field.fill("half a thought")
 
-        await visit.page.get_by_title("Who is asking").click()
+        await visit.page.get_by_title("Credentials").click()
         await sign_in(visit, "tnt_wrong")
 
-        await expect(visit.page.get_by_role("dialog", name="Who is asking")).to_be_visible()
+        await expect(visit.page.get_by_role("dialog", name="Credentials")).to_be_visible()
         await expect(titles).to_have_count(0)
         await expect(visit.answers).to_have_count(0)
         await expect(visit.page.locator(".unseen[role=status]")).to_have_text("")
@@ -161,7 +161,7 @@ async def test_saying_again_who_one_is_stops_no_answer(chromium: Browser) -> Non
         await visit.say("How many?")
         await expect(visit.answers.locator(".prose")).to_have_text("It is")
 
-        await visit.page.get_by_title("Who is asking").click()
+        await visit.page.get_by_title("Credentials").click()
         await sign_in(visit)
         pause.release.set()
 
@@ -195,9 +195,9 @@ async def test_a_list_on_its_way_to_somebody_is_not_shown_to_the_next(chromium: 
         await sign_in(visit, anns)
         late = await held.waiting.get()
 
-        await visit.page.get_by_title("Who is asking").click()
+        await visit.page.get_by_title("Credentials").click()
         await sign_in(visit, "tnt_wrong")
-        await expect(visit.page.get_by_role("dialog", name="Who is asking")).to_be_visible()
+        await expect(visit.page.get_by_role("dialog", name="Credentials")).to_be_visible()
         async with visit.page.expect_event("requestfinished"):
             await late.continue_()
         await drawn(visit.page)

@@ -89,7 +89,7 @@ async def test_an_answer_goes_on_while_one_looks_elsewhere(chromium: Browser) ->
     async with scripted(chromium, [Say("It is "), pause, Say("seven.")], "Hello.") as (visit, model, _):
         await visit.say("How many?")
         await expect(visit.answers.locator(".prose")).to_have_text("It is")
-        await visit.page.get_by_role("link", name="New conversation").click()
+        await visit.page.get_by_role("link", name="New session").click()
         await expect(visit.page.locator(".said")).to_have_count(0)
         await visit.say("Something else")
         await expect((await visit.hear()).locator(".prose")).to_have_text("Hello.")

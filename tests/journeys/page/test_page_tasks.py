@@ -222,7 +222,7 @@ async def test_an_answer_of_several_agents_leads_to_its_task_and_back(chromium: 
 
         await expect(visit.page.locator(".task-bar .status")).to_have_text("completed")
         await expect(visit.page.locator(".board [data-key=final_decision] .writer")).to_have_text("legal-decision")
-        await visit.page.get_by_role("link", name="from this conversation").click()
+        await visit.page.get_by_role("link", name="from this session").click()
         await expect(visit.page).to_have_url(talk)
 
 

@@ -274,6 +274,16 @@ async def test_the_oldest_sessions_make_room(room: Room) -> None:
     assert [event.session_id for event in room.heard if event.kind is EventKind.EVICTED] == ["s0", "s1"]
 
 
+async def test_the_policy_of_one_assistant_removes_no_sessions_of_the_site(room: Room) -> None:
+    sessions = room.sessions()
+    for n in range(3):
+        await sessions.create(BOB, None, f"s{n}")
+
+    await sessions.begin(ANN, wish("A question to the shop", policy=replace(sessions.policy, max_sessions=1)))
+
+    assert len((await sessions.list(ACME, SessionQuery())).sessions) == 4
+
+
 class Forgetful(FlatMemoryStore):
     """Goes away whenever it is asked to evict."""
 

@@ -5,26 +5,25 @@ import { instant, number } from "../format.js";
 import { t } from "../i18n.js";
 import { textButton } from "./buttons.js";
 import { worded } from "./policy.js";
+import { countsOf } from "./receipt.js";
 import { refusal } from "./refusal.js";
 
 const STEP = 50;
 
 export function auditView(actions) {
   const notice = h("p", { class: "notice" });
-  const rows = h("tbody");
-  const head = ["at", "act", "by", "about"].map((name) => h("th", { scope: "col" }, t(`privacy.audit.${name}`)));
-  const table = h("table", { class: "sinks audit" }, h("thead", {}, h("tr", {}, head)), rows);
+  const list = h("ul", { class: "audit" });
   const more = textButton(t("sessions.more"), () => {
     limit += STEP;
-    list();
+    show();
   });
-  const node = h("div", { class: "wide" }, notice, table, more);
+  const node = h("div", {}, notice, list, more);
   let limit = STEP;
   let shown = null;
 
-  function list() {
+  function show() {
     const { entries } = shown;
-    fill(rows, entries.slice(0, limit).map(row));
+    fill(list, entries.slice(0, limit).map(row));
     set(more, "hidden", entries.length <= limit);
   }
 
@@ -32,33 +31,27 @@ export function auditView(actions) {
     if (now === shown) return;
     shown = now;
     const { entries, loading, problem } = now;
-    const empty = entries.length === 0;
     const state = t(loading ? "app.loading" : "privacy.audit.none");
     fill(notice, problem ? refusal(problem, "privacy.forbidden", actions) : state);
-    set(notice, "hidden", !problem && !empty);
-    set(table, "hidden", empty || Boolean(problem));
-    list();
+    set(notice, "hidden", !problem && entries.length > 0);
+    show();
   }
 
   return { node, draw };
 }
 
 function row({ at, act, by, about }) {
-  return h("tr", { data: { act } }, [
-    h("td", {}, h("time", { datetime: at }, instant(at))),
-    h("td", {}, worded("privacy.act", act)),
-    h("td", {}, by),
-    h("td", {}, facts(about)),
-  ]);
+  const line = [h("b", {}, worded("privacy.act", act)), h("span", {}, by), h("time", { datetime: at }, instant(at))];
+  return h("li", { data: { act } }, h("p", { class: "audit-line" }, line), h("p", { class: "hint" }, facts(about)));
 }
 
-/** Ids and counts, as text. */
-function facts(about) {
-  return Object.entries(about)
-    .map(([name, value]) => `${name}: ${typeof value === "number" ? number(value) : plain(value)}`)
-    .join(" · ");
+/** Ids and counts, as text. The digest of a user is on the receipt. */
+function facts({ counts, user_digest: _, ...about }) {
+  const named = Object.entries(about).map(([name, value]) => `${worded("privacy.about", name)}: ${plain(value)}`);
+  return [...named, counts && countsOf(counts)].filter(Boolean).join(" · ");
 }
 
 function plain(value) {
-  return typeof value === "string" ? value : JSON.stringify(value);
+  if (typeof value === "number") return number(value);
+  return Array.isArray(value) ? value.join(" ") : String(value);
 }

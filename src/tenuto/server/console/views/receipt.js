@@ -13,7 +13,7 @@ export function receiptView(receipt) {
     ["sites", receipt.sites.map((site) => site || "–").join(", ")],
     ["digest", receipt.user_digest, true],
     ["erased", instant(receipt.erased_at)],
-    ["counts", counted(receipt.counts)],
+    ["counts", countsOf(receipt.counts)],
     ["bytes", [worded("privacy.bytes", receipt.compaction), receipt.remaining_reason].filter(Boolean).join(": ")],
     ["limits", receipt.limits],
     ["key", receipt.public_key, true],
@@ -36,9 +36,10 @@ export function receiptView(receipt) {
   );
 }
 
-function counted(counts) {
+/** What was removed, by kind. */
+export function countsOf(counts) {
   const some = Object.entries(counts).filter(([, count]) => count > 0);
-  const said = some.map(([name, count]) => `${number(count)} ${worded("privacy.erased", name)}`);
+  const said = some.map(([name, count]) => `${worded("privacy.erased", name)}: ${number(count)}`);
   return said.join(", ") || t("privacy.erased.nothing");
 }
 

@@ -1,7 +1,7 @@
 /** Phrases of the page of memories. */
 
 export const en = {
-  "memories.lead": "What is remembered of you beyond one conversation.",
+  "memories.lead": "What is remembered of a user beyond one session.",
   "memories.search": "Search memories",
   "memories.found": "Found",
   "memories.why":
@@ -12,7 +12,7 @@ export const en = {
   "memories.preferences.none": "None yet. They shape every answer.",
   "memories.others": "Facts and conversations",
   "memories.none": "Nothing yet. What you say of yourself is remembered here.",
-  "memories.no_user": "Memories belong to a user: say who is asking.",
+  "memories.no_user": "Memories belong to a user. Name one:",
   "memories.kinds": "Which memories",
   "memories.tab.all": "All",
   "memories.tab.fact": "Facts",
@@ -20,7 +20,7 @@ export const en = {
   "memories.kind.fact": "fact",
   "memories.kind.preference": "preference",
   "memories.kind.episode": "conversation",
-  "memories.session": "from this conversation",
+  "memories.session": "from this session",
   "memories.written": "written by hand",
   "memories.mentions": "said {count} times",
   "memories.until": "until {date}",
@@ -43,7 +43,7 @@ export const en = {
 };
 
 export const zh = {
-  "memories.lead": "在单次对话之外记住的关于您的内容。",
+  "memories.lead": "在单个会话之外记住的用户信息。",
   "memories.search": "搜索记忆",
   "memories.found": "搜索结果",
   "memories.why": "词语：与查询共有的词语。语义：含义相近，措辞可以不同。得分综合两者，并决定顺序。",
@@ -53,7 +53,7 @@ export const zh = {
   "memories.preferences.none": "还没有偏好。偏好会影响每个回答。",
   "memories.others": "事实与对话",
   "memories.none": "还没有记忆。您谈到自己的内容会记在这里。",
-  "memories.no_user": "记忆属于某个用户：请先说明您的身份。",
+  "memories.no_user": "记忆属于某个用户，请填写用户：",
   "memories.kinds": "显示哪些记忆",
   "memories.tab.all": "全部",
   "memories.tab.fact": "事实",
@@ -61,7 +61,7 @@ export const zh = {
   "memories.kind.fact": "事实",
   "memories.kind.preference": "偏好",
   "memories.kind.episode": "对话",
-  "memories.session": "来自这段对话",
+  "memories.session": "来自这个会话",
   "memories.written": "手动添加",
   "memories.mentions": "提到 {count} 次",
   "memories.until": "有效至 {date}",
