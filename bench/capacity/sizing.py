@@ -127,7 +127,7 @@ def measured_tables(figures: Mapping[str, Any]) -> list[Table]:
 
 
 def _bytes_table(figures: Mapping[str, Any]) -> Table:
-    table = Table("Bytes per session", ("backend", "sessions", *PARTS, "in all", "a message more", "a trace more"))
+    table = Table("Bytes per session", ("backend", "store of", *PARTS, "in all", "a message more", "a trace more"))
     sample = figures["sample"]
     for measured in figures["backends"]:
         for stage in measured["stages"]:
@@ -149,15 +149,8 @@ def _reads_table(figures: Mapping[str, Any]) -> Table:
 
 
 def _turns_table(figures: Mapping[str, Any]) -> Table:
-    heads = (
-        "backend",
-        "sessions",
-        "processor ms, tenuto",
-        "backend",
-        "turns per second and core",
-        "memory of the process",
-    )
-    table = Table("Turns over HTTP, one process", heads)
+    costs = ("processor ms", "of the backend", "turns per second and core", "memory of the process")
+    table = Table("Turns over HTTP, one process", ("backend", "sessions", *costs))
     for measured in figures["backends"]:
         for name, turns in measured["turns"].items():
             cpu = turns["server_cpu"], turns["backend_cpu"]
