@@ -172,6 +172,9 @@ class _Reader:
 
     def _find_evidence(self, entry: ManifestEntry) -> _Found | None:
         found = next((piece for run in self._trace.tools for piece in _pieces_in(run.output, entry.id)), None)
+        if found is None:
+            # A tool that ran before the model and named no pieces is one itself.
+            found = next((to_text(run.output) for run in self._trace.tools if run.name == entry.id), None)
         return _Found(text=found) if found is not None else None
 
     async def _preferences(self) -> str:

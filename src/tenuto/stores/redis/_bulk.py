@@ -84,7 +84,8 @@ class RedisBulk:
     async def delete_state(self, records: Sequence[StoredState]) -> None:
         for record in records:
             keys, drawer = self._keys.owner_state_keys(_owner_tag(record)), record.place.drawer
-            await self._asking.run_script(script("delete_state"), keys, (_field(record.place), drawer))
+            removal = (drawer, b"", b"", _field(record.place), b"", b"")
+            await self._asking.run_script(script("change_states"), keys, removal)
 
     # What the methods share
 
