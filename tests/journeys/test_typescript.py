@@ -40,7 +40,7 @@ def test_a_program_in_typescript_talks_to_a_server(desk: Desk, tmp_path: Path) -
     assert (done.stdout, done.returncode) == ("ok\n", 0), done.stderr
 
 
-def _run(*args: str) -> CompletedProcess[str]:
+def _run(*args: str) -> CompletedProcess[str | bytes]:
     return node(args, return_completed_process=True, capture_output=True, text=True, timeout=120)
 
 

@@ -65,8 +65,9 @@ def compaction_item(summary: str) -> JsonObject:
 
 def _open_compaction(item: JsonObject) -> str | None:
     content = item.get("encrypted_content")
-    ours = isinstance(content, str) and content.startswith(_COMPACTED)
-    return content.removeprefix(_COMPACTED) if ours else None
+    if not isinstance(content, str) or not content.startswith(_COMPACTED):
+        return None
+    return content.removeprefix(_COMPACTED)
 
 
 def items_of(messages: Sequence[Message]) -> list[JsonObject]:
