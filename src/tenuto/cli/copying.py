@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Final
+from urllib.parse import quote
 
 import msgspec
 import typer
@@ -33,10 +35,13 @@ def copy(
     target: Annotated[str, typer.Argument(metavar="TO_URL", help="The store to fill.")],
     merge: Annotated[bool, typer.Option("--merge", help="Add to a target that holds other data.")] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace records that are newer in the target, too.")
+        bool, typer.Option("--overwrite", help="Replace records that were changed in the target, too.")
     ] = False,
     delete: Annotated[
         bool, typer.Option("--delete", help="Remove from the target what the source does not have.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="With --delete: even if the source has lost more than half of its records.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count everything, and write nothing.")] = False,
     verify_only: Annotated[bool, typer.Option("--verify-only", help="Compare both stores, and copy nothing.")] = False,
@@ -50,7 +55,7 @@ def copy(
     """
     if _identify(source) == _identify(target):
         raise Invalid("both addresses name the same store")
-    policy = CopyPolicy(merge=merge, overwrite=overwrite, delete=delete, dry_run=dry_run)
+    policy = CopyPolicy(merge=merge, overwrite=overwrite, delete=delete, shrunk=yes, dry_run=dry_run)
     began = time.monotonic()
     report, compared = asyncio.run(
         _run(source, target, None if verify_only else policy, verify=verify and not dry_run, quiet=as_json)
@@ -62,7 +67,7 @@ def copy(
             _show_report(report, time.monotonic() - began, dry_run=dry_run)
         if compared is not None:
             _show_comparison(compared)
-    if (compared is not None and compared.different) or (report is not None and (report.newer or report.unreadable)):
+    if (compared is not None and compared.different) or (report is not None and (report.left or report.unreadable)):
         raise typer.Exit(1)
 
 
@@ -119,18 +124,29 @@ async def _run(
 async def _opened(url: str, *, making: bool = False, trying: bool = False) -> AsyncIterator[Backend]:
     """An open store; one that is `making` comes into being, one that is only `trying` is empty where there is none."""
     settings, file = read_settings(store=url), sqlite_file(url)
-    if making:
-        make_folder(settings)
-    elif file is not None and not file.exists():
+    with TemporaryDirectory(prefix="tenuto-") as folder:
+        if making:
+            make_folder(settings)
+        elif file is not None:
+            url = await asyncio.to_thread(_readable_url, file, Path(folder), trying=trying)
+        with naming_store(settings):
+            opened = await open_store(url, sqlite_synchronous=settings.sqlite_synchronous)
+        try:
+            yield opened
+        finally:
+            await opened.close()
+
+
+def _readable_url(file: Path, folder: Path, *, trying: bool) -> str:
+    """Where a file can be read that must stay as it is: opening one of an earlier format upgrades it."""
+    if not file.exists():
         if not trying:
             raise InvalidSetting("store", f"there is no file {file.absolute()}")
-        url = "memory://"
-    with naming_store(settings):
-        opened = await open_store(url, sqlite_synchronous=settings.sqlite_synchronous)
-    try:
-        yield opened
-    finally:
-        await opened.close()
+        return "memory://"
+    # Not before it is needed: other commands do without.
+    from tenuto.stores.sqlite.backup import current_copy
+
+    return f"sqlite:///{quote(str(current_copy(file.absolute(), folder)))}"
 
 
 def _show_report(report: CopyReport, seconds: float, *, dry_run: bool) -> None:
@@ -141,9 +157,9 @@ def _show_report(report: CopyReport, seconds: float, *, dry_run: bool) -> None:
     )
     if report.deleted:
         typer.echo(f"{pluralize(report.deleted, 'record')} {'to remove' if dry_run else 'removed'} from the target.")
-    if report.newer:
-        typer.echo(f"{pluralize(len(report.newer), 'record')} left, newer in the target (--overwrite replaces them):")
-        _show_some(report.newer)
+    if report.left:
+        typer.echo(f"{pluralize(len(report.left), 'record')} left, changed in the target (--overwrite replaces them):")
+        _show_some(report.left)
     if report.unreadable:
         typer.echo(f"{pluralize(report.unreadable, 'record')} of the source cannot be read and stayed behind.")
     if report.writers:

@@ -167,6 +167,7 @@ def replace_matches(
 SEAL_MARK: Final = "tnt1."
 # State that is never encrypted itself: tenants' wrapped data keys, and the list of tenants that have some.
 KEYS_NAMESPACE: Final = "privacy.keys"
+KEYS_ENTRY: Final = "data"
 TENANTS_NAMESPACE: Final = "privacy.tenants"
 DATA_KEY_LENGTH: Final = 16
 _DOT: Final = len(SEAL_MARK) + DATA_KEY_LENGTH

@@ -107,7 +107,7 @@ class StoredState(Value, frozen=True, kw_only=True):
         return self.place.space
 
 
-def record_digest(record: StoredSession | StoredState) -> bytes:
+def record_digest(record: StoredSession | StoredHead | StoredState) -> bytes:
     """The digest of everything in a record."""
     return blake2b(_encoder.encode(_fields(record)), digest_size=_DIGEST_BYTES).digest()
 

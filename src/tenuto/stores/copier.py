@@ -2,28 +2,29 @@
 
 Each record is compared with the one in the target and written if it differs, so a copy that was interrupted is resumed
 by running it again, and a second run copies what has changed since. A marker in the target's own state says from where
-it is being filled.
+it is being filled, and a baseline which records were written: those that were changed there since are left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from tenuto.errors import Invalid
-from tenuto.model.records import StoredHead, StoredState
-from tenuto.model.scope import JOURNALS, SYSTEM, state_key
+from tenuto.model.privacy import KEYS_ENTRY, KEYS_NAMESPACE, TENANTS_NAMESPACE
+from tenuto.model.records import StatePlace, StoredHead, StoredState
+from tenuto.model.scope import JOURNALS, SYSTEM, Scope, owner_key, site_key, state_key
 from tenuto.model.task import TaskStatus
-from tenuto.model.values import JsonObject, Value
+from tenuto.model.values import Value
 from tenuto.ports import Backend, Clock, utc_now
+from tenuto.stores.baseline import COPIES, Baseline, is_current, record_id
 
-COPIES: Final = "copies"
-"""The namespace of the target's own state that says from where it is being filled."""
-
+R = TypeVar("R", StoredHead, StoredState)
 # What belongs to a store rather than to its data: markers of copies, and which processes have a journal for it.
 _OF_THE_STORE: Final = frozenset({state_key(SYSTEM, COPIES), state_key(SYSTEM, JOURNALS)})
 _TASKS: Final = "tasks"
@@ -36,18 +37,20 @@ _MESSAGES_AT_ONCE: Final = 4000
 class CopyPolicy(Value, frozen=True, kw_only=True):
     """How a target is filled.
 
-    `merge` adds to a target that holds other data, `overwrite` replaces records that are newer there, `delete` removes
-    what the source does not have.
+    `merge` adds to a target that holds other data, `overwrite` replaces records that were changed there, `delete`
+    removes what the source does not have, and `shrunk` does so even if that is most of it.
     """
 
     merge: bool = False
     overwrite: bool = False
     delete: bool = False
+    shrunk: bool = False
     dry_run: bool = False
 
 
 class CopyReport(msgspec.Struct, kw_only=True):
-    """What a copy has done. `newer` names the records that were left because they are newer in the target."""
+    """What a copy has done. `left` names the records that differ and were left, because no run of this copy wrote what
+    the target holds."""
 
     sessions: int = 0
     messages: int = 0
@@ -57,7 +60,17 @@ class CopyReport(msgspec.Struct, kw_only=True):
     unreadable: int = 0
     unfinished_tasks: int = 0
     writers: int = 0
-    newer: list[str] = []
+    left: list[str] = []
+
+
+class _Marker(Value, frozen=True, kw_only=True):
+    """What the target says of a copy: its runs, whether the last one is `done`, and the most records of the source that
+    a run has seen since one deleted."""
+
+    merged: bool = False
+    run: int = 1
+    done: bool = False
+    records: int = 0
 
 
 def live_heads(heads: Iterable[StoredHead], now: datetime) -> dict[bytes, StoredHead]:
@@ -122,6 +135,9 @@ class Copier:
         self._clock = clock
         self._on_progress = on_progress
         self._report = CopyReport()
+        self._seen = 0
+        self._marker = _Marker()
+        self._baseline = Baseline(target, name=name, run=1)
 
     async def copy(self) -> CopyReport:
         """Fill the target.
@@ -138,19 +154,41 @@ class Copier:
         if self._policy.delete:
             await self._delete_surplus()
         self._report.writers = len(await self._source.state.state_keys(SYSTEM, JOURNALS))
+        most = self._seen if self._policy.delete else max(self._seen, self._marker.records)
+        await self._write_marker(replace(self._marker, done=True, records=most))
         return self._report
 
     async def _begin(self) -> None:
         """Put the marker into the target, if it may be filled."""
-        marker = await self._target.state.read_state(SYSTEM, COPIES, self._name)
-        merged = self._policy.merge or (marker is not None and bool(marker.value.get("merged")))
-        if marker is None and not self._policy.merge and not await self._is_empty():
+        entry = await self._target.state.read_state(SYSTEM, COPIES, self._name)
+        former = _Marker(run=0, done=True) if entry is None else msgspec.convert(entry.value, _Marker)
+        merged = self._policy.merge or former.merged
+        if entry is None and not self._policy.merge and not await self._is_empty():
             raise Invalid("the target holds other data: use an empty store, or --merge to add to it")
         if self._policy.delete and merged:
             raise Invalid("--delete would remove the other data of a target that was filled with --merge")
-        if not self._policy.dry_run and (marker is None or merged != marker.value.get("merged")):
-            value: JsonObject = {"began_at": self._clock().isoformat(), "merged": merged}
-            await self._target.state.write_state(SYSTEM, COPIES, self._name, value)
+        self._marker = replace(former, merged=merged, run=former.run + former.done, done=False)
+        self._baseline = Baseline(self._target, name=self._name, run=self._marker.run)
+        await self._check_data_keys()
+        await self._write_marker(self._marker)
+
+    async def _write_marker(self, marker: _Marker) -> None:
+        if not self._policy.dry_run:
+            await self._target.state.write_state(SYSTEM, COPIES, self._name, msgspec.to_builtins(marker))
+
+    async def _check_data_keys(self) -> None:
+        """Refuse tenants that have other data keys in the target: either side's text would become unreadable."""
+        after = ""
+        while page := await self._source.state.state_keys(SYSTEM, TENANTS_NAMESPACE, after):
+            after = page[-1]
+            tenants = {_data_keys_place(tenant): tenant for tenant in page}
+            asked = [StoredState(place=place, value=b"", version=0) for place in tenants]
+            here, there = await self._source.bulk.read_state(asked), await self._target.bulk.read_state(asked)
+            known = await self._baseline.find(there.values())
+            for place, other in there.items():
+                same = place not in here or _data_key_names(here[place]) == _data_key_names(other)
+                if not same and not self._baseline.is_unchanged(known.get(record_id(other)), other):
+                    raise Invalid(f"tenant {tenants[place]} has other data keys in the target: use an empty store")
 
     async def _is_empty(self) -> bool:
         async for heads in self._target.bulk.iter_heads():
@@ -164,24 +202,36 @@ class Copier:
     async def _copy_sessions(self, heads: Sequence[StoredHead]) -> None:
         live = live_heads(heads, self._clock())
         there = await self._target.bulk.read_heads(list(live))
-        wanted = []
-        for key, head in live.items():
-            other = there.get(key)
-            if other == head:
-                self._report.unchanged += 1
-            elif other is not None and not self._policy.overwrite and _is_newer_head(other, head):
-                self._report.newer.append(describe_session(head))
-            else:
-                wanted.append(head)
+        wanted = await self._select([(head, there.get(key)) for key, head in live.items()], describe_session)
         for keys in batches(wanted):
-            await self._write_sessions(keys)
+            await self._write_sessions(keys, there)
 
-    async def _write_sessions(self, keys: Sequence[bytes]) -> None:
+    async def _select(self, pairs: Sequence[tuple[R, R | None]], describe: Callable[[R], str]) -> list[R]:
+        """The records to write; those that were changed in the target are left and named."""
+        self._seen += len(pairs)
+        known = await self._baseline.find(other or here for here, other in pairs)
+        wanted, equal = [], []
+        for here, other in pairs:
+            entry = known.get(record_id(other or here))
+            if other == here:
+                self._report.unchanged += 1
+                if not is_current(entry, here):
+                    equal.append((here, other))
+            elif self._policy.overwrite or self._baseline.is_unchanged(entry, other):
+                wanted.append(here)
+            else:
+                self._report.left.append(describe(here))
+        if not self._policy.dry_run:
+            await self._baseline.note(equal)
+        return wanted
+
+    async def _write_sessions(self, keys: Sequence[bytes], there: Mapping[bytes, StoredHead]) -> None:
         records = await self._source.bulk.read_sessions(keys)
         if len(records) < len(keys):  # The rest was deleted meanwhile, or cannot be decoded.
             missing = [key for key in keys if key not in records]
             self._report.unreadable += len(await self._source.bulk.read_heads(missing))
         if records and not self._policy.dry_run:
+            await self._baseline.note((record.head, there.get(key)) for key, record in records.items())
             await self._target.bulk.write_sessions(list(records.values()))
         self._report.sessions += len(records)
         self._report.messages += sum(len(record.messages) for record in records.values())
@@ -191,16 +241,9 @@ class Copier:
         records = own_records(found)
         self._report.unfinished_tasks += sum(map(_is_unfinished_task, records))
         there = await self._target.bulk.read_state(records)
-        wanted = []
-        for record in records:
-            other = there.get(record.place)
-            if other == record:
-                self._report.unchanged += 1
-            elif other is not None and not self._policy.overwrite and other.version > record.version:
-                self._report.newer.append(describe_state(record))
-            else:
-                wanted.append(record)
+        wanted = await self._select([(record, there.get(record.place)) for record in records], describe_state)
         if wanted and not self._policy.dry_run:
+            await self._baseline.note((record, there.get(record.place)) for record in wanted)
             await self._target.bulk.write_state(wanted)
         self._report.state += len(wanted)
 
@@ -208,25 +251,45 @@ class Copier:
         """Remove what the source does not have; nothing if some of it cannot be read there."""
         if self._report.unreadable:
             raise Invalid("--delete removes nothing while records of the source cannot be read")
+        if not self._policy.shrunk and (not self._seen or 2 * self._seen < self._marker.records):
+            raise Invalid(
+                f"--delete removes nothing: the source has {self._seen} records and had {self._marker.records}; "
+                "look whether it is the right one, --yes removes them all the same"
+            )
         async for heads in self._target.bulk.iter_heads():
             here = await self._source.bulk.read_heads([head.key for head in heads])
             surplus = [head for head in heads if head.key not in here]
-            self._report.deleted += len(surplus)
-            if surplus and not self._policy.dry_run:
-                await self._target.bulk.delete_sessions(surplus)
+            await self._delete(surplus, describe_session, self._target.bulk.delete_sessions)
         async for records in self._target.bulk.iter_state():
             values = await self._source.bulk.read_state(records)
             gone = [record for record in own_records(records) if record.place not in values]
-            self._report.deleted += len(gone)
-            if gone and not self._policy.dry_run:
-                await self._target.bulk.delete_state(gone)
+            await self._delete(gone, describe_state, self._target.bulk.delete_state)
+
+    async def _delete(
+        self, surplus: Sequence[R], describe: Callable[[R], str], delete: Callable[[Sequence[R]], Awaitable[None]]
+    ) -> None:
+        """Remove records, except those that came into being or were changed in the target."""
+        known = await self._baseline.find(surplus)
+        ours = []
+        for record in surplus:
+            if self._policy.overwrite or self._baseline.is_unchanged(known.get(record_id(record)), record):
+                ours.append(record)
+            else:
+                self._report.left.append(describe(record))
+        self._report.deleted += len(ours)
+        if ours and not self._policy.dry_run:
+            await delete(ours)
+            await self._baseline.forget(ours)
 
 
-def _is_newer_head(there: StoredHead, here: StoredHead) -> bool:
-    """Whether the target's session has gone on by itself: a server has begun to use it."""
-    if there.session.incarnation == here.session.incarnation:
-        return there.session.version > here.session.version
-    return there.session.updated_at > here.session.updated_at
+def _data_keys_place(tenant: str) -> StatePlace:
+    scope = Scope(tenant=tenant)
+    return StatePlace(site_key(scope), owner_key(scope), state_key(scope, KEYS_NAMESPACE), KEYS_ENTRY)
+
+
+def _data_key_names(record: StoredState) -> frozenset[str]:
+    """The names of a tenant's data keys, which stay when master keys are rotated."""
+    return frozenset(msgspec.json.decode(record.value).get("data", ()))
 
 
 def _is_unfinished_task(record: StoredState) -> bool:

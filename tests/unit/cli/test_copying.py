@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from tests.servers import RedisServer
 
 pytestmark = pytest.mark.usefixtures("own_environment")
 SOURCE = "sqlite:///data/tenuto.db"
+EARLIER = Path(__file__).parents[2] / "data" / "stores"
 
 
 def test_a_store_moves_with_keys_and_vault(valkey: RedisServer) -> None:
@@ -58,6 +61,18 @@ def test_what_cannot_be_meant_is_refused(subtests: pytest.Subtests) -> None:
             assert (refused.exit_code, told in refused.stderr) == (1, True)
 
     assert sorted(path.name for path in Path().iterdir() if not path.name.startswith("other")) == ["data"]
+
+
+def test_a_source_of_an_earlier_format_stays_as_it_is(subtests: pytest.Subtests) -> None:
+    """The release that wrote it can go on with it, after a copy and after looking (T19)."""
+    with closing(sqlite3.connect("old.db")) as db:
+        db.executescript((EARLIER / "sqlite-5.sql").read_text())
+    before = Path("old.db").read_bytes()
+    for options in (("--dry-run",), ("--verify",), ("--verify-only",)):
+        with subtests.test(*options):
+            ended = run("copy", "sqlite:///old.db", "sqlite:///new.db", *options)
+
+            assert (ended.exit_code, Path("old.db").read_bytes() == before) == (0, True), ended.output
 
 
 async def test_a_backup_of_a_store_in_use_holds_what_was_acknowledged(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,15 @@ import pytest
 
 from tenuto.errors import Invalid
 from tenuto.model import Changes, NewSession, Retention
-from tenuto.model.scope import JOURNALS, SYSTEM
+from tenuto.model.privacy import KEYS_ENTRY, KEYS_NAMESPACE
+from tenuto.model.scope import JOURNALS, SYSTEM, Scope
 from tenuto.ports import Backend
+from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.comparison import Comparer, Comparison
 from tenuto.stores.copier import Copier, CopyPolicy, CopyReport
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.sqlite import SqliteStore
-from tests.backends import SQLITE
+from tests.backends import RING, SQLITE
 from tests.clock import FakeClock
 from tests.samples import ACME, ANN, BOB, batch, listed, talk, value_of
 
@@ -87,11 +90,79 @@ async def test_other_data_of_a_target_is_safe(source: MemoryStore, target: Memor
     told = (await compare(source, target, clock)).named
     forced = await copy(source, target, clock, overwrite=True)
 
-    assert (left.sessions, left.state, len(left.newer)) == (0, 0, 2)
+    assert (left.sessions, left.state, len(left.left)) == (0, 0, 2)
     assert told[0] == "session both of acme differs in messages, closed, version, turns, last_seq"
     assert "state tone in prefs of user:bob of acme is in the target alone" in told
     assert (forced.sessions, forced.state, await value_of(target, ACME, "prefs", "tone")) == (1, 1, "kind")
     assert await value_of(target, BOB, "prefs", "tone") == "his"
+
+
+async def test_a_rerun_leaves_what_the_new_servers_have_changed(
+    source: MemoryStore, target: MemoryStore, clock: FakeClock
+) -> None:
+    """However far the source went on: revoked keys, messages, deletions and new sessions of the target stay; what it
+    did not touch is taken over (T19)."""
+    for name in ("both", "erased", "here"):
+        await talk(source, ANN, name, "q", "a")
+    await source.state.write_state(SYSTEM, "keys", "k", {"revoked": False})
+    await copy(source, target, clock)
+
+    for store, revoked, times in ((target, True, 1), (source, False, 3)):
+        for _ in range(times):
+            await store.state.write_state(SYSTEM, "keys", "k", {"revoked": revoked})
+            await talk(store, ANN, "both", "more", "a")
+    await target.sessions.delete(ANN, "erased")
+    await talk(target, ANN, "new", "q", "a")
+    await talk(source, ANN, "here", "more", "a")
+    report = await copy(source, target, clock, delete=True)
+
+    assert (report.sessions, report.state, report.deleted, len(report.left)) == (1, 0, 0, 4)
+    assert await value_of(target, SYSTEM, "keys", "k") == {"revoked": True}
+    assert sorted(await listed(target, ANN)) == ["both", "here", "new"]
+    assert (await target.sessions.get(ANN, "both")).messages == 4
+    assert (await copy(source, target, clock, delete=True, overwrite=True)).left == []
+    assert (await compare(source, target, clock)).different == 0
+
+
+async def test_a_merge_never_takes_keys_away(source: MemoryStore, target: MemoryStore, clock: FakeClock) -> None:
+    """Differing data keys of a tenant refuse it before anything is written, other values of the target stay; keys that
+    were copied follow those of the source (T19)."""
+    ciphers = [TenantCiphers(store=store.state, ring=RING, clock=clock) for store in (source, target)]
+    for number, own in enumerate(ciphers):
+        await own.cipher_for_sealing(ACME)
+        await (source, target)[number].state.write_state(SYSTEM, "privacy.signing", "key", number)
+    before = deepcopy(target.tables.state)
+
+    for policy in ({}, {"overwrite": True}):
+        with pytest.raises(Invalid, match="tenant acme has other data keys"):
+            await copy(source, target, clock, merge=True, **policy)
+    assert target.tables.state == before
+    await ciphers[1].destroy(ACME)
+    await target.state.delete_state(Scope(tenant=ACME.tenant), KEYS_NAMESPACE, KEYS_ENTRY)
+    merged = await copy(source, target, clock, merge=True)
+    await ciphers[0].renew(ACME)
+    again = await copy(source, target, clock)
+
+    assert (len(merged.left), again.state, len(again.left)) == (1, 1, 1)
+    assert await value_of(target, SYSTEM, "privacy.signing", "key") == 1
+
+
+async def test_a_source_that_was_emptied_takes_nothing_along(
+    source: MemoryStore, target: MemoryStore, clock: FakeClock
+) -> None:
+    """`--delete` is refused when most records are gone, also after a run without it, unless that is meant (T19)."""
+    for name in "abcde":
+        await talk(source, ANN, name, "q", "a")
+    await copy(source, target, clock)
+    for name in "abcde":
+        await source.sessions.delete(ANN, name)
+        if name in "ce":
+            await copy(source, target, clock)
+            with pytest.raises(Invalid, match="--delete removes nothing"):
+                await copy(source, target, clock, delete=True)
+    kept = await listed(target, ANN)
+
+    assert (len(kept), (await copy(source, target, clock, delete=True, shrunk=True)).deleted) == (5, 5)
 
 
 async def test_damaged_records_stay_behind_and_are_counted(

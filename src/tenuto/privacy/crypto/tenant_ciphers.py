@@ -28,6 +28,7 @@ from tenuto.errors import DataKeysDamaged, DecryptionFailed, MasterKeyMissing, V
 from tenuto.model import Scope, StateEntry
 from tenuto.model.privacy import (
     DATA_KEY_LENGTH,
+    KEYS_ENTRY,
     KEYS_NAMESPACE,
     SEAL_MARK,
     TENANTS_NAMESPACE,
@@ -40,7 +41,6 @@ from tenuto.model.values import Json, Value
 from tenuto.ports import Clock, Place, StateStore, utc_now
 from tenuto.privacy.crypto.keyring import KEY_BYTES, KeyRing
 
-_ENTRY: Final = "data"
 _LOOK_UP: Final = "look-up"
 _NONCE_BYTES: Final = 12
 _PAGE: Final = 100
@@ -313,13 +313,15 @@ class TenantCiphers:
         return keys
 
     async def _read_entry(self, scope: Scope) -> StateEntry | None:
-        return await self._store.read_state(_tenant_scope(scope), KEYS_NAMESPACE, _ENTRY)
+        return await self._store.read_state(_tenant_scope(scope), KEYS_NAMESPACE, KEYS_ENTRY)
 
     async def _write_keys(self, scope: Scope, stored: _StoredKeys, if_version: int) -> bool:
         """Store the keys; after a concurrent change, drop the cached ones and return false."""
         value: Json = msgspec.to_builtins(stored)
         try:
-            await self._store.write_state(_tenant_scope(scope), KEYS_NAMESPACE, _ENTRY, value, if_version=if_version)
+            await self._store.write_state(
+                _tenant_scope(scope), KEYS_NAMESPACE, KEYS_ENTRY, value, if_version=if_version
+            )
         except VersionConflict:
             self._known.pop(scope.tenant, None)
             return False
