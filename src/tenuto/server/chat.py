@@ -159,10 +159,15 @@ async def list_traces(request: Request) -> Response:
 
 @routes.get("/traces/{trace_id}", describe(TraceView, query=TraceQuery))
 async def get_trace(request: Request) -> Response:
-    """Everything about one turn; with `text`, what the model saw in words, as far as it is still stored."""
-    scope, query = await asking(request), parse_query(request, TraceQuery)
+    """Everything about one turn; with `text`, what the model saw in words, as far as it is still stored. The texts of
+    the assistant's prompt and tools are for admins and for credentials without a user."""
+    admission, query = await authenticate_request(request), parse_query(request, TraceQuery)
+    scope = admission.scope()
     trace = await trace_of(request, scope)
-    return answer(TraceView.of(trace, await service(request).chat.prompt_texts(scope, trace) if query.text else None))
+    if not query.text:
+        return answer(TraceView.of(trace))
+    shown = admission.caller is None or admission.caller.can_act_for_users
+    return answer(TraceView.of(trace, await service(request).chat.prompt_texts(scope, trace, show_assistant=shown)))
 
 
 async def trace_of(request: Request, scope: Scope) -> Trace:

@@ -119,6 +119,10 @@ async def test_two_tabs_stay_in_step(chromium: Browser) -> None:
         for tab in (visit, other):
             await expect(tab.page.locator(".sessions a, .session a").first).to_contain_text("In step")
         visit.allow("404")
+        # One of them connects again, and finds out with that.
+        ending = door.app.state.session_events._streams.pop()
+        ending._ends_at = 0.0
+        ending._some.set()
         await door.http.delete(f"/v1/sessions/{session['id']}")
         for tab in (visit, other):
             await expect(tab.page.locator(".column > [role=alert]")).to_contain_text("does not exist")

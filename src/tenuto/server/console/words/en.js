@@ -163,6 +163,7 @@ export const en = {
   "insight.text": "Text of: {part}",
   "insight.changed": "changed since",
   "insight.gone": "no longer stored",
+  "insight.withheld": "shown to admins only",
 
   "mark.EMAIL": "e-mail",
   "mark.PHONE": "phone",

@@ -161,6 +161,7 @@ export const zh = {
   "insight.text": "{part}的内容",
   "insight.changed": "之后有变动",
   "insight.gone": "已不再保存",
+  "insight.withheld": "仅管理员可见",
 
   "mark.EMAIL": "邮箱",
   "mark.PHONE": "电话",
