@@ -28,6 +28,10 @@ from tenuto.stores.factory import open_store, place_of
 from tenuto.wiring.tasks import engine_database
 
 _SHOWN: Final = 20
+_UNREADABLE: Final = (
+    "cannot be read and stayed behind: damaged, or state of a tenant that an earlier release wrote without its site; "
+    "a write by this release to the source adds that"
+)
 
 
 def copy(
@@ -161,7 +165,7 @@ def _show_report(report: CopyReport, seconds: float, *, dry_run: bool) -> None:
         typer.echo(f"{pluralize(len(report.left), 'record')} left, changed in the target (--overwrite replaces them):")
         _show_some(report.left)
     if report.unreadable:
-        typer.echo(f"{pluralize(report.unreadable, 'record')} of the source cannot be read and stayed behind.")
+        typer.echo(f"{pluralize(report.unreadable, 'record')} of the source {_UNREADABLE}")
     if report.writers:
         servers = pluralize(report.writers, "server")
         typer.echo(f"{servers} may be writing to the source: stop them and run this again before the switch.")
@@ -180,6 +184,8 @@ def _show_comparison(compared: Comparison) -> None:
     show_table(columns, rows, flexible="TENANT", numbers=columns[1:5])
     if compared.different:
         typer.echo(f"{pluralize(compared.different, 'record')} different:")
+        if compared.unreadable:
+            typer.echo(f"  {pluralize(compared.unreadable, 'record')} of the source {_UNREADABLE}")
         _show_some(compared.named)
     else:
         typer.echo("Nothing differs.")
@@ -200,7 +206,8 @@ def _to_json(compared: Comparison) -> dict[str, object]:
     sites = [
         {"site": name, "source": _side(here), "target": _side(there)} for name, (here, there) in compared.sites.items()
     ]
-    return {"different": compared.different, "differences": compared.named, "sites": sites}
+    counts = {"different": compared.different, "unreadable": compared.unreadable}
+    return counts | {"differences": compared.named, "sites": sites}
 
 
 def _side(sums: msgspec.Struct) -> dict[str, object]:

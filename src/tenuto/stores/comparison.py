@@ -44,10 +44,14 @@ class SiteSums(msgspec.Struct, kw_only=True):
 
 
 class Comparison(msgspec.Struct, kw_only=True):
-    """Both sides by site, and the records that differ; at most a hundred are named, all are counted."""
+    """Both sides by site, and the records that differ; at most a hundred are named, all are counted.
+
+    Among them are the `unreadable` ones of the source, which have no name.
+    """
 
     sites: dict[str, tuple[SiteSums, SiteSums]] = {}
     different: int = 0
+    unreadable: int = 0
     named: list[str] = []
 
     def note(self, difference: str) -> None:
@@ -79,7 +83,8 @@ class Comparer:
         self._name_site(SYSTEM)
 
     async def compare(self) -> Comparison:
-        """Read both sides; records that change meanwhile differ."""
+        """Read both sides; records that change meanwhile differ, and so do those that cannot be read in the source."""
+        before = self._source.bulk.unreadable
         async for heads in self._source.bulk.iter_heads():
             for keys in batches(live_heads(heads, self._clock()).values()):
                 await self._compare_sessions(keys)
@@ -87,6 +92,7 @@ class Comparer:
             await self._find_surplus_sessions(heads)
         async for records in self._source.bulk.iter_state():
             await self._compare_state(own_records(records))
+        self._note_unreadable(self._source.bulk.unreadable - before)
         async for records in self._target.bulk.iter_state():
             await self._find_surplus_state(own_records(records))
         self._result.sites = {self._sites.get(space, space.hex()): sums for space, sums in sorted(self._sums.items())}
@@ -103,8 +109,14 @@ class Comparer:
             elif self._add_session(1, there[key]) != digest:
                 differing = ", ".join(_differing_parts(record, there[key]))
                 self._result.note(f"{describe_session(record.head)} differs in {differing}")
+        if len(here) < len(keys):  # The rest was deleted meanwhile, or cannot be decoded.
+            self._note_unreadable(len(await self._source.bulk.read_heads([key for key in keys if key not in here])))
         self._compared += sum(len(record.messages) for record in here.values())
         self._on_progress(self._compared)
+
+    def _note_unreadable(self, count: int) -> None:
+        self._result.unreadable += count
+        self._result.different += count
 
     async def _find_surplus_sessions(self, heads: Sequence[StoredHead]) -> None:
         live = live_heads(heads, self._clock())

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tenuto.model.privacy import KEYS_ENTRY, KEYS_NAMESPACE, TENANTS_NAMESPACE
+from tenuto.model.scope import SYSTEM, Scope, owner_key, state_key
 from tenuto.stores.sqlite import SqliteStore
 from tests.journeys.desk import MARKED, asked, say
 from tests.journeys.desk import typed as run
@@ -65,15 +67,30 @@ def test_what_cannot_be_meant_is_refused(subtests: pytest.Subtests) -> None:
 
 
 def test_a_source_of_an_earlier_format_stays_as_it_is(subtests: pytest.Subtests) -> None:
-    """The release that wrote it can go on with it, after a copy and after looking (T19)."""
+    """The release that wrote it can go on with it, after a copy and after looking; what it holds and cannot be read for
+    lack of its site counts as different (T19)."""
+    solo = Scope(tenant="solo")
     with closing(sqlite3.connect("old.db")) as db:
         db.executescript((EARLIER / "sqlite-5.sql").read_text())
+        for scope, namespace, key in ((SYSTEM, TENANTS_NAMESPACE, "solo"), (solo, KEYS_NAMESPACE, KEYS_ENTRY)):
+            row = state_key(scope, namespace), key, b"{}", 1, owner_key(scope)
+            db.execute("INSERT INTO state (drawer, key, value, version, owner) VALUES (?, ?, ?, ?, ?)", row)
+        db.commit()
     before = Path("old.db").read_bytes()
     for options in (("--dry-run",), ("--verify",), ("--verify-only",)):
         with subtests.test(*options):
             ended = run("copy", "sqlite:///old.db", "sqlite:///new.db", *options)
 
             assert (ended.exit_code, Path("old.db").read_bytes() == before) == (0, True), ended.output
+
+    with closing(sqlite3.connect("old.db")) as db, db:
+        db.execute(
+            "INSERT INTO state (drawer, key, value, version, owner) "
+            "SELECT drawer, 'lost', value, version, x'00' FROM state WHERE space IS NULL LIMIT 1"
+        )
+    for option, told in (("--verify", "copied"), ("--verify-only", "verified")):
+        report = asked("copy", "sqlite:///old.db", "sqlite:///new.db", option, ends=1)
+        assert (report[told]["unreadable"], report["verified"]["different"]) == (1, 1)
 
 
 async def test_a_backup_of_a_store_in_use_holds_what_was_acknowledged(tmp_path: Path) -> None:

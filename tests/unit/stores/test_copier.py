@@ -8,20 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tenuto.errors import Invalid
 from tenuto.model import Changes, NewSession, Retention
 from tenuto.model.privacy import KEYS_ENTRY, KEYS_NAMESPACE
-from tenuto.model.scope import JOURNALS, SYSTEM, Scope
+from tenuto.model.scope import JOURNALS, SYSTEM, Scope, session_key
 from tenuto.ports import Backend
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.comparison import Comparer, Comparison
 from tenuto.stores.copier import Copier, CopyPolicy, CopyReport
 from tenuto.stores.memory import MemoryStore
+from tenuto.stores.redis import RedisStore
 from tenuto.stores.sqlite import SqliteStore
 from tests.backends import RING, SQLITE
 from tests.clock import FakeClock
-from tests.samples import ACME, ANN, BOB, batch, listed, talk, value_of
+from tests.samples import ACME, ANN, BOB, batch, fresh, listed, talk, texts, value_of
+from tests.servers import RedisServer
 
 
 @pytest.fixture
@@ -182,3 +185,27 @@ async def test_damaged_records_stay_behind_and_are_counted(
             await copy(source, target, clock, delete=True)
 
     assert (report.sessions, report.unreadable, sorted(await listed(target, ANN))) == (1, 1, ["bad", "good"])
+
+
+async def test_a_copy_that_ends_within_a_long_session_leaves_no_messages(
+    source: MemoryStore, valkey: RedisServer, clock: FakeClock
+) -> None:
+    """Redis takes them in several calls: another user's session of that id must not begin with them, and they expire
+    (T19)."""
+    await source.sessions.append(
+        ANN, "s", batch(*map(str, range(501)), create=NewSession(retention=Retention(idle=None, max_messages=None)))
+    )
+    (record,) = (await source.bulk.read_sessions([session_key(ANN, "s")])).values()
+    head = replace(record.head, session=replace(record.head.session, title="\ud800"))
+    target = await RedisStore.open(valkey.url, prefix=fresh("kill"), clock=clock)
+    with pytest.raises(UnicodeEncodeError):  # In the last call, which brings the head.
+        await target.bulk.write_sessions([replace(record, head=head)])
+    left = await target.link.call("PTTL", target.keys.stage(head.key), key=b"")
+    await talk(target, BOB, "s", "q", "a")
+    other = await texts(target, BOB, "s")
+    await target.bulk.write_sessions([record])
+    times = [await target.link.call("PTTL", key, key=b"") for key in target.keys.session(head.key)[:2]]
+    copied = len(await texts(target, ANN, "s"))
+    await target.close()
+
+    assert (left > 0, other, copied, times) == (True, ["q", "a"], 501, [-1, -1])

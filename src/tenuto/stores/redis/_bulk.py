@@ -9,14 +9,14 @@ from typing import Final
 
 import msgspec
 
-from tenuto.errors import Invalid
+from tenuto.errors import Invalid, Unavailable
 from tenuto.model.records import StatePlace, StoredHead, StoredSession, StoredState
 from tenuto.model.scope import KEY_BYTES, Scope, owner_key, site_key, site_scope
 from tenuto.stores.codec import Undecodable
 from tenuto.stores.redis._bulk_records import HEAD_FIELDS, log_parts, pair_up, restore_args, to_head, to_session
 from tenuto.stores.redis._listing import SessionListing
 from tenuto.stores.redis._resp import CallFailed, Part, Reply
-from tenuto.stores.redis._runner import ScriptRunner, failure
+from tenuto.stores.redis._runner import WHAT, ScriptRunner, failure
 from tenuto.stores.redis._scripts import script
 from tenuto.stores.redis._state_owners import StateOwners
 
@@ -132,15 +132,19 @@ class RedisBulk:
             return None
 
     async def _write_session(self, record: StoredSession) -> None:
-        """Store a session; the head of a long one comes after its messages, so that there is none without them."""
-        session, key, lines = record.head.session, record.head.key, record.messages
-        keys, fresh = self._keys.session(key), len(lines) <= _AT_ONCE
-        if not fresh:
-            await self._asking.call("UNLINK", *keys, key=keys[0])
-        while len(lines) > _AT_ONCE:
-            await self._asking.call("ZADD", keys[1], *log_parts(lines[:_AT_ONCE]), key=keys[1])
-            lines = lines[_AT_ONCE:]
-        await self._asking.session("restore", key, session.scope, restore_args(record, lines, fresh=fresh))
+        """Store a session; most messages of a long one are staged first, so that no call carries them all."""
+        session, key = record.head.session, record.head.key
+        stage = self._keys.stage(key)
+        staged = (len(record.messages) - 1) // _AT_ONCE * _AT_ONCE if record.messages else 0
+        if staged:
+            await self._asking.call("UNLINK", stage, key=stage)
+        for at in range(0, staged, _AT_ONCE):
+            parts = log_parts(record.messages[at : at + _AT_ONCE])
+            await self._asking.run_script(script("stage"), (stage,), parts)
+        if await self._asking.session("restore", key, session.scope, restore_args(record, staged)) != b"ok":
+            raise Unavailable(WHAT, "lost messages that were being copied: run the copy again")
+        if staged:
+            await self._asking.call("UNLINK", stage, key=stage)
         if self._asking.sharded:
             await self._shelves.repair(key, session, expiry=True, space=True)
 

@@ -67,8 +67,9 @@ def to_session(reply: Reply) -> StoredSession:
     )
 
 
-def restore_args(record: StoredSession, lines: Sequence[StoredMessage], *, fresh: bool) -> Ask:
-    """The arguments of `restore.lua`; `lines` are the messages that are not there yet, all of them if it is `fresh`."""
+def restore_args(record: StoredSession, staged: int) -> Ask:
+    """The arguments of `restore.lua`, with the messages from `staged` on."""
+    lines = record.messages[staged:]
     session, lease = record.head.session, record.head.lease
     fields = list(_head_fields(record))
     sets, _ = write_variables(session.context, session.attributes, session.metadata)
@@ -81,7 +82,7 @@ def restore_args(record: StoredSession, lines: Sequence[StoredMessage], *, fresh
     )
     traces = [part for number, body in record.traces for part in (number, b"%d:%b" % (number, body))]
     return Ask(
-        (int(fresh), len(fields) // 2, len(sets) // 2, len(lines), len(traces) // 2),
+        (staged, len(fields) // 2, len(sets) // 2, len(lines), len(traces) // 2),
         (
             numbers,
             encode_identity(session_identity(session)),

@@ -6,6 +6,7 @@ slot, and exist as long as it does; listings (shelves) and the expiry index are 
     <prefix>:h:{session}  hash    the head, with idempotency keys and producers' marks; what caches listen to
     <prefix>:g:{session}  hash    there for no longer than a script runs, to tell caches that it takes something away
     <prefix>:b:{session}  hash    as long, to tell them that changes of several writers may be told as one
+    <prefix>:c:{session}  zset    messages of a long session while it is copied here; it expires
     <prefix>:m:{session}  zset    the messages, by sequence number
     <prefix>:v:{session}  hash    context, attributes and metadata, one field per name
     <prefix>:t:{session}  zset    traces, by their turn's number
@@ -63,6 +64,10 @@ class RedisKeys:
     def parse_session_key(self, stored: bytes) -> bytes:
         """The session key in the name of a head, or of a removal marker."""
         return bytes.fromhex(stored[len(self.heads) : -1].decode())
+
+    def stage(self, key: bytes) -> bytes:
+        """The messages of a session that is being copied here."""
+        return b"%b:c:{%b}" % (self._start, key.hex().encode())
 
     def quarantine(self, key: bytes, micros: int) -> tuple[bytes, ...]:
         """The keys of a quarantined session, and of the note about it."""

@@ -10,8 +10,9 @@ from typing import Any, Final
 import msgspec
 
 from tenuto.errors import Invalid
+from tenuto.model.privacy import TENANTS_NAMESPACE
 from tenuto.model.records import StatePlace, StoredHead, StoredSession, StoredState
-from tenuto.model.scope import SYSTEM, Scope, owner_key, site_key, site_scope
+from tenuto.model.scope import SYSTEM, Scope, owner_key, site_key, site_scope, state_key
 from tenuto.stores.sqlite._bulk_rows import find_rows, list_rows, read_head_row, read_session_row, write_session
 from tenuto.stores.sqlite._database import Database
 from tenuto.stores.sqlite._edits import remove
@@ -120,6 +121,9 @@ def _known_homes(db: sqlite3.Connection) -> dict[bytes, bytes]:
     for (scope,) in db.execute("SELECT scope FROM profile UNION SELECT scope FROM state WHERE scope IS NOT NULL"):
         with suppress(msgspec.MsgspecError, Invalid):
             sites.add(site_scope(_scopes.decode(scope)))
+    for (tenant,) in db.execute("SELECT key FROM state WHERE drawer = ?", (state_key(SYSTEM, TENANTS_NAMESPACE),)):
+        with suppress(Invalid):
+            sites.add(Scope(tenant=tenant))
     return {owner_key(site): site_key(site) for site in sites}
 
 

@@ -1,13 +1,18 @@
 -- Make a session as another store held it, in place of any that is here.
--- ARGV: whether the log begins anew, how many fields of the head, variables, messages and traces; numbers and owner,
+-- ARGV: how many messages are staged, how many fields of the head, variables, messages and traces; numbers and owner,
 -- facts, title, incarnation; then names and values, or numbers and members, of each in turn.
 -- include: head
-local _, fresh, fields, sets, count, traced = struct.unpack('>i8i8i8i8i8i8', ARGV[5])
+local _, staged, fields, sets, count, traced = struct.unpack('>i8i8i8i8i8i8', ARGV[5])
 local n, owner = { struct.unpack(LAYOUT, ARGV[6]) }, string.sub(ARGV[6], SIZE + 1)
 local facts, title, incarnation, at = ARGV[7], ARGV[8], ARGV[9], 10
+local stage = string.gsub(LOG, ':m:{', ':c:{')
+if staged > 0 and call('ZCARD', stage) ~= staged then return 'unstaged' end
 call('HSET', HEAD, 'f', facts)
-call('UNLINK', HEAD, VARS, TRACES)
-if fresh == 1 then call('UNLINK', LOG) end
+call('UNLINK', HEAD, LOG, VARS, TRACES)
+if staged > 0 then
+  call('COPY', stage, LOG)
+  call('PERSIST', LOG)
+end
 -- include: gone
 call('ZADD', LOG, 0, '-')
 call('HSET', VARS, '-', '')
