@@ -32,12 +32,29 @@ HOSTILE = """<img src=x onerror=alert(1)> <script>alert(2)</script>
 [a](javascript:alert(3)) [b](data:text/html,x) ![c](https://elsewhere.example/pixel.png) <https://ok.example>
 
 [REDACTED_EMAIL](https://phish.example) [REDACTED_EMAIL]: https://phish.example
+
+[https://shop.example](https://p.example/login) [p.example](https://p.example/login) https://shop.example@p.example
 """
+LINKS = [
+    "c (elsewhere.example)",
+    "https://ok.example",
+    *["https://phish.example"] * 2,
+    "https://shop.example (p.example)",
+    "p.example",
+    "https://shop.example@p.example (p.example)",
+]
+# What costs much time to parse is not parsed; what an answer may well be is.
+BOUNDS = """async () => {
+  const { markdown } = await import("/console/markdown.js");
+  const list = (depth) => Array.from({ length: depth }, (_, level) => `${"  ".repeat(level)}- a`).join("\\n");
+  const texts = [">".repeat(12), list(12), `${"- ".repeat(12)}a`, list(11), ">".repeat(11), "a ".repeat(25_001)];
+  return texts.map((text) => markdown(text) === null);
+}"""
 
 
 async def test_an_answer_is_formatted_and_shows_what_the_model_saw(chromium: Browser) -> None:
     """Markdown as nodes, copied as written; each part of the prompt with its text."""
-    deep = ">" * 4000 + " deep"
+    deep = ">" * 20 + " deep"
     wishes = {"permissions": ["clipboard-read", "clipboard-write"]}
     async with scripted(chromium, ANSWER, HOSTILE, deep, wishes=wishes) as (visit, _, _):
         await visit.say("Format it")
@@ -59,9 +76,8 @@ async def test_an_answer_is_formatted_and_shows_what_the_model_saw(chromium: Bro
         prose = (await visit.hear(2)).locator(".prose")
         await expect(prose).to_contain_text("<script>alert(2)</script>")
         links = prose.locator("a")
-        await expect(links).to_have_text(
-            ["c (elsewhere.example)", "https://ok.example", *["https://phish.example"] * 2]
-        )
+        await expect(links).to_have_text(LINKS)
+        assert await visit.page.evaluate(BOUNDS) == [True, True, True, False, False, True]
         assert await links.evaluate_all("all => all.every(link => link.protocol === 'https:')")
         assert await prose.locator("img, script").count() == 0
         await expect(prose.locator(".mark")).to_have_count(2)
