@@ -22,11 +22,18 @@ ANSWER = """# Offer
 1. one
    - inner **[REDACTED_EMAIL]**
 
+     ```
+     WIDE
+     ```
+
+     | WIDE |
+     |---|
+
 ```python
 def f(x):  # [REDACTED_EMAIL]
     return "<b>"
 ```
-"""
+""".replace("WIDE", "wide_" * 60)
 HOSTILE = """<img src=x onerror=alert(1)> <script>alert(2)</script>
 
 [a](javascript:alert(3)) [b](data:text/html,x) ![c](https://elsewhere.example/pixel.png) <https://ok.example>
@@ -63,11 +70,14 @@ async def test_an_answer_is_formatted_and_shows_what_the_model_saw(chromium: Bro
         await expect(prose.locator("td em")).to_have_text("plum")
         await expect(prose.locator("blockquote blockquote")).to_have_text("Twice.")
         await expect(prose.locator("ol > li > ul > li strong .mark")).to_have_text("[REDACTED_EMAIL]")
+        for part, scrolls in ((".transcript", False), (".prose li pre", True), (".prose li .table", True)):
+            wider = await visit.page.locator(part).evaluate("one => one.scrollWidth > one.clientWidth")
+            assert (part, wider) == (part, scrolls)
         await expect(prose.locator("a")).to_have_attribute("rel", "noopener noreferrer")
         await expect(prose.locator("a .target")).to_have_text(" (shop.example)")
         await expect(prose.locator("figure [data-scope=keyword]")).to_have_text(["def", "return"])
         await expect(prose.locator("figure .mark")).to_have_text("[REDACTED_EMAIL]")
-        await prose.get_by_role("button", name="Copy").click()
+        await prose.get_by_role("button", name="Copy").last.click()
         assert await _copied(visit) == 'def f(x):  # [REDACTED_EMAIL]\n    return "<b>"'
         await visit.answers.first.get_by_role("button", name="Copy the answer").click()
         assert await _copied(visit) == ANSWER
