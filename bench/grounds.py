@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.contenders import Backend
-from tests.servers import start_postgres, start_redis
+from tests.servers import PostgresServer, RedisServer, start_postgres, start_redis
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class Ground:
     backend: Backend
     about: str
     new_url: Callable[[], str]
+    server: RedisServer | PostgresServer | None = None
 
 
 @contextmanager
@@ -55,15 +56,16 @@ def _redis(stack: ExitStack, _: Path) -> Ground:
     server = stack.enter_context(start_redis(auto_aof_rewrite_percentage=0))
     info = server.info("server")
     version = info.get("valkey_version") or info["redis_version"]
-    return Ground("redis", f"{server.flavour} {version}, appendonly yes, appendfsync everysec", lambda: server.url)
+    return Ground(
+        "redis", f"{server.flavour} {version}, appendonly yes, appendfsync everysec", lambda: server.url, server
+    )
 
 
 def _postgres(stack: ExitStack, _: Path) -> Ground:
     server = stack.enter_context(start_postgres(fsync=True, shared_buffers="256MB", max_wal_size="4GB"))
     version = server.sql("SHOW server_version")
-    return Ground(
-        "postgres", f"PostgreSQL {version}, fsync on, synchronous_commit on", lambda: server.new_database().app_url
-    )
+    about = f"PostgreSQL {version}, fsync on, synchronous_commit on"
+    return Ground("postgres", about, lambda: server.new_database().app_url, server)
 
 
 def machine(folder: Path) -> str:

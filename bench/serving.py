@@ -69,14 +69,19 @@ class Served:
         self.cpus.append(cpu / len(took))
 
 
-class _Client:
+class Client:
     """A session, and a connection that is kept over a slice: servers close those that are idle for seconds."""
 
     def __init__(self, port: int, name: str) -> None:
         self._port = port
-        self._session = name
+        self.switch(name, name)
+
+    def switch(self, user: str, session: str) -> None:
+        """Go on as this user in this session."""
+        self._session = session
         self._head = (
-            f"Host: 127.0.0.1:{port}\r\nContent-Type: application/json\r\nX-Tenant-ID: bench\r\nX-User-ID: {name}\r\n"
+            f"Host: 127.0.0.1:{self._port}\r\nContent-Type: application/json\r\n"
+            f"X-Tenant-ID: bench\r\nX-User-ID: {user}\r\n"
         )
 
     async def connect(self) -> None:
@@ -138,14 +143,14 @@ def measure_serving(up: Ground, plan: Plan, folder: Path) -> list[Served]:
     with ExitStack() as stack:
         url = up.new_url()
         places = range(max(PROCESSES))
-        servers = [stack.enter_context(_server(url, folder / f"{up.backend}-serve-{n}")) for n in places]
+        servers = [stack.enter_context(start_server(url, folder / f"{up.backend}-serve-{n}")) for n in places]
         return asyncio.run(_measure(up.backend, servers, plan))
 
 
 async def _measure(backend: str, servers: Sequence[tuple[int, psutil.Process]], plan: Plan) -> list[Served]:
     found = [Served(backend, processes, form) for processes in PROCESSES for form in _FORMS]
     clients = {
-        processes: [_Client(servers[n % processes][0], f"serve-{processes}-{n}") for n in range(CLIENTS)]
+        processes: [Client(servers[n % processes][0], f"serve-{processes}-{n}") for n in range(CLIENTS)]
         for processes in PROCESSES
     }
     for some in clients.values():
@@ -157,12 +162,12 @@ async def _measure(backend: str, servers: Sequence[tuple[int, psutil.Process]], 
     return found
 
 
-async def _slice(one: Served, clients: Sequence[_Client], servers: Sequence[psutil.Process], seconds: float) -> None:
+async def _slice(one: Served, clients: Sequence[Client], servers: Sequence[psutil.Process], seconds: float) -> None:
     took: list[float] = []
     await asyncio.gather(*(client.connect() for client in clients))
     before, started = _cpu(servers), perf_counter()
 
-    async def keep_asking(client: _Client) -> None:
+    async def keep_asking(client: Client) -> None:
         while (begun := perf_counter()) < started + seconds:
             try:
                 await client.chat(one.form)
@@ -181,7 +186,7 @@ def _cpu(servers: Sequence[psutil.Process]) -> float:
 
 
 @contextmanager
-def _server(url: str, log: Path) -> Iterator[tuple[int, psutil.Process]]:
+def start_server(url: str, log: Path) -> Iterator[tuple[int, psutil.Process]]:
     """A server on a free port of loopback; its log tells which."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("TENUTO_", "MEMORY_"))}
     with log.open("wb") as file:

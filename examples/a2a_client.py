@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 
 import httpx
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
@@ -18,9 +19,9 @@ from a2a.types import a2a_pb2 as proto
 
 
 @contextmanager
-def server() -> Iterator[str]:
+def server(folder: str) -> Iterator[str]:
     """A server; it tells its address in its log."""
-    command = [sys.executable, "-m", "tenuto", "serve", "--port", "0", "--store", "sqlite:///a2a_example.db"]
+    command = [sys.executable, "-m", "tenuto", "serve", "--port", "0", "--store", f"sqlite:///{folder}/chat.db"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield next(found[0] for line in process.stderr if (found := re.search(r"http://\S+:\d+", line)))
@@ -55,5 +56,5 @@ async def main(url: str) -> None:
         print("\nstate:", proto.TaskState.Name(found.status.state))
 
 
-with server() as address:
+with TemporaryDirectory() as folder, server(folder) as address:
     asyncio.run(main(address))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from tempfile import TemporaryDirectory
 
 from google.adk.agents import BaseAgent, InvocationContext
 from google.adk.events import Event, EventActions
@@ -21,8 +22,8 @@ class Guide(BaseAgent):
         yield Event(author=self.name, invocation_id=ctx.invocation_id, content=content, actions=actions)
 
 
-async def main() -> None:
-    sessions, memories = TenutoSessionService("chat.db"), TenutoMemoryService("chat.db")
+async def main(file: str) -> None:
+    sessions, memories = TenutoSessionService(file), TenutoMemoryService(file)
     runner = Runner(agent=Guide(name="guide"), app_name="tour", session_service=sessions, memory_service=memories)
     await sessions.create_session(app_name="tour", user_id="ann", session_id="trip-1")
     for question in ("Which colour has the Golden Gate?", "Are you sure?"):
@@ -41,4 +42,5 @@ async def main() -> None:
     memories.close()
 
 
-asyncio.run(main())
+with TemporaryDirectory() as folder:
+    asyncio.run(main(f"{folder}/chat.db"))

@@ -1,6 +1,7 @@
 """Microsoft Agent Framework: history and recall from tenuto. Runs without a key: a client of our own answers."""
 
 import asyncio
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from agent_framework import Agent, BaseChatClient, ChatResponse, Message
@@ -18,8 +19,8 @@ class Counting(BaseChatClient):
         return ChatResponse(messages=[Message("assistant", [answer])])
 
 
-async def main() -> None:
-    async with tenuto.open("sqlite:///chat.db") as app:
+async def main(file: str) -> None:
+    async with tenuto.open(f"sqlite:///{file}") as app:
         ann = app.scope(user="ann")
         await (await app.memories()).add(ann, "Ann travels by train only.")
         providers = [TenutoHistoryProvider(app, ann), TenutoMemoryProvider(app, ann)]
@@ -36,4 +37,5 @@ async def main() -> None:
         assert "train only" in kept[1].text
 
 
-asyncio.run(main())
+with TemporaryDirectory() as folder:
+    asyncio.run(main(f"{folder}/chat.db"))

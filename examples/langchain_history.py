@@ -1,6 +1,7 @@
 """A LangChain chat history that other programs, assistants and frameworks can go on with."""
 
 import asyncio
+from tempfile import TemporaryDirectory
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
@@ -8,8 +9,8 @@ import tenuto
 from tenuto.integrations.langchain import TenutoChatMessageHistory
 
 
-async def main() -> None:
-    async with tenuto.open("sqlite:///chat.db") as app:
+async def main(file: str) -> None:
+    async with tenuto.open(f"sqlite:///{file}") as app:
         history = TenutoChatMessageHistory("trip", app, user="ann")
         call = {"name": "trains", "args": {"to": "Ulm"}, "id": "c1", "type": "tool_call"}
         said = [
@@ -26,14 +27,15 @@ async def main() -> None:
         assert [message.text for message in await history.aget_messages()][-2:] == ["Thank you!", reply.text]
 
     # Blocking, in a program without an event loop of its own.
-    await asyncio.to_thread(blocking)
+    await asyncio.to_thread(blocking, file)
 
 
-def blocking() -> None:
-    history = TenutoChatMessageHistory("trip", "chat.db", user="ann", window=2)
+def blocking(file: str) -> None:
+    history = TenutoChatMessageHistory("trip", file, user="ann", window=2)
     print([message.text for message in history.messages])
     history.close()
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with TemporaryDirectory() as folder:
+        asyncio.run(main(f"{folder}/chat.db"))

@@ -1,6 +1,7 @@
 """A LangGraph graph that asks before it acts. Its checkpoints outlive the process; two runs at once lose nothing."""
 
 import asyncio
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage
@@ -26,16 +27,16 @@ def build(saver: TenutoSaver) -> Any:
     return builder.compile(checkpointer=saver)
 
 
-async def main() -> None:
+async def main(file: str) -> None:
     config = {"configurable": {"thread_id": "trip"}}
-    async with tenuto.open("sqlite:///chat.db") as app:
+    async with tenuto.open(f"sqlite:///{file}") as app:
         asked = await build(TenutoSaver(app, user="ann")).ainvoke(
             {"messages": [HumanMessage("a table for two")]}, config
         )
         print(asked["__interrupt__"][0].value)
 
     # Another process, later.
-    async with tenuto.open("sqlite:///chat.db") as app:
+    async with tenuto.open(f"sqlite:///{file}") as app:
         saver = TenutoSaver(app, user="ann")
         graph = build(saver)
         done = await graph.ainvoke(Command(resume="yes"), config)
@@ -53,4 +54,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with TemporaryDirectory() as folder:
+        asyncio.run(main(f"{folder}/chat.db"))

@@ -1,6 +1,7 @@
 """What a LangGraph graph knows of its users beyond their threads: found by meaning, kept for a while, erased."""
 
 import asyncio
+from tempfile import TemporaryDirectory
 
 from langchain_core.embeddings import Embeddings
 
@@ -18,8 +19,8 @@ class Letters(Embeddings):
         return self.embed_documents([text])[0]
 
 
-async def main() -> None:
-    async with tenuto.open("sqlite:///chat.db") as app:
+async def main(file: str) -> None:
+    async with tenuto.open(f"sqlite:///{file}") as app:
         # With a graph: builder.compile(checkpointer=..., store=store)
         store = TenutoStore(app, user="ann", index={"dims": 26, "embed": Letters(), "fields": ["text"]})
         await store.aput(("facts", "food"), "tea", {"text": "likes green tea", "sure": 0.9})
@@ -38,4 +39,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with TemporaryDirectory() as folder:
+        asyncio.run(main(f"{folder}/chat.db"))

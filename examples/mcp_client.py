@@ -6,20 +6,17 @@ Run: pip install 'tenuto[mcp]' && python examples/mcp_client.py
 import asyncio
 import os
 import sys
+from tempfile import TemporaryDirectory
 
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
-# The same for Claude Desktop, an IDE or an agent framework: this command, and the user it acts for.
-TENUTO = StdioServerParameters(
-    command=sys.executable,
-    args=["-m", "tenuto", "mcp", "--user", "ann", "--store", "sqlite:///mcp_example.db"],
-    env=dict(os.environ),
-)
 
-
-async def main() -> None:
-    async with Client(TENUTO) as client:
+async def main(file: str) -> None:
+    # The same for Claude Desktop, an IDE or an agent framework: this command, and the user it acts for.
+    command = ["-m", "tenuto", "mcp", "--user", "ann", "--store", f"sqlite:///{file}"]
+    server = StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ))
+    async with Client(server) as client:
 
         async def call(tool: str, **arguments: object) -> dict:
             return (await client.call_tool(tool, arguments)).structured_content
@@ -37,4 +34,5 @@ async def main() -> None:
         print("memories:", [memory["text"] for memory in context["memories"]])
 
 
-asyncio.run(main())
+with TemporaryDirectory() as folder:
+    asyncio.run(main(f"{folder}/chat.db"))

@@ -4,6 +4,7 @@ Runs without a key: a scripted model answers. With a key, leave `model` out.
 """
 
 import asyncio
+from tempfile import TemporaryDirectory
 
 from agents import Agent, Runner, set_tracing_disabled
 from agents.testing import ScriptedModel, assistant_message
@@ -12,13 +13,13 @@ import tenuto
 from tenuto.integrations.openai_agents import TenutoSession
 
 
-async def main() -> None:
+async def main(file: str) -> None:
     set_tracing_disabled(True)
     model = ScriptedModel()
     agent = Agent(name="Guide", instructions="Answer in one sentence.", model=model)
 
     # Like SQLiteSession(id, path); `user` keeps conversations of equal ids apart.
-    session = TenutoSession("trip-1", "chat.db", user="ann", compact_over=20)
+    session = TenutoSession("trip-1", file, user="ann", compact_over=20)
     for question, answer in (("Where is the Golden Gate?", "In San Francisco."), ("Which state?", "California.")):
         model.enqueue([assistant_message(answer)])
         result = await Runner.run(agent, question, session=session)
@@ -30,10 +31,11 @@ async def main() -> None:
     session.close()
 
     # The same conversation, as everything else in tenuto sees it.
-    async with tenuto.open("sqlite:///chat.db") as app:
+    async with tenuto.open(f"sqlite:///{file}") as app:
         kept = await app.sessions.messages(app.scope(user="ann"), "trip-1")
         print([message.text for message in kept.messages if message.text])
         assert kept.session.title.startswith("Where is the Golden Gate")
 
 
-asyncio.run(main())
+with TemporaryDirectory() as folder:
+    asyncio.run(main(f"{folder}/chat.db"))

@@ -5,14 +5,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 
 from openai import OpenAI
 
 
 @contextmanager
-def tenuto_server() -> Iterator[str]:
+def tenuto_server(folder: str) -> Iterator[str]:
     """`tenuto serve` on a free port, as you would run it in a terminal; yields its address."""
-    command = [sys.executable, "-m", "tenuto", "serve", "--store", "sqlite:///openai_sdk.db", "--port", "0"]
+    command = [sys.executable, "-m", "tenuto", "serve", "--store", f"sqlite:///{folder}/chat.db", "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         try:
@@ -22,8 +23,8 @@ def tenuto_server() -> Iterator[str]:
             server.communicate()
 
 
-def main() -> None:
-    with tenuto_server() as address, OpenAI(base_url=f"{address}/v1", api_key="none is needed yet") as client:
+def main(folder: str) -> None:
+    with tenuto_server(folder) as address, OpenAI(base_url=f"{address}/v1", api_key="none is needed yet") as client:
         conversation = client.conversations.create(metadata={"topic": "pets"})
         told = client.responses.create(model="gpt-5", input="My cat is called Tom.", conversation=conversation.id)
         answer = client.responses.create(model="gpt-5", input="What is my cat called?", conversation=conversation.id)
@@ -47,4 +48,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with TemporaryDirectory() as folder:
+        main(folder)

@@ -1,6 +1,7 @@
 """Pydantic AI: a ConversationStore whose conversations are sessions of tenuto. Runs without a key."""
 
 import asyncio
+from tempfile import TemporaryDirectory
 
 from pydantic_ai import Agent
 from pydantic_ai.conversation import Conversation
@@ -12,8 +13,8 @@ from tenuto.integrations.pydantic_ai import TenutoConversationStore
 agent = Agent(TestModel(custom_output_text="In San Francisco."))
 
 
-async def main() -> None:
-    async with tenuto.open("sqlite:///chat.db") as app:
+async def main(file: str) -> None:
+    async with tenuto.open(f"sqlite:///{file}") as app:
         store = TenutoConversationStore(app, app.scope(user="ann"))
         conversation = Conversation(conversation_id="trip-1")
         result = await agent.run("Where is the Golden Gate?", conversation=conversation)
@@ -32,4 +33,5 @@ async def main() -> None:
         assert {session.title for session in sessions} == {"Where is the Golden Gate?"}
 
 
-asyncio.run(main())
+with TemporaryDirectory() as folder:
+    asyncio.run(main(f"{folder}/chat.db"))

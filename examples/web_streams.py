@@ -6,15 +6,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
 
 
 @contextmanager
-def tenuto_server() -> Iterator[str]:
+def tenuto_server(folder: str) -> Iterator[str]:
     """`tenuto serve` on a free port, as you would run it in a terminal; yields its address."""
-    command = [sys.executable, "-m", "tenuto", "serve", "--store", "sqlite:///web_streams.db", "--port", "0"]
+    command = [sys.executable, "-m", "tenuto", "serve", "--store", f"sqlite:///{folder}/chat.db", "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         try:
@@ -33,8 +34,8 @@ def chunks(page: httpx.Client, path: str, body: dict[str, Any]) -> Iterator[dict
                 yield json.loads(line.removeprefix("data: "))
 
 
-def main() -> None:
-    with tenuto_server() as address, httpx.Client(base_url=address) as page:
+def main(folder: str) -> None:
+    with tenuto_server(folder) as address, httpx.Client(base_url=address) as page:
         # The AI SDK: the id of the chat is the session's, and a message keeps the id that the page gave it.
         said = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "My cat is called Tom."}]}
         for chunk in chunks(page, "/v1/ai-sdk/chat", {"id": "cats", "messages": [said]}):
@@ -54,4 +55,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with TemporaryDirectory() as folder:
+        main(folder)

@@ -173,6 +173,11 @@ async def test_what_no_store_can_keep_is_refused(store: Store, subtests: pytest.
     for key, value in [("", 1), ("k\0", 1), ("k", float("nan")), ("k", "\ud800"), ("k", 2**70)]:
         with subtests.test(key=key, value=value), pytest.raises(Invalid):
             await store.state.write_state(ANN, "prefs", key, value)
+    for key in ("", "k\0", "k\ud800"):
+        with subtests.test("is not there", key=key):
+            assert await store.state.read_state(ANN, "prefs", key) is None
+            assert await store.state.read_states(ANN, "prefs", ["k", key]) == (None, None)
+            assert not await store.state.delete_state(ANN, "prefs", key)
 
 
 @pytest.mark.parametrize("namespace", ["", "n" * (MAX_ID_BYTES + 1)], ids=["empty", "long"])

@@ -15,10 +15,12 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs(example: Path, tmp_path: Path) -> None:
+    """It keeps nothing where it was started: the next run, and other examples there, begin with an empty store."""
+    (folder := tmp_path / "started").mkdir()
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("TENUTO_", "OPENAI_"))}
     done = subprocess.run(
         [sys.executable, str(example)],
-        cwd=tmp_path,
+        cwd=folder,
         env={**kept, "PYTHONPATH": str(ROOT / "src"), "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -27,3 +29,4 @@ def test_an_example_runs(example: Path, tmp_path: Path) -> None:
     )
 
     assert done.returncode == 0, done.stderr[-4000:]
+    assert not list(folder.iterdir())

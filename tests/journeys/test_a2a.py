@@ -164,14 +164,17 @@ async def test_a_task_under_way_is_followed_by_many_and_cancelled(binding: str) 
         cancelled = await ann.cancel_task(proto.CancelTaskRequest(id=task.id))
         followed = await asyncio.gather(*readers)
         hang.release.set()
+        found = await ann.get_task(proto.GetTaskRequest(id=task.id))
         after = await send(ann, message("Go on", context_id=task.context_id))
 
     assert looked.status.state == State.TASK_STATE_WORKING
     assert get_message_text(looked.history[0]) == "A tale"
     assert cancelled.status.state == State.TASK_STATE_CANCELED
     assert [get_message_text(one).strip() for one in cancelled.history] == ["A tale", "Once upon"]
+    assert answer(cancelled) == answer(found) == "Once upon "
     for events in followed:
         assert answer(events[0].task) == "Once "
+        assert get_artifact_text(events[-2].artifact_update.artifact) == "upon "
         assert events[-1].status_update.status.state == State.TASK_STATE_CANCELED
     assert model.cancelled == 1
     assert answer(after) == "Once upon a time."

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import signal
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
+from tenuto.app import Tenuto
+from tenuto.chat import Chat
 from tenuto.cli.background import BackgroundApp
 from tenuto.cli.conversation import ChatOptions, Conversation
 from tenuto.model import Scope
@@ -175,6 +180,36 @@ def test_words_come_as_they_are_said_and_ctrl_c_keeps_the_question(desk: Desk, p
 
     assert desk.texts() == ["Tell me a tale", "A short tale."]
     assert [trace["error"] for trace in desk.ask("traces", "list")["traces"]] == [None, "cancelled"]
+
+
+def test_ctrl_c_in_the_moment_before_the_wait_begins_is_noticed() -> None:
+    """A signal that another thread handles interrupts no wait of the main one, as one that comes just before it."""
+    opened: Future[BackgroundApp] = Future()
+    ended: list[str] = []
+
+    async def stay() -> None:
+        aside = BackgroundApp(cast(Tenuto, None), cast(Chat, None))
+        opened.set_result(aside)
+        await aside.wait_closed()
+
+    async def work() -> None:
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        try:
+            await asyncio.sleep(20)
+            ended.append("on its own")
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    thread = threading.Thread(target=lambda: asyncio.run(stay()))
+    thread.start()
+    aside = opened.result()
+    with pytest.raises(KeyboardInterrupt):
+        aside.run(work)
+    aside._loop.call_soon_threadsafe(aside._leaving.set)
+    thread.join()
+
+    assert ended == ["cancelled"]
 
 
 def test_a_model_that_fails_ends_no_talk(desk: Desk, provider: ModelServer) -> None:

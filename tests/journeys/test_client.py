@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
+from textwrap import indent
+from typing import Any
 
 import httpx
 import pytest
@@ -28,7 +32,7 @@ from tenuto.errors import (
     VersionConflict,
 )
 from tenuto.llm import Hang, Say, ScriptedModel
-from tenuto.model import Changes, Draft, FinishTurn, NewSession, Page, Role, Truncation, TurnState, Usage
+from tenuto.model import Changes, Draft, FinishTurn, Message, NewSession, Page, Role, Truncation, TurnState, Usage
 from tenuto.model.generation import TextDelta
 from tenuto.model.memory import MemoryKind, MemoryQuery
 from tenuto.model.task import NewTask
@@ -352,6 +356,23 @@ async def test_a_stream_that_breaks_goes_on_where_it_broke() -> None:
         stopped = await chat.stop(ann, done.reply.session_id)
         assert (await left, stopped and stopped.text) == (stopped, "Four ")
         assert await chat.stop(ann, done.reply.session_id) is None
+
+
+async def test_the_program_of_the_guide_runs_on_a_server_without_sessions(server: tuple[Running, str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "client.md").read_text()
+    [shown] = re.findall(r"^```py\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    given: list[tuple[str, int]] = []
+
+    async def my_model(summary: str, window: tuple[Message, ...]) -> str:
+        given.append((summary, len(window)))
+        return "In Lisbon."
+
+    names: dict[str, Any] = {"tenuto": tenuto, "key": server[1], "my_model": my_model}
+    here = shown.replace("https://tenuto.example", str(server[0].http.base_url))
+    exec(f"async def program():\n{indent(here, ' ')}", names)
+    await names["program"]()
+
+    assert given == [("", 1)]
 
 
 async def test_a_key_decides_for_whom_a_client_acts(server: tuple[Running, str]) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import tenuto
+from tenuto.access import KeyRole
 from tenuto.llm import ScriptedModel
 from tenuto.model import Changes, Scope
 from tenuto.server import session_events
 from tenuto.sessions import EventKind
-from tests.journeys.door import ANN, EVE, at, code, playing, served
+from tests.journeys.door import ANN, BOB, EVE, at, bearer, code, playing, served
 
 HERE = Scope(tenant="acme", user="ann")
 
@@ -23,7 +27,8 @@ async def test_a_second_client_is_told_what_changes(tmp_path: Path, monkeypatch:
     async with served(store=store, **playing(ScriptedModel("One.", "Two."))) as door:
         await door.http.post("/v1/chat", headers=ANN, json={"message": "hi", "session_id": "s"})
         hub: session_events.SessionEvents = door.app.state.session_events
-        mine, hers = hub.follow(HERE, "s"), hub.follow(Scope(tenant="evil", user="ann"), None)
+        named = await door.tenuto.sessions.get(HERE, "s")
+        mine, hers = hub.follow(HERE, named), hub.follow(Scope(tenant="evil", user="ann"))
         opened = [await anext(mine), await anext(hers)]
 
         reply = (await door.http.post("/v1/chat", headers=ANN, json={"message": "ho", "session_id": "s"})).json()
@@ -55,3 +60,45 @@ async def test_a_second_client_is_told_what_changes(tmp_path: Path, monkeypatch:
     assert stream.text == "event: ready\ndata: {}\n\n"
     assert code(absent) == (404, "session_not_found")
     assert code(refused)[0] == 429
+
+
+async def test_a_named_session_is_followed_until_it_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its id may be given to another user's session, which a stream that named the old one learns nothing of."""
+    monkeypatch.setattr(session_events, "_LOOK_EVERY", 0.01)
+    store = f"sqlite:///{tmp_path / 'state.db'}"
+    async with served(store=store, **playing(ScriptedModel("One.", "Two."))) as door, tenuto.open(store) as elsewhere:
+        hub: session_events.SessionEvents = door.app.state.session_events
+        named = [(await door.tenuto.sessions.create(HERE, session_id=name))[0] for name in ("here", "there")]
+        streams = [hub.follow(HERE, each) for each in named]
+        await door.http.delete(at("here"), headers=ANN)
+        await elsewhere.sessions.delete(HERE, "there")
+        await elsewhere.sessions.create(replace(HERE, user="bob"), session_id="there")
+        told = [[await anext(stream) for _ in range(count)] for stream, count in zip(streams, (2, 3), strict=True)]
+        for name in ("here", "there"):
+            await door.http.post("/v1/chat", headers=BOB, json={"message": "hi", "session_id": name})
+        await elsewhere.sessions.patch(replace(HERE, user="bob"), "there", Changes(title="Bob's"))
+        await door.http.post("/v1/sessions", headers=ANN, json={"id": "last"})
+        for events, stream in zip(told, streams, strict=True):
+            events.append(await anext(stream))
+
+    gone, far = (session_events.SessionChange(session_id=each.id, kind=EventKind.DELETED) for each in named)
+    last = session_events.SessionChange(session_id="last", kind=EventKind.CREATED)
+    assert told == [[session_events.Ready(), gone, last], [session_events.Ready(), gone, far, last]]
+
+
+async def test_streams_are_counted_when_admitted_and_end_with_their_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that is revoked is told nothing more, and its streams give their places back."""
+    monkeypatch.setattr(session_events, "_MOST_STREAMS", 2)
+    async with served(locked=True) as door, asyncio.timeout(30):
+        admin = await door.key(role=KeyRole.ADMIN)
+        key, secret = await door.keys.create(tenant="acme", user="ann")
+        hub: session_events.SessionEvents = door.app.state.session_events
+        asked = [asyncio.create_task(door.http.get("/v1/events", headers=bearer(secret))) for _ in range(5)]
+        refused = [await each for each in itertools.islice(asyncio.as_completed(asked), 3)]
+        open_streams = len(hub._streams)
+        await door.http.delete(f"/v1/keys/{key.id}", headers=admin)
+        ended = [each for each in await asyncio.gather(*asked) if each not in refused]
+
+    assert [each.status_code for each in refused] == [429] * 3
+    assert [(each.status_code, each.text) for each in ended] == [(200, "event: ready\ndata: {}\n\n")] * 2
+    assert (open_streams, len(hub._streams), hub._owners.total()) == (2, 0, 0)

@@ -22,8 +22,11 @@ from tenuto.model.status import (
     find_problems,
     worst_level,
 )
+from tenuto.model.turn import Trace
 from tenuto.server import web_console
+from tenuto.server.metrics import Metrics
 from tests.journeys.door import ANN, Door, code, playing, served
+from tests.samples import SENT_AT
 
 
 async def status(door: Door, who: dict[str, str] | None = None) -> StatusView:
@@ -70,6 +73,16 @@ async def test_the_status_of_a_closed_server_is_for_admins() -> None:
         for member in (await door.key(), await door.key(role=KeyRole.REVEAL)):
             assert code(await door.http.get("/v1/status", headers=member)) == (403, "forbidden")
         assert (await status(door, await door.key(role=KeyRole.ADMIN))).store.backend == "memory"
+
+
+def test_turns_that_users_cancelled_say_nothing_about_the_model() -> None:
+    meters = Metrics()
+    for ended in ("model_failed", "cancelled", "turn_stopped", "model_failed", *["cancelled"] * 9):
+        meters.count_turn(
+            Trace(id="t", session_id="s", turn_id="1", number=1, began_at=SENT_AT, assistant="a", error=ended)
+        )
+
+    assert (meters.failed_turns_in_a_row, meters.ended_turns()) == (2, (0, 13))
 
 
 WORDS = Path(web_console.__file__).parent / "console" / "words" / "health.js"

@@ -336,7 +336,10 @@ def test_a_session_of_another_user_keeps_its_id(desk: Desk, tmp_path: Path) -> N
 
     assert (first["sessions"], second["sessions"], third["sessions"], third["existing"]) == (1, 1, 0, 2)
     assert len(desk.ask("sessions", "list")["sessions"]) == 2
-    told = desk.run("import", "zep", "zep.json", "--tenant", "other", "--dry-run").stdout.splitlines()
+    dry = ("import", "zep", "zep.json", "--tenant", "other", "--dry-run")
+    told = desk.run(*dry).stdout.splitlines()
+    assert desk.run(*dry, "--store", "sqlite:///new/dry.db").stdout.splitlines() == told
+    assert not (tmp_path / "new").exists()
     assert told == [
         "1 session with 2 messages and 1 memory would be imported.",
         "skipped 1 × message: empty",

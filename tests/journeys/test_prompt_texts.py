@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from tenuto.access import KeyRole
 from tenuto.llm import ScriptedModel
 from tenuto.model import Scope
 from tenuto.model.message import text_part
@@ -15,7 +16,7 @@ from tenuto.model.prompt import Language
 from tenuto.model.session import Retention
 from tenuto.model.turn import Page, Rewrite
 from tests.journeys.door import ANN, BOB, EVE, Door, code, playing, served
-from tests.talking import patient
+from tests.talking import Adder, patient
 
 MAIL = "ann.lee@example.com"
 KEY = base64.b64encode(b"k" * 32).decode()
@@ -36,6 +37,24 @@ async def parts_of(door: Door, trace: str) -> list[dict[str, Any]]:
 
 def states(entries: list[dict[str, Any]], kind: str) -> list[tuple[str, str | None]]:
     return [(entry["state"], entry["text"]) for entry in entries if entry["kind"] == kind]
+
+
+async def test_the_assistants_own_texts_are_not_for_its_users() -> None:
+    """The system prompt and the tools are shown to admins and the tenant's own key, to the user's key withheld."""
+    given = playing(ScriptedModel("Hello."), system={Language.ENGLISH: "Be brief."}, tools=(Adder(),))
+    async with served(locked=True, **given) as door:
+        user, tenant = await door.key(user="ann"), {**await door.key(), "X-User-ID": "ann"}
+        admin = await door.key(user="ann", role=KeyRole.ADMIN)
+        trace = (await door.http.post("/v1/chat", headers=user, json={"message": "hi"})).json()["trace_id"]
+        seen = []
+        for who in (user, tenant, admin):
+            entries = (await door.http.get(f"/v1/traces/{trace}?text=true", headers=who)).json()["context"]["entries"]
+            assert states(entries, "question") == [("stored", "hi")]
+            [(state, spec)] = states(entries, "tools")
+            seen.append((states(entries, "system"), state, '"add"' in (spec or "")))
+
+    assert seen[0] == ([("withheld", None)], "withheld", False)
+    assert seen[1:] == [([("stored", "Be brief.")], "stored", True)] * 2
 
 
 async def test_a_trace_shows_what_is_still_stored_of_its_prompt(tmp_path: Path) -> None:

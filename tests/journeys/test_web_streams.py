@@ -95,31 +95,6 @@ async def test_a_chat_of_the_ai_sdk() -> None:
         assert len(model.requests) == 6
 
 
-async def test_two_users_have_a_chat_each_under_one_id() -> None:
-    """T1: the second user's is one session, on every route, also when the first one's is deleted."""
-    async with house("Ann's.", "Bob's.", "More.", "Thread.", [Say("Half "), hang := Hang()]) as (http, model):
-        await ui(http, said("u1", "I am Ann"))
-        http.headers.update(BOB)
-        await ui(http, said("u1", "I am Bob"))
-        await ui(http, said("u2", "Who am I?"))
-        await run(http, "r1", user("u3", "And now?"))
-        await http.delete(at("c"), headers=ANN)
-        body = {"id": "c", "messages": [said("u4", "Count")]}
-        async with http.stream("POST", "/v1/ai-sdk/chat", json=body) as response:
-            await hang.reached.wait()
-            stopped = (await http.post("/v1/ai-sdk/chat/c/stop")).json()
-            await response.aread()
-        shown = (await http.get("/v1/ai-sdk/chat/c")).json()["messages"]
-        listed = (await http.get("/v1/sessions")).json()["sessions"]
-
-        assert stopped["reply"]["answer"] == "Half "
-        assert [one["parts"][0]["text"] for one in shown] == [
-            "I am Bob", "Bob's.", "Who am I?", "More.", "And now?", "Thread.", "Count", "Half ",
-        ]  # fmt: skip
-        assert len(listed) == 1
-        assert "Ann" not in str(model.requests[-1].messages)
-
-
 async def test_the_browser_runs_a_tool_of_its_own() -> None:
     async with house([Say("Well. "), Call("look", {"where": "top"}, id="call-1")], "A red button.") as (http, model):
         called = await ui(http, said("u1", "What is there?"), tools=[LOOK])

@@ -26,8 +26,6 @@ SECRET = "a secret that is long enough for HS256, at least"
 INSTALLATION = Settings(
     store="memory://", jwt_secret=SECRET, requests_per_minute=0, busy_wait=timedelta(0), embedder="none"
 )
-# A stream of events ends with its first one.
-session_events._LASTS = 0.0  # type: ignore[misc]  # declared as final for the product
 DOCUMENT = document(create_app(INSTALLATION))
 OPERATIONS = [
     pytest.param(path, method, mode, id=f"{method} {path} {mode.value}")
@@ -46,6 +44,14 @@ TASKS = "/v1/tasks"
 KEYS = "/v1/keys"
 # Whether a plan can run, JSON Schema cannot tell.
 PLAN: Any = {"steps": [{"id": "ask", "human_input": "Well?"}]}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_streams() -> Iterator[None]:
+    """A stream of events ends with its first one; only here, since every worker imports this module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session_events, "_LASTS", 0.0)
+        yield
 
 
 @pytest.fixture(scope="module")

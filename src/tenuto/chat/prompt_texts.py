@@ -42,10 +42,16 @@ _PAGE: Final = 500
 _SINKS: Final = (Sink.TRACE, Sink.MODEL)
 _GONE: Final = PartText(state=PartState.GONE)
 _UNSTORED: Final = PartText(state=PartState.UNSTORED)
+_WITHHELD: Final = PartText(state=PartState.WITHHELD)
+_OF_ASSISTANT: Final = (Kind.SYSTEM, Kind.TOOLS)
 
 
-async def load_prompt_texts(deps: ChatDeps, scope: Scope, trace: Trace) -> tuple[PartText, ...]:
+async def load_prompt_texts(
+    deps: ChatDeps, scope: Scope, trace: Trace, *, show_assistant: bool
+) -> tuple[PartText, ...]:
     """The text of each entry of the trace's manifest, in its order; nothing where no model was asked.
+
+    Without `show_assistant`, the assistant's prompt and tools are withheld: they are the tenant's, not the user's.
 
     Raises:
         SessionNotFound: the session is gone, or not this caller's.
@@ -53,7 +59,11 @@ async def load_prompt_texts(deps: ChatDeps, scope: Scope, trace: Trace) -> tuple
     if trace.manifest is None:
         return ()
     session = await deps.sessions.get(scope, trace.session_id)
-    return await _Reader(deps, session, trace, trace.manifest).read_entries()
+    texts = await _Reader(deps, session, trace, trace.manifest).read_entries()
+    if show_assistant:
+        return texts
+    read = zip(trace.manifest.entries, texts, strict=True)
+    return tuple([_WITHHELD if entry.kind in _OF_ASSISTANT else part for entry, part in read])
 
 
 class _Found(Value, frozen=True, kw_only=True):
@@ -172,6 +182,9 @@ class _Reader:
 
     def _find_evidence(self, entry: ManifestEntry) -> _Found | None:
         found = next((piece for run in self._trace.tools for piece in _pieces_in(run.output, entry.id)), None)
+        if found is None:
+            # A tool that ran before the model and named no pieces is one itself.
+            found = next((to_text(run.output) for run in self._trace.tools if run.name == entry.id), None)
         return _Found(text=found) if found is not None else None
 
     async def _preferences(self) -> str:

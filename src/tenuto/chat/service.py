@@ -60,13 +60,15 @@ class Chat:
         """The model that answers for an assistant."""
         return self._means.models(assistant.model)
 
-    async def prompt_texts(self, scope: Scope, trace: Trace) -> tuple[PartText, ...]:
+    async def prompt_texts(self, scope: Scope, trace: Trace, *, show_assistant: bool) -> tuple[PartText, ...]:
         """The text of each part of a trace's prompt, from what is stored today and under the privacy policy.
+
+        Without `show_assistant`, the assistant's prompt and tools are withheld, as for users.
 
         Raises:
             SessionNotFound: the session is gone, or not this caller's.
         """
-        return await load_prompt_texts(self._means, scope, trace)
+        return await load_prompt_texts(self._means, scope, trace, show_assistant=show_assistant)
 
     async def ask_typed(self, assistant: str, scope: Scope, asked: TypedRequest, kind: type[_Answer]) -> _Answer | None:
         """Ask an assistant's model for a value; `None` where only the offline model answers.

@@ -57,7 +57,9 @@ def assemble_with_tools(
         why = f"{tools} tokens leave no room for a question in a prompt of {policy.budget - policy.reply_tokens}"
         raise Invalid(f"tools: {why}") from None
     manifest = prompt.manifest
-    entry = ManifestEntry(kind=Kind.TOOLS, disposition=Disposition.KEPT, reason=Reason.ALWAYS, tokens=tools)
+    entry = ManifestEntry(
+        kind=Kind.TOOLS, disposition=Disposition.KEPT, reason=Reason.ALWAYS, tokens=tools, uncut_tokens=tools
+    )
     manifest = replace(
         manifest,
         entries=(*manifest.entries, entry),

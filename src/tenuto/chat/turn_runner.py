@@ -49,7 +49,7 @@ from tenuto.model.generation import ModelRequest, ToolCall
 from tenuto.model.message import STOPPED
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.privacy import Sink
-from tenuto.model.prompt import Kind, Prompt
+from tenuto.model.prompt import Kind, Piece, Prompt
 from tenuto.model.session import PRIVACY_ALSO, record_types
 from tenuto.model.turn import ONCE, ToolRun, Trace
 from tenuto.model.values import JsonObject
@@ -167,7 +167,14 @@ class Turn:
             with self._steps.step("tools"):
                 arguments = plan_arguments(tool, self._begun.tool_context)
                 if arguments is not None:
-                    await self._toolbox.run(ToolCall(id=fresh_id(), name=tool.spec.name, arguments=arguments))
+                    await self._run_first(ToolCall(id=fresh_id(), name=tool.spec.name, arguments=arguments))
+
+    async def _run_first(self, call: ToolCall) -> None:
+        """Run a tool before the model, which sees the output as evidence where the tool names no pieces itself."""
+        before = self._toolbox.pieces
+        result = await self._toolbox.run(call)
+        if self._toolbox.pieces is before:
+            self._toolbox.pieces = (*(before or ()), Piece(id=call.name, text=to_text(result.output)))
 
     async def _ask_model(self) -> Completion:
         answer = self._answering.answer

@@ -36,7 +36,8 @@ class EntryView(View, frozen=True, kw_only=True):
     """One part of a prompt and what became of it; `first` and `last` are sequence numbers of messages.
 
     `score` is that of the search for memories. `text` is there on request, from what is stored today; `state` says
-    whether that is what the model saw (`stored`), `changed` or `gone` since, or `unstored`, as the layout is.
+    whether that is what the model saw (`stored`), `changed` or `gone` since, `unstored`, as the layout is, or
+    `withheld`, as the assistant's prompt and tools are from users.
     """
 
     kind: Kind

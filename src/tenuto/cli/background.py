@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -21,6 +21,8 @@ from tenuto.cli.running import naming_store
 from tenuto.settings import Settings
 
 _Answer = TypeVar("_Answer")
+# A signal that arrives just before a wait begins does not interrupt it, and Python acts on it only afterwards.
+_SIGNAL_CHECK_SECONDS: Final = 0.5
 
 
 class BackgroundApp:
@@ -45,7 +47,8 @@ class BackgroundApp:
 
         self._loop.call_soon_threadsafe(begin)
         try:
-            ended.wait()
+            while not ended.wait(_SIGNAL_CHECK_SECONDS):
+                pass
         except KeyboardInterrupt:
             # Behind `begin`, whenever that comes.
             self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())

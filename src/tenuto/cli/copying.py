@@ -87,13 +87,13 @@ def backup(
     if kept is None:
         raise InvalidSetting("store", "only SQLite is backed up here; use redis-cli --rdb or pg_dump for a server")
     # Not before it is needed: other commands do without.
-    from tenuto.stores.sqlite.backup import back_up
+    from tenuto.stores.sqlite.backup import back_up, check_backup
 
-    written = {}
-    if queue is not None and queue.is_file():
-        beside = file.with_name(f"{file.stem}-tasks{file.suffix}")
-        written[str(beside)] = back_up(queue, beside)
-    written[str(file)] = back_up(kept, file)
+    copies = {file.with_name(f"{file.stem}-tasks{file.suffix}"): queue} if queue is not None and queue.is_file() else {}
+    copies[file] = kept
+    for copy_file, original in copies.items():
+        check_backup(original, copy_file)
+    written = {str(copy_file): back_up(original, copy_file) for copy_file, original in copies.items()}
     if as_json:
         show_json({"files": [{"file": name, "bytes": size} for name, size in written.items()]})
     else:

@@ -10,10 +10,11 @@ from msgspec.structs import asdict
 
 from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller
-from tenuto.cli.running import run_command
+from tenuto.cli.running import run_command, sqlite_file
 from tenuto.cli.terminal import advancing, pluralize, show_json, visible
 from tenuto.model import Scope
 from tenuto.sessions.importers import SOURCES, ImportReport, import_records, read_source
+from tenuto.settings import read_settings
 
 
 def _source(value: str) -> str:
@@ -39,7 +40,9 @@ def import_(
     Sessions keep their ids, so that a second run adds nothing. They belong to --user, or else to the users that the
     source names.
     """
-    scope = caller(tenant, site, user)
+    scope, target = caller(tenant, site, user), sqlite_file(read_settings(store=store).store)
+    if dry_run and target is not None and not target.exists():
+        store = "memory://"
     report = run_command(
         lambda app: _import(app, scope, source, file, dry_run=dry_run, quiet=as_json), store=store, making=True
     )

@@ -97,7 +97,7 @@ async def _watch(url: str, key: str | None, every: float) -> None:
             try:
                 before, status = status, await _read_status(url, key)
             except Unavailable as away:
-                draw([*frame(status, None, url), "", f"x {away}"])
+                draw([*frame(status, None, url), "", _fit(f"x {away}")])
                 await asyncio.sleep(every)
 
 
@@ -121,7 +121,6 @@ def _redraw(lines: Sequence[str]) -> None:
 
 def frame(status: StatusView, before: StatusView | None, url: str) -> list[str]:
     """The lines of one reading; rates are those since the one before, or else since the start of the server."""
-    width = shutil.get_terminal_size((120, 50)).columns
     head = f"tenuto {status.process.version} at {url}, up {_span(status.process.uptime_seconds)}: "
     lines = [(head + _WORDS[status.level], status.level), ("", None)]
     lines += [(f"{name:<{_NAMES}}{value}", None) for name, value in _facts(status, before)]
@@ -131,7 +130,12 @@ def frame(status: StatusView, before: StatusView | None, url: str) -> list[str]:
             (f"{_SIGNS[finding.level]} {finding.message}", finding.level),
             (f"  {finding.advice}", None),
         ]
-    return [_styled(visible(line)[:width], level) for line, level in lines]
+    return [_styled(_fit(line), level) for line, level in lines]
+
+
+def _fit(line: str) -> str:
+    """One line of the terminal, whatever the server sent."""
+    return visible(line)[: shutil.get_terminal_size((120, 50)).columns]
 
 
 def _styled(line: str, level: Level | None) -> str:

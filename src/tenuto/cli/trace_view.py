@@ -21,6 +21,7 @@ _STATES: Final = {
     PartState.CHANGED: "(changed since)",
     PartState.GONE: "(no longer stored)",
     PartState.UNSTORED: "(not stored)",
+    PartState.WITHHELD: "(withheld)",
 }
 
 

@@ -105,7 +105,7 @@ def show_trace_command(
 
     async def load(app: Tenuto) -> tuple[Trace, tuple[PartText, ...] | None]:
         trace = await _load_trace(app, scope, name, turn)
-        return trace, await (await app.chat()).prompt_texts(scope, trace) if text else None
+        return trace, await (await app.chat()).prompt_texts(scope, trace, show_assistant=True) if text else None
 
     trace, texts = run_command(load, store=store, read_only=True)
     if as_json:

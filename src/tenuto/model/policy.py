@@ -27,7 +27,8 @@ _MOST_TITLE: Final = 400
 class OnMissing(StrEnum):
     """A turn for a session that does not exist is refused, gets a new session id, or creates the given one.
 
-    For a session of another user it is refused or gets a new id.
+    For a session of another user it is refused or gets another id: with `adopt` always the same, derived from owner and
+    given id.
     """
 
     ERROR = "error"

@@ -199,6 +199,7 @@ class PartState(StrEnum):
     CHANGED = "changed"  # stored, but not as the model saw it
     GONE = "gone"  # no longer stored
     UNSTORED = "unstored"  # never stored: the layout, a caller's instructions, messages of a group
+    WITHHELD = "withheld"  # the assistant's own prompt and tools, which users are not shown
 
 
 class PartText(Value, frozen=True, kw_only=True):

@@ -76,7 +76,7 @@ class CacheStatus(View, frozen=True, kw_only=True):
 
 class JobsStatus(View, frozen=True, kw_only=True):
     """Upkeep: titles, summaries and memories after turns, and sweeps. `done` and `failed` count since the start,
-    `failed_in_a_row` since the last success."""
+    `failed_in_a_row` since the last success, each kind of sweep by itself: the worst of them."""
 
     waiting: int
     running: int
@@ -86,7 +86,8 @@ class JobsStatus(View, frozen=True, kw_only=True):
 
 
 class TurnsStatus(View, frozen=True, kw_only=True):
-    """Turns that run now, those that ended since the start, and the failures since the last answer."""
+    """Turns that run now, those that ended since the start, and the failures since the last answer, without the turns
+    that users cancelled."""
 
     live: int
     answered: int

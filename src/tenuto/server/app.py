@@ -92,7 +92,8 @@ def create_app(
         # Opened now: a model or an assistant that cannot be had stops the start, not the first question.
         chat = await tenuto.chat()
         cache = tenuto.stores.cache
-        hub = app.state.session_events = SessionEvents(cache.feed if cache is not None else None)
+        feed = cache.feed if cache is not None else None
+        hub = app.state.session_events = SessionEvents(tenuto.sessions.get, feed)
         await stack.enter_async_context(hub.running())
         live = await stack.enter_async_context(LiveTurns(chat, tenuto.sessions, hub.on_turn_started))
         app.state.service = ServerContext(

@@ -9,6 +9,8 @@ lately, so that routes that need no store go on answering.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ipaddress
 import logging
 import time
@@ -45,6 +47,8 @@ _TRUSTED_FOR: Final = 2.0
 # key revoked meanwhile is soon refused.
 _HELD_FOR: Final = 900.0
 _REMEMBERED: Final = 10_000
+# Seconds between checks of the credential of a stream that goes on.
+_RECHECK_EVERY: Final = 15.0
 _SAFE_METHODS: Final = ("GET", "HEAD")
 _OWN_PAGES: Final = ("none", "same-origin")
 # What a credential of an agent may read and write; all that others do with tasks is done by people.
@@ -176,6 +180,8 @@ class Gate:
         self._callers: OrderedDict[bytes, _CachedCaller] = OrderedDict()
         self._closed = tokens is not None
         self._looked_at: float | None = None
+        # Set, and replaced, when a credential may no longer hold.
+        self._changed = asyncio.Event()
 
     async def admit(self, request: Request) -> AuthContext:
         """Admit a request, with its caller.
@@ -191,6 +197,7 @@ class Gate:
         if await self.is_open():
             _check_local_request(request)
             self._open_rates.acquire(address)
+            request.state.caller = None
             return _read_auth_context(None, request)
         credential = credential_of(request)
         caller = await self._find_caller(credential)
@@ -203,7 +210,30 @@ class Gate:
         self._rates.acquire(caller.key_id or (caller.tenant, caller.user))
         if caller.agent is not None:
             _bind_agent(request, caller.agent)
+        request.state.caller = caller
         return _read_auth_context(caller, request)
+
+    async def wait_until_lapsed(self, request: Request) -> None:
+        """Return when the credential of an admitted request no longer holds: at once if it was revoked here."""
+        while True:
+            changed = self._changed
+            if not await self._still_admits(request):
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), _RECHECK_EVERY)
+
+    async def _still_admits(self, request: Request) -> bool:
+        caller: Caller | None = request.state.caller
+        try:
+            if await self.is_open():
+                return caller is None
+            return caller is not None and await self._find_caller(credential_of(request)) == caller
+        except Unavailable:
+            return False
+
+    def _recheck(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def is_open(self) -> bool:
         """Whether requests need no credential. Once a key exists, they always do."""
@@ -226,11 +256,13 @@ class Gate:
         if self._looked_at is not None:
             _log.info("closed: the first API key was made, so requests need a credential")
         self._on_mode(False)
+        self._recheck()
 
     def forget(self, key_id: str) -> None:
-        """Look a key up again at its next use: it was revoked."""
+        """Look a key up again at its next use, and end its streams: it was revoked."""
         for digest in [digest for digest, known in self._callers.items() if known.caller.key_id == key_id]:
             del self._callers[digest]
+        self._recheck()
 
     async def _has_keys(self) -> bool:
         try:

@@ -82,7 +82,7 @@ async def join_turn(request: Request) -> Response:
     """The events of the turn that runs in a session, from its start or after the one that `Last-Event-ID` or `after`
     names. 204 if no turn runs in this server process, or if its last event was seen."""
     scope, query = await asking(request), parse_query(request, StreamQuery)
-    turn = await service(request).live.find(scope, path_parameter(request))
+    turn = await service(request).live.find(scope, await sessions(request).find_named(scope, path_parameter(request)))
     if turn is None:
         return Response(status_code=204)
     last_seen = query.after if query.after is not None else request.headers.get("last-event-id")
@@ -99,9 +99,9 @@ async def stop_turn(request: Request) -> Response:
     return answer(await stop_running_turn(request, await asking(request), path_parameter(request)))
 
 
-async def stop_running_turn(request: Request, scope: Scope, session_id: str) -> StopView:
-    """Stop the turn that runs in a session."""
-    turn = await service(request).live.find(scope, session_id)
+async def stop_running_turn(request: Request, scope: Scope, name: str) -> StopView:
+    """Stop the turn that runs in the caller's session of this name."""
+    turn = await service(request).live.find(scope, await sessions(request).find_named(scope, name))
     if turn is None or turn.ended:
         return StopView(stopped=False, reply=None)
     reply = await turn.stop()
@@ -159,10 +159,15 @@ async def list_traces(request: Request) -> Response:
 
 @routes.get("/traces/{trace_id}", describe(TraceView, query=TraceQuery))
 async def get_trace(request: Request) -> Response:
-    """Everything about one turn; with `text`, what the model saw in words, as far as it is still stored."""
-    scope, query = await asking(request), parse_query(request, TraceQuery)
+    """Everything about one turn; with `text`, what the model saw in words, as far as it is still stored. The texts of
+    the assistant's prompt and tools are for admins and for credentials without a user."""
+    admission, query = await authenticate_request(request), parse_query(request, TraceQuery)
+    scope = admission.scope()
     trace = await trace_of(request, scope)
-    return answer(TraceView.of(trace, await service(request).chat.prompt_texts(scope, trace) if query.text else None))
+    if not query.text:
+        return answer(TraceView.of(trace))
+    shown = admission.caller is None or admission.caller.can_act_for_users
+    return answer(TraceView.of(trace, await service(request).chat.prompt_texts(scope, trace, show_assistant=shown)))
 
 
 async def trace_of(request: Request, scope: Scope) -> Trace:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 _ANSWERED = "answered"
+# How turns end that their users gave up: they say nothing about the model.
+_GIVEN_UP = frozenset({"cancelled", "turn_stopped"})
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 
 
@@ -81,7 +83,8 @@ class Metrics:
     def count_turn(self, trace: Trace) -> None:
         """Count a turn that ended."""
         self._turns.labels(trace.assistant, trace.error or _ANSWERED).inc()
-        self.failed_turns_in_a_row = 0 if trace.error is None else self.failed_turns_in_a_row + 1
+        if trace.error not in _GIVEN_UP:
+            self.failed_turns_in_a_row = 0 if trace.error is None else self.failed_turns_in_a_row + 1
         for what in trace.degraded:
             self._degraded.labels(what).inc()
         if trace.error is None:

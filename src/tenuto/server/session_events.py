@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter, deque
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, TypeAlias
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.chat import LiveTurn
-from tenuto.errors import LimitReached
-from tenuto.model import Scope
+from tenuto.errors import LimitReached, SessionNotFound, Unavailable
+from tenuto.model import Scope, Session
 from tenuto.model.scope import owner_key, session_key
 from tenuto.model.store_reports import Invalidation
 from tenuto.model.values import View
@@ -32,13 +32,16 @@ from tenuto.sessions import EventKind, SessionEvent
 
 routes = Router("sessions", prefix="/v1")
 
+# The head of a session that this scope reaches.
+Lookup: TypeAlias = Callable[[Scope, str], Awaitable[Session]]
 # Streams of one owner at the same time, and events that wait for a slow one.
 _MOST_STREAMS: Final = 32
 _MOST_QUEUED: Final = 256
-# Seconds between looks at the feed, and until a stream ends so that its credential is checked again.
+# Seconds between looks at the feed, and until a stream ends, so that what it names is looked up again.
 _LOOK_EVERY: Final = 1.0
 _LASTS: Final = 900.0
-_KINDS: Final = (EventKind.CREATED, EventKind.UPDATED, EventKind.EXPIRED, EventKind.DELETED, EventKind.EVICTED)
+_REMOVED: Final = (EventKind.EXPIRED, EventKind.DELETED, EventKind.EVICTED)
+_KINDS: Final = (EventKind.CREATED, EventKind.UPDATED, *_REMOVED)
 _EXAMPLE: Final = 'event: session\ndata: {"session_id":"s-1","kind":"updated","changed":["messages"]}\n\n'
 _STREAM: Final = {"text/event-stream": {"example": _EXAMPLE}}
 
@@ -63,21 +66,34 @@ class Ready(View, frozen=True, kw_only=True):
     """The `ready` event, at the beginning and wherever events may be missing: what is shown should be read anew."""
 
 
-class _Stream:
-    """What one client is to be told."""
+class _Elsewhere(View, frozen=True, kw_only=True):
+    """Another process changed the session that a stream names; not sent as it is."""
 
-    def __init__(self, scope: Scope, session_id: str | None) -> None:
+
+class _Stream(AsyncIterator[View]):
+    """What one client is to be told. `named` is the session that it has named, until that is removed."""
+
+    def __init__(self, hub: SessionEvents, scope: Scope, session: Session | None) -> None:
+        self._hub = hub
         self.scope = scope
-        self.session_id = session_id
-        self.key = session_key(scope, session_id) if session_id is not None else None
+        self.named = session
+        self._named_owner = session.scope.owner if session is not None else None
+        self.key = session_key(scope, session.id) if session is not None else None
+        self._ends_at = asyncio.get_running_loop().time() + _LASTS
         self._queued: deque[View] = deque([Ready()])
         self._some = asyncio.Event()
 
     def covers(self, scope: Scope, session_id: str) -> bool:
-        """Whether the client may know of this session: its own, or the one that it has named and was let into."""
-        if (scope.tenant, scope.site) != (self.scope.tenant, self.scope.site):
-            return False
-        return session_id == self.session_id or self.scope.reaches(scope)
+        """Whether the client may know what `scope` does with this session: one of its own, or the one that it has
+        named, as long as that one's owner or the tenant itself does it."""
+        if self.scope.reaches(scope):
+            return True
+        return self.names(scope, session_id) and scope.owner in ((), self._named_owner)
+
+    def names(self, scope: Scope, session_id: str) -> bool:
+        """Whether it is the session that the client has named."""
+        same_site = (scope.tenant, scope.site) == (self.scope.tenant, self.scope.site)
+        return same_site and self.named is not None and session_id == self.named.id
 
     def put(self, event: View) -> None:
         if len(self._queued) >= _MOST_QUEUED:
@@ -87,23 +103,46 @@ class _Stream:
             self._queued.append(event)
         self._some.set()
 
-    async def events(self) -> AsyncIterator[View]:
+    async def __anext__(self) -> View:
         clock = asyncio.get_running_loop().time
-        ends_at = clock() + _LASTS
         while True:
             while self._queued:
-                yield self._queued.popleft()
-            if (left := ends_at - clock()) <= 0:
-                return
+                event = self._queued.popleft()
+                found = await self._look_up() if isinstance(event, _Elsewhere) else event
+                if found is not None:
+                    return found
+            if (left := self._ends_at - clock()) <= 0:
+                raise StopAsyncIteration
             self._some.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._some.wait(), left)
+
+    async def _look_up(self) -> View | None:
+        """What another process did: the feed does not tell whether it is still the session that was named."""
+        named = self.named
+        if named is None:
+            return None
+        try:
+            found = await self._hub.lookup(self.scope, named.id)
+        except SessionNotFound:
+            found = None
+        except Unavailable:
+            return Ready()
+        if found is not None and found.incarnation == named.incarnation:
+            return SessionChange(session_id=named.id, kind=EventKind.UPDATED)
+        self.named = None
+        return SessionChange(session_id=named.id, kind=EventKind.DELETED)
+
+    async def aclose(self) -> None:
+        """Release its place."""
+        self._hub.release(self)
 
 
 class SessionEvents:
     """The open streams of this process."""
 
-    def __init__(self, feed: ChangeFeed | None = None) -> None:
+    def __init__(self, lookup: Lookup, feed: ChangeFeed | None = None) -> None:
+        self.lookup = lookup
         self._feed = feed
         self._streams: set[_Stream] = set()
         self._owners: Counter[bytes] = Counter()
@@ -128,6 +167,8 @@ class SessionEvents:
         if event.kind in _KINDS:
             change = SessionChange(session_id=event.session_id, kind=event.kind, changed=event.changed)
             self._report(event.scope, event.session_id, change)
+        if event.kind in _REMOVED:
+            self._end_named(event.scope, event.session_id, event.kind)
 
     def on_turn_started(self, turn: LiveTurn) -> None:
         """Report a turn that can be joined."""
@@ -136,38 +177,44 @@ class SessionEvents:
             begun = TurnBegun(session_id=started.session_id, turn=started.turn, trace_id=started.trace_id)
             self._report(turn.scope, started.session_id, begun)
 
-    def follow(self, scope: Scope, session_id: str | None) -> AsyncIterator[View]:
-        """The events for one client, until it leaves.
+    def follow(self, scope: Scope, session: Session | None = None) -> AsyncIterator[View]:
+        """The events for one client, until it is closed. It counts from now on.
 
         Raises:
             LimitReached: this owner has too many streams open.
         """
         if self._owners[owner_key(scope)] >= _MOST_STREAMS:
             raise LimitReached(f"{_MOST_STREAMS} streams of events are open already")
-        return self._events(owner_key(scope), _Stream(scope, session_id))
-
-    async def _events(self, owner: bytes, stream: _Stream) -> AsyncIterator[View]:
-        self._owners[owner] += 1
+        stream = _Stream(self, scope, session)
+        self._owners[owner_key(scope)] += 1
         self._streams.add(stream)
         self._opened.set()
-        try:
-            async for event in stream.events():
-                yield event
-        finally:
-            self._streams.discard(stream)
-            self._owners -= Counter({owner: 1})
+        return stream
+
+    def release(self, stream: _Stream) -> None:
+        """Count a stream no longer."""
+        if stream in self._streams:
+            self._streams.remove(stream)
+            self._owners -= Counter({owner_key(stream.scope): 1})
 
     def _report(self, scope: Scope, session_id: str, event: View) -> None:
         for stream in self._streams:
             if stream.covers(scope, session_id):
                 stream.put(event)
 
+    def _end_named(self, scope: Scope, session_id: str, kind: EventKind) -> None:
+        """Its id may be given to another user's session: what naming it allowed ends, and the client is told."""
+        for stream in self._streams:
+            if stream.names(scope, session_id):
+                stream.put(SessionChange(session_id=session_id, kind=kind))
+                stream.named = None
+
     def _on_invalidate(self, news: Invalidation | None) -> None:
         for stream in self._streams:
             if news is None:
                 stream.put(Ready())
-            elif not news.local and stream.session_id is not None and stream.key in news.keys:
-                stream.put(SessionChange(session_id=stream.session_id, kind=EventKind.UPDATED))
+            elif not news.local and stream.named is not None and stream.key in news.keys:
+                stream.put(_Elsewhere())
 
     async def _look(self, feed: ChangeFeed) -> None:
         """Some feeds report only when they are asked; without a stream nothing is."""
@@ -187,10 +234,9 @@ async def follow_sessions(request: Request) -> Response:
     """What changes in the caller's sessions, as server-sent events: `ready`, `session`, `turn`. With `session_id` also
     what other processes change in that session. The stream ends after a quarter of an hour; connect again."""
     scope, query = await asking(request), parse_query(request, SessionEventsQuery)
-    if query.session_id is not None:
-        await sessions(request).get(scope, query.session_id)
+    named = await sessions(request).get(scope, query.session_id) if query.session_id is not None else None
     hub: SessionEvents = request.app.state.session_events
-    return await event_stream(request, hub.follow(scope, query.session_id), _encode, endless=True)
+    return await event_stream(request, hub.follow(scope, named), _encode, endless=True)
 
 
 def _encode(event: View) -> ServerSentEvent:

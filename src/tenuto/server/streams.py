@@ -10,9 +10,11 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from tenuto.errors import TenutoError, Unavailable
 from tenuto.logs import describe_exception
+from tenuto.server.auth import service
 from tenuto.server.problems import error_response, internal
 
 _Answer = TypeVar("_Answer")
@@ -68,13 +70,27 @@ async def event_stream(
 ) -> Response:
     """Server-sent events. A failure before the first one is an ordinary error response.
 
-    An `endless` stream begins at once, since its first event may come late, and does not delay the server's end.
+    An `endless` stream begins at once, since its first event may come late, does not delay the server's end, and ends
+    when the credential of its request no longer holds.
     """
     request.state.endless = endless
     first = () if endless else (await cancel_on_disconnect(request, _next_event(events)),)
-    return StreamingResponse(
-        _sse_stream(request, first, events, encode), media_type="text/event-stream; charset=utf-8", headers=_HEADERS
-    )
+    return _EventResponse(_sse_stream(request, first, events, encode), events)
+
+
+class _EventResponse(StreamingResponse):
+    """Closes its events however it ends, also before the first one."""
+
+    def __init__(self, body: AsyncIterator[bytes], events: AsyncIterator[Any]) -> None:
+        super().__init__(body, media_type="text/event-stream; charset=utf-8", headers=_HEADERS)
+        self._closing = (body, events)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            for iterator in self._closing:
+                await _close_iterator(iterator)
 
 
 class _Internal(TenutoError):
@@ -108,15 +124,17 @@ async def _next_event(events: AsyncIterator[_Event]) -> _Event:
 async def _sse_stream(
     request: Request, first: tuple[_Event, ...], events: AsyncIterator[_Event], encode: Callable[[_Event], Encodes]
 ) -> AsyncIterator[bytes]:
-    gone = asyncio.create_task(_wait_for_disconnect(request))
+    ends = [asyncio.create_task(_wait_for_disconnect(request))]
+    if request.state.endless:
+        ends.append(asyncio.create_task(service(request).gate.wait_until_lapsed(request)))
     step: asyncio.Task[_Event] | None = None
     try:
         for event in first:
             yield encode(event).encode()
         while True:
             step = step or asyncio.create_task(_next_event(events))
-            await asyncio.wait((step, gone), timeout=_PING_EVERY, return_when=asyncio.FIRST_COMPLETED)
-            if gone.done():
+            await asyncio.wait((step, *ends), timeout=_PING_EVERY, return_when=asyncio.FIRST_COMPLETED)
+            if any(end.done() for end in ends):
                 return
             if not step.done():
                 yield _PING
@@ -133,12 +151,16 @@ async def _sse_stream(
         yield ServerSentEvent("error", bytes(internal().body)).encode()
         raise
     finally:
-        await _cancel_task(gone)
-        if step is not None:
-            await _cancel_task(step)
-        close = getattr(events, "aclose", None)
-        if close is not None:
-            await close()
+        for task in (*ends, step):
+            if task is not None:
+                await _cancel_task(task)
+        await _close_iterator(events)
+
+
+async def _close_iterator(iterator: AsyncIterator[Any]) -> None:
+    close = getattr(iterator, "aclose", None)
+    if close is not None:
+        await close()
 
 
 async def _wait_for_disconnect(request: Request) -> None:

@@ -27,6 +27,7 @@ _CONSOLE_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     f"{_NOWHERE}; require-trusted-types-for 'script'; trusted-types 'none'"
 )
+_WEIGHT_0: Final = re.compile(r"\s*q=0(\.0*)?\s*", re.IGNORECASE)
 _STYLE: Final = """
 :root { color-scheme: light dark; }
 body { font: 1rem/1.55 system-ui, sans-serif; max-width: 46rem; margin: 3rem auto; padding: 0 1.2rem; }
@@ -78,9 +79,18 @@ def _respond(request: Request, file: ConsoleFile, headers: dict[str, str]) -> Re
     headers |= {"ETag": file.tag, "Cache-Control": cached, "Vary": "Accept-Encoding"}
     if file.tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    if "gzip" in request.headers.get("accept-encoding", ""):
+    if _accepts_gzip(request):
         return Response(file.gzipped, headers=headers | {"Content-Encoding": "gzip"}, media_type=file.kind)
     return Response(file.body, headers=headers, media_type=file.kind)
+
+
+def _accepts_gzip(request: Request) -> bool:
+    """Whether the client names gzip, and not with the weight 0, which refuses it."""
+    for coding in request.headers.get("accept-encoding", "").split(","):
+        name, _, weight = coding.partition(";")
+        if name.strip().lower() == "gzip":
+            return _WEIGHT_0.fullmatch(weight) is None
+    return False
 
 
 @routes.get("/openapi.json")

@@ -35,7 +35,8 @@ def derived_id(prefix: str, *facts: str) -> str:
 
 
 def session_id_for_key(scope: Scope, key: str) -> str:
-    """The id of a session created under an idempotency key: a retry gets the same session."""
+    """The id of a session created under an idempotency key, or by a name that is another user's session id: a retry
+    gets the same session."""
     return derived_id("s-", scope.tenant, scope.site, *scope.owner, key)
 
 

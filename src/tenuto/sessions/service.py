@@ -54,7 +54,7 @@ from tenuto.model.message import check_drafts
 from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
 from tenuto.model.session import PARTNER, PRIVACY_ALSO, Status, check_attribute_name
 from tenuto.model.turn import TurnState
-from tenuto.model.values import Json, check_int, check_text, check_type
+from tenuto.model.values import Json, check_id, check_int, check_text, check_type
 from tenuto.ports import Clock, SessionStore, StoreUpkeep, release_lease, utc_now
 from tenuto.sessions.cancellation import complete_despite_cancel, release_on_error
 from tenuto.sessions.events import EventEmitter, EventKind
@@ -117,9 +117,10 @@ class Sessions:
             if request.session_id is not None and policy.on_missing is OnMissing.ERROR:
                 raise
             if not isinstance(absent, SessionCorrupt):
-                # A corrupt session is quarantined by now, so its id is free. Any other id is derived from the key.
-                other_id = session_id_for_key(scope, request.idempotency_key) if request.idempotency_key else fresh_id()
-                opening = replace(opening, session_id=other_id)
+                # A corrupt session is quarantined by now, so its id is free.
+                # An adopted id is a name: under another user's, this caller has one session, not one for each turn.
+                name = request.session_id if policy.on_missing is OnMissing.ADOPT else None
+                opening = replace(opening, session_id=_id_for(scope, name or request.idempotency_key))
             opening = replace(opening, create=with_retention(request.new_session, policy))
             turn = await self._begin_when_free(scope, opening, policy)
         if turn.state is not TurnState.FINISHED:
@@ -194,8 +195,8 @@ class Sessions:
     ) -> tuple[Session, bool]:
         """Create a session, or return the caller's own of that id; the flag says whether it is new.
 
-        An id that belongs to another user is not reported as taken: the caller gets another id (A8). The same
-        `idempotency_key` creates one session.
+        An id that belongs to another user is not reported as taken: the caller gets another id, derived from owner and
+        id (A8). The same `idempotency_key` creates one session.
 
         Raises:
             IdempotencyKeyReused: the key came before with other values.
@@ -205,8 +206,10 @@ class Sessions:
             check_type(new, NewSession, "what the session starts with")
         if idempotency_key is not None:
             check_text(idempotency_key, "the key")
+        if session_id:
+            check_id(session_id, "the session id")
         policy = policy or self.policy
-        unnamed = session_id_for_key(scope, idempotency_key) if idempotency_key else fresh_id()
+        unnamed = _id_for(scope, session_id or idempotency_key)
         asked = session_id or unnamed
         if session_id is not None:
             try:
@@ -238,6 +241,22 @@ class Sessions:
         check_type(scope, Scope, "scope")
         found = await self._with_even_timing(scope, session_id, self._store.get(scope, session_id))
         return self._with_current_status(found)
+
+    async def find_named(self, scope: Scope, name: str) -> str:
+        """The id of the caller's session of this name: the name, or the id derived from owner and name that the session
+        has where the name is another user's id. The name, too, if the caller has neither, or the store is away."""
+        try:
+            return await self._with_even_timing(scope, name, self._first_own(scope, name))
+        except (SessionNotFound, Unavailable):
+            return name
+
+    async def _first_own(self, scope: Scope, name: str) -> str:
+        try:
+            return (await self._store.get(scope, name)).id
+        except SessionCorrupt:
+            raise
+        except (SessionNotFound, Unavailable):
+            return (await self._store.get(scope, session_id_for_key(scope, name))).id
 
     async def messages(self, scope: Scope, session_id: str, query: Page | None = None) -> MessagePage:
         """A page of its messages, oldest first; by default the newest page."""
@@ -431,7 +450,7 @@ class Sessions:
     def _begin_request(self, scope: Scope, request: TurnRequest, policy: SessionPolicy) -> BeginTurn:
         session_id = request.session_id
         if session_id is None:
-            session_id = session_id_for_key(scope, request.idempotency_key) if request.idempotency_key else fresh_id()
+            session_id = _id_for(scope, request.idempotency_key)
         create = request.session_id is None or policy.on_missing is OnMissing.ADOPT
         return BeginTurn(
             session_id=session_id,
@@ -575,6 +594,11 @@ class Sessions:
     async def _announce_removed(self, kind: EventKind, gone: Sequence[RemovedSession]) -> None:
         for item in gone:
             await self._announce.emit_event(kind, item.scope, item.session_id)
+
+
+def _id_for(scope: Scope, name: str | None) -> str:
+    """The id that owner and name, or key, lead to; without one, a fresh id."""
+    return session_id_for_key(scope, name) if name else fresh_id()
 
 
 def _mark_stale(turn: OpenTurn, stale_after: timedelta | None) -> OpenTurn:

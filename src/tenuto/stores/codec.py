@@ -35,7 +35,7 @@ class Undecodable(Exception):
 
 def digest_id(text: str) -> bytes:
     """The stored form of an idempotency key, a fingerprint or a producer: short, the same in every backend."""
-    return blake2b(text.encode(), digest_size=KEY_BYTES).digest()
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=KEY_BYTES).digest()
 
 
 def encode_draft(draft: Draft) -> bytes:

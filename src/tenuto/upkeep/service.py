@@ -58,7 +58,8 @@ class Upkeep:
         self._memories: Memories | None = None
         self._memory_sweep: MemorySweep | None = None
         self._followed = False
-        self._sweeps = JobCounts()
+        # By kind: one that fails in every round must not look well because the others succeed.
+        self._sweeps: dict[str, JobCounts] = {}
 
     # After a turn
 
@@ -74,7 +75,8 @@ class Upkeep:
     @property
     def jobs(self) -> JobCounts:
         """The jobs that follow turns, and the sweeps that have ended."""
-        return self._sweeps + self.after_turn.counts if self._followed else self._sweeps
+        sweeps = sum(self._sweeps.values(), JobCounts())
+        return sweeps + self.after_turn.counts if self._followed else sweeps
 
     async def drain(self, within: timedelta | None = None) -> None:
         """Wait until everything that was started is done; what takes longer than `within` is cancelled."""
@@ -101,13 +103,13 @@ class Upkeep:
     async def run(self) -> None:
         """Sweep again and again, until cancelled; an unavailable store is retried in the next round."""
         while True:
-            self._sweeps = self._sweeps.after(await self._sweep_sessions())
-            await self._count("sweep of tasks", self.sweep_tasks)
+            self._count("sweep of sessions", await self._sweep_sessions())
+            await self._run_sweep("sweep of tasks", self.sweep_tasks)
             if self._memory_sweep is not None:
-                await self._count("sweep of memories", self._memory_sweep.sweep_if_due)
-            await self._count("sweep of usage", self.sweep_usage)
+                await self._run_sweep("sweep of memories", self._memory_sweep.sweep_if_due)
+            await self._run_sweep("sweep of usage", self.sweep_usage)
             if self._catch_up is not None:
-                await self._count("compaction", self._catch_up)
+                await self._run_sweep("compaction", self._catch_up)
             await self._pause(self._sweep_every.total_seconds())
 
     async def _sweep_sessions(self) -> bool:
@@ -122,8 +124,11 @@ class Upkeep:
             return True
         return False
 
-    async def _count(self, kind: str, work: Work) -> None:
-        self._sweeps = self._sweeps.after(await safely(kind, work))
+    async def _run_sweep(self, kind: str, work: Work) -> None:
+        self._count(kind, await safely(kind, work))
+
+    def _count(self, kind: str, ok: bool) -> None:
+        self._sweeps[kind] = self._sweeps.get(kind, JobCounts()).after(ok)
 
     async def sweep(self) -> int:
         """Remove everything that has expired by now, in bounded steps; returns how many sessions were removed."""

@@ -35,6 +35,7 @@ async def test_the_first_key_is_asked_for_and_the_page_goes_on_with_it(chromium:
         await form.get_by_label("Name").fill(EVIL)
         await form.get_by_role("button", name="Create a key").click()
 
+        await expect(page.locator(".secret")).to_contain_text("tnt_")
         secret = await page.locator(".secret").text_content() or ""
         await page.get_by_label("Key", exact=True).fill("tnt_wrong")
         await page.get_by_role("button", name="Continue").click()
@@ -58,6 +59,10 @@ async def test_the_first_key_is_asked_for_and_the_page_goes_on_with_it(chromium:
         await expect(first.nth(0)).to_contain_text(f"user ann{EVIL}")
 
         await page.get_by_role("button", name="Revoke laptop").click()
+        await page.evaluate("location.hash = '#/chat'")
+        await expect(page.get_by_role("dialog")).to_be_hidden()
+        await page.go_back()
+        await page.get_by_role("button", name="Revoke laptop").click()
         await page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
         await expect(first.nth(0)).to_contain_text("revoked")
         assert await page.locator("main img").count() == 0
@@ -71,6 +76,9 @@ async def test_a_user_who_is_no_admin_is_told_so_and_how_to_get_in(chromium: Bro
         _, admin = await door.keys.create(tenant="acme", role=KeyRole.ADMIN)
         visit.allow("401", "403")
         await visit.open("/#/keys")
+        await expect(visit.page.get_by_role("dialog")).to_contain_text("This server needs an API key")
+        await become(visit, "tnt_wrong")
+        await expect(visit.page.get_by_role("dialog")).to_contain_text("The server refused this key")
         await become(visit, ann)
 
         await expect(visit.page.locator(".api-keys .notice")).to_contain_text("API keys are managed by admins")

@@ -86,6 +86,9 @@ async def test_the_console_is_served_with_its_types_and_only_its_files(door: Doo
         assert file.headers["cache-control"] == kept
         again = await door.http.get(f"/{name}", headers={"If-None-Match": file.headers["etag"]})
         assert (again.status_code, again.content) == (304, b"")
+    for accepted, packed in {"gzip;q=0": False, "br, GZIP; q=0.000": False, "br;q=0, gzip;q=0.5": True}.items():
+        answer = await door.http.get("/", headers={"Accept-Encoding": accepted})
+        assert ("content-encoding" in answer.headers) is packed, accepted
     for name in ("../page.py", "%2e%2e/page.py", "nothing.js", "", "views", "0123456789ab/app.js", "/etc/passwd"):
         assert (await door.http.get(f"/console/{name}")).status_code == 404
 

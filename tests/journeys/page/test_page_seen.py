@@ -22,22 +22,46 @@ ANSWER = """# Offer
 1. one
    - inner **[REDACTED_EMAIL]**
 
+     ```
+     WIDE
+     ```
+
+     | WIDE |
+     |---|
+
 ```python
 def f(x):  # [REDACTED_EMAIL]
     return "<b>"
 ```
-"""
+""".replace("WIDE", "wide_" * 60)
 HOSTILE = """<img src=x onerror=alert(1)> <script>alert(2)</script>
 
 [a](javascript:alert(3)) [b](data:text/html,x) ![c](https://elsewhere.example/pixel.png) <https://ok.example>
 
 [REDACTED_EMAIL](https://phish.example) [REDACTED_EMAIL]: https://phish.example
+
+[https://shop.example](https://p.example/login) [p.example](https://p.example/login) https://shop.example@p.example
 """
+LINKS = [
+    "c (elsewhere.example)",
+    "https://ok.example",
+    *["https://phish.example"] * 2,
+    "https://shop.example (p.example)",
+    "p.example",
+    "https://shop.example@p.example (p.example)",
+]
+# What costs much time to parse is not parsed; what an answer may well be is.
+BOUNDS = """async () => {
+  const { markdown } = await import("/console/markdown.js");
+  const list = (depth) => Array.from({ length: depth }, (_, level) => `${"  ".repeat(level)}- a`).join("\\n");
+  const texts = [">".repeat(12), list(12), `${"- ".repeat(12)}a`, list(11), ">".repeat(11), "a ".repeat(25_001)];
+  return texts.map((text) => markdown(text) === null);
+}"""
 
 
 async def test_an_answer_is_formatted_and_shows_what_the_model_saw(chromium: Browser) -> None:
     """Markdown as nodes, copied as written; each part of the prompt with its text."""
-    deep = ">" * 4000 + " deep"
+    deep = ">" * 20 + " deep"
     wishes = {"permissions": ["clipboard-read", "clipboard-write"]}
     async with scripted(chromium, ANSWER, HOSTILE, deep, wishes=wishes) as (visit, _, _):
         await visit.say("Format it")
@@ -46,11 +70,14 @@ async def test_an_answer_is_formatted_and_shows_what_the_model_saw(chromium: Bro
         await expect(prose.locator("td em")).to_have_text("plum")
         await expect(prose.locator("blockquote blockquote")).to_have_text("Twice.")
         await expect(prose.locator("ol > li > ul > li strong .mark")).to_have_text("[REDACTED_EMAIL]")
+        for part, scrolls in ((".transcript", False), (".prose li pre", True), (".prose li .table", True)):
+            wider = await visit.page.locator(part).evaluate("one => one.scrollWidth > one.clientWidth")
+            assert (part, wider) == (part, scrolls)
         await expect(prose.locator("a")).to_have_attribute("rel", "noopener noreferrer")
         await expect(prose.locator("a .target")).to_have_text(" (shop.example)")
         await expect(prose.locator("figure [data-scope=keyword]")).to_have_text(["def", "return"])
         await expect(prose.locator("figure .mark")).to_have_text("[REDACTED_EMAIL]")
-        await prose.get_by_role("button", name="Copy").click()
+        await prose.get_by_role("button", name="Copy").last.click()
         assert await _copied(visit) == 'def f(x):  # [REDACTED_EMAIL]\n    return "<b>"'
         await visit.answers.first.get_by_role("button", name="Copy the answer").click()
         assert await _copied(visit) == ANSWER
@@ -59,9 +86,8 @@ async def test_an_answer_is_formatted_and_shows_what_the_model_saw(chromium: Bro
         prose = (await visit.hear(2)).locator(".prose")
         await expect(prose).to_contain_text("<script>alert(2)</script>")
         links = prose.locator("a")
-        await expect(links).to_have_text(
-            ["c (elsewhere.example)", "https://ok.example", *["https://phish.example"] * 2]
-        )
+        await expect(links).to_have_text(LINKS)
+        assert await visit.page.evaluate(BOUNDS) == [True, True, True, False, False, True]
         assert await links.evaluate_all("all => all.every(link => link.protocol === 'https:')")
         assert await prose.locator("img, script").count() == 0
         await expect(prose.locator(".mark")).to_have_count(2)
@@ -119,6 +145,10 @@ async def test_two_tabs_stay_in_step(chromium: Browser) -> None:
         for tab in (visit, other):
             await expect(tab.page.locator(".sessions a, .session a").first).to_contain_text("In step")
         visit.allow("404")
+        # One of them connects again, and finds out with that.
+        ending = door.app.state.session_events._streams.pop()
+        ending._ends_at = 0.0
+        ending._some.set()
         await door.http.delete(f"/v1/sessions/{session['id']}")
         for tab in (visit, other):
             await expect(tab.page.locator(".column > [role=alert]")).to_contain_text("does not exist")

@@ -16,9 +16,10 @@ from tenuto.context.tokens import to_text
 from tenuto.errors import BudgetExhausted, Invalid, ModelFailed, ToolError, Unavailable
 from tenuto.llm import UNREADABLE, Call, Fail, Hang, Say
 from tenuto.model import Role
-from tenuto.model.generation import ModelDone, ToolOutput
+from tenuto.model.generation import ModelDone, ToolContext, ToolOutput
 from tenuto.model.prompt import Kind, PromptPolicy
 from tenuto.model.session import Budgets
+from tenuto.model.values import Json, JsonObject
 from tenuto.sessions.usage import UsageLedger
 from tests.clock import FakeClock
 from tests.samples import ANN, BOB
@@ -47,6 +48,27 @@ async def test_tools_run_between_question_and_answer_and_are_stored_as_pairs() -
     assert adder.calls[0].state == {}
     assert t.model.requests[-1].tool_context is not None
     assert t.model.requests[-1].tool_context.state == {"last": 3}
+
+
+class PlannedAdder(Adder):
+    """Adds before the model is asked."""
+
+    def plan(self, turn: ToolContext) -> JsonObject | None:
+        return {"a": 40, "b": 2} if "sum" in turn.question else None
+
+    def render(self, output: Json, turn: ToolContext) -> str:
+        return str(output)
+
+
+async def test_a_model_sees_what_a_tool_that_ran_first_answered() -> None:
+    t = talk("42.", "Well.", assistants=[helper(tools=(PlannedAdder(),), run_first=("add",))])
+
+    await t.chat.take_turn(ANN, ask("The sum, please?", "s"))
+    await t.chat.take_turn(ANN, ask("And now?", "s"))
+
+    with_sum, without = ["\n".join(message.text for message in asked.messages) for asked in t.model.requests]
+    assert '{"sum":42}' in with_sum
+    assert '{"sum":42}' not in without
 
 
 @pytest.mark.parametrize(

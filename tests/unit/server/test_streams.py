@@ -7,8 +7,9 @@ import traceback
 from collections.abc import AsyncIterator
 
 import pytest
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
+from starlette.types import Message
 
 from tenuto.chat import ChatEvent, ToolStarted
 from tenuto.server.chat import encode_event
@@ -50,3 +51,26 @@ async def test_a_fault_in_the_middle_of_a_stream_keeps_where_it_came_from() -> N
             pass
 
     assert _places(raised.value)[-1] == "_broken"
+
+
+async def test_a_stream_whose_client_left_before_it_began_is_closed() -> None:
+    """What it counts for is released in any case."""
+
+    async def leave(message: Message) -> None:
+        raise OSError
+
+    class Counted(AsyncIterator[ChatEvent]):
+        closed = False
+
+        async def __anext__(self) -> ChatEvent:
+            return ToolStarted(name="look")
+
+        async def aclose(self) -> None:
+            self.closed = True
+
+    request, events = _asked(), Counted()
+    stream = await event_stream(request, events, encode_event, endless=True)
+    with pytest.raises(ClientDisconnect):
+        await stream({"type": "http", "asgi": {"spec_version": "2.4"}}, request.receive, leave)
+
+    assert events.closed

@@ -175,6 +175,8 @@ async def test_a_hijack_gets_a_new_id_and_a_warning_names_both(
     assert turn.session.id != owned.id
     assert turn.session.scope == BOB
     assert [message.text for message in turn.window] == ["mine now"]
+    again = await whole_turn(sessions, BOB, wish("and again", owned.id))
+    assert (again.session.id == turn.session.id) is (rule is OnMissing.ADOPT)
     refused = next(event for event in room.heard if event.kind is EventKind.HIJACK_REFUSED)
     assert (refused.session_id, refused.owner, refused.scope.user) == (owned.id, "user:ann", "bob")
     warning = next(record for record in caplog.records if record.levelname == "WARNING")
@@ -185,15 +187,17 @@ async def test_a_hijack_gets_a_new_id_and_a_warning_names_both(
 
 
 async def test_creating_with_an_id(sessions: Sessions) -> None:
-    """A8: absent is made, the caller's own comes back, another user's leads to a new id."""
+    """A8: absent is made, the caller's own comes back, another user's leads to a new id, which is one for each user."""
     made, new = await sessions.create(ANN, NewSession(title="T"), "chosen")
     same, again = await sessions.create(ANN, None, "chosen")
     other, replaced = await sessions.create(BOB, None, "chosen")
+    others, twice = await sessions.create(BOB, None, "chosen", "a key")
 
     assert (made.id, made.title, new) == ("chosen", "T", True)
     assert (same.id, same.title, again) == ("chosen", "T", False)
     assert replaced
     assert other.id != "chosen"
+    assert (others.id, twice) == (other.id, False)
     assert (await sessions.get(ANN, "chosen")).title == "T"
 
 

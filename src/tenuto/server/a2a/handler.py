@@ -53,6 +53,7 @@ from tenuto.server.a2a.shapes import (
     waiting_step,
 )
 from tenuto.server.auth import AuthContext
+from tenuto.sessions.ids import session_id_for_key
 
 ASSISTANT: Final = "assistant"
 """What the context of a call has the assistant of its path under."""
@@ -119,8 +120,9 @@ class A2aHandler(RequestHandler):
         persona = persona_of(message)
         asked = msgspec.json.encode([assistant, persona, message.message_id, context, text])
         key = f"a2a-{blake2b(asked, digest_size=16).hexdigest()}"
+        session_id = await self._tenuto.sessions.find_named(scope, context) if context else None
         session, _ = await self._tenuto.sessions.create(
-            scope, session_id=context or None, idempotency_key=None if context else key
+            scope, session_id=session_id, idempotency_key=None if context else key
         )
         new = NewTask(type=TASK_TYPE, goal=text[:_GOAL], session_id=session.id)
         task = await self._tasks.open(scope, new, idempotency_key=key)
@@ -141,7 +143,8 @@ class A2aHandler(RequestHandler):
         """Answer a task that waits for its user."""
         loaded = await self._records.load(scope, message.task_id)
         task, record, step = loaded.task, loaded.record, waiting_step(loaded.progress)
-        if message.context_id and message.context_id != (task.session_id or ""):
+        named = message.context_id
+        if named and task.session_id not in (named, session_id_for_key(scope, named)):
             raise InvalidParamsError(message="the context is not that of the task")
         if step is not None:
             progress = await (await self._engine()).answer(scope, task.id, step.id, value_of(message))
@@ -266,7 +269,8 @@ class A2aHandler(RequestHandler):
         """The tasks that a listing is about, the last changed first, without those that a turn ran by itself."""
         since = params.status_timestamp_after.ToNanoseconds() if params.HasField("status_timestamp_after") else 0
         found, inner = [], set[str]()
-        query: TaskQuery | None = TaskQuery(session_id=params.context_id or None, limit=1000)
+        context = await self._tenuto.sessions.find_named(scope, params.context_id) if params.context_id else None
+        query: TaskQuery | None = TaskQuery(session_id=context, limit=1000)
         while query is not None:
             page = await self._tasks.list(scope, query)
             for task in page.tasks:

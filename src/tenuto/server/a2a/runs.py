@@ -241,7 +241,7 @@ class Runs:
         task, record = loaded.task, loaded.record
         assert record is not None
         if reply.stopped:
-            await self._fail(run, scope, loaded, _CANCELLED)
+            await self._fail(run, scope, loaded, _CANCELLED, reply)
             return
         if record.waits:
             await self._records.write(scope, task.id, record, if_version=loaded.version)
@@ -251,9 +251,13 @@ class Runs:
             run.conclude(reply)
         run.end(status_update(to_task(replace(loaded, progress=TaskProgress(task=task)), reply.text)))
 
-    async def _fail(self, run: Run, scope: Scope, loaded: LoadedTask, error: TaskError) -> None:
+    async def _fail(
+        self, run: Run, scope: Scope, loaded: LoadedTask, error: TaskError, partial: Reply | None = None
+    ) -> None:
         kept = loaded.record.to_json() if loaded.record is not None else None
         task = await self._tasks.finish(scope, loaded.task.id, failed=True, result=kept, error=error)
+        if partial is not None:
+            run.conclude(partial)
         run.end(status_update(to_task(replace(loaded, progress=TaskProgress(task=task)))))
 
 

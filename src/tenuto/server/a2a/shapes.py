@@ -74,9 +74,16 @@ def to_task(loaded: LoadedTask, reply: str | None = None) -> Task:
     elif record is not None and record.text:
         history.append(_message(f"{task.id}.{record.number}", Role.ROLE_USER, record.text, task.id, context))
     shown = Task(id=task.id, context_id=context, history=history, status=_status(loaded, reply))
-    if task.status is OurStatus.COMPLETED:
+    if task.status is OurStatus.COMPLETED or _was_stopped(loaded):
         shown.artifacts.extend(_artifacts(loaded, reply))
     return shown
+
+
+def _was_stopped(loaded: LoadedTask) -> bool:
+    """Whether a task was cancelled amid an answer; not before it, and not while it waited for the next message."""
+    record = loaded.record
+    cancelled = state_of(loaded) == TaskState.TASK_STATE_CANCELED
+    return cancelled and record is not None and not record.text and not record.waits
 
 
 def _status(loaded: LoadedTask, reply: str | None) -> TaskStatus:

@@ -122,6 +122,13 @@ function identify(who) {
   return start();
 }
 
+/** Escape stops the answer on screen, wherever the focus is, unless it closes something that lies over it. */
+function stopOnEscape(event) {
+  if (event.key !== "Escape" || event.defaultPrevented || event.isComposing || event.keyCode === 229) return;
+  const { page, talks: all, current } = store.get();
+  if (page === CHAT && all[current]?.running && !document.querySelector("dialog[open]")) turns.stop(current);
+}
+
 function switchTo(language) {
   speak(language);
   mount();
@@ -136,7 +143,9 @@ store.change(placeInAddress());
 paint();
 mount();
 onAnswer((away) => house.noteStore(away) && sessions.refresh());
+addEventListener("keydown", stopOnEscape);
 addEventListener("hashchange", () => {
+  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close(); // a question about the page before
   if (placeInAddress().page === "sessions") sessions.refresh(); // the list of the sidebar, on a page of its own
   return follow();
 });

@@ -11,14 +11,25 @@ import { codeBlock } from "./views/code_block.js";
 import { chip } from "./views/marks.js";
 
 // Longer texts, and longer lines of text, are not worth the time that an adversary could make them take.
-const MOST = 200_000;
-const MOST_INLINE = 8_000;
+const MOST = 50_000;
+const MOST_INLINE = 4_000;
+const DEEPEST_BLOCK = 12;
 const DEEPEST = 24;
 const PROTOCOLS = ["http:", "https:", "mailto:"];
 // What stands for a placeholder while the text is parsed: no Markdown has a meaning for it.
 const STAND_IN = /\uE000(\d+)\uE001/;
 
 class BoundedLexer extends Lexer {
+  nesting = 0;
+
+  blockTokens(...given) {
+    if (this.nesting === DEEPEST_BLOCK) throw new RangeError("nested too deeply");
+    this.nesting += 1;
+    const tokens = super.blockTokens(...given);
+    this.nesting -= 1;
+    return tokens;
+  }
+
   inlineTokens(text, tokens = []) {
     if (text.length <= MOST_INLINE) return super.inlineTokens(text, tokens);
     tokens.push({ type: "text", raw: text, text });
@@ -37,13 +48,12 @@ export function markdown(text) {
     const tokens = new BoundedLexer({ gfm: true, breaks: true }).lex(hidden.join(""));
     return blocks(tokens, { marks, depth: 0 });
   } catch (error) {
-    if (error instanceof RangeError) return null; // the stack is full
+    if (error instanceof RangeError) return null;
     throw error;
   }
 }
 
 function blocks(tokens, at) {
-  if (at.depth > DEEPEST) return tokens.map((token) => words(token.raw, at));
   return tokens.map((token) => (BLOCKS[token.type] ?? inlineBlock)(token, { ...at, depth: at.depth + 1 }));
 }
 
@@ -123,8 +133,13 @@ function link({ href, text, raw, tokens = [] }, at) {
     "a",
     { href: target.href, title: target.href, target: "_blank", rel: "noopener noreferrer" },
     tokens.length ? inline(tokens, at) : words(text || shown, at),
-    !text.includes(shown) && h("span", { class: "target" }, ` (${shown})`),
+    !isAddress(text, href, target) && text !== shown && h("span", { class: "target" }, ` (${shown})`),
   );
+}
+
+/** Whether a text is the address itself, with the host as the browser reads it. */
+function isAddress(text, href, target) {
+  return (text === href || `http://${text}` === href) && href.startsWith(target.origin);
 }
 
 /** Where a link leads, or nothing where it may not lead there. */

@@ -21,7 +21,7 @@ export const BEGINNING = {
   talks: {}, // by key: the one on screen, and those that are still being answered
   current: null,
   away: false, // whether the server does without its store at the moment
-  wanted: false, // whether the server asked for a credential
+  wanted: false, // why credentials are asked for: asked by the user, missing or refused
   drawer: false, // whether the list of sessions lies over the page, where it is narrow
   told: "", // what a screen reader shall say
   problem: null, // why the page itself could not begin

@@ -11,10 +11,19 @@ from urllib.parse import quote
 
 from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
+from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError, UnexpectedToolError
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, ListResourcesResult, PaginatedRequestParams, Resource, ToolAnnotations
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolResult,
+    InputRequiredResult,
+    ListResourcesResult,
+    PaginatedRequestParams,
+    Resource,
+    ToolAnnotations,
+)
+from pydantic import ValidationError
 from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
@@ -43,7 +52,7 @@ _INSTRUCTIONS: Final = (
 
 def make_mcp_server(tenuto: Tenuto, scope_of: ScopeOf) -> MCPServer[Any]:
     """The server for one installation; `scope_of` tells whom each call acts for."""
-    server: MCPServer[Any] = MCPServer(
+    server = _Server(
         "tenuto",
         title="tenuto",
         version=version("tenuto"),
@@ -82,6 +91,31 @@ def make_mcp_server(tenuto: Tenuto, scope_of: ScopeOf) -> MCPServer[Any]:
     # The SDK lists the same resources to every caller; sessions have owners.
     server._lowlevel_server.add_request_handler("resources/list", PaginatedRequestParams, list_sessions)
     return server
+
+
+class _Server(MCPServer[Any]):
+    """The server of the SDK, except that an error of a tool begins with a stable code and not with the tool's name."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        try:
+            return await super().call_tool(name, arguments, context)
+        except UnexpectedToolError as failed:
+            raise UnexpectedToolError("internal: something went wrong here") from failed.__cause__
+        except ToolError as refused:
+            raise ToolError(_reason_of(refused.__cause__)) from refused.__cause__
+
+
+def _reason_of(cause: BaseException | None) -> str:
+    """Why a tool was not called or refused; without a cause there is no such tool."""
+    match cause:
+        case ToolError():
+            return str(cause)
+        case ValidationError():
+            wrong = cause.errors(include_url=False, include_context=False, include_input=False)
+            return f"{Invalid.code}: " + "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in wrong)
+    return f"{NotFound.code}: there is no such tool"
 
 
 def _to_resource(session: SessionShape) -> Resource:

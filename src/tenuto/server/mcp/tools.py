@@ -47,7 +47,7 @@ ScopeOf = Callable[[Context[Any, Any]], Scope]
 RESOURCE_MESSAGES: Final = 200
 """How many messages a resource has at most: it is read as a whole."""
 
-SessionId = Annotated[str, Field(description="The session's id, as create_session or list_sessions gave it.")]
+SessionId = Annotated[str, Field(description="The session's id, as you chose it or as list_sessions gave it.")]
 TaskId = Annotated[str, Field(description="The task's id, as open_task gave it.")]
 Limit = Annotated[int, Field(ge=1, le=1000, description="At most so many.")]
 
@@ -68,8 +68,9 @@ class Tools:
         title: Annotated[str, Field(description="By default it is made from the first messages.")] = "",
     ) -> SessionShape:
         """Create a session, which holds one conversation. Your own session of that id is returned as it is."""
-        new = NewSession(title=title)
-        session, _ = await self._tenuto.sessions.create(self._scope_of(ctx), new, session_id=id)
+        scope, new = self._scope_of(ctx), NewSession(title=title)
+        session_id = await self._tenuto.sessions.find_named(scope, id) if id else None
+        session, _ = await self._tenuto.sessions.create(scope, new, session_id)
         return SessionShape.of(session)
 
     async def list_sessions(
@@ -101,7 +102,8 @@ class Tools:
         check_message_sizes((draft,), self._tenuto.sessions.policy)
         counted = await asyncio.to_thread(counter_for(self._tenuto.settings.model).with_count, draft)
         request = AppendRequest(messages=(counted,), idempotency_key=idempotency_key)
-        done = await self._tenuto.sessions.append(scope, session_id, request)
+        named = await self._tenuto.sessions.find_named(scope, session_id)
+        done = await self._tenuto.sessions.append(scope, named, request)
         return AppendedShape(message=MessageShape.of(done.messages[-1]), duplicate=done.duplicate)
 
     async def get_history(
@@ -121,7 +123,8 @@ class Tools:
         return (await self._history(self._scope_of(ctx), id, page)).model_dump_json()
 
     async def _history(self, scope: Scope, session_id: str, asked: Page) -> HistoryShape:
-        page = await self._tenuto.sessions.messages(scope, session_id, asked)
+        named = await self._tenuto.sessions.find_named(scope, session_id)
+        page = await self._tenuto.sessions.messages(scope, named, asked)
         return HistoryShape(
             session=SessionShape.of(page.session),
             messages=[MessageShape.of(message) for message in page.messages if not is_summary(message)],
@@ -144,8 +147,9 @@ class Tools:
         """Get what a model should see of a session now: a summary of older talk, the newest whole turns that fit the
         token budget, and the memories of the user that fit the question. Nothing is stored."""
         scope = self._scope_of(ctx)
+        named = await self._tenuto.sessions.find_named(scope, session_id)
         page = await self._tenuto.sessions.messages(
-            scope, session_id, Page(limit=self._tenuto.policies.context.loaded_messages)
+            scope, named, Page(limit=self._tenuto.policies.context.loaded_messages)
         )
         turn = OpenTurn(
             id="",
@@ -230,8 +234,10 @@ class Tools:
         session_id: Annotated[str | None, Field(description="The session it came out of.")] = None,
     ) -> TaskShape:
         """Open a task that several agents work on. They share its board."""
-        new = NewTask(type=type, goal=goal, session_id=session_id)
-        return TaskShape.of(await self._tenuto.tasks.open(self._scope_of(ctx), new))
+        scope = self._scope_of(ctx)
+        named = await self._tenuto.sessions.find_named(scope, session_id) if session_id else session_id
+        new = NewTask(type=type, goal=goal, session_id=named)
+        return TaskShape.of(await self._tenuto.tasks.open(scope, new))
 
     async def read_board(
         self,

@@ -22,7 +22,7 @@ from tenuto.model import Message, Role, Scope
 from tenuto.model.generation import TextDelta, ToolCall
 from tenuto.model.policy import OnMissing
 from tenuto.model.values import JsonObject, check_id
-from tenuto.server.auth import asking, service
+from tenuto.server.auth import asking, service, sessions
 from tenuto.server.json_io import body_of, fingerprint, idempotency_key
 from tenuto.server.openai.bodies import tools_of
 from tenuto.server.openai.conversations import drafts_of_items, json_response
@@ -125,7 +125,7 @@ async def create_completion(request: Request) -> Response:
     turn, history = await _turn_of(request, scope, body)
     completion = _Completion(body, body.model or str(turn.assistant), int(service(request).clock().timestamp()))
     if session is not None:
-        return await _in_session(request, scope, body, _named(turn, request, session), completion)
+        return await _in_session(request, scope, body, await _named(turn, request, scope, session), completion)
     events = service(request).chat.stream(scope, turn, history)
     if body.stream:
         begun = await begun_events(request, events)
@@ -149,11 +149,12 @@ async def _in_session(
     return response
 
 
-def _named(turn: ChatRequest, request: Request, session: str) -> ChatRequest:
+async def _named(turn: ChatRequest, request: Request, scope: Scope, session: str) -> ChatRequest:
     """The turn in the session that the header names, which is made if there is none."""
     check_id(session, f"the {SESSION} header")
     policy = replace(policy_of(request, str(turn.assistant)), on_missing=OnMissing.ADOPT)
-    return replace(turn, session_id=session, policy=policy, idempotency_key=idempotency_key(request))
+    session_id = await sessions(request).find_named(scope, session)
+    return replace(turn, session_id=session_id, policy=policy, idempotency_key=idempotency_key(request))
 
 
 async def _turn_of(request: Request, scope: Scope, body: _CompletionBody) -> tuple[ChatRequest, tuple[Message, ...]]:

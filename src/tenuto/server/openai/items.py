@@ -5,7 +5,6 @@ A message is mostly one item. Of a reply that calls tools, the text and each cal
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -29,7 +28,7 @@ MESSAGE: Final = "message"
 CALL: Final = "function_call"
 CALL_OUTPUT: Final = "function_call_output"
 COMPACTION: Final = "compaction"
-_COMPACTED: Final = "tenuto summary"
+_COMPACTED: Final = "tenuto summary: "
 _PREFIXES: Final = {MESSAGE: "msg_", CALL: "fc_", CALL_OUTPUT: "fco_", "reasoning": "rs_"}
 # Parts that are items of their own: ours, and those of chat completions.
 _APART: Final = frozenset({"tool_call", "tool_result", "function", CALL, CALL_OUTPUT})
@@ -46,8 +45,9 @@ def _draft(item: JsonObject, now: datetime) -> Draft:
     summary = _open_compaction(item) if item.get("type") == COMPACTION else None
     if summary is None:
         return draft
-    # What a model is to know of it is its text; the item itself stays beside it.
-    return replace(draft, role=Role.SYSTEM, parts=(text_part(summary),), extra=item)
+    # A model gets its text, and the item is kept beside it. Clients can write such an item themselves, so it must not
+    # have the authority of a system message; nor are memories to be made of it, as of a user's.
+    return replace(draft, role=Role.ASSISTANT, parts=(text_part(summary),), extra=item)
 
 
 def messages_of(drafts: Sequence[Draft]) -> tuple[Message, ...]:
@@ -59,17 +59,15 @@ def messages_of(drafts: Sequence[Draft]) -> tuple[Message, ...]:
 
 
 def compaction_item(summary: str) -> JsonObject:
-    """An item that stands in for the conversation that it summarises; only we can read it."""
-    content = urlsafe_b64encode(msgspec.json.encode([_COMPACTED, summary])).decode()
-    return {"id": f"cmp_{fresh_id()}", "type": COMPACTION, "encrypted_content": content}
+    """An item that stands in for the conversation that it summarises, as plain text: privacy policies apply to it."""
+    return {"id": f"cmp_{fresh_id()}", "type": COMPACTION, "encrypted_content": _COMPACTED + summary}
 
 
 def _open_compaction(item: JsonObject) -> str | None:
-    try:
-        mark, summary = msgspec.json.decode(urlsafe_b64decode(item["encrypted_content"]), type=tuple[str, str])
-    except (KeyError, TypeError, ValueError):
+    content = item.get("encrypted_content")
+    if not isinstance(content, str) or not content.startswith(_COMPACTED):
         return None
-    return summary if mark == _COMPACTED else None
+    return content.removeprefix(_COMPACTED)
 
 
 def items_of(messages: Sequence[Message]) -> list[JsonObject]:

@@ -30,7 +30,6 @@ from tenuto.server.web_streams.turns import (
     interface_id,
     is_shown,
     load_log,
-    session_named,
 )
 
 routes = Router("web streams", prefix="/v1/ag-ui")
@@ -79,13 +78,14 @@ async def run_agent(request: Request) -> Response:
     scope, body = await asking(request), await body_of(request, RunAgentInput)
     assistant = path_parameter(request, "assistant")
     service(request).chat.assistants.find(assistant)
-    session_id = await session_named(request, scope, body.thread_id)
+    session_id = await sessions(request).find_named(scope, body.thread_id)
     log = await load_log(request, scope, session_id)
     given = _input(body, request)
     run = _Run(request, scope, body, session_id, missing=_misses(body, log or ()))
     if not given:
         return await chunk_response(request, run.show(await _running(request, scope, session_id)))
     asked = WebTurn(
+        name=body.thread_id,
         session_id=session_id,
         messages=given,
         key=body.run_id,
@@ -171,7 +171,7 @@ class _Run:
                 for chunk in encoder.encode(event):
                     yield chunk
                 if isinstance(event, TurnStarted):
-                    # Another one, if another user has just taken the thread's id.
+                    # Another one, if the thread's id is another user's session.
                     self.session_id = event.session_id
                     yield await self._state(self.body.state)
                 if isinstance(event, ReplyFinished):

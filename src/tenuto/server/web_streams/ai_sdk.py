@@ -15,7 +15,7 @@ from tenuto.errors import SessionNotFound
 from tenuto.model import Draft, Message, Role, Scope, text_part, tool_result
 from tenuto.model.message import readable_part
 from tenuto.model.values import JsonObject, View
-from tenuto.server.auth import asking, service
+from tenuto.server.auth import asking, service, sessions
 from tenuto.server.chat import StopView, stop_running_turn
 from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, path_parameter
 from tenuto.server.openapi import Router, describe
@@ -31,7 +31,6 @@ from tenuto.server.web_streams.turns import (
     interface_id,
     is_shown,
     load_log,
-    session_named,
 )
 
 routes = Router("web streams", prefix="/v1/ai-sdk")
@@ -90,8 +89,9 @@ async def ui_chat(request: Request) -> Response:
     last = given[-2] if anew and given[-1].role == "assistant" and len(given) > 1 else given[-1]
     drafts = _drafts(last, request)
     check_messages_given(drafts)
-    session_id = await session_named(request, scope, body.id)
+    session_id = await sessions(request).find_named(scope, body.id)
     asked = WebTurn(
+        name=body.id,
         session_id=session_id,
         messages=drafts,
         key=idempotency_key(request) or fingerprint([body.id, [[draft.id, list(draft.parts)] for draft in drafts]]),
@@ -121,7 +121,7 @@ async def resume_ui_chat(request: Request) -> Response:
 async def stop_ui_chat(request: Request) -> Response:
     """Stop the turn that runs in a chat, and keep what it has said; closing the stream stops nothing."""
     scope = await asking(request)
-    return answer(await stop_running_turn(request, scope, await _session_of_path(request, scope)))
+    return answer(await stop_running_turn(request, scope, path_parameter(request)))
 
 
 @routes.get("/chat/{session_id}", describe(UiMessages))
@@ -133,7 +133,7 @@ async def get_ui_messages(request: Request) -> Response:
 
 
 async def _session_of_path(request: Request, scope: Scope) -> str:
-    return await session_named(request, scope, path_parameter(request))
+    return await sessions(request).find_named(scope, path_parameter(request))
 
 
 async def _stream(request: Request, turn: LiveTurn) -> Response:

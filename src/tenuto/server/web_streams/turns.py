@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from tenuto.chat import ChatRequest
 from tenuto.chat.revision import mark_of
-from tenuto.errors import Invalid, SessionForeign, SessionNotFound
+from tenuto.errors import Invalid, SessionNotFound
 from tenuto.model import Draft, Message, Page, Role, Scope
 from tenuto.model.generation import ToolSpec
 from tenuto.model.message import INPUT, TOOL_PARTS, is_input, is_summary
@@ -22,7 +22,6 @@ from tenuto.model.values import JsonObject
 from tenuto.server.auth import service, sessions
 from tenuto.server.json_io import fingerprint
 from tenuto.server.streams import ServerSentEvent, event_stream
-from tenuto.sessions.ids import session_id_for_key
 
 # The newest messages of a session, among which those of a request are looked for.
 _NEWEST = 200
@@ -47,9 +46,10 @@ _NO_PARAMETERS: JsonObject = {"type": "object", "properties": {}}
 class WebTurn:
     """What a browser asks for: input of its own in one session, or with `anew` another answer to it.
 
-    `key` is the same if the request is sent again.
+    `name` is the page's own for the session, and `key` the same if the request is sent again.
     """
 
+    name: str
     session_id: str
     messages: tuple[Draft, ...]
     key: str
@@ -59,21 +59,6 @@ class WebTurn:
     tools: tuple[ToolSpec, ...] = ()
     instructions: str | None = None
     reply_metadata: JsonObject = field(default_factory=dict)
-
-
-async def session_named(request: Request, scope: Scope, name: str) -> str:
-    """The id of the session that a page calls so: the name itself, or one derived from owner and name where the name is
-    the id of another user's session. It stays the same when that session goes."""
-    derived = session_id_for_key(scope, name)
-    try:
-        return (await sessions(request).get(scope, name)).id
-    except SessionNotFound as absent:
-        unnamed = absent
-    try:
-        return (await sessions(request).get(scope, derived)).id
-    except SessionNotFound:
-        # As late for a name of another user as for a new one.
-        return derived if isinstance(unnamed, SessionForeign) else name
 
 
 async def load_log(request: Request, scope: Scope, session_id: str) -> tuple[Message, ...] | None:
@@ -86,7 +71,7 @@ async def load_log(request: Request, scope: Scope, session_id: str) -> tuple[Mes
 
 
 def chat_request(request: Request, asked: WebTurn, log: Sequence[Message] | None) -> ChatRequest:
-    """The turn that a browser asks for. A session that does not exist is created under its id."""
+    """The turn that a browser asks for. A session that does not exist is created."""
     base = ChatRequest(
         session_id=asked.session_id,
         assistant=asked.assistant,
@@ -105,7 +90,7 @@ def chat_request(request: Request, asked: WebTurn, log: Sequence[Message] | None
         if draft.id not in known or (not asked.anew and known[draft.id].metadata.get(ONCE) == mark)
     )
     if fresh:
-        prints = fingerprint([asked.session_id, [[draft.id, list(draft.parts)] for draft in fresh]])
+        prints = fingerprint([asked.name, [[draft.id, list(draft.parts)] for draft in fresh]])
         return replace(base, regenerate=False, messages=fresh, idempotency_key=asked.key, fingerprint=prints)
     last = asked.messages[-1]
     said, stored = (last.role, last.text), known[last.id]

@@ -85,7 +85,9 @@ class SessionListing:
         behind = None if query.cursor is None else decode_cursor(query.cursor)
         chosen: list[tuple[Place, Session]] = []
         title = None if query.title is None else query.title.casefold()
-        chunk = _FIELDS_AT_ONCE if title is not None else _CHUNK if query.status is not None else query.limit + 1
+        # One more tells whether there is another page; the entry of the cursor is read again.
+        size = query.limit + (1 if behind is None else 2)
+        chunk = _FIELDS_AT_ONCE if title is not None else _CHUNK if query.status is not None else size
         async for place, session in self._iter_sessions(scope, behind, now, chunk, title):
             if matches_query(session, query):
                 chosen.append((place, session))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -21,6 +22,10 @@ from tenuto.stores.sqlite._heads import Transaction
 
 # As bytes: text that is not UTF-8 would fail the whole statement.
 _NAMES: Final = "SELECT drawer, scope, CAST(namespace AS BLOB), CAST(key AS BLOB) FROM state WHERE space = ?"
+# The key as bytes: half of a surrogate pair, which no stored key has, cannot be bound as text.
+_READ: Final = "SELECT key, value, version FROM state WHERE drawer = ? AND key = CAST(? AS TEXT)"
+_READ_VERSION: Final = "SELECT version FROM state WHERE drawer = ? AND key = CAST(? AS TEXT)"
+_DELETE: Final = "DELETE FROM state WHERE drawer = ? AND key = CAST(? AS TEXT)"
 _scopes: Final = msgspec.json.Decoder(Scope)
 
 
@@ -41,7 +46,7 @@ class Drawer(NamedTuple):
 
 def read_value(db: sqlite3.Connection, drawer: bytes, key: str) -> StateEntry | None:
     """One value."""
-    row = db.execute("SELECT key, value, version FROM state WHERE drawer = ? AND key = ?", (drawer, key)).fetchone()
+    row = db.execute(_READ, (drawer, _to_utf8(key))).fetchone()
     return None if row is None else _decode_entry(row)
 
 
@@ -49,10 +54,14 @@ def read_values(db: sqlite3.Connection, drawer: bytes, keys: Sequence[str]) -> t
     """The values of some keys, by one statement and so of one moment."""
     rows = db.execute(
         "SELECT key, value, version FROM state WHERE drawer = ? AND key IN (SELECT value FROM json_each(?))",
-        (drawer, msgspec.json.encode(keys).decode()),
+        (drawer, json.dumps(list(keys))),
     )
     found = {row[0]: row for row in rows}
     return tuple(_decode_entry(found[key]) if key in found else None for key in keys)
+
+
+def _to_utf8(key: str) -> bytes:
+    return key.encode(errors="surrogatepass")
 
 
 class Change(NamedTuple):
@@ -67,7 +76,7 @@ def change(txn: Transaction, drawer: Drawer, changes: Sequence[Change]) -> tuple
     """Set and remove values; returns the new versions, and whether there was a value to remove."""
     found: list[int] = []
     for key, _, if_version in changes:
-        row = txn.execute("SELECT version FROM state WHERE drawer = ? AND key = ?", (drawer.key, key)).fetchone()
+        row = txn.execute(_READ_VERSION, (drawer.key, _to_utf8(key))).fetchone()
         found.append(row[0] if row else 0)
         if if_version is not None and if_version != found[-1]:
             raise VersionConflict(if_version, found[-1])
@@ -76,7 +85,7 @@ def change(txn: Transaction, drawer: Drawer, changes: Sequence[Change]) -> tuple
 
 def _change_one(txn: Transaction, drawer: Drawer, one: Change, version: int) -> int:
     if one.value is None:
-        return txn.execute("DELETE FROM state WHERE drawer = ? AND key = ?", (drawer.key, one.key)).rowcount
+        return txn.execute(_DELETE, (drawer.key, _to_utf8(one.key))).rowcount
     txn.execute(
         "INSERT OR REPLACE INTO state (drawer, key, value, version, owner, space, scope, namespace, home) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",

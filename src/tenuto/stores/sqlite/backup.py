@@ -23,14 +23,10 @@ def back_up(file: Path, copy: Path) -> int:
     data is in no page of the copy. The copy has its name once it is whole and on disk, and its owner alone may read it.
 
     Raises:
-        Invalid: there is a file of that name already.
-        InvalidSetting: there is no such store.
+        Invalid, InvalidSetting: as `check_backup` does.
         StoreDamaged: the copy does not pass SQLite's integrity check, so the file itself is damaged.
     """
-    if not file.is_file():
-        raise InvalidSetting("store", f"there is no file {file.absolute()}")
-    if copy.exists():
-        raise Invalid(f"{copy} exists already")
+    check_backup(file, copy)
     part = copy.with_name(copy.name + ".part")
     part.unlink(missing_ok=True)
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _OWNER_ONLY))
@@ -58,6 +54,19 @@ def current_copy(file: Path, folder: Path) -> Path:
     copy = folder / file.name
     back_up(file, copy)
     return copy
+
+
+def check_backup(file: Path, copy: Path) -> None:
+    """Refuse what cannot be backed up, before anything is written.
+
+    Raises:
+        Invalid: there is a file of that name already.
+        InvalidSetting: there is no such store.
+    """
+    if not file.is_file():
+        raise InvalidSetting("store", f"there is no file {file.absolute()}")
+    if copy.exists():
+        raise Invalid(f"{copy} exists already")
 
 
 def _vacuum_into(file: Path, part: Path) -> None:

@@ -131,6 +131,22 @@ async def test_each_method_is_one_script_and_no_request_searches_keys(redis_serv
         assert not (await commands(redis_server)).keys() & {"keys", "scan"}
 
 
+async def test_every_page_of_a_list_reads_its_sessions_and_one_more(redis_server: RedisServer) -> None:
+    clock = FakeClock()
+    async with redis_store(redis_server.url, prefix=fresh("pages"), clock=clock) as store:
+        for number in range(12):
+            await store.sessions.append(ANN, f"s{number}", batch("hi"))
+            clock.advance(timedelta(seconds=1))
+        await store.sessions.list(ANN, SessionQuery())
+        cursor = None
+        for _ in range(3):
+            redis_server.call("CONFIG", "RESETSTAT")
+            page = await store.sessions.list(ANN, SessionQuery(limit=3, cursor=cursor))
+            calls = await commands(redis_server)
+            assert (len(page.sessions), calls["zrange"], calls["evalsha"]) == (3, 1, 4)
+            cursor = page.cursor
+
+
 async def each_method(store: RedisStore, session_id: str) -> None:
     first = opening(session_id, "one", idempotency_key=once("k"), producer=Producer(id="p", seq=1))
     turn = await store.sessions.begin_turn(ANN, first)

@@ -44,7 +44,10 @@ export function eventActions(store, { sessions, talks, turns }) {
           missed = true;
         }
       } catch (error) {
-        if (signal.aborted || [401, 403, 404].includes(error.status)) return; // asked again with the next session
+        if (signal.aborted) return;
+        // It was deleted while nothing was told.
+        if (error.status === 404 && missed) take("session", { session_id: followed, kind: "deleted" });
+        if ([401, 403, 404].includes(error.status)) return; // asked again with the next session
       }
       await new Promise((resolve) => setTimeout(resolve, pause));
       pause = Math.min(2 * pause, LONGEST_PAUSE);

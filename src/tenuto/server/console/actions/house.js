@@ -2,7 +2,7 @@
 
 import { api } from "../api.js";
 import { learn } from "../marks.js";
-import { becomeMe } from "../me.js";
+import { becomeMe, me } from "../me.js";
 import { Problem } from "../problem.js";
 
 // While the store is away, and nobody does anything, this often the page asks whether it is back.
@@ -71,7 +71,7 @@ export function houseActions(store) {
       becomeMe(who);
       store.change({ wanted: false });
     },
-    want: (wanted) => store.change({ wanted }),
+    want: (wanted) => store.change({ wanted: wanted && "asked" }),
     drawer: (drawer) => store.change({ drawer }),
   };
 }
@@ -82,7 +82,8 @@ async function policy() {
   return told?.modes ? told : null;
 }
 
-/** Where the server needs a credential, ask for one. */
+/** Where the server needs a credential, ask for one. Its first key may have been created after the page was loaded. */
 export function refused(store, problem) {
-  if (problem.status === 401) store.change({ wanted: true });
+  if (problem.status !== 401) return;
+  store.change(({ house }) => ({ wanted: me().key ? "refused" : "missing", house: house && { ...house, auth: "closed" } }));
 }

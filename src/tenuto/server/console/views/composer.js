@@ -33,7 +33,6 @@ export function composerView(actions) {
     // While an input method is composing, Enter chooses characters.
     if (event.isComposing || event.keyCode === 229) return;
     if (event.key === "Enter" && !event.shiftKey) send(event);
-    if (event.key === "Escape" && talking?.running) actions.turns.stop(talking.key);
   });
   stop.addEventListener("click", () => {
     actions.turns.stop(talking.key);
@@ -51,6 +50,8 @@ export function composerView(actions) {
 
   function draw(state, talk) {
     const another = talk !== null && talk.key !== talking?.key;
+    // The button that asked for an answer is gone while the answer is made, and the focus with it.
+    const left = talk?.running && !talking?.running && document.activeElement === document.body;
     talking = talk;
     const assistant = assistantOf(state, talk);
     field.placeholder = assistant ? t("talk.placeholder", { name: partner(assistant, state.choice.persona) }) : "";
@@ -59,7 +60,7 @@ export function composerView(actions) {
     set(stop, "hidden", !running);
     // Without a talk nothing could be sent.
     set(node, "hidden", talk === null || state.problem !== null || talk.problem?.code === "session_not_found");
-    if (another && !state.drawer && matchMedia("(pointer: fine)").matches) field.focus();
+    if ((another || left) && !state.drawer && matchMedia("(pointer: fine)").matches) field.focus();
   }
 
   return { node, draw };

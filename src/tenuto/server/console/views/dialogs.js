@@ -57,7 +57,7 @@ export function meDialog(actions) {
   function draw(state) {
     if (!state.wanted || node.open) return;
     const open = state.house?.auth.startsWith("open") ?? false;
-    why.textContent = t(open ? "me.open" : "me.wanted");
+    why.textContent = t(state.wanted === "refused" ? "me.refused" : open ? "me.open" : "me.wanted");
     ({ key: key.value, user: user.value } = me());
     node.showModal();
     (open ? user : key).focus();

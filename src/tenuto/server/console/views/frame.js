@@ -45,7 +45,10 @@ export function frameView(actions, pages) {
   node.append(tipView(node).node);
 
   function press(event) {
-    if (event.key === "Escape") actions.house.drawer(false);
+    if (event.key === "Escape" && main.inert) {
+      event.preventDefault();
+      actions.house.drawer(false);
+    }
     undo.press(event);
   }
 

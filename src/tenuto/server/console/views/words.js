@@ -40,7 +40,9 @@ export function wordsView(actions) {
     field.addEventListener("keydown", (event) => {
       if (event.isComposing || event.keyCode === 229) return;
       if (event.key === "Enter" && !event.shiftKey) send(event);
-      if (event.key === "Escape") close();
+      if (event.key !== "Escape") return;
+      event.preventDefault();
+      close();
     });
     const row = h(
       "p",

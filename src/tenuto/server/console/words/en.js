@@ -48,6 +48,7 @@ export const en = {
   "me.title": "Credentials",
   "me.button": "You",
   "me.wanted": "This server needs an API key. It is kept in this tab only.",
+  "me.refused": "The server refused this key. Check it, or enter another one.",
   "me.open": "This server needs no key from this machine. A user name shows that user's sessions and orders.",
   "me.key": "API key or token",
   "me.user": "User (optional)",
@@ -163,6 +164,7 @@ export const en = {
   "insight.text": "Text of: {part}",
   "insight.changed": "changed since",
   "insight.gone": "no longer stored",
+  "insight.withheld": "shown to admins only",
 
   "mark.EMAIL": "e-mail",
   "mark.PHONE": "phone",

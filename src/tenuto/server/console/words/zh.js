@@ -48,6 +48,7 @@ export const zh = {
   "me.title": "凭据",
   "me.button": "您",
   "me.wanted": "此服务器需要 API 密钥。密钥只保存在当前标签页中。",
+  "me.refused": "服务器拒绝了此密钥。请检查，或输入另一个密钥。",
   "me.open": "从本机访问无需密钥。填写用户后，将显示该用户的会话和订单。",
   "me.key": "API 密钥或令牌",
   "me.user": "用户（可选）",
@@ -161,6 +162,7 @@ export const zh = {
   "insight.text": "{part}的内容",
   "insight.changed": "之后有变动",
   "insight.gone": "已不再保存",
+  "insight.withheld": "仅管理员可见",
 
   "mark.EMAIL": "邮箱",
   "mark.PHONE": "电话",

@@ -1,0 +1,1 @@
+"""How much room sessions take, how a large store answers, and what a given load needs."""
