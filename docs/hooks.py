@@ -25,6 +25,7 @@ from tenuto.settings import Settings
 _TOP: Final = Path(__file__).parents[1]
 _SHELVES: Final = {"Start": "start", "How-to": "how-to", "Ideas": "ideas", "Reference": "reference"}
 _LINK: Final = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+_IMAGE: Final = re.compile(r'(<(?:img|source)\b[^>]*\s(?:src|srcset)=")([^":]+)(?=")')
 _FILES: Final = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -61,15 +62,19 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Let links lead to pages of the site."""
+    """Let links lead to pages of the site, and pictures to its files."""
     site = page.file.src_uri
     written = next((path for path, made in _FILES.items() if made == site), f"docs/{site}")
 
-    def link(match: re.Match[str]) -> str:
-        found = _place(posixpath.normpath(posixpath.join(posixpath.dirname(written), match[1])), match[2] or "")
-        return match[0] if found is None else f"]({posixpath.relpath(found, posixpath.dirname(site) or '.')})"
+    def lead(path: str, anchor: str = "") -> str | None:
+        found = _place(posixpath.normpath(posixpath.join(posixpath.dirname(written), path)), anchor)
+        return None if found is None else posixpath.relpath(found, posixpath.dirname(site) or ".")
 
-    return _LINK.sub(link, markdown)
+    def link(match: re.Match[str]) -> str:
+        found = lead(match[1], match[2] or "")
+        return match[0] if found is None else f"]({found})"
+
+    return _IMAGE.sub(lambda match: match[1] + (lead(match[2]) or match[2]), _LINK.sub(link, markdown))
 
 
 def _place(path: str, anchor: str) -> str | None:

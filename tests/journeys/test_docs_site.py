@@ -23,6 +23,7 @@ FETCHED = re.compile(
     r"""|<link\b(?![^>]*\brel=["']?(?:canonical|prev|next)\b)[^>]*\shref=["']?(?:https?:)?//[^>]*>"""
     r"""|<script\b[^>]*>[^<]*\bimport\(\s*["']https?:|@import\s+["']?(?:url\()?(?:https?:)?//|url\(["']?(?:https?:)?//"""
 )
+IMAGE = re.compile(r"""<(?:img|source)\b[^>]*\s(?:src|srcset)=["']?([^"'\s>:]+)["'\s>]""")
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,13 @@ def test_no_page_loads_anything_from_another_host(site: Path) -> None:
     assert len(pages) > 50
     assert {name: found for name, found in loaded.items() if found} == {}
     assert diagrams == []
+
+
+def test_every_picture_is_a_file_of_the_site(site: Path) -> None:
+    shown = [(page, image) for page in site.rglob("*.html") for image in IMAGE.findall(page.read_text())]
+
+    assert any(page == site / "index.html" for page, _ in shown)
+    assert [(page.name, image) for page, image in shown if not (page.parent / image).is_file()] == []
 
 
 def test_the_generated_reference_is_that_of_the_program(site: Path) -> None:

@@ -146,7 +146,7 @@ async def test_a_killed_server_goes_on_with_its_task_when_it_is_started_again(of
             server.terminate()
             assert await asyncio.to_thread(server.wait, LONG) == 0
 
-    assert ready == {"status": "ready", "tasks": {"status": "working"}}
+    assert ready == {"status": "ready", "tasks": {"status": "ready"}}
     check_end(office, progress)
 
 
@@ -206,7 +206,7 @@ async def test_a_server_begins_with_unfinished_plans_of_an_earlier_one(tmp_path:
     async with served(store=store) as door:
         assert await door.tenuto.tasks.has_runs()
         await until(lambda: door.tenuto.works_on_tasks)
-        assert (await door.http.get("/readyz")).json() == {"status": "ready", "tasks": {"status": "working"}}
+        assert (await door.http.get("/readyz")).json() == {"status": "ready", "tasks": {"status": "ready"}}
 
         own = await (await door.tenuto.engine()).submit(ANN, tenuto.NewTask(type="x"), plan_of(asks))
         await wait_for_step(door.tenuto.tasks, ANN, own.id, "ask", "waiting")

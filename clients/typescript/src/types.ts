@@ -778,7 +778,7 @@ export interface TraceList {
   truncated: boolean;
 }
 
-/** Everything about one turn; `error` is the code of what ended it without an answer. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`, `data` and `context`. */
+/** Everything about one turn; `error` is the code of what ended it without an answer, `stopped` whether a user did. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`, `data` and `context`. */
 export interface TraceView {
   trace_id: string;
   session_id: string;
@@ -792,6 +792,7 @@ export interface TraceView {
   offline: boolean;
   degraded: string[];
   error: string | null;
+  stopped: boolean;
   usage: ChatUsageView;
   steps: Record<string, number>;
   redacted: Record<string, number>;

@@ -426,6 +426,7 @@ class Turn:
             cost_nanos=answer.cost_nanos,
             degraded=tuple(self._degraded),
             error=error,
+            stopped=self._stopped or error == TurnStopped.code,
             data=self._toolbox.data,
             redacted=texts.redacted,
         )

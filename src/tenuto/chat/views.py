@@ -132,7 +132,7 @@ class SpanView(View, frozen=True, kw_only=True):
 
 
 class TraceView(View, frozen=True, kw_only=True, rename={"id": "trace_id", "number": "turn", "manifest": "context"}):
-    """Everything about one turn; `error` is the code of what ended it without an answer.
+    """Everything about one turn; `error` is the code of what ended it without an answer, `stopped` whether a user did.
 
     `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted`
     counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`,
@@ -151,6 +151,7 @@ class TraceView(View, frozen=True, kw_only=True, rename={"id": "trace_id", "numb
     offline: bool
     degraded: tuple[str, ...]
     error: str | None
+    stopped: bool
     usage: UsageView
     steps: dict[str, float]
     redacted: dict[str, int]

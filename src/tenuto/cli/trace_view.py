@@ -68,6 +68,8 @@ def _show_texts(manifest: Manifest, texts: Sequence[PartText]) -> None:
 
 def outcome(trace: Trace) -> str:
     """How it ended, in a word or two."""
+    if trace.stopped:
+        return "stopped"
     if trace.error is not None:
         return trace.error
     return f"degraded: {', '.join(trace.degraded)}" if trace.degraded else "answered"

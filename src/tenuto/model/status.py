@@ -106,7 +106,7 @@ class SessionsStatus(View, frozen=True, kw_only=True):
 
 
 class WorkerStatus(View, frozen=True, kw_only=True):
-    """The work on tasks: `working`, `idle` (no task needs it yet) or `unavailable` with the code of the `error`."""
+    """The work on tasks: `ready`, `idle` (no task needs it yet) or `unavailable` with the code of the `error`."""
 
     status: str
     error: str | None

@@ -52,8 +52,9 @@ class Trace(Value, frozen=True, kw_only=True):
 
     `speaker` is the user. `steps` are milliseconds by name, in order; `spans` are their single runs, of which older
     traces have none. `degraded` names what was not available. `error` is the code of the error that ended the turn,
-    `None` if it was answered. `data` is the structured part of the answer. `redacted` counts values redacted from its
-    texts before it was stored, by type.
+    `None` if it was answered. `stopped` says that a user ended it, with a part of an answer or without.
+    `data` is the structured part of the answer. `redacted` counts values redacted from its texts before it was stored,
+    by type.
     """
 
     id: str
@@ -77,6 +78,7 @@ class Trace(Value, frozen=True, kw_only=True):
     cost_nanos: int = 0
     degraded: tuple[str, ...] = ()
     error: str | None = None
+    stopped: bool = False
     data: JsonObject = {}
     redacted: dict[str, int] = {}
 

@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
+from tenuto.errors import TurnStopped
 from tenuto.model.privacy import Sink
 from tenuto.model.turn import Trace
 from tenuto.sessions import SessionEvent
@@ -94,10 +95,11 @@ class Metrics:
             self._steps.labels(step).observe(milliseconds / 1000)
 
     def ended_turns(self) -> tuple[int, int]:
-        """How many turns were answered, and how many failed."""
+        """How many turns were answered, and how many failed. One that was stopped without an answer did neither."""
         totals = {False: 0.0, True: 0.0}
         for sample in _totals(self._turns):
-            totals[sample.labels["outcome"] == _ANSWERED] += sample.value
+            if sample.labels["outcome"] != TurnStopped.code:
+                totals[sample.labels["outcome"] == _ANSWERED] += sample.value
         return int(totals[True]), int(totals[False])
 
     def session_events(self, kind: EventKind) -> int:

@@ -39,7 +39,7 @@ class TaskWorker:
     def view(self) -> TaskWorkerView | None:
         """How it stands; `None` if nothing needs the engine."""
         if self._tenuto.works_on_tasks:
-            return TaskWorkerView(status="working")
+            return TaskWorkerView(status="ready")
         return None if self._error is None else TaskWorkerView(status="unavailable", error=self._error)
 
     @asynccontextmanager

@@ -18,14 +18,15 @@ _TRACES: Final = 1000
 
 
 class TraceFilter(NamedTuple):
-    """Which traces to find: those of an assistant, those that ended with an error."""
+    """Which traces to find: those of an assistant, those that failed. A turn that a user stopped has not failed."""
 
     assistant: str | None = None
     errors: bool = False
 
     def matches(self, trace: Trace) -> bool:
         """Whether this is one of them."""
-        return self.assistant in (None, trace.assistant) and (trace.error is not None or not self.errors)
+        failed = trace.error is not None and not trace.stopped
+        return self.assistant in (None, trace.assistant) and (failed or not self.errors)
 
 
 class FoundTraces(NamedTuple):

@@ -155,6 +155,8 @@ async def test_a_reload_goes_on_with_the_answer_and_a_stop_keeps_it(chromium: Br
         await expect(visit.page.get_by_role("button", name="Send", exact=True)).to_be_visible()
         assert model.cancelled == 1
         assert await stored(door) == [("user", "How many?"), ("assistant", "Let me ")]
+        [trace] = (await door.http.get("/v1/traces")).json()["traces"]
+        assert (trace["answer"], trace["error"], trace["stopped"]) == ("Let me ", None, True)
         await visit.page.reload()
         await expect((await visit.hear()).locator(".badges")).to_contain_text("stopped")
         await visit.page.get_by_role("button", name="Regenerate").click()

@@ -49,7 +49,7 @@ function facts(trace) {
   const rows = [
     [t("traces.session"), h("a", { href: addressOf(trace.session_id) }, t("traces.turn", { turn: trace.turn }))],
     [t("traces.column.assistant"), [trace.assistant, trace.persona && ` (${trace.persona})`]],
-    [t("insight.model"), [trace.model, " ", badges({ ...trace, model: "" })]],
+    [t("insight.model"), [trace.model, " ", badges({ ...trace, model: "", stopped: false })]],
     [t("traces.column.outcome"), outcome(trace)],
     [t("insight.usage.label"), t("insight.usage", { input: number(input), output: number(output) })],
     [t("insight.cost"), Number(cost) ? money(Number(cost), "USD", 6) : t("insight.free")],

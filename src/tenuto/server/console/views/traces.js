@@ -123,8 +123,9 @@ function traceRow() {
   return { node, draw };
 }
 
-/** How a turn ended: with an answer, with one that had to do without something, or with an error. */
-export function outcome({ error, degraded }) {
+/** How a turn ended: stopped, with an error, with an answer that had to do without something, or with an answer. */
+export function outcome({ error, stopped, degraded }) {
+  if (stopped) return h("span", { class: "badge" }, t("badge.stopped"));
   if (error !== null) return h("span", { class: "badge grave" }, error);
   if (degraded.length) return h("span", { class: "badge", title: degraded.join(", ") }, t("traces.degraded"));
   return h("span", { class: "badge" }, t("traces.answered"));
