@@ -82,7 +82,7 @@ def test_turns_that_users_cancelled_say_nothing_about_the_model() -> None:
             Trace(id="t", session_id="s", turn_id="1", number=1, began_at=SENT_AT, assistant="a", error=ended)
         )
 
-    assert (meters.failed_turns_in_a_row, meters.ended_turns()) == (2, (0, 13))
+    assert (meters.failed_turns_in_a_row, meters.ended_turns()) == (2, (0, 12))
 
 
 WORDS = Path(web_console.__file__).parent / "console" / "words" / "health.js"
