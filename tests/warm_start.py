@@ -34,6 +34,9 @@ _SET_SUBREAPER = 36
 _COLD = ("tenuto.__main__", "tenuto.integrations", "tenuto.cli.keyboard")
 # What a server and a turn import when they first need it.
 _FURTHER = ("uvicorn.lifespan.on", "uvicorn.loops.auto", "uvicorn.protocols.http.auto", "numpy", "tiktoken")
+# One start at a time, the first one included: of two helpers, one would end the moment in which the other's child is
+# adopted, and a process that is not our child can be neither killed nor waited for.
+_starting = threading.Lock()
 
 
 def open_program(*args: str, **given: Any) -> subprocess.Popen[Any]:
@@ -60,7 +63,8 @@ class _WarmProcess(subprocess.Popen[Any]):
             "leads": self._leads,
         }
         streams = [own if end == -1 else end for own, end in enumerate(ends)]
-        self.pid = _helper(os.getpid()).fork(order, streams)
+        with _starting:
+            self.pid = _helper(os.getpid()).fork(order, streams)
         self._child_created = True
         self._close_pipe_fds(*given[9:15])  # type: ignore[attr-defined]
 
@@ -70,7 +74,6 @@ class _Helper:
 
     def __init__(self) -> None:
         self._line, its_end = socket.socketpair()
-        self._turn = threading.Lock()
         with its_end:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.warm_start", str(its_end.fileno())],
@@ -83,7 +86,7 @@ class _Helper:
     def fork(self, order: dict[str, Any], streams: list[int]) -> int:
         """The process id of a new child of ours."""
         body = json.dumps(order).encode()
-        with self._turn, _adopting():
+        with _adopting():
             socket.send_fds(self._line, [len(body).to_bytes(_LENGTH, "big")], streams)
             self._line.sendall(body)
             answer = self._line.recv(_LENGTH)
