@@ -122,6 +122,15 @@ def test_every_module_that_the_docs_name_exists() -> None:
             assert found, f"{page.name} names {name}"
 
 
+def test_both_pages_draw_the_same_rooms() -> None:
+    """The drawing stands where a contributor begins, and where the rooms are explained."""
+    pages = [TOP / "CONTRIBUTING.md", TOP / "docs" / "ideas" / "architecture.md"]
+    first, second = (re.findall(r"```\n(cli .*?)```", page.read_text(), re.DOTALL) for page in pages)
+
+    assert first == second
+    assert len(first) == 1
+
+
 def test_every_test_that_the_requirements_name_exists() -> None:
     page = (TOP / "docs" / "reference" / "requirements.md").read_text()
     named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", page)
