@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -25,6 +26,7 @@ MOST = 100
 
 def turn_of(words: list[int], number: int, seq: int) -> list[Message]:
     """A turn with a question, an answer, and a tool's work or an image for some numbers."""
+    said: list[tuple[Role, tuple[dict[str, Any], ...]]]
     said = [(Role.USER, (text_part("word " * words[0]),)), (Role.ASSISTANT, (text_part("字" * words[1]),))]
     if words[0] % 29 == 0:
         said[1:1] = [
