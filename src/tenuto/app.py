@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
@@ -334,14 +334,18 @@ class Tenuto:
         return sum([len(message.text) for message in turn.window]) * _MOST_TOKENS < prompt.budget - prompt.reply_tokens
 
     async def _fit_window(self, turn: OpenTurn, most: int) -> OpenTurn:
+        if sum([len(message.text) for message in turn.window if not message.tokens]) < _FITTED_AT_ONCE:
+            return self._fitter(turn, most=most)
+        return await asyncio.to_thread(self._fitter, turn, most=most)
+
+    @cached_property
+    def _fitter(self) -> Callable[..., OpenTurn]:
+        """`fit_window` with the settings' policies, loaded with the first window that is to be fitted."""
         from tenuto.context import counter_for
         from tenuto.context.conversation import fit_window
 
         self._counter = counter = counter_for(self.settings.model)
-        prompt, context = self.settings.prompt(), self.policies.context
-        if sum([len(message.text) for message in turn.window if not message.tokens]) < _FITTED_AT_ONCE:
-            return fit_window(turn, prompt, context, counter, most)
-        return await asyncio.to_thread(fit_window, turn, prompt, context, counter, most)
+        return partial(fit_window, policy=self.settings.prompt(), context=self.policies.context, counter=counter)
 
     async def finish(
         self, turn: OpenTurn, reply: str | Sequence[Draft] = (), *, tokens: int = 0, cost_nanos: int = 0

@@ -36,6 +36,9 @@ from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import Disposition, Language, LayoutName, PromptPolicy
 from tenuto.model.turn import OpenTurn
 
+# Looked up once: in a loop over a log, finding an enumeration's member takes longer than the rest.
+_ITEM: Final = Role.ITEM
+_OPENERS: Final = (Role.USER, Role.SYSTEM)
 # More than the heading of a summary and the opening of the reply take.
 _MARGIN: Final = 64
 
@@ -56,10 +59,9 @@ def fit_window(
     text = summary.text if summary is not None else ""
     room = max(LEAST_QUESTION, prompt_token_limit(policy, counter) - _MARGIN)
     cap = policy.message_tokens or max(LEAST_WORDS, room // 4)
-    costs = _plain_costs((*history, *asked), cap, context, counter)
-    if costs:
-        left = room - sum(costs[len(history) :]) - (counter.count_recurring(text) if text else 0)
-        start = _plain_start(history, costs[: len(history)], left, policy.trim_share)
+    if (context.window_messages, context.window_turns, context.window_characters) == (None, None, None):
+        talked = room - counter.count_recurring(text) if text else room
+        start = _plain_start(history, asked, talked, cap, counter, policy.trim_share)
         if start is not None:
             return replace(turn, window=_joined(history[start:], asked), summary=text)
     asked, left = _fit_asked(asked, room, counter)
@@ -89,7 +91,7 @@ def _without(talk: tuple[Message, ...], asked: Sequence[Message]) -> tuple[Messa
 def _newest_turns(history: tuple[Message, ...], most: int, begins: int) -> tuple[Message, ...]:
     """The newest messages in whole turns; of a newest turn that is longer, how it begins and how it ends."""
     first = max(0, len(history) - most)
-    if not first and (not history or history[0].seq == begins or history[0].role in (Role.USER, Role.SYSTEM)):
+    if not first and (not history or history[0].seq == begins or history[0].role in _OPENERS):
         return history
     for place in range(max(1, first), len(history)):
         if begins_turn(history, place):
@@ -98,40 +100,39 @@ def _newest_turns(history: tuple[Message, ...], most: int, begins: int) -> tuple
     return (newest[0], *newest[1:][1 - most :]) if most > 1 else ()
 
 
-def _plain_costs(messages: Sequence[Message], cap: int, context: ContextPolicy, counter: TokenCounter) -> list[int]:
-    """The tokens of each message, if all are plain talk without cuts, as in most turns; else nothing."""
-    if (context.window_messages, context.window_turns, context.window_characters) != (None, None, None):
-        return []
-    costs: list[int] = []
-    for message in messages:
-        parts, tokens = message.parts, message.tokens
-        if message.role is Role.ITEM or len(parts) != 1 or parts[0]["type"] != "text" or not parts[0]["text"]:
-            return []
-        # As in `TokenCounter.count_message`, written out: every message of every turn passes here.
-        length = len(parts[0]["text"])
-        if length > tokens * MOST_CHARACTERS_A_TOKEN or tokens > length * MOST_TOKENS_A_CHARACTER:
-            tokens = counter.count_recurring(parts[0]["text"])
-        if tokens > cap:
-            return []
-        costs.append(tokens + MESSAGE_TOKENS)
-    return costs
-
-
-def _plain_start(history: Sequence[Message], costs: Sequence[int], room: int, trim_share: float) -> int | None:
-    """Where the newest whole turns begin that fit; `None` if the newest one does not.
+def _plain_start(
+    history: Sequence[Message], asked: Sequence[Message], room: int, cap: int, counter: TokenCounter, trim_share: float
+) -> int | None:
+    """Where the newest whole turns begin that fit beside the words asked, if all these are plain talk without cuts, as
+    in most turns; else `None`, also if the newest turn does not fit.
 
     Of the starts that leave enough, the roundest is taken: it stays the same for many turns, and so does the prompt.
+    Messages are read from the newest to the first that does not fit.
     """
-    if sum(costs) <= room:
-        return 0
-    held, starts = 0, list[tuple[int, int]]()
-    for place in range(len(history) - 1, -1, -1):
-        held += costs[place]
-        if held > room:
+    messages, told = (*history, *asked), len(history)
+    held, left, starts = 0, room, list[tuple[int, int]]()
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
+        parts, tokens = message.parts, message.tokens
+        if len(parts) != 1 or (part := parts[0])["type"] != "text" or message.role is _ITEM:
+            return None
+        # As in `TokenCounter.count_message`, written out: every message of every turn passes here.
+        length = len(part["text"])
+        if length > tokens * MOST_CHARACTERS_A_TOKEN or tokens > length * MOST_TOKENS_A_CHARACTER:
+            tokens = counter.count_recurring(part["text"])
+        if not length or tokens > cap:
+            return None
+        held += tokens + MESSAGE_TOKENS
+        if held > left:
             break
-        if not place or history[place - 1].turn != history[place].turn:
+        if place >= told:
+            if place == told:
+                held, left = 0, left - held
+        elif not place or messages[place - 1].turn != message.turn:
             starts.append((held, place))
-    enough = [place for held, place in starts if held >= (1 - trim_share) * room] or [place for _, place in starts[-1:]]
+    else:
+        return 0 if messages else None
+    enough = [place for held, place in starts if held >= (1 - trim_share) * left] or [place for _, place in starts[-1:]]
     return max(enough, key=lambda place: roundness(history[place].turn), default=None)
 
 

@@ -23,6 +23,8 @@ class Role(StrEnum):
     ITEM = "item"
 
 
+# Looked up once: for every message of a log, finding an enumeration's member takes longer than the rest.
+_ITEM = Role.ITEM
 # Types of text parts: ours, and those of the Responses API.
 _WORDS = frozenset({"text", "input_text", "output_text"})
 # Measured memory of a message without its parts, of an object and of a number.
@@ -89,7 +91,7 @@ TOOL_PARTS = frozenset({"tool_call", "tool_result", FUNCTION_CALL, FUNCTION_CALL
 
 def is_summary(message: Draft) -> bool:
     """Whether this entry of the log is a summary."""
-    return message.role is Role.ITEM and any(part["type"] == SUMMARY for part in message.parts)
+    return message.role is _ITEM and any(part["type"] == SUMMARY for part in message.parts)
 
 
 def offline_only_turns(messages: Sequence[Message]) -> frozenset[int]:

@@ -15,17 +15,18 @@ _Result = TypeVar("_Result")
 async def complete_despite_cancel(work: Coroutine[Any, Any, _Result]) -> _Result:
     """Wait until the work is done, and only then pass on a cancellation; `asyncio.shield` would leave it unowned."""
     task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError as error:
+        cancelled = error
     while not task.done():
         try:
             await asyncio.wait((task,))
         except asyncio.CancelledError as error:
             cancelled = error
-    if cancelled is not None:
-        # Retrieved, so that asyncio does not log an unretrieved exception.
-        task.exception()
-        raise cancelled
-    return task.result()
+    # Retrieved, so that asyncio does not log an unretrieved exception.
+    task.exception()
+    raise cancelled
 
 
 async def release_on_error(

@@ -30,6 +30,9 @@ _MESSAGE_ROLES: Final = {
     "developer": Role.SYSTEM,
     "tool": Role.TOOL,
 }
+# Looked up once: for every message of a log, finding an enumeration's member or its value takes longer than the rest.
+_ITEM: Final = Role.ITEM
+_ROLE_NAMES: Final = {role: role.value for role in Role}
 # In `extra`, says that the content was a list, where its only part would otherwise be read as something else.
 _LISTED: Final = "parts"
 _AMBIGUOUS: Final = frozenset({"text", "tool_result", *_ITEM_ROLES})
@@ -58,11 +61,11 @@ def draft_from_item(item: JsonObject, *, new_id: Callable[[], str], now: datetim
 def item_from_message(message: Draft) -> JsonObject:
     """The entry that `draft_from_item` was given; for other messages, the chat completion message nearest to them."""
     parts, extra = message.parts, message.extra
-    if message.role is Role.ITEM:
+    if message.role is _ITEM:
         return parts[0] if parts else extra
     if len(parts) == 1 and parts[0]["type"] in _ITEM_ROLES and "content" not in extra:
         return parts[0]
-    item: JsonObject = {"role": message.role.value, **extra}
+    item: JsonObject = {"role": _ROLE_NAMES[message.role], **extra}
     calls = [part for part in parts if part["type"] == CHAT_CALL]
     if calls:
         item["tool_calls"] = calls
@@ -117,7 +120,7 @@ def _content_parts(content: Json, role: str, extra: JsonObject) -> tuple[JsonObj
 def _plain_content(role: Role, parts: tuple[JsonObject, ...]) -> JsonObject:
     """What is said of the content by its parts alone."""
     first = parts[0]
-    if len(parts) == 1 and first.keys() == {"type", "text"} and first["type"] == "text":
+    if len(parts) == 1 and len(first) == 2 and first["type"] == "text" and "text" in first:
         return {"content": first["text"]}
     if len(parts) == 1 and role is Role.TOOL and first == tool_result(first.get("call_id", ""), first.get("output")):
         return {"tool_call_id": first["call_id"], "content": first["output"]}

@@ -192,8 +192,9 @@ def append(txn: Transaction, ask: Ask, scope: Scope, batch: AppendBatch, bodies:
     stored = _log.add(txn, head, batch.messages, bodies, turns)
     if guard is not None:
         _idempotency.note(txn, head, guard, batch.id, _stored_range(head, stored), finished=True)
-    head.tokens += batch.total_usage.tokens
-    head.cost_nanos += batch.total_usage.cost_nanos
+    usage = batch.total_usage
+    head.tokens += usage.tokens
+    head.cost_nanos += usage.cost_nanos
     _log.trim(txn, head)
     save(txn, head, ask.now)
     return AppendResult(session=session_of(head), messages=stored, created=created, expired=expired)
