@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 
 import tenuto
@@ -11,6 +10,7 @@ from tenuto.model import Scope
 from tenuto.model.task import NewTask
 from tests.patience import LONG
 from tests.second_board import TIMES, work
+from tests.warm_start import open_program
 
 
 async def test_agents_of_two_processes_lose_nothing(url: str) -> None:
@@ -18,14 +18,12 @@ async def test_agents_of_two_processes_lose_nothing(url: str) -> None:
     async with tenuto.open(url) as app:
         task = await app.tasks.open(ann, NewTask(type="count"))
         board = app.tasks.board(ann, task.id)
-        other = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.second_board", url, task.id, "there", cwd=Path(__file__).parents[2]
-        )
+        other = open_program("-m", "tests.second_board", url, task.id, "there", cwd=Path(__file__).parents[2])
         async with asyncio.timeout(2 * LONG):
             while await board.read_entry("sum") is None:  # noqa: ASYNC110 (the other one has no way to tell)
                 await asyncio.sleep(0.001)
         await work(board, "here")
-        ended = await asyncio.wait_for(other.wait(), 2 * LONG)
+        ended = await asyncio.to_thread(other.wait, 2 * LONG)
         entries = {entry.key: entry for entry in (await board.view()).entries}
 
     assert ended == 0

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +20,7 @@ from tests.journeys.door import served
 from tests.patience import LONG
 from tests.servers import PostgresServer, RedisServer
 from tests.shared_stores import until_it_answers
+from tests.warm_start import open_program
 
 WRITER: Final = """
 import asyncio, sys
@@ -45,7 +45,7 @@ JOURNALED: Final = ROUTES.keys() - {"items", "mcp", "a2a"}
 
 def write_until_killed(url: str) -> dict[str, int]:
     """The last number that each surface had acknowledged when the process got SIGKILL."""
-    process = subprocess.Popen([sys.executable, "-c", WRITER, url], stdout=subprocess.PIPE, text=True)
+    process = open_program("-c", WRITER, url, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     heard: dict[str, int] = {}
     try:

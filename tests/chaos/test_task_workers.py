@@ -6,12 +6,11 @@ import asyncio
 import os
 import random
 import signal
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from subprocess import PIPE, Popen
 from typing import Final
 
 import pytest
@@ -27,6 +26,7 @@ from tests.patience import LONG
 from tests.servers import start_postgres
 from tests.shared_stores import SHARED, SharedStore, until_it_answers
 from tests.task_worker import FREEZES, PLAN, RESULT
+from tests.warm_start import open_program
 
 ANN: Final = Scope(tenant="acme", user="ann")
 TOP: Final = Path(__file__).parents[2]
@@ -41,19 +41,18 @@ class Workers:
 
     def __init__(self, *args: str) -> None:
         self._args = args
-        self.running: list[Process] = []
+        self.running: list[Popen[bytes]] = []
 
     async def start(self) -> None:
-        program = (sys.executable, "-m", "tests.task_worker", *self._args, str(os.getpid()))
-        process = await asyncio.create_subprocess_exec(*program, cwd=TOP, stdout=PIPE)
+        process = open_program("-m", "tests.task_worker", *self._args, str(os.getpid()), cwd=TOP, stdout=PIPE)
         self.running.append(process)
         assert process.stdout is not None
-        assert await asyncio.wait_for(process.stdout.readline(), 2 * LONG) == b"ready\n"
+        assert await asyncio.wait_for(asyncio.to_thread(process.stdout.readline), 2 * LONG) == b"ready\n"
 
-    async def kill(self, process: Process) -> None:
+    def kill(self, process: Popen[bytes]) -> None:
         self.running.remove(process)
-        process.kill()
-        await process.wait()
+        with process:
+            process.kill()
 
 
 @asynccontextmanager
@@ -64,7 +63,7 @@ async def two_workers(*args: str) -> AsyncIterator[Workers]:
         yield workers
     finally:
         for process in tuple(workers.running):
-            await workers.kill(process)
+            workers.kill(process)
 
 
 @pytest.fixture(params=BOTH, ids=lambda shared: shared.name)
@@ -83,7 +82,7 @@ async def test_tasks_of_killed_workers_end_right_and_each_step_is_recorded_once(
         tasks = [await engine.submit(ANN, NewTask(type="sum"), PLAN) for _ in range(TASKS)]
         for _ in range(KILLS):
             await asyncio.sleep(chance.uniform(0.3, 1.2))
-            await workers.kill(chance.choice(workers.running))
+            workers.kill(chance.choice(workers.running))
             await workers.start()
         ended = [await wait_for_end(app.tasks, ANN, task.id) for task in tasks]
         boards = [(await app.tasks.board(ANN, task.id).view()).entries for task in tasks]
@@ -117,7 +116,7 @@ async def test_tasks_go_on_after_a_crash_of_postgres_itself(tmp_path: Path) -> N
             await until_it_answers(app.store)
             ended = [await wait_for_end(app.tasks, ANN, task.id) for task in tasks]
             boards = [(await app.tasks.board(ANN, task.id).view()).entries for task in tasks]
-            assert [process.returncode for process in workers.running] == [None, None]
+            assert [process.poll() for process in workers.running] == [None, None]
 
     assert [progress.task.result for progress in ended] == [RESULT] * TASKS
     outputs = [entry for board in boards for entry in board if not entry.key.startswith("note.")]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import sys
+import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import tenuto
@@ -19,6 +20,7 @@ from tenuto.errors import Conflict
 from tenuto.llm import ScriptedModel
 from tenuto.model import Page, Role
 from tests.patience import LONG
+from tests.warm_start import open_program
 
 WORKERS, TURNS = 4, 15
 
@@ -26,7 +28,7 @@ WORKERS, TURNS = 4, 15
 class Process:
     """A second process that does what it is told, line by line."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
 
     async def ask(self, **order: Any) -> Any:
@@ -34,7 +36,8 @@ class Process:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
-        line = await asyncio.wait_for(self._process.stdout.readline(), 2 * LONG)
+        self._process.stdin.flush()
+        line = await asyncio.wait_for(asyncio.to_thread(self._process.stdout.readline), 2 * LONG)
         assert line, "the second process died"
         return json.loads(line)
 
@@ -42,16 +45,14 @@ class Process:
 @asynccontextmanager
 async def process(url: str) -> AsyncIterator[Process]:
     """Start a process that has the store open behind an L1."""
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.second_process", url,
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2],
-    )  # fmt: skip
-    try:
-        yield Process(child)
-    finally:
-        assert child.stdin is not None
-        child.stdin.close()
-        await child.wait()
+    top = Path(__file__).parents[2]
+    with open_program("-m", "tests.second_process", url, stdin=PIPE, stdout=PIPE, cwd=top) as child:
+        try:
+            yield Process(child)
+        finally:
+            assert child.stdin is not None
+            child.stdin.close()
+            await asyncio.to_thread(child.wait)
 
 
 @asynccontextmanager

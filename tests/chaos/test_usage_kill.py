@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import tenuto
 from tenuto.model.analytics import UsageCounts
 from tests.patience import LONG
+from tests.warm_start import open_program
 
 TURNS = 40
 # Counts turn by turn, each with three tokens. A line says that the turn is stored; what follows the last one is not.
@@ -42,23 +42,20 @@ asyncio.run(main())
 
 
 @asynccontextmanager
-async def counting(url: str) -> AsyncIterator[Process]:
+async def counting(url: str) -> AsyncIterator[Popen[bytes]]:
     """A process that counts, until it is killed."""
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", COUNTING, url, stdout=PIPE, cwd=Path(__file__).parents[2]
-    )
-    try:
-        yield child
-    finally:
-        child.kill()
-        await child.wait()
+    with open_program("-c", COUNTING, url, stdout=PIPE, cwd=Path(__file__).parents[2]) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
 
 
-async def until_said(child: Process, line: str, times: int = 1) -> None:
+async def until_said(child: Popen[bytes], line: str, times: int = 1) -> None:
     assert child.stdout is not None
     async with asyncio.timeout(2 * LONG):
         for _ in range(times):
-            while (said := await child.stdout.readline()) != f"{line}\n".encode():
+            while (said := await asyncio.to_thread(child.stdout.readline)) != f"{line}\n".encode():
                 assert said, "the process died"
 
 
