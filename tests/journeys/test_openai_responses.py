@@ -307,6 +307,50 @@ def test_allowed_tools_are_read_in_both_forms_and_odd_names_are_none() -> None:
         assert ([tool.name for tool in chosen.tools], chosen.choice) == (["b"], "required")
 
 
+async def test_a_demanded_form_may_have_the_name_of_a_function() -> None:
+    """As instructor sends it: the function is the client's to run, and without its call the form is the answer's."""
+    person = {"name": "person", "parameters": {"type": "object", "properties": {"name": {"type": "string"}}}}
+    form: Any = {"format": {"type": "json_schema", "name": "person", "schema": person["parameters"]}}
+    asked: dict[str, Any] = {"model": "gpt-5", "input": "Who?", "text": form, "tools": [{"type": "function", **person}]}
+    model = ScriptedModel([Call("person", {"name": "Ann"}, id="c1")], [Call("person_", {"name": "Bob"}, id="c2")])
+    async with openai_served(**playing(model)) as opened:
+        called = await opened.ann.responses.create(**asked, tool_choice={"type": "function", "name": "person"})
+        answered = await opened.ann.responses.create(**asked)
+
+    assert [(item.type, item.to_dict().get("arguments")) for item in called.output] == [
+        ("function_call", '{"name":"Ann"}')
+    ]
+    assert answered.output_text == '{"name":"Bob"}'
+
+
+async def test_an_output_that_a_conversation_has_may_come_again_with_others() -> None:
+    """As the AI SDK sends it, which repeats the outputs of earlier steps; an output alone is not taken twice."""
+    tools: Any = [{"type": "function", "name": "look", "parameters": {"type": "object"}}]
+    model = ScriptedModel(
+        [Call("look", id="c1")], [Call("look", id="c2")], "Red and blue.", [Call("look", id="c1")], "Green."
+    )
+    async with openai_served(**playing(model)) as opened:
+        ann, conversation = opened.ann, (await opened.ann.conversations.create()).id
+        asked: dict[str, Any] = {"model": "gpt-5", "conversation": conversation, "tools": tools}
+        red: Any = {"type": "function_call_output", "call_id": "c1", "output": "red"}
+        blue: Any = {"type": "function_call_output", "call_id": "c2", "output": "blue"}
+        and_then: Any = {"role": "user", "content": "And?"}
+        await ann.responses.create(**asked, input="Look twice.")
+        await ann.responses.create(**asked, input=[red])
+        last = await ann.responses.create(**asked, input=[red, blue])
+        for again in ([red], [{**red, "output": "grey"}, and_then]):
+            with pytest.raises(openai.BadRequestError, match="waits for it"):
+                await ann.responses.create(**asked, input=again)
+        kept = [item.type async for item in ann.conversations.items.list(conversation, order="asc")]
+        # A model may give two calls the same id: then the output is that of the second.
+        await ann.responses.create(**asked, input="Once more.")
+        once_more = await ann.responses.create(**asked, input=[red, and_then])
+
+    assert (last.output_text, once_more.output_text) == ("Red and blue.", "Green.")
+    assert kept == ["message", *("function_call", "function_call_output") * 2, "message"]
+    assert [part.get("output") for message in model.requests[-1].messages for part in message.parts].count("red") == 2
+
+
 async def test_a_foreign_response_is_not_found_on_any_route(subtests: pytest.Subtests) -> None:
     """A7, T1: the same answer as for one that does not exist, or is no id at all."""
     async with openai_served() as opened:

@@ -239,6 +239,46 @@ async def test_a_run_of_ag_ui_is_joined_and_stopped() -> None:
         assert code(wrong) == (404, "assistant_not_found")
 
 
+def page_after(events: list[dict[str, Any]], *have: str) -> list[str]:
+    """The ids on a page after a run, as `@ag-ui/client` orders them: a snapshot leaves what the page has in its place
+    and appends the rest."""
+    ids = [*have]
+    for event in events:
+        if event["type"] == "MESSAGES_SNAPSHOT":
+            stored = [message["id"] for message in event["messages"]]
+            ids = [*(name for name in ids if name in stored), *(name for name in stored if name not in ids)]
+        elif event["type"] == "TEXT_MESSAGE_START" and event["messageId"] not in ids:
+            ids.append(event["messageId"])
+    return ids
+
+
+async def test_a_page_that_misses_messages_of_its_thread_has_them_before_the_answer() -> None:
+    async with house("One.", "Two.", "Three.", [Say("Fo", "ur."), hang := Hang()]) as (http, _):
+        first = await run(http, "r1", user("u1", "1"))
+        answer = {"id": only(first, "TEXT_MESSAGE_START")["messageId"], "role": "assistant", "content": "One."}
+        talk = [user("u1", "1"), answer]
+        second = await run(http, "r2", *talk, user("u2", "2"))
+        elsewhere = page_after(second, "u1", answer["id"], "u2")
+        # Another page of the thread, which has not seen the second exchange.
+        behind = await run(http, "r3", *talk, user("u3", "3"))
+        whole = page_after(behind, "u1", answer["id"], "u3")
+        again = await run(http, "r3", *talk, user("u3", "3"))
+
+        assert whole[:-1] == [*elsewhere, "u3"]
+        assert page_after(again, "u1", answer["id"], "u3") == whole
+        body = {"threadId": "c", "runId": "r4", "messages": [user("u4", "4")]}
+        async with http.stream("POST", "/v1/ag-ui/helper", json=body) as response:
+            async for line in response.aiter_lines():
+                if "ur." in line:
+                    break
+        await hang.reached.wait()
+        async with http.stream("POST", "/v1/ag-ui/helper", json={**body, "runId": "r5", "messages": []}) as joined:
+            await http.post(at("c", "stop"))
+            reloaded = checked((await joined.aread()).decode())
+        assert page_after(reloaded)[:-1] == [*whole, "u4"]
+        assert "".join(event.get("delta", "") for event in reloaded) == "Four."
+
+
 async def test_an_unexpected_fault_ends_either_stream_in_its_own_shape() -> None:
     async with house("Half.", postprocess=lambda *_: str(1 // 0)) as (http, _):
         chunks = await ui(http, said("u1", "Hi"))

@@ -131,6 +131,9 @@ def tools_of(
         specs, wanted = [], "auto"
     answer = answer_function(text)
     if answer is not None and text is not None:
+        while answer in {spec.name for spec in specs}:
+            # The name of a form says nothing of the functions, so both may have the same.
+            answer += "_"
         specs.append(_answer_spec(answer, text["format"]))
         wanted = _REQUIRED if wanted == "auto" and len(specs) > 1 else answer if wanted == "auto" else wanted
     return ToolChoice(tuple(specs), wanted, answer)

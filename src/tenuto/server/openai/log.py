@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from tenuto.errors import VersionConflict
 from tenuto.model import Message, Page, Rewrite, Scope, Session, Truncation
 from tenuto.model.message import is_summary
-from tenuto.model.values import JsonObject
+from tenuto.model.values import Json, JsonObject
 from tenuto.server.openai.errors import ItemNotFound
-from tenuto.server.openai.items import items_of, items_of_message, without_item
+from tenuto.server.openai.items import CALL, CALL_OUTPUT, items_of, items_of_message, without_item
 from tenuto.sessions import Sessions
 
 # Messages that a search for an item reads at once.
@@ -70,6 +70,18 @@ class ItemLog:
         """The ids of the newest items."""
         page = await self.sessions.messages(self.scope, self.session_id, Page(limit=_READ))
         return {item["id"] for item in items_of(page.messages)}
+
+    async def known_outputs(self) -> dict[str, Json]:
+        """The outputs of functions among the newest items by call id, without those of calls that wait for one."""
+        page = await self.sessions.messages(self.scope, self.session_id, Page(limit=_READ))
+        known: dict[str, Json] = {}
+        for item in items_of(page.messages):
+            call = str(item.get("call_id"))
+            if item["type"] == CALL_OUTPUT:
+                known[call] = item.get("output")
+            elif item["type"] == CALL:
+                known.pop(call, None)
+        return known
 
     async def get(self, item_id: str) -> JsonObject:
         """One item.

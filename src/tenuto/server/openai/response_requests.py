@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from starlette.requests import Request
 
 from tenuto.chat import ChatRequest
-from tenuto.errors import Invalid
-from tenuto.model import Message, Page, Scope
+from tenuto.errors import Invalid, SessionNotFound
+from tenuto.model import Draft, Message, Page, Scope
 from tenuto.model.policy import SessionPolicy
-from tenuto.model.values import JsonObject
+from tenuto.model.values import Json, JsonObject
 from tenuto.server.auth import asking, service, sessions
 from tenuto.server.json_io import body_of, fingerprint, idempotency_key
 from tenuto.server.openai.bodies import ResponseBody, tools_of
 from tenuto.server.openai.chains import existing, find_turn
 from tenuto.server.openai.conversations import check_metadata, drafts_of_items
 from tenuto.server.openai.errors import ResponseNotFound
-from tenuto.server.openai.items import ECHO
+from tenuto.server.openai.items import CALL_OUTPUT, ECHO
+from tenuto.server.openai.log import ItemLog
 from tenuto.server.openai.response_objects import Echo, place_of_response
 
 # How an answer travels is no part of what is asked.
@@ -52,7 +54,10 @@ async def read_request(request: Request) -> Asked:
     said, created_at = body.said(), now_in_seconds(request)
     follows = body.previous_response_id
     session_id = body.conversation_id if follows is None else place_of_response(follows)[1]
-    drafts = await drafts_of_items(request, scope, body.input, session_id) if isinstance(body.input, list) else ()
+    drafts: tuple[Draft, ...] = ()
+    if isinstance(body.input, list):
+        items = await _without_known_outputs(request, scope, body)
+        drafts = await drafts_of_items(request, scope, items, session_id)
     if not drafts and not isinstance(body.input, str):
         raise Invalid("input: expected a text or items")
     assistant = assistant_of(request, body.model)
@@ -73,6 +78,25 @@ async def read_request(request: Request) -> Asked:
         compress_above=body.compress_above,
     )
     return Asked(scope, body, turn, created_at, said)
+
+
+async def _without_known_outputs(request: Request, scope: Scope, body: ResponseBody) -> list[JsonObject]:
+    """The input without outputs that the conversation has: the AI SDK repeats those of its earlier steps.
+
+    Only beside other items: an output alone is a retry after a turn that failed, or unknown.
+    """
+    items = body.input if isinstance(body.input, list) else []
+    if body.conversation_id is None or not any(item.get("type") == CALL_OUTPUT for item in items):
+        return items
+    known: dict[str, Json] = {}
+    with suppress(SessionNotFound):
+        known = await ItemLog(sessions(request), scope, body.conversation_id).known_outputs()
+    return [item for item in items if not _is_known(item, known)] or items
+
+
+def _is_known(item: JsonObject, known: dict[str, Json]) -> bool:
+    call = str(item.get("call_id"))
+    return item.get("type") == CALL_OUTPUT and call in known and known[call] == item.get("output")
 
 
 def assistant_of(request: Request, model: str | None) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.chat import LiveTurn, ReplyFinished, TurnStarted
+from tenuto.chat import ChatEvent, LiveTurn, ReplyFinished, TurnStarted
 from tenuto.errors import Invalid, SessionNotFound, TenutoError
 from tenuto.model import Changes, Draft, Message, Role, Scope, text_part, tool_result
 from tenuto.model.values import JsonObject
@@ -160,7 +160,7 @@ class _Run:
         encoder = AgUiStream(self.body.thread_id, self.body.run_id)
         yield encoder.start()
         yield await self._state()
-        yield await self._messages()
+        yield self._snapshot(await self._thread())
         yield encoder.run_finished({"type": "success"})
 
     async def follow(self, turn: LiveTurn) -> AsyncIterator[JsonObject | str]:
@@ -168,21 +168,36 @@ class _Run:
         encoder = AgUiStream(self.body.thread_id, self.body.run_id)
         try:
             async for _, event in turn.events():
+                opening = not encoder.started
                 for chunk in encoder.encode(event):
                     yield chunk
-                if isinstance(event, TurnStarted):
-                    # Another one, if the thread's id is another user's session.
-                    self.session_id = event.session_id
-                    yield await self._state(self.body.state)
+                    if opening:
+                        opening = False
+                        async for first in self._open(event, encoder.trace_id):
+                            yield first
                 if isinstance(event, ReplyFinished):
-                    if self.missing or encoder.differs(event.reply):
-                        yield await self._messages()
+                    if encoder.differs(event.reply):
+                        yield self._snapshot(await self._thread())
                     yield encoder.finish(event.reply)
         except Exception as fault:
             if not encoder.started:
                 raise
             for chunk in encoder.fail(told_error(fault)):
                 yield chunk
+
+    async def _open(self, event: ChatEvent, trace_id: str) -> AsyncIterator[JsonObject]:
+        """What a run tells before the answer, which that trace names: the state, and what the client does not have."""
+        if isinstance(event, TurnStarted):
+            # Another one, if the thread's id is another user's session.
+            self.session_id = event.session_id
+            yield await self._state(self.body.state)
+        if self.missing:
+            before = [message for message in await self._thread() if message["id"] != trace_id]
+            sent = [message.id for message in self.body.messages]
+            if sent != [message["id"] for message in before[: len(sent)]]:
+                # Clients leave what they have in its place and append the rest, so they forget it first.
+                yield self._snapshot([])
+            yield self._snapshot(before)
 
     async def _state(self, given: object = None) -> JsonObject:
         """The session's attributes, with those that the client has changed."""
@@ -196,6 +211,10 @@ class _Run:
             return {"type": "STATE_SNAPSHOT", "snapshot": given if isinstance(given, dict) else {}}
         return {"type": "STATE_SNAPSHOT", "snapshot": session.attributes}
 
-    async def _messages(self) -> JsonObject:
+    async def _thread(self) -> list[JsonObject]:
         log = await load_log(self.request, self.scope, self.session_id)
-        return {"type": "MESSAGES_SNAPSHOT", "messages": [each for one in log or () for each in thread_messages(one)]}
+        return [each for one in log or () for each in thread_messages(one)]
+
+    @staticmethod
+    def _snapshot(messages: list[JsonObject]) -> JsonObject:
+        return {"type": "MESSAGES_SNAPSHOT", "messages": messages}

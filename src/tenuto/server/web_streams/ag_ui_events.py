@@ -26,7 +26,7 @@ class AgUiStream:
     thread_id: str
     run_id: str
     started: bool = False
-    _trace_id: str = ""
+    trace_id: str = ""
     _blocks: int = 0
     _open: str | None = None
     _said: list[str] = field(default_factory=list)
@@ -41,7 +41,7 @@ class AgUiStream:
         match event:
             case TurnStarted():
                 # A turn that is not stored has no trace.
-                self._trace_id = event.trace_id or self.run_id
+                self.trace_id = event.trace_id or self.run_id
                 yield self.start()
             case TextDelta(text=text):
                 yield from self._say(text)
@@ -86,7 +86,7 @@ class AgUiStream:
         return {"threadId": self.thread_id, "runId": self.run_id}
 
     def _replay(self, reply: Reply) -> Iterator[JsonObject]:
-        self._trace_id = reply.trace_id or self.run_id
+        self.trace_id = reply.trace_id or self.run_id
         yield self.start()
         if reply.text:
             yield from self._say(reply.text)
@@ -96,7 +96,7 @@ class AgUiStream:
     def _say(self, text: str) -> Iterator[JsonObject]:
         if self._open is None:
             # The answer is known by its trace; text before a tool is a message of its own.
-            self._open = f"{self._trace_id}{f'-{self._blocks}' if self._blocks else ''}"
+            self._open = f"{self.trace_id}{f'-{self._blocks}' if self._blocks else ''}"
             self._blocks += 1
             yield {"type": "TEXT_MESSAGE_START", "messageId": self._open, "role": "assistant"}
         self._said.append(text)
@@ -113,7 +113,7 @@ class AgUiStream:
             "type": "TOOL_CALL_START",
             "toolCallId": call.id,
             "toolCallName": call.name,
-            "parentMessageId": self._trace_id,
+            "parentMessageId": self.trace_id,
         }
         arguments = msgspec.json.encode(call.arguments).decode()
         yield {"type": "TOOL_CALL_ARGS", "toolCallId": call.id, "delta": arguments}
