@@ -37,6 +37,10 @@ async def test_the_first_key_is_asked_for_and_the_page_goes_on_with_it(chromium:
 
         await expect(page.locator(".secret")).to_contain_text("tnt_")
         secret = await page.locator(".secret").text_content() or ""
+        visit.allow("401")
+        await visit.look_again()
+        await expect(page.get_by_text("The server needs a valid API key.")).to_be_visible()
+        await expect(page.get_by_role("dialog")).to_be_hidden()
         await page.get_by_label("Key", exact=True).fill("tnt_wrong")
         await page.get_by_role("button", name="Continue").click()
         await expect(page.get_by_text("This is not the key above.")).to_be_visible()
