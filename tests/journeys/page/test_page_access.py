@@ -37,6 +37,10 @@ async def test_the_first_key_is_asked_for_and_the_page_goes_on_with_it(chromium:
 
         await expect(page.locator(".secret")).to_contain_text("tnt_")
         secret = await page.locator(".secret").text_content() or ""
+        visit.allow("401")
+        await visit.look_again()
+        await expect(page.get_by_text("The server needs a valid API key.")).to_be_visible()
+        await expect(page.get_by_role("dialog")).to_be_hidden()
         await page.get_by_label("Key", exact=True).fill("tnt_wrong")
         await page.get_by_role("button", name="Continue").click()
         await expect(page.get_by_text("This is not the key above.")).to_be_visible()
@@ -92,6 +96,36 @@ async def test_a_user_who_is_no_admin_is_told_so_and_how_to_get_in(chromium: Bro
         await become(visit, admin)
 
         await expect(visit.page.locator(".key-list li")).to_have_count(2)
+
+
+async def test_a_message_refused_with_its_key_waits_for_the_next_key(chromium: Browser) -> None:
+    """A token expires in mid-conversation: what was written is not stored, so the page keeps it. A user who leaves
+    by the dialog takes it along."""
+    async with served(locked=True) as door, listening(door) as base, visiting(chromium, base) as visit:
+        first, old = await door.keys.create(tenant="acme", user="ann")
+        _, new = await door.keys.create(tenant="acme", user="ann")
+        _, bob = await door.keys.create(tenant="acme", user="bob")
+        _, admin = await door.keys.create(tenant="acme", role=KeyRole.ADMIN)
+        visit.allow("401", "404")
+        await visit.open()
+        await become(visit, old)
+        await visit.say("My train leaves at 7:40.")
+        await visit.hear()
+        assert (await door.http.delete(f"/v1/keys/{first.id}", headers=bearer(admin))).is_success
+
+        await visit.say("And my bus at 8:15.")
+        await expect(visit.page.get_by_role("dialog")).to_contain_text("The server refused this key")
+        await become(visit, "tnt_wrong")
+        await expect(visit.page.get_by_role("dialog")).to_contain_text("The server refused this key")
+        await become(visit, new)
+
+        await expect(visit.field).to_have_value("And my bus at 8:15.")
+        await visit.page.get_by_role("button", name=re.compile("Dark|Light")).click()
+        await expect(visit.field).to_have_value("And my bus at 8:15.")
+        await visit.page.get_by_title("Credentials").click()
+        await become(visit, bob)
+        await visit.page.get_by_role("link", name="New session").click()
+        await expect(visit.field).to_have_value("")
 
 
 async def test_nothing_that_was_named_or_said_becomes_markup_on_any_page(chromium: Browser) -> None:

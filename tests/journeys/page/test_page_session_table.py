@@ -80,6 +80,19 @@ async def test_ten_thousand_sessions_scroll_without_loading_all(chromium: Browse
         assert all(title.startswith("Trip 77") for title in found)
 
 
+async def test_a_row_fits_its_page_at_any_width(chromium: Browser) -> None:
+    """No column is cut off, with the list of pages beside the table and without."""
+    async with offline(chromium) as (visit, door):
+        await many(door, 1)
+        await visit.open("/#/sessions")
+        await expect(rows(visit.page)).to_have_count(1)
+
+        for width in range(320, 1601, 40):
+            await visit.page.set_viewport_size({"width": width, "height": 800})
+            wide = await visit.page.locator(".sessions-page .scroll").evaluate("one => [one.scrollWidth, one.clientWidth]")
+            assert wide[0] <= wide[1], width
+
+
 async def test_a_long_list_that_changes_meanwhile_has_no_gap(chromium: Browser) -> None:
     async with offline(chromium) as (visit, door):
         await many(door, 160)

@@ -31,6 +31,7 @@ const actions = {
   talks,
   turns,
   trace: api.trace,
+  draft: { text: "" }, // what is written and not sent: it outlives the field, which is made anew with every view
   start,
   begin,
   forget,
@@ -107,10 +108,15 @@ function undo() {
   store.change({ told: t("undo.undone") });
 }
 
-/** Be somebody else: nothing of what is on screen, half written or on its way is theirs. */
+/**
+ * Be somebody else: nothing of what is on screen, half written or on its way is theirs. Where the server refused the
+ * key, the user is most likely the same: what the server did not take is kept to be sent again.
+ */
 function identify(who) {
   const { key, user } = me();
   const same = key === who.key && user === who.user;
+  if (store.get().wanted !== "asked") actions.draft.text ||= refusedText(currentTalk(store.get()));
+  else if (!same) actions.draft.text = "";
   if (!same) deletion.leave();
   house.identify(who);
   if (same) return start();
@@ -120,6 +126,12 @@ function identify(who) {
   store.change({ ...BEGINNING, pages: pages.leave() });
   mount();
   return start();
+}
+
+/** The message at the end of a talk that came with a refused key. */
+function refusedText(talk) {
+  const { problem, again } = talk?.items.at(-1) ?? {};
+  return problem?.status === 401 ? (again?.request.message ?? "") : "";
 }
 
 /** Escape stops the answer on screen, wherever the focus is, unless it closes something that lies over it. */

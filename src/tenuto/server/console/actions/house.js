@@ -85,5 +85,8 @@ async function policy() {
 /** Where the server needs a credential, ask for one. Its first key may have been created after the page was loaded. */
 export function refused(store, problem) {
   if (problem.status !== 401) return;
+  // The page of keys shows the first one, never to be shown again, and asks for it there.
+  const { page, pages } = store.get();
+  if (page === "keys" && pages.keys?.first) return;
   store.change(({ house }) => ({ wanted: me().key ? "refused" : "missing", house: house && { ...house, auth: "closed" } }));
 }

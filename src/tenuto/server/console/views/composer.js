@@ -28,7 +28,11 @@ export function composerView(actions) {
   );
   let talking = null;
 
-  field.addEventListener("input", () => fit(field));
+  field.value = actions.draft.text;
+  field.addEventListener("input", () => {
+    actions.draft.text = field.value;
+    fit(field);
+  });
   field.addEventListener("keydown", (event) => {
     // While an input method is composing, Enter chooses characters.
     if (event.isComposing || event.keyCode === 229) return;
@@ -43,7 +47,7 @@ export function composerView(actions) {
     event.preventDefault();
     const text = field.value.trim();
     if (!text || !talking || talking.running || talking.loading) return;
-    field.value = "";
+    field.value = actions.draft.text = "";
     fit(field);
     actions.turns.say(text);
   }
