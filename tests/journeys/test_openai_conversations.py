@@ -234,6 +234,24 @@ async def test_errors_have_openais_shape(openai_door: OpenAIDoor) -> None:
     assert unknown.headers["x-request-id"]
 
 
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        ({"role": "narrator", "content": "Rain."}, "messages[0].role"),
+        ({"role": "user", "content": None}, "messages[0].content"),
+        ({"role": "tool", "tool_call_id": "call_1", "content": "12"}, "messages[0].tool_call_id"),
+    ],
+)
+async def test_a_completion_refuses_messages_that_no_prompt_would_show(
+    openai_door: OpenAIDoor, message: dict[str, object], field: str
+) -> None:
+    sent = {"model": "general", "messages": [message, {"role": "user", "content": "Hi"}]}
+    told = await openai_door.door.http.post("/v1/chat/completions", headers=bearer(openai_door.key), json=sent)
+
+    assert told.status_code == 400
+    assert told.json()["error"]["message"].startswith(f"{field}: ")
+
+
 async def _conversations(opened: OpenAIDoor) -> list[str]:
     page = (await opened.door.http.get("/v1/conversations", headers=bearer(opened.key))).json()
     return [one["id"] for one in page["data"]]

@@ -37,6 +37,7 @@ routes = OpenAIRouter(prefix="/v1")
 SESSION: Final = "Tenuto-Session"
 """The header that names the session of a chat completion, in the request and in the response."""
 _CHUNK: Final = "chat.completion.chunk"
+_ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 
 
 class _CompletionBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +123,7 @@ async def create_completion(request: Request) -> Response:
     if body.n not in (None, 1):
         raise Invalid("n: one completion is made of a request")
     session = request.headers.get(SESSION)
+    _check_messages(body.messages, calls_elsewhere=session is not None)
     turn, history = await _turn_of(request, scope, body)
     completion = _Completion(body, body.model or str(turn.assistant), int(service(request).clock().timestamp()))
     if session is not None:
@@ -131,6 +133,25 @@ async def create_completion(request: Request) -> Response:
         begun = await begun_events(request, events)
         return await event_stream(request, _with_end(completion.chunks(begun)), _encode)
     return json_response(completion.whole(await cancel_on_disconnect(request, last_reply(events))))
+
+
+def _check_messages(messages: list[JsonObject], *, calls_elsewhere: bool) -> None:
+    """Refuse what no prompt would show: the answer would be one to another conversation than was sent.
+
+    With `calls_elsewhere`, the call of an output may stand in the session.
+    """
+    calls: set[object] = set()
+    for place, message in enumerate(messages):
+        role, at = message.get("role"), f"messages[{place}]"
+        if role not in _ROLES:
+            raise Invalid(f"{at}.role: expected one of {', '.join(_ROLES)}")
+        if role == "user" and not isinstance(message.get("content"), str | list):
+            raise Invalid(f"{at}.content: expected a text or parts")
+        if role == "tool" and not calls_elsewhere and message.get("tool_call_id") not in calls:
+            raise Invalid(f"{at}.tool_call_id: no message before it calls a tool with this id")
+        made = message.get("tool_calls")
+        for call in made if isinstance(made, list) else ():
+            calls.add(call.get("id") if isinstance(call, dict) else None)
 
 
 async def _in_session(
