@@ -27,7 +27,9 @@ help: ## show what can be made
 serve: $(run_ready) ## run the server; PORT and TENUTO_STORE or REDIS_URL choose where
 	@TENUTO_PORT='$(PORT)' exec $(venv)/bin/tenuto serve $(ARGS)
 
-test: lint check ## lint, types, import rules, and every test
+# Side by side: the type checker has one process, and tests wait for their servers.
+test: $(dev_ready) ## lint, types, import rules, and every test
+	@$(MAKE) --no-print-directory -j2 lint check
 
 lint: $(dev_ready) ## ruff, mypy and the import rules
 	$(py) -m ruff check .
