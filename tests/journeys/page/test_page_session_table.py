@@ -89,7 +89,9 @@ async def test_a_row_fits_its_page_at_any_width(chromium: Browser) -> None:
 
         for width in range(320, 1601, 40):
             await visit.page.set_viewport_size({"width": width, "height": 800})
-            wide = await visit.page.locator(".sessions-page .scroll").evaluate("one => [one.scrollWidth, one.clientWidth]")
+            wide = await visit.page.locator(".sessions-page .scroll").evaluate(
+                "one => [one.scrollWidth, one.clientWidth]"
+            )
             assert wide[0] <= wide[1], width
 
 
