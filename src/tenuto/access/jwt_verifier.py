@@ -78,7 +78,7 @@ class JwtVerifier:
         try:
             return self._build_caller(claims)
         except Invalid as refused:
-            _log.info("a token was refused: %s", refused)
+            _log.info("a JWT was refused: %s", refused)
             return None
 
     def _decode_claims(self, token: str) -> JsonObject | None:
@@ -100,7 +100,7 @@ class JwtVerifier:
             )
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as exc:
             # The type alone: the message may quote the token.
-            _log.info("a token was refused: %s", type(exc).__name__)
+            _log.info("a JWT was refused: %s", type(exc).__name__)
             return None
 
     def _build_caller(self, claims: JsonObject) -> Caller:

@@ -57,6 +57,8 @@ def copy(
     Everything is copied as it is stored: sessions with ids, versions, messages, traces and idempotency keys; memories,
     tasks, boards, API keys, usage, vaults and data keys. Run it again to resume, or to copy what has changed since.
     """
+    if any(url.startswith("memory:") for url in (source, target)):
+        raise InvalidSetting("store", "a store in memory ends with the command: name a file or a server")
     if _identify(source) == _identify(target):
         raise Invalid("both addresses name the same store")
     policy = CopyPolicy(merge=merge, overwrite=overwrite, delete=delete, shrunk=yes, dry_run=dry_run)

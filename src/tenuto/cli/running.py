@@ -61,7 +61,8 @@ def naming_store(settings: Settings) -> Iterator[None]:
     try:
         yield
     except StoreUnavailable as error:
-        if type(error) is not StoreUnavailable:
+        # Others of its kind say more, and keep their words.
+        if str(error) != str(StoreUnavailable()):
             raise
         raise StoreUnavailable(f"session store at {shown_store(settings)}") from None
 

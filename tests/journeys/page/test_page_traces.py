@@ -8,7 +8,7 @@ from playwright.async_api import Browser, expect
 from tenuto.llm import Call, Fail, ScriptedModel
 from tenuto.model.generation import ModelDone
 from tests.journeys.door import playing, served
-from tests.journeys.page.visit import listening, visiting
+from tests.journeys.page.visit import listening, offline, visiting
 from tests.talking import Adder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -69,3 +69,15 @@ async def test_turns_are_found_and_one_is_shown_step_by_step(chromium: Browser) 
         await expect(page.locator(".insight .entries")).to_be_visible()
         await page.get_by_role("link", name="turn 1").click()
         await expect(page.locator(".said")).to_have_text(["1+2?"])
+
+
+async def test_an_assistant_has_its_title_wherever_it_is_named(chromium: Browser) -> None:
+    async with offline(chromium) as (visit, _):
+        await visit.say("My train leaves at 7:40.")
+        await visit.hear()
+
+        await visit.open("/#/traces")
+        await visit.page.locator(".trace-table").get_by_role("link").click()
+        await expect(visit.page.locator(".trace-facts")).to_contain_text("AssistantGeneral")
+        await visit.open("/#/usage")
+        await expect(visit.page.get_by_role("rowheader", name="General")).to_be_visible()

@@ -10,6 +10,9 @@ import pytest
 
 from tenuto.access import Caller, JwtPolicy, JwtVerifier, KeyRole
 from tenuto.errors import InvalidSetting
+from tenuto.model.privacy import PrivacyPolicy
+from tenuto.privacy.log_redaction import LogRedactor
+from tenuto.privacy.redactor import TenantPolicies
 
 SECRET = "a shared secret of more than sixty-four bytes, which is what HS512 asks for"
 
@@ -26,6 +29,26 @@ def test_a_token_becomes_a_caller() -> None:
         tenant="acme", site="museum", user="ann", role=KeyRole.ADMIN
     )
     assert tokens.verify(token(role="superuser")) == Caller(tenant="acme", user="ann")
+
+
+@pytest.mark.parametrize(
+    ("claims", "why"),
+    [
+        ({"exp": 1}, "ExpiredSignatureError"),
+        ({"tenant_id": None}, "MissingRequiredClaimError"),
+        ({"aud": "other"}, "InvalidAudienceError"),
+    ],
+    ids=str,
+)
+def test_the_log_says_why_a_token_is_refused(
+    claims: dict[str, Any], why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Behind the redaction of logs, which takes what follows the word token for one."""
+    caplog.set_level("INFO")
+    clean = LogRedactor(lambda: TenantPolicies(PrivacyPolicy()))
+
+    assert JwtVerifier(JwtPolicy(secret=SECRET)).verify(token(**claims)) is None
+    assert why in clean(caplog.messages[0])
 
 
 def test_the_algorithm_follows_the_setting() -> None:

@@ -6,6 +6,7 @@ import { has, t } from "../i18n.js";
 import { sentence } from "../problem.js";
 import { addressOf, addressOfPage } from "../route.js";
 import { waterfall } from "../waterfall.js";
+import { assistantNames } from "./assistant_name.js";
 import { badges } from "./badges.js";
 import { textButton } from "./buttons.js";
 import { insightView } from "./insight.js";
@@ -31,7 +32,7 @@ export function traceView(actions) {
     fill(notice, problem ? [sentence(problem), " ", textButton(t("again"), actions.page.trace.again)] : t("app.loading"));
     set(notice, "hidden", detail !== null);
     fill(lead, detail && instant(detail.began_at));
-    fill(body, detail && [facts(detail), said(detail), timeline(detail), seen(detail)]);
+    fill(body, detail && [facts(detail, state), said(detail), timeline(detail), seen(detail)]);
   }
 
   /** The same as under an answer; the trace is here already. */
@@ -44,11 +45,11 @@ export function traceView(actions) {
   return { node, draw, focus: header.focus, title: () => t("traces.trace") };
 }
 
-function facts(trace) {
+function facts(trace, state) {
   const { input_tokens: input, output_tokens: output, cost_usd: cost } = trace.usage;
   const rows = [
     [t("traces.session"), h("a", { href: addressOf(trace.session_id) }, t("traces.turn", { turn: trace.turn }))],
-    [t("traces.column.assistant"), [trace.assistant, trace.persona && ` (${trace.persona})`]],
+    [t("traces.column.assistant"), [assistantNames(state)(trace.assistant), trace.persona && ` (${trace.persona})`]],
     [t("insight.model"), [trace.model, " ", badges({ ...trace, model: "", stopped: false })]],
     [t("traces.column.outcome"), outcome(trace)],
     [t("insight.usage.label"), t("insight.usage", { input: number(input), output: number(output) })],

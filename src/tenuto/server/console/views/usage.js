@@ -3,6 +3,7 @@
 import { fill, h, set } from "../dom.js";
 import { money, number } from "../format.js";
 import { t } from "../i18n.js";
+import { assistantNames } from "./assistant_name.js";
 import { sparkline, stackedBars } from "./charts.js";
 import { pageHeader } from "./page_header.js";
 import { refusal } from "./refusal.js";
@@ -48,8 +49,9 @@ export function usageView(actions) {
     const used = usage.days.length > 0;
     set(measures.node, "hidden", !used);
     fill(totals, used && sums(usage.total));
-    fill(chart, used ? byDay(usage, measure) : h("p", { class: "hint" }, t("usage.none")));
-    fill(assistants, used && byAssistant(usage));
+    const name = namesIn(state);
+    fill(chart, used ? byDay(usage, measure, name) : h("p", { class: "hint" }, t("usage.none")));
+    fill(assistants, used && byAssistant(usage, name));
     fill(topics, topicTable(now.topics));
   }
 
@@ -75,12 +77,12 @@ function sums(total) {
   );
 }
 
-function byDay(usage, measure) {
+function byDay(usage, measure, name) {
   const { value, format } = MEASURES[measure];
   const days = daysBetween(usage.first_day, usage.last_day);
   const rows = new Map(usage.days.map((day) => [day.day, day.assistants]));
   const series = usage.assistants.map(({ assistant }) => ({
-    name: called(assistant),
+    name: name(assistant),
     values: days.map((day) => value(rows.get(day)?.find((each) => each.assistant === assistant) ?? NOTHING)),
   }));
   const label = t("usage.chart", { measure: t(`usage.${measure}`), first: days[0], last: days.at(-1) });
@@ -97,8 +99,8 @@ function dayTable(days) {
   return countsTable("usage.day", days.map((counts) => [counts.day, counts]));
 }
 
-function byAssistant({ assistants }) {
-  const rows = assistants.map((counts) => [called(counts.assistant), counts]);
+function byAssistant({ assistants }, name) {
+  const rows = assistants.map((counts) => [name(counts.assistant), counts]);
   return [h("h2", {}, t("usage.by_assistant")), countsTable("usage.assistant", rows)];
 }
 
@@ -151,8 +153,9 @@ function row([first, ...rest]) {
 }
 
 /** Titles and summaries have no assistant. */
-function called(assistant) {
-  return assistant ?? t("usage.upkeep");
+function namesIn(state) {
+  const name = assistantNames(state);
+  return (assistant) => name(assistant) || t("usage.upkeep");
 }
 
 /** Every day of the period, those without usage too. */

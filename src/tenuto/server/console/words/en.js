@@ -118,7 +118,7 @@ export const en = {
   "badge.lookup": "not looked up: the model called no tool",
   "badge.detector": "privacy detector did not answer",
   "badge.embedder": "messages compared by words: the embedder did not answer",
-  "badge.recall": "memories compared by words: the embedder was not ready",
+  "badge.recall": "memories could not be searched as usual",
   "badge.other": "degraded: {what}",
   "policy.normal": "supported by evidence",
   "policy.conservative": "little evidence, careful answer",

@@ -116,7 +116,7 @@ export const zh = {
   "badge.lookup": "未经查询：模型没有调用工具",
   "badge.detector": "隐私检测服务未响应",
   "badge.embedder": "嵌入模型未响应，按词语比较对话",
-  "badge.recall": "仅按词语比较记忆：嵌入模型尚未就绪",
+  "badge.recall": "未能照常查找记忆",
   "badge.other": "降级：{what}",
   "policy.normal": "有据可依",
   "policy.conservative": "依据不多，谨慎作答",
