@@ -26,19 +26,24 @@ FETCHED = re.compile(
 IMAGE = re.compile(r"""<(?:img|source)\b[^>]*\s(?:src|srcset)=["']?([^"'\s>:]+)["'\s>]""")
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site. Strictly: a link or an anchor that leads nowhere is an error."""
-    folder = tmp_path_factory.mktemp("site")
+def test_the_site_builds_strictly_and_is_whole(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    """One test, since workers that share several would build it several times."""
+    _build(tmp_path)
+    for look in (_loads_nothing_from_another_host, _every_picture_is_a_file_of_it, _its_reference_is_the_programs):
+        with subtests.test(look.__name__.strip("_")):
+            look(tmp_path)
+
+
+def _build(folder: Path) -> None:
+    """Strictly: a link or an anchor that leads nowhere is an error."""
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
         cwd=TOP, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert built.returncode == 0, built.stderr
-    return folder
 
 
-def test_no_page_loads_anything_from_another_host(site: Path) -> None:
+def _loads_nothing_from_another_host(site: Path) -> None:
     pages = [*site.rglob("*.html"), *site.rglob("*.css")]
     # The theme loads the renderer of such diagrams from elsewhere.
     loaded = {page.name: FETCHED.findall(page.read_text()) for page in pages}
@@ -49,14 +54,14 @@ def test_no_page_loads_anything_from_another_host(site: Path) -> None:
     assert diagrams == []
 
 
-def test_every_picture_is_a_file_of_the_site(site: Path) -> None:
+def _every_picture_is_a_file_of_it(site: Path) -> None:
     shown = [(page, image) for page in site.rglob("*.html") for image in IMAGE.findall(page.read_text())]
 
     assert any(page == site / "index.html" for page, _ in shown)
     assert [(page.name, image) for page, image in shown if not (page.parent / image).is_file()] == []
 
 
-def test_the_generated_reference_is_that_of_the_program(site: Path) -> None:
+def _its_reference_is_the_programs(site: Path) -> None:
     library = (site / "reference" / "library.html").read_text()
     routes = unescape((site / "reference" / "routes.html").read_text())
     api = document(create_app(Settings(store="memory://")))["paths"]
