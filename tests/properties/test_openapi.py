@@ -76,7 +76,7 @@ def test_every_answer_is_one_the_document_promises(api: Any, path: str, method: 
     without: list[Any] = [positive_data_acceptance] if path in BEYOND_SCHEMA else []
 
     @given(case=api[path][method].as_strategy(generation_mode=mode))
-    @settings(max_examples=5, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=3, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
     def answered(case: schemathesis.Case[Any]) -> None:
         _part_what_excludes_each_other(case)
         if mode is GenerationMode.POSITIVE:
