@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import gc
 import importlib
 import io
 import json
@@ -221,7 +222,11 @@ def _import_everything() -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     own_end = socket.socket(fileno=int(sys.argv[1]))
+    gc.disable()
     _import_everything()
+    # Forks look for garbage among what they make, and leave these pages alone.
+    gc.freeze()
+    gc.enable()
     atexit._clear()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _serve(own_end)
