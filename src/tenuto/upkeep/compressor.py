@@ -159,11 +159,11 @@ class Compressor:
         return True
 
     async def _redact_covered(self, session: Session, messages: Sequence[Message]) -> None:
-        """Redact covered messages by the policy for past messages.
+        """Redact covered messages where an operator chose that for past messages; by default they stay as they are.
 
         A process that dies right before this leaves them unredacted; `tenuto privacy scan` finds them.
         """
-        retired = await self._redaction.redact_past(session, messages)
+        retired = await self._redaction.redact_past(session, messages, self._clock())
         if retired:
             counted = tuple(self._counter.with_count(replace(message, tokens=0)) for message in retired)
             await self._sessions.rewrite(session.scope, session.id, Rewrite(messages=counted))
