@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, AssistantRegistry
-from tenuto.chat import Chat, ChatDeps, ChatLimits, ChatRequest, Reply, Spending
+from tenuto.chat import Chat, ChatDeps, ChatLimits, ChatRequest, Reply
 from tenuto.errors import ModelFailed
 from tenuto.llm import Hang, ScriptedModel
 from tenuto.llm.scripted import Script
@@ -27,6 +27,7 @@ from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.recall.embedding import CachedEmbedder
 from tenuto.recall.service import Memories
 from tenuto.sessions import EventEmitter, Sessions
+from tenuto.sessions.spending import Spending
 from tenuto.sessions.usage import UsageLedger
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock

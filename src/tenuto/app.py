@@ -4,39 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from msgspec.structs import replace
-
 from tenuto.errors import Invalid, InvalidSetting
-from tenuto.model import Draft, FinishTurn, OpenTurn, Role, Scope, Session, TurnState, Usage, text_part
+from tenuto.model import AppendResult, Draft, FinishTurn, OpenTurn, Role, Scope, Session, Usage, text_part
 from tenuto.model.channel import ChannelPolicy
 from tenuto.model.policy import Preset, RunPolicy
 from tenuto.model.prompt import Language
-from tenuto.model.turn import MAX_WINDOW
-from tenuto.model.values import Value, check_int, check_text
+from tenuto.model.values import Value, check_text
 from tenuto.ports import Channel, Clock, Detector, TaskEngine, utc_now
 from tenuto.privacy.compliance.compaction import Compactor
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import EventEmitter, Listener, Sessions, TurnRequest, fresh_id
-from tenuto.sessions.cancellation import release_on_error
+from tenuto.sessions.spending import Spending
 from tenuto.sessions.usage import UsageLedger
 from tenuto.settings import Settings, read_settings
 from tenuto.tasks import Tasks
-from tenuto.upkeep import ScheduledScan, Upkeep
+from tenuto.upkeep import LAST_WORK, ScheduledScan, Small, Upkeep
+from tenuto.wiring.caller_turns import CallerTurns
 from tenuto.wiring.stores import Stores, open_stores
 
 if TYPE_CHECKING:
     from tenuto.assistants import Assistant
     from tenuto.chat import Chat, Reply
-    from tenuto.context import TokenCounter
     from tenuto.gateway.service import Gateway
     from tenuto.llm import GivenModel
     from tenuto.privacy.compliance.service import PrivacyService
@@ -46,10 +43,7 @@ if TYPE_CHECKING:
     from tenuto.tasks.agents import Agents
 
 ModelChoice: TypeAlias = "str | GivenModel | Sequence[str | GivenModel]"
-# The tokens of a character at most.
-_MOST_TOKENS: Final = 4
-# A conversation with more characters that were never counted is fitted in a thread.
-_FITTED_AT_ONCE: Final = 64 * 1024
+_OFFLINE: Final = "offline"
 _NO_MODELS: Final[Mapping[str, GivenModel]] = MappingProxyType({})
 
 
@@ -70,6 +64,7 @@ class Tenuto:
         announcer: EventEmitter,
         upkeep: Upkeep,
         ledger: UsageLedger,
+        spending: Spending,
         compactor: Compactor,
         clock: Clock,
         stack: AsyncExitStack,
@@ -84,6 +79,7 @@ class Tenuto:
         self.tasks = tasks
         self.upkeep = upkeep
         self._ledger = ledger
+        self._spending = spending
         self._announcer = announcer
         self._compactor = compactor
         self._clock = clock
@@ -94,9 +90,20 @@ class Tenuto:
         self._opening_engine = asyncio.Lock()
         self._chat: Chat | None = None
         self._memories: Memories | None = None
+        self._small: Small | None = None
         # A process may control tasks before it begins to work on them.
         self._engines: dict[bool, TaskEngine] = {}
-        self._counter: TokenCounter | None = None
+        self._turns = CallerTurns(
+            sessions=sessions,
+            policies=self.policies,
+            prompt=settings.prompt(),
+            model=settings.model,
+            upkeep=upkeep,
+            spending=spending,
+            redaction=upkeep.redaction,
+            clock=clock,
+            small=None if (settings.summarizer_model or settings.model) == _OFFLINE else self._ask_small,
+        )
         self.scheduled_scan = self._schedule_scan(settings.privacy_scan_every)
 
     async def chat(self) -> Chat:
@@ -119,7 +126,7 @@ class Tenuto:
                         sessions=self.sessions,
                         memories=memories,
                         upkeep=self.upkeep,
-                        ledger=self._ledger,
+                        spending=self._spending,
                         clock=self._clock,
                         models=self._models,
                         assistants=self._assistants,
@@ -127,6 +134,17 @@ class Tenuto:
                     )
                 )
         return self._chat
+
+    async def _ask_small(self, scope: Scope, instructions: str, text: str, tokens: int) -> str:
+        """Ask the model for summaries, which the chat has if it is open; a program with its own model needs no chat."""
+        async with self._opening:
+            small = self.upkeep.small or self._small
+            if small is None:
+                from tenuto.wiring.chat import open_small
+
+                opening = open_small(self.settings, models=self._models, spending=self._spending)
+                small = self._small = await self._stack.enter_async_context(opening)
+        return await small(scope, instructions, text, tokens)
 
     async def memories(self) -> Memories:
         """What is remembered of users and chats beyond their sessions. Loaded on first use.
@@ -311,51 +329,31 @@ class Tenuto:
         it covers. `window` limits the messages further.
         """
         _check_scope(scope)
-        words = self._count(self.draft(text, role=Role.USER, speaker=scope.user))
+        words = self._turns.count(self.draft(text, role=Role.USER, speaker=scope.user))
         request = TurnRequest(user_messages=(words,), session_id=session_id, idempotency_key=idempotency_key)
         return await self.begin_turn(scope, request, window)
 
     async def begin_turn(self, scope: Scope, request: TurnRequest, window: int | None = None) -> OpenTurn:
-        """As `begin`, with messages of any kind. The window is the argument, not the request's."""
-        loaded = self.policies.context.loaded_messages
-        most = loaded if window is None else window
-        check_int(most, 0, MAX_WINDOW, "the window")
-        # A summary may lie further back than the window reaches.
-        turn = await self.sessions.begin(scope, replace(request, window=max(most, loaded) if most else 0))
-        if turn.state is TurnState.FINISHED or self._is_short_and_new(turn):
-            return turn
-        return await release_on_error(self.sessions.finish, turn, self._fit_window(turn, most))
+        """As `begin`, with messages of any kind. The window is the argument, not the request's.
 
-    def _is_short_and_new(self, turn: OpenTurn) -> bool:
-        """Whether nothing is there to fit: context and tokenizer take long to import for a program that stores only."""
-        if len(turn.window) > len(turn.user_messages):
-            return False
-        prompt = self.settings.prompt()
-        return sum([len(message.text) for message in turn.window]) * _MOST_TOKENS < prompt.budget - prompt.reply_tokens
-
-    async def _fit_window(self, turn: OpenTurn, most: int) -> OpenTurn:
-        if sum([len(message.text) for message in turn.window if not message.tokens]) < _FITTED_AT_ONCE:
-            return self._fitter(turn, most=most)
-        return await asyncio.to_thread(self._fitter, turn, most=most)
-
-    @cached_property
-    def _fitter(self) -> Callable[..., OpenTurn]:
-        """`fit_window` with the settings' policies, loaded with the first window that is to be fitted."""
-        from tenuto.context import counter_for
-        from tenuto.context.conversation import fit_window
-
-        self._counter = counter = counter_for(self.settings.model)
-        return partial(fit_window, policy=self.settings.prompt(), context=self.policies.context, counter=counter)
+        Raises:
+            BudgetExhausted: the session or the tenant has spent its budget.
+        """
+        return await self._turns.begin(scope, request, window)
 
     async def finish(
         self, turn: OpenTurn, reply: str | Sequence[Draft] = (), *, tokens: int = 0, cost_nanos: int = 0
     ) -> Session:
-        """Store the reply, add its usage, and release the lease."""
+        """Store the reply, add its usage, and release the lease. A summary that is due is made in the background."""
         if not isinstance(reply, str | list | tuple):
             raise Invalid(f"the reply must be a text (str) or a list of Draft, not {type(reply).__name__}")
-        drafts = (self._count(self.draft(reply)),) if isinstance(reply, str) else tuple(reply)
-        closing = FinishTurn(reply=drafts, usage=Usage(tokens=tokens, cost_nanos=cost_nanos))
-        return (await self.sessions.finish(turn, closing)).session
+        drafts = (self._turns.count(self.draft(reply)),) if isinstance(reply, str) else tuple(reply)
+        request = FinishTurn(reply=drafts, usage=Usage(tokens=tokens, cost_nanos=cost_nanos))
+        return (await self.finish_turn(turn, request)).session
+
+    async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
+        """As `finish`, with messages of any kind and changes to the session."""
+        return await self._turns.finish(turn, request)
 
     async def abandon(self, turn: OpenTurn) -> Session:
         """Release the lease without a reply; the user message stays stored, and the same key resumes."""
@@ -378,10 +376,6 @@ class Tenuto:
         """A message of plain text."""
         check_text(text, "the message")
         return Draft(id=fresh_id(), role=role, sent_at=self._clock(), parts=(text_part(text),), speaker=speaker)
-
-    def _count(self, draft: Draft) -> Draft:
-        """The message with its tokens, once a window had to be fitted; until then the tokenizer is not loaded."""
-        return draft if self._counter is None else self._counter.with_count(draft)
 
 
 @asynccontextmanager
@@ -432,12 +426,15 @@ async def open_app(
             announcer=announcer,
             upkeep=upkeep,
             ledger=ledger,
+            spending=Spending(ledger=ledger, budgets=settings.budgets()),
             compactor=compactor,
             clock=clock,
             stack=stack,
             models=models,
             assistants=assistants,
         )
+        # Before the stores close; with a chat, its own end has waited already.
+        stack.push_async_callback(upkeep.drain, LAST_WORK)
         # Without upkeep, too: `tenuto chat` may run for hours.
         await stack.enter_async_context(_running(ledger.run()))
         if run_upkeep:

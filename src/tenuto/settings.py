@@ -121,7 +121,7 @@ class Settings(Value, frozen=True, kw_only=True):
     jwt_agent_claim: str = "agent"
 
     privacy_message: Mode = Mode.KEEP
-    privacy_past: Mode = Mode.REDACT
+    privacy_past: Mode = Mode.KEEP
     privacy_summary: Mode = Mode.REDACT
     privacy_memory: Mode = Mode.REDACT
     privacy_title: Mode = Mode.REDACT

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import httpx
+import pytest
 from msgspec.structs import replace
 
 import tenuto
@@ -14,11 +16,12 @@ from tenuto.context.compression import summary_draft
 from tenuto.llm import ScriptedModel
 from tenuto.model import Draft, OpenTurn, Page, Role, Scope, Truncation, text_part
 from tenuto.model.generation import Summary
-from tenuto.model.message import tool_call, tool_result
+from tenuto.model.message import is_summary, tool_call, tool_result
+from tenuto.model.policy import OnMissing
 from tenuto.model.values import JsonObject
 from tenuto.sessions import AppendRequest, TurnRequest, fresh_id
 from tests.clock import FakeClock
-from tests.journeys.door import ANN, at, says, served
+from tests.journeys.door import ANN, at, code, says, served
 from tests.samples import SENT_AT
 
 
@@ -115,15 +118,103 @@ async def test_the_window_of_a_turn_keeps_to_the_token_budget() -> None:
         for number in range(12):
             await exchange(t, ann, "s", f"{number} is what I say" + " and more" * 40)
 
-        turn = await t.begin(ann, "word " * 300, session_id="s")
+        turn = await t.begin(ann, "word " * 60, session_id="s")
         await t.abandon(turn)
         long = await t.begin(ann, "word " * 3000, session_id="s")
 
-        assert 3 <= len(turn.window) < 20
-        assert turn.window[0].text.endswith("is what I say" + " and more" * 40)
+        assert len(turn.window) < 20
+        assert (turn.window[-1].text, turn.cut) == ("word " * 60, ())
         assert sum(counter.count(text) for text in texts(turn)) <= 500
         assert sum(counter.count(text) for text in texts(long)) <= 500
         assert long.user_messages[0].text == "word " * 3000
+        assert long.cut == (long.window[-1].id,)
+
+
+@pytest.mark.parametrize("reply_tokens", [1024, 400])
+async def test_every_message_is_raw_or_covered_however_long_begin_and_finish_go_on(reply_tokens: int) -> None:
+    """Promise 3, A34: summaries follow these turns, too; none is waited for here."""
+    async with tenuto.open("memory://", on_missing="adopt", prompt_tokens=1200, reply_tokens=reply_tokens) as t:
+        ann = t.scope(user="ann")
+        for number in range(60):
+            turn = await exchange(t, ann, "s", f"Question {number}: when was garden {number} planted?", "In May.")
+            log = (await t.sessions.messages(ann, "s", Page(limit=500))).messages
+            raw = {message.seq for message in turn.window}
+            said = [one for one in log if not is_summary(one) and one.seq <= turn.user_messages[-1].seq]
+            assert not [one.seq for one in said if one.seq > turn.summarized_through and one.seq not in raw]
+        last = await t.begin(ann, "And now?", session_id="s")
+
+    assert last.summary
+    assert last.summarized_through > 60
+
+
+async def test_many_short_messages_come_raw_with_a_turn_and_the_cap_evicts_none_uncovered() -> None:
+    """Promise 3: more of them than a turn loads at first, and more than the cap stores."""
+    async with tenuto.open("memory://", on_missing="adopt", max_messages=60) as t:
+        ann = t.scope(user="ann")
+        for number in range(70):
+            turn = await exchange(t, ann, "s", f"Q{number}")
+            first = turn.window[0].seq
+            assert turn.summarized_through >= first - 1
+            if number == 22:
+                assert (len(turn.window), turn.summary) == (45, "")
+        last = await t.begin(ann, "And now?", session_id="s")
+
+    assert last.summary
+
+
+async def test_summaries_of_these_turns_are_the_models_where_there_is_one() -> None:
+    model = ScriptedModel(*["The user asks when garden 1 was planted, in May."] * 20)
+    settings: dict[str, Any] = {"prompt_tokens": 1200, "reply_tokens": 400, "compress_over": 8, "keep_verbatim": 2}
+    async with tenuto.open("memory://", on_missing="adopt", model=model, **settings) as t:
+        ann = t.scope(user="ann")
+        for _ in range(6):
+            await exchange(t, ann, "s", "When was garden 1 planted?", "In May.")
+            await t.upkeep.drain()
+        turn = await t.begin(ann, "And now?", session_id="s")
+
+    assert turn.summary == "The user asks when garden 1 was planted, in May."
+    assert model.requests
+
+
+async def test_a_huge_output_in_a_first_turn_is_cut_and_the_caller_is_told() -> None:
+    """A34, promise 4: calls and results count like words, in the first turn as in later ones."""
+    rows = [{"id": number, "name": f"row {number}", "price": 3 * number} for number in range(4000)]
+    parts: list[JsonObject] = [
+        {"role": "user", "text": "Which is the cheapest?"},
+        {"role": "assistant", "parts": [tool_call("c1", "rows", {})]},
+        {"role": "tool", "parts": [tool_result("c1", rows)]},
+    ]
+    async with served(prompt_tokens=1200, reply_tokens=200) as door:
+        turn = (await door.http.post("/v1/turns", headers=ANN, json={"messages": parts})).json()
+
+    shown = [tuple(message["parts"]) for message in turn["window"]]
+    assert sum(map(TokenCounter().count_parts, shown)) <= 1000
+    assert [len(each) for each in shown] == [1, 1, 1]
+    assert "left out" in shown[2][0]["output"]
+    assert turn["cut"] == [turn["window"][2]["id"]]
+    assert turn["user_messages"][2]["parts"][0]["output"] == rows
+
+
+async def test_a_spent_budget_refuses_a_turn_of_the_callers_model_like_a_chat() -> None:
+    """A6: what such turns report counts, for session and tenant; a retry of an answered one is free."""
+    budgets: tuple[dict[str, Any], ...] = ({"tenant_daily_tokens": 100}, {"session_budget_tokens": 100})
+    for budget in budgets:
+        async with served(on_missing=OnMissing.ADOPT, **budget) as door:
+
+            async def begin(key: str, **body: object) -> httpx.Response:
+                headers = {**ANN, "Idempotency-Key": key}
+                return await door.http.post("/v1/turns", headers=headers, json={"message": says("Hi"), **body})
+
+            first = await begin("1", session_id="s")
+            done: Any = {"message": says("A.", "assistant"), "usage": {"tokens": 120}}
+            for _ in range(2):
+                await door.http.post(f"/v1/turns/{first.json()['turn_id']}/finish", headers=ANN, json=done)
+            keyed, again = await begin("2", session_id="s"), await begin("1", session_id="s")
+            plain = await door.http.post(at("s", "turns"), headers=ANN, json={"message": says("Hi")})
+            chat = await door.http.post("/v1/chat", headers=ANN, json={"message": "Hi", "session_id": "s"})
+
+        assert [code(each) for each in (keyed, plain, chat)] == [(429, "budget_exhausted")] * 3
+        assert (again.status_code, again.json()["state"]) == (200, "finished")
 
 
 async def test_a_window_begins_with_a_question() -> None:
@@ -138,7 +229,7 @@ async def test_a_window_begins_with_a_question() -> None:
             await t.sessions.truncate(ann, "s", Truncation(after=turn.session.last_seq - 1))
 
         newest = ["Question 29", "A.", "And now?"]
-        assert (len(seen[None]), seen[None][0], seen[None][-3:]) == (39, "Question 11", newest)
+        assert (len(seen[None]), seen[None][0], seen[None][-3:]) == (61, "Question 0", newest)
         assert [seen[most] for most in (4, 3, 2, 1, 0)] == [newest, newest, newest[-1:], newest[-1:], []]
 
 

@@ -53,8 +53,11 @@ async def reveal(door: Door, who: dict[str, str], session: str, *marks: str) -> 
 # By default
 
 
-def test_a_card_and_a_mail_stay_in_the_live_message_and_nowhere_else(tmp_path: Path) -> None:
-    """T10, A11: a real server at log level debug; title, trace, summary, past words, log and export hold none of it."""
+def test_a_card_and_a_mail_stay_in_their_messages_and_nowhere_else(tmp_path: Path) -> None:
+    """T10, A11: a real server at log level debug; title, trace, summary, log and export hold none of it.
+
+    A summary leaves the messages that it covers as they were.
+    """
     store = tmp_path / "sessions.db"
     with running(store, TENUTO_PRESET="multi_agent", TENUTO_LOG_LEVEL="debug") as server:
         first = server.http.post("/v1/chat", headers=ANN, json={"message": SAID}).json()
@@ -74,11 +77,38 @@ def test_a_card_and_a_mail_stay_in_the_live_message_and_nowhere_else(tmp_path: P
     assert MAIL in live[0]["text"]
     summaries = [message for message in messages if is_summary(message)]
     assert summaries, "the talk was long enough for a summary"
-    elsewhere = [str(head), *map(str, messages), export, json.dumps(traces), *server.log]
+    assert summaries[-1].parts[0]["through"] > live[-1]["seq"]
+    elsewhere = [str(head), *map(str, summaries), export, json.dumps(traces), *server.log]
     assert not [text for text in elsewhere if MAIL in text or shows_card(text)]
-    assert not [text for text in (first["title"], *(message.text for message in messages)) if "4242" in text]
+    assert "4242" not in first["title"]
     assert [trace["redacted"] for trace in traces[-2:]] == [{"CC": 1, "EMAIL": 1}] * 2
-    assert messages[0].metadata["redacted"] == {"CC": 1, "EMAIL": 1}
+    assert [message.text for message in messages[: len(live)]] == [message["text"] for message in live]
+    assert "redacted" not in messages[0].metadata
+
+
+async def test_short_statements_stay_words_and_what_an_operator_redacts_later_says_so() -> None:
+    """X7: eighteen short messages are no reason for a summary; where one changes messages, they are marked."""
+    answers, logs = [], []
+    later: dict[str, Any] = {"compress_over": 21, "keep_verbatim": 4, "privacy_past": Mode.REDACT}
+    for settings in ({}, later):
+        async with served(**settings) as door:
+            reply = await door.http.post("/v1/chat", headers=ANN, json={"message": f"My email is {MAIL}."})
+            session = reply.json()["session_id"]
+            for number in range(17):
+                talk = {"message": f"Garden {number} of the old town has roses.", "session_id": session}
+                await door.http.post("/v1/chat", headers=ANN, json=talk)
+            await door.tenuto.upkeep.drain()
+            asked = {"message": "What is my email?", "session_id": session}
+            answers.append((await door.http.post("/v1/chat", headers=ANN, json=asked)).json()["answer"])
+            logs.append(await told(door, ANN, session))
+
+    (kept, *more), (changed, *_) = logs
+    assert MAIL in answers[0]
+    assert MAIL in kept["text"]
+    assert not [message for message in more if message["role"] == "item"]
+    assert MAIL not in answers[1]
+    assert changed["metadata"]["redacted"] == {"EMAIL": 1}
+    assert datetime.fromisoformat(changed["metadata"]["redacted_at"]).tzinfo is not None
 
 
 async def _stored(store: Path, session: str) -> tuple[Any, list[Any]]:

@@ -400,7 +400,7 @@ export interface MessageList {
   session?: SessionView;
 }
 
-/** A stored message; fields that only its sender knows stand beside ours. Those of them that have a name of ours are in `extra_fields`. `redacted` in its metadata counts the private values that marks stand for, by type. */
+/** A stored message; fields that only its sender knows stand beside ours. Those of them that have a name of ours are in `extra_fields`. `redacted` in its metadata counts the private values that marks stand for, by type; `redacted_at` is there if they were removed after the message was stored. */
 export interface MessageView {
   id: string;
   seq: number;
@@ -822,7 +822,7 @@ export interface TurnChanges {
 /** How a turn was found: begun now, begun before and not finished, or finished before. */
 export type TurnState = "finished" | "opened" | "resumed";
 
-/** A turn that has begun. In state `finished` this key was answered before, and `reply` is the answer. */
+/** A turn that has begun. In state `finished` this key was answered before, and `reply` is the answer. `cut` are the ids of messages of which the window holds a part, because they are too long for it. */
 export interface TurnView {
   turn_id: string;
   lease_until: string | null;
@@ -833,6 +833,7 @@ export interface TurnView {
   user_messages: MessageView[];
   summary: string;
   window: MessageView[];
+  cut: string[];
   reply: MessageView[];
 }
 

@@ -13,7 +13,6 @@ from tenuto.chat.request import (
     TurnStarted,
 )
 from tenuto.chat.service import Chat
-from tenuto.chat.spending import Spending
 from tenuto.chat.turn_runner import reply_from_trace
 
 __all__ = [
@@ -27,7 +26,6 @@ __all__ = [
     "LiveTurns",
     "Reply",
     "ReplyFinished",
-    "Spending",
     "ToolFinished",
     "ToolStarted",
     "TurnStarted",

@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from tenuto.assistants import AssistantRegistry
-from tenuto.chat.spending import Spending
 from tenuto.model.turn import Trace
 from tenuto.model.values import Value
 from tenuto.ports import Afterwards, ChatModel, Clock, Span, TraceStore
@@ -17,6 +16,7 @@ from tenuto.recall.embedding import CachedEmbedder
 from tenuto.recall.service import Memories
 from tenuto.sessions import Sessions
 from tenuto.sessions.profiles import Profiles
+from tenuto.sessions.spending import Spending
 
 Models: TypeAlias = Callable[[str | None], ChatModel]
 Observer: TypeAlias = Callable[[Trace], None]

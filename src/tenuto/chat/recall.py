@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from tenuto.context.wording import WORDING
+from tenuto.context.wording import WORDING, quote_text
 from tenuto.model import OpenTurn, Scope
 from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemoryQuery, MemorySource
 from tenuto.model.prompt import Language, Piece, PromptInputs
@@ -29,7 +29,6 @@ _LEAST_SIMILARITY: Final = 0.4
 # Messages before the question that a follow-up is understood by.
 _TALK: Final = 3
 _PREFERENCES: Final = 20
-_HARMLESS: Final = str.maketrans({"“": '"', "”": '"', "[": "(", "]": ")", "【": "（", "】": "）"})
 # How long a turn waits for its memories, which is far longer than they take.
 _PATIENCE_SECONDS: Final = 2.0
 _log = logging.getLogger(__name__)
@@ -122,12 +121,12 @@ def quote_memory(memory: Memory, language: Language, names: Mapping[str, str]) -
         who = words.speaker_said.format(name=names.get(memory.speaker) or words.member.rstrip(": "))
     else:
         who = words.user_said
-    return f"{_day(memory.said_at)}, {who}: “{_on_one_line(memory.text)}”"
+    return f"{_day(memory.said_at)}, {who}: {quote_text(memory.text)}"
 
 
 def quote_preferences(preferences: Sequence[Memory]) -> str:
     """The newest preferences for the prompt, each quoted on a line: a user or a model wrote what it says."""
-    return "\n".join(f"- “{_on_one_line(one.text)}”" for one in preferences[-_PREFERENCES:])
+    return "\n".join(f"- {quote_text(one.text)}" for one in preferences[-_PREFERENCES:])
 
 
 def tagged_names(tenant: str, names: Mapping[str, str]) -> dict[str, str]:
@@ -159,11 +158,6 @@ def _is_shown(memory: Memory, turn: OpenTurn) -> bool:
     if memory.session_id != turn.session.id or not memory.seqs or not turn.window:
         return False
     return memory.seqs[-1] >= max(turn.window[0].seq, turn.context_start)
-
-
-def _on_one_line(text: str) -> str:
-    """A text that can end neither its line, nor its quotation marks, nor the block it stands in."""
-    return " ".join(text.translate(_HARMLESS).split())
 
 
 def _day(moment: datetime) -> str:

@@ -36,7 +36,7 @@ from tenuto.errors import (
 from tenuto.model import Draft, Message, NewSession, OpenTurn, Page, Role, Scope, Session, TurnState
 from tenuto.model.generation import Persona
 from tenuto.model.message import is_input, is_summary
-from tenuto.model.policy import OnMissing, OnStoreDown, Preset, SessionPolicy
+from tenuto.model.policy import MOST_LOADED, OnMissing, OnStoreDown, Preset, SessionPolicy
 from tenuto.model.prompt import PromptInputs
 from tenuto.model.session import ASSISTANT, PERSONA, PRIVACY_ALSO, PROFILE
 from tenuto.model.turn import MAX_WINDOW
@@ -47,8 +47,6 @@ from tenuto.sessions.cancellation import release_on_error
 from tenuto.sessions.limits import check_message_sizes, check_messages, check_metadata_size, check_text_size
 from tenuto.sessions.titles import with_fallback_title
 
-# Older messages that are fetched where they are needed.
-_OLDER: Final = 500
 # The part of its budget that a prompt may fill before it is compressed, whatever a request says.
 _MOST_FULL: Final = 0.95
 _log = logging.getLogger(__name__)
@@ -208,7 +206,7 @@ class TurnOpener:
         window = turn.window
         if turn.session.messages <= len(window):
             return turn
-        page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=_OLDER, before=window[0].seq))
+        page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=MOST_LOADED, before=window[0].seq))
         return replace(turn, window=(*page.messages, *window))
 
     async def _add_memories(

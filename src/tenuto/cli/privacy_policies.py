@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _STDIN: Final = "-"
 _ABOUT: Final = {
     Sink.MESSAGE: "the live part of the log",
-    Sink.PAST: "messages that a summary has taken over",
+    Sink.PAST: "messages that a summary covers; keep: as message stored them",
     Sink.SUMMARY: "summaries",
     Sink.MEMORY: "what is remembered of a user",
     Sink.TITLE: "titles",

@@ -18,6 +18,7 @@ from tenuto.cli.running import run_command
 from tenuto.cli.terminal import age, moment, pluralize, show_facts, show_json, show_table, tally, visible
 from tenuto.errors import NotFound
 from tenuto.model import Changes, Message, MessagePage, Page, Scope, Session, SessionPage, SessionQuery, Status
+from tenuto.model.privacy import REDACTED_AT
 from tenuto.model.task import Task
 from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
@@ -171,7 +172,9 @@ def _session_facts(session: Session) -> list[tuple[str, str]]:
 def _message_heading(message: Message) -> str:
     who = f"{message.role} {message.speaker}" if message.speaker else str(message.role)
     counts = count_redacted([message])
-    taken = f" · redacted: {tally(counts)}" if counts else ""
+    later = message.metadata.get(REDACTED_AT)
+    when = f" after storing, {later}" if isinstance(later, str) else ""
+    taken = f" · redacted{when}: {tally(counts)}" if counts else ""
     return visible(f"#{message.seq} {who} · {moment(message.sent_at)}{taken}")
 
 

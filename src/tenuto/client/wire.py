@@ -71,6 +71,7 @@ def turn_from(body: JsonObject, scope: Scope) -> OpenTurn:
         summary=body["summary"],
         user_messages=messages_from(body["user_messages"]),
         window=messages_from(body["window"]),
+        cut=tuple(body["cut"]),
         reply=messages_from(body["reply"]),
     )
 

@@ -30,7 +30,7 @@ from tenuto.context.tokens import MESSAGE_TOKENS, TokenCounter
 from tenuto.context.window import pair_tools
 from tenuto.model.generation import Summary
 from tenuto.model.message import SUMMARY, Draft, Message, Role, is_summary
-from tenuto.model.policy import ContextPolicy
+from tenuto.model.policy import MOST_LOADED, ContextPolicy
 from tenuto.model.prompt import PromptPolicy
 from tenuto.model.session import Session
 from tenuto.model.values import JsonObject, Value
@@ -207,7 +207,7 @@ def _index_of_last_covered(entry: _SummaryPart, messages: Sequence[Message], bef
 _AFTER: Final = 0.7
 # The conversation keeps at least a third of what system prompt and preferences leave.
 _LEAST_SHARE: Final = 1 / 3
-# Uncovered messages must not come near the stored cap, where messages are evicted.
+# Uncovered messages must not come near the stored cap, where messages are evicted, or the most that a turn loads.
 _NEAR_CAP: Final = 0.8
 # A summary takes no more of the prompt than this.
 _SUMMARY_SHARE: Final = 6
@@ -282,8 +282,9 @@ def due(
     if persona is not None:
         log = [message for message in log if message.seq >= talk[0].seq]
     measured = _measure_conversation(talk, counter, prompt, context, taken, previous)
-    retention = session.retention
-    held = ((len(log) + adding, retention.max_messages), (session.turns - talk[0].turn + 1, retention.max_turns))
+    # What a turn does not load is in no prompt, so it must be covered like what is evicted.
+    most = min(session.retention.max_messages or MOST_LOADED, MOST_LOADED)
+    held = ((len(log) + adding, most), (session.turns - talk[0].turn + 1, session.retention.max_turns))
     pressed = any(cap is not None and count >= _NEAR_CAP * cap for count, cap in held)
     if not (more or pressed or measured.over()):
         return None
@@ -291,7 +292,7 @@ def due(
     if more:
         cut = (between.turns or between.runs or between.pairs or [0])[-1]
     else:
-        cap = retention.max_messages if pressed else None
+        cap = most if pressed else None
         # Under the stored cap at most half of it stays uncovered, or what the new entries leave.
         stays = len(whole) if cap is None else max(1, min(cap // 2, cap - adding))
         least = bisect_left(talk, whole[-stays].seq, key=lambda message: message.seq) if stays < len(whole) else 0

@@ -40,7 +40,7 @@ from tenuto.model.turn import OpenTurn
 _ITEM: Final = Role.ITEM
 _OPENERS: Final = (Role.USER, Role.SYSTEM)
 # More than the heading of a summary and the opening of the reply take.
-_MARGIN: Final = 64
+MARGIN: Final = 64
 
 
 def fit_window(
@@ -48,7 +48,8 @@ def fit_window(
 ) -> OpenTurn:
     """The turn with its summary, and a window without what that covers, what is stale and what the limits cut.
 
-    The window has at most so many messages and begins with a turn's first one, if that is loaded.
+    The window has at most so many messages and begins with a turn's first one, if that is loaded. `cut` names the
+    messages of which it holds a part.
     """
     log = LogTail(turn.window)
     talk, summary = log.talk, log.summary(turn.context_start)
@@ -57,7 +58,8 @@ def fit_window(
     history = talk[bisect_left(talk, begins, key=attrgetter("seq")) :]
     history = _newest_turns(_without(history, asked), most - len(asked), begins)
     text = summary.text if summary is not None else ""
-    room = max(LEAST_QUESTION, prompt_token_limit(policy, counter) - _MARGIN)
+    turn = replace(turn, summarized_through=summary.through if summary is not None else 0)
+    room = max(LEAST_QUESTION, prompt_token_limit(policy, counter) - MARGIN)
     cap = policy.message_tokens or max(LEAST_WORDS, room // 4)
     if (context.window_messages, context.window_turns, context.window_characters) == (None, None, None):
         talked = room - counter.count_recurring(text) if text else room
@@ -70,7 +72,9 @@ def fit_window(
     text = _fit_summary(text, left - filling.newest(left), counter)
     turns = filling.older(left - counter.count_recurring(text), policy.trim_share).turns
     window = _joined([_as_shown(one) for each in turns for one in each.shown], asked)
-    return replace(turn, window=_paired(window, asked), summary=text)
+    window, stored = _paired(window, asked), {message.seq: message.parts for message in turn.window}
+    cut = tuple([message.id for message in window if message.parts != stored.get(message.seq)])
+    return replace(turn, window=window, summary=text, cut=cut)
 
 
 def _joined(history: Sequence[Message], asked: Sequence[Message]) -> tuple[Message, ...]:

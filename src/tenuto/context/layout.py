@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from tenuto.context.tokens import MESSAGE_TOKENS, REPLY_TOKENS, TokenCounter, to_text, truncate_text
 from tenuto.context.window import Shown, VerbatimHistory
-from tenuto.context.wording import WORDING, Wording, language_of
+from tenuto.context.wording import WORDING, Wording, language_of, quote_text
 from tenuto.model.message import Message, Role, text_part
 from tenuto.model.prompt import Language, LayoutName, Piece, Prompt, PromptMessage, RecallPosition
 from tenuto.model.values import Json, JsonObject, Value
@@ -437,9 +437,12 @@ def _quote_lines(text: str) -> str:
 
 
 def profile_text(profile: Mapping[str, Json], language: Language) -> str:
-    """A user's profile as the prompt's preferences: one line each, in a fixed order, the response style last."""
+    """A user's profile as the prompt's preferences: one line each, in a fixed order, the response style last.
+
+    A caller wrote names and values, so both are quoted.
+    """
     words = WORDING[language]
-    known = {key: " ".join(to_text(value).split()) for key, value in profile.items() if value not in (None, "", [], {})}
+    known = {key: quote_text(to_text(value)) for key, value in profile.items() if value not in (None, "", [], {})}
     style = known.pop(STYLE_KEY, None)
-    lines = [f"- {key}: {known[key]}" for key in sorted(known)]
+    lines = [f"- {quote_text(key)}: {known[key]}" for key in sorted(known)]
     return "\n".join([*lines, f"{words.style}{style}"] if style else lines)

@@ -129,10 +129,16 @@ _ENGLISH: Final = Wording(
 
 WORDING: Final = {Language.CHINESE: _CHINESE, Language.ENGLISH: _ENGLISH}
 
+_HARMLESS: Final = str.maketrans({"“": '"', "”": '"', "[": "(", "]": ")", "【": "（", "】": "）"})
 _LOOK_AT: Final = 2000
 _HAN: Final = lazy_pattern("[\u4e00-\u9fff]+")
 # A word: of letters, or about two Chinese characters.
 _WORD: Final = lazy_pattern("[\u4e00-\u9fff]{1,2}|[^\\W\\d_\u4e00-\u9fff]+")
+
+
+def quote_text(text: str) -> str:
+    """A text in quotation marks on one line; it can end neither of them, nor the block it stands in."""
+    return f"“{' '.join(text.translate(_HARMLESS).split())}”"
 
 
 def language_of(text: str) -> Language:

@@ -88,7 +88,8 @@ class SessionPolicy(Value, frozen=True, kw_only=True):
 
 # Messages loaded with a turn: enough for a compressed session.
 _LOADED: Final = 40
-_MOST_LOADED: Final = 500
+MOST_LOADED: Final = 500
+"""Messages that a turn loads at most: what no summary covers stays below, however short the messages are."""
 
 
 class ContextPolicy(Value, frozen=True, kw_only=True):
@@ -114,9 +115,9 @@ class ContextPolicy(Value, frozen=True, kw_only=True):
     def loaded_messages(self) -> int:
         """How many messages are loaded with a turn, its own included; a turn with a tool has four."""
         if self.window_turns is not None:
-            return min(_MOST_LOADED, max(_LOADED, self.window_turns * 4 + 4))
+            return min(MOST_LOADED, max(_LOADED, self.window_turns * 4 + 4))
         if self.compress_at is None and self.window_messages is not None:
-            return min(_MOST_LOADED, max(_LOADED, self.window_messages * 2 + 8))
+            return min(MOST_LOADED, max(_LOADED, self.window_messages * 2 + 8))
         return _LOADED
 
     def __post_init__(self) -> None:
@@ -238,8 +239,7 @@ def _check_window_within(setting: str, window: int | None, stored: int | None) -
         raise InvalidSetting(setting, f"the window of {window} is wider than the stored cap of {stored}")
 
 
-# Many short messages never fill a token budget, but a turn loads all that no summary covers: the count bounds what a
-# turn loads, however long the conversation gets.
+# Of visitors and of agents, whose documents count messages; elsewhere tokens decide alone.
 _COMPRESS_OVER: Final = 30
 
 PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
@@ -250,7 +250,7 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
                 on_missing=OnMissing.ERROR,
                 on_store_down=OnStoreDown.JOURNAL,
             ),
-            context=ContextPolicy(compress_at=0.75, compress_over=_COMPRESS_OVER),
+            context=ContextPolicy(compress_at=0.75),
         ),
         "goods_qa": Preset(
             sessions=SessionPolicy(
@@ -280,7 +280,7 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
                 on_missing=OnMissing.ADOPT,
                 on_store_down=OnStoreDown.STATELESS,
             ),
-            context=ContextPolicy(compress_at=0.70, compress_over=_COMPRESS_OVER),
+            context=ContextPolicy(compress_at=0.70),
         ),
         "multi_agent": Preset(
             sessions=SessionPolicy(

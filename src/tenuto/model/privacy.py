@@ -16,8 +16,9 @@ from tenuto.model.values import Json, Value
 class Sink(StrEnum):
     """A destination of text.
 
-    `message` is the live part of the log, `past` the part that a summary covers; `memory` is data of a user or a chat
-    beside the log; `model` is the prompt of a language model, and `answer` its reply to the user.
+    `message` is the log; `past` is the part of it that a summary covers, which may be redacted later: kept, it stays as
+    `message` stored it. `memory` is data of a user or a chat beside the log; `model` is the prompt of a language model,
+    and `answer` its reply to the user.
     """
 
     MESSAGE = "message"
@@ -47,6 +48,8 @@ class Mode(StrEnum):
 
 # The key of a message's metadata that counts its placeholders by name.
 REDACTED: Final = "redacted"
+# The key of a message's metadata that tells when its stored text was redacted; absent if that was before storing.
+REDACTED_AT: Final = "redacted_at"
 
 # A pseudonym needs a session whose vault holds the value; these texts have none, or outlive it.
 _NO_PSEUDONYM: Final = frozenset({Sink.LOG, Sink.MEMORY, Sink.EXPORT, Sink.ANSWER})
@@ -80,7 +83,7 @@ class PrivacyPolicy(Value, frozen=True, kw_only=True):
     """
 
     message: Mode = Mode.KEEP
-    past: Mode = Mode.REDACT
+    past: Mode = Mode.KEEP
     summary: Mode = Mode.REDACT
     memory: Mode = Mode.REDACT
     title: Mode = Mode.REDACT

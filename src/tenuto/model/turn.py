@@ -226,7 +226,8 @@ class OpenTurn(Value, frozen=True, kw_only=True):
     nothing to finish. `last_active_at` is the last change of the session before this turn, `None` for a new one.
     `expired` says that an expired session of this id was replaced, `journaled` that the store is unavailable and a
     journal holds the turn. `stale_before` is the first message that is context if what precedes it is stale, else 0;
-    `finish` stores it. `summary` stands in for messages before the window that a summary covers.
+    `finish` stores it. `summary` stands in for messages before the window that a summary covers, up to
+    `summarized_through`. `cut` are the ids of messages that the window holds in part.
     """
 
     id: str
@@ -245,6 +246,8 @@ class OpenTurn(Value, frozen=True, kw_only=True):
     journaled: bool = False
     stale_before: int = 0
     summary: str = ""
+    summarized_through: int = 0
+    cut: tuple[str, ...] = ()
 
     @property
     def context_start(self) -> int:

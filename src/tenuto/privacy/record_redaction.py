@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from tenuto.model import Changes, Draft, Message, NewSession, Scope, Session
 from tenuto.model.message import STATE, is_summary
-from tenuto.model.privacy import REDACTED, Mode, Sink
+from tenuto.model.privacy import REDACTED, REDACTED_AT, Mode, Sink
 from tenuto.model.session import ASSISTANT, MAX_TITLE_CHARACTERS, PERSONA, PERSONAS, PRIVACY_ALSO, record_types
 from tenuto.model.turn import Trace
 from tenuto.model.values import Json, JsonObject
@@ -23,7 +24,7 @@ _Words = TypeVar("_Words", bound=Draft)
 # and personas, which may have names like people, the model that made an answer or a title, and the ids that a request
 # of the OpenAI API named.
 _OF_REQUEST: Final[Places] = {"model": {}, "previous_response_id": {}, "conversation": {"id": {}}}
-_IN_MESSAGE: Final[Places] = {"model": {}, "trace": {}, "openai": _OF_REQUEST}
+_IN_MESSAGE: Final[Places] = {"model": {}, "trace": {}, "openai": _OF_REQUEST, REDACTED_AT: {}}
 _IN_CONTEXT: Final[Places] = {"language": {}}
 _IN_HEAD: Final[Places] = {ASSISTANT: {}, PERSONA: {}, PERSONAS: {ANY: {}}, "title": {"by": {}}}
 
@@ -80,6 +81,16 @@ async def redact_draft(redactor: Redactor, sink: Sink, scope: Scope, session: Se
     changed = fill_draft_slots(bare, redaction.texts)
     metadata = _add_redacted_counts(changed.metadata, redaction.redacted)
     return replace(changed, metadata={**metadata, STATE: state[0]} if state else metadata)
+
+
+async def redact_stored(
+    redactor: Redactor, sink: Sink, scope: Scope, session: Session, message: Message, now: datetime
+) -> Message:
+    """A stored message redacted for the sink and marked with the time, so that readers know that it was changed."""
+    changed = await redact_draft(redactor, sink, scope, session, message)
+    if changed is message:
+        return message
+    return replace(changed, metadata={**changed.metadata, REDACTED_AT: now.isoformat()})
 
 
 async def redact_session_values(

@@ -419,13 +419,7 @@ class Redactor:
 
 
 _KEEP_ALL: Final = PrivacyPolicy(
-    past=Mode.KEEP,
-    summary=Mode.KEEP,
-    memory=Mode.KEEP,
-    title=Mode.KEEP,
-    trace=Mode.KEEP,
-    log=Mode.KEEP,
-    export=Mode.KEEP,
+    summary=Mode.KEEP, memory=Mode.KEEP, title=Mode.KEEP, trace=Mode.KEEP, log=Mode.KEEP, export=Mode.KEEP
 )
 NO_REDACTION: Final = Redactor(policies=TenantPolicies(_KEEP_ALL))
 """Keeps every text unchanged: for programs and tests without a privacy policy."""

@@ -6,6 +6,7 @@ Texts that will be cut are redacted before: half a value would not be found.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -17,7 +18,7 @@ from tenuto.model.scope import speaker_tag
 from tenuto.model.turn import Trace
 from tenuto.model.values import Json
 from tenuto.privacy.crypto.vault import neutralize_text, restore_text
-from tenuto.privacy.record_redaction import draft_slots, redact_draft, redact_trace
+from tenuto.privacy.record_redaction import draft_slots, redact_stored, redact_trace
 from tenuto.privacy.redactor import Redactor, Slot, fill_part_slots, fill_slots, part_slots, slots
 
 
@@ -161,8 +162,8 @@ class UpkeepRedaction:
         """A whole request to a model: the external detector is asked as well."""
         return (await self._redactor.texts(Sink.MODEL, scope, None, [Slot(text)])).texts[0]
 
-    async def redact_past(self, session: Session, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """Messages that a summary now covers, redacted: only those that change."""
+    async def redact_past(self, session: Session, messages: Sequence[Message], now: datetime) -> tuple[Message, ...]:
+        """Messages that a summary now covers, redacted if the policy asks for it: only those that change."""
         scope = session.scope
         if self._redactor.mode(Sink.PAST, scope) is Mode.KEEP:
             return ()
@@ -170,7 +171,7 @@ class UpkeepRedaction:
         for message in messages:
             past = message
             if not is_summary(message):
-                past = await redact_draft(self._redactor, Sink.PAST, scope, session, message)
+                past = await redact_stored(self._redactor, Sink.PAST, scope, session, message, now)
             if past is not message:
                 changed.append(past)
         return tuple(changed)

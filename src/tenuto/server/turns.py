@@ -48,7 +48,10 @@ class LeaseView(View, frozen=True, kw_only=True):
 
 
 class TurnView(LeaseView, frozen=True, kw_only=True):
-    """A turn that has begun. In state `finished` this key was answered before, and `reply` is the answer."""
+    """A turn that has begun. In state `finished` this key was answered before, and `reply` is the answer.
+
+    `cut` are the ids of messages of which the window holds a part, because they are too long for it.
+    """
 
     number: int
     state: TurnState
@@ -57,6 +60,7 @@ class TurnView(LeaseView, frozen=True, kw_only=True):
     user_messages: list[MessageView]
     summary: str
     window: list[MessageView]
+    cut: list[str]
     reply: list[MessageView]
 
     @classmethod
@@ -65,7 +69,9 @@ class TurnView(LeaseView, frozen=True, kw_only=True):
         messages = {
             name: list(map(MessageView.of, getattr(turn, name))) for name in ("user_messages", "window", "reply")
         }
-        return cls.derive(turn, turn_id=_encode_turn_token(turn), session=SessionView.of(turn.session), **messages)
+        return cls.derive(
+            turn, turn_id=_encode_turn_token(turn), session=SessionView.of(turn.session), cut=list(turn.cut), **messages
+        )
 
 
 class _TurnToken(Value, frozen=True, kw_only=True, array_like=True):
@@ -76,6 +82,7 @@ class _TurnToken(Value, frozen=True, kw_only=True, array_like=True):
     turn_id: str
     number: int
     stale_before: int = 0
+    summarized_through: int = 0
 
 
 @routes.post("/sessions/{session_id}/turns", describe(TurnView, 201, 200, body=BeginTurnBody, headers=_KEYED))
@@ -103,7 +110,7 @@ async def finish_turn(request: Request) -> Response:
         usage=body.usage.value(),
         changes=body.changes.value() if body.changes is not None else None,
     )
-    return answer(AppendResultView.of(await sessions(request).finish(turn, closing)))
+    return answer(AppendResultView.of(await service(request).tenuto.finish_turn(turn, closing)))
 
 
 @routes.post("/turns/{turn_id}/renew", describe(LeaseView, problems=(409,)))
@@ -138,6 +145,7 @@ def _encode_turn_token(turn: OpenTurn) -> str:
         turn_id=turn.id,
         number=turn.number,
         stale_before=turn.stale_before,
+        summarized_through=turn.summarized_through,
     )
     return urlsafe_b64encode(msgspec.json.encode(ticket)).rstrip(b"=").decode()
 
@@ -147,7 +155,7 @@ def _turn_from_path(request: Request, scope: Scope) -> OpenTurn:
     ticket = _decode_turn_token(path_parameter(request, "turn_id"))
     lease = sessions(request).policy.lease
     turn = OpenTurn.named(scope, ticket.session_id, ticket.incarnation, ticket.turn_id, ticket.number, lease)
-    return replace(turn, stale_before=ticket.stale_before)
+    return replace(turn, stale_before=ticket.stale_before, summarized_through=ticket.summarized_through)
 
 
 def _decode_turn_token(token: str) -> _TurnToken:
@@ -158,6 +166,7 @@ def _decode_turn_token(token: str) -> _TurnToken:
             check_id(part, "a part of the turn_id")
     except (ValueError, RecursionError, Invalid):
         raise TurnNotFound from None
-    if not 1 <= ticket.number < 2**53 or not 0 <= ticket.stale_before < 2**53:
+    places = (ticket.stale_before, ticket.summarized_through)
+    if not 1 <= ticket.number < 2**53 or not all(0 <= place < 2**53 for place in places):
         raise TurnNotFound
     return ticket

@@ -118,7 +118,8 @@ class MessageView(View, frozen=True, kw_only=True):
     """A stored message; fields that only its sender knows stand beside ours.
 
     Those of them that have a name of ours are in `extra_fields`.
-    `redacted` in its metadata counts the private values that marks stand for, by type.
+    `redacted` in its metadata counts the private values that marks stand for, by type; `redacted_at` is there if they
+    were removed after the message was stored.
     """
 
     id: str

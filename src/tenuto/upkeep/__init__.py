@@ -2,6 +2,6 @@
 
 from tenuto.upkeep.jobs import Small
 from tenuto.upkeep.scheduled_scan import ScheduledScan
-from tenuto.upkeep.service import Upkeep
+from tenuto.upkeep.service import LAST_WORK, Upkeep
 
-__all__ = ["ScheduledScan", "Small", "Upkeep"]
+__all__ = ["LAST_WORK", "ScheduledScan", "Small", "Upkeep"]

@@ -21,8 +21,8 @@ from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.recall.service import Memories
 from tenuto.sessions import Sessions
 from tenuto.upkeep.capture import Capturer
-from tenuto.upkeep.compressor import SPARE, Compressor
-from tenuto.upkeep.jobs import JobCounts, Jobs, Small, safely
+from tenuto.upkeep.compressor import Compressor
+from tenuto.upkeep.jobs import SPARE, JobCounts, Jobs, Small, safely
 from tenuto.upkeep.titler import Titler
 
 _FIRST_PAUSE: Final = 0.05

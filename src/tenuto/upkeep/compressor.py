@@ -29,7 +29,7 @@ from tenuto.model.prompt import Language
 from tenuto.ports import Clock
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import AppendRequest, Sessions, derived_id, fresh_id
-from tenuto.upkeep.jobs import Small
+from tenuto.upkeep.jobs import SPARE, Small
 
 _TIMEOUT_SECONDS: Final = 60.0
 # One page holds the uncovered messages of a compressed session, and more.
@@ -40,8 +40,6 @@ _STEP: Final = 5000
 _STEPS: Final = 1000
 # How many portions a model summarises; what precedes them is extracted.
 _ASKED: Final = 3
-# Beside the answer: the entry of its summary, and the messages of the next turn.
-SPARE: Final = 4
 _ENTRY_BYTES: Final = 600
 _log = logging.getLogger(__name__)
 
@@ -159,11 +157,11 @@ class Compressor:
         return True
 
     async def _redact_covered(self, session: Session, messages: Sequence[Message]) -> None:
-        """Redact covered messages by the policy for past messages.
+        """Redact covered messages where an operator chose that for past messages; by default they stay as they are.
 
         A process that dies right before this leaves them unredacted; `tenuto privacy scan` finds them.
         """
-        retired = await self._redaction.redact_past(session, messages)
+        retired = await self._redaction.redact_past(session, messages, self._clock())
         if retired:
             counted = tuple(self._counter.with_count(replace(message, tokens=0)) for message in retired)
             await self._sessions.rewrite(session.scope, session.id, Rewrite(messages=counted))

@@ -17,6 +17,8 @@ from tenuto.model.values import Value
 
 Work: TypeAlias = Callable[[], Awaitable[object]]
 
+# Messages that are stored beside an answer: the entry of its summary, and those of the next turn.
+SPARE: Final = 4
 _AT_ONCE: Final = 4
 _MOST: Final = 1000
 _log = logging.getLogger(__name__)

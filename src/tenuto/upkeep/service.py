@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,7 @@ from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
 from tenuto.sessions.usage import UsageLedger
 from tenuto.tasks import Tasks
-from tenuto.upkeep.jobs import JobCounts, Small, Work, safely
+from tenuto.upkeep.jobs import JobCounts, Jobs, Small, Work, safely
 
 if TYPE_CHECKING:
     from tenuto.recall.service import Memories
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _BATCH: Final = 1000
+LAST_WORK: Final = timedelta(seconds=10)
+"""How long closing waits for running titles and summaries; cancelled ones are due again."""
 
 
 class Upkeep:
@@ -51,13 +53,15 @@ class Upkeep:
         self._ledger = ledger
         self._sweep_every = sweep_every
         self._clock = clock
-        self._small = small
-        self._redaction = redaction
+        self.small = small
+        self.redaction = redaction
         self._pause = pause
         self._catch_up = catch_up
         self._memories: Memories | None = None
         self._memory_sweep: MemorySweep | None = None
         self._followed = False
+        # Of turns whose model is the caller's: they begin before what follows turns of assistants is loaded.
+        self._jobs = Jobs()
         # By kind: one that fails in every round must not look well because the others succeed.
         self._sweeps: dict[str, JobCounts] = {}
 
@@ -68,18 +72,23 @@ class Upkeep:
     ) -> None:
         """Set what turns bring along, before the first use of `after_turn`."""
         assert not self._followed, "turns were followed without it already"
-        self._small = small
+        self.small = small
         self._memories = memories
         self._memory_sweep = memory_sweep
 
     @property
     def jobs(self) -> JobCounts:
         """The jobs that follow turns, and the sweeps that have ended."""
-        sweeps = sum(self._sweeps.values(), JobCounts())
-        return sweeps + self.after_turn.counts if self._followed else sweeps
+        ended = sum(self._sweeps.values(), self._jobs.counts)
+        return ended + self.after_turn.counts if self._followed else ended
+
+    def start(self, kind: str, subject: Hashable, work: Work) -> None:
+        """Run work of a turn in the background, one at a time for each subject."""
+        self._jobs.start(kind, subject, work)
 
     async def drain(self, within: timedelta | None = None) -> None:
         """Wait until everything that was started is done; what takes longer than `within` is cancelled."""
+        await self._jobs.drain(within)
         if self._followed:
             await self.after_turn.drain(within)
 
@@ -92,8 +101,8 @@ class Upkeep:
         self._followed = True
         return AfterTurn(
             sessions=self._sessions,
-            small=self._small,
-            redaction=self._redaction,
+            small=self.small,
+            redaction=self.redaction,
             clock=self._clock,
             memories=self._memories,
         )

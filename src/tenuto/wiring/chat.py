@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -22,7 +21,7 @@ from tenuto.assistants.goods import goods_assistant
 from tenuto.assistants.legal import TASK_TYPE, legal_assistant
 from tenuto.assistants.npc import npc_assistant
 from tenuto.assistants.registry import general_assistant
-from tenuto.chat import Chat, ChatDeps, ChatLimits, Spending
+from tenuto.chat import Chat, ChatDeps, ChatLimits
 from tenuto.context import TokenCounter, check_budget, encoding_for
 from tenuto.context.tokens import to_text
 from tenuto.errors import InvalidSetting
@@ -39,14 +38,11 @@ from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.recall.service import Memories
 from tenuto.sessions import Sessions
 from tenuto.sessions.profiles import Profiles
-from tenuto.sessions.usage import UsageLedger
+from tenuto.sessions.spending import Spending
 from tenuto.settings import Settings
 from tenuto.telemetry import open_spans
-from tenuto.upkeep import Small, Upkeep
+from tenuto.upkeep import LAST_WORK, Small, Upkeep
 from tenuto.upkeep.memory_sweep import MemorySweep
-
-# How long closing waits for running titles and summaries; cancelled ones are due again.
-_LAST_WORK: Final = timedelta(seconds=10)
 
 
 @asynccontextmanager
@@ -58,7 +54,7 @@ async def open_chat(
     sessions: Sessions,
     memories: Memories,
     upkeep: Upkeep,
-    ledger: UsageLedger,
+    spending: Spending,
     clock: Clock,
     models: Mapping[str, GivenModel],
     assistants: Sequence[Assistant],
@@ -80,12 +76,11 @@ async def open_chat(
             _check_budget(assistant, shelf[assistant.model or settings.model])
             _check_types(assistant)
         # The offline model makes titles and summaries no better than extraction does.
-        spending = Spending(ledger=ledger, budgets=settings.budgets())
         summarizer_model = _make_small(shelf[small], settings.model_timeout, spending) if small != OFFLINE else None
         sweep = MemorySweep(memories=memories, store=store, clock=clock) if settings.memories else None
         upkeep.equip(small=summarizer_model, memories=memories, memory_sweep=sweep)
         # Before the models close: work for finished turns may still call them.
-        stack.push_async_callback(upkeep.drain, _LAST_WORK)
+        stack.push_async_callback(upkeep.drain, LAST_WORK)
         screened = {name: RedactingModel(model=model, screen=redactor) for name, model in shelf.items()}
         span = await stack.enter_async_context(open_spans()) if settings.telemetry else None
         yield Chat(
@@ -134,6 +129,26 @@ async def _open_models(
             # The assistant's file names this model, not the settings.
             raise InvalidSetting("assistants", f"{user.file or user.name}: {unfit}") from None
     return shelf
+
+
+@asynccontextmanager
+async def open_small(
+    settings: Settings, *, models: Mapping[str, GivenModel], spending: Spending
+) -> AsyncIterator[Small]:
+    """Open the model for summaries alone, for programs that call their own model.
+
+    Raises:
+        InvalidSetting: the settings' model is not valid.
+    """
+    async with open_model(
+        settings.summarizer_model or settings.model,
+        base_url=settings.model_base_url,
+        api_key=settings.model_api_key,
+        timeout=settings.model_timeout,
+        given=models,
+        home=provider_of(settings.model, models),
+    ) as model:
+        yield _make_small(model, settings.model_timeout, spending)
 
 
 def _make_small(model: ChatModel, timeout: timedelta, spending: Spending) -> Small:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 
@@ -68,7 +68,7 @@ class Discreet(UpkeepRedaction):
     async def to_model(self, scope: Scope, text: str) -> str:
         return self.for_summary(scope, text)
 
-    async def redact_past(self, session: Session, messages: Sequence[Message]) -> tuple[Message, ...]:
+    async def redact_past(self, session: Session, messages: Sequence[Message], now: datetime) -> tuple[Message, ...]:
         return tuple(
             replace(message, parts=(text_part(self.for_summary(session.scope, message.text)),))
             for message in messages

@@ -113,7 +113,7 @@ async def test_preferences_stand_at_the_beginning_whatever_is_asked() -> None:
     await t.chat.take_turn(ANN, ask("How tall is the Eiffel tower?", profile={"city": "Rome"}))
 
     told = t.model.requests[-1].messages[1].text
-    assert "- city: Rome\n- “Prefers short answers”" in told
+    assert "- “city”: “Rome”\n- “Prefers short answers”" in told
 
 
 async def test_memories_keep_to_their_budget() -> None:

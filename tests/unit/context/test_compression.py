@@ -17,6 +17,7 @@ from tenuto.context.compression import (
     summary_limits,
     would_evict_uncovered,
 )
+from tenuto.context.tokens import MESSAGE_TOKENS
 from tenuto.model import Draft, Message, Retention, Role, Session, tool_call, tool_result
 from tenuto.model.generation import Summary
 from tenuto.model.policy import PRESETS, ContextPolicy
@@ -121,9 +122,29 @@ def test_nothing_is_due_where_compression_is_off() -> None:
     assert found(talk(1, 200, "word " * 300), PRESETS["goods_qa"].context) is None
 
 
-@pytest.mark.parametrize("name", ["platform", "channel", "multi_agent", "npc"])
-def test_the_other_presets_compress_by_count_too(name: str) -> None:
-    assert found(talk(1, 32), PRESETS[name].context) is not None
+@pytest.mark.parametrize(
+    ("name", "by_count", "share"),
+    [("platform", False, 0.75), ("channel", False, 0.70), ("multi_agent", True, 0.70), ("npc", True, None)],
+)
+def test_each_preset_compresses_by_the_rule_of_its_document(name: str, by_count: bool, share: float | None) -> None:
+    """X7: messages are counted for agents and visitors alone; elsewhere short ones stay, as long as they fit."""
+    context = PRESETS[name].context
+    text = "word " * 100
+    fitting = int((share or 0) * 7168 / (COUNTER.count(text) + MESSAGE_TOKENS))
+
+    assert (found(talk(1, 200), context) is not None) is by_count
+    if share is not None:
+        alone = replace(context, compress_over=None)
+        assert found(talk(1, fitting - fitting % 2 - 2, text), alone) is None
+        assert found(talk(1, fitting - fitting % 2 + 4, text), alone) is not None
+
+
+def test_what_a_turn_would_not_load_is_covered_however_short_it_is() -> None:
+    """Promise 3: without a stored cap, uncovered messages stay within what a turn loads."""
+    work = found(talk(1, 420), PRESETS["platform"].context, replace(HEAD, retention=Retention(max_messages=None)))
+
+    assert work is not None
+    assert 420 - work.cover[-1].seq <= 250
 
 
 # What

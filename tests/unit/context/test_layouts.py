@@ -313,7 +313,7 @@ def test_a_profile_reads_the_same_whatever_its_order() -> None:
     one = profile_text({"name": "Ann", "response_style": "brief", "city": "Wuxi", "none": None}, Language.ENGLISH)
     other = profile_text({"city": "Wuxi", "response_style": "brief", "name": "Ann"}, Language.ENGLISH)
 
-    assert one == other == "- city: Wuxi\n- name: Ann\nPreferred response style: brief"
+    assert one == other == "- “city”: “Wuxi”\n- “name”: “Ann”\nPreferred response style: “brief”"
 
 
 def test_the_conversation_decides_the_language() -> None:

@@ -74,31 +74,45 @@ async def report_of(scanner: Scanner, scope: Scope = ACME, *, fix: bool = False)
     return [report async for report in scanner.scan(scope, fix=fix)][-1]
 
 
-async def test_a_scan_counts_by_sink_and_type_and_changes_nothing(store: MemoryStore) -> None:
+@pytest.mark.parametrize(
+    ("past", "messages", "violations"),
+    [
+        (Mode.KEEP, {Sink.MESSAGE: {"PHONE": 1, "EMAIL": 2, "CC": 1}}, 3),
+        (Mode.REDACT, {Sink.MESSAGE: {"PHONE": 1, "EMAIL": 1}, Sink.PAST: {"CC": 1, "EMAIL": 1}}, 5),
+    ],
+)
+async def test_a_scan_counts_by_sink_and_type_and_changes_nothing(
+    store: MemoryStore, past: Mode, messages: dict[Sink, dict[str, int]], violations: int
+) -> None:
+    """What is kept when a summary covers it is a message, and violates nothing that a message does not."""
     before = (await store.sessions.messages(ANN, "s", Page(limit=50))).messages
 
-    report = await report_of(Scanner(store=store, screen=screen_over(store)))
+    report = await report_of(Scanner(store=store, screen=screen_over(store, PrivacyPolicy(past=past))))
 
     assert {sink: dict(names) for sink, names in report.matches.items()} == {
+        **messages,
         Sink.TITLE: {"EMAIL": 1},
-        Sink.MESSAGE: {"PHONE": 1, "EMAIL": 1},
-        Sink.PAST: {"CC": 1, "EMAIL": 1},
         Sink.SUMMARY: {"CC": 1},
         Sink.TRACE: {"EMAIL": 1},
     }
-    assert (report.sessions, report.violations, report.fixed) == (1, 5, 0)
+    assert (report.sessions, report.violations, report.fixed) == (1, violations, 0)
     assert (await store.sessions.messages(ANN, "s", Page(limit=50))).messages == before
 
 
 async def test_mending_applies_the_policy_and_a_second_look_finds_nothing_against_it(store: MemoryStore) -> None:
-    scanner = Scanner(store=store, screen=screen_over(store))
+    clock = FakeClock()
+    scanner = Scanner(store=store, screen=screen_over(store, PrivacyPolicy(past=Mode.REDACT)), clock=clock)
 
     await report_of(scanner, fix=True)
     again = await report_of(scanner)
 
     assert again.violations == 0
-    texts = [message.text for message in (await store.sessions.messages(ANN, "s", Page(limit=50))).messages]
-    assert texts == ["my card is [REDACTED_CC]", "thanks, [REDACTED_EMAIL]", "", MAIL, "done"]
+    log = (await store.sessions.messages(ANN, "s", Page(limit=50))).messages
+    assert [message.text for message in log] == [
+        "my card is [REDACTED_CC]", "thanks, [REDACTED_EMAIL]", "", MAIL, "done"
+    ]  # fmt: skip
+    marks = [message.metadata.get("redacted_at") for message in log if message.text]
+    assert marks == [clock().isoformat()] * 2 + [None] * 2, "what was changed after it was stored says so"
     session = await store.sessions.get(ANN, "s")
     assert session.title == "Mail to [REDACTED_EMAIL]"
     assert session.context == {"phone": "13800138000"}, "live, and kept by this policy"
@@ -116,6 +130,7 @@ async def test_mending_puts_values_of_live_words_into_the_vault_where_the_policy
     assert await screen.vault.values(await store.sessions.get(ANN, "s")) == {
         "[EMAIL_1]": "ann@example.com",
         "[PHONE_1]": "13800138000",
+        "[CC_1]": "4242 4242 4242 4242",
     }
 
 

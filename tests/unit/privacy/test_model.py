@@ -139,7 +139,7 @@ async def test_a_model_may_be_shown_redactions() -> None:
 
 @pytest.mark.parametrize(
     ("said", "profile", "shown"),
-    [("Please say [EMAIL_1].", {}, "Please say ［EMAIL_1］."), ("Who am I?", {"name": "[EMAIL_1]"}, "［EMAIL_1］")],
+    [("Please say [EMAIL_1].", {}, "Please say ［EMAIL_1］."), ("Who am I?", {"name": "[EMAIL_1]"}, "(EMAIL_1)")],
     ids=["in words", "in a profile"],
 )
 async def test_a_typed_mark_brings_nobody_a_value(said: str, profile: JsonObject, shown: str) -> None:

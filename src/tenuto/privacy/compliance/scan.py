@@ -21,14 +21,14 @@ from tenuto.model.message import SUMMARY, is_summary
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.turn import Trace
 from tenuto.model.values import JsonObject
-from tenuto.ports import Store
+from tenuto.ports import Clock, Store, utc_now
 from tenuto.privacy.compliance.compaction import CompactionStatus
 from tenuto.privacy.compliance.iteration import iter_memories, iter_sessions
 from tenuto.privacy.record_redaction import (
     draft_slots,
-    redact_draft,
     redact_session_values,
     redact_state,
+    redact_stored,
     redact_title,
     redact_trace,
     state_slots,
@@ -137,8 +137,9 @@ class ScanSummary:
 class Scanner:
     """Scans every session of a tenant's site, and the state of its users and chats."""
 
-    def __init__(self, *, store: Store, screen: Redactor) -> None:
+    def __init__(self, *, store: Store, screen: Redactor, clock: Clock = utc_now) -> None:
         self._store = store
+        self._clock = clock
         self._screen = screen.in_threads()
 
     async def scan(self, scope: Scope, *, fix: bool = False) -> AsyncIterator[Report]:
@@ -226,13 +227,17 @@ class Scanner:
         self, scope: Scope, session: Session, message: Message, covered: int, report: Report, fix: bool
     ) -> Message | None:
         """Count the matches in a message; returns the redacted message if it differs."""
-        past = Sink.PAST if message.seq <= covered else Sink.MESSAGE
-        sink = Sink.SUMMARY if is_summary(message) else past
+        sink = Sink.SUMMARY if is_summary(message) else self._message_sink(scope, message.seq <= covered)
         report.add(sink, await self._screen.names(scope, draft_slots(message)))
         if not fix:
             return None
-        mended = await redact_draft(self._screen, sink, scope, session, message)
+        mended = await redact_stored(self._screen, sink, scope, session, message, self._clock())
         return mended if mended is not message else None
+
+    def _message_sink(self, scope: Scope, covered: bool) -> Sink:
+        """Whose policy holds for a message: one that is kept when a summary covers it is a message like the others."""
+        keeps_past = self._screen.mode(Sink.PAST, scope) is Mode.KEEP
+        return Sink.PAST if covered and not keeps_past else Sink.MESSAGE
 
     async def _traces(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
         before: int | None = None

@@ -39,7 +39,7 @@ class PrivacyService:
         self.audit = AuditLog(state=store.state, clock=clock)
         self.signer = ReceiptSigner(store.state)
         self.compactor = compactor or Compactor(state=store.state, upkeep=store.upkeep, clock=clock)
-        self._scanner = Scanner(store=store, screen=screen)
+        self._scanner = Scanner(store=store, screen=screen, clock=clock)
         self._eraser = UserEraser(
             erase=erase,
             sessions=store.sessions,

@@ -5,7 +5,7 @@
  * that answer here.
  */
 
-import { countsIn, fits, together } from "./marks.js";
+import { changedAt, countsIn, fits, together } from "./marks.js";
 
 /** The trace of an answer that is kept nowhere, as where nothing shall be remembered. */
 export const UNKEPT = "";
@@ -16,7 +16,7 @@ export function fresh() {
 }
 
 export function words(text, persona = null) {
-  return { kind: "words", key: fresh(), text, persona, seq: null, at: null, redacted: {} };
+  return { kind: "words", key: fresh(), text, persona, seq: null, at: null, redacted: {}, redactedAt: null };
 }
 
 /** An answer on its way. */
@@ -59,7 +59,8 @@ const EMPTY = {
   degraded: [],
   stopped: false, // whether it ends where it was stopped
   data: {},
-  redacted: {}, // how many values of each name the policy took out before it was stored
+  redacted: {}, // how many values of each name the policy took out
+  redactedAt: null, // when it took them out of the stored text; null where that was before storing
   reply: null, // everything the last event told, while the page is open
   problem: null,
   again: null, // what to send once more, and its key
@@ -68,13 +69,14 @@ const EMPTY = {
 function itemOf(message, before) {
   const { id: key, seq, role, text, persona, sent_at: at, metadata } = message;
   const own = countsIn(metadata);
-  if (role === "user") return { kind: "words", key, seq, text, persona, at, redacted: own };
+  const redactedAt = changedAt(metadata);
+  if (role === "user") return { kind: "words", key, seq, text, persona, at, redacted: own, redactedAt };
   if (role === "item")
     return message.parts.some((part) => part.type === "summary") ? { kind: "summary", key, seq } : null;
   if (role !== "assistant" || !text) return null;
   const { trace = null, model = "", offline = false, degraded = [], data = {}, stopped = false } = metadata;
   const redacted = together(before.redacted, own);
-  const circumstances = { trace, model, offline, degraded, stopped, data, redacted };
+  const circumstances = { trace, model, offline, degraded, stopped, data, redacted, redactedAt };
   return { ...EMPTY, key, seq, text, persona, tools: before.tools, ...circumstances };
 }
 
@@ -107,8 +109,8 @@ function wordsIn(stored, item, answer) {
 }
 
 /** What was said or heard stays on screen as it was; the marks in what is stored are there when one comes back. */
-function settled(item, { seq, at, redacted }) {
-  return { ...item, seq, redacted, ...(at && { at }) };
+function settled(item, { seq, at, redacted, redactedAt }) {
+  return { ...item, seq, redacted, redactedAt, ...(at && { at }) };
 }
 
 /** The items of a talk after others changed it: those that are still stored stay as they are on screen. */

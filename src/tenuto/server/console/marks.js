@@ -100,6 +100,12 @@ export function countsIn(metadata) {
   return Object.fromEntries(Object.entries(noted).filter(([, many]) => Number.isSafeInteger(many) && many > 0));
 }
 
+/** When the stored text of a message was redacted, as its metadata notes it; null where that was before storing. */
+export function changedAt(metadata) {
+  const noted = metadata?.redacted_at;
+  return typeof noted === "string" && !Number.isNaN(Date.parse(noted)) ? noted : null;
+}
+
 export function together(...counts) {
   const sum = {};
   for (const [name, many] of counts.flatMap(Object.entries)) sum[name] = (sum[name] ?? 0) + many;

@@ -43,7 +43,7 @@ export function answerView(actions) {
 
   function draw({ item, name, redacted, last, busy }) {
     parts.speaker.textContent = name;
-    taken.draw(redacted);
+    taken.draw(redacted, item.redactedAt);
     set(copy, "hidden", !item.text);
     set(anew, "hidden", !last || busy || item.status !== "done" || item.trace === UNKEPT);
     const againNow = last && !busy;

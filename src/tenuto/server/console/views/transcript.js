@@ -68,10 +68,15 @@ function lines(state, talk) {
   }));
 }
 
-/** What was taken out of words and their answer: it is told once, under the answer where there is one. */
+/**
+ * What was taken out of words and their answer: it is told once, under the answer where there is one. What was changed
+ * after it was stored is told in its place.
+ */
 function takenFrom(item, before, after) {
-  if (item.kind === "words") return after?.kind === "answer" ? {} : item.redacted;
-  return together(before?.kind === "words" ? before.redacted : {}, item.redacted ?? {});
+  const apart = item.redactedAt || after?.kind !== "answer" || after.redactedAt;
+  if (item.kind === "words") return apart ? item.redacted : {};
+  const joins = before?.kind === "words" && !before.redactedAt && !item.redactedAt;
+  return together(joins ? before.redacted : {}, item.redacted ?? {});
 }
 
 function nameOf(assistant, persona) {

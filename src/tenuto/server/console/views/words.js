@@ -17,7 +17,7 @@ export function wordsView(actions) {
   let shown = null;
 
   function draw({ item, redacted, busy }) {
-    taken.draw(redacted);
+    taken.draw(redacted, item.redactedAt);
     writeMarked(text, item.text);
     set(text, "title", item.at && instant(item.at));
     set(edit, "hidden", item.seq === null || busy);

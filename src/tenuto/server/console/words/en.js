@@ -192,6 +192,8 @@ export const en = {
   "mark.count": "{many} {what}",
   "mark.comma": ", ",
   "taken.stored": "{many} value redacted before storing: {list} | {many} values redacted before storing: {list}",
+  "taken.later":
+    "{many} value redacted after storing, {at}: {list} | {many} values redacted after storing, {at}: {list}",
   "taken.trace": "Redacted in this trace",
 
   close: "Close",

@@ -190,6 +190,7 @@ export const zh = {
   "mark.count": "{many} 个{what}",
   "mark.comma": "、",
   "taken.stored": "保存前脱敏了 {many} 个值：{list}",
+  "taken.later": "保存之后（{at}）脱敏了 {many} 个值：{list}",
   "taken.trace": "本追踪记录中已脱敏",
 
   close: "关闭",

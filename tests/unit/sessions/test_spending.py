@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from tenuto.chat.spending import Spending
 from tenuto.errors import BudgetExhausted, InvalidSetting
 from tenuto.model import Scope, Session
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.session import Budgets
+from tenuto.sessions.spending import Spending
 from tenuto.sessions.usage import UsageLedger
 from tenuto.settings import Settings
 from tenuto.stores.memory import MemoryStore
