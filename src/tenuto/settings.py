@@ -333,6 +333,12 @@ class Settings(Value, frozen=True, kw_only=True):
         limits = {name: getattr(self, name) for name in _SESSION_LIMITS if getattr(own, name) == getattr(unset, name)}
         return replace(base, sessions=replace(own, **limits))
 
+    def goods_policies(self) -> Preset:
+        """The `goods_qa` preset; a number of sessions that is set for the whole site holds instead of its own."""
+        base = self.apply_limits(preset("goods_qa"))
+        most = _resolve_cap(self.max_sessions, base.sessions.max_sessions)
+        return replace(base, sessions=replace(base.sessions, max_sessions=most))
+
     def npc_policies(self) -> Preset:
         """The `npc` preset with the MEMORY_ settings on top of it (C12)."""
         base = preset("npc")

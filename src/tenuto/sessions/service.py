@@ -56,6 +56,7 @@ from tenuto.model.session import PARTNER, PRIVACY_ALSO, Status, check_attribute_
 from tenuto.model.turn import TurnState
 from tenuto.model.values import Json, check_id, check_int, check_text, check_type
 from tenuto.ports import Clock, SessionStore, StoreUpkeep, release_lease, utc_now
+from tenuto.sessions.assistant_cap import AssistantCap
 from tenuto.sessions.cancellation import complete_despite_cancel, release_on_error
 from tenuto.sessions.events import EventEmitter, EventKind
 from tenuto.sessions.ids import digest_of, fingerprint, fresh_id, session_id_for_key
@@ -92,6 +93,7 @@ class Sessions:
         self._upkeep = upkeep
         self.policy = policy
         self._announce = announcer
+        self._assistant_cap = AssistantCap(store=store, clock=clock)
 
     # Turns
 
@@ -124,7 +126,7 @@ class Sessions:
             opening = replace(opening, create=with_retention(request.new_session, policy))
             turn = await self._begin_when_free(scope, opening, policy)
         if turn.state is not TurnState.FINISHED:
-            announcing = self._announce_written(scope, turn.session, created=turn.created, expired=turn.expired)
+            announcing = self._announce_written(scope, turn.session, policy, created=turn.created, expired=turn.expired)
             await release_on_error(self._store.finish_turn, turn, announcing)
             turn = _mark_stale(turn, policy.stale_after)
         return turn
@@ -224,7 +226,7 @@ class Sessions:
         batch = AppendBatch(id=fresh_id(), create=with_retention(new, policy), idempotency_key=once)
         made = await self._create_in_store(scope, asked, batch, unnamed)
         if not made.duplicate:
-            await self._announce_written(scope, made.session, created=made.created, expired=made.expired)
+            await self._announce_written(scope, made.session, policy, created=made.created, expired=made.expired)
         return made.session, made.created
 
     async def _create_in_store(self, scope: Scope, asked: str, batch: AppendBatch, unnamed: str) -> AppendResult:
@@ -364,7 +366,7 @@ class Sessions:
             if absent.session_id != forking.new_id:
                 raise
             fork = await self._store.fork(scope, session_id, replace(forking, new_id=fresh_id()))
-        await self._announce_written(scope, fork, created=True, expired=False)
+        await self._announce_written(scope, fork, self.policy, created=True, expired=False)
         return fork
 
     async def delete(self, scope: Scope, session_id: str) -> None:
@@ -397,7 +399,7 @@ class Sessions:
             session = await self._restore_as(scope, session_id, batch)
         if saved.status is not session.status:
             session = await self._store.patch(scope, session.id, Changes(status=saved.status))
-        await self._announce_written(scope, session, created=True, expired=False)
+        await self._announce_written(scope, session, self.policy, created=True, expired=False)
         return session
 
     async def _restore_as(self, scope: Scope, session_id: str, batch: AppendBatch) -> Session:
@@ -570,24 +572,29 @@ class Sessions:
         elif isinstance(absent, SessionCorrupt):
             await self._announce.emit_event(EventKind.QUARANTINED, scope, session_id)
 
-    async def _announce_written(self, scope: Scope, session: Session, *, created: bool, expired: bool) -> None:
-        """Announce the change, and keep to the site's number of sessions.
+    async def _announce_written(
+        self, scope: Scope, session: Session, policy: SessionPolicy, *, created: bool, expired: bool
+    ) -> None:
+        """Announce the change, and keep to the number of sessions.
 
-        That number is the installation's: an assistant's own policy must not remove the sessions of others.
+        The installation's number counts all sessions of the site. That of an assistant's own policy counts the sessions
+        of this assistant: it must not remove those of others.
         """
         if expired:
             await self._announce.emit_event(EventKind.EXPIRED, scope, session.id)
         kind = EventKind.CREATED if created else EventKind.UPDATED
         await self._announce.emit_event(kind, scope, session.id, changed=() if created else _MESSAGES)
         if created and self.policy.max_sessions is not None:
-            await self._evict_oldest(scope, session.id, self.policy.max_sessions)
+            await self._evict(self._upkeep.evict(scope, self.policy.max_sessions, keep_session=session.id))
+        if created and policy.max_sessions not in (None, self.policy.max_sessions):
+            await self._evict(self._assistant_cap.make_room(session, policy))
 
-    async def _evict_oldest(self, scope: Scope, newest: str, keep: int) -> None:
+    async def _evict(self, evicting: Awaitable[tuple[RemovedSession, ...]]) -> None:
         """Remove the oldest sessions. The new one is stored, so a store that fails now must not fail the caller."""
         try:
-            gone = await self._upkeep.evict(scope, keep, keep_session=newest)
-        except Unavailable as away:
-            _log.warning("sessions beyond %s were not evicted: %s", keep, away)
+            gone = await evicting
+        except Unavailable as error:
+            _log.warning("sessions beyond max_sessions were not evicted: %s", error)
             return
         await self._announce_removed(EventKind.EVICTED, gone)
 

@@ -169,7 +169,7 @@ def _builtin_assistants(
     settings: Settings, state: StateStore, engine: Callable[[], Awaitable[TaskEngine]]
 ) -> Iterator[Assistant]:
     yield general_assistant(settings.policies(), settings.prompt())
-    yield goods_assistant(state, settings.apply_limits(preset("goods_qa")))
+    yield goods_assistant(state, settings.goods_policies())
     yield npc_assistant(
         settings.npc_policies(),
         remembers=settings.memory_enabled,

@@ -278,14 +278,28 @@ async def test_the_oldest_sessions_make_room(room: Room) -> None:
     assert [event.session_id for event in room.heard if event.kind is EventKind.EVICTED] == ["s0", "s1"]
 
 
-async def test_the_policy_of_one_assistant_removes_no_sessions_of_the_site(room: Room) -> None:
+async def test_an_assistants_own_policy_removes_its_own_sessions_alone(room: Room) -> None:
+    """B13: those of other assistants stay, one that was used since stays longer, and each removal is announced."""
     sessions = room.sessions()
-    for n in range(3):
-        await sessions.create(BOB, None, f"s{n}")
+    shop = replace(sessions.policy, max_sessions=3, on_missing=OnMissing.ADOPT)
+    await sessions.create(BOB, None, "other")
 
-    await sessions.begin(ANN, wish("A question to the shop", policy=replace(sessions.policy, max_sessions=1)))
+    async def ask(number: int) -> None:
+        room.clock.advance(timedelta(seconds=1))
+        new = NewSession(metadata={"assistant": "goods"})
+        turn = await sessions.begin(BOB, wish("A question", f"g{number}", policy=shop, new_session=new))
+        await sessions.finish(turn, closing("An answer"))
 
-    assert len((await sessions.list(ACME, SessionQuery())).sessions) == 4
+    for number in (0, 1, 2, 0, *range(3, 22)):
+        await ask(number)
+    # Beginnings at once are counted once, whichever of them lists the site.
+    room.clock.advance(timedelta(minutes=1))
+    await asyncio.gather(*(ask(number) for number in range(22, 25)))
+
+    left = [session.id for session in (await sessions.list(ACME, SessionQuery())).sessions]
+    evicted = [event.session_id for event in room.heard if event.kind is EventKind.EVICTED]
+    assert left == ["g24", "g23", "g22", "other"]
+    assert evicted == ["g1", "g2", "g0", *(f"g{number}" for number in range(3, 22))]
 
 
 class Forgetful(FlatMemoryStore):
