@@ -165,7 +165,6 @@ class Gate:
         open_rates: RateLimiter,
         wrong_rates: RateLimiter,
         now: Callable[[], float] = time.monotonic,
-        on_mode: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self.keys = keys
         self._tokens = tokens
@@ -174,8 +173,6 @@ class Gate:
         self._open_rates = open_rates
         self._wrong_rates = wrong_rates
         self._now = now
-        # Called with whether the server is open, each time that is looked up.
-        self._on_mode = on_mode
         # By the digests of their secrets, so that the memory of the process holds no keys.
         self._callers: OrderedDict[bytes, _CachedCaller] = OrderedDict()
         self._closed = tokens is not None
@@ -243,8 +240,6 @@ class Gate:
         if self._looked_at is None or now - self._looked_at >= _TRUSTED_FOR:
             if await self._has_keys():
                 self.close()
-            else:
-                self._on_mode(True)
             self._looked_at = now
         return not self._closed
 
@@ -255,7 +250,6 @@ class Gate:
         self._closed = True
         if self._looked_at is not None:
             _log.info("closed: the first API key was made, so requests need a credential")
-        self._on_mode(False)
         self._recheck()
 
     def forget(self, key_id: str) -> None:
