@@ -91,7 +91,13 @@ def create_app(
         await stack.enter_async_context(hub.running())
         live = await stack.enter_async_context(LiveTurns(chat, tenuto.sessions, hub.on_turn_started))
         app.state.service = ServerContext(
-            settings=settings, tenuto=tenuto, chat=chat, live=live, gate=gate, clock=clock
+            settings=settings,
+            tenuto=tenuto,
+            chat=chat,
+            live=live,
+            gate=gate,
+            clock=clock,
+            embedding_rates=RateLimiter(settings.embedding_tokens_per_minute, what="tokens of embeddings", now=ticks),
         )
         tenuto.add_listener(meters.count_session_event)
         tenuto.add_listener(hub.on_session_event)

@@ -84,23 +84,23 @@ class RateLimiter:
         self._now = now
         self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
-    def acquire(self, caller: Hashable) -> None:
-        """Count one request.
+    def acquire(self, caller: Hashable, count: int = 1) -> None:
+        """Count one request, or so many of `what` is limited.
 
         Raises:
-            RateLimited: the caller's bucket is empty.
+            RateLimited: the caller's bucket holds less.
         """
         if not self._per_minute:
             return
         now = self._now()
         left, seen = self._buckets.pop(caller, (float(self._per_minute), now))
         left = min(self._per_minute, left + (now - seen) * self._per_second)
-        self._buckets[caller] = (left - 1 if left >= 1 else left, now)
+        self._buckets[caller] = (left - count if left >= count else left, now)
         if len(self._buckets) > _REMEMBERED:
             # The caller idle for longest has the fullest bucket, so dropping it loses least.
             self._buckets.popitem(last=False)
-        if left < 1:
-            raise RateLimited(self._per_minute, timedelta(seconds=(1 - left) / self._per_second), self._what)
+        if left < count:
+            raise RateLimited(self._per_minute, timedelta(seconds=(count - left) / self._per_second), self._what)
 
 
 class AuthContext(Value, frozen=True, kw_only=True):
@@ -429,6 +429,7 @@ class ServerContext:
     live: LiveTurns
     gate: Gate
     clock: Clock
+    embedding_rates: RateLimiter
 
     @property
     def sessions(self) -> Sessions:
