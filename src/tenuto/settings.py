@@ -104,6 +104,7 @@ class Settings(Value, frozen=True, kw_only=True):
     max_head_bytes: int = 256 * 1024
     # None: 6,000 for each credential, and no limit where none is needed.
     requests_per_minute: int | None = None
+    embedding_tokens_per_minute: int = 100_000
     # Opens /metrics without the store, which may be what is to be looked at.
     metrics_token: str | None = None
     wrong_credentials_per_minute: int = 60
@@ -192,6 +193,7 @@ class Settings(Value, frozen=True, kw_only=True):
         for what in ("l1_sessions", "l1_bytes", "max_body_bytes"):
             _check_range(what, getattr(self, what), 1, 2**53)
         _check_range("requests_per_minute", self.requests_per_minute or 0, 0, 2**31)
+        _check_range("embedding_tokens_per_minute", self.embedding_tokens_per_minute, 0, 2**31)
         _check_range("wrong_credentials_per_minute", self.wrong_credentials_per_minute, 0, 2**31)
         _check_choice("sqlite_synchronous", self.sqlite_synchronous, ("full", "normal"))
         _check_choice("log_level", self.log_level, ("debug", "info", "warning", "error"))

@@ -170,7 +170,7 @@ def test_an_export_holds_everything_and_nothing_private(tmp_path: Path, monkeypa
 
 def test_an_audit_counts_junk_and_repetition_of_all_owners_of_a_site() -> None:
     async def remember() -> None:
-        async with tenuto.open(embedder="none") as app:
+        async with tenuto.open(embedder="none", memories_without_user=True) as app:
             memories = await app.memories()
             await memories.remember(app.scope(user="ann"), (memory(1, HOME), memory(2, "What is my name?")))
             await memories.remember(

@@ -13,7 +13,7 @@ import typer
 
 from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller, complete_session
-from tenuto.cli.running import run_command
+from tenuto.cli.running import for_one_person, run_command
 from tenuto.cli.terminal import moment, pluralize, progress, safe_json, show_json, show_table, visible
 from tenuto.cli.transfer import write_atomically
 from tenuto.errors import Invalid, MemoryNotFound
@@ -522,11 +522,12 @@ def _run_app(
     making: bool = False,
     read_only: bool = False,
 ) -> _Answer:
-    """Run the story, unless it is about a caller without a user, and the setting says that there is nothing to it."""
+    """Run the story, unless it is about a caller without a user where nothing is remembered for one."""
 
     async def checked(app: Tenuto) -> _Answer:
-        if not scope.owner and app.settings.memories_without_user is False:
-            raise Invalid("memories belong to a user: name one by --user")
+        held = await app.memories()
+        held.policy = for_one_person(app.settings).memory_policy()
+        held.check_owner(scope)
         return await story(app)
 
     return run_command(checked, store=store, making=making, read_only=read_only)

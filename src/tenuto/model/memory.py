@@ -129,8 +129,8 @@ class MemoryPolicy(Value, frozen=True, kw_only=True):
     """What is remembered, and for how long.
 
     An owner has at most `max_memories`; the oldest leave first, preferences never. `in_groups` captures what is said in
-    a chat of several people for that chat. `without_user` remembers for callers that name no user: right where one
-    person uses an installation, and wrong where one credential serves many.
+    a chat of several people for that chat. `without_user` gives callers that name no user one memory in each
+    tenant's site: right where one person uses an installation, and wrong where several do.
     """
 
     enabled: bool = True

@@ -145,6 +145,5 @@ async def _open(request: Request) -> tuple[Memories, Scope]:
     """
     scope = await asking(request)
     memories = await service(request).tenuto.memories()
-    if not scope.owner and not memories.policy.without_user:
-        raise Invalid("memories belong to a user: name one by the header X-User-ID")
+    memories.check_owner(scope)
     return memories, scope

@@ -245,7 +245,7 @@ async def test_a_caller_without_a_user_is_remembered_only_by_setting(allowed: bo
         await app.ask(Scope(tenant="acme"), BOLOGNA)
         await app.ask(Scope(tenant="acme", visitor=True), BOLOGNA)
         reply = await app.ask(Scope(tenant="acme"), "Where do I live?")
-        found = await remembered(app, Scope(tenant="acme"))
+        found = [one.memory async for one in (await app.memories()).stored(Scope(tenant="acme"))]
 
     assert ([one.text for one in found] == [BOLOGNA]) is allowed
     assert (BOLOGNA in reply.text) is allowed

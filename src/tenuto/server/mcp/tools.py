@@ -17,7 +17,7 @@ from pydantic import Field
 from tenuto.app import Tenuto
 from tenuto.context import counter_for
 from tenuto.context.conversation import fit_window
-from tenuto.errors import EntryNotFound, Invalid
+from tenuto.errors import EntryNotFound
 from tenuto.model import NewSession, OpenTurn, Page, Role, Scope, SessionQuery, TurnState
 from tenuto.model.memory import MAX_HITS, MemoryKind, MemoryQuery
 from tenuto.model.message import Message, is_summary
@@ -176,7 +176,7 @@ class Tools:
 
     async def _recall(self, scope: Scope, question: str, limit: int) -> list[MemoryShape]:
         remembered = await self._tenuto.memories()
-        if not limit or not question.strip() or not (scope.owner or remembered.policy.without_user):
+        if not limit or not question.strip() or not remembered.policy.covers(scope):
             return []
         found = await remembered.search(scope, MemoryQuery(text=question, limit=limit, any_persona=True))
         return [MemoryShape.of(hit.memory) for hit in found.hits]
@@ -220,8 +220,7 @@ class Tools:
 
     async def _memories(self, ctx: Context[Any, Any]) -> tuple[Memories, Scope]:
         scope, remembered = self._scope_of(ctx), await self._tenuto.memories()
-        if not scope.owner and not remembered.policy.without_user:
-            raise Invalid("memories belong to a user: name one by the header X-User-ID, or by --user of tenuto mcp")
+        remembered.check_owner(scope)
         return remembered, scope
 
     # Boards
