@@ -271,7 +271,8 @@ async def test_odd_keys_and_agents_stay_inside(door: Door, name: str) -> None:
     assert (written.json()["key"], written.json()["writer"]) == (name, name)
     assert (noted.json()["key"], locked.json()["holder"]) == (name, name)
     assert [each["key"] for each in board["entries"]] == [name]
-    assert (await door.http.get(note, headers=ANN)).json()["value"] == 2
+    named = {**ANN, "Tenuto-Agent": name.encode()}
+    assert (await door.http.get(note, headers=named)).json()["value"] == 2
     assert code(await door.http.get(f"/v1/tasks/{part}", headers=ANN)) == (404, "task_not_found")
 
 

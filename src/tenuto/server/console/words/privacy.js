@@ -109,9 +109,11 @@ export const en = {
   "privacy.why.it was signed by another installation, or by none": "it was signed by another installation, or by none",
   "problem.receipt_unreadable": "This file is not JSON, so it is no receipt.",
   "privacy.audit": "Audit",
-  "privacy.audit.none": "Nothing yet. Reveals, redactions and erasures are listed here.",
+  "privacy.audit.none": "Nothing yet. Reveals, redactions, erasures and looks at agents' notes are listed here.",
   "privacy.about.receipt": "receipt",
   "privacy.about.session": "session",
+  "privacy.about.task": "task",
+  "privacy.about.agent": "agent",
   "privacy.about.placeholders": "placeholders",
   "privacy.about.sessions": "sessions scanned",
   "privacy.about.memories": "memories scanned",
@@ -119,6 +121,7 @@ export const en = {
   "privacy.act.revealed": "revealed",
   "privacy.act.erased": "erased",
   "privacy.act.fixed": "redacted",
+  "privacy.act.viewed": "viewed an agent's notes",
 };
 
 export const zh = {
@@ -227,9 +230,11 @@ export const zh = {
   "privacy.why.it was signed by another installation, or by none": "由其他系统签名，或没有签名",
   "problem.receipt_unreadable": "此文件不是 JSON，因此不是回执。",
   "privacy.audit": "审计",
-  "privacy.audit.none": "还没有记录。查看原值、移除和删除操作会列在这里。",
+  "privacy.audit.none": "还没有记录。查看原值、移除、删除以及查看智能体笔记的操作会列在这里。",
   "privacy.about.receipt": "回执",
   "privacy.about.session": "会话",
+  "privacy.about.task": "任务",
+  "privacy.about.agent": "智能体",
   "privacy.about.placeholders": "占位符",
   "privacy.about.sessions": "已扫描会话",
   "privacy.about.memories": "已扫描记忆",
@@ -237,4 +242,5 @@ export const zh = {
   "privacy.act.revealed": "查看原值",
   "privacy.act.erased": "删除",
   "privacy.act.fixed": "移除",
+  "privacy.act.viewed": "查看智能体笔记",
 };
