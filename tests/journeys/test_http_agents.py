@@ -204,7 +204,7 @@ async def test_a_header_is_no_credential_of_an_agent(office: Office, named: dict
             if path.startswith("/agents"):
                 assert seen.content == absent.content
         for method in ("PUT", "DELETE"):
-            body = {"json": {"value": "forged"}} if method == "PUT" else {}
+            body: dict[str, Any] = {"json": {"value": "forged"}} if method == "PUT" else {}
             written = await door.http.request(
                 method, office.task + PRIVATE_PATHS[1], headers={**owner, **named}, **body
             )
