@@ -125,6 +125,7 @@ class Settings(Value, frozen=True, kw_only=True):
     privacy_past: Mode = Mode.KEEP
     privacy_summary: Mode = Mode.REDACT
     privacy_memory: Mode = Mode.REDACT
+    privacy_board: Mode = Mode.KEEP
     privacy_title: Mode = Mode.REDACT
     privacy_trace: Mode = Mode.REDACT
     privacy_log: Mode = Mode.REDACT

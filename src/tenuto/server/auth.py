@@ -52,7 +52,7 @@ _RECHECK_EVERY: Final = 15.0
 _SAFE_METHODS: Final = ("GET", "HEAD")
 _OWN_PAGES: Final = ("none", "same-origin")
 # What a credential of an agent may read and write; all that others do with tasks is done by people.
-_AGENTS_READ: Final = "/v1/tasks"
+_AGENTS_READ: Final = ("/v1/tasks", "/v1/scope")
 _AGENTS_WRITE: Final = tuple(f"/v1/tasks/{{task_id}}/{part}/" for part in ("board", "locks", "agents"))
 _NAMING: Final = {
     b"x-tenant-id": "tenant",

@@ -25,6 +25,7 @@ from tenuto.privacy.rules.ip_addresses import find_ipv4, find_ipv6
 from tenuto.privacy.rules.logins import find_logins
 from tenuto.privacy.rules.named_secrets import find_cjk_named_secrets, find_named_secrets
 from tenuto.privacy.rules.on_request import find_on_request
+from tenuto.privacy.rules.own_ids import drop_own_ids
 from tenuto.privacy.rules.phones import NOWHERE, find_phones
 from tenuto.privacy.rules.prechecks import (
     has_digits,
@@ -190,7 +191,8 @@ def look(view: FoldedText, families: Iterable[Family]) -> tuple[list[Span], list
                 finds.insert(at, (start, end, rule))
     if not finds:
         return [], open_ones
-    return [Span(*view.back(start, end), TYPE_OF[rule], rule) for start, end, rule in finds], open_ones
+    spans = [Span(*view.back(start, end), TYPE_OF[rule], rule) for start, end, rule in finds]
+    return drop_own_ids(view.source, spans), open_ones
 
 
 def _find_numbers(view: FoldedText, found: list[Find]) -> Finds:
