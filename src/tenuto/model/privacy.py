@@ -18,8 +18,8 @@ class Sink(StrEnum):
     """A destination of text.
 
     `message` is the log; `past` is the part of it that a summary covers, which may be redacted later: kept, it stays as
-    `message` stored it. `memory` is data of a user or a chat beside the log, `board` what the agents of their tasks work
-    with; `model` is the prompt of a language model, and `answer` its reply to the user.
+    `message` stored it. `memory` is data of a user or a chat beside the log, `board` what the agents of their tasks
+    work with; `model` is the prompt of a language model, and `answer` its reply to the user.
     """
 
     MESSAGE = "message"

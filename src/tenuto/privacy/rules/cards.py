@@ -7,7 +7,7 @@ from typing import Final
 
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.digit_runs import DigitRun, evenly
-from tenuto.privacy.rules.labels import Label
+from tenuto.privacy.rules.labels import REACH, Label
 from tenuto.privacy.rules.span import PiiRule
 
 # Issuer ranges and their card lengths.
@@ -61,6 +61,8 @@ def find_cards(run: DigitRun) -> list[tuple[int, int, PiiRule]]:
     while match := _SHAPES.search(run.shape, at):
         first, last = match.start(), match.end() - 1
         at = first + 1
+        if _is_deep_in_row(run, first, last):
+            continue
         for end in (last, last - 1) if last - first == 4 else (last,):
             # After four groups of four may follow the rest of a longer number, or the expiry month.
             rule = (
@@ -75,6 +77,13 @@ def find_cards(run: DigitRun) -> list[tuple[int, int, PiiRule]]:
                 at = end + 1
                 break
     return found
+
+
+def _is_deep_in_row(run: DigitRun, first: int, last: int) -> bool:
+    """Whether the groups are in a table row that is too long for a label at either end to apply to them."""
+    if first == last or run.starts[first] - run.starts[0] < REACH or run.ends[-1] - run.ends[last] < REACH:
+        return False
+    return _is_table_row(run, first, last)
 
 
 def _is_on_stripe(run: DigitRun, first: int, last: int) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import lru_cache
+from operator import itemgetter
 from typing import Final
 
 from tenuto.model.patterns import lazy_pattern
@@ -201,12 +203,25 @@ def _find_numbers(view: FoldedText, found: list[Find]) -> Finds:
     # No span of this family covers a later run, so only earlier spans are checked.
     surer = found.copy()
     for run in runs(view):
-        if surer and any(start <= run.starts[0] and run.ends[-1] <= end for start, end, _ in surer):
+        if surer and _claim_surer(run, surer):
             continue
         yield from _find_identity_numbers(run)
         for place in find_phones(run, previous):
             previous = place
             yield *place, PiiRule.PHONE
+
+
+def _claim_surer(run: DigitRun, surer: list[Find]) -> bool:
+    """Claim the groups inside spans of a surer family; whether one of those has the whole run."""
+    first, last = run.starts[0], run.ends[-1]
+    for at in range(max(0, bisect_left(surer, first, key=itemgetter(1)) - 1), len(surer)):
+        start, end, _ = surer[at]
+        if start >= last:
+            break
+        if start <= first and last <= end:
+            return True
+        run.claim(bisect_left(run.starts, start), bisect_left(run.ends, end + 1) - 1)
+    return False
 
 
 def _find_identity_numbers(run: DigitRun) -> Iterator[Find]:
@@ -259,6 +274,8 @@ def _find_until_stable(
 
 
 _PORTION: Final = 4 * LIMIT
+KNOWN_CHUNKS: Final = 64
+"""Chunks of a text whose spans are remembered while it is searched."""
 
 
 def detect(text: str, *, types: Collection[PiiType] = ALWAYS) -> list[Span]:
@@ -334,7 +351,8 @@ class _ChunkedDetector:
     """Finds the spans of a text chunk by chunk."""
 
     def __init__(self, types: Collection[PiiType]) -> None:
-        self._types = types
+        # Repetition in a long text costs little: the same chunk is searched once.
+        self._find = lru_cache(KNOWN_CHUNKS)(lambda text: find(text, types))
         self._pieces = Chunker(asked=not ON_REQUEST.isdisjoint(types))
         self._over = 0
         """How far the last span of a chunk reaches into the next one."""
@@ -357,7 +375,7 @@ class _ChunkedDetector:
         own = piece.text[piece.start : piece.end]
         spans = [
             Span(span.start - piece.start, span.end - piece.start, span.type, span.rule)
-            for span in find(piece.text, self._types)
+            for span in self._find(piece.text)
             if piece.start + self._over <= span.start < piece.end
         ]
         self._over = max(0, (spans[-1].end if spans else self._over) - len(own))

@@ -10,7 +10,7 @@ from typing import Final
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.digit_runs import COUNTED, CURRENCY, DigitRun, evenly
 from tenuto.privacy.rules.folding import FoldedText
-from tenuto.privacy.rules.labels import REACH, Label, LabelContext, after, before, near, words
+from tenuto.privacy.rules.labels import REACH, Label, LabelContext, after, before, labels_left, labels_right, words
 
 _PROVINCES: Final = frozenset(
     words("11 12 13 14 15 21 22 23 31 32 33 34 35 36 37 41 42 43 44 45 46 50 51 52 53 54 61 62 63 64 65 71 81 82 83")
@@ -200,10 +200,9 @@ def _may_be_passport(text: str, match: re.Match[str]) -> bool:
     context = before(text, start)
     if context != LabelContext(Label.PASSPORT, True) and _is_amount_or_code(text, match):
         return False
-    left, right = near(text, start, end)
-    if Label.PASSPORT in left:
+    if context.label is Label.PASSPORT or Label.PASSPORT in labels_left(text, start):
         return _is_passport(context, match.lastgroup)
-    if Label.PASSPORT not in right or (context.close and context.label in _NOT_PASSPORT):
+    if (context.close and context.label in _NOT_PASSPORT) or Label.PASSPORT not in labels_right(text, end):
         return False
     follows = after(text, end)
     if match.lastgroup == "other" or not (follows.label is Label.PASSPORT or _THEN_PASSPORT.match(text, end)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Final
 
 from tenuto.model.patterns import lazy_pattern
@@ -162,7 +163,7 @@ _HAN_PHRASE: Final = lazy_pattern(
 _SAYS: Final = frozenset(":=是为")
 _HAN_NO_PHRASE: Final = lazy_pattern("手机|电话|证|生日|号|位|联系|附件|通知|短信|页|第|后|前|改|年|月")
 # First characters of a value, and how far any link reaches from a name.
-_VALUE: Final = lazy_pattern("[!-~“「『【]")
+_VALUE: Final = lazy_pattern("[!-~]{3}|[0-9“「『【]")
 _FURTHEST_VALUE: Final = 32
 _LONGEST_HAN_NAME: Final = 8
 _HAN_FAR: Final = lazy_pattern("[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af,，、?？:： ]{1,16}")
@@ -175,14 +176,22 @@ _HAN_METHOD: Final = lazy_pattern(r"\s{0,2}(?:加密|算法|哈希)")
 def find_named_secrets(view: FoldedText, names: list[Name]) -> Iterator[tuple[int, int, PiiRule]]:
     """Every value after one of `names`."""
     reached = 0
-    for name in names:
+    for name, following in zip_longest(names, names[1:]):
         column = cells_below(view, name)
         if column is not None:
             yield from ((*cell, _rule_for(name)) for cell in column)
-        elif name.start >= reached:
+        elif name.start >= reached and not (following is not None and _heads_another_name(view, name, following)):
             for found in _secrets_after(view, name):
                 reached = found[1]
                 yield found
+
+
+def _heads_another_name(view: FoldedText, name: Name, following: Name) -> bool:
+    """`password=key=...`: only a sign is between two names that both have one, so the value belongs to the second."""
+    if following.start - name.end > 2:
+        return False
+    sign = view.ascii[name.end : following.start].rstrip(" ")
+    return sign in ("=", ":") and view.ascii[following.end : following.end + 1] == sign
 
 
 def _rule_for(name: Name) -> PiiRule:
