@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import tempfile
 import threading
 import traceback
 import warnings
@@ -18,6 +19,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
 import pytest
+from _pytest.capture import FDCapture
 
 from tests.servers.process import new_folder
 
@@ -191,15 +193,22 @@ def _stand_apart(config: pytest.Config, line: Connection, number: int, count: in
     """Share no file, folder or port with other forks."""
     os.environ |= {"PYTEST_XDIST_WORKER": f"gw{number}", "PYTEST_XDIST_WORKER_COUNT": str(count)}
     os.environ["XDG_STATE_HOME"] = str(new_folder("state"))
-    capture: Any = config.pluginmanager.getplugin("capturemanager")
-    capture.stop_global_capturing()
-    capture.start_global_capturing()
+    _capture_apart(config.pluginmanager.getplugin("capturemanager"))
     reporter = _Reporter(config, line)
     config.pluginmanager.unregister(name="terminalreporter")
     config.pluginmanager.register(reporter, "terminalreporter")
     folders = _folders(config)
     folders._basetemp = folders.getbasetemp() / f"fork-{os.getpid()}"
     folders._basetemp.mkdir(mode=0o700)
+
+
+def _capture_apart(manager: Any) -> None:
+    """Put a file of our own under what tests print; the objects stay, since functions have them as defaults."""
+    for stream in (manager._global_capturing.out, manager._global_capturing.err):
+        if isinstance(stream, FDCapture):
+            with tempfile.TemporaryFile() as file:
+                os.dup2(file.fileno(), stream.tmpfile.fileno(), inheritable=False)
+                os.dup2(file.fileno(), stream.targetfd)
 
 
 def _folders(config: Any) -> Any:

@@ -9,7 +9,7 @@ from tests.warm_start import open_program
 
 TOP = Path(__file__).parents[2]
 TESTS = """
-import os, signal, time, warnings
+import os, signal, sys, time, warnings
 from pathlib import Path
 import pytest
 
@@ -22,8 +22,9 @@ def noted(request, tmp_path):
 def test_one_of_many(number):
     time.sleep(0.01)
 
-def test_one_that_fails():
-    print("in", "vain")
+def test_one_that_fails(file=sys.stdout):
+    print("in", "vain", file=file)
+    os.system("echo aloud")
     raise AssertionError("no luck")
 
 def test_one_that_warns():
@@ -48,7 +49,7 @@ def test_each_runs_once_and_a_killed_process_fails_its_test(tmp_path: Path) -> N
     assert process.returncode == 1, complaints
     assert "2 failed, 32 passed, 1 warning" in said
     assert "no luck" in said
-    assert "in vain" in said
+    assert said.count("in vain\naloud\n") == 1
     assert "UserWarning: mind the gap" in said
     assert "the process that ran it ended with -9" in said
     ran = [line.split() for line in (tmp_path / "ran").read_text().splitlines()]
