@@ -246,6 +246,20 @@ def test_ties_go_to_the_newest_then_to_the_smallest_id() -> None:
     assert found(MemoryIndex(reversed(tied)), "apple", diversity=1) == ["c", "a", "b"]
 
 
+def test_the_query_says_how_much_relevance_weighs_against_likeness() -> None:
+    """A20: MMR with 1 is relevance alone; with 0 the second is the least like the first."""
+    index = MemoryIndex(
+        [
+            memory("best", "I drink green tea with jasmine every morning."),
+            memory("alike", "I drink green tea with honey every evening."),
+            memory("other", "The tea shop near the station closes at noon."),
+        ]
+    )
+
+    for weight, second in ((1, "alike"), (0, "other")):
+        assert found(index, "Which green tea with jasmine do I drink?", limit=2, diversity=weight) == ["best", second]
+
+
 def test_a_hit_tells_why_it_was_found() -> None:
     index = MemoryIndex([TEA, TRAIN], {"tea": [1, 0], "train": [0, 1]})
 
