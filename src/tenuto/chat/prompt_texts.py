@@ -1,26 +1,30 @@
 """What the model saw, in words: the parts of an earlier prompt, joined from what is stored today.
 
-A trace holds counts and ids, and no second copy of what was said: a message or memory that was erased is gone here as
-well. Every text passes the privacy policy of traces and that of models.
+A trace holds counts, ids and keyed digests, and no second copy of what was said: a message or memory that was erased is
+gone here as well. By the digests one sees whether a text is what the model saw, under the policy for models of then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tenuto.assistants import Assistant
 from tenuto.chat.deps import ChatDeps
-from tenuto.chat.recall import quote_memory, quote_preferences
+from tenuto.chat.recall import quote_memory, quote_preferences, tagged_names
 from tenuto.context import counter_for, profile_text, truncate_text
+from tenuto.context.assembly import digest_text, last_words, message_text
 from tenuto.context.compression import summaries_in
 from tenuto.context.layout import Layout, layout_for
+from tenuto.context.speakers import speaker_names
 from tenuto.context.tokens import TokenCounter, to_text
-from tenuto.errors import AssistantNotFound, MemoryNotFound
-from tenuto.model import Message, Page, Scope, Session
+from tenuto.errors import AssistantNotFound, MemoryNotFound, PrivateData
+from tenuto.model import Message, Page, Role, Scope, Session
 from tenuto.model.message import readable_messages
+from tenuto.model.patterns import lazy_pattern
 from tenuto.model.privacy import Sink
 from tenuto.model.prompt import (
     Disposition,
@@ -31,6 +35,7 @@ from tenuto.model.prompt import (
     PartState,
     PartText,
     Piece,
+    PromptInputs,
     RecallPosition,
 )
 from tenuto.model.session import PROFILE, record_types
@@ -39,7 +44,9 @@ from tenuto.model.values import Json, Value
 from tenuto.privacy.turn_redaction import TurnRedaction
 
 _PAGE: Final = 500
-_SINKS: Final = (Sink.TRACE, Sink.MODEL)
+# A placeholder of any type, those of a tenant's own patterns included.
+_PLACEHOLDER: Final = lazy_pattern(r"\[(?:REDACTED_[A-Z][A-Z0-9_]*|[A-Z][A-Z0-9_]*_[0-9]{1,4}|WITHHELD)\]")
+_TEXTS: Final = ("system", "preferences", "summary", "question")
 _GONE: Final = PartText(state=PartState.GONE)
 _UNSTORED: Final = PartText(state=PartState.UNSTORED)
 _WITHHELD: Final = PartText(state=PartState.WITHHELD)
@@ -67,10 +74,10 @@ async def load_prompt_texts(
 
 
 class _Found(Value, frozen=True, kw_only=True):
-    """A text as it is stored today, and its tokens in a prompt: without them nothing tells whether it has changed."""
+    """A part as it is stored today: its text, the prompt inputs that it would be, and the tokens around it."""
 
     text: str
-    tokens: tuple[int, ...] = ()
+    inputs: PromptInputs
     around: int = 0
 
 
@@ -85,23 +92,27 @@ class _Reader:
         self._layout: Layout = layout_for(
             manifest.layout, self._language, self._counter, {}, RecallPosition.BEFORE_QUESTION
         )
-        self._redaction = self._redaction_for(deps.redaction)
+        self._key = bytes.fromhex(trace.digest_key)
+        self._records = self._records_for(deps.redaction)
 
-    def _redaction_for(self, redaction: TurnRedaction) -> TurnRedaction:
+    def _records_for(self, redaction: TurnRedaction) -> TurnRedaction | None:
+        """What takes types out of texts that the assistant's records must not show; `None` if there are none."""
         also = self._assistant.policies.privacy_also if self._assistant is not None else ()
-        return redaction.for_records({*record_types(self._session.metadata), *also})
+        types = {*record_types(self._session.metadata), *also}
+        return redaction.for_records(types) if types else None
 
     async def read_entries(self) -> tuple[PartText, ...]:
         log = await self._load_log()
         return tuple([await self._read_entry(entry, log) for entry in self._manifest.entries])
 
     async def _load_log(self) -> list[Message]:
-        """The messages that the prompt showed, and the summaries between them."""
+        """The messages that the prompt showed, the question included, and the summaries between them."""
         single = [entry.first for entry in self._manifest.entries if entry.kind is Kind.MESSAGE and entry.id]
-        summed = [entry.last + 1 for entry in self._manifest.entries if entry.kind is Kind.SUMMARY and entry.last]
-        starts = [seq for seq in (*single, *summed) if seq is not None]
+        # Behind what the prompt left out stands at least the question.
+        behind = [entry.last + 1 for entry in self._manifest.entries if entry.last and not entry.id]
+        starts = [seq for seq in (*single, *behind) if seq is not None]
         log: list[Message] = []
-        after = min(starts) - 1 if starts else None
+        after: int | None = min(starts, default=1) - 1
         while after is not None:
             query = Page(limit=_PAGE, after=after, touch=False)
             page = await self._deps.sessions.messages(self._session.scope, self._session.id, query)
@@ -113,50 +124,96 @@ class _Reader:
     async def _read_entry(self, entry: ManifestEntry, log: list[Message]) -> PartText:
         if entry.kind in (Kind.FRAME, Kind.CHAT_CONTEXT) or (entry.kind is Kind.MESSAGE and entry.id is None):
             return _UNSTORED
-        found = await self._find_text(entry, log)
+        if entry.kind is Kind.QUESTION and not entry.uncut_tokens:
+            return _UNSTORED  # The turn answered outputs of tools.
+        found = await self._find_part(entry, log)
         if found is None:
             return _UNSTORED if entry.kind is Kind.EVIDENCE else _GONE
-        redacted, _ = await self._redaction.before_cut(self._session.scope, found.text, _SINKS)
-        now = {*found.tokens, self._counter.count(redacted)}
-        known = self._manifest.encoding == self._counter.encoding and found.tokens
-        changed = known and entry.uncut_tokens - found.around not in now
+        state, text = await self._compare(entry, found)
+        if self._records is not None and (shown := await self._without_record_types(text)) != text:
+            state, text = PartState.REDACTED if state is PartState.STORED else state, shown
         if entry.disposition is Disposition.CUT:
-            redacted = truncate_text(redacted, entry.tokens - found.around, self._counter.count)
-        return PartText(state=PartState.CHANGED if changed else PartState.STORED, text=redacted)
+            text = truncate_text(text, entry.tokens - found.around, self._counter.count)
+        return PartText(state=state, text=text)
 
-    async def _find_text(self, entry: ManifestEntry, log: list[Message]) -> _Found | None:
+    async def _compare(self, entry: ManifestEntry, found: _Found) -> tuple[PartState, str]:
+        """Whether the part is as the model saw it, and its text for the session's owner.
+
+        The owner may read what is stored. Values of the vault, which a model may see, need the right to reveal them.
+        """
+        stored = found.text
+        seen = {text: text for text in (stored, await self._as_prompted(found.inputs))}
+        restored = await self._restored(found.inputs)
+        if restored is not None:
+            seen = {_text_of(restored): stored, await self._as_prompted(restored): stored} | seen
+        for text, shown in seen.items():
+            if self._key and digest_text(text, self._key) == entry.digest:
+                # Placeholders of the vault were values for a model that may see them.
+                hides = restored is not None and _text_of(restored) != stored
+                hides = hides and self._deps.redaction.restores_for_model(self._session.scope)
+                return PartState.REDACTED if hides or shown != text else PartState.STORED, shown
+        return PartState.REDACTED if _PLACEHOLDER.search(stored) else PartState.CHANGED, stored
+
+    async def _as_prompted(self, inputs: PromptInputs) -> str:
+        """The part as a prompt shows it under the policy for models."""
+        try:
+            redacted = await self._deps.redaction.redact_prompt_inputs(self._session.scope, self._session, inputs)
+        except PrivateData:
+            redacted = None
+        return _text_of(inputs if redacted is None else redacted)
+
+    async def _restored(self, inputs: PromptInputs) -> PromptInputs | None:
+        """The part with the values of the session's vault; `None` if it has no placeholders of them."""
+        if not _PLACEHOLDER.search(_text_of(inputs)):
+            return None
+        values = [msgspec.to_builtins(message.parts) for message in inputs.history]
+        texts = {name: getattr(inputs, name) for name in _TEXTS}
+        restored: Any = await self._deps.redaction.restore(self._session, [values, texts])
+        history = zip(inputs.history, restored[0], strict=True)
+        return replace(
+            inputs, history=tuple([replace(message, parts=tuple(parts)) for message, parts in history]), **restored[1]
+        )
+
+    async def _without_record_types(self, text: str) -> str:
+        assert self._records is not None
+        return (await self._records.before_cut(self._session.scope, text, (Sink.TRACE,)))[0]
+
+    async def _find_part(self, entry: ManifestEntry, log: list[Message]) -> _Found | None:
         match entry.kind:
             case Kind.MESSAGE:
                 return self._find_message(entry, log)
             case Kind.SUMMARY:
-                return self._find_summary(entry, log)
+                return _part(summary=self._find_summary(entry, log))
             case Kind.MEMORY:
-                return await self._find_memory(entry)
+                return await self._find_memory(entry, log)
             case Kind.EVIDENCE:
                 return self._find_evidence(entry)
             case Kind.PREFERENCES:
-                return self._counted(await self._preferences())
+                own = self._deps.redaction.own_words(self._session.scope, await self._preferences())
+                return _part(preferences=own)
             case Kind.QUESTION:
-                # Stored with the trace, shortened and under the same policy.
-                return _Found(text=self._trace.request) if self._trace.request else None
+                # If its message is gone, the trace may have it, shortened and under its own policy.
+                return _part(question=self._find_question(log) or self._trace.request)
             case Kind.SYSTEM:
-                return self._counted(self._system_prompt())
+                return _part(system=self._system_prompt())
             case _:
-                return self._tool_specs()
-
-    def _counted(self, text: str) -> _Found | None:
-        return _Found(text=text, tokens=(self._counter.count(text),)) if text else None
+                return _part(system=self._tool_specs())
 
     def _find_message(self, entry: ManifestEntry, log: list[Message]) -> _Found | None:
         stored = next((message for message in log if message.id == entry.id), None)
         if stored is None:
             return None
         message = readable_messages((stored,))[0]
-        around = self._layout.around_all if self._session.scope.chat is None else None
-        counts = (stored.tokens, self._counter.count_parts(message.parts)) if around is not None else ()
-        return _Found(text="\n".join(_part_texts(message)), tokens=counts, around=around or 0)
+        inputs = PromptInputs(question="", history=(message,))
+        around = self._layout.around_all if self._session.scope.chat is None else 0
+        return _Found(text=message_text(message), inputs=inputs, around=around or 0)
 
-    def _find_summary(self, entry: ManifestEntry, log: list[Message]) -> _Found | None:
+    def _find_question(self, log: list[Message]) -> str:
+        """The user's words of the turn; of a regeneration, those that it answered anew."""
+        asked = [message for message in log if message.role is Role.USER]
+        return "\n".join([message.text for message in last_words(asked)])
+
+    def _find_summary(self, entry: ManifestEntry, log: list[Message]) -> str:
         alone = self._trace.persona if self._assistant is not None and self._assistant.isolated else None
         fitting = [
             summary
@@ -165,28 +222,33 @@ class _Reader:
             and summary.through <= (entry.last or 0)
             and summary.messages in (0, entry.count)
         ]
-        return self._counted(fitting[-1].text) if fitting else None
+        return fitting[-1].text if fitting else ""
 
-    async def _find_memory(self, entry: ManifestEntry) -> _Found | None:
-        memories, scope = self._deps.memories, self._session.scope
+    async def _find_memory(self, entry: ManifestEntry, log: list[Message]) -> _Found | None:
+        memories, scope, assistant = self._deps.memories, self._session.scope, self._assistant
         if memories is None or entry.id is None or not memories.policy.covers(scope):
             return None
         try:
             memory = await memories.get(scope, entry.id)
         except MemoryNotFound:
             return None
-        text = self._layout.escape_lines(quote_memory(memory, self._language, {}))
-        around = self._layout.snippet_overhead(Piece(id=memory.id, text=text), evidence=False)
-        # In a group the line names its speaker, by a name that is not stored.
-        counts = (self._counter.count(text),) if not memory.speaker else ()
-        return _Found(text=text, tokens=counts, around=around)
+        personas = [name for each in assistant.personas.values() for name in each.names.values()] if assistant else []
+        names = speaker_names(log, scope.tenant, self._language, in_chat=scope.chat is not None, personas=personas)
+        text = quote_memory(memory, self._language, tagged_names(scope.tenant, names))
+        piece = Piece(id=memory.id, text=text)
+        around = self._layout.snippet_overhead(piece, evidence=False)
+        return _Found(text=text, inputs=PromptInputs(question="", memories=(piece,)), around=around)
 
     def _find_evidence(self, entry: ManifestEntry) -> _Found | None:
         found = next((piece for run in self._trace.tools for piece in _pieces_in(run.output, entry.id)), None)
         if found is None:
             # A tool that ran before the model and named no pieces is one itself.
             found = next((to_text(run.output) for run in self._trace.tools if run.name == entry.id), None)
-        return _Found(text=found) if found is not None else None
+        if found is None:
+            return None
+        piece = Piece(id=entry.id or "", text=found)
+        around = self._layout.snippet_overhead(piece, evidence=True)
+        return _Found(text=found, inputs=PromptInputs(question="", evidence=(piece,)), around=around)
 
     async def _preferences(self) -> str:
         profile = self._session.context.get(PROFILE) if self._session.scope.chat is None else None
@@ -203,12 +265,23 @@ class _Reader:
         persona = self._assistant.personas.get(self._trace.persona or "")
         return self._assistant.system_prompt(persona, self._language)
 
-    def _tool_specs(self) -> _Found | None:
+    def _tool_specs(self) -> str:
         tools = self._assistant.tools if self._assistant is not None else ()
-        specs = [msgspec.json.encode(tool.spec).decode() for tool in tools]
-        if not specs:
-            return None
-        return _Found(text="\n".join(specs), tokens=(sum(map(self._counter.count, specs)),))
+        return "\n".join([msgspec.json.encode(tool.spec).decode() for tool in tools])
+
+
+def _part(**text: str) -> _Found | None:
+    """A part with this text of the prompt inputs; `None` if there is none."""
+    [(name, value)] = text.items()
+    return _Found(text=value, inputs=replace(PromptInputs(question=""), **{name: value})) if value else None
+
+
+def _text_of(inputs: PromptInputs) -> str:
+    """The text of inputs that have one part."""
+    pieces = (*(inputs.memories or ()), *(inputs.evidence or ()))
+    messages = [message_text(message) for message in inputs.history]
+    texts = (*(getattr(inputs, name) for name in _TEXTS), *messages, *(piece.text for piece in pieces))
+    return next(filter(None, texts), "")
 
 
 def _find_assistant(deps: ChatDeps, name: str) -> Assistant | None:
@@ -216,18 +289,6 @@ def _find_assistant(deps: ChatDeps, name: str) -> Assistant | None:
         return deps.assistants.find(name)
     except AssistantNotFound:
         return None
-
-
-def _part_texts(message: Message) -> Iterator[str]:
-    """What a model reads of a message: its words, calls with their arguments, results."""
-    for part in message.parts:
-        match part["type"]:
-            case "text":
-                yield part["text"]
-            case "tool_call":
-                yield f"{part.get('name', '')} {to_text(part.get('arguments'))}"
-            case "tool_result":
-                yield to_text(part.get("output"))
 
 
 def _pieces_in(output: Json, piece: str | None) -> Iterator[str]:

@@ -11,6 +11,7 @@ from tenuto.assistants import Assistant
 from tenuto.chat.offered_tools import OfferedTools
 from tenuto.chat.request import ChatRequest
 from tenuto.context import TokenCounter, assemble
+from tenuto.context.assembly import digest_text
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model.prompt import Disposition, Kind, LayoutName, ManifestEntry, Prompt, PromptInputs, PromptPolicy, Reason
 
@@ -36,7 +37,12 @@ def check_room(request: ChatRequest, assistant: Assistant, empty: PromptInputs, 
 
 
 def assemble_with_tools(
-    inputs: PromptInputs, policy: PromptPolicy, assistant: Assistant, offers: OfferedTools, counter: TokenCounter
+    inputs: PromptInputs,
+    policy: PromptPolicy,
+    assistant: Assistant,
+    offers: OfferedTools,
+    counter: TokenCounter,
+    digest_key: bytes = b"",
 ) -> Prompt:
     """The prompt; the specifications of the tools are part of the budget and of the manifest.
 
@@ -44,13 +50,14 @@ def assemble_with_tools(
         Invalid: the request's tools or instructions leave no room for a question.
     """
     context = assistant.policies.context
-    tools = sum([counter.count_fixed(msgspec.json.encode(tool.spec).decode()) for tool in offers.own])
-    tools += sum([counter.count_recurring(msgspec.json.encode(spec).decode()) for spec in offers.callers])
+    own = [msgspec.json.encode(tool.spec).decode() for tool in offers.own]
+    callers = [msgspec.json.encode(spec).decode() for spec in offers.callers]
+    tools = sum(map(counter.count_fixed, own)) + sum(map(counter.count_recurring, callers))
     if not tools:
-        return assemble(inputs, policy, context, counter)
+        return assemble(inputs, policy, context, counter, digest_key)
     try:
         within = replace(policy, reply_tokens=policy.reply_tokens + math.ceil(tools * counter.margin))
-        prompt = assemble(inputs, within, context, counter)
+        prompt = assemble(inputs, within, context, counter, digest_key)
     except InvalidSetting:
         if not offers.callers:
             raise
@@ -58,7 +65,12 @@ def assemble_with_tools(
         raise Invalid(f"tools: {why}") from None
     manifest = prompt.manifest
     entry = ManifestEntry(
-        kind=Kind.TOOLS, disposition=Disposition.KEPT, reason=Reason.ALWAYS, tokens=tools, uncut_tokens=tools
+        kind=Kind.TOOLS,
+        disposition=Disposition.KEPT,
+        reason=Reason.ALWAYS,
+        tokens=tools,
+        uncut_tokens=tools,
+        digest=digest_text("\n".join((*own, *callers)), digest_key),
     )
     manifest = replace(
         manifest,

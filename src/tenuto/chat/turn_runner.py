@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections import Counter as Counts
 from dataclasses import dataclass
 from itertools import takewhile
@@ -76,6 +77,7 @@ class Turn:
         self._audience = audience
         self._began_at = means.clock()
         self._prompt: Prompt | None = None
+        self._digest_key = secrets.token_bytes(16)
         self._stored_already = False
         self._stopped = False
         self._counted = False
@@ -188,7 +190,9 @@ class Turn:
         with self._steps.step("assemble"):
             shown = await self._means.redaction.redact_prompt_inputs(begun.scope, begun.tool_context.session, materials)
             seen = materials if shown is None else shown
-            self._prompt = assemble_with_tools(seen, self._policy, begun.assistant, self._offers, self._counter)
+            self._prompt = assemble_with_tools(
+                seen, self._policy, begun.assistant, self._offers, self._counter, self._digest_key
+            )
         self._answering.prompt = self._prompt.manifest.total
         self._answering.room = self._prompt.manifest.prompt_limit - self._prompt.manifest.total
         messages, cacheable = join_unanswered(self._prompt)
@@ -429,6 +433,7 @@ class Turn:
             stopped=self._stopped or error == TurnStopped.code,
             data=self._toolbox.data,
             redacted=texts.redacted,
+            digest_key=self._digest_key.hex() if self._prompt is not None else "",
         )
 
     async def _notify_observers(self, trace: Trace) -> None:

@@ -18,6 +18,7 @@ from tenuto.model.turn import Trace
 # Beside a step's bar stand its name and its milliseconds.
 _BESIDE_STEPS: Final = 30
 _STATES: Final = {
+    PartState.REDACTED: "(redacted: the model saw the values)",
     PartState.CHANGED: "(changed since)",
     PartState.GONE: "(no longer stored)",
     PartState.UNSTORED: "(not stored)",

@@ -7,6 +7,8 @@ with every question; recall may use what older turns leave over.
 
 from __future__ import annotations
 
+import hmac
+from binascii import b2a_base64
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenuto.context.layout import Layout, Page, PromptParts, layout_for
-from tenuto.context.tokens import TokenCounter, truncate_text
+from tenuto.context.tokens import TokenCounter, to_text, truncate_text
 from tenuto.context.window import Shown, Turn, TurnReader, Window, WindowFiller, spans
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model.generation import Summary
@@ -44,14 +46,16 @@ _MESSAGE: Final = Kind.MESSAGE
 _seq: Final = attrgetter("seq")
 _KEPT_FATE: Final = Disposition.KEPT
 _FITS: Final = Reason.FITS
+_DIGEST_BYTES: Final = 12
 _RECALLED: Final = (Kind.MEMORY, Kind.EVIDENCE, Kind.CHAT_CONTEXT)
 
 
 class ManifestBuilder:
     """The entries of one prompt, in the order of its parts."""
 
-    def __init__(self, counter: TokenCounter, policy: PromptPolicy, room: int) -> None:
+    def __init__(self, counter: TokenCounter, policy: PromptPolicy, room: int, digest_key: bytes = b"") -> None:
         self._counter = counter
+        self._digest_key = digest_key
         self._policy = policy
         self._room = room
         self._entries: dict[Kind, list[ManifestEntry]] = {kind: [] for kind in _kind_order(policy.recall_position)}
@@ -64,8 +68,10 @@ class ManifestBuilder:
         tokens: int,
         uncut_tokens: int | None = None,
         piece: Piece | None = None,
+        text: str = "",
     ) -> None:
-        """Record a part that is no message."""
+        """Record a part that is no message; `text` is all of it, also if the prompt has less."""
+        text = piece.text if piece is not None else text
         entry = ManifestEntry(
             kind=kind,
             disposition=disposition,
@@ -74,6 +80,7 @@ class ManifestBuilder:
             uncut_tokens=tokens if uncut_tokens is None else uncut_tokens,
             id=piece.id if piece is not None else None,
             score=piece.score if piece is not None else None,
+            digest=digest_text(text, self._digest_key) if text else "",
         )
         self._entries[kind].append(entry)
 
@@ -110,6 +117,7 @@ class ManifestBuilder:
                     id=message.id,
                     first=message.seq,
                     last=message.seq,
+                    digest=digest_text(message.parts[0]["text"], self._digest_key),
                 )
                 for message in window.verbatim.messages
             ]
@@ -124,7 +132,7 @@ class ManifestBuilder:
 
     def _add_turn(self, history: Sequence[Message], turn: Turn) -> None:
         if not turn.hidden:
-            self._entries[_MESSAGE] += _entries(turn.shown)
+            self._entries[_MESSAGE] += self._shown_entries(turn.shown)
             return
         shown = {one.message.seq: one for one in turn.shown}
         hidden = {message.seq: reason for message, reason in turn.hidden}
@@ -133,7 +141,23 @@ class ManifestBuilder:
             if one is None:
                 self.stretch([message], Disposition.DROPPED, hidden[message.seq])
             else:
-                self._entries[_MESSAGE] += _entries((one,))
+                self._entries[_MESSAGE] += self._shown_entries((one,))
+
+    def _shown_entries(self, shown: Sequence[Shown]) -> list[ManifestEntry]:
+        return [
+            ManifestEntry(
+                kind=_MESSAGE,
+                disposition=one.disposition,
+                reason=one.reason,
+                tokens=one.tokens + one.around,
+                uncut_tokens=one.uncut_tokens,
+                id=one.message.id,
+                first=one.message.seq,
+                last=one.message.seq,
+                digest=digest_text(message_text(one.message), self._digest_key),
+            )
+            for one in shown
+        ]
 
     def manifest(self) -> Manifest:
         """The finished manifest."""
@@ -151,20 +175,23 @@ class ManifestBuilder:
         )
 
 
-def _entries(shown: Sequence[Shown]) -> list[ManifestEntry]:
-    return [
-        ManifestEntry(
-            kind=_MESSAGE,
-            disposition=one.disposition,
-            reason=one.reason,
-            tokens=one.tokens + one.around,
-            uncut_tokens=one.uncut_tokens,
-            id=one.message.id,
-            first=one.message.seq,
-            last=one.message.seq,
-        )
-        for one in shown
-    ]
+def digest_text(text: str, key: bytes) -> str:
+    """A keyed digest of a text, by which it is recognised later; empty without a key."""
+    return b2a_base64(hmac.digest(key, text.encode(), "sha256")[:_DIGEST_BYTES], newline=False).decode() if key else ""
+
+
+def message_text(message: Message) -> str:
+    """What a model reads of a message: its words, calls with their arguments, results."""
+    texts: list[str] = []
+    for part in message.parts:
+        match part["type"]:
+            case "text":
+                texts.append(part["text"])
+            case "tool_call":
+                texts.append(f"{part.get('name', '')} {to_text(part.get('arguments'))}")
+            case "tool_result":
+                texts.append(to_text(part.get("output")))
+    return "\n".join(texts)
 
 
 @cache
@@ -246,15 +273,19 @@ def inputs_from_turn(
     )
 
 
-def assemble(inputs: PromptInputs, policy: PromptPolicy, context: ContextPolicy, counter: TokenCounter) -> Prompt:
+def assemble(
+    inputs: PromptInputs, policy: PromptPolicy, context: ContextPolicy, counter: TokenCounter, digest_key: bytes = b""
+) -> Prompt:
     """The prompt for one turn, within its budget, and its manifest. Pure: the same in, the same out.
+
+    With a key, the manifest has a digest of each part.
 
     Raises:
         InvalidSetting: the system prompt alone does not leave room for a question.
     """
     names, speakers = inputs.display_names, inputs.speaker_names
     layout = layout_for(policy.layout, inputs.language, counter, names, policy.recall_position, speakers)
-    return _PromptAssembly(inputs, policy, context, counter, layout).prompt()
+    return _PromptAssembly(inputs, policy, context, counter, layout, digest_key).prompt()
 
 
 @dataclass(slots=True)
@@ -264,12 +295,13 @@ class _PromptAssembly:
     context: ContextPolicy
     counter: TokenCounter
     layout: Layout
+    digest_key: bytes = b""
     left: int = 0
 
     def prompt(self) -> Prompt:
         room = prompt_token_limit(self.policy, self.counter)
         self.left = room - self.layout.reserve(self.materials.speaker)
-        account = ManifestBuilder(self.counter, self.policy, room)
+        account = ManifestBuilder(self.counter, self.policy, room, self.digest_key)
         system = self._add_system(account)
         question = self._add_question(account)
         covered, irrelevant, filling = self._split_history(room)
@@ -326,7 +358,7 @@ class _PromptAssembly:
                 raise Invalid(f"instructions: {tokens} tokens with the system prompt leave no room for a question")
         self.left -= tokens
         if text:
-            account.add(Kind.SYSTEM, *_ALWAYS, tokens)
+            account.add(Kind.SYSTEM, *_ALWAYS, tokens, text=text)
         return text
 
     def _add_question(self, account: ManifestBuilder) -> str:
@@ -335,7 +367,8 @@ class _PromptAssembly:
         whole = self.counter.count_text(asked, counted)
         text = truncate_text(asked, self.left, self.counter.count, whole)
         tokens = whole if text is asked else self.counter.count(text)
-        account.add(Kind.QUESTION, *(_ALWAYS if tokens == whole else _CUT), tokens, whole)
+        given = self.materials.question
+        account.add(Kind.QUESTION, *(_ALWAYS if tokens == whole else _CUT), tokens, whole, text=given)
         self.left -= tokens
         return text
 
@@ -362,14 +395,14 @@ class _PromptAssembly:
         if not text:
             return ""
         if kind is Kind.SUMMARY and not self.materials.history_relevant:
-            account.add(kind, Disposition.DROPPED, Reason.IRRELEVANT, 0, whole)
+            account.add(kind, Disposition.DROPPED, Reason.IRRELEVANT, 0, whole, text=text)
             return ""
         if whole > self.left and self.left < LEAST_CUT:
-            account.add(kind, Disposition.DROPPED, Reason.OVER_BUDGET, 0, whole)
+            account.add(kind, Disposition.DROPPED, Reason.OVER_BUDGET, 0, whole, text=text)
             return ""
         kept = truncate_text(text, self.left, self.counter.count, whole)
         tokens = whole if kept is text else self.counter.count(kept)
-        account.add(kind, *(_KEPT if kept is text else _CUT), tokens, whole)
+        account.add(kind, *(_KEPT if kept is text else _CUT), tokens, whole, text=text)
         self.left -= tokens
         return kept
 

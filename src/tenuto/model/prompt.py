@@ -177,7 +177,8 @@ class ManifestEntry(Value, frozen=True, kw_only=True, rename={"disposition": "fa
 
     `tokens` is what it takes in the prompt, with its label; `uncut_tokens` what it would take uncut. `first` and `last`
     are the sequence numbers of messages, `count` how many they are: for a summary, those it speaks for. `score` is that
-    of the search that found a memory.
+    of the search that found a memory. `digest` is that of its whole text under the trace's key; a run of messages and
+    the frame have none.
     """
 
     kind: Kind
@@ -190,12 +191,14 @@ class ManifestEntry(Value, frozen=True, kw_only=True, rename={"disposition": "fa
     last: int | None = None
     count: int = 1
     score: float | None = None
+    digest: str = ""
 
 
 class PartState(StrEnum):
     """What is known today of a part of an earlier prompt."""
 
-    STORED = "stored"  # and nothing says that it was different then
+    STORED = "stored"  # as the model saw it
+    REDACTED = "redacted"  # stored, but where the model saw a private value, a placeholder stands
     CHANGED = "changed"  # stored, but not as the model saw it
     GONE = "gone"  # no longer stored
     UNSTORED = "unstored"  # never stored: the layout, a caller's instructions, messages of a group
@@ -203,7 +206,7 @@ class PartState(StrEnum):
 
 
 class PartText(Value, frozen=True, kw_only=True):
-    """The text of one part of an earlier prompt, from what is stored today; empty unless `stored` or `changed`."""
+    """The text of one part of an earlier prompt, from what is stored today; empty where there is none to show."""
 
     state: PartState
     text: str = ""

@@ -54,7 +54,8 @@ class Trace(Value, frozen=True, kw_only=True):
     traces have none. `degraded` names what was not available. `error` is the code of the error that ended the turn,
     `None` if it was answered. `stopped` says that a user ended it, with a part of an answer or without.
     `data` is the structured part of the answer. `redacted` counts values redacted from its texts before it was stored,
-    by type.
+    by type. `digest_key` is the key of the digests in its manifest, made for this trace alone: no answer contains it or
+    them, so nobody can confirm a guess of what the prompt said, and it goes with the trace.
     """
 
     id: str
@@ -81,6 +82,7 @@ class Trace(Value, frozen=True, kw_only=True):
     stopped: bool = False
     data: JsonObject = {}
     redacted: dict[str, int] = {}
+    digest_key: str = ""
 
     def __post_init__(self) -> None:
         check_json(self.data, "a trace's data")

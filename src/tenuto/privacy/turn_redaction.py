@@ -56,6 +56,10 @@ class TurnRedaction:
         """A text of a caller for a prompt, with neutralized placeholders: they were typed, and must not be restored."""
         return neutralize_text(text) if self._redactor.uses_vault(scope) else text
 
+    def restores_for_model(self, scope: Scope) -> bool:
+        """Whether a model sees values where stored texts have placeholders of the vault."""
+        return self._redactor.uses_vault(scope) and self._redactor.mode(Sink.MODEL, scope) is Mode.KEEP
+
     async def restore(self, session: Session, value: Json) -> Json:
         """A value of the session with its placeholders restored, for the session's own turn."""
         values = await self._redactor.values(session)

@@ -254,19 +254,21 @@ def test_usage_is_shown_by_day_and_assistant_with_bars() -> None:
     """C14."""
     assert run("usage", "--store", "sqlite:///new.db").exit_code == 1
     seeded()
-    assert run("usage", "--days", "1").stdout == f"No usage since {utc_now().date()}.\n"
+    [own] = asked("usage", "--days", "1")["assistants"]
     chatted(("ann", "Where is my order?"), ("bob", "What about mine?"))
 
     lines = run("usage").stdout.splitlines()
     told = asked("usage", "--days", "2")
 
     assert lines[0].split() == ["DAY", "TURNS", "INPUT", "OUTPUT", "USD", "TOKENS"]
-    assert lines[1].split()[1] == lines[2].split()[1] == "2"
+    assert lines[1].split()[1] == lines[2].split()[1] == "3"
     assert lines[1].endswith("█" * 24)
     assert lines[2].startswith("total")
     assert lines[5].split()[:2] == ["general", "2"]
-    assert (told["total"]["turns"], told["assistants"][0]["assistant"]) == (2, "general")
+    assert (told["total"]["turns"], told["assistants"][0]["assistant"]) == (3, "general")
+    assert (own["assistant"], own["turns"], own["input_tokens"]) == ("own model", 1, 7)
     assert asked("usage", "--site", "elsewhere")["days"] == []
+    assert run("usage", "--site", "elsewhere", "--days", "1").stdout == f"No usage since {utc_now().date()}.\n"
 
 
 def test_topics_are_shown_once_three_users_raised_them() -> None:

@@ -162,6 +162,7 @@ export const en = {
   "insight.sum.label": "In the prompt",
   "insight.score": "score {score}",
   "insight.text": "Text of: {part}",
+  "insight.redacted": "redacted here, the model saw the values",
   "insight.changed": "changed since",
   "insight.gone": "no longer stored",
   "insight.withheld": "shown to admins only",

@@ -160,6 +160,7 @@ export const zh = {
   "insight.sum.label": "提示词合计",
   "insight.score": "得分 {score}",
   "insight.text": "{part}的内容",
+  "insight.redacted": "此处已脱敏，模型看到的是原值",
   "insight.changed": "之后有变动",
   "insight.gone": "已不再保存",
   "insight.withheld": "仅管理员可见",
