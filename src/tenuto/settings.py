@@ -33,7 +33,10 @@ _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
 # Settings whose values no message shows.
 _SECRETS: Final = ("SECRET", "API_KEY", "PRIVACY_KEY", "ENCRYPT_KEY", "VERIFICATION_TOKEN")
 _PROVIDED: Final = re.compile(r"[^:\s]+:\S+")
-_OFF: Final = frozenset({"0", "off", "never", "none"})
+_OFF: Final = frozenset({"0", "off", "never", "none", "false", "no"})
+_ON: Final = frozenset({"1", "on", "true", "yes"})
+# Numbers that no preset fills in, whose 0 switches something off.
+_ZERO_IS_OFF: Final = ("breaker_failures", "wrong_credentials_per_minute")
 # Settings that hold for the sessions of every assistant.
 _SESSION_LIMITS: Final = (
     *("max_message_bytes", "max_head_bytes", "lease", "busy_wait", "inactive_after"),
@@ -342,6 +345,10 @@ class Settings(Value, frozen=True, kw_only=True):
         most = _resolve_cap(self.max_sessions, base.sessions.max_sessions)
         return replace(base, sessions=replace(base.sessions, max_sessions=most))
 
+    def legal_policies(self) -> Preset:
+        """The `multi_agent` preset, under the limits of this installation."""
+        return self.apply_limits(preset("multi_agent"))
+
     def npc_policies(self) -> Preset:
         """The `npc` preset with the MEMORY_ settings on top of it (C12)."""
         base = preset("npc")
@@ -500,12 +507,23 @@ def setting_name(name: str, kinds: Mapping[str, Any], prefix: str = _PREFIX) -> 
 def _parse_value(name: str, text: str, kind: Any) -> Any:
     if timedelta in (kind, *get_args(kind)):
         return parse_duration(name, text)
-    if {int, float} & set(get_args(kind)) and text.strip().lower() in _OFF:
+    word, kinds = text.strip().lower(), {kind, *get_args(kind)}
+    if bool in kinds and word in _ON | _OFF:
+        return word in _ON
+    optional = type(None) in kinds
+    if word in _OFF and (optional or _field_name(name) in _ZERO_IS_OFF) and kinds & {int, float}:
         return 0
+    # Other words may be a file, a name or a key.
+    if word == "off" and optional and str in kinds:
+        return None
     try:
-        return msgspec.convert(text.lower() if kind is bool else text, kind, strict=False)
+        return msgspec.convert(text, kind, strict=False)
     except msgspec.ValidationError:
         raise InvalidSetting(name, f"{_display_value(name, text)} does not fit; wanted {_expected(kind)}") from None
+
+
+def _field_name(name: str) -> str:
+    return name.removeprefix(_PREFIX).lower()
 
 
 def parse_duration(name: str, text: str) -> timedelta:
@@ -530,7 +548,7 @@ def _expected(kind: Any) -> str:
     if choices is not None:
         return " or ".join(choices)
     kinds = (kind, *get_args(kind))
-    for wanted, words in ((bool, "true or false"), (int, "a whole number"), (float, "a number"), (..., "a list")):
+    for wanted, words in ((bool, "on or off"), (int, "a whole number"), (float, "a number"), (..., "a list")):
         if wanted in kinds:
             return words
     return "text"

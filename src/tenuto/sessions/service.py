@@ -7,7 +7,7 @@ import contextlib
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
 import msgspec
@@ -52,7 +52,7 @@ from tenuto.model import (
 )
 from tenuto.model.message import check_drafts
 from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
-from tenuto.model.session import PARTNER, PRIVACY_ALSO, Status, check_attribute_name
+from tenuto.model.session import CONTEXT_SINCE, PARTNER, PRIVACY_ALSO, Status, check_attribute_name
 from tenuto.model.turn import TurnState
 from tenuto.model.values import Json, check_id, check_int, check_text, check_type
 from tenuto.ports import Clock, SessionStore, StoreUpkeep, release_lease, utc_now
@@ -320,12 +320,20 @@ class Sessions:
         except SessionNotFound:
             return None
 
-    async def reset(self, scope: Scope, session_id: str) -> Session:
-        """Remove the messages and keep the session with its assistant; a running turn is lost."""
+    async def reset(self, scope: Scope, session_id: str, *, context_since: datetime | None = None) -> Session:
+        """Remove the messages and keep the session with its assistant; a running turn is lost.
+
+        What others wrote in a chat before `context_since`, by default now, is no context any more.
+        """
         check_type(scope, Scope, "scope")
-        return await self._change(
-            scope, session_id, self._store.reset(scope, session_id, keep_metadata=(*PARTNER, PRIVACY_ALSO))
-        )
+        return await self._change(scope, session_id, self._reset(scope, session_id, context_since or self._clock()))
+
+    async def _reset(self, scope: Scope, session_id: str, context_since: datetime) -> Session:
+        session = await self._store.reset(scope, session_id, keep_metadata=(*PARTNER, PRIVACY_ALSO))
+        if session.scope.chat is None:
+            return session
+        # The platform still lists what was said there.
+        return await self._store.patch(scope, session_id, Changes(metadata={CONTEXT_SINCE: context_since.isoformat()}))
 
     async def truncate(self, scope: Scope, session_id: str, request: Truncation) -> Session:
         """Remove what follows a message, except for the messages numbered in `keep_seqs`.

@@ -28,7 +28,6 @@ from tenuto.errors import InvalidSetting
 from tenuto.llm import OFFLINE, GivenModel, complete, open_model, provider_of
 from tenuto.model import Scope
 from tenuto.model.analytics import UsageCounts
-from tenuto.model.policy import preset
 from tenuto.model.prompt import Language
 from tenuto.ports import ChatModel, Clock, StateStore, Store, TaskEngine
 from tenuto.privacy.redacting_model import RedactingModel
@@ -176,9 +175,7 @@ def _builtin_assistants(
         corpus=Path(settings.npc_corpus) if settings.npc_corpus else None,
     )
     yield legal_assistant(
-        engine,
-        decision_agent=settings.policies().tasks.owner_of(TASK_TYPE),
-        policies=settings.apply_limits(preset("multi_agent")),
+        engine, decision_agent=settings.policies().tasks.owner_of(TASK_TYPE), policies=settings.legal_policies()
     )
 
 
