@@ -312,6 +312,7 @@ BAD: list[tuple[str, str, Any, str]] = [
     ("POST", "/search", {"query": "ab " * 34_000}, "10000"),
     ("POST", "/search", {"query": "a", "limit": 0}, "limit"),
     ("POST", "/search", {"query": "a", "limit": 101}, "limit"),
+    ("POST", "/search", {"query": "a", "mmr_lambda": 1.1}, "mmr_lambda"),
     ("POST", "/search", {"query": "a", "kinds": ["guess"]}, "fact or preference or episode"),
     ("POST", "/search", {"query": "a", "since": "2026-01-01T00:00:00"}, "timezone"),
     ("POST", "/search", {"query": "a\0b"}, "NUL"),
@@ -336,6 +337,23 @@ async def test_bad_input_is_refused_with_its_reason(door: Door, method: str, pat
 
     assert answered.status_code == 400
     assert names in answered.json()["detail"]
+
+
+async def test_a_search_weighs_relevance_against_likeness_as_asked() -> None:
+    """A19: the same name in the library, HTTP, MCP and the terminal; 1 is relevance alone."""
+    dogs = [
+        "My dog Rex eats salmon and rice.",
+        "My dog Rex eats salmon and peas daily.",
+        "My old dog sleeps in the kitchen.",
+    ]
+    async with served(embedder="none") as door:
+        for text in (*dogs, *(f"I have {n} green chairs." for n in range(9))):
+            await add(door, text)
+        found = {
+            weight: await search(door, "What does my dog Rex eat?", limit=2, mmr_lambda=weight) for weight in (1, 0.1)
+        }
+
+    assert found == {1: dogs[:2], 0.1: [dogs[0], dogs[2]]}
 
 
 async def test_a_query_of_emoji_finds_nothing_and_fails_nothing(door: Door) -> None:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 _LARGEST_PAGE = 500
-_BAR = 10
 _FORMAT, _VERSION = "tenuto.memories", 1
 
 memories = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, search, add, edit and forget memories.")
@@ -129,6 +128,12 @@ def search_memories(
         datetime | None, typer.Option("--until", metavar="TIME", help="Show only what was said before this time (UTC).")
     ] = None,
     superseded: Superseded = False,
+    mmr_lambda: Annotated[
+        float,
+        typer.Option(
+            "--mmr-lambda", min=0, max=1, metavar="N", help="1 ranks by relevance alone, less by difference too."
+        ),
+    ] = 0.7,
     tenant: Tenant = LOCAL,
     site: Site = "",
     user: User = None,
@@ -150,6 +155,7 @@ def search_memories(
         since=_utc(since),
         until=_utc(until),
         superseded=superseded,
+        mmr_lambda=mmr_lambda,
     )
     result = _run(scope, lambda held: _search(held, scope, asked), store, read_only=True)
     if as_json:
@@ -160,7 +166,7 @@ def search_memories(
     for number, hit in enumerate(result.hits, start=1):
         _print_hit(number, hit)
     if result.degraded:
-        typer.echo("The embedder did not answer: words alone decided.", err=True)
+        typer.echo("The embedder did not answer, or not all memories are embedded: words decided.", err=True)
 
 
 async def _search(held: Memories, scope: Scope, query: MemoryQuery) -> RecallResult:
@@ -176,17 +182,17 @@ def _print_hit(number: int, hit: MemoryHit) -> None:
     where = f"session {memory.session_id}" if memory.session_id else "written by hand"
     until = f" · until {_day(memory.valid_until)}" if memory.valid_until is not None else ""
     typer.echo(visible(f"   {memory.kind} · said {_day(memory.said_at)}{until} · {where} · id {memory.id}"))
-    arms = "  ".join(
-        f"{name} {_bar(share)} {share:.2f}" for name, share in (("words", scores.lexical), ("meaning", scores.vector))
-    )
+    parts = {
+        "words": scores.lexical,
+        "meaning": scores.vector,
+        "session": scores.session,
+        "period": scores.period,
+        "speaker": scores.speaker,
+    }
+    arms = " + ".join(f"{name} {part:.2f}" for name, part in parts.items() if part or name in ("words", "meaning"))
     shared = f"  shared: {', '.join(shared_words(hit))}" if scores.terms else ""
     like = f"  like one above {scores.similarity:.2f}" if scores.similarity > 0 else ""
-    typer.echo(visible(f"   score {hit.score:.2f}  {arms}{shared}{like}"))
-
-
-def _bar(share: float) -> str:
-    filled = round(min(max(share, 0.0), 1.0) * _BAR)
-    return "█" * filled + "·" * (_BAR - filled)
+    typer.echo(visible(f"   score {hit.score:.2f} = {arms}{shared}{like}"))
 
 
 @memories.command("add")

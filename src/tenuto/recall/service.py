@@ -106,11 +106,10 @@ class Memories:
         if self.embedder is not None and owner.memories and text.strip():
             if not self.embedder.ready:
                 self._warm()
-                # Not degraded: until its weights are loaded, words decide.
-                return PreparedSearch(self._copies, owner, None, self._clock, degraded=False)
+                return PreparedSearch(self._copies, owner, None, self._clock, degraded=True)
             asked = await self._redact(scope, text) if self.embedder.remote else text
             vectors = await self.embedder.embed(scope, [asked or ""])
-            missed = vectors is None
+            missed = vectors is None or len(owner.embedded) < len(owner.memories)
         return PreparedSearch(self._copies, owner, vectors[0] if vectors else None, self._clock, degraded=missed)
 
     async def embed_texts(self, scope: Scope, texts: Sequence[str]) -> list[Vector]:
@@ -466,7 +465,10 @@ class Memories:
 
 
 class RecallResult:
-    """What a search found; `degraded` if the embedder did not answer and words alone decided."""
+    """What a search found; `degraded` if words alone decided about some memories.
+
+    Then the embedder loads or does not answer, or it has not embedded all memories yet.
+    """
 
     __slots__ = ("degraded", "hits")
 

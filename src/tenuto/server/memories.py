@@ -91,6 +91,7 @@ async def search_memories(request: Request) -> Response:
         persona=body.persona,
         any_persona=body.persona is None,
         superseded=body.superseded,
+        mmr_lambda=body.mmr_lambda,
     )
     return answer(MemoryHits.of(await memories.search(scope, query)))
 
