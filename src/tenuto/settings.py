@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, get_args, get_type_hints
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -25,6 +26,8 @@ from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, Preset, S
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
 from tenuto.model.prompt import PromptPolicy
 from tenuto.model.session import NANOS_PER_USD, Budgets, Touch
+from tenuto.model.signature import read_signing_key
+from tenuto.model.urls import check_url
 from tenuto.model.values import Value
 
 _PREFIX: Final = "TENUTO_"
@@ -32,6 +35,7 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", re.ASCII)
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
 # Settings whose values no message shows.
 _SECRETS: Final = ("SECRET", "API_KEY", "PRIVACY_KEY", "ENCRYPT_KEY", "VERIFICATION_TOKEN")
+_ENGINE_DATABASES: Final = ("sqlite", "postgresql", "postgres")
 _PROVIDED: Final = re.compile(r"[^:\s]+:\S+")
 _OFF: Final = frozenset({"0", "off", "never", "none", "false", "no"})
 _ON: Final = frozenset({"1", "on", "true", "yes"})
@@ -39,7 +43,7 @@ _ON: Final = frozenset({"1", "on", "true", "yes"})
 _ZERO_IS_OFF: Final = ("breaker_failures", "wrong_credentials_per_minute")
 # Settings that hold for the sessions of every assistant.
 _SESSION_LIMITS: Final = (
-    *("max_message_bytes", "max_head_bytes", "lease", "busy_wait", "inactive_after"),
+    *("max_message_bytes", "max_head_bytes", "lease", "busy_wait", "inactive_after", "archive_after"),
     *("title_characters", "fallback_title_characters"),
 )
 _LARK: Final = (
@@ -70,6 +74,7 @@ class Settings(Value, frozen=True, kw_only=True):
     lease: timedelta = timedelta(minutes=2)
     busy_wait: timedelta = timedelta(seconds=10)
     inactive_after: timedelta = timedelta(minutes=30)
+    archive_after: timedelta = timedelta(0)
     sweep_every: timedelta = timedelta(minutes=5)
     compress_at: float | None = None
     compress_over: int | None = None
@@ -215,6 +220,7 @@ class Settings(Value, frozen=True, kw_only=True):
             raise InvalidSetting("embedder", f"{self.embedder!r} is not one of auto, none, local, or a provider:model")
         self._check_jwt()
         self._check_keys()
+        self._check_tasks()
         self.privacy()
         self.prompt()
         self.budgets()
@@ -243,6 +249,16 @@ class Settings(Value, frozen=True, kw_only=True):
             raise InvalidSetting("privacy_key_file", "contradicts privacy_key: master keys come from one place")
         if self.encryption and not (self.privacy_key or self.privacy_key_file):
             raise InvalidSetting("encryption", "needs a master key: set privacy_key or privacy_key_file")
+
+    def _check_tasks(self) -> None:
+        """What the engine of tasks would find out too late: it is opened beside a server, or by the first plan."""
+        if self.tasks_database is not None and urlsplit(self.tasks_database).scheme not in _ENGINE_DATABASES:
+            raise InvalidSetting("tasks_database", "must be sqlite:///… or postgresql://…")
+        if self.task_webhook is not None:
+            check_url(self.task_webhook, "task_webhook", plain_http=True)
+            if not self.task_webhook_secret:
+                raise InvalidSetting("task_webhook", "needs task_webhook_secret, which signs the events")
+            read_signing_key(self.task_webhook_secret, "task_webhook_secret")
 
     def policies(self) -> Preset:
         """The preset with what was set on top of it.

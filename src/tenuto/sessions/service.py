@@ -284,8 +284,9 @@ class Sessions:
         query = SessionQuery() if query is None else query
         check_type(query, SessionQuery, "the query")
         # An idle session is stored as active, so the store cannot tell the two apart.
-        idle = query.status is Status.INACTIVE and self.policy.inactive_after > timedelta(0)
-        asked = replace(query, status=None) if idle else query
+        rules = {Status.INACTIVE: self.policy.inactive_after, Status.ARCHIVED: self.policy.archive_after}
+        by_rule = query.status is not None and bool(rules.get(query.status))
+        asked = replace(query, status=None) if by_rule else query
         for _ in range(_LISTED_PAGES):
             page = self._with_status(await self._store.list(scope, asked), query.status)
             if page.sessions or page.cursor is None:
@@ -505,11 +506,15 @@ class Sessions:
             pause = min(pause * 2, 0.25)
 
     def _with_current_status(self, session: Session) -> Session:
-        """The session as inactive if it was not changed for long; what was set by hand stays (E25)."""
-        limit = self.policy.inactive_after
-        if session.status is not Status.ACTIVE or not limit or self._clock() - session.updated_at < limit:
-            return session
-        return replace(session, status=Status.INACTIVE)
+        """The session as inactive if it was not changed for long, and as archived if it was inactive for long; what is
+        archived by hand stays so (E25)."""
+        limit, archive_after = self.policy.inactive_after, self.policy.archive_after
+        idle = self._clock() - session.updated_at
+        if session.status is Status.ACTIVE and limit and idle >= limit:
+            session, idle = replace(session, status=Status.INACTIVE), idle - limit
+        if session.status is Status.INACTIVE and archive_after and idle >= archive_after:
+            return replace(session, status=Status.ARCHIVED)
+        return session
 
     def _with_status(self, page: SessionPage, status: Status | None) -> SessionPage:
         sessions = map(self._with_current_status, page.sessions)

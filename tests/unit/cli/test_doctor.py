@@ -193,20 +193,12 @@ def test_what_would_stop_the_chat_is_red(env: dict[str, str], says: str) -> None
     assert checks["store"]["status"] == "ok"
 
 
-def test_a_task_webhook_that_cannot_work_is_told() -> None:
-    """Before the first plan is run, which would fail by it."""
+def test_a_task_webhook_that_cannot_be_reached_is_told() -> None:
     sound = {"TENUTO_TASK_WEBHOOK": "http://ann:hunter2@127.0.0.1:1/x", "TENUTO_TASK_WEBHOOK_SECRET": "s" * 16}
 
-    told = [
-        (found := examined(env={**sound, **changed})[1]["task webhook"])["status"] + ": " + found["message"]
-        for changed in ({"TENUTO_TASK_WEBHOOK": "ftp://h/x"}, {"TENUTO_TASK_WEBHOOK_SECRET": ""}, {})
-    ]
+    found = examined(env=sound)[1]["task webhook"]
 
-    assert told == [
-        "error: task_webhook: must be an address that begins with https:// or http://",
-        "error: task_webhook_secret: must have at least 16 bytes",
-        "warning: 127.0.0.1:1 cannot be reached (Connection refused)",
-    ]
+    assert (found["status"], found["message"]) == ("warning", "127.0.0.1:1 cannot be reached (Connection refused)")
 
 
 def test_an_app_whose_assistant_is_missing_is_told() -> None:
@@ -270,6 +262,7 @@ def test_secrets_are_hidden_and_presets_filled_in() -> None:
         model_base_url="http://a:sss@h/v1",
         tasks_database="postgresql://a:sss@h/db",
         task_webhook="https://a:sss@h/x",
+        task_webhook_secret="sss" * 8,
         retention=timedelta(0),
     )
 

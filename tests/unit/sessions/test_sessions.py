@@ -572,7 +572,7 @@ def test_a_batch_cannot_be_guarded_twice() -> None:
 
 
 async def test_a_conversation_is_inactive_after_a_while_and_active_with_its_next_turn() -> None:
-    """E25: by rule, in every listing, whatever page a session stands on; what is archived stays so."""
+    """E25: by rule, in every listing, whatever page a session stands on; what is archived by hand stays so."""
     room = Room()
     sessions = room.sessions(inactive_after=timedelta(minutes=30))
     ids = [(await sessions.create(ANN, NewSession()))[0].id for _ in range(3)]
@@ -602,3 +602,13 @@ async def test_a_conversation_is_inactive_after_a_while_and_active_with_its_next
         )
     assert [await listed(status) for status in Status] == [sorted(new + ids[:2]), [], ids[2:]]
     assert (await room.sessions(inactive_after=timedelta(0)).get(ANN, ids[2])).status is Status.ARCHIVED
+
+    sessions = room.sessions(inactive_after=timedelta(minutes=30), archive_after=timedelta(days=7))
+    await sessions.patch(ANN, ids[1], Changes(status=Status.INACTIVE))
+    room.clock.advance(timedelta(days=7))
+    assert [await listed(status) for status in Status] == [[], sorted([ids[0], *new]), sorted(ids[1:])]
+    room.clock.advance(timedelta(minutes=30))
+    assert [await listed(status) for status in Status] == [[], [], sorted(ids + new)]
+    turn = await sessions.begin(ANN, TurnRequest(user_messages=(says("hi"),), session_id=ids[0]))
+    await sessions.finish(turn, closing("yes"))
+    assert (await sessions.get(ANN, ids[0])).status is Status.ACTIVE
