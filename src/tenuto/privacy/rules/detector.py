@@ -45,6 +45,7 @@ from tenuto.privacy.rules.secret_names import find_secret_names
 from tenuto.privacy.rules.secret_syntax import find_syntax_secrets, find_url_credentials, find_url_tokens
 from tenuto.privacy.rules.span import ALWAYS, MARK, MAY_BE_MARK, ON_REQUEST, TYPE_OF, PiiRule, PiiType, Span
 from tenuto.privacy.rules.spelled_out import find_spelled_out
+from tenuto.privacy.rules.worded_passwords import find_worded_passwords, has_worded_passwords
 
 _SHORTEST: Final = 6
 """No rule finds anything in fewer characters: a@b.co."""
@@ -97,6 +98,10 @@ def _cjk_named_secrets(view: FoldedText, _: list[Find]) -> Finds | None:
     return find_cjk_named_secrets(view) if view.signed else None
 
 
+def _worded_passwords(view: FoldedText, _: list[Find]) -> Finds | None:
+    return find_worded_passwords(view) if has_worded_passwords(view) else None
+
+
 def _emails(view: FoldedText, _: list[Find]) -> Finds | None:
     if not has_emails(view.ascii):
         return None
@@ -144,6 +149,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         _logins,
         _named_secrets,
         _cjk_named_secrets,
+        _worded_passwords,
     ),
     *(_emails, _ipv6, _ipv4, _passports, _numbers, _spelled_out),
 )
@@ -155,6 +161,7 @@ CALM_FAMILIES: Final[tuple[Family, ...]] = (
     _logins,
     _named_secrets,
     _cjk_named_secrets,
+    _worded_passwords,
     _passports,
     _spelled_out,
 )

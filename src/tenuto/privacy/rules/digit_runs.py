@@ -172,6 +172,11 @@ def _if_long_enough(run: DigitRun) -> Iterator[DigitRun]:
         yield run
 
 
+def loosely(between: list[str]) -> bool:
+    """Whether all separators are of one kind, however wide; any may be a line break. For numbers with a check digit."""
+    return len({gap.strip(" \t")[:1] for gap in between if "\n" not in gap}) <= 1
+
+
 def evenly(between: list[str]) -> bool:
     """Whether all separators are equal; one of them may be a line break."""
     kinds = {gap for gap in between if "\n" not in gap}

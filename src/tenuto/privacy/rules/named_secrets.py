@@ -10,6 +10,7 @@ from typing import Final
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import words
+from tenuto.privacy.rules.secret_blocks import block_below
 from tenuto.privacy.rules.secret_columns import cells_below
 from tenuto.privacy.rules.secret_names import OF_KEY, Name
 from tenuto.privacy.rules.secret_values import (
@@ -203,6 +204,10 @@ def _secrets_after(view: FoldedText, name: Name) -> Iterator[tuple[int, int, Pii
     if view.text is not view.ascii and view.text[name.end : name.end + 2].strip()[:1] > "\x7f":
         yield from _cjk_secrets_after(view, name)
         return
+    below = block_below(view, name.start, name.end)
+    if below is not None:
+        yield from _secret_in_block(view, name, below)
+        return
     changed = _old_and_new_values(view, name)
     if changed:
         yield from changed
@@ -224,6 +229,13 @@ def _secrets_after(view: FoldedText, name: Name) -> Iterator[tuple[int, int, Pii
             yield _start_with_name(view, name, link.end(), value.start), value.end, _rule_for(name)
             yield from _further_values(view, name, value)
             return
+
+
+def _secret_in_block(view: FoldedText, name: Name, value: Value) -> Iterator[tuple[int, int, PiiRule]]:
+    text = view.text[value.start : value.end]
+    least = {"password": 0, "key": 8}.get(name.kind, 20)
+    if not is_blank(text) and len(text) >= 3 and (not least or is_keylike(text, least)):
+        yield value.start, value.end, _rule_for(name)
 
 
 def _is_about_something_else(view: FoldedText, name: Name, link: re.Match[str], how: str) -> bool:
@@ -415,6 +427,10 @@ def _cjk_secrets_after(view: FoldedText, name: Name) -> Iterator[tuple[int, int,
     changed = _old_and_new_values(view, name)
     if changed:
         yield from changed
+        return
+    below = block_below(view, name.start, name.end)
+    if below is not None:
+        yield from _secret_in_block(view, name, below)
         return
     below = _cjk_value_below(view, name)
     if below is not None:
