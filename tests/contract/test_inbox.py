@@ -146,6 +146,20 @@ async def test_a_message_whose_process_died_is_found_when_it_is_delivered_again(
     assert list(await inbox.busy()) == [PLACE]
 
 
+async def test_tenants_that_are_known_are_bounded_and_stay_listed(
+    store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenuto.gateway.inbox._MOST_TENANTS", 2)
+    inbox = inbox_over(store, clock)
+    for number in range(5):
+        await inbox.put(QueuePlace(tenant=f"tenant-{number}", key="room"), message("hello"))
+
+    assert len(inbox._known_tenants) <= 2
+    assert {one.value for one in await store.state.list_state(SYSTEM, "channel-tenants")} >= {
+        f"tenant-{number}" for number in range(5)
+    }
+
+
 async def test_erasing_a_user_removes_what_still_waits(store: Store, clock: FakeClock) -> None:
     inbox = inbox_over(store, clock)
     await inbox.put(PLACE, message("a secret"))

@@ -33,6 +33,8 @@ from tenuto.sessions import derived_id
 HELD_FOR: Final = timedelta(seconds=15)
 """How long a worker holds a queue that it does not hold again."""
 _PAGE: Final = 100
+# Tenants that are known to be listed; one that is not is listed again.
+_MOST_TENANTS: Final = 10_000
 # Queues, messages and marks are state of their tenants; which queues are busy, and whose, is known to the installation.
 _QUEUES: Final = "channel-queues"
 _MESSAGES: Final = "channel-messages"
@@ -228,6 +230,8 @@ class Inbox:
     async def _mark_busy(self, place: QueuePlace) -> None:
         if place.tenant not in self._known_tenants:
             await self._state.write_state(SYSTEM, _TENANTS, derived_id("", place.tenant), place.tenant)
+            if len(self._known_tenants) >= _MOST_TENANTS:
+                self._known_tenants.clear()
             self._known_tenants.add(place.tenant)
         value = {"app": self._app, "tenant": place.tenant, "key": place.key}
         await self._state.write_state(SYSTEM, _BUSY, derived_id("", place.tenant, place.key), value)

@@ -54,14 +54,17 @@ class Copies:
         if owner is None:
             owner = self._owners[key] = OwnerMemories()
         self._owners.move_to_end(key)
-        async with owner.lock:
-            await self._refresh(scope, owner)
-            yield owner
-        now = self._clock()
-        if owner.loaded_at is not None and now - owner.loaded_at > _LIFE:
-            owner.loaded_at = now
-            self.run(b"reload" + key, self._reload(scope, owner))
-        self._evict(key, owner)
+        try:
+            async with owner.lock:
+                await self._refresh(scope, owner)
+                yield owner
+            now = self._clock()
+            if owner.loaded_at is not None and now - owner.loaded_at > _LIFE:
+                owner.loaded_at = now
+                self.run(b"reload" + key, self._reload(scope, owner))
+        finally:
+            # Also of a copy that could not be loaded: in an outage, every user who asks would leave one behind.
+            self._evict(key, owner)
 
     async def announce(
         self, scope: Scope, owner: OwnerMemories, changed: Sequence[str], captured: tuple[str, int] | None = None

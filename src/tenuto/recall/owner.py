@@ -123,7 +123,11 @@ class OwnerMemories:
         self.preferences.pop(memory.id, None)
         if self._by_text.get(_identity(memory)) == memory.id:
             del self._by_text[_identity(memory)]
-        self._by_terms.get(_terms(memory), set()).discard(memory.id)
+        about = _terms(memory)
+        alike = self._by_terms.get(about, set())
+        alike.discard(memory.id)
+        if not alike:
+            self._by_terms.pop(about, None)
 
     def _note(self, memory: Memory) -> None:
         if not memory.superseded_by:

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from tenuto.errors import Invalid
+from tenuto.errors import Invalid, Unavailable
 from tenuto.model import Scope
 from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, MEMORY_LOG, VECTORS, Memory, MemoryKind, MemoryQuery
 from tenuto.ports import Store
@@ -200,6 +200,34 @@ async def test_copies_are_bounded_also_for_owners_without_memories(
 
     assert len(memories._copies._owners) <= 10
     assert await texts(memories, BOB) == {HOME}
+
+
+async def test_copies_are_bounded_also_for_owners_whose_memories_cannot_be_read(
+    store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an outage every user who asks would leave a copy behind that counts nowhere."""
+    monkeypatch.setattr(copies, "_KEPT", 3)
+    memories = memories_over(store, clock)
+
+    async def fail(*_: object) -> None:
+        raise Unavailable("session store")
+
+    monkeypatch.setattr(memories._copies._records, "changed_since", fail)
+    for number in range(9):
+        with pytest.raises(Unavailable):
+            await memories._copies.load(Scope(tenant="acme", user=f"user-{number}"))
+
+    assert len(memories._copies._owners) == 3
+
+
+async def test_what_is_forgotten_leaves_nothing_in_a_copy(store: Store, clock: FakeClock) -> None:
+    memories = memories_over(store, clock)
+    for number in range(3):
+        added = await memories.add(ANN, f"I live in town number {number} with my cats")
+        await memories.forget(ANN, [added.id])
+    owner = await memories._copies.load(ANN)
+
+    assert (owner.memories, owner.embedded, owner._by_text, owner._by_terms) == ({}, set(), {}, {})
 
 
 async def test_a_log_that_cannot_be_read_and_many_changes_at_once_cost_a_reload(store: Store, clock: FakeClock) -> None:
