@@ -7,6 +7,8 @@ WORKERS ?= 3
 ARGS ?=
 
 SHELL := /bin/bash
+# What is compiled is kept: a test run starts hundreds of interpreters.
+unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -18,6 +20,8 @@ run_ready := $(venv)/.run-$(place)
 dev_ready := $(venv)/.dev-$(place)
 pip := $(py) -m pip --disable-pip-version-check
 uv := $(py) -m uv
+# Workers that are forks collect the tests once for all; elsewhere a fork of a process with frameworks in it may fail.
+spread := $(if $(filter Linux,$(shell uname)),--forks $(WORKERS),-n $(WORKERS) --dist worksteal)
 
 .PHONY: help serve test lint check docs bench eval-recall peers format pins clean
 
@@ -39,7 +43,7 @@ lint: $(dev_ready) ## ruff, mypy and the import rules
 
 check: $(dev_ready) ## the tests alone; ARGS="-k redis" picks some
 	@$(py) -m tests.browser
-	$(py) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	$(py) -m pytest $(spread) $(ARGS)
 
 docs: $(dev_ready) ## build the documentation site into site/
 	NO_MKDOCS_2_WARNING=1 $(py) -m mkdocs build --strict

@@ -7,6 +7,7 @@ A shared server is for reading and writing. A test that kills or freezes one sta
 from __future__ import annotations
 
 import ast
+import gc
 import os
 import shutil
 import signal
@@ -67,6 +68,12 @@ if "TMPDIR" not in os.environ and os.access(_IN_MEMORY, os.W_OK) and shutil.disk
 os.environ["XDG_STATE_HOME"] = str(new_folder("state"))
 
 be_patient()
+
+pytest_plugins = ["tests.forks"]
+
+# Imports and tests by the thousand make objects that stay: looking through them for garbage again and again would be a
+# quarter of the work of collecting them, and a part of every test's.
+gc.disable()
 
 IN_CI = bool(os.environ.get("CI"))
 
@@ -161,6 +168,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if item.get_closest_marker("open_data")]
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_collection_finish() -> None:
+    """From here on, garbage is looked for among what tests make."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -32,6 +32,7 @@ COMMON_SETS: Final = (
     "export_formats",
     "blind_author",
     "camel_case_labels",
+    "written_apart",
 )
 _MARKED: Final = re.compile("«([A-Z_]+)\\|([^»]*)»")
 _EDGES: Final = frozenset(" \t\n\"'`()[]{}<>“”‘’「」『』（）【】.,;:!?。，；：！？、")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import gc
 import importlib
 import io
 import json
@@ -210,18 +211,28 @@ def _run_python(args: list[str]) -> None:
 
 
 def _import_everything() -> None:
-    import tenuto
+    for name in ("tenuto", *_FURTHER):
+        _import(name)
 
-    found = pkgutil.walk_packages(tenuto.__path__, "tenuto.")
-    for name in [*(module.name for module in found if not module.name.startswith(_COLD)), *_FURTHER]:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
+
+def _import(name: str) -> None:
+    """A module with all that lies below it; `pkgutil.walk_packages` would import the cold ones to look into them."""
+    with contextlib.suppress(ImportError):
+        module = importlib.import_module(name)
+        if name.startswith("tenuto"):
+            for below in pkgutil.iter_modules(getattr(module, "__path__", ()), f"{name}."):
+                if not below.name.startswith(_COLD):
+                    _import(below.name)
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     own_end = socket.socket(fileno=int(sys.argv[1]))
+    gc.disable()
     _import_everything()
+    # Forks look for garbage among what they make, and leave these pages alone.
+    gc.freeze()
+    gc.enable()
     atexit._clear()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _serve(own_end)

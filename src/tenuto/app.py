@@ -395,7 +395,11 @@ async def open_app(
     `models` take precedence over providers' models of the same name; `assistants` are added to the built-in ones.
     A `detector` finds private data beside the rules, instead of the one that the settings name. With `read_only`, a
     file in a read-only folder can be opened too.
+
+    Raises:
+        InvalidSetting: a file or folder that the settings name is not there, or cannot be read.
     """
+    _check_agents(settings)
     async with AsyncExitStack() as stack:
         stores = await open_stores(stack, settings, clock, read_only, detector)
         store, policies = stores.front, settings.policies()
@@ -474,6 +478,12 @@ async def open(  # noqa: A001 - the name people type: tenuto.open(...)
         chosen, clock=clock, listeners=listeners, models=shelf, assistants=assistants, detector=detector
     ) as app:
         yield app
+
+
+def _check_agents(settings: Settings) -> None:
+    """Check the folder here: its files are read by the engine, which a server opens beside its work."""
+    if settings.agents is not None and not Path(settings.agents).is_dir():
+        raise InvalidSetting("agents", f"there is no folder {settings.agents}")
 
 
 def _register_model(setting: str, choice: ModelChoice, shelf: dict[str, GivenModel]) -> str:

@@ -508,6 +508,10 @@ class ModelFailed(Unavailable):
         self.model = model
 
 
+class NoTypedAnswer(ModelFailed):
+    """The model answers, but not in the form that was asked for, or a chain ended at the offline model."""
+
+
 class ModelRefused(ModelFailed):
     """The provider refused the request as it is, so the same request fails again."""
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, get_args, get_type_hints
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -25,6 +26,8 @@ from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, Preset, S
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
 from tenuto.model.prompt import PromptPolicy
 from tenuto.model.session import NANOS_PER_USD, Budgets, Touch
+from tenuto.model.signature import read_signing_key
+from tenuto.model.urls import check_url
 from tenuto.model.values import Value
 
 _PREFIX: Final = "TENUTO_"
@@ -32,11 +35,15 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", re.ASCII)
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
 # Settings whose values no message shows.
 _SECRETS: Final = ("SECRET", "API_KEY", "PRIVACY_KEY", "ENCRYPT_KEY", "VERIFICATION_TOKEN")
+_ENGINE_DATABASES: Final = ("sqlite", "postgresql", "postgres")
 _PROVIDED: Final = re.compile(r"[^:\s]+:\S+")
-_OFF: Final = frozenset({"0", "off", "never", "none"})
+_OFF: Final = frozenset({"0", "off", "never", "none", "false", "no"})
+_ON: Final = frozenset({"1", "on", "true", "yes"})
+# Numbers that no preset fills in, whose 0 switches something off.
+_ZERO_IS_OFF: Final = ("breaker_failures", "wrong_credentials_per_minute")
 # Settings that hold for the sessions of every assistant.
 _SESSION_LIMITS: Final = (
-    *("max_message_bytes", "max_head_bytes", "lease", "busy_wait", "inactive_after"),
+    *("max_message_bytes", "max_head_bytes", "lease", "busy_wait", "inactive_after", "archive_after"),
     *("title_characters", "fallback_title_characters"),
 )
 _LARK: Final = (
@@ -67,6 +74,7 @@ class Settings(Value, frozen=True, kw_only=True):
     lease: timedelta = timedelta(minutes=2)
     busy_wait: timedelta = timedelta(seconds=10)
     inactive_after: timedelta = timedelta(minutes=30)
+    archive_after: timedelta = timedelta(0)
     sweep_every: timedelta = timedelta(minutes=5)
     compress_at: float | None = None
     compress_over: int | None = None
@@ -104,6 +112,7 @@ class Settings(Value, frozen=True, kw_only=True):
     max_head_bytes: int = 256 * 1024
     # None: 6,000 for each credential, and no limit where none is needed.
     requests_per_minute: int | None = None
+    embedding_tokens_per_minute: int = 100_000
     # Opens /metrics without the store, which may be what is to be looked at.
     metrics_token: str | None = None
     wrong_credentials_per_minute: int = 60
@@ -124,6 +133,7 @@ class Settings(Value, frozen=True, kw_only=True):
     privacy_past: Mode = Mode.KEEP
     privacy_summary: Mode = Mode.REDACT
     privacy_memory: Mode = Mode.REDACT
+    privacy_board: Mode = Mode.KEEP
     privacy_title: Mode = Mode.REDACT
     privacy_trace: Mode = Mode.REDACT
     privacy_log: Mode = Mode.REDACT
@@ -192,6 +202,7 @@ class Settings(Value, frozen=True, kw_only=True):
         for what in ("l1_sessions", "l1_bytes", "max_body_bytes"):
             _check_range(what, getattr(self, what), 1, 2**53)
         _check_range("requests_per_minute", self.requests_per_minute or 0, 0, 2**31)
+        _check_range("embedding_tokens_per_minute", self.embedding_tokens_per_minute, 0, 2**31)
         _check_range("wrong_credentials_per_minute", self.wrong_credentials_per_minute, 0, 2**31)
         _check_choice("sqlite_synchronous", self.sqlite_synchronous, ("full", "normal"))
         _check_choice("log_level", self.log_level, ("debug", "info", "warning", "error"))
@@ -209,6 +220,7 @@ class Settings(Value, frozen=True, kw_only=True):
             raise InvalidSetting("embedder", f"{self.embedder!r} is not one of auto, none, local, or a provider:model")
         self._check_jwt()
         self._check_keys()
+        self._check_tasks()
         self.privacy()
         self.prompt()
         self.budgets()
@@ -237,6 +249,16 @@ class Settings(Value, frozen=True, kw_only=True):
             raise InvalidSetting("privacy_key_file", "contradicts privacy_key: master keys come from one place")
         if self.encryption and not (self.privacy_key or self.privacy_key_file):
             raise InvalidSetting("encryption", "needs a master key: set privacy_key or privacy_key_file")
+
+    def _check_tasks(self) -> None:
+        """What the engine of tasks would find out too late: it is opened beside a server, or by the first plan."""
+        if self.tasks_database is not None and urlsplit(self.tasks_database).scheme not in _ENGINE_DATABASES:
+            raise InvalidSetting("tasks_database", "must be sqlite:///… or postgresql://…")
+        if self.task_webhook is not None:
+            check_url(self.task_webhook, "task_webhook", plain_http=True)
+            if not self.task_webhook_secret:
+                raise InvalidSetting("task_webhook", "needs task_webhook_secret, which signs the events")
+            read_signing_key(self.task_webhook_secret, "task_webhook_secret")
 
     def policies(self) -> Preset:
         """The preset with what was set on top of it.
@@ -332,6 +354,16 @@ class Settings(Value, frozen=True, kw_only=True):
         own, unset = base.sessions, SessionPolicy()
         limits = {name: getattr(self, name) for name in _SESSION_LIMITS if getattr(own, name) == getattr(unset, name)}
         return replace(base, sessions=replace(own, **limits))
+
+    def goods_policies(self) -> Preset:
+        """The `goods_qa` preset; a number of sessions that is set for the whole site holds instead of its own."""
+        base = self.apply_limits(preset("goods_qa"))
+        most = _resolve_cap(self.max_sessions, base.sessions.max_sessions)
+        return replace(base, sessions=replace(base.sessions, max_sessions=most))
+
+    def legal_policies(self) -> Preset:
+        """The `multi_agent` preset, under the limits of this installation."""
+        return self.apply_limits(preset("multi_agent"))
 
     def npc_policies(self) -> Preset:
         """The `npc` preset with the MEMORY_ settings on top of it (C12)."""
@@ -491,12 +523,23 @@ def setting_name(name: str, kinds: Mapping[str, Any], prefix: str = _PREFIX) -> 
 def _parse_value(name: str, text: str, kind: Any) -> Any:
     if timedelta in (kind, *get_args(kind)):
         return parse_duration(name, text)
-    if {int, float} & set(get_args(kind)) and text.strip().lower() in _OFF:
+    word, kinds = text.strip().lower(), {kind, *get_args(kind)}
+    if bool in kinds and word in _ON | _OFF:
+        return word in _ON
+    optional = type(None) in kinds
+    if word in _OFF and (optional or _field_name(name) in _ZERO_IS_OFF) and kinds & {int, float}:
         return 0
+    # Other words may be a file, a name or a key.
+    if word == "off" and optional and str in kinds:
+        return None
     try:
-        return msgspec.convert(text.lower() if kind is bool else text, kind, strict=False)
+        return msgspec.convert(text, kind, strict=False)
     except msgspec.ValidationError:
         raise InvalidSetting(name, f"{_display_value(name, text)} does not fit; wanted {_expected(kind)}") from None
+
+
+def _field_name(name: str) -> str:
+    return name.removeprefix(_PREFIX).lower()
 
 
 def parse_duration(name: str, text: str) -> timedelta:
@@ -521,7 +564,7 @@ def _expected(kind: Any) -> str:
     if choices is not None:
         return " or ".join(choices)
     kinds = (kind, *get_args(kind))
-    for wanted, words in ((bool, "true or false"), (int, "a whole number"), (float, "a number"), (..., "a list")):
+    for wanted, words in ((bool, "on or off"), (int, "a whole number"), (float, "a number"), (..., "a list")):
         if wanted in kinds:
             return words
     return "text"

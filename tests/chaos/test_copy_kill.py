@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 from tenuto.stores.comparison import Comparer
 from tenuto.stores.copier import Copier, CopyPolicy
 from tenuto.stores.sqlite import SqliteStore
 from tests.samples import ANN, batch
+from tests.warm_start import open_program
 
 SESSIONS = 300
 # It stops where it is when it has said how far it is: the kill comes at no later point.
@@ -34,7 +34,7 @@ asyncio.run(main())
 
 def _copy_until_killed(urls: list[str]) -> int:
     """The number of sessions that were copied before the process was killed."""
-    copier = subprocess.Popen([sys.executable, "-c", COPIER, *urls], stdout=subprocess.PIPE)
+    copier = open_program("-c", COPIER, *urls, stdout=subprocess.PIPE)
     assert copier.stdout is not None
     copied = int(copier.stdout.readline()) // 2
     copier.kill()

@@ -7,7 +7,6 @@ import re
 import signal
 import sqlite3
 import subprocess
-import sys
 from collections import defaultdict
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +15,7 @@ from tenuto.model import Page, Role
 from tenuto.model.turn import TRACES_KEPT
 from tenuto.stores.sqlite import SqliteStore
 from tests.samples import ACME, ANN, batch, texts
+from tests.warm_start import open_program
 
 SESSIONS = 6
 ROUNDS = 4
@@ -60,9 +60,7 @@ asyncio.run(main())
 
 def talk_until_killed(path: Path, start: int, acknowledgements: int) -> dict[str, int]:
     """The last turn each session heard acknowledged before the process was killed."""
-    talker = subprocess.Popen(
-        [sys.executable, "-c", TALKER, str(path), str(SESSIONS), str(start)], stdout=subprocess.PIPE, text=True
-    )
+    talker = open_program("-c", TALKER, str(path), str(SESSIONS), str(start), stdout=subprocess.PIPE, text=True)
     assert talker.stdout is not None
     heard: dict[str, int] = {}
     try:

@@ -74,14 +74,14 @@ class Talks:
         """Kill the store, or freeze it for longer than a call may take; a Postgres call may take five seconds."""
         frozen_for, freezes = (2.5, True) if isinstance(server, RedisServer) else (6.5, KILLS > 2)
         for strike in range(KILLS):
-            await asyncio.sleep(random.uniform(0.5, 2))
+            await asyncio.sleep(random.uniform(0.3, 1))
             if strike % 2 and freezes:
                 await asyncio.to_thread(server.freeze)
                 await asyncio.sleep(frozen_for)
                 await asyncio.to_thread(server.thaw)
             else:
                 await asyncio.to_thread(server.kill)
-                await asyncio.sleep(random.uniform(0.2, 3))
+                await asyncio.sleep(random.uniform(0.2, 1.5))
                 await asyncio.to_thread(server.start)
             self.kills += 1
             await self.until_replayed()

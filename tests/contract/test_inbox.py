@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -12,7 +13,8 @@ from tenuto.errors import QueueFull
 from tenuto.gateway.inbox import HELD_FOR, Inbox, Queue, QueuePlace, erase_waiting
 from tenuto.model import Scope
 from tenuto.model.channel import ChannelPolicy
-from tenuto.ports import Store
+from tenuto.model.scope import SYSTEM
+from tenuto.ports import StateStore, Store
 from tests.clock import FakeClock
 from tests.group_chat import message
 
@@ -94,6 +96,54 @@ async def test_a_queue_has_one_worker_until_it_dies(store: Store, clock: FakeClo
     await inbox.remove(PLACE, entry)
     assert await inbox.hold(PLACE, "second") is None
     assert not await inbox.busy()
+
+
+async def test_a_message_that_comes_as_a_worker_leaves_is_found(store: Store, clock: FakeClock) -> None:
+    """D26: whichever of its steps it comes between, and from another process: else nothing would look for its queue."""
+    other, said = inbox_over(store, clock), message("late")
+
+    class Interrupted:
+        """State into which the other process puts its message just before one of the worker's steps."""
+
+        def __init__(self, before: str) -> None:
+            self._before = before
+
+        def __getattr__(self, name: str) -> Any:
+            async def act(*args: Any) -> Any:
+                if name == self._before:
+                    self._before = ""
+                    await other.put(PLACE, said)
+                return await getattr(store.state, name)(*args)
+
+            return act
+
+    for step in ("read_state", "write_state", "delete_state"):
+        said = message(f"before {step}")
+        await other.put(PLACE, first := message("first"))
+        worker = inbox_over(store, clock)
+        (entry,) = (await held(worker)).waiting
+        await worker.remove(PLACE, entry)
+        worker._state = cast("StateStore", Interrupted(step))
+        await worker.hold(PLACE, "worker")
+
+        assert first.id == entry.id
+        assert list(await other.busy()) == [PLACE], step
+        (late,) = (await held(other)).waiting
+        assert late.id == said.id
+        await other.remove(PLACE, late)
+        await other.hold(PLACE, "worker")
+        assert not await other.busy()
+
+
+async def test_a_message_whose_process_died_is_found_when_it_is_delivered_again(store: Store, clock: FakeClock) -> None:
+    """D26: it died between the queue and the note that something waits there."""
+    inbox, said = inbox_over(store, clock), message("one")
+    await inbox.put(PLACE, said)
+    for mark in await store.state.list_state(SYSTEM, "channel-busy"):
+        await store.state.delete_state(SYSTEM, "channel-busy", mark.key)
+
+    assert not await inbox.put(PLACE, said)
+    assert list(await inbox.busy()) == [PLACE]
 
 
 async def test_erasing_a_user_removes_what_still_waits(store: Store, clock: FakeClock) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from itertools import product
@@ -47,6 +48,24 @@ async def test_a_session_is_invisible_outside_its_scope(store: Store, subtests: 
             assert str(foreign.value) == str(absent.value)
             assert foreign.value.code == absent.value.code
             assert await store.sessions.messages(ANN, session_id, Page()) == before
+
+
+async def test_reads_at_the_same_time_are_not_shared_between_scopes(store: Store, subtests: pytest.Subtests) -> None:
+    """T1, A7: a stranger who asks while the owner's read is under way, or before it, gets nothing of it."""
+    asked = [(name, scope) for name in ("messages", "get") for scope in (ANN, *STRANGERS.values(), ANN)]
+    for order in (asked, asked[::-1]):
+        with subtests.test(f"{order[0]} first"):
+            await talk(store, ANN, "s", "secret", "kept")
+            # Nothing of it is cached after a change of its messages, so that the first read takes a while.
+            await store.sessions.truncate(ANN, "s", Truncation(after=1))
+
+            answers = await asyncio.gather(
+                *(ACTS[name](store, scope, "s") for name, scope in order), return_exceptions=True
+            )
+
+            for (_, scope), answer in zip(order, answers, strict=True):
+                assert isinstance(answer, SessionNotFound) is (scope != ANN), scope
+                assert scope != ANN or not isinstance(answer, BaseException)
 
 
 async def test_a_deleted_or_expired_session_is_not_found(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
 import tenuto
+from tenuto.client.api import TenutoApi
 from tenuto.errors import Invalid, SessionNotFound
+from tenuto.sessions import TurnRequest
 from tests.journeys.door import BASE, served
 from tests.samples import ANN
 
@@ -89,6 +92,32 @@ async def test_state_is_shared_by_its_prefix_and_stale_writers_are_refused() -> 
         # Bob's has another id, since that of the name was taken when it was made.
         with pytest.raises(AlreadyExistsError):
             await service.create_session(**place("bob"))
+
+
+async def test_a_writer_kept_out_by_others_is_told_that_it_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """T3: by a lease that others hold longer than it waits, or one that it loses; here and over HTTP."""
+    from google.adk.errors import StaleSessionError
+
+    from tenuto.integrations.adk import TenutoSessionService, sessions
+
+    async def be_kept_out(app: TenutoApi) -> None:
+        service, scope = TenutoSessionService(app, tenant="acme"), app.scope(tenant="acme", site="shop", user="ann")
+        session = await service.create_session(**place())
+        other = await app.begin_turn(scope, TurnRequest(session_id="s"))
+        with pytest.raises(StaleSessionError):
+            await service.append_event(session, event("busy"))
+        await app.abandon(other)
+        monkeypatch.setattr(sessions, "_merge_shared", lambda *_: app.sessions.reset(scope, "s"))
+        with pytest.raises(StaleSessionError):
+            await service.append_event(session, event("lost"))
+        monkeypatch.undo()
+
+    no_wait = timedelta(0)
+    async with tenuto.open("memory://", busy_wait=no_wait) as local, served(busy_wait=no_wait) as door:
+        _, key = await door.keys.create(tenant="acme")
+        async with tenuto.connect(BASE, key, transport=httpx.ASGITransport(door.app)) as remote:
+            await be_kept_out(local)
+            await be_kept_out(remote)
 
 
 async def test_a_server_makes_no_session_but_the_one_asked_for() -> None:

@@ -6,8 +6,10 @@ import asyncio
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -15,7 +17,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels.delta import DeltaChannel
-from langgraph.checkpoint.base import BaseCheckpointSaver, Checkpoint, empty_checkpoint
+from langgraph.checkpoint.base import BaseCheckpointSaver, Checkpoint, CheckpointTuple, empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -27,6 +29,8 @@ from tenuto.app import Tenuto
 from tenuto.integrations.langgraph import TenutoSaver, cache, fold
 from tenuto.integrations.langgraph.records import Put
 from tenuto.model import SessionQuery
+from tests.patience import LONG
+from tests.shared_stores import SHARED
 
 EVERY_CAPABILITY = {
     "put": 17,
@@ -191,6 +195,89 @@ async def test_sixteen_writers_on_one_thread_lose_nothing(app: Tenuto, tmp_path:
     graph = chatting(savers[0])
     await asyncio.gather(*(say(graph, f"{number}", thread("g")) for number in range(8)))
     assert sorted(await words(graph, thread("g"))) == sorted([f"{n}" for n in range(8)] + [f"re {n}" for n in range(8)])
+
+
+class Ordered(TenutoSaver):
+    """A saver whose reads and puts of named runs take place in a given order."""
+
+    def arrange(self, order: str) -> None:
+        self._order, self._changed = list(order), asyncio.Condition()
+
+    @asynccontextmanager
+    async def _in_turn(self, config: RunnableConfig) -> AsyncIterator[None]:
+        name = config["configurable"].get("run")
+        if name is None:
+            yield
+            return
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._order[0] == name)
+        yield
+        async with self._changed:
+            self._order.pop(0)
+            self._changed.notify_all()
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        async with self._in_turn(config):
+            return await super().aget_tuple(config)
+
+    async def aput(self, config: RunnableConfig, *rest: Any) -> RunnableConfig:
+        async with self._in_turn(config):
+            return await super().aput(config, *rest)
+
+
+# Of each run its read and its three puts. In the first order C reads a checkpoint that has messages of B, while its
+# writer A knew of none, and puts its own after D has added some.
+ORDERS = ("ABDBBBACDDDCCCAA", "BBCDBCACCDADABDA", "BCDBDDDCABBAACAC", "AADCADBCACBBDBCD")
+STORES = {"memory": lambda *_: "memory://"} | {one.name: one.url for one in SHARED if one.name != "redis cluster"}
+
+
+@pytest.fixture(params=STORES)
+async def any_app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Tenuto]:
+    async with tenuto.open(STORES[request.param](request.getfixturevalue, tmp_path)) as opened:
+        yield opened
+
+
+async def test_runs_that_begin_a_thread_together_lose_nothing(any_app: Tenuto) -> None:
+    """T3: four runs in fixed orders; a graph leaves out of its next checkpoint what has no version in the last one."""
+    saver = Ordered(any_app, user="ann")
+    graph = chatting(saver)
+    for order in ORDERS:
+        saver.arrange(order)
+        async with asyncio.timeout(LONG), asyncio.TaskGroup() as group:
+            for name in "ABCD":
+                begun = {"messages": [HumanMessage(content=name)]}
+                group.create_task(graph.ainvoke(begun, thread(order, run=name), durability="sync"))
+        for reader in (graph, chatting(TenutoSaver(any_app, user="ann"))):
+            assert sorted(await words(reader, thread(order))) == [*"ABCD", "re A", "re B", "re C", "re D"], order
+
+        async for one in saver.alist(thread(order)):
+            assert one.checkpoint["channel_values"].keys() <= one.checkpoint["channel_versions"].keys(), order
+
+
+@pytest.mark.parametrize("url", ["memory://", "sqlite"])
+async def test_sixteen_threads_that_begin_a_thread_lose_nothing(url: str, tmp_path: Path) -> None:
+    """T3: with the blocking methods."""
+
+    def answer(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage(content=f"re {state['messages'][-1].text}")]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("answer", answer)
+    builder.add_edge(START, "answer")
+    builder.add_edge("answer", END)
+    saver = TenutoSaver(url if "://" in url else tmp_path / "lg.db", user="ann")
+    with closing(saver), ThreadPoolExecutor(16) as pool:
+        graph: Any = builder.compile(checkpointer=saver)
+        for name in "abcd":
+            together = threading.Barrier(16)
+
+            def run(number: int, name: str = name, together: threading.Barrier = together) -> None:
+                together.wait(LONG)
+                graph.invoke({"messages": [HumanMessage(content=f"{number}")]}, thread(name))
+
+            list(pool.map(run, range(16)))
+            held = [message.text for message in graph.get_state(thread(name)).values["messages"]]
+            assert sorted(held) == sorted(f"{kind}{number}" for kind in ("", "re ") for number in range(16))
 
 
 async def test_a_run_that_names_a_checkpoint_forks_beside_others(app: Tenuto) -> None:

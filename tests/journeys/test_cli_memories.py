@@ -84,15 +84,17 @@ def test_a_long_listing_tells_how_to_go_on() -> None:
 @pytest.mark.usefixtures("remembered")
 def test_a_search_shows_why_each_was_found() -> None:
     page = typed("memories", "search", "live in Bologna", "--user", "ann", "--limit", "1").stdout
-    (hit,) = asked("memories", "search", "live in Bologna", "--user", "ann", "--limit", "1")["hits"]
+    (hit,) = asked("memories", "search", "live in Bologna", "--user", "ann", "--limit", "1", "--mmr-lambda", "1")[
+        "hits"
+    ]
     empty = typed("memories", "search", "Bologna", "--user", "bob")
 
     text, where, why = page.splitlines()
     assert text == f"1. {HOME}"
     assert where.split(" · ") == ["   fact", "said 2026-03-02", "session talk", "id m1"]
-    assert why.split()[:3] == ["score", f"{hit['score']:.2f}", "words"]
+    assert why.split()[:4] == ["score", f"{hit['score']:.2f}", "=", "words"]
     assert f"{hit['scores']['lexical']:.2f}" in why
-    assert "meaning ·········· 0.00  shared: live, Bologna" in why
+    assert "meaning 0.00 + session 0.16  shared: live, Bologna" in why
     assert (hit["memory"]["id"], hit["memory"]["seqs"]) == ("m1", [1])
     assert (empty.stdout, empty.exit_code) == ("Nothing was found.\n", 0)
 
@@ -170,7 +172,7 @@ def test_an_export_holds_everything_and_nothing_private(tmp_path: Path, monkeypa
 
 def test_an_audit_counts_junk_and_repetition_of_all_owners_of_a_site() -> None:
     async def remember() -> None:
-        async with tenuto.open(embedder="none") as app:
+        async with tenuto.open(embedder="none", memories_without_user=True) as app:
             memories = await app.memories()
             await memories.remember(app.scope(user="ann"), (memory(1, HOME), memory(2, "What is my name?")))
             await memories.remember(

@@ -46,24 +46,25 @@ from tests.talking import patient
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, str]]:
-    """A server process and a key of the tenant acme."""
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, str, str]]:
+    """A server process, a key of the tenant acme, and one of its agent `reader`."""
     store = tmp_path_factory.mktemp("client") / "sessions.db"
 
-    async def make_key() -> str:
+    async def make_keys() -> tuple[str, str]:
         async with tenuto.open(f"sqlite:///{store}") as app:
-            return (await ApiKeys(store=app.store.state, clock=utc_now).create(tenant="acme"))[1]
+            keys = ApiKeys(store=app.store.state, clock=utc_now)
+            return (await keys.create(tenant="acme"))[1], (await keys.create(tenant="acme", agent="reader"))[1]
 
     # In a thread: this one may have an event loop already.
     with ThreadPoolExecutor(1) as pool:
-        key = pool.submit(lambda: asyncio.run(make_key())).result()
+        keys = pool.submit(lambda: asyncio.run(make_keys())).result()
     with running(store, TENUTO_BUSY_WAIT="0.05", TENUTO_MAX_MESSAGE_BYTES="20000") as server:
-        yield server, key
+        yield server, *keys
 
 
 @pytest.fixture
-async def client(server: tuple[Running, str]) -> AsyncIterator[TenutoClient]:
-    running_server, key = server
+async def client(server: tuple[Running, str, str]) -> AsyncIterator[TenutoClient]:
+    running_server, key, _ = server
     async with tenuto.connect(str(running_server.http.base_url), key) as client:
         yield client
 
@@ -187,8 +188,10 @@ def anew(draft: Draft) -> Draft:
     return replace(draft, id=f"{draft.id}-again", sent_at=utc_now())
 
 
-async def test_assistants_memories_and_tasks_answer_over_http(client: TenutoClient) -> None:
-    """Replies and their events, memories, boards and notes are the library's own values."""
+async def test_assistants_memories_and_tasks_answer_over_http(
+    client: TenutoClient, server: tuple[Running, str, str]
+) -> None:
+    """Replies and their events, memories, boards and notes are the library's own values; notes are the agent's."""
     ann = client.scope(user="ann")
     reply = await client.ask(ann, "My train leaves at 7:40.", language="en")
     assert (reply.offline, reply.created, reply.manifest is not None) == (True, True, True)
@@ -216,8 +219,10 @@ async def test_assistants_memories_and_tasks_answer_over_http(client: TenutoClie
     lock = await board.lock("clauses", agent="reader")
     assert [held.holder for held in (await board.view()).locks] == ["reader"]
     await board.unlock("clauses", agent="reader", token=lock.token)
-    notes = client.tasks.notes(ann, task.id, "reader")
-    assert [await notes.write("a", 1)] == list(await notes.list())
+    async with tenuto.connect(str(server[0].http.base_url), server[2]) as reader:
+        notes = reader.tasks.notes(ann, task.id, "reader")
+        assert [await notes.write("a", 1)] == list(await notes.list())
+    assert await client.tasks.notes(ann, task.id, "reader").list() == ()
     ended = await client.tasks.finish(ann, task.id, result={"answer": 12})
     assert (ended.is_finished, ended.result) == (True, {"answer": 12})
     assert [event.type async for event in client.tasks.watch(ann, task.id)][-1] == "task.finished"
@@ -358,7 +363,7 @@ async def test_a_stream_that_breaks_goes_on_where_it_broke() -> None:
         assert await chat.stop(ann, done.reply.session_id) is None
 
 
-async def test_the_program_of_the_guide_runs_on_a_server_without_sessions(server: tuple[Running, str]) -> None:
+async def test_the_program_of_the_guide_runs_on_a_server_without_sessions(server: tuple[Running, str, str]) -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "client.md").read_text()
     [shown] = re.findall(r"^```py\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     given: list[tuple[str, int]] = []
@@ -375,9 +380,9 @@ async def test_the_program_of_the_guide_runs_on_a_server_without_sessions(server
     assert given == [("", 1)]
 
 
-async def test_a_key_decides_for_whom_a_client_acts(server: tuple[Running, str]) -> None:
+async def test_a_key_decides_for_whom_a_client_acts(server: tuple[Running, str, str]) -> None:
     """T1: the scope is the key's; another tenant is refused, and so is no key."""
-    url, (_, key) = str(server[0].http.base_url), server
+    url, (_, key, _) = str(server[0].http.base_url), server
     async with tenuto.connect(url, key) as client:
         assert (client.owner.tenant, client.scope(user="ann").user) == ("acme", "ann")
         with pytest.raises(AccessRefused) as refused:

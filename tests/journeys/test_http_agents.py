@@ -16,6 +16,7 @@ import jwt
 import pytest
 
 import tenuto
+from tenuto.access import KeyRole
 from tenuto.app import Tenuto
 from tenuto.errors import Invalid
 from tenuto.model import Scope
@@ -154,7 +155,7 @@ async def test_a_credential_of_an_agent_writes_in_its_name_without_naming_it(off
 
 
 async def test_every_route_that_is_not_for_agents_refuses_their_credentials(office: Office) -> None:
-    """A new route is closed to agents unless it is about a task."""
+    """A new route is closed to agents unless it is about a task; their clients ask for whom they act."""
     open_to_agents: list[str] = []
     for route in office.door.app.routes:
         if not isinstance(route, ApiRoute) or route.operation is None or "security" in route.operation.content:
@@ -166,7 +167,7 @@ async def test_every_route_that_is_not_for_agents_refuses_their_credentials(offi
                 open_to_agents.append(f"{method} {route.path}")
 
     assert open_to_agents
-    assert not [each for each in open_to_agents if not each.partition(" ")[2].startswith("/v1/tasks")]
+    assert not [each for each in open_to_agents if not each.partition(" ")[2].startswith(("/v1/tasks", "/v1/scope"))]
     assert {"POST /v1/tasks", "PATCH /v1/tasks/{task_id}", "DELETE /v1/tasks/{task_id}"}.isdisjoint(open_to_agents)
 
 
@@ -185,9 +186,59 @@ async def test_what_one_agent_may_read_holds_nothing_private_of_another(office: 
         assert answers[0].status_code == 200
         assert PRIVATE not in answers[0].text
         assert (PRIVATE in answers[1].text) is own
-    by_header = {**await office.door.key(), "X-User-ID": "ann", "Tenuto-Agent": "spy"}
-    for path in ("/context", "/runs", "/agents/reader/notes", "/agents/reader/notes/doubt"):
-        assert PRIVATE not in (await office.door.http.get(office.task + path, headers=by_header)).text
+
+
+PRIVATE_PATHS = ("/agents/reader/notes", "/agents/reader/notes/doubt", "/runs", "/context")
+
+
+@pytest.mark.parametrize("named", [{}, READER], ids=["no header", "header"])
+async def test_a_header_is_no_credential_of_an_agent(office: Office, named: dict[str, str]) -> None:
+    """E16, T17: for the owner of the task and the tenant's backend, notes are as absent as those of an idle agent."""
+    door, idle = office.door, {"Tenuto-Agent": "idle"} if named else {}
+    for owner in (await door.key(user="ann"), {**await door.key(), "X-User-ID": "ann"}):
+        for path in PRIVATE_PATHS:
+            seen = await door.http.get(office.task + path, headers={**owner, **named})
+            absent = await door.http.get(office.task + path.replace("reader", "idle"), headers={**owner, **idle})
+            assert PRIVATE not in seen.text
+            assert seen.status_code == absent.status_code
+            if path.startswith("/agents"):
+                assert seen.content == absent.content
+        for method in ("PUT", "DELETE"):
+            body: dict[str, Any] = {"json": {"value": "forged"}} if method == "PUT" else {}
+            written = await door.http.request(
+                method, office.task + PRIVATE_PATHS[1], headers={**owner, **named}, **body
+            )
+            assert code(written) == (403, "forbidden")
+    own = await door.http.get(office.task + PRIVATE_PATHS[1], headers=office.reader)
+    assert own.json()["value"] == PRIVATE
+
+
+async def test_an_admin_looks_at_an_agents_notes_and_the_audit_says_so(office: Office) -> None:
+    """E16: each look at one agent, and none without a name or at an absent task."""
+    door, admin = office.door, {**await office.door.key(role=KeyRole.ADMIN), "X-User-ID": "ann"}
+    looks = [await door.http.get(office.task + path, headers={**admin, **READER}) for path in PRIVATE_PATHS]
+    aside = [
+        await door.http.get(path, headers=admin) for path in (f"{office.task}/runs", "/v1/tasks/none/agents/x/notes")
+    ]
+    written = await door.http.put(office.task + PRIVATE_PATHS[1], headers={**admin, **READER}, json={"value": 1})
+    audit = (await door.http.get("/v1/privacy/audit", headers=admin)).json()["entries"]
+
+    assert all(PRIVATE in look.text for look in looks)
+    assert not any(PRIVATE in each.text for each in aside)
+    assert code(written) == (403, "forbidden")
+    about = {"task": office.task.rpartition("/")[2], "agent": "reader"}
+    assert [(entry["act"], entry["about"]) for entry in audit] == [("viewed", about)] * len(PRIVATE_PATHS)
+    assert all(entry["by"].startswith("key ") for entry in audit)
+
+
+async def test_on_an_open_server_the_header_names_the_agent() -> None:
+    async with served() as door:
+        task = f"/v1/tasks/{await worked_on(door.tenuto, OWNER)}"
+        nameless = [await door.http.get(task + path, headers=ANN) for path in PRIVATE_PATHS]
+        named = [await door.http.get(task + path, headers={**ANN, **READER}) for path in PRIVATE_PATHS]
+
+        assert not any(PRIVATE in each.text for each in nameless)
+        assert all(PRIVATE in each.text for each in named)
 
 
 async def test_the_library_shows_no_agent_what_is_anothers() -> None:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import ClientDisconnect
 
 from tenuto.errors import DecryptionFailed, StoreFull, StoreReadOnly, Unavailable
+from tenuto.ports import utc_now
+from tenuto.recall.embedding import CachedEmbedder
 from tests.journeys.door import ANN, Door, at, bearer, code, says, served
+from tests.remembering import Letters
 
 
 async def test_a_key_that_asks_too_often_is_told_when_to_come_back() -> None:
@@ -54,6 +60,82 @@ async def test_the_open_door_has_a_limit_only_where_one_is_set(per_minute: int |
         statuses = [(await door.http.get("/v1/sessions")).status_code for _ in range(3)]
 
         assert statuses == [200, 200, last]
+
+
+@asynccontextmanager
+async def embedding(embedder: Letters, **settings: Any) -> AsyncIterator[Door]:
+    """A server that needs a key, with this embedder."""
+    async with served(locked=True, embedder="none", **settings) as door:
+        cached = CachedEmbedder(embedder, clock=utc_now, patience=timedelta(minutes=1))
+        (await door.tenuto.memories()).embedder = cached
+        yield door
+
+
+async def test_embeddings_are_bounded_per_text_request_and_key() -> None:
+    """In OpenAI's shape, before the embedder sees anything; another key is not affected."""
+    letters = Letters()
+    async with embedding(letters, embedding_tokens_per_minute=9_000) as door:
+        busy, calm = await door.key(), await door.key()
+
+        async def ask(key: dict[str, str], texts: Any) -> httpx.Response:
+            return await door.http.post("/v1/embeddings", headers=key, json={"input": texts})
+
+        refused = {
+            limit: await ask(busy, texts)
+            for limit, texts in {
+                "2048 texts": ["a"] * 2_049,
+                "8192 tokens": "cat " * 8_193,
+                "8192 tokens; embed": "x" * 1_000_000,
+                "9000 tokens": ["cat " * 1_001] * 9,
+            }.items()
+        }
+        unseen = not letters.asked
+        first, later, other = [await ask(key, "cat " * 5_000) for key in (busy, busy, calm)]
+        door.ticks.now += int(later.headers["Retry-After"])
+        again = await ask(busy, "cat " * 5_000)
+
+    for limit, answer in refused.items():
+        error = answer.json()["error"]
+        assert (answer.status_code, error["type"], error["param"]) == (400, "invalid_request_error", "input")
+        assert limit in error["message"]
+    assert unseen
+    assert (first.status_code, other.status_code) == (200, 200)
+    assert (later.status_code, later.json()["error"]["type"]) == (429, "rate_limit_error")
+    assert again.status_code == 200
+
+
+async def test_embeddings_end_with_their_client() -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    class Endless(Letters):
+        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            begun.set()
+            try:
+                return await asyncio.Future()
+            finally:
+                ended.set()
+
+    async with embedding(Endless()) as door:
+        key = await door.key()
+        body = json.dumps({"input": "cat"}).encode()
+        incoming = iter([{"type": "http.request", "body": body}])
+
+        async def receive() -> dict[str, Any]:
+            message = next(incoming, None)
+            if message is None:
+                await begun.wait()
+            return message or {"type": "http.disconnect"}
+
+        async def send(_: Any) -> None:
+            """The client reads nothing any more."""
+
+        headers = [(name.lower().encode(), value.encode()) for name, value in key.items()]
+        place = {"type": "http", "method": "POST", "path": "/v1/embeddings", "query_string": b"", "headers": headers}
+        with suppress(ClientDisconnect):
+            async with asyncio.timeout(20):
+                await door.app({**place, "http_version": "1.1", "client": ("127.0.0.1", 1)}, receive, send)
+
+    assert ended.is_set()
 
 
 @pytest.mark.parametrize(

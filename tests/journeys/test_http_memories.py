@@ -12,6 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tenuto.errors import Invalid
+from tenuto.model import Scope
 from tests.journeys.door import ANN, BOB, EVE, Door, code, served
 from tests.journeys.test_http_process import WAIT, Running, running
 
@@ -172,11 +174,11 @@ async def test_memories_are_forgotten_by_id_by_session_and_all(door: Door) -> No
 
 
 async def test_nobody_elses_memories_exist(door: Door) -> None:
-    """Another user, another tenant, a chat, and the tenant itself."""
+    """Another user, another tenant, and a chat."""
     memory = await add(door, HOME)
     team = {"X-Tenant-ID": "acme", "X-Channel": "lark", "X-Chat-ID": "team"}
 
-    for who in (BOB, EVE, team, {"X-Tenant-ID": "acme"}):
+    for who in (BOB, EVE, team):
         assert await listed(door, who=who) == []
         assert await search(door, "Bologna", who=who) == []
         for method in ("GET", "DELETE", "PATCH"):
@@ -202,21 +204,96 @@ async def test_a_credential_without_a_user_names_one(locked: Door) -> None:
     assert (code(other), code(unknown)) == ((403, "scope_mismatch"), (401, "invalid_credential"))
 
 
-async def test_the_first_key_ends_memories_without_a_user() -> None:
-    async with served(embedder="none") as door:
-        alone = await add(door, HOME, who={})
-        talk = await door.http.post("/v1/chat", json={"message": "I play the cello in an orchestra."})
-        await door.tenuto.upkeep.drain()
-        key = await door.key(tenant="local")
-        door.ticks.now += 10
-        refused = await door.http.get(f"{MEMORIES}/{alone['id']}", headers=key)
-        said = await door.http.post("/v1/chat", headers=key, json={"message": "I am afraid of spiders at night."})
-        await door.tenuto.upkeep.drain()
-        stored = await (await door.tenuto.memories()).list(door.tenuto.scope())
+SAID = "我叫赵铁柱，我来自青岛，我有糖尿病。"
+ASKED = "我来自哪里？"
 
-    assert (talk.status_code, said.status_code) == (200, 200)
-    assert code(refused) == (400, "invalid")
-    assert [memory.text for memory in stored] == ["I play the cello in an orchestra.", HOME]
+
+def messages(text: str) -> list[dict[str, str]]:
+    """One message as most APIs take it."""
+    return [{"role": "user", "content": text}]
+
+
+TALKS: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
+    "general": ("/v1/chat", lambda text: {"message": text}),
+    "legal": ("/v1/chat", lambda text: {"message": text, "assistant": "legal"}),
+    "npc": ("/v1/npc/chat", lambda text: {"query": text, "npc_id": "guide_lin"}),
+    "goods": ("/goods/qa", lambda text: {"question": text}),
+    "completions": ("/v1/chat/completions", lambda text: {"model": "general", "messages": messages(text)}),
+    "responses": ("/v1/responses", lambda text: {"model": "general", "input": text}),
+    "ai sdk": (
+        "/v1/ai-sdk/chat",
+        lambda text: {
+            "id": f"talk-{len(text)}",
+            "messages": [{"id": "m", "role": "user", "parts": [{"type": "text", "text": text}]}],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("bound", [None, {}, {"site": "museum"}], ids=["open", "tenant key", "site key"])
+async def test_callers_without_a_user_share_no_memory(bound: dict[str, str] | None) -> None:
+    """On every way to talk, and whatever the credential."""
+    async with served(embedder="none", locked=bound is not None) as door:
+        who = {} if bound is None else await door.key(**bound)
+        ways = {way: TALKS[way] for way in (TALKS if bound is None else ("general", "npc", "responses"))}
+        told = {way: await door.http.post(path, headers=who, json=body(SAID)) for way, (path, body) in ways.items()}
+        await door.tenuto.upkeep.drain()
+        asked = {way: await door.http.post(path, headers=who, json=body(ASKED)) for way, (path, body) in ways.items()}
+        stored = [
+            await door.tenuto.store.state.list_state(Scope(tenant=tenant, site=site, visitor=visitor), "memory")
+            for tenant in ("local", "acme")
+            for site in ("", "museum")
+            for visitor in (False, True)
+        ]
+
+    assert {response.status_code for response in (*told.values(), *asked.values())} == {200}
+    assert [way for way, response in asked.items() if "青岛" in response.text] == []
+    assert not any(stored)
+
+
+async def test_what_a_caller_without_a_user_said_is_recalled_in_its_own_session_alone() -> None:
+    """After a compression, too."""
+    async with served(embedder="none", compress_over=6, keep_verbatim=2) as door:
+
+        async def ask(text: str, session: str) -> dict[str, Any]:
+            answered = await door.http.post("/v1/chat", json={"message": text, "session_id": session})
+            await door.tenuto.upkeep.drain()
+            return dict(answered.json())
+
+        for session in ("mine", "other"):
+            await door.http.post("/v1/sessions", json={"id": session})
+        await ask(HOME, "mine")
+        for number in range(6):
+            await ask(f"The train number {number} was late again.", "mine")
+        own, other = await ask("Where do I live?", "mine"), await ask("Where do I live?", "other")
+
+    assert "summary" in [entry["kind"] for entry in own["context"]["entries"]]
+    assert "Bologna" in own["answer"]
+    assert "Bologna" not in other["answer"]
+
+
+@pytest.mark.parametrize("locked", [False, True], ids=["open", "tenant key"])
+async def test_memories_without_a_user_are_refused_and_the_answer_says_why(locked: bool) -> None:
+    async with served(embedder="none", locked=locked) as door:
+        who = await door.key() if locked else {}
+        asked: list[tuple[str, str, Any]] = [
+            ("GET", "", None),
+            ("POST", "", {"text": HOME}),
+            ("POST", "/search", {"query": "home"}),
+            ("GET", "/preferences", None),
+            ("PUT", "/preferences", {"preferences": ["Answer in Italian."]}),
+            ("DELETE", "?all=true", None),
+            ("GET", "/some", None),
+            ("PATCH", "/some", {"text": HOME}),
+            ("DELETE", "/some", None),
+        ]
+        answers = [await door.http.request(verb, MEMORIES + path, headers=who, json=body) for verb, path, body in asked]
+        remembered = await door.tenuto.memories()
+        with pytest.raises(Invalid, match="belong to a user"):
+            await remembered.add(door.tenuto.scope(), HOME)
+
+    assert {code(answer) for answer in answers} == {(400, "invalid")}
+    assert all("X-User-ID" in answer.json()["detail"] for answer in answers)
 
 
 @pytest.mark.parametrize("setting", [True, False])
@@ -235,6 +312,7 @@ BAD: list[tuple[str, str, Any, str]] = [
     ("POST", "/search", {"query": "ab " * 34_000}, "10000"),
     ("POST", "/search", {"query": "a", "limit": 0}, "limit"),
     ("POST", "/search", {"query": "a", "limit": 101}, "limit"),
+    ("POST", "/search", {"query": "a", "mmr_lambda": 1.1}, "mmr_lambda"),
     ("POST", "/search", {"query": "a", "kinds": ["guess"]}, "fact or preference or episode"),
     ("POST", "/search", {"query": "a", "since": "2026-01-01T00:00:00"}, "timezone"),
     ("POST", "/search", {"query": "a\0b"}, "NUL"),
@@ -259,6 +337,23 @@ async def test_bad_input_is_refused_with_its_reason(door: Door, method: str, pat
 
     assert answered.status_code == 400
     assert names in answered.json()["detail"]
+
+
+async def test_a_search_weighs_relevance_against_likeness_as_asked() -> None:
+    """A19: the same name in the library, HTTP, MCP and the terminal; 1 is relevance alone."""
+    dogs = [
+        "My dog Rex eats salmon and rice.",
+        "My dog Rex eats salmon and peas daily.",
+        "My old dog sleeps in the kitchen.",
+    ]
+    async with served(embedder="none") as door:
+        for text in (*dogs, *(f"I have {n} green chairs." for n in range(9))):
+            await add(door, text)
+        found = {
+            weight: await search(door, "What does my dog Rex eat?", limit=2, mmr_lambda=weight) for weight in (1, 0.1)
+        }
+
+    assert found == {1: dogs[:2], 0.1: [dogs[0], dogs[2]]}
 
 
 async def test_a_query_of_emoji_finds_nothing_and_fails_nothing(door: Door) -> None:

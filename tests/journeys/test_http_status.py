@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import convert
+from msgspec.structs import replace
 
 from tenuto.access import KeyRole
 from tenuto.llm import ScriptedModel
@@ -55,6 +56,8 @@ async def test_the_status_counts_what_happened_and_names_no_one(tmp_path: Path) 
     assert (used.store.backend, used.store.answers) == ("sqlite", True)
     assert used.store.version is not None
     assert used.store.version.startswith("SQLite 3.")
+    assert (used.store.file_bytes or 0) > 0
+    assert used.store.log_bytes is not None
     assert (used.turns.live, used.turns.answered, used.turns.failed) == (0, 2, 1)
     assert (used.sessions.created, used.jobs.waiting, used.jobs.running) == (1, 0, 0)
     assert used.jobs.done >= 1
@@ -89,6 +92,10 @@ WORDS = Path(web_console.__file__).parent / "console" / "words" / "health.js"
 STORE = StoreStatus(backend="redis", address="redis://here:6379", answers=True, ping_ms=1.0, version="Redis 7.2")
 GONE = StoreStatus(backend="redis", address="redis://here:6379", answers=False, ping_ms=None, version=None)
 SLOW = StoreStatus(backend="redis", address="redis://here:6379", answers=True, ping_ms=900.0, version="Redis 7.2")
+FILE = StoreStatus(
+    backend="sqlite", address="t.db", answers=True, ping_ms=1.0, version="", file_bytes=3 << 30, log_bytes=300 << 20
+)
+LOGGED, LARGE = replace(FILE, log_bytes=1 << 30), replace(FILE, file_bytes=1 << 20, log_bytes=129 << 20)
 CLOSED, HALF = BreakerStatus(state="closed", rejected=9), BreakerStatus(state="half-open", rejected=9)
 EMPTY = JournalStatus(waiting=0, oldest_seconds=None, quarantined=0, replayed=4)
 WAITING = JournalStatus(waiting=2, oldest_seconds=3.0, quarantined=1, replayed=0)
@@ -104,6 +111,9 @@ IDLE, HINDERED = WorkerStatus(status="idle", error=None), WorkerStatus(status="u
     [
         (STORE, CLOSED, EMPTY, TURNS, JOBS, IDLE, []),
         (STORE, None, None, TURNS, JOBS, IDLE, []),
+        (FILE, None, None, TURNS, JOBS, IDLE, []),
+        (LOGGED, None, None, TURNS, JOBS, IDLE, ["log_large"]),
+        (LARGE, None, None, TURNS, JOBS, IDLE, ["log_large"]),
         (GONE, HALF, WAITING, FAILING, BEHIND, IDLE, ["store_unavailable", "journal_quarantined", "journal_waiting"]),
         (STORE, HALF, EMPTY, TURNS, JOBS, IDLE, ["circuit_open"]),
         (SLOW, CLOSED, EMPTY, FAILING, JOBS, IDLE, ["store_slow", "turns_failing"]),

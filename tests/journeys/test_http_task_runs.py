@@ -24,6 +24,7 @@ pytest.importorskip("dbos")
 from tests.engines import wait_for_end, wait_for_step
 
 ENGINE = "tenuto.tasks.engines.dbos_engine"
+MAIL = "ann.lee@example.com"
 SAID = "what a user said"
 
 
@@ -32,16 +33,19 @@ class Office:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.seen: dict[str, Any] = {}
         self.gate = asyncio.Event()
         self.cancelled = asyncio.Event()
 
     async def read(self, ctx: AgentContext) -> list[int]:
         self.calls.append(ctx.step)
+        await ctx.board.write("handover", {"step_key": ctx.step_key, "to": MAIL})
         return [7, 12]
 
     async def write(self, ctx: AgentContext) -> str:
         self.calls.append(ctx.step)
         await ctx.board.append("letters", ctx.step, idempotency_key=ctx.step_key)
+        self.seen = await ctx.board.values()
         return f"clauses {await ctx.board.get('clauses', list)}"
 
     async def wait(self, ctx: AgentContext) -> None:
@@ -138,14 +142,14 @@ async def test_a_plan_is_submitted_and_followed_to_its_end() -> None:
     assert [msgspec.json.decode(event["data"]) for event in events] == timeline
     assert [event["event"] for event in events][:3] == ["task.opened", "task.started", "step.started"]
     assert sorted(event["event"] for event in events[3:]) == sorted(
-        ["step.started", *["step.finished"] * 2, *["board.changed"] * 3, "task.finished"]
+        ["step.started", *["step.finished"] * 2, *["board.changed"] * 4, "task.finished"]
     )
     assert [event["id"] for event in events_of(rest)] == [event["id"] for event in events[-2:]]
     assert (over.status_code, over.content) == (204, b"")
 
 
 async def test_a_person_answers_after_the_server_was_restarted(tmp_path: Path) -> None:
-    """E17, E22: what had ended before is not done again."""
+    """E17, E22: what had ended before is not done again; E14: the next agent has what was written, unchanged."""
     store, office = f"sqlite:///{tmp_path / 'sessions.db'}", Office()
     steps = (READ, {"id": "ask", "human_input": "Send this?", "after": ["read"]}, {**WRITE, "after": ["ask"]})
     async with office_at(store, office) as (door, _):
@@ -157,7 +161,7 @@ async def test_a_person_answers_after_the_server_was_restarted(tmp_path: Path) -
         foreign = [await door.http.post(f"{task}/input/ask", headers=who, json={"value": 1}) for who in (BOB, EVE)]
         absent = await door.http.post(f"{task}/input/none", headers=ANN, json={"value": 1})
         early = await door.http.post(f"{task}/input/write", headers=ANN, json={"value": 1})
-        given = {"value": {"to": "ann.lee@example.com"}}
+        given = {"value": {"to": MAIL}}
         first = await door.http.post(f"{task}/input/ask", headers=ANN, json=given)
         progress = await ended(door, task_id)
         again = await door.http.post(f"{task}/input/ask", headers=ANN, json=given)
@@ -172,7 +176,9 @@ async def test_a_person_answers_after_the_server_was_restarted(tmp_path: Path) -
     assert code(other) == (409, "task_finished")
     assert progress.task.result == {"write": "clauses [7, 12]"}
     assert office.calls == ["read", "write"]
-    assert (entry["value"], entry["writer"], entry["version"]) == ({"to": "[REDACTED_EMAIL]"}, "human", 1)
+    assert (entry["value"], entry["writer"], entry["version"]) == ({"to": MAIL}, "human", 1)
+    assert office.seen["handover"] == {"step_key": f"{task_id}:read", "to": MAIL}
+    assert office.seen["ask"] == {"to": MAIL}
 
 
 async def test_a_cancelled_task_is_run_again_from_where_it_is_told() -> None:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from tenuto.model.privacy import Mode
 from tests.clock import FakeClock
 from tests.journeys.door import ANN, BOB, EVE, Door, code, served
 
@@ -271,7 +272,8 @@ async def test_odd_keys_and_agents_stay_inside(door: Door, name: str) -> None:
     assert (written.json()["key"], written.json()["writer"]) == (name, name)
     assert (noted.json()["key"], locked.json()["holder"]) == (name, name)
     assert [each["key"] for each in board["entries"]] == [name]
-    assert (await door.http.get(note, headers=ANN)).json()["value"] == 2
+    named: dict[bytes, bytes] = {k.encode(): v.encode() for k, v in agent(name).items()}
+    assert (await door.http.get(note, headers=named)).json()["value"] == 2
     assert code(await door.http.get(f"/v1/tasks/{part}", headers=ANN)) == (404, "task_not_found")
 
 
@@ -390,17 +392,27 @@ async def test_settings_say_who_decides_how_long_tasks_live_and_what_fits() -> N
         assert code(await door.http.get(task, headers=ANN)) == (404, "task_not_found")
 
 
-async def test_private_data_of_a_board_is_kept_as_the_policy_wants_memories(door: Door) -> None:
-    """A11: what agents store about a user passes the policy, a value together with its key."""
-    task = await opened(door, goal="Write to ann.lee@example.com")
-    await put(door, f"{task}/board/password", "x", "Tr0ub4dor&3")
-    await put(door, f"{task}/agents/x/notes/mail", "x", "ann.lee@example.com")
+@pytest.mark.parametrize("mode", ["keep", "redact"])
+async def test_a_board_holds_what_agents_work_with_unless_the_policy_says_otherwise(mode: str) -> None:
+    """T10: the sink `board` is that of goals, values and notes, whatever `memory` is; ids of ours are no secrets."""
+    settings: dict[str, Any] = {} if mode == "keep" else {"privacy_board": Mode(mode)}
+    async with served(**settings) as door:
+        task = await opened(door, goal="Write to ann.lee@example.com")
+        step_key = f"{task.rpartition('/')[2]}:read"
+        await put(door, f"{task}/board/password", "x", "Tr0ub4dor&3")
+        await put(door, f"{task}/board/handover", "x", {"step_key": step_key, "to": "ann.lee@example.com"})
+        await put(door, f"{task}/agents/x/notes/mail", "x", "ann.lee@example.com")
 
-    seen = [
-        (await door.http.get(task + address, headers=ANN)).text
-        for address in ("", "/board", "/agents/x/notes", "/board/password")
-    ]
+        seen = [
+            (await door.http.get(task + address, headers=agent("x"))).json()
+            for address in ("", "/board/password", "/board/handover", "/agents/x/notes/mail")
+        ]
+        scan = (await door.http.post("/v1/privacy/scan", headers={"X-Tenant-ID": "acme"}, json={})).json()
 
-    assert not any("ann.lee" in text or "Tr0ub4dor" in text for text in seen)
-    assert "[REDACTED_EMAIL]" in seen[0]
-    assert "[REDACTED_SECRET]" in seen[1]
+    mail, password = "ann.lee@example.com", "Tr0ub4dor&3"
+    if mode == "redact":
+        mail, password = "[REDACTED_EMAIL]", "[REDACTED_SECRET]"
+    assert seen[0]["goal"] == f"Write to {mail}"
+    assert [each["value"] for each in seen[1:]] == [password, {"step_key": step_key, "to": mail}, mail]
+    assert scan["matches"] == ({"board": {"EMAIL": 3, "SECRET": 1}} if mode == "keep" else {})
+    assert scan["violations"] == 0

@@ -106,6 +106,32 @@ async def test_a_follow_up_goes_to_the_expert_of_the_conversation_after_a_restar
     assert {task["status"] for task in tasks} == {"completed"}
 
 
+@pytest.mark.parametrize("chain", ["m", "m, offline"])
+async def test_a_model_that_answers_prose_is_replaced_by_quotations(chain: str) -> None:
+    """E15: no agent fails for it; the reply says what it had to do without, and the conversation goes on."""
+    model = ScriptedModel("Well, that depends on many things.")
+    async with served(models={"m": model}, model=chain, summarizer_model="offline") as door:
+        first = await told(door, "我跟公司签的劳动合同有问题")
+        second = await told(door, "那份合同里的竞业条款怎么看？", first["session_id"])
+
+    for answer in (first, second):
+        assert answer["data"]["experts"] == [LABOUR]
+        assert "fallback_model" in answer["degraded"]
+    assert {"LAB-07", "LAB-08"} & {source["id"] for source in second["data"]["sources"]}
+
+
+async def test_a_close_call_is_asked_back_and_the_answer_decides() -> None:
+    """E1 without a model: the question goes with the answer to the expert that the user names."""
+    async with served() as door:
+        session = (await told(door, "租房押金"))["session_id"]
+        asked = await told(door, "公司不给年假", session)
+        answer = await told(door, "劳动法", session)
+
+    assert (asked["data"]["asked"], asked["data"]["experts"]) == ("legal-router", [])
+    assert (answer["data"]["asked"], answer["data"]["experts"]) == (None, [LABOUR])
+    assert "LAB-12" in {source["id"] for source in answer["data"]["sources"]}
+
+
 async def test_with_a_model_router_and_experts_are_typed_and_see_the_conversation(tmp_path: Path) -> None:
     """E1 and E12 with a model: the second question is restated by the router, and ids that no text has are removed."""
     store, (first, second) = f"sqlite:///{tmp_path / 't.db'}", E1["en"]

@@ -56,7 +56,9 @@ async def _live_a_day(ann: Client) -> str:
     session = (await call(ann, "create_session", title="Lisbon"))["id"]
     asked = {"session_id": session, "text": "Where do I live?", "idempotency_key": "1"}
     assert [(await call(ann, "append_message", **asked))["duplicate"] for _ in range(2)] == [False, True]
-    await call(ann, "append_message", session_id=session, text="In Bologna.", role="assistant")
+    await call(ann, "append_message", session_id=session, content="In Bologna.", role="assistant")
+    for wrong in ({}, {"text": "", "content": ""}, {"text": "one", "content": "other"}):
+        assert (await refusal(ann, "append_message", session_id=session, **wrong)).startswith("invalid: ")
     history = await call(ann, "get_history", session_id=session, limit=1)
     assert [one["text"] for one in history["messages"]] == ["In Bologna."]
     assert history["more_before"]
@@ -64,7 +66,13 @@ async def _live_a_day(ann: Client) -> str:
     context = await call(ann, "assemble_context", session_id=session)
     assert [one["text"] for one in context["messages"]] == ["Where do I live?", "In Bologna."]
     assert [one["text"] for one in context["memories"]] == ["I live in Bologna with my two cats."]
-    hits = (await call(ann, "search_memory", query="cats"))["hits"]
+    hits = (await call(ann, "search_memory", query="cats", mmr_lambda=1))["hits"]
+    assert hits[0]["score"] == pytest.approx(sum(hits[0]["scores"].values()))
+    # What was appended is no memory, and the tools say so.
+    assert (await call(ann, "search_memory", query="Where do I live?", kinds=["episode"]))["hits"] == []
+    texts = {tool.name: tool.description or "" for tool in (await ann.list_tools()).tools}
+    assert all("append_message" in texts[name] for name in ("search_memory",))
+    assert "search_memory" in texts["append_message"]
     assert (await call(ann, "forget", ids=[hits[0]["memory"]["id"]]))["forgotten"] == 1
     assert (await call(ann, "list_sessions", limit=1))["sessions"][0]["id"] == session
     task = (await call(ann, "open_task", type="trip", session_id=session))["id"]
@@ -173,3 +181,19 @@ async def test_the_command_speaks_on_standard_output_and_keeps_what_was_said(tmp
     async with tenuto.open(store) as app:
         kept = await app.sessions.messages(app.scope(user="ann"), session)
     assert [message.text for message in kept.messages] == ["Where do I live?", "In Bologna."]
+
+
+async def test_memory_tools_refuse_a_caller_without_a_user_and_recall_nothing() -> None:
+    async with served(embedder="none") as door, client(door, {}) as nobody:
+        session = (await call(nobody, "create_session"))["id"]
+        await call(nobody, "append_message", session_id=session, text="Where do I live?")
+        asked: dict[str, dict[str, Any]] = {
+            "remember": {"text": "I live in Bologna."},
+            "search_memory": {"query": "Where do I live?"},
+            "forget": {"ids": ["some"]},
+        }
+        refused = [await refusal(nobody, tool, **arguments) for tool, arguments in asked.items()]
+        context = await call(nobody, "assemble_context", session_id=session)
+
+    assert all(text.startswith("invalid: memories belong to a user") for text in refused)
+    assert context["memories"] == []

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import pairwise
+from random import Random
+from time import process_time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenuto.privacy import MARK, PiiType, RedactionStream, detect, redact
+from tenuto.privacy import MARK, PiiType, RedactionStream, Span, detect, redact
+from tenuto.privacy.rules import detector
 from tenuto.privacy.rules.api_keys import LONGEST_BLOCK
 from tenuto.privacy.rules.chunking import LIMIT, Chunker
-from tenuto.privacy.rules.detector import CALM_FAMILIES, FAMILIES, SILENT_FAMILIES, select_families
+from tenuto.privacy.rules.detector import CALM_FAMILIES, FAMILIES, KNOWN_CHUNKS, SILENT_FAMILIES, find, select_families
 from tenuto.privacy.rules.folding import FoldedText
 from tests.labelled import COMMON_SETS, sentences
 from tests.samples import odd_texts
@@ -156,6 +160,52 @@ def test_hostile_text_is_looked_at_in_small_parts_and_about_once(unit: str) -> N
     assert "".join(part.text[part.start : part.end] for part in parts) == text
     assert max(len(part.text) for part in parts) <= LIMIT + LONGEST_BLOCK + 512
     assert sum(len(part.text) for part in parts) <= 1.1 * len(text)
+
+
+@pytest.mark.parametrize("unit", odd_texts("repeated for the detector"))
+def test_repetition_is_searched_once(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (unit * (400_000 // len(unit) + 1))[:400_000]
+    searched: list[str] = []
+
+    def watched(part: str, types: Collection[PiiType]) -> list[Span]:
+        searched.append(part)
+        return find(part, types)
+
+    monkeypatch.setattr(detector, "find", watched)
+    detect(text)
+
+    assert len(searched) <= KNOWN_CHUNKS
+
+
+@pytest.mark.parametrize(
+    "units",
+    [
+        ("key=", "keys="),
+        ("sk-", "ghp_", "eyJ", "AKIA", "a1", "_", "-"),
+        ("hook", "hooka", "hookb", "xhook"),
+        ("密码", "密码a", "密码：", "口令"),
+        ("护照E12345678", "护照E12345679", "护照G12345678"),
+        ("10.0.0.1 ", "203.0.113.9 ", "198.51.100.7 "),
+    ],
+    ids=lambda units: units[0],
+)
+def test_hostile_text_costs_a_small_multiple_of_prose(units: tuple[str, ...]) -> None:
+    """No rule reads hundreds of characters again for each of its candidates. Shuffled, so that no chunk is known."""
+    dice = Random(3)
+    hostile = "".join(dice.choices(units, k=30_000))[:30_000]
+    prose = " ".join(dice.choices(PROSE[0].split(), k=30_000))[:30_000]
+
+    assert _cost(hostile) < 20 * _cost(prose)
+
+
+def _cost(text: str) -> float:
+    """Seconds of processor time for a search, of three the least."""
+    costs = []
+    for _ in range(3):
+        started = process_time()
+        detect(text)
+        costs.append(process_time() - started)
+    return min(costs)
 
 
 def test_five_megabytes_of_digits_pass() -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import IO, ClassVar, Self
+from typing import ClassVar, Self
 
 import psutil
 
@@ -250,23 +250,18 @@ def wait_until(holds: Callable[[], bool], what: str, seconds: float = START_SECO
 
 def tell_reaper(line: str) -> None:
     """Put a pid or a folder on the list of the process that clears up after us."""
-    reaper = _reaper(os.getpid())
-    reaper.write(line + "\n")
-    reaper.flush()
+    told = _reaper(os.getpid()).stdin
+    assert told is not None
+    told.write(line + "\n")
+    told.flush()
 
 
 @cache
-def _reaper(_owner: int) -> IO[str]:
+def _reaper(_owner: int) -> subprocess.Popen[str]:
     # Keyed by process id: a forked worker gets a reaper of its own.
     script = Path(__file__).with_name("reaper.py")
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", str(script)], stdin=subprocess.PIPE, text=True, start_new_session=True
     )
-    assert process.stdin is not None
-    atexit.register(_dismiss, process, process.stdin)
-    return process.stdin
-
-
-def _dismiss(process: subprocess.Popen[str], line: IO[str]) -> None:
-    line.close()
-    process.wait()
+    atexit.register(process.communicate)
+    return process

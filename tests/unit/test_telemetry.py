@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 from opentelemetry import trace
@@ -24,6 +23,7 @@ from tenuto.telemetry import Spans, open_spans
 from tests.engines import plan_of, wait_for_end
 from tests.samples import ANN
 from tests.talking import Adder, ask, helper, talk
+from tests.warm_start import open_program
 
 SECRET = "heliotrope"
 
@@ -158,15 +158,15 @@ async def test_an_exporter_nobody_brings_stops_the_start_with_a_sentence(monkeyp
 def test_a_process_exports_what_the_standard_variables_say(tmp_path: Path) -> None:
     """The real program, with the SDK's own console exporter: spans on stderr, the answer alone on stdout."""
     env = {"TENUTO_TELEMETRY": "true", "OTEL_TRACES_EXPORTER": "console", "OTEL_SERVICE_NAME": "front-desk"}
-    done = subprocess.run(
-        [sys.executable, "-m", "tenuto", "chat", f"My name is {SECRET}"],
-        cwd=tmp_path, env={"PATH": "", **env}, capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
+    args = ("-m", "tenuto", "chat", f"My name is {SECRET}")
+    with open_program(*args, cwd=tmp_path, env={"PATH": "", **env}, stdout=PIPE, stderr=PIPE, text=True) as process:
+        answer, told = process.communicate(timeout=120)
 
-    assert '"name": "tenuto.turn"' in done.stderr
-    assert '"service.name": "front-desk"' in done.stderr
-    assert SECRET not in done.stderr
-    assert "tenuto.turn" not in done.stdout
+    assert process.returncode == 0, told
+    assert '"name": "tenuto.turn"' in told
+    assert '"service.name": "front-desk"' in told
+    assert SECRET not in told
+    assert "tenuto.turn" not in answer
 
 
 async def _hello(app: Tenuto) -> None:

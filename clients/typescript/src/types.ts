@@ -346,7 +346,7 @@ export interface MemoryHitView {
   scores: MemoryScoresView;
 }
 
-/** What a search found, best first; `degraded` where words alone decided, since the embedder did not answer. */
+/** What a search found, best first; `degraded` where words alone decided about some memories. Then the embedder loads or does not answer, or it has not embedded all memories yet. */
 export interface MemoryHits {
   hits: MemoryHitView[];
   degraded: boolean;
@@ -361,12 +361,15 @@ export interface MemoryList {
   cursor: string | null;
 }
 
-/** Why a memory was found: its share of the search by words (`lexical`) and by meaning (`vector`), from 0 to 1. `coverage` is the share of the query's weight that the shared `terms` hold, `session` what the rest of the session adds, and `similarity` the greatest similarity to a memory ranked above it. */
+/** Why a memory was found. The score is the sum of `lexical`, `vector`, `session`, `period` and `speaker`. These are what the search by words and by meaning give, what the rest of the session adds, and that the query names when, or by whom, it was said. `cosine` is the similarity to the query, `coverage` the share of the query's weight that the shared `terms` hold, and `similarity` the greatest similarity to a memory ranked above it. */
 export interface MemoryScoresView {
   lexical: number;
   vector: number;
-  coverage: number;
   session: number;
+  period: number;
+  speaker: number;
+  cosine: number;
+  coverage: number;
   similarity: number;
   terms: string[];
 }
@@ -549,7 +552,7 @@ export interface ScopeView {
   thread: string | null;
 }
 
-/** What to look for. `since` and `until` bound when a memory was said; with `persona`, memories of other personas are left out; with `superseded`, what no longer holds is found as well. */
+/** What to look for. `since` and `until` bound when a memory was said; with `persona`, memories of other personas are left out; with `superseded`, what no longer holds is found as well. `mmr_lambda` weighs relevance against likeness to the hits above: 1 ranks by relevance alone, 0.3 prefers what is different. */
 export interface SearchMemories {
   query: string;
   limit?: number;
@@ -559,6 +562,7 @@ export interface SearchMemories {
   session_id?: string | null;
   persona?: string | null;
   superseded?: boolean;
+  mmr_lambda?: number;
 }
 
 /** A session's head and its unfinished tasks, newest first, at most 20; null while the store does not answer. */

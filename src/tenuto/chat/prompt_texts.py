@@ -225,13 +225,13 @@ class _Reader:
         return fitting[-1].text if fitting else ""
 
     async def _find_memory(self, entry: ManifestEntry, log: list[Message]) -> _Found | None:
-        if self._deps.memories is None or entry.id is None:
+        memories, scope, assistant = self._deps.memories, self._session.scope, self._assistant
+        if memories is None or entry.id is None or not memories.policy.covers(scope):
             return None
         try:
-            memory = await self._deps.memories.get(self._session.scope, entry.id)
+            memory = await memories.get(scope, entry.id)
         except MemoryNotFound:
             return None
-        scope, assistant = self._session.scope, self._assistant
         personas = [name for each in assistant.personas.values() for name in each.names.values()] if assistant else []
         names = speaker_names(log, scope.tenant, self._language, in_chat=scope.chat is not None, personas=personas)
         text = quote_memory(memory, self._language, tagged_names(scope.tenant, names))
@@ -253,7 +253,8 @@ class _Reader:
     async def _preferences(self) -> str:
         profile = self._session.context.get(PROFILE) if self._session.scope.chat is None else None
         known = profile_text(profile, self._language) if isinstance(profile, dict) and profile else ""
-        liked = await self._deps.memories.preferences(self._session.scope) if self._deps.memories is not None else ()
+        memories, scope = self._deps.memories, self._session.scope
+        liked = await memories.preferences(scope) if memories is not None and memories.policy.covers(scope) else ()
         alone = self._trace.persona if self._assistant is not None and self._assistant.isolated else None
         lines = quote_preferences([memory for memory in liked if memory.persona in (None, alone)])
         return "\n".join(filter(None, (known, lines)))

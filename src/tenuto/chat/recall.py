@@ -145,7 +145,7 @@ class _Question:
 
     def is_about(self, hit: MemoryHit) -> bool:
         scores = hit.scores
-        if self._only_period or scores.vector >= _LEAST_SIMILARITY:
+        if self._only_period or scores.cosine >= _LEAST_SIMILARITY:
             return True
         days = () if self._dated else date_terms(hit.memory.said_at)
         shared = [term for term in scores.terms if term not in days]

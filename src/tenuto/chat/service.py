@@ -74,7 +74,8 @@ class Chat:
         """Ask an assistant's model for a value; `None` where only the offline model answers.
 
         Raises:
-            ModelFailed: the model failed, or its answer is not of that type.
+            NoTypedAnswer: its answers are not of that type, or the models before the offline one failed.
+            ModelFailed: the model failed.
             BudgetExhausted: the tenant has spent what it may.
         """
         return await ask_typed(self._means, self.assistants.find(assistant), scope, asked, kind)

@@ -157,7 +157,9 @@ class Turn:
             await self._run_first_tools()
         if asked and self._begun.assistant.respond is not None:
             with self._steps.step("respond"):
-                self._toolbox.collect(await self._begun.assistant.respond(self._begun.tool_context))
+                output = await self._begun.assistant.respond(self._begun.tool_context)
+                self._toolbox.collect(output)
+                self._degraded.update(dict.fromkeys(output.degraded))
         return await self._ask_model()
 
     async def _run_first_tools(self) -> None:

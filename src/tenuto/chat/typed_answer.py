@@ -1,6 +1,7 @@
 """One typed answer of an assistant's model, for an agent that works on a step of a task.
 
-The type is offered to the model as a tool whose arguments are the answer. The answer passes the privacy policy as any
+The type is offered to the model as a tool whose arguments are the answer. A model that answers in prose is asked once
+more. The answer passes the privacy policy as any
 other, and its cost is the tenant's.
 """
 
@@ -11,11 +12,13 @@ from contextlib import aclosing
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from tenuto.assistants import Assistant
 from tenuto.chat.deps import ChatDeps
 from tenuto.context import counter_for, truncate_text
-from tenuto.errors import ModelFailed, ModelTimeout
+from tenuto.context.tokens import Measure
+from tenuto.errors import ModelFailed, ModelTimeout, NoTypedAnswer
 from tenuto.llm import OFFLINE
 from tenuto.model import Message, Role, Scope, text_part
 from tenuto.model.analytics import UsageCounts
@@ -26,6 +29,9 @@ from tenuto.ports import ChatModel
 
 _TOOL: Final = "answer"
 _MESSAGE_TOKENS: Final = 2000
+# The first answer and one repair.
+_TRIES: Final = 2
+_WANTED: Final = f"Call the tool `{_TOOL}` with your answer as its arguments. Write nothing else."
 _Answer = TypeVar("_Answer", bound=Value)
 
 
@@ -44,25 +50,39 @@ async def ask_typed(
     """The model's answer as a value; `None` where only the offline model answers.
 
     Raises:
-        ModelFailed: the model failed, or its answer is not of that type.
+        NoTypedAnswer: its answers are not of that type, or the models before the offline one failed.
+        ModelFailed: the model failed.
         BudgetExhausted: the tenant has spent what it may.
     """
     model = means.models(assistant.model)
     if model.name == OFFLINE:
         return None
-    await means.spending.check_tenant(scope)
     request = await _request(means, assistant, scope, asked, kind)
-    answers, ended = await _collect(model, request, means.limits.model_timeout.total_seconds())
-    usage = UsageCounts(input_tokens=ended.input_tokens, output_tokens=ended.output_tokens, cost_nanos=ended.cost_nanos)
-    await means.spending.add(scope, usage, assistant.name)
-    if ended.offline:
-        return None
-    for answer in answers:
-        try:
-            return msgspec.convert(answer, kind, strict=False)
-        except msgspec.ValidationError:
-            continue
-    raise ModelFailed(model.name, "gave no answer of the form that was asked for")
+    for _ in range(_TRIES):
+        await means.spending.check_tenant(scope)
+        answers, text, ended = await _collect(model, request, means.limits.model_timeout.total_seconds())
+        usage = UsageCounts(
+            input_tokens=ended.input_tokens, output_tokens=ended.output_tokens, cost_nanos=ended.cost_nanos
+        )
+        await means.spending.add(scope, usage, assistant.name)
+        if ended.offline and not ended.used_fallback:
+            return None
+        if ended.offline:
+            break
+        for answer in answers:
+            try:
+                return msgspec.convert(answer, kind, strict=False)
+            except msgspec.ValidationError:
+                continue
+        request = _repair(request, text, counter_for(model.name).count)
+    raise NoTypedAnswer(model.name, "gave no answer of the form that was asked for")
+
+
+def _repair(request: ModelRequest, text: str, measure: Measure) -> ModelRequest:
+    """The request with the answer that does not fit, and what is wanted instead."""
+    said = [(Role.ASSISTANT, truncate_text(text, _MESSAGE_TOKENS, measure))] if text else []
+    added = [PromptMessage(role=role, parts=(text_part(words),)) for role, words in [*said, (Role.USER, _WANTED)]]
+    return replace(request, messages=(*request.messages, *added), requires_call=True)
 
 
 async def _request(
@@ -94,8 +114,8 @@ def _specification(kind: type[Value]) -> ToolSpec:
     )
 
 
-async def _collect(model: ChatModel, request: ModelRequest, timeout: float) -> tuple[list[Json], ModelDone]:
-    """What may be the answer: the arguments of calls, else a text that is JSON."""
+async def _collect(model: ChatModel, request: ModelRequest, timeout: float) -> tuple[list[Json], str, ModelDone]:
+    """What may be the answer: the arguments of calls, else a text that is JSON; and the text as it came."""
     answers: list[Json] = []
     text: list[str] = []
     ended: ModelDone | None = None
@@ -117,7 +137,7 @@ async def _collect(model: ChatModel, request: ModelRequest, timeout: float) -> t
         raise ModelTimeout(model.name) from None
     if ended is None:
         raise ModelFailed(model.name, "broke off")
-    return answers or _json_of("".join(text)), ended
+    return answers or _json_of("".join(text)), "".join(text), ended
 
 
 def _json_of(text: str) -> list[Json]:

@@ -6,10 +6,9 @@ import sys
 from typing import Annotated
 
 import typer
-from msgspec.structs import replace
 
 from tenuto.cli.options import LOCAL, Site, StoreUrl, Tenant, User, caller, complete_session
-from tenuto.cli.running import make_folder, tell_store
+from tenuto.cli.running import for_one_person, make_folder, tell_store
 from tenuto.errors import Invalid
 from tenuto.model.values import check_id
 from tenuto.settings import read_settings
@@ -67,10 +66,7 @@ def chat(
     scope = caller(tenant, site, user)
     if session is not None:
         check_id(session, "the session id")
-    settings = read_settings(store=store, model=model)
-    if settings.memories_without_user is None:
-        # Who sits at the terminal is one person, named or not.
-        settings = replace(settings, memories_without_user=True)
+    settings = for_one_person(read_settings(store=store, model=model))
     words = message if message is not None else _read_stdin()
     make_folder(settings)
     if store is None:

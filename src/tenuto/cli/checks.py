@@ -33,6 +33,7 @@ from tenuto.llm.reach import model_addresses, why_unreachable
 from tenuto.model import AppendBatch, Draft, NewSession, Page, Retention, Role, Scope, SessionQuery, text_part
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.scope import SYSTEM
+from tenuto.model.status import LARGE_LOG_ADVICE, is_large_log
 from tenuto.model.store_reports import DurabilityFinding
 from tenuto.model.urls import is_loopback
 from tenuto.model.values import Value
@@ -228,6 +229,8 @@ def _check_file_size(file: Path) -> Finding:
     says = f"{file.absolute()}, {_size(file.stat().st_size)}, write-ahead log {_size(log_size)}"
     if file.stat().st_mode & 0o077:
         return warn("file", f"{says}, open to other users", f"chmod 600 {file}")
+    if is_large_log(log_size, file.stat().st_size):
+        return warn("file", f"{says}: the log has grown large", LARGE_LOG_ADVICE)
     return ok("file", says)
 
 

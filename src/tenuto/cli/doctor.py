@@ -50,13 +50,15 @@ def doctor(
     well = all(finding.status is not CheckStatus.ERROR for finding in findings)
     shown = effective(settings) if settings is not None else {}
     if as_json:
-        show_json({"ok": well, "checks": msgspec.to_builtins(findings), "settings": shown})
+        values = {name: setting.value for name, setting in shown.items()}
+        sources = {name: setting.source for name, setting in shown.items()}
+        show_json({"ok": well, "checks": msgspec.to_builtins(findings), "settings": values, "sources": sources})
     else:
         _print_findings(findings)
         typer.echo("\nAll is well." if well else "\nSomething is wrong; the red lines say what to do.")
         if show_settings and shown:
             typer.secho("\nSettings", bold=True)
-            show_facts(shown.items())
+            show_facts((name, f"{setting.value}  ({setting.source})") for name, setting in shown.items())
     if not well:
         raise typer.Exit(1)
 

@@ -1,11 +1,13 @@
-"""The settings as they hold, with presets filled in and secrets left out."""
+"""The settings as they hold and where each comes from, with presets filled in and secrets left out."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from tenuto.model.policy import Preset
 from tenuto.settings import Settings
 
 _HIDDEN: Final = "(hidden)"
@@ -14,21 +16,51 @@ _SECRET_WORDS: Final = ("pass", "secret", "token", "auth", "key")
 _UNITS: Final = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 
 
-def effective(settings: Settings) -> dict[str, str]:
-    """Every setting and its value; what was not set shows what holds instead, mostly by the preset."""
-    by_default = _preset_values(settings)
+class InForce(NamedTuple):
+    """A setting as it holds, and where its value comes from."""
+
+    value: str
+    source: str
+
+
+def effective(settings: Settings) -> dict[str, InForce]:
+    """Every setting and its value; what was not set shows what holds instead, mostly by the preset.
+
+    Assistants with a preset of their own are named where theirs differs.
+    """
+    unset = Settings()
+    by_preset, otherwise = _preset_values(settings.policies()), _default_values(settings)
     shown = {}
     for name in settings.__struct_fields__:
         value = getattr(settings, name)
-        follows = name in by_default and (value is None or name != "requests_per_minute")
-        shown[name] = _display_value(name, by_default[name] if follows else value)
+        source = "default" if value == getattr(unset, name) else "set"
+        if name in by_preset:
+            source = f"preset {settings.preset}" if value is None else source
+            value = by_preset[name]
+            source = "; ".join((source, *_differences(settings, name, value)))
+        elif value is None and name in otherwise:
+            value, source = otherwise[name]
+        shown[name] = InForce(_display_value(name, value), source)
     return shown
 
 
-def _preset_values(settings: Settings) -> dict[str, object]:
-    policies = settings.policies()
-    sessions, tasks = policies.sessions, policies.tasks
-    npc = settings.npc_policies()
+def _differences(settings: Settings, name: str, value: object) -> Iterator[str]:
+    """What holds for assistants that have another preset, where it is not the same."""
+    assistants = {
+        "goods": settings.goods_policies(),
+        "npc": settings.npc_policies(),
+        "legal": settings.legal_policies(),
+    }
+    if settings.lark_app() is not None or settings.channels is not None:
+        assistants["channels"] = settings.channel_policies()
+    for assistant, policies in assistants.items():
+        own = _preset_values(policies)[name]
+        if own != value:
+            yield f"{assistant}: {_display_value(name, own)}"
+
+
+def _preset_values(policies: Preset) -> dict[str, object]:
+    sessions, context, tasks = policies.sessions, policies.context, policies.tasks
     return {
         "retention": sessions.retention.idle,
         "touch": sessions.retention.touch,
@@ -38,13 +70,32 @@ def _preset_values(settings: Settings) -> dict[str, object]:
         "max_sessions": sessions.max_sessions,
         "on_missing": sessions.on_missing,
         "on_store_down": sessions.on_store_down,
-        "journal": settings.journals(),
+        "compress_at": context.compress_at,
+        "compress_over": context.compress_over,
+        "keep_verbatim": context.keep_verbatim,
+        "summary_tokens": context.summary_tokens,
+        "summary_characters": context.summary_characters,
         "task_retention": tasks.task_retention,
         "agent_retention": tasks.agent_retention,
-        "requests_per_minute": "6000 for each credential",
-        "memory_max_messages": npc.context.window_messages,
-        "memory_max_chars": npc.context.window_characters,
-        "memory_ttl_seconds": int(npc.sessions.retention.idle.total_seconds()) if npc.sessions.retention.idle else None,
+    }
+
+
+def _default_values(settings: Settings) -> dict[str, tuple[object, str]]:
+    """What holds where nothing is set, and no preset of the installation says it."""
+    npc = settings.npc_policies()
+    idle = npc.sessions.retention.idle
+    return {
+        "journal": (settings.journals(), "default"),
+        "requests_per_minute": ("6000 for each credential", "default"),
+        "summarizer_model": (settings.model, "as model"),
+        "tasks_database": ("beside the store", "default"),
+        "memories_without_user": (
+            settings.memory_policy().without_user,
+            "default; commands for one person at a terminal decide by themselves",
+        ),
+        "memory_max_messages": (npc.context.window_messages, "preset npc"),
+        "memory_max_chars": (npc.context.window_characters, "preset npc"),
+        "memory_ttl_seconds": (int(idle.total_seconds()) if idle else None, "preset npc"),
     }
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from msgspec.structs import replace
-
 from tenuto.app import open_app
 from tenuto.cli.options import LOCAL, Site, StoreUrl, Tenant, User, caller
-from tenuto.cli.running import make_folder, naming_store
+from tenuto.cli.running import for_one_person, make_folder, naming_store
 from tenuto.errors import ExtraMissing
 from tenuto.model import Scope
 from tenuto.privacy.log_redaction import LogRedactor
@@ -21,10 +19,7 @@ def mcp(tenant: Tenant = LOCAL, site: Site = "", user: User = None, store: Store
 
     The client starts this command and speaks on its standard input and output; logs go to standard error.
     """
-    scope, settings = caller(tenant, site, user), read_settings(store=store)
-    if settings.memories_without_user is None:
-        # The client on the other end of the pipe is one person's.
-        settings = replace(settings, memories_without_user=True)
+    scope, settings = caller(tenant, site, user), for_one_person(read_settings(store=store))
     make_folder(settings)
     # Loaded here: lines look like those of servers, and no other may reach the client.
     from tenuto.server.logs import configure_logging

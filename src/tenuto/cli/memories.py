@@ -13,7 +13,7 @@ import typer
 
 from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller, complete_session
-from tenuto.cli.running import run_command
+from tenuto.cli.running import for_one_person, run_command
 from tenuto.cli.terminal import moment, pluralize, progress, safe_json, show_json, show_table, visible
 from tenuto.cli.transfer import write_atomically
 from tenuto.errors import Invalid, MemoryNotFound
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 _LARGEST_PAGE = 500
-_BAR = 10
 _FORMAT, _VERSION = "tenuto.memories", 1
 
 memories = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, search, add, edit and forget memories.")
@@ -129,6 +128,12 @@ def search_memories(
         datetime | None, typer.Option("--until", metavar="TIME", help="Show only what was said before this time (UTC).")
     ] = None,
     superseded: Superseded = False,
+    mmr_lambda: Annotated[
+        float,
+        typer.Option(
+            "--mmr-lambda", min=0, max=1, metavar="N", help="1 ranks by relevance alone, less by difference too."
+        ),
+    ] = 0.7,
     tenant: Tenant = LOCAL,
     site: Site = "",
     user: User = None,
@@ -150,6 +155,7 @@ def search_memories(
         since=_utc(since),
         until=_utc(until),
         superseded=superseded,
+        mmr_lambda=mmr_lambda,
     )
     result = _run(scope, lambda held: _search(held, scope, asked), store, read_only=True)
     if as_json:
@@ -160,7 +166,7 @@ def search_memories(
     for number, hit in enumerate(result.hits, start=1):
         _print_hit(number, hit)
     if result.degraded:
-        typer.echo("The embedder did not answer: words alone decided.", err=True)
+        typer.echo("The embedder did not answer, or not all memories are embedded: words decided.", err=True)
 
 
 async def _search(held: Memories, scope: Scope, query: MemoryQuery) -> RecallResult:
@@ -176,17 +182,17 @@ def _print_hit(number: int, hit: MemoryHit) -> None:
     where = f"session {memory.session_id}" if memory.session_id else "written by hand"
     until = f" · until {_day(memory.valid_until)}" if memory.valid_until is not None else ""
     typer.echo(visible(f"   {memory.kind} · said {_day(memory.said_at)}{until} · {where} · id {memory.id}"))
-    arms = "  ".join(
-        f"{name} {_bar(share)} {share:.2f}" for name, share in (("words", scores.lexical), ("meaning", scores.vector))
-    )
+    parts = {
+        "words": scores.lexical,
+        "meaning": scores.vector,
+        "session": scores.session,
+        "period": scores.period,
+        "speaker": scores.speaker,
+    }
+    arms = " + ".join(f"{name} {part:.2f}" for name, part in parts.items() if part or name in ("words", "meaning"))
     shared = f"  shared: {', '.join(shared_words(hit))}" if scores.terms else ""
     like = f"  like one above {scores.similarity:.2f}" if scores.similarity > 0 else ""
-    typer.echo(visible(f"   score {hit.score:.2f}  {arms}{shared}{like}"))
-
-
-def _bar(share: float) -> str:
-    filled = round(min(max(share, 0.0), 1.0) * _BAR)
-    return "█" * filled + "·" * (_BAR - filled)
+    typer.echo(visible(f"   score {hit.score:.2f} = {arms}{shared}{like}"))
 
 
 @memories.command("add")
@@ -522,11 +528,12 @@ def _run_app(
     making: bool = False,
     read_only: bool = False,
 ) -> _Answer:
-    """Run the story, unless it is about a caller without a user, and the setting says that there is nothing to it."""
+    """Run the story, unless it is about a caller without a user where nothing is remembered for one."""
 
     async def checked(app: Tenuto) -> _Answer:
-        if not scope.owner and app.settings.memories_without_user is False:
-            raise Invalid("memories belong to a user: name one by --user")
+        held = await app.memories()
+        held.policy = for_one_person(app.settings).memory_policy()
+        held.check_owner(scope)
         return await story(app)
 
     return run_command(checked, store=store, making=making, read_only=read_only)

@@ -34,6 +34,7 @@ _ABOUT: Final = {
     Sink.PAST: "messages that a summary covers; keep: as message stored them",
     Sink.SUMMARY: "summaries",
     Sink.MEMORY: "what is remembered of a user",
+    Sink.BOARD: "tasks: goals, boards, outputs, notes of agents",
     Sink.TITLE: "titles",
     Sink.TRACE: "traces",
     Sink.LOG: "the program's own log",

@@ -22,7 +22,7 @@ from tenuto.errors import InvalidSetting, StoreUnavailable
 from tenuto.model import Scope
 from tenuto.privacy.log_redaction import LogRedactor
 from tenuto.settings import Settings, read_settings
-from tenuto.stores.factory import sqlite_path
+from tenuto.stores.factory import is_network_store, sqlite_path
 from tenuto.wiring.privacy import open_policies
 
 _Answer = TypeVar("_Answer")
@@ -53,6 +53,16 @@ def run_command(
 
     with naming_store(settings):
         return asyncio.run(run())
+
+
+def for_one_person(settings: Settings) -> Settings:
+    """Remember also without a user where the store is this machine's own: one person sits at the terminal.
+
+    A store on a server is shared, so there the setting has to say it.
+    """
+    if settings.memories_without_user is None and not is_network_store(settings.store):
+        return replace(settings, memories_without_user=True)
+    return settings
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from tenuto.cli.effective_settings import mask_password
 from tenuto.errors import InvalidSetting, Unavailable
 from tenuto.llm.reach import why_unreachable
 from tenuto.settings import Settings
-from tenuto.wiring.tasks import engine_database, one_machine_notice, webhook_key
+from tenuto.wiring.tasks import engine_database, one_machine_notice
 
 _CORRECT: Final = "correct the setting it names: no plan runs without it"
 
@@ -25,10 +25,6 @@ async def _webhook_findings(settings: Settings) -> list[Finding]:
     url = settings.task_webhook
     if url is None:
         return []
-    try:
-        webhook_key(settings)
-    except InvalidSetting as refused:
-        return [_finding(CheckStatus.ERROR, str(refused), _CORRECT, "task webhook")]
     why = await why_unreachable(url)
     if why is not None:
         advice = "start what receives the events: they are sent again for a day"

@@ -21,8 +21,8 @@ class RemoteMemories:
 
     async def search(self, scope: Scope, query: MemoryQuery) -> RecallResult:
         """Search by words and by meaning, best first."""
-        refuse_unsent(query, MemoryQuery(text="-"), "talk", "diversity")
-        names = ("limit", "kinds", "since", "until", "persona", "superseded")
+        refuse_unsent(query, MemoryQuery(text="-"), "talk")
+        names = ("limit", "kinds", "since", "until", "persona", "superseded", "mmr_lambda")
         body = {"query": query.text, **{name: getattr(query, name) for name in names}}
         if query.session_id:
             body["session_id"] = query.session_id

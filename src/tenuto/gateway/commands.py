@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
@@ -12,9 +13,9 @@ from tenuto.errors import SessionNotFound
 from tenuto.gateway.addresses import Address
 from tenuto.gateway.wording import WORDING, ChatWording
 from tenuto.model import Changes, Message, Page, Role
-from tenuto.model.channel import ChannelPolicy, GroupScope, IncomingMessage, ResetBy
+from tenuto.model.channel import ChannelPolicy, GroupScope, IncomingMessage, MessageKind, ResetBy
 from tenuto.model.prompt import Language
-from tenuto.model.session import MAX_TITLE_CHARACTERS
+from tenuto.model.session import CONTEXT_SINCE, MAX_TITLE_CHARACTERS
 from tenuto.sessions import Sessions
 
 # The messages by which the language of a chat is recognised.
@@ -55,6 +56,19 @@ class Commands:
             return True
         return message.sender in self._policy.resetters
 
+    def clears_context(self, message: IncomingMessage) -> bool:
+        """Whether a message makes the chat begin without what was said before it."""
+        command = parse_command(message.text) if message.kind is MessageKind.TEXT else None
+        return command in (Command.RESET, Command.NEW) and self.may_run(command, message)
+
+    async def context_since(self, address: Address) -> datetime | None:
+        """When the session was last reset, through whichever door."""
+        try:
+            since = (await self._sessions.get(address.scope, address.session_id)).metadata.get(CONTEXT_SINCE)
+        except SessionNotFound:
+            return None
+        return datetime.fromisoformat(since) if isinstance(since, str) else None
+
     async def run(self, command: Command, address: Address, message: IncomingMessage) -> str:
         """Run a command and say what was done, in the language of the chat."""
         words = WORDING[await self.language(address, message)]
@@ -66,7 +80,7 @@ class Commands:
             case Command.TITLE:
                 return await self._title(address, _title_of(message.text), words)
             case Command.RESET:
-                await self.reset(address)
+                await self.reset(address, message.sent_at)
                 return words.reset
             case Command.NEW:
                 await self._begin_anew(address)
@@ -91,10 +105,10 @@ class Commands:
         """
         return (await self._sessions.messages(address.scope, address.session_id, Page(limit=limit))).messages
 
-    async def reset(self, address: Address) -> None:
+    async def reset(self, address: Address, context_since: datetime | None) -> None:
         """Clear a session, with its title: that quotes what was said."""
         try:
-            await self._sessions.reset(address.scope, address.session_id)
+            await self._sessions.reset(address.scope, address.session_id, context_since=context_since)
             await self._sessions.patch(address.scope, address.session_id, Changes(title=""))
         except SessionNotFound:
             return

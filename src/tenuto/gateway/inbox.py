@@ -62,10 +62,14 @@ class Waiting(Value, frozen=True, kw_only=True):
 
 
 class Queue(Value, frozen=True, kw_only=True):
-    """What waits in a chat, oldest first. Each reset begins a new epoch, in which older turns are lost."""
+    """What waits in a chat, oldest first. Each reset begins a new epoch, in which older turns are lost.
+
+    What others wrote in a group before `context_since`, the time of the last reset there, is no context.
+    """
 
     waiting: tuple[Waiting, ...] = ()
     epoch: int = 0
+    context_since: datetime | None = None
     worker: str = ""
     held_until: datetime | None = None
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from datetime import datetime
 from typing import Final, TypeAlias
 
 from tenuto.chat import Chat, ChatRequest, ReplyFinished, ToolStarted
 from tenuto.chat.revision import mark_of
 from tenuto.errors import (
     BudgetExhausted,
-    ChannelUnavailable,
     ModelFailed,
     ModelRefused,
     PrivateData,
@@ -60,17 +60,20 @@ class Responder:
         self._commands = commands
         self._sessions = sessions
 
-    async def answer(self, message: IncomingMessage, progress: Progress) -> str | None:
+    async def answer(
+        self, message: IncomingMessage, progress: Progress, context_since: datetime | None = None
+    ) -> str | None:
         """The answer to a message, whatever fails, but for the store: that is waited for.
 
-        `None` if the session was reset or deleted through another door while the turn ran: the turn is lost.
+        What others wrote in a group before `context_since` is left out. `None` if the session was reset or deleted
+        through another door while the turn ran: the turn is lost.
         """
         address = address_of(self._channel, message, self._policy)
         command = parse_command(message.text) if message.kind is MessageKind.TEXT else None
         if command is not None:
             return await self._commands.run(command, address, message)
         if message.kind is MessageKind.TEXT and message.text.strip():
-            return await self._take_turn(address, message, progress)
+            return await self._take_turn(address, message, progress, context_since)
         words = WORDING[await self._commands.language(address, message)]
         if message.kind is MessageKind.TEXT:
             return words.help
@@ -83,11 +86,13 @@ class Responder:
         address = address_of(self._channel, message, self._policy)
         return WORDING[await self._commands.language(address, message)].failed
 
-    async def _take_turn(self, address: Address, message: IncomingMessage, progress: Progress) -> str | None:
+    async def _take_turn(
+        self, address: Address, message: IncomingMessage, progress: Progress, since: datetime | None
+    ) -> str | None:
         failures = 0
         while True:
             try:
-                return await self._stream_turn(address, message, progress)
+                return await self._stream_turn(address, message, progress, since)
             except SessionBusy as busy:
                 # Another door has a turn in this session.
                 await asyncio.sleep(min(busy.retry_after.total_seconds(), _AGAIN[0]))
@@ -130,7 +135,9 @@ class Responder:
             case _:
                 return words.failed
 
-    async def _stream_turn(self, address: Address, message: IncomingMessage, progress: Progress) -> str:
+    async def _stream_turn(
+        self, address: Address, message: IncomingMessage, progress: Progress, since: datetime | None
+    ) -> str:
         request = ChatRequest(
             text=message.text,
             session_id=address.session_id,
@@ -139,7 +146,7 @@ class Responder:
             # The same after a crash, when only what the privacy policy let into the store is left of the text.
             fingerprint=message.id,
             profile={"name": message.sender_name} if message.group and message.sender_name else {},
-            chat_context=tuple(await self._chat_context(message)),
+            chat_context=await self._chat_context(address, message, since),
             policy=self._sessions,
         )
         said: list[str] = []
@@ -160,13 +167,17 @@ class Responder:
                             shown = time.monotonic()
         raise AssertionError("a stream ends with its reply")
 
-    async def _chat_context(self, message: IncomingMessage) -> Sequence[ChatLine]:
-        """What others wrote in the group before; without it the turn goes on (D8)."""
+    async def _chat_context(
+        self, address: Address, message: IncomingMessage, since: datetime | None
+    ) -> tuple[ChatLine, ...]:
+        """What others wrote in the group before, after the last reset; without it the turn goes on (D8)."""
         if not (message.group and self._policy.chat_context):
             return ()
         try:
             async with asyncio.timeout(_CONTEXT_TIMEOUT):
-                return await self._channel.chat_context(message, self._policy.chat_context)
-        except (ChannelUnavailable, ReplyRefused, TimeoutError) as failed:
-            _log.warning("answering without the messages of the group: %s", getattr(failed, "code", "timeout"))
+                resets = [time for time in (since, await self._commands.context_since(address)) if time is not None]
+                lines = await self._channel.chat_context(message, self._policy.chat_context)
+        except (Unavailable, ReplyRefused, TimeoutError) as error:
+            _log.warning("answering without the messages of the group: %s", getattr(error, "code", "timeout"))
             return ()
+        return tuple(line for line in lines if not resets or line.sent_at > max(resets))

@@ -126,7 +126,7 @@ class Gateway:
 
     def _resets(self, message: IncomingMessage) -> bool:
         is_reset = message.kind is MessageKind.TEXT and parse_command(message.text) is Command.RESET
-        return is_reset and self._commands.may_run(Command.RESET, message)
+        return is_reset and self._commands.clears_context(message)
 
     def _remember_live(self, place: QueuePlace, message: IncomingMessage, stored: str) -> bool:
         """Remember what was said, where the store holds less of it by its privacy policy, and it is not known yet."""
@@ -256,17 +256,18 @@ class Gateway:
     async def _answer(self, place: QueuePlace, queue: Queue, entry: Waiting, message: IncomingMessage) -> None:
         epoch = queue.epoch + 1 if entry.resets else queue.epoch
         begun_at = entry.begun_at or self._clock()
+        since = message.sent_at if self._commands.clears_context(message) else None
 
         def begin(now: Queue) -> Queue:
             begun = now.with_entry(entry.id, begun_in=epoch, begun_at=begun_at)
-            return replace(begun, epoch=max(epoch, now.epoch))
+            return replace(begun, epoch=max(epoch, now.epoch), context_since=since or now.context_since)
 
-        await self._inbox.change(place, begin)
+        begun = await self._inbox.change(place, begin)
         progress = _Progress(self.channel, self._inbox, place, entry, message)
         live = self._live.get((place, entry.id))
         said = message if live is None else replace(message, text=live)
         try:
-            text = await self._responder.answer(said, progress.show)
+            text = await self._responder.answer(said, progress.show, begun.context_since)
         except Unavailable:
             if self._clock() - entry.received_at < _GIVE_UP_AFTER:
                 raise
@@ -281,7 +282,7 @@ class Gateway:
             await self._send(replace(entry, begun_at=begun_at), message, text, progress.shown)
         if entry.epoch < queue.epoch:
             # It was sent before a reset, and waited: the chat begins without it.
-            await self._commands.reset(address_of(self.channel, message, self._policy))
+            await self._commands.reset(address_of(self.channel, message, self._policy), begun.context_since)
 
     async def _send(self, entry: Waiting, message: IncomingMessage, text: str, shown: str | None) -> None:
         """Send a reply; a platform that does not take it now is asked again until it does."""

@@ -75,7 +75,8 @@ class ToolOutput(Value, frozen=True, kw_only=True, gc=True):
 
     `output` is for the model, `snippets` is evidence for the prompt, `data` goes into the reply beside the words, and
     `state` replaces the named keys of the assistant's state from this turn's answer on. A `final_answer` answers the
-    user at once: the model is not asked (a refusal, a form to fill in).
+    user at once: the model is not asked (a refusal, a form to fill in). `degraded` names what the answer had to do
+    without.
     """
 
     output: Json
@@ -83,6 +84,7 @@ class ToolOutput(Value, frozen=True, kw_only=True, gc=True):
     data: JsonObject = {}
     state: JsonObject = {}
     final_answer: str | None = None
+    degraded: tuple[str, ...] = ()
 
 
 class ToolResult(Value, frozen=True, kw_only=True, gc=True):

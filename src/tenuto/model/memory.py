@@ -20,6 +20,8 @@ MAX_MEMORY: Final = 4_000
 """Characters of a memory's text."""
 MAX_SUBJECT: Final = 80
 MAX_HITS: Final = 100
+SCORE_ARMS: Final = ("lexical", "vector", "session", "period", "speaker")
+"""The parts of `MemoryScores` whose sum is the score of a hit."""
 
 
 class MemoryKind(StrEnum):
@@ -76,8 +78,8 @@ class MemoryQuery(Value, frozen=True, kw_only=True):
 
     `since` and `until` bound when a memory was said. What was said to a persona that keeps to itself is found with that
     `persona` alone, or with `any_persona`; with `superseded`, what no longer holds is found as well. `talk` is the
-    conversation before the question, oldest first: a follow-up ("and there?") is understood by it. `diversity` is the
-    lambda of MMR: 1 ranks by relevance alone.
+    conversation before the question, oldest first: a follow-up ("and there?") is understood by it. `mmr_lambda`
+    weighs relevance against likeness to the hits above: 1 ranks by relevance alone, 0.3 prefers what is different.
     """
 
     text: str
@@ -90,7 +92,7 @@ class MemoryQuery(Value, frozen=True, kw_only=True):
     any_persona: bool = False
     superseded: bool = False
     talk: tuple[str, ...] = ()
-    diversity: float = 0.7
+    mmr_lambda: float = 0.7
 
     def __post_init__(self) -> None:
         check_text(self.text, "the query")
@@ -98,27 +100,32 @@ class MemoryQuery(Value, frozen=True, kw_only=True):
         for what in ("since", "until"):
             if getattr(self, what) is not None:
                 check_instant(getattr(self, what), what)
-        if not 0 <= self.diversity <= 1:
-            raise Invalid("diversity must lie between 0 and 1")
+        if not 0 <= self.mmr_lambda <= 1:
+            raise Invalid("mmr_lambda must lie between 0 and 1")
 
 
 class MemoryScores(Value, frozen=True, kw_only=True):
-    """Why a memory was found: its share of each arm, from 0 to 1, and the terms it shares with the query.
+    """Why a memory was found. The score is the sum of the first five.
 
-    `coverage` is the share of the query's weight that its terms hold. `similarity` is the greatest similarity to a
-    memory ranked above it.
+    `lexical` is what the search by words gives, `vector` the one by meaning, `session` the rest of its session,
+    `period` and `speaker` that the query names when, or by whom, it was said. `cosine` is its similarity to the query,
+    `coverage` the share of the query's weight that the shared `terms` hold; both can be compared between queries.
+    `similarity` is the greatest similarity to a memory ranked above it.
     """
 
     lexical: float = 0.0
     vector: float = 0.0
-    coverage: float = 0.0
     session: float = 0.0
+    period: float = 0.0
+    speaker: float = 0.0
+    cosine: float = 0.0
+    coverage: float = 0.0
     similarity: float = 0.0
     terms: tuple[str, ...] = ()
 
 
 class MemoryHit(Value, frozen=True, kw_only=True):
-    """A memory that was found, its fused `score`, and what the score is made of."""
+    """A memory that was found, its `score`, and what the score is made of. MMR may rank it below a lower score."""
 
     memory: Memory
     score: float
@@ -129,8 +136,8 @@ class MemoryPolicy(Value, frozen=True, kw_only=True):
     """What is remembered, and for how long.
 
     An owner has at most `max_memories`; the oldest leave first, preferences never. `in_groups` captures what is said in
-    a chat of several people for that chat. `without_user` remembers for callers that name no user: right where one
-    person uses an installation, and wrong where one credential serves many.
+    a chat of several people for that chat. `without_user` gives callers that name no user one memory in each
+    tenant's site: right where one person uses an installation, and wrong where several do.
     """
 
     enabled: bool = True

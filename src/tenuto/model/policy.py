@@ -48,7 +48,8 @@ class SessionPolicy(Value, frozen=True, kw_only=True):
     """Retention and limits of sessions.
 
     A model's title has at most `title_characters`, the first line of a question that stands in for one
-    `fallback_title_characters`. A conversation that did not change for `inactive_after` is inactive; with 0, none is.
+    `fallback_title_characters`. A conversation that did not change for `inactive_after` is inactive, and one that
+    was inactive for `archive_after` is archived; with 0, none is.
     """
 
     retention: Retention = Retention()
@@ -63,6 +64,7 @@ class SessionPolicy(Value, frozen=True, kw_only=True):
     title_characters: int = 60
     fallback_title_characters: int = 40
     inactive_after: timedelta = timedelta(minutes=30)
+    archive_after: timedelta = timedelta(0)
 
     def __post_init__(self) -> None:
         idle = self.retention.idle
@@ -78,9 +80,11 @@ class SessionPolicy(Value, frozen=True, kw_only=True):
             raise InvalidSetting("max_head_bytes", "must be at least 1024")
         if not timedelta(seconds=1) <= self.lease <= MAX_LEASE:
             raise InvalidSetting("lease", f"must be between one second and {MAX_LEASE.days} days")
-        for what in ("busy_wait", "inactive_after"):
+        for what in ("busy_wait", "inactive_after", "archive_after"):
             if getattr(self, what) < timedelta(0):
                 raise InvalidSetting(what, "must not be negative")
+        if self.archive_after and not self.inactive_after:
+            raise InvalidSetting("archive_after", "counts the time of inactivity, and inactive_after is off")
         for what in ("title_characters", "fallback_title_characters"):
             if not _LEAST_TITLE <= getattr(self, what) <= _MOST_TITLE:
                 raise InvalidSetting(what, f"must be between {_LEAST_TITLE} and {_MOST_TITLE}")

@@ -10,6 +10,7 @@ from typing import Final, TypeGuard
 from tenuto.errors import InvalidSetting
 from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, VECTORS
 from tenuto.model.scope import Scope
+from tenuto.model.task import is_task_namespace
 from tenuto.model.values import Json, Value
 
 
@@ -17,14 +18,15 @@ class Sink(StrEnum):
     """A destination of text.
 
     `message` is the log; `past` is the part of it that a summary covers, which may be redacted later: kept, it stays as
-    `message` stored it. `memory` is data of a user or a chat beside the log; `model` is the prompt of a language model,
-    and `answer` its reply to the user.
+    `message` stored it. `memory` is data of a user or a chat beside the log, `board` what the agents of their tasks
+    work with; `model` is the prompt of a language model, and `answer` its reply to the user.
     """
 
     MESSAGE = "message"
     PAST = "past"
     SUMMARY = "summary"
     MEMORY = "memory"
+    BOARD = "board"
     TITLE = "title"
     TRACE = "trace"
     LOG = "log"
@@ -52,7 +54,7 @@ REDACTED: Final = "redacted"
 REDACTED_AT: Final = "redacted_at"
 
 # A pseudonym needs a session whose vault holds the value; these texts have none, or outlive it.
-_NO_PSEUDONYM: Final = frozenset({Sink.LOG, Sink.MEMORY, Sink.EXPORT, Sink.ANSWER})
+_NO_PSEUDONYM: Final = frozenset({Sink.LOG, Sink.MEMORY, Sink.BOARD, Sink.EXPORT, Sink.ANSWER})
 
 
 # The namespace of a shop: its goods, and each buyer's orders.
@@ -86,6 +88,7 @@ class PrivacyPolicy(Value, frozen=True, kw_only=True):
     past: Mode = Mode.KEEP
     summary: Mode = Mode.REDACT
     memory: Mode = Mode.REDACT
+    board: Mode = Mode.KEEP
     title: Mode = Mode.REDACT
     trace: Mode = Mode.REDACT
     log: Mode = Mode.REDACT
@@ -142,9 +145,13 @@ class PiiMatch(Value, frozen=True, kw_only=True):
         return f"[REDACTED_{self.name}]"
 
 
-def is_user_memory(scope: Scope, namespace: str) -> bool:
-    """Whether a namespace holds memory of a user or a chat, and not the tenant's own data."""
-    return namespace == MEMORIES or (bool(scope.owner) and namespace not in _BOOKS)
+def state_sink(scope: Scope, namespace: str) -> Sink | None:
+    """The sink of the values of a namespace; `None` for the tenant's own data, which is not redacted."""
+    if namespace == MEMORIES:
+        return Sink.MEMORY
+    if not scope.owner or namespace in _BOOKS:
+        return None
+    return Sink.BOARD if is_task_namespace(namespace) else Sink.MEMORY
 
 
 def replace_matches(

@@ -22,6 +22,8 @@ PROFILE = "profile"
 ASSISTANT, PERSONA, PERSONAS = PARTNER = ("assistant", "persona", "personas")
 # The key for the types of private data that some assistant of the session keeps out of its records.
 PRIVACY_ALSO = "privacy_also"
+# The key for the time of the last reset of a chat's session: what others wrote in the chat before is no context.
+CONTEXT_SINCE = "context_since"
 MAX_RETENTION = timedelta(days=36_500)
 MAX_CAP = 10**9
 MAX_SEQ = 2**53 - 1

@@ -17,6 +17,14 @@ _SLOW_MS: Final = 250.0
 _MANY_JOBS: Final = 100
 # Fewer failures in a row prove little.
 _FAILING: Final = 5
+# SQLite keeps a log of 64 MiB for the next writes. One that is larger for long is one that cannot be emptied.
+_LEAST_LARGE_LOG: Final = 128 * 1024 * 1024
+_MOST_LOG: Final = 512 * 1024 * 1024
+_LOG_SHARE: Final = 0.1
+LARGE_LOG: Final = "The write-ahead log of the store has grown large."
+LARGE_LOG_ADVICE: Final = (
+    "Close what reads the file for long (a shell, a backup, an export): its log is emptied once no reader needs it."
+)
 
 
 class Level(StrEnum):
@@ -37,13 +45,16 @@ class StatusFinding(View, frozen=True, kw_only=True):
 
 
 class StoreStatus(View, frozen=True, kw_only=True):
-    """The store without its credentials. `ping_ms` and `version` are null while it does not answer."""
+    """The store without its credentials. `ping_ms` and `version` are null while it does not answer; the sizes of the
+    file and of its write-ahead log are null for a server."""
 
     backend: str
     address: str
     answers: bool
     ping_ms: float | None
     version: str | None
+    file_bytes: int | None = None
+    log_bytes: int | None = None
 
 
 class BreakerStatus(View, frozen=True, kw_only=True):
@@ -161,6 +172,11 @@ def worst_level(findings: list[StatusFinding]) -> Level:
     return next((level for level in (Level.ERROR, Level.WARNING) if level in levels), Level.OK)
 
 
+def is_large_log(log_bytes: int, file_bytes: int) -> bool:
+    """Whether a SQLite file's write-ahead log is larger than its size explains."""
+    return log_bytes > min(max(_LEAST_LARGE_LOG, int(file_bytes * _LOG_SHARE)), _MOST_LOG)
+
+
 def _store_findings(
     store: StoreStatus, breaker: BreakerStatus | None, journal: JournalStatus | None
 ) -> Iterator[StatusFinding]:
@@ -177,6 +193,8 @@ def _store_findings(
         )
     elif store.ping_ms is not None and store.ping_ms > _SLOW_MS:
         yield _warning("store_slow", "The store answers slowly.", "Check its load and the network between.")
+    if store.log_bytes is not None and is_large_log(store.log_bytes, store.file_bytes or 0):
+        yield _warning("log_large", LARGE_LOG, LARGE_LOG_ADVICE)
     if journal is not None and journal.quarantined:
         yield _error(
             "journal_quarantined",

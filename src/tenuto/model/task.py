@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from tenuto.model.prompt import Language
 from tenuto.model.values import Json, Value, check_id, check_int, check_text
+
+TASKS: Final = "tasks"
+"""The namespace of tasks in the state of their owner."""
+TASK_PARTS: Final = "task-"
+"""How the namespaces of a task's board, notes, plan, steps and runs begin."""
+
+
+def is_task_namespace(namespace: str) -> bool:
+    """Whether a namespace holds tasks or their parts."""
+    return namespace == TASKS or namespace.startswith(TASK_PARTS)
 
 
 class TaskStatus(StrEnum):

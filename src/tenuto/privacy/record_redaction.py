@@ -103,10 +103,12 @@ async def redact_session_values(
     return fill_slots(values, iter(redaction.texts)) if redaction.changes(found) else list(values)
 
 
-async def redact_state(redactor: Redactor, scope: Scope, key: str, value: Json) -> Json:
+async def redact_state(redactor: Redactor, sink: Sink, scope: Scope, key: str, value: Json) -> Json:
     """A state value as it may be stored; the same object if nothing was found."""
+    if redactor.mode(sink, scope) is Mode.KEEP:
+        return value
     found = state_slots(key, value)
-    redaction = await redactor.texts(Sink.MEMORY, scope, None, found)
+    redaction = await redactor.texts(sink, scope, None, found)
     return fill_slots(value, iter(redaction.texts), key) if redaction.changes(found) else value
 
 

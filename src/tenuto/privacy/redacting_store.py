@@ -33,7 +33,7 @@ from tenuto.model import (
     StateEntry,
     Truncation,
 )
-from tenuto.model.privacy import is_user_memory
+from tenuto.model.privacy import Sink, state_sink
 from tenuto.model.session import PRIVACY_ALSO, drop_nulls
 from tenuto.model.turn import TurnState
 from tenuto.model.values import Json, JsonObject, check_json
@@ -273,7 +273,7 @@ class _RedactingSessions:
 
 
 class _RedactingState:
-    """The `StateStore` port behind the privacy policy: memories pass it, the project's own state does not."""
+    """The `StateStore` port behind the privacy policy: memories and tasks pass it, the project's own state does not."""
 
     def __init__(self, inner: StateStore, screen: Redactor) -> None:
         self._inner = inner
@@ -285,19 +285,21 @@ class _RedactingState:
     async def write_state(
         self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
     ) -> StateEntry:
-        if is_user_memory(scope, namespace):
-            value = await redact_state(self._screen, scope, key, check_json(value, "the state value"))
+        sink = state_sink(scope, namespace)
+        if sink is not None:
+            value = await redact_state(self._screen, sink, scope, key, check_json(value, "the state value"))
         return await self._inner.write_state(scope, namespace, key, value, if_version)
 
     async def change_states(self, scope: Scope, namespace: str, changes: Sequence[StateChange]) -> tuple[int, ...]:
-        if is_user_memory(scope, namespace):
-            changes = [await self._redact(scope, one) for one in changes]
+        sink = state_sink(scope, namespace)
+        if sink is not None:
+            changes = [await self._redact(sink, scope, one) for one in changes]
         return await self._inner.change_states(scope, namespace, changes)
 
-    async def _redact(self, scope: Scope, change: StateChange) -> StateChange:
+    async def _redact(self, sink: Sink, scope: Scope, change: StateChange) -> StateChange:
         if change.removes:
             return change
-        value = await redact_state(self._screen, scope, change.key, change.value)
+        value = await redact_state(self._screen, sink, scope, change.key, change.value)
         return change if value is change.value else replace(change, value=value)
 
 

@@ -1,13 +1,20 @@
-"""An embedder within a time limit: it rests after a failure, so that turns do not wait, and caches vectors."""
+"""An embedder within a time limit: it rests after a failure, so that turns do not wait, and caches vectors.
+
+Bulk work reaches it piece by piece, one piece at a time in all: the question of a turn waits for one piece at most, and
+work whose caller is gone ends with the piece under way.
+"""
 
 from __future__ import annotations
 
 import logging
-from asyncio import timeout
+from array import array
+from asyncio import Lock, timeout
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
+from math import hypot
+from operator import mul
 from typing import Final, NamedTuple, TypeAlias
 
 from tenuto.errors import Unavailable
@@ -18,6 +25,11 @@ Vector: TypeAlias = Sequence[float]
 
 EMBEDDED_CHARACTERS: Final = 1_000
 """Of a text; its beginning shows what it is about."""
+# What bulk work gives to the embedder at once: less than a tenth of a second of the local one's time. A provider
+# answers many texts as fast as one.
+_PIECE_CHARACTERS: Final = 2 * EMBEDDED_CHARACTERS
+_PIECE_TEXTS: Final = 8
+_REMOTE_PIECE: Final = 64
 _KNOWN: Final = 2_048
 _LIFE: Final = timedelta(minutes=10)
 """How long an unused vector is cached. The next text evicts it: an idle process keeps it, even after another process
@@ -36,6 +48,7 @@ class CachedEmbedder:
         self._known: OrderedDict[bytes, _CachedVector] = OrderedDict()
         self._forgotten = 0
         self._rests_until: datetime | None = None
+        self._bulk = Lock()
         # Weights on this machine take a second or more to load; a provider is always there.
         self.ready = embedder.remote
 
@@ -72,7 +85,7 @@ class CachedEmbedder:
         if self._resting:
             return None
         try:
-            return list(await self._embedder.embed([text[:EMBEDDED_CHARACTERS] for text in texts]))
+            return await self._embed_bulk([text[:EMBEDDED_CHARACTERS] for text in texts])
         except Unavailable:
             self._rests_until = self._clock() + _REST
             return None
@@ -80,10 +93,24 @@ class CachedEmbedder:
     async def embed_whole(self, texts: Sequence[str]) -> list[Vector]:
         """The vectors of whole texts, without time limit, rest and cache.
 
+        The local embedder reads a long text in chunks, whose mean is its vector: a call takes little memory and time.
+
         Raises:
             Unavailable: the embedder does not answer.
         """
-        return list(await self._embedder.embed(texts))
+        if self._embedder.remote:
+            return await self._embed_bulk(texts)
+        chunks = [list(_chunks(text)) for text in texts]
+        vectors = iter(await self._embed_bulk([chunk for each in chunks for chunk in each]))
+        return [_mean([(len(chunk), next(vectors)) for chunk in each]) for each in chunks]
+
+    async def _embed_bulk(self, texts: Sequence[str]) -> list[Vector]:
+        """Embed piece by piece; a piece of another caller, or the question of a turn, may come between two."""
+        vectors: list[Vector] = []
+        for piece in _pieces(texts, remote=self._embedder.remote):
+            async with self._bulk:
+                vectors += await self._embedder.embed(piece)
+        return vectors
 
     @property
     def _resting(self) -> bool:
@@ -101,7 +128,9 @@ class CachedEmbedder:
         unknown = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
         forgotten = self._forgotten
         if unknown:
-            vectors.update(zip(unknown, await self._embedder.embed(list(unknown.values())), strict=True))
+            few = len(unknown) <= _PIECE_TEXTS
+            embed = self._embedder.embed if few else self._embed_bulk
+            vectors.update(zip(unknown, await embed(list(unknown.values())), strict=True))
         if len({len(vector) for vector in vectors.values()}) > 1:
             # The embedder returns another model's vectors under the same name.
             self._known.clear()
@@ -136,3 +165,34 @@ def _cache_key(scope: Scope, text: str) -> bytes:
     """The key of one owner's text: no other owner learns from response times what it wrote."""
     whose = "\0".join((scope.tenant, scope.site, scope.user or "", *scope.owner))
     return blake2b(f"{len(whose)}\0{whose}\0{text}".encode(errors="surrogatepass"), digest_size=16).digest()
+
+
+def _chunks(text: str) -> Iterator[str]:
+    """The text in parts that are embedded as a whole; an empty text is one."""
+    for start in range(0, max(1, len(text)), EMBEDDED_CHARACTERS):
+        yield text[start : start + EMBEDDED_CHARACTERS]
+
+
+def _pieces(texts: Sequence[str], *, remote: bool) -> Iterator[list[str]]:
+    """Texts that are embedded at once: few enough that a question behind them does not wait."""
+    piece: list[str] = []
+    for text in texts:
+        limit = _REMOTE_PIECE if remote else _PIECE_TEXTS
+        full = len(piece) >= limit or (not remote and sum(map(len, piece)) + len(text) > _PIECE_CHARACTERS)
+        if piece and full:
+            yield piece
+            piece = []
+        piece.append(text)
+    if piece:
+        yield piece
+
+
+def _mean(parts: Sequence[tuple[int, Vector]]) -> Vector:
+    """The mean of the vectors of chunks, each by its length, of length 1; that of a single chunk is its own."""
+    if len(parts) == 1:
+        return parts[0][1]
+    weights = [weight for weight, _ in parts]
+    columns = zip(*(vector for _, vector in parts), strict=True)
+    sums = [sum(map(mul, weights, column)) for column in columns]
+    length = hypot(*sums) or 1.0
+    return array("f", [number / length for number in sums])

@@ -38,6 +38,10 @@ DUPLICATE_AT: Final = 0.85
 """From which cosine on two memories say the same; measured with the local embedder."""
 DUPLICATE_OVERLAP: Final = 0.6
 """The same by words: the share of their terms that both have."""
+LEAST_COSINE: Final = 0.15
+"""A memory that shares no term with the query is about it from this cosine on; measured with the local embedder."""
+LEAST_NEAREST: Final = 0.2
+"""The same for the nearest memory of all, where none shares a term."""
 LEXICAL_WEIGHT: Final = 0.5
 SESSION_WEIGHT: Final = 0.3
 PERIOD_WEIGHT: Final = 0.3
@@ -88,17 +92,18 @@ class _Seen(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """The slots that a query found, and their scores."""
+    """The slots that a query found. `arms` are what words, meaning, period and speaker give, a row each; `fused` is
+    their sum."""
 
     slots: NDArray[np.intp]
+    arms: Scores
     fused: Scores
-    lexical: Scores
     coverage: Scores
     cosines: Floats
 
     def at(self, places: NDArray[np.intp]) -> _Found:
-        slots, fused, lexical, coverage, cosines = self
-        return _Found(slots[places], fused[places], lexical[places], coverage[places], cosines[places])
+        slots, arms, fused, coverage, cosines = self
+        return _Found(slots[places], arms[:, places], fused[places], coverage[places], cosines[places])
 
 
 _Place: TypeAlias = tuple[tuple[int, ...], datetime, str, int]
@@ -206,24 +211,36 @@ class MemoryIndex:
         unit = self._unit(vector) if any(map(str.isalnum, query.text)) else None
         matches = self._postings.match(weights, seen.visible)
         cosines = self._cosines(unit, rows)
-        eligible = matches.scores > 0
-        if cosines is not None:
-            eligible |= cosines > 0
+        eligible = self._eligible(matches.scores > 0, cosines, wanted)
         slots = (wanted if dated.only else wanted & eligible).nonzero()[0]
         if not len(slots):
             return ()
+        arms: Scores = np.zeros((4, len(slots)))
         lexical = matches.scores[slots]
-        lexical /= lexical.max() or 1
-        fused = lexical
+        arms[0] = lexical / (lexical.max() or 1)
         if cosines is not None:
+            arms[0] *= LEXICAL_WEIGHT
             meaning = scale_to_one(self._with_neighbours(cosines, rows, seen.visible), wanted)[slots]
-            fused = LEXICAL_WEIGHT * lexical + (1 - LEXICAL_WEIGHT) * meaning
+            arms[1] = (1 - LEXICAL_WEIGHT) * meaning
         if dated.period is not None:
-            fused = fused + PERIOD_WEIGHT * _is_inside(rows["said_at"][slots], dated.period)
+            arms[2] = PERIOD_WEIGHT * _is_inside(rows["said_at"][slots], dated.period)
         if named := self._named(dated):
-            fused = fused + SPEAKER_WEIGHT * np.isin(rows["speaker"][slots], named)
+            arms[3] = SPEAKER_WEIGHT * np.isin(rows["speaker"][slots], named)
         near = np.zeros(len(slots), np.float32) if cosines is None else cosines[slots]
-        return self._choose(query, rows, _Found(slots, fused, lexical, matches.coverage[slots], near), weights)
+        found = _Found(slots, arms, arms.sum(axis=0), matches.coverage[slots], near)
+        return self._choose(query, rows, found, weights)
+
+    def _eligible(self, shares_terms: Mask, cosines: Floats | None, wanted: Mask) -> Mask:
+        """Which memories are about the query: those that share a term with it, or are near enough in meaning.
+
+        Where none shares a term, and the nearest is not near either, the query is about nothing here.
+        """
+        if cosines is None:
+            return shares_terms
+        if not (shares_terms & wanted).any() and cosines[wanted].max(initial=0) < LEAST_NEAREST:
+            return shares_terms
+        near: Mask = cosines >= LEAST_COSINE
+        return shares_terms | near
 
     def _look(self, query: MemoryQuery, rows: NDArray[np.void], moment: float) -> _Seen:
         """What exists for this query; the rest neither appears nor counts as a neighbour.
@@ -305,31 +322,37 @@ class MemoryIndex:
         if len(found.slots) > _POOL:
             found = found.at(best_places(found.fused.round(6), rows["said_at"][found.slots], _POOL))
         prior = session_scores(found.fused, rows["session"][found.slots])
-        totals = (found.fused + SESSION_WEIGHT * prior).round(6)
+        prior *= SESSION_WEIGHT
+        totals = (found.fused + prior).round(6)
         order, similarities = self._distinct(found.slots, totals, rows, _CANDIDATES * query.limit)
         best = totals[order]
         relevances = (best - best[-1]) / (best[0] - best[-1] or 1)
-        chosen = rank_by_mmr(relevances, similarities**2, query.limit, query.diversity)
+        chosen = rank_by_mmr(relevances, similarities**2, query.limit, query.mmr_lambda)
         places = order[chosen]
         alike = similarities[chosen][:, chosen].tolist()
         nearest = [max(above[:rank], default=0.0) for rank, above in enumerate(alike)]
-        return self._hits(found.at(places), totals[places], prior[places], nearest, weights)
+        return self._hits(found.at(places), prior[places], nearest, weights)
 
     def _hits(
-        self, found: _Found, totals: Scores, prior: Scores, nearest: Sequence[float], weights: Mapping[str, float]
+        self, found: _Found, prior: Scores, nearest: Sequence[float], weights: Mapping[str, float]
     ) -> tuple[MemoryHit, ...]:
-        parts = np.array((found.lexical, np.maximum(found.cosines, 0), found.coverage, prior, nearest)).round(4).T
+        near = np.maximum(found.cosines, 0)
+        parts = np.vstack((found.arms, prior, near, found.coverage, nearest)).round(4).T
         hits: list[MemoryHit] = []
-        for slot, total, each in zip(found.slots.tolist(), totals.tolist(), parts.tolist(), strict=True):
-            lexical, vector, coverage, session, similarity = each
+        for slot, each in zip(found.slots.tolist(), parts.tolist(), strict=True):
+            lexical, vector, period, speaker, session, cosine, coverage, similarity = each
             scores = MemoryScores(
                 lexical=lexical,
                 vector=vector,
-                coverage=coverage,
                 session=session,
+                period=period,
+                speaker=speaker,
+                cosine=cosine,
+                coverage=coverage,
                 similarity=similarity,
                 terms=tuple([term for term in weights if term in self._terms[slot]]),
             )
+            total = round(lexical + vector + session + period + speaker, 4)
             hits.append(MemoryHit(memory=self._memory(slot), score=total, scores=scores))
         return tuple(hits)
 

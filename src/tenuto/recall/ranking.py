@@ -82,18 +82,19 @@ def best_places(scores: Scores, times: NDArray[np.float64], limit: int) -> NDArr
     return found
 
 
-def rank_by_mmr(relevances: Sequence[float] | Scores, similarities: Floats, limit: int, diversity: float) -> list[int]:
+def rank_by_mmr(relevances: Sequence[float] | Scores, similarities: Floats, limit: int, mmr_lambda: float) -> list[int]:
     """Positions of the chosen candidates, best first; the candidates come in order of relevance.
 
-    MMR takes the one with the greatest `diversity * relevance - (1 - diversity) * similarity to those taken`, the
-    earlier one when two are equal. With `diversity` 1, or when there are no more than asked for, relevance alone orders
-    them. Near-duplicates have to be dropped before: the penalty alone lets them back in as soon as relevance falls.
+    MMR takes the one with the greatest `mmr_lambda * relevance - (1 - mmr_lambda) * similarity to those taken`, the
+    earlier one when two are equal. With `mmr_lambda` 1, or when there are no more than asked for, relevance alone
+    orders them. Near-duplicates have to be dropped before: the penalty alone lets them back in as soon as relevance
+    falls.
     """
-    if diversity == 1 or len(relevances) <= limit:
+    if mmr_lambda == 1 or len(relevances) <= limit:
         return list(range(min(limit, len(relevances))))
     # Whole numbers: equal candidates stay equal wherever they stand in a matrix product.
-    worth = np.rint(np.multiply(relevances, diversity * _STEPS)).astype(np.int64)
-    penalties = np.rint(similarities * ((1 - diversity) * _STEPS)).astype(np.int64)
+    worth = np.rint(np.multiply(relevances, mmr_lambda * _STEPS)).astype(np.int64)
+    penalties = np.rint(similarities * ((1 - mmr_lambda) * _STEPS)).astype(np.int64)
     # What is taken is never worth taking again.
     np.fill_diagonal(penalties, 4 * _STEPS)
     penalty = np.zeros(len(worth), np.int64)

@@ -43,6 +43,10 @@ MAX_PAGE: Final = 500
 # Memories that are embedded at a time: a turn that needs the embedder waits no longer than for these.
 _BATCH: Final = 8
 _TRIES: Final = 5
+_NO_OWNER: Final = (
+    "memories belong to a user: name one by X-User-ID over HTTP, by --user at a terminal, by the scope in Python. "
+    "Without one a conversation stays in its own session, unless memories_without_user is set, for one person alone"
+)
 _REFUSED: Final = "this text may not be remembered under the privacy policy"
 
 
@@ -71,6 +75,17 @@ class Memories:
         """The present moment, as memories count it."""
         return self._clock()
 
+    def check_owner(self, scope: Scope) -> Scope:
+        """Return the scope of the owner of memories.
+
+        Raises:
+            Invalid: the scope names neither user nor chat, and memories without a user are not allowed.
+        """
+        owner = _owned(scope)
+        if not owner.owner and not self.policy.without_user:
+            raise Invalid(_NO_OWNER)
+        return owner
+
     # Reading
 
     async def search(self, scope: Scope, query: MemoryQuery) -> RecallResult:
@@ -84,18 +99,17 @@ class Memories:
 
     async def prepare(self, scope: Scope, text: str) -> PreparedSearch:
         """What can be done for a search before the conversation is known: load the memories, embed the question."""
-        scope = _owned(scope)
+        scope = self.check_owner(scope)
         owner = await self._load(scope)
         vectors: list[Vector] | None = None
         missed = False
         if self.embedder is not None and owner.memories and text.strip():
             if not self.embedder.ready:
                 self._warm()
-                # Not degraded: until its weights are loaded, words decide.
-                return PreparedSearch(self._copies, owner, None, self._clock, degraded=False)
+                return PreparedSearch(self._copies, owner, None, self._clock, degraded=True)
             asked = await self._redact(scope, text) if self.embedder.remote else text
             vectors = await self.embedder.embed(scope, [asked or ""])
-            missed = vectors is None
+            missed = vectors is None or len(owner.embedded) < len(owner.memories)
         return PreparedSearch(self._copies, owner, vectors[0] if vectors else None, self._clock, degraded=missed)
 
     async def embed_texts(self, scope: Scope, texts: Sequence[str]) -> list[Vector]:
@@ -116,7 +130,7 @@ class Memories:
         Raises:
             MemoryNotFound: the owner has none of that id.
         """
-        stored = await self._records.read(_owned(scope), check_id(memory_id, "the memory id"))
+        stored = await self._records.read(self.check_owner(scope), check_id(memory_id, "the memory id"))
         if stored is None or is_expired(stored.memory, self._clock()):
             raise MemoryNotFound(memory_id)
         return stored.memory
@@ -138,7 +152,7 @@ class Memories:
         """
         check_int(limit, 1, MAX_PAGE, "limit")
         behind = _parse_cursor(cursor) if cursor is not None else None
-        owner = await self._load(_owned(scope))
+        owner = await self._load(self.check_owner(scope))
         now = self._clock()
         found = [
             memory
@@ -230,7 +244,7 @@ class Memories:
         Raises:
             Invalid: the owner has too many preferences.
         """
-        scope = _owned(scope)
+        scope = self.check_owner(scope)
         clean = [one for memory in memories if (one := await self._clean(scope, memory)) is not None]
         vectors = await self._embed(scope, [memory.text for memory in clean])
         async with self._copies.current(scope) as owner:
@@ -262,7 +276,7 @@ class Memories:
             Invalid: the text is empty, too long, or may not be remembered.
             Conflict: another process changes it at the same time.
         """
-        scope = _owned(scope)
+        scope = self.check_owner(scope)
         owner = await self._load(scope)
         for _ in range(_TRIES):
             stored = await self._records.read(scope, check_id(memory_id, "the memory id"))
@@ -451,7 +465,10 @@ class Memories:
 
 
 class RecallResult:
-    """What a search found; `degraded` if the embedder did not answer and words alone decided."""
+    """What a search found; `degraded` if words alone decided about some memories.
+
+    Then the embedder loads or does not answer, or it has not embedded all memories yet.
+    """
 
     __slots__ = ("degraded", "hits")
 

@@ -53,16 +53,20 @@ class MemoryList(View, frozen=True, kw_only=True):
 
 
 class MemoryScoresView(View, frozen=True, kw_only=True):
-    """Why a memory was found: its share of the search by words (`lexical`) and by meaning (`vector`), from 0 to 1.
+    """Why a memory was found. The score is the sum of `lexical`, `vector`, `session`, `period` and `speaker`.
 
-    `coverage` is the share of the query's weight that the shared `terms` hold, `session` what the rest of the session
-    adds, and `similarity` the greatest similarity to a memory ranked above it.
+    These are what the search by words and by meaning give, what the rest of the session adds, and that the query names
+    when, or by whom, it was said. `cosine` is the similarity to the query, `coverage` the share of the query's weight
+    that the shared `terms` hold, and `similarity` the greatest similarity to a memory ranked above it.
     """
 
     lexical: float
     vector: float
-    coverage: float
     session: float
+    period: float
+    speaker: float
+    cosine: float
+    coverage: float
     similarity: float
     terms: tuple[str, ...]
 
@@ -82,7 +86,10 @@ class MemoryHitView(View, frozen=True, kw_only=True):
 
 
 class MemoryHits(View, frozen=True, kw_only=True):
-    """What a search found, best first; `degraded` where words alone decided, since the embedder did not answer."""
+    """What a search found, best first; `degraded` where words alone decided about some memories.
+
+    Then the embedder loads or does not answer, or it has not embedded all memories yet.
+    """
 
     hits: list[MemoryHitView]
     degraded: bool

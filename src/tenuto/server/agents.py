@@ -1,15 +1,23 @@
-"""Routes for agents in other processes: what they see of a task, and the runs of its agents."""
+"""Routes for agents in other processes: what they see of a task, and the runs of its agents.
+
+What an agent keeps to itself is for that agent's own credential; an admin may look, and the audit says so. To any other
+caller it is absent.
+"""
 
 from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tenuto.access import KeyRole
 from tenuto.errors import Invalid
+from tenuto.model import Scope
 from tenuto.model.values import JsonObject, View
-from tenuto.server.auth import asking, service
+from tenuto.privacy.compliance.audit import Act
+from tenuto.server.auth import AuthContext, authenticate_request, service
 from tenuto.server.json_io import agent_header, answer, parse_query, path_parameter
 from tenuto.server.openapi import Router, describe
+from tenuto.server.privacy import actor_name
 from tenuto.server.requests import ContextQuery
 from tenuto.sessions.views import MessageView
 from tenuto.tasks.run_views import AgentRunList, AgentRunView, RunMessageView
@@ -22,7 +30,8 @@ _AGENT = ("Tenuto-Agent",)
 
 class AgentContextView(View, frozen=True, kw_only=True):
     """All that an agent sees of a task: `history` are the newest messages of its session, `notes` and `messages` the
-    agent's own, and `prompt` a system prompt for its role."""
+    agent's own (empty for a caller that is neither the agent nor an admin), and `prompt` a system prompt for its
+    role."""
 
     task_id: str
     agent: str
@@ -38,26 +47,50 @@ class AgentContextView(View, frozen=True, kw_only=True):
 
 @routes.get("/tasks/{task_id}/context", describe(AgentContextView, query=ContextQuery, headers=_AGENT))
 async def get_agent_context(request: Request) -> Response:
-    """All that the agent of the header or the credential sees of a task, in one call."""
-    scope, task_id = await asking(request), path_parameter(request, "task_id")
-    agent, query = agent_header(request), parse_query(request, ContextQuery)
+    """All that the agent of the credential sees of a task, in one call. A credential that is bound to no agent names
+    one by the header, and gets its context without notes and messages; for an admin they are included, and audited."""
+    admission, task_id = await authenticate_request(request), path_parameter(request, "task_id")
+    scope, agent, query = admission.scope(), agent_header(request), parse_query(request, ContextQuery)
     if agent is None:
         raise Invalid("name the agent that asks: the header Tenuto-Agent")
     seen = await service(request).tenuto.agent_contexts.snapshot(scope, task_id, agent, role=query.role)
+    private = await may_read_private(request, admission, scope, task_id, agent)
     return answer(
         AgentContextView.derive(
             seen,
             history=list(map(MessageView.of, seen.history)),
             board=BoardAnswer.of(seen.board),
-            notes=list(map(AgentNoteView.of, seen.notes)),
-            messages=list(map(RunMessageView.of, seen.messages)),
+            notes=list(map(AgentNoteView.of, seen.notes)) if private else [],
+            messages=list(map(RunMessageView.of, seen.messages)) if private else [],
         )
     )
 
 
 @routes.get("/tasks/{task_id}/runs", describe(AgentRunList, headers=_AGENT))
 async def list_agent_runs(request: Request) -> Response:
-    """The runs of a task's agents: status, usage and tool calls. An agent sees the private parts of its own."""
-    scope, task_id = await asking(request), path_parameter(request, "task_id")
-    runs = await service(request).tenuto.tasks.runs(scope, task_id, agent=agent_header(request))
+    """The runs of a task's agents: status, usage and tool calls. An agent sees the private parts of its own; an admin
+    those of the agent of the header, which is audited."""
+    admission, task_id = await authenticate_request(request), path_parameter(request, "task_id")
+    scope, agent = admission.scope(), agent_header(request)
+    tasks = service(request).tenuto.tasks
+    if agent is not None:
+        await tasks.get(scope, task_id)
+        if not await may_read_private(request, admission, scope, task_id, agent):
+            agent = None
+    runs = await tasks.runs(scope, task_id, agent=agent)
     return answer(AgentRunList(runs=list(map(AgentRunView.of, runs))))
+
+
+async def may_read_private(request: Request, admission: AuthContext, scope: Scope, task_id: str, agent: str) -> bool:
+    """Whether the caller may read what an agent keeps to itself on a task that exists; the look of an admin is audited.
+
+    On an open server the header names the agent, as other headers name the user.
+    """
+    caller = admission.caller
+    if caller is None or caller.agent is not None:
+        return agent_header(request) == agent
+    if caller.role is not KeyRole.ADMIN:
+        return False
+    audit, about = service(request).tenuto.privacy.audit, {"task": task_id, "agent": agent}
+    await audit.note(scope, Act.VIEWED, by=actor_name(admission), about=about)
+    return True

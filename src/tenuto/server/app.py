@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 
-from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 
@@ -81,14 +80,9 @@ def create_app(
     meters = Metrics()
 
     async def start(app: Starlette, tenuto: Tenuto, stack: AsyncExitStack) -> None:
-        remembered = await tenuto.memories()
-
-        def on_mode(is_open: bool) -> None:
-            # Without a credential one person uses the server; behind a credential without a user there may be many.
-            if settings.memories_without_user is None:
-                remembered.policy = replace(remembered.policy, without_user=is_open)
-
-        gate = _gate(settings, verifier, tenuto, clock, ticks, on_mode)
+        if settings.memories_without_user:
+            _log.warning("memories_without_user is on: callers that name no user share one memory")
+        gate = _gate(settings, verifier, tenuto, clock, ticks)
         # Opened now: a model or an assistant that cannot be had stops the start, not the first question.
         chat = await tenuto.chat()
         cache = tenuto.stores.cache
@@ -97,7 +91,13 @@ def create_app(
         await stack.enter_async_context(hub.running())
         live = await stack.enter_async_context(LiveTurns(chat, tenuto.sessions, hub.on_turn_started))
         app.state.service = ServerContext(
-            settings=settings, tenuto=tenuto, chat=chat, live=live, gate=gate, clock=clock
+            settings=settings,
+            tenuto=tenuto,
+            chat=chat,
+            live=live,
+            gate=gate,
+            clock=clock,
+            embedding_rates=RateLimiter(settings.embedding_tokens_per_minute, what="tokens of embeddings", now=ticks),
         )
         tenuto.add_listener(meters.count_session_event)
         tenuto.add_listener(hub.on_session_event)
@@ -190,12 +190,7 @@ async def _warming(memories: Memories) -> AsyncIterator[None]:
 
 
 def _gate(
-    settings: Settings,
-    tokens: JwtVerifier | None,
-    tenuto: Tenuto,
-    clock: Clock,
-    ticks: Callable[[], float],
-    on_mode: Callable[[bool], None],
+    settings: Settings, tokens: JwtVerifier | None, tenuto: Tenuto, clock: Clock, ticks: Callable[[], float]
 ) -> Gate:
     per_minute = settings.requests_per_minute
     return Gate(
@@ -206,7 +201,6 @@ def _gate(
         open_rates=RateLimiter(per_minute or 0, now=ticks),
         wrong_rates=RateLimiter(settings.wrong_credentials_per_minute, what="wrong credentials", now=ticks),
         now=ticks,
-        on_mode=on_mode,
     )
 
 

@@ -52,7 +52,7 @@ _RECHECK_EVERY: Final = 15.0
 _SAFE_METHODS: Final = ("GET", "HEAD")
 _OWN_PAGES: Final = ("none", "same-origin")
 # What a credential of an agent may read and write; all that others do with tasks is done by people.
-_AGENTS_READ: Final = "/v1/tasks"
+_AGENTS_READ: Final = ("/v1/tasks", "/v1/scope")
 _AGENTS_WRITE: Final = tuple(f"/v1/tasks/{{task_id}}/{part}/" for part in ("board", "locks", "agents"))
 _NAMING: Final = {
     b"x-tenant-id": "tenant",
@@ -84,23 +84,23 @@ class RateLimiter:
         self._now = now
         self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
-    def acquire(self, caller: Hashable) -> None:
-        """Count one request.
+    def acquire(self, caller: Hashable, count: int = 1) -> None:
+        """Count one request, or so many of `what` is limited.
 
         Raises:
-            RateLimited: the caller's bucket is empty.
+            RateLimited: the caller's bucket holds less.
         """
         if not self._per_minute:
             return
         now = self._now()
         left, seen = self._buckets.pop(caller, (float(self._per_minute), now))
         left = min(self._per_minute, left + (now - seen) * self._per_second)
-        self._buckets[caller] = (left - 1 if left >= 1 else left, now)
+        self._buckets[caller] = (left - count if left >= count else left, now)
         if len(self._buckets) > _REMEMBERED:
             # The caller idle for longest has the fullest bucket, so dropping it loses least.
             self._buckets.popitem(last=False)
-        if left < 1:
-            raise RateLimited(self._per_minute, timedelta(seconds=(1 - left) / self._per_second), self._what)
+        if left < count:
+            raise RateLimited(self._per_minute, timedelta(seconds=(count - left) / self._per_second), self._what)
 
 
 class AuthContext(Value, frozen=True, kw_only=True):
@@ -165,7 +165,6 @@ class Gate:
         open_rates: RateLimiter,
         wrong_rates: RateLimiter,
         now: Callable[[], float] = time.monotonic,
-        on_mode: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self.keys = keys
         self._tokens = tokens
@@ -174,8 +173,6 @@ class Gate:
         self._open_rates = open_rates
         self._wrong_rates = wrong_rates
         self._now = now
-        # Called with whether the server is open, each time that is looked up.
-        self._on_mode = on_mode
         # By the digests of their secrets, so that the memory of the process holds no keys.
         self._callers: OrderedDict[bytes, _CachedCaller] = OrderedDict()
         self._closed = tokens is not None
@@ -243,8 +240,6 @@ class Gate:
         if self._looked_at is None or now - self._looked_at >= _TRUSTED_FOR:
             if await self._has_keys():
                 self.close()
-            else:
-                self._on_mode(True)
             self._looked_at = now
         return not self._closed
 
@@ -255,7 +250,6 @@ class Gate:
         self._closed = True
         if self._looked_at is not None:
             _log.info("closed: the first API key was made, so requests need a credential")
-        self._on_mode(False)
         self._recheck()
 
     def forget(self, key_id: str) -> None:
@@ -435,6 +429,7 @@ class ServerContext:
     live: LiveTurns
     gate: Gate
     clock: Clock
+    embedding_rates: RateLimiter
 
     @property
     def sessions(self) -> Sessions:

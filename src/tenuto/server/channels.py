@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tenuto.app import Tenuto
-from tenuto.errors import DeliveryRefused, QueueFull
+from tenuto.errors import DeliveryRefused, QueueFull, Unavailable
 from tenuto.gateway.service import Gateway
 from tenuto.model.channel import Delivery
 from tenuto.ports import Clock
@@ -67,8 +67,8 @@ async def _receive(request: Request, gateways: Sequence[Gateway]) -> Response:
     try:
         gateway = _addressed(gateways, delivery)
         answer = await gateway.receive(delivery)
-    except QueueFull as full:
-        _log.warning("a delivery has to come again: %s", full)
+    except (QueueFull, Unavailable) as error:
+        _log.warning("a delivery has to come again: %s", error)
         raise
     except DeliveryRefused as refused:
         _log.warning("a delivery is refused: %s", refused)

@@ -91,6 +91,7 @@ async def search_memories(request: Request) -> Response:
         persona=body.persona,
         any_persona=body.persona is None,
         superseded=body.superseded,
+        mmr_lambda=body.mmr_lambda,
     )
     return answer(MemoryHits.of(await memories.search(scope, query)))
 
@@ -145,6 +146,5 @@ async def _open(request: Request) -> tuple[Memories, Scope]:
     """
     scope = await asking(request)
     memories = await service(request).tenuto.memories()
-    if not scope.owner and not memories.policy.without_user:
-        raise Invalid("memories belong to a user: name one by the header X-User-ID")
+    memories.check_owner(scope)
     return memories, scope

@@ -111,7 +111,7 @@ async def reveal_placeholders(request: Request) -> Response:
     scope = admission.scope()
     body = await body_of(request, RevealBody)
     values = await service(request).tenuto.privacy.reveal(
-        scope, path_parameter(request), body.placeholders, by=_actor_name(admission)
+        scope, path_parameter(request), body.placeholders, by=actor_name(admission)
     )
     unknown = [mark for mark in dict.fromkeys(map(normalize_placeholder, body.placeholders)) if mark not in values]
     return answer(RevealView(values=dict(values), unknown=unknown), headers={"Cache-Control": "no-store"})
@@ -119,7 +119,7 @@ async def reveal_placeholders(request: Request) -> Response:
 
 @routes.get("/privacy/audit", describe(AuditList, query=AuditQuery))
 async def get_audit(request: Request) -> Response:
-    """Reveals, fixes and erasures on this site; for the tenant's own backend and for admins."""
+    """Reveals, fixes, erasures and looks at agents' notes on this site; for the tenant's own backend and for admins."""
     scope = (await _operator(request, "the audit is")).scope()
     asked = parse_query(request, AuditQuery)
     if asked.cursor is not None and not _NOTE_ID.fullmatch(asked.cursor):
@@ -136,7 +136,7 @@ async def scan_site(request: Request) -> Response:
     disconnects ends the scan; what was fixed stays and is audited. For the tenant's own backend and for admins."""
     admission = await _operator(request, "scans are")
     body = await body_of(request, ScanBody)
-    scope, by = site_scope(admission.scope()), _actor_name(admission)
+    scope, by = site_scope(admission.scope()), actor_name(admission)
     office = service(request).tenuto.privacy
     events = _scan_events(office, scope, fix=body.fix, by=by)
     if body.stream:
@@ -163,7 +163,7 @@ async def erase_user(request: Request) -> Response:
     scope = admission.scope()
     themselves = admission.caller is not None and admission.caller.user == user
     # The audit stays, and must not keep the name of a person who was just erased.
-    by = "themselves" if themselves else _actor_name(admission)
+    by = "themselves" if themselves else actor_name(admission)
     # A credential that is bound to a site reaches no other.
     only_site = admission.site is not None or (admission.caller is not None and admission.caller.site is not None)
     receipt = await service(request).tenuto.privacy.erase(scope, by=by, only_site=only_site)
@@ -213,7 +213,7 @@ def _check_can_reveal(admission: AuthContext) -> None:
         raise Forbidden(f"revealing needs a credential with the role {KeyRole.REVEAL}")
 
 
-def _actor_name(admission: AuthContext) -> str:
+def actor_name(admission: AuthContext) -> str:
     """Who acts, as the audit names them: a key by its id, a token by its user."""
     caller = admission.caller
     if caller is None:

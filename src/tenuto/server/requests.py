@@ -435,7 +435,8 @@ class SetPreferences(RequestBody, frozen=True, kw_only=True):
 
 class SearchMemories(RequestBody, frozen=True, kw_only=True):
     """What to look for. `since` and `until` bound when a memory was said; with `persona`, memories of other personas
-    are left out; with `superseded`, what no longer holds is found as well."""
+    are left out; with `superseded`, what no longer holds is found as well. `mmr_lambda` weighs relevance against
+    likeness to the hits above: 1 ranks by relevance alone, 0.3 prefers what is different."""
 
     EXAMPLE = {"query": "Where do I live?", "limit": 5, "kinds": ["fact"], "since": "2026-01-01T00:00:00Z"}
 
@@ -447,6 +448,7 @@ class SearchMemories(RequestBody, frozen=True, kw_only=True):
     session_id: Name | None = None
     persona: Name | None = None
     superseded: bool = False
+    mmr_lambda: Annotated[float, Meta(ge=0, le=1)] = 0.7
 
 
 class OpenTask(RequestBody, frozen=True, kw_only=True):

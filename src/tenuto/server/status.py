@@ -39,7 +39,7 @@ from tenuto.server.openapi import Router, describe
 from tenuto.server.problems import Forbidden
 from tenuto.server.task_worker import TaskWorker
 from tenuto.sessions.events import EventKind
-from tenuto.stores.factory import place_of
+from tenuto.stores.factory import place_of, sqlite_path
 
 routes = Router("health", prefix="/v1")
 
@@ -126,12 +126,15 @@ class ServerStatus:
             # It may come back as another version.
             self._store_version = None
         place = place_of(self._tenuto.settings.store).rstrip("?")
+        file_bytes, log_bytes = _sqlite_sizes(self._tenuto.settings.store)
         return StoreStatus(
             backend=place.split(":", 1)[0],
             address=place,
             answers=ping_ms is not None,
             ping_ms=ping_ms,
             version=self._store_version,
+            file_bytes=file_bytes,
+            log_bytes=log_bytes,
         )
 
     def _breaker(self) -> BreakerStatus | None:
@@ -202,6 +205,18 @@ async def get_status(request: Request) -> Response:
         raise Forbidden("the status of the server is for a credential with the role admin")
     status: ServerStatus = request.app.state.status
     return answer(await status.view())
+
+
+def _sqlite_sizes(url: str) -> tuple[int | None, int | None]:
+    """The sizes of a SQLite file and of its write-ahead log."""
+    if not url.startswith("sqlite:"):
+        return None, None
+    file = sqlite_path(url)
+    try:
+        size, log = file.stat().st_size, file.with_name(f"{file.name}-wal")
+        return size, log.stat().st_size if log.exists() else 0
+    except OSError:
+        return None, None
 
 
 def _resident_bytes() -> int | None:

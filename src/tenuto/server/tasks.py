@@ -13,6 +13,7 @@ from tenuto.model.plan import check_plan, parse_plan
 from tenuto.model.task import NewTask, TaskQuery
 from tenuto.model.turn import IdempotencyKey
 from tenuto.model.values import Json
+from tenuto.server.agents import may_read_private
 from tenuto.server.auth import asking, authenticate_request, bound_agent, service
 from tenuto.server.json_io import (
     agent_header,
@@ -229,16 +230,19 @@ async def unlock_key(request: Request) -> Response:
 
 @routes.get("/tasks/{task_id}/agents/{agent}/notes", describe(AgentNoteList, headers=_AGENT))
 async def list_notes(request: Request) -> Response:
-    """What an agent noted for itself on a task. A Tenuto-Agent header that names another agent is refused."""
-    notes = await _notes(request, await asking(request)).list()
-    return answer(AgentNoteList(notes=list(map(AgentNoteView.of, notes))))
+    """What an agent noted for itself on a task, for that agent's credential; an admin may look, which is audited. For
+    any other caller there are none."""
+    notes = await _readable_notes(request)
+    listed = [] if notes is None else await notes.list()
+    return answer(AgentNoteList(notes=list(map(AgentNoteView.of, listed))))
 
 
 @routes.get(_NOTE, describe(AgentNoteView, headers=_AGENT))
 async def get_note(request: Request) -> Response:
-    """One note of an agent, for that agent alone."""
+    """One note of an agent, for the same callers."""
     key = path_parameter(request, "key")
-    note = await _notes(request, await asking(request)).read_entry(key)
+    notes = await _readable_notes(request)
+    note = None if notes is None else await notes.read_entry(key)
     if note is None:
         raise EntryNotFound(_task_id(request), key)
     return versioned_response(AgentNoteView.of(note))
@@ -246,8 +250,9 @@ async def get_note(request: Request) -> Response:
 
 @routes.put(_NOTE, describe(AgentNoteView, body=WriteNote, headers=_WRITTEN))
 async def write_note(request: Request) -> Response:
-    """Note something for oneself; it is gone an hour after it was written, or when the task ends."""
-    notes, key = _notes(request, await asking(request)), path_parameter(request, "key")
+    """Note something for oneself; it is gone an hour after it was written, or when the task ends. For the agent's own
+    credential."""
+    notes, key = await _own_notes(request), path_parameter(request, "key")
     body = await body_of(request, WriteNote)
     note = await notes.write(key, body.value, if_version=await _expected_version(request, notes, body.if_version))
     return versioned_response(AgentNoteView.of(note))
@@ -255,8 +260,8 @@ async def write_note(request: Request) -> Response:
 
 @routes.delete(_NOTE, describe(None, 204, headers=_GUARDED))
 async def delete_note(request: Request) -> Response:
-    """Forget a note; again is harmless."""
-    notes, key = _notes(request, await asking(request)), path_parameter(request, "key")
+    """Delete a note of one's own. Idempotent."""
+    notes, key = await _own_notes(request), path_parameter(request, "key")
     await notes.delete(key, if_version=await _expected_version(request, notes))
     return Response(status_code=204)
 
@@ -273,12 +278,29 @@ def _board(request: Request, scope: Scope) -> Board:
     return _tasks(request).board(scope, _task_id(request))
 
 
-def _notes(request: Request, scope: Scope) -> Notes:
-    """The notes of the agent in the path. A runtime that sets the header for its agents keeps them apart by it."""
+async def _readable_notes(request: Request) -> Notes | None:
+    """The notes of the agent in the path, `None` for a caller that may not read them; the task exists for it."""
+    admission, task_id = await authenticate_request(request), _task_id(request)
+    scope, agent = admission.scope(), _agent_in_path(request)
+    await _tasks(request).get(scope, task_id)
+    if not await may_read_private(request, admission, scope, task_id, agent):
+        return None
+    return _tasks(request).notes(scope, task_id, agent)
+
+
+async def _own_notes(request: Request) -> Notes:
+    """The notes of the agent in the path, for that agent."""
+    admission, agent = await authenticate_request(request), _agent_in_path(request)
+    if admission.caller is not None and admission.caller.agent is None:
+        raise Forbidden("an agent's notes are written with that agent's credential: tenuto keys create --agent NAME")
+    return _tasks(request).notes(admission.scope(), _task_id(request), agent)
+
+
+def _agent_in_path(request: Request) -> str:
     agent, asks = path_parameter(request, "agent"), agent_header(request)
     if asks is not None and asks != agent:
-        raise Forbidden("an agent's notes are for that agent alone, and the Tenuto-Agent header names another")
-    return _tasks(request).notes(scope, _task_id(request), agent)
+        raise Forbidden("an agent's notes are for that agent alone, and the request names another")
+    return agent
 
 
 def _writing_agent(request: Request, in_body: str | None = None) -> str:

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
 import msgspec
@@ -52,10 +52,11 @@ from tenuto.model import (
 )
 from tenuto.model.message import check_drafts
 from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
-from tenuto.model.session import PARTNER, PRIVACY_ALSO, Status, check_attribute_name
+from tenuto.model.session import CONTEXT_SINCE, PARTNER, PRIVACY_ALSO, Status, check_attribute_name
 from tenuto.model.turn import TurnState
 from tenuto.model.values import Json, check_id, check_int, check_text, check_type
 from tenuto.ports import Clock, SessionStore, StoreUpkeep, release_lease, utc_now
+from tenuto.sessions.assistant_cap import AssistantCap
 from tenuto.sessions.cancellation import complete_despite_cancel, release_on_error
 from tenuto.sessions.events import EventEmitter, EventKind
 from tenuto.sessions.ids import digest_of, fingerprint, fresh_id, session_id_for_key
@@ -92,6 +93,7 @@ class Sessions:
         self._upkeep = upkeep
         self.policy = policy
         self._announce = announcer
+        self._assistant_cap = AssistantCap(store=store, clock=clock)
 
     # Turns
 
@@ -124,7 +126,7 @@ class Sessions:
             opening = replace(opening, create=with_retention(request.new_session, policy))
             turn = await self._begin_when_free(scope, opening, policy)
         if turn.state is not TurnState.FINISHED:
-            announcing = self._announce_written(scope, turn.session, created=turn.created, expired=turn.expired)
+            announcing = self._announce_written(scope, turn.session, policy, created=turn.created, expired=turn.expired)
             await release_on_error(self._store.finish_turn, turn, announcing)
             turn = _mark_stale(turn, policy.stale_after)
         return turn
@@ -224,7 +226,7 @@ class Sessions:
         batch = AppendBatch(id=fresh_id(), create=with_retention(new, policy), idempotency_key=once)
         made = await self._create_in_store(scope, asked, batch, unnamed)
         if not made.duplicate:
-            await self._announce_written(scope, made.session, created=made.created, expired=made.expired)
+            await self._announce_written(scope, made.session, policy, created=made.created, expired=made.expired)
         return made.session, made.created
 
     async def _create_in_store(self, scope: Scope, asked: str, batch: AppendBatch, unnamed: str) -> AppendResult:
@@ -282,8 +284,9 @@ class Sessions:
         query = SessionQuery() if query is None else query
         check_type(query, SessionQuery, "the query")
         # An idle session is stored as active, so the store cannot tell the two apart.
-        idle = query.status is Status.INACTIVE and self.policy.inactive_after > timedelta(0)
-        asked = replace(query, status=None) if idle else query
+        rules = {Status.INACTIVE: self.policy.inactive_after, Status.ARCHIVED: self.policy.archive_after}
+        by_rule = query.status is not None and bool(rules.get(query.status))
+        asked = replace(query, status=None) if by_rule else query
         for _ in range(_LISTED_PAGES):
             page = self._with_status(await self._store.list(scope, asked), query.status)
             if page.sessions or page.cursor is None:
@@ -318,12 +321,20 @@ class Sessions:
         except SessionNotFound:
             return None
 
-    async def reset(self, scope: Scope, session_id: str) -> Session:
-        """Remove the messages and keep the session with its assistant; a running turn is lost."""
+    async def reset(self, scope: Scope, session_id: str, *, context_since: datetime | None = None) -> Session:
+        """Remove the messages and keep the session with its assistant; a running turn is lost.
+
+        What others wrote in a chat before `context_since`, by default now, is no context any more.
+        """
         check_type(scope, Scope, "scope")
-        return await self._change(
-            scope, session_id, self._store.reset(scope, session_id, keep_metadata=(*PARTNER, PRIVACY_ALSO))
-        )
+        return await self._change(scope, session_id, self._reset(scope, session_id, context_since or self._clock()))
+
+    async def _reset(self, scope: Scope, session_id: str, context_since: datetime) -> Session:
+        session = await self._store.reset(scope, session_id, keep_metadata=(*PARTNER, PRIVACY_ALSO))
+        if session.scope.chat is None:
+            return session
+        # The platform still lists what was said there.
+        return await self._store.patch(scope, session_id, Changes(metadata={CONTEXT_SINCE: context_since.isoformat()}))
 
     async def truncate(self, scope: Scope, session_id: str, request: Truncation) -> Session:
         """Remove what follows a message, except for the messages numbered in `keep_seqs`.
@@ -364,7 +375,7 @@ class Sessions:
             if absent.session_id != forking.new_id:
                 raise
             fork = await self._store.fork(scope, session_id, replace(forking, new_id=fresh_id()))
-        await self._announce_written(scope, fork, created=True, expired=False)
+        await self._announce_written(scope, fork, self.policy, created=True, expired=False)
         return fork
 
     async def delete(self, scope: Scope, session_id: str) -> None:
@@ -397,7 +408,7 @@ class Sessions:
             session = await self._restore_as(scope, session_id, batch)
         if saved.status is not session.status:
             session = await self._store.patch(scope, session.id, Changes(status=saved.status))
-        await self._announce_written(scope, session, created=True, expired=False)
+        await self._announce_written(scope, session, self.policy, created=True, expired=False)
         return session
 
     async def _restore_as(self, scope: Scope, session_id: str, batch: AppendBatch) -> Session:
@@ -495,11 +506,15 @@ class Sessions:
             pause = min(pause * 2, 0.25)
 
     def _with_current_status(self, session: Session) -> Session:
-        """The session as inactive if it was not changed for long; what was set by hand stays (E25)."""
-        limit = self.policy.inactive_after
-        if session.status is not Status.ACTIVE or not limit or self._clock() - session.updated_at < limit:
-            return session
-        return replace(session, status=Status.INACTIVE)
+        """The session as inactive if it was not changed for long, and as archived if it was inactive for long; what is
+        archived by hand stays so (E25)."""
+        limit, archive_after = self.policy.inactive_after, self.policy.archive_after
+        idle = self._clock() - session.updated_at
+        if session.status is Status.ACTIVE and limit and idle >= limit:
+            session, idle = replace(session, status=Status.INACTIVE), idle - limit
+        if session.status is Status.INACTIVE and archive_after and idle >= archive_after:
+            return replace(session, status=Status.ARCHIVED)
+        return session
 
     def _with_status(self, page: SessionPage, status: Status | None) -> SessionPage:
         sessions = map(self._with_current_status, page.sessions)
@@ -570,24 +585,29 @@ class Sessions:
         elif isinstance(absent, SessionCorrupt):
             await self._announce.emit_event(EventKind.QUARANTINED, scope, session_id)
 
-    async def _announce_written(self, scope: Scope, session: Session, *, created: bool, expired: bool) -> None:
-        """Announce the change, and keep to the site's number of sessions.
+    async def _announce_written(
+        self, scope: Scope, session: Session, policy: SessionPolicy, *, created: bool, expired: bool
+    ) -> None:
+        """Announce the change, and keep to the number of sessions.
 
-        That number is the installation's: an assistant's own policy must not remove the sessions of others.
+        The installation's number counts all sessions of the site. That of an assistant's own policy counts the sessions
+        of this assistant: it must not remove those of others.
         """
         if expired:
             await self._announce.emit_event(EventKind.EXPIRED, scope, session.id)
         kind = EventKind.CREATED if created else EventKind.UPDATED
         await self._announce.emit_event(kind, scope, session.id, changed=() if created else _MESSAGES)
         if created and self.policy.max_sessions is not None:
-            await self._evict_oldest(scope, session.id, self.policy.max_sessions)
+            await self._evict(self._upkeep.evict(scope, self.policy.max_sessions, keep_session=session.id))
+        if created and policy.max_sessions not in (None, self.policy.max_sessions):
+            await self._evict(self._assistant_cap.make_room(session, policy))
 
-    async def _evict_oldest(self, scope: Scope, newest: str, keep: int) -> None:
+    async def _evict(self, evicting: Awaitable[tuple[RemovedSession, ...]]) -> None:
         """Remove the oldest sessions. The new one is stored, so a store that fails now must not fail the caller."""
         try:
-            gone = await self._upkeep.evict(scope, keep, keep_session=newest)
-        except Unavailable as away:
-            _log.warning("sessions beyond %s were not evicted: %s", keep, away)
+            gone = await evicting
+        except Unavailable as error:
+            _log.warning("sessions beyond max_sessions were not evicted: %s", error)
             return
         await self._announce_removed(EventKind.EVICTED, gone)
 

@@ -19,7 +19,11 @@ from tenuto.model.analytics import Topic
 from tenuto.recall import readable_words
 
 MIN_USERS: Final = 3
-"""How many users must have raised a topic. What one person asks about is theirs; with two, each knows the other's."""
+"""How many users, or sessions without a user, must have raised a topic.
+
+What one person asks about is theirs; with two, each knows the other's. Sessions without a user name nobody, and each
+counts as one: visitors cannot be told apart.
+"""
 # What follows in a longer title, or in a longer run of Chinese, seldom names the subject, and takes time.
 _TITLE: Final = 80
 _RUN: Final = 16
@@ -34,13 +38,16 @@ _Raised: TypeAlias = tuple[str | None, date]
 
 @dataclass(slots=True)
 class _Tally:
-    """In how many sessions of each day, and of which users, a term occurred."""
+    """In how many sessions of each day, of which users, and in how many without a user, a term occurred."""
 
     days: Counter[date] = field(default_factory=Counter)
-    users: set[str | None] = field(default_factory=set)
+    users: set[str] = field(default_factory=set)
+    without_user: int = 0
 
     def add(self, raised: Sequence[_Raised]) -> None:
-        self.users.update([user for user, _ in raised])
+        users = [user for user, _ in raised if user is not None]
+        self.users.update(users)
+        self.without_user += len(raised) - len(users)
         self.days.update([day for _, day in raised])
 
     @property
@@ -48,13 +55,15 @@ class _Tally:
         return self.days.total()
 
     @property
-    def user_count(self) -> int:
-        # Visitors, who have no name, cannot be told apart, and count as none.
-        return len(self.users) - (None in self.users)
+    def is_shared(self) -> bool:
+        return len(self.users) + self.without_user >= MIN_USERS
 
 
 def count_topics(sessions: Iterable[Session], limit: int) -> tuple[Topic, ...]:
-    """The most frequent topics that at least `MIN_USERS` users raised. Each session counts once for each topic."""
+    """The most frequent topics that at least `MIN_USERS` users, or sessions without one, raised.
+
+    Each session counts once for each topic.
+    """
     words: defaultdict[str, _Tally] = defaultdict(_Tally)
     spellings: defaultdict[str, Counter[str]] = defaultdict(Counter)
     # Many sessions have the same title, as the first question of a guide is.
@@ -69,7 +78,7 @@ def count_topics(sessions: Iterable[Session], limit: int) -> tuple[Topic, ...]:
         runs[tuple([run[:_RUN] for run in cjk])].append(raised)
     tallies = {_usual(spellings[term]): tally for term, tally in _raised(words).items()} | _cjk_words(runs)
     topics = [
-        Topic(name=name, sessions=tally.sessions, users=tally.user_count, days=dict(sorted(tally.days.items())))
+        Topic(name=name, sessions=tally.sessions, users=len(tally.users), days=dict(sorted(tally.days.items())))
         for name, tally in tallies.items()
     ]
     return tuple(sorted(topics, key=lambda topic: (-topic.sessions, -topic.users, topic.name))[:limit])
@@ -81,7 +90,7 @@ def _usual(spellings: Counter[str]) -> str:
 
 
 def _raised(tallies: Mapping[str, _Tally]) -> dict[str, _Tally]:
-    return {term: tally for term, tally in tallies.items() if tally.user_count >= MIN_USERS}
+    return {term: tally for term, tally in tallies.items() if tally.is_shared}
 
 
 def _cjk_words(runs: Mapping[tuple[str, ...], Sequence[_Raised]]) -> dict[str, _Tally]:

@@ -11,14 +11,13 @@ from msgspec.structs import replace
 
 from tenuto.errors import DecryptionFailed, StateCorrupt, TaskNotFound
 from tenuto.model import Scope
-from tenuto.model.task import Task, TaskStatus
+from tenuto.model.task import TASKS, Task, TaskStatus
 from tenuto.model.values import check_id
 from tenuto.ports import Clock, StateStore
 from tenuto.tasks._record_store import Drawer, VersionedRecord, check_version
 from tenuto.tasks._records import Head, micros, parse_task_id
 
 _log = logging.getLogger(__name__)
-_NAMESPACE: Final = "tasks"
 # A task that is being removed: expired by every clock, so it cannot be changed.
 _RETIRED: Final = Head(type="", status=TaskStatus.FAILED, created_at=0, updated_at=0, expires_at=0)
 
@@ -133,7 +132,7 @@ class TaskTable:
         return filed
 
     def _records_of(self, scope: Scope) -> Drawer[Head]:
-        return Drawer(self._state, scope, _NAMESPACE, Head)
+        return Drawer(self._state, scope, TASKS, Head)
 
 
 @contextmanager

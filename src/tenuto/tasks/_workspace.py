@@ -8,17 +8,18 @@ from typing import Final, TypeAlias
 
 from tenuto.errors import TaskFinished, TaskNotFound
 from tenuto.model import Scope
+from tenuto.model.task import TASK_PARTS
 from tenuto.ports import StateStore
 from tenuto.tasks._deadlines import Deadlines
 from tenuto.tasks._record_store import Drawer
 from tenuto.tasks._records import BoardRecord, Head, NoteRecord, PlanRecord, RunRecord, StepRecord
 from tenuto.tasks._task_table import TaskTable
 
-BOARD: Final = "task-board:"
-_NOTES: Final = "task-notes:"
-_PLAN: Final = "task-plan:"
-_STEPS: Final = "task-steps:"
-_RUNS: Final = "task-runs:"
+BOARD: Final = f"{TASK_PARTS}board:"
+_NOTES: Final = f"{TASK_PARTS}notes:"
+_PLAN: Final = f"{TASK_PARTS}plan:"
+_STEPS: Final = f"{TASK_PARTS}steps:"
+_RUNS: Final = f"{TASK_PARTS}runs:"
 Fence: TypeAlias = Callable[[], Awaitable[None]]
 """Raises `StepLost` if the writer's step is another worker's by now."""
 

@@ -1,10 +1,12 @@
-"""Background jobs that outlive the call that started them: one per subject, a few at a time."""
+"""Background jobs that outlive the call that started them: one per subject, a few at a time, fair to all."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Hashable
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from traceback import extract_tb
 from typing import Final, TypeAlias
@@ -49,15 +51,77 @@ class JobCounts(Value, frozen=True, kw_only=True):
         )
 
 
+class FairSlots:
+    """Lets a few jobs run at once, and one of each kind beside them, so that no kind waits for slow ones of another.
+
+    A slot that becomes free goes to the kind with the fewest running, and within it to the sessions in turn.
+    """
+
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
+        self._running: Counter[str] = Counter()
+        self._waiting: OrderedDict[str, OrderedDict[Hashable, deque[asyncio.Future[None]]]] = OrderedDict()
+
+    @asynccontextmanager
+    async def slot(self, kind: str, session: Hashable) -> AsyncIterator[None]:
+        """Wait for a slot and hold it."""
+        if kind in self._waiting or not self._is_free(kind):
+            await self._wait(kind, session)
+        else:
+            self._running[kind] += 1
+        try:
+            yield
+        finally:
+            self._running[kind] -= 1
+            self._grant()
+
+    async def _wait(self, kind: str, session: Hashable) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(kind, OrderedDict()).setdefault(session, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                # The slot was granted in the moment of the cancellation.
+                self._running[kind] -= 1
+            self._grant()
+            raise
+
+    def _is_free(self, kind: str) -> bool:
+        return self._running.total() < self._at_once or not self._running[kind]
+
+    def _grant(self) -> None:
+        while kinds := [kind for kind in self._waiting if self._is_free(kind)]:
+            # Of equal ones that which was served longest ago.
+            kind = min(kinds, key=self._running.__getitem__)
+            turn = self._next_turn(kind)
+            # A cancelled job waits no more.
+            if not turn.done():
+                self._running[kind] += 1
+                turn.set_result(None)
+
+    def _next_turn(self, kind: str) -> asyncio.Future[None]:
+        sessions = self._waiting.pop(kind)
+        session, turns = sessions.popitem(last=False)
+        turn = turns.popleft()
+        if turns:
+            sessions[session] = turns
+        if sessions:
+            self._waiting[kind] = sessions
+        return turn
+
+
 class Jobs:
     """Runs jobs in the background. A failed job is logged, by its kind and where it failed.
 
-    What is started for a subject whose job is still running runs after it; of several, the last.
+    What is started for a subject whose job is still running runs after it; of several, the last. A subject is a
+    session, or a tuple that begins with one.
     """
 
     def __init__(self, *, at_once: int = _AT_ONCE, most: int = _MOST) -> None:
-        self._slots = asyncio.Semaphore(at_once)
+        self._slots = FairSlots(at_once)
         self._most = most
+        self._of_kind: Counter[str] = Counter()
         self._tasks: dict[Hashable, asyncio.Task[None]] = {}
         self._next: dict[Hashable, Work] = {}
         self._running = 0
@@ -69,16 +133,18 @@ class Jobs:
         return self._ended + JobCounts(waiting=len(self._tasks) - self._running, running=self._running)
 
     def start(self, kind: str, subject: Hashable, work: Work) -> None:
-        """Run the work soon. With too many jobs waiting it is left out: it will be found due again."""
+        """Run the work soon. With too many jobs of its kind waiting it is left out: it will be found due again."""
         key = (kind, subject)
         if key in self._tasks:
             self._next[key] = work
-        elif len(self._tasks) >= self._most:
-            _log.warning("%s jobs are waiting: a %s was put off", len(self._tasks), kind)
+        elif self._of_kind[kind] >= self._most:
+            _log.warning("%s jobs are waiting: a %s was put off", self._of_kind[kind], kind)
         else:
             self._next[key] = work
-            task = asyncio.create_task(self._run(kind, key), name=f"tenuto {kind}")
+            session = subject[0] if isinstance(subject, tuple) else subject
+            task = asyncio.create_task(self._run(kind, key, session), name=f"tenuto {kind}")
             self._tasks[key] = task
+            self._of_kind[kind] += 1
             # Not in the job itself: one that is cancelled before its first step never gets to its end.
             task.add_done_callback(lambda ended: self._on_done(kind, subject, ended))
 
@@ -99,9 +165,9 @@ class Jobs:
             while self._tasks:
                 await asyncio.wait(self._tasks.values())
 
-    async def _run(self, kind: str, key: Hashable) -> None:
+    async def _run(self, kind: str, key: Hashable, session: Hashable) -> None:
         while (work := self._next.pop(key, None)) is not None:
-            async with self._slots:
+            async with self._slots.slot(kind, session):
                 self._running += 1
                 try:
                     ok = await safely(kind, work)
@@ -111,6 +177,7 @@ class Jobs:
 
     def _on_done(self, kind: str, subject: Hashable, ended: asyncio.Task[None]) -> None:
         del self._tasks[kind, subject]
+        self._of_kind[kind] -= 1
         work = self._next.pop((kind, subject), None)
         if work is not None and not ended.cancelled():
             # It came in the moment between the job's last look and its end.

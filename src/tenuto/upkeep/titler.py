@@ -5,20 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from tenuto.errors import ModelFailed, SessionNotFound, VersionConflict
+from tenuto.errors import ModelFailed, SessionNotFound, Unavailable, VersionConflict
 from tenuto.model import Session
 from tenuto.model.generation import TurnEnded
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
-from tenuto.sessions.titles import (
-    TitleSource,
-    clean_title,
-    clip_title,
-    fallback_title,
-    generated_title,
-    title_changes,
-    title_request,
-)
+from tenuto.sessions.model_titles import ModelTitle, TitleFault, cut_title, read_title, title_request
+from tenuto.sessions.titles import TitleSource, fallback_title, generated_title, title_changes
 from tenuto.upkeep.jobs import Small
 
 _TIMEOUT_SECONDS: Final = 30.0
@@ -35,7 +28,10 @@ class Titler:
         self._redaction = redaction
 
     async def title(self, ended: TurnEnded) -> None:
-        """Set a title. If the model gives none, the fallback stays and a later turn tries again."""
+        """Set a title. If the model gives none, the fallback stays and a later turn tries again.
+
+        A title that is too long, and an answer that is no title alone, is asked for once more; then it is cut.
+        """
         text: str | None = None
         try:
             if self._small is not None:
@@ -49,16 +45,30 @@ class Titler:
             self._redaction.for_model(ended.scope, await self._redaction.for_title(ended.session, text))
             for text in (ended.question, ended.answer)
         ]
-        system, text = title_request(question, answer)
+        title = await self._ask(ended, small, question, answer)
+        if title.fault is not None:
+            try:
+                title = await self._ask(ended, small, question, answer, title.fault)
+            except Unavailable:
+                if title.text is None:
+                    raise
+        if title.text is None:
+            return None
+        # Redacted before it is cut: a part of a private value would not be recognised.
+        text = await self._redaction.for_title(ended.session, title.text)
+        return cut_title(text, question, ended.policies.sessions.title_characters)
+
+    async def _ask(
+        self, ended: TurnEnded, small: Small, question: str, answer: str, fault: TitleFault | None = None
+    ) -> ModelTitle:
+        system, text = title_request(question, answer, fault)
         prompt = await self._redaction.to_model(ended.scope, text)
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 completion = await small(ended.scope, system, prompt, _TITLE_TOKENS)
         except TimeoutError:
             raise ModelFailed("for titles", "took too long") from None
-        limit = ended.policies.sessions.title_characters
-        title = clean_title(completion, question, limit)
-        return clip_title(await self._redaction.for_title(ended.session, title), limit) if title is not None else None
+        return read_title(completion, question, answer, ended.policies.sessions.title_characters)
 
     async def _store(self, ended: TurnEnded, text: str | None) -> None:
         question, limit = ended.question, ended.policies.sessions.fallback_title_characters

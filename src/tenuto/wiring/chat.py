@@ -28,7 +28,6 @@ from tenuto.errors import InvalidSetting
 from tenuto.llm import OFFLINE, GivenModel, complete, open_model, provider_of
 from tenuto.model import Scope
 from tenuto.model.analytics import UsageCounts
-from tenuto.model.policy import preset
 from tenuto.model.prompt import Language
 from tenuto.ports import ChatModel, Clock, StateStore, Store, TaskEngine
 from tenuto.privacy.redacting_model import RedactingModel
@@ -169,16 +168,14 @@ def _builtin_assistants(
     settings: Settings, state: StateStore, engine: Callable[[], Awaitable[TaskEngine]]
 ) -> Iterator[Assistant]:
     yield general_assistant(settings.policies(), settings.prompt())
-    yield goods_assistant(state, settings.apply_limits(preset("goods_qa")))
+    yield goods_assistant(state, settings.goods_policies())
     yield npc_assistant(
         settings.npc_policies(),
         remembers=settings.memory_enabled,
         corpus=Path(settings.npc_corpus) if settings.npc_corpus else None,
     )
     yield legal_assistant(
-        engine,
-        decision_agent=settings.policies().tasks.owner_of(TASK_TYPE),
-        policies=settings.apply_limits(preset("multi_agent")),
+        engine, decision_agent=settings.policies().tasks.owner_of(TASK_TYPE), policies=settings.legal_policies()
     )
 
 

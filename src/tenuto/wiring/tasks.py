@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 from tenuto.errors import InvalidSetting
 from tenuto.model.policy import RunPolicy
 from tenuto.model.signature import read_signing_key
-from tenuto.model.urls import check_url
 from tenuto.ports import Clock, TaskEngine
 from tenuto.sessions import fresh_id
 from tenuto.settings import Settings
@@ -110,15 +109,9 @@ def one_machine_notice(settings: Settings) -> str | None:
 
 
 def engine_database(settings: Settings, scratch: Path = Path()) -> str:
-    """The database of the engine: as it is set, or beside the store; `scratch` is for a store in memory.
-
-    Raises:
-        InvalidSetting: it is neither SQLite nor Postgres.
-    """
+    """The database of the engine: as it is set, or beside the store; `scratch` is for a store in memory."""
     chosen, kind = settings.tasks_database, urlsplit(settings.store).scheme
     if chosen is not None:
-        if urlsplit(chosen).scheme not in ("sqlite", "postgresql", "postgres"):
-            raise InvalidSetting("tasks_database", "must be sqlite:///… or postgresql://…")
         return chosen
     if kind == "sqlite":
         store = sqlite_path(settings.store)
@@ -131,12 +124,7 @@ def engine_database(settings: Settings, scratch: Path = Path()) -> str:
 
 
 def webhook_key(settings: Settings) -> bytes | None:
-    """The key that signs the events of tasks; `None` if they are not sent.
-
-    Raises:
-        InvalidSetting: the address is no URL, or the secret is missing or too short.
-    """
+    """The key that signs the events of tasks, which the settings have checked; `None` if they are not sent."""
     if settings.task_webhook is None:
         return None
-    check_url(settings.task_webhook, "task_webhook", plain_http=True)
     return read_signing_key(settings.task_webhook_secret or "", "task_webhook_secret")

@@ -13,9 +13,9 @@ from tests.browser import ARGUMENTS, MISSING, find
 from tests.journeys.page.visit import PATIENCE
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def chromium() -> AsyncIterator[Browser]:
-    """A browser for this file; each visit has a profile of its own."""
+    """One browser for all; each visit has a profile of its own."""
     program = find()
     if program is None:
         pytest.fail(f"{MISSING} `python -m tests.browser` fetches one.", pytrace=False)

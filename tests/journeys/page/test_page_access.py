@@ -12,7 +12,7 @@ from tenuto.access import KeyRole
 from tests.journeys.door import Door, bearer, served
 from tests.journeys.page.visit import Visit, listening, offline, visiting
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 EVIL = '<img src=x onerror="window.hurt=1">'
 

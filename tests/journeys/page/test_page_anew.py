@@ -8,7 +8,7 @@ from playwright.async_api import Browser, expect
 from tenuto.llm import Fail, Hang, Say
 from tests.journeys.page.visit import Visit, scripted, stored
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 GOOD = [("user", "How many?"), ("assistant", "Seven.")]
 
 

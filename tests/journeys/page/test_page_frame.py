@@ -16,7 +16,7 @@ from tests.journeys.page.visit import DESK, PHONE, Visit, offline, visiting
 from tests.npm_clients import install_clients
 from tests.servers.loopback import serving
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PAGES = re.findall(r'name: "(\w+)"', (CONSOLE / "pages.js").read_text())
 MOST_REQUESTS = 10

@@ -12,7 +12,7 @@ from tests.clock import FakeClock
 from tests.journeys.door import Door, playing, served
 from tests.journeys.page.visit import PHONE, Visit, listening, visiting
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 DONE = ModelDone(model="scripted", input_tokens=100, output_tokens=20, cost_nanos=1_500_000)
 

@@ -15,7 +15,7 @@ from tenuto.server import web_console
 from tests.journeys.door import Door
 from tests.journeys.page.visit import PHONE, offline
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 CONSOLE = Path(web_console.__file__).parent / "console"
 BOOKS = """

@@ -11,7 +11,7 @@ from playwright.async_api import Browser, Locator, expect
 from tests.journeys.door import Door, bearer, served
 from tests.journeys.page.visit import PHONE, Visit, listening, offline, visiting
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 HOME = "I live in Bologna with my two cats."
 EVIL = "I like <img src=x onerror=alert(1)> and <b>bold</b> claims."

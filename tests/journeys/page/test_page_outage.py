@@ -14,7 +14,7 @@ from tests.journeys.page.visit import Visit, listening, stored, visiting
 from tests.patience import LONG
 from tests.servers import start_redis
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 BANNER = "The store is unavailable at the moment."
 
 

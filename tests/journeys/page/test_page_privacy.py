@@ -21,7 +21,7 @@ from tests.journeys.page.visit import PHONE, Visit, scripted
 from tests.samples import CARD, shows_card
 from tests.talking import Adder
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 MAIL = "ann.lee@example.com"
 SAID = f"My mail is {MAIL}, my card is {CARD}."

@@ -7,7 +7,7 @@ from playwright.async_api import Browser, expect
 
 from tests.journeys.page.visit import offline
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_a_route_is_tried_on_the_page(chromium: Browser) -> None:

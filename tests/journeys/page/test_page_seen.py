@@ -8,7 +8,7 @@ from playwright.async_api import Browser, expect
 from tenuto.llm import Hang, Say
 from tests.journeys.page.visit import Visit, scripted
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 ANSWER = """# Offer
 

@@ -13,7 +13,7 @@ from tests.journeys.door import Door, says
 from tests.journeys.page.test_page_sessions import Held, drawn
 from tests.journeys.page.visit import PATIENCE, Visit, offline
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 MANY = 10_000
 # How many rows may be elements at once, where about 13 are on screen.

@@ -12,7 +12,7 @@ from tenuto.llm import Hang, Say, ScriptedModel
 from tests.journeys.door import bearer, playing, served
 from tests.journeys.page.visit import Visit, listening, offline, scripted, visiting
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_sessions_are_listed_found_renamed_and_deleted(chromium: Browser) -> None:

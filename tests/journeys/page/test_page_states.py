@@ -14,7 +14,7 @@ from tenuto.model.privacy import Mode
 from tests.journeys.door import served
 from tests.journeys.page.visit import DESK, PHONE, Visit, listening, scripted, visiting
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 TAKEN = "1 value redacted before storing: 1 e-mail"
 
 

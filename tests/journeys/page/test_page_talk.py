@@ -16,7 +16,7 @@ from tests.journeys.test_http_process import running
 from tests.servers.process import free_port
 from tests.talking import Adder
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_an_answer_streams_in_and_is_there_after_a_reload(chromium: Browser) -> None:

@@ -20,7 +20,7 @@ from tests.journeys.test_task_processes import line_of, started
 from tests.patience import until
 
 pytest.importorskip("dbos")
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 EVIL = "<img src=x onerror=alert(1)> & <script>alert(2)</script>"
 

@@ -11,7 +11,7 @@ from tests.journeys.door import playing, served
 from tests.journeys.page.visit import listening, offline, visiting
 from tests.talking import Adder
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 # Where each bar begins and ends, in hundredths of the whole.
 BARS = """

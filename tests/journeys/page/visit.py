@@ -116,7 +116,12 @@ async def scripted(
 @asynccontextmanager
 async def offline(browser: Browser, **wishes: Any) -> AsyncIterator[tuple[Visit, Door]]:
     """A visit to a server as it comes: shipped assistants, the offline model."""
-    async with served() as door, listening(door) as base, visiting(browser, base, **wishes) as visit:
+    # One person looks at it, who names no user.
+    async with (
+        served(memories_without_user=True) as door,
+        listening(door) as base,
+        visiting(browser, base, **wishes) as visit,
+    ):
         yield await visit.open(), door
 
 

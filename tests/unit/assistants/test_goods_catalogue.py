@@ -16,7 +16,7 @@ from tenuto.assistants.goods.catalogue import NAMESPACE
 from tenuto.assistants.goods.item import shipped_items, shipped_orders
 from tenuto.assistants.goods.shelf import Shelf
 from tenuto.assistants.goods.words import CATEGORIES
-from tenuto.errors import Invalid, Unavailable
+from tenuto.errors import Invalid, StateCorrupt, Unavailable
 from tenuto.model import Scope, StateEntry
 from tenuto.model.values import Json
 from tenuto.ports import StateStore
@@ -40,7 +40,9 @@ def ids(shelf: Shelf) -> set[str]:
 
 
 class Watched:
-    """A store that counts what is asked of it, and fails at one write when told to."""
+    """A store that counts what is asked of it, and fails at one write, or is away, when told to."""
+
+    away = False
 
     def __init__(self, store: StateStore, fail_at_write: int | None = None) -> None:
         self.store = store
@@ -51,6 +53,8 @@ class Watched:
 
     async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
         self.calls["read"] += 1
+        if self.away:
+            raise Unavailable("session store")
         return await self.store.read_state(scope, namespace, key)
 
     async def write_state(
@@ -242,6 +246,28 @@ async def test_a_catalogue_that_cannot_be_read_says_so_and_quotes_nothing(memory
 
     assert "secret" not in str(raised.value)
     assert raised.value.__cause__ is None
+
+
+async def test_a_catalogue_that_was_read_serves_while_the_store_is_away_but_not_once_damaged() -> None:
+    """Orders are no catalogue: whose they are, the store alone knows."""
+    inner = MemoryStore().state
+    store = Watched(inner)
+    catalogue = Catalogue(store)
+    await replace_catalogue(inner, SHOP, [LUTE])
+    await catalogue.shelf(SHOP)
+
+    store.away = True
+    served = await catalogue.shelf(ANN)
+    with pytest.raises(Unavailable):
+        await catalogue.orders(ANN)
+    with pytest.raises(Unavailable):
+        await catalogue.shelf(Scope(tenant="own"))
+    store.away = False
+    await inner.write_state(SHOP, NAMESPACE, "catalogue", {"name": "old", "chunks": "many"})
+
+    assert ids(served) == {"L1"}
+    with pytest.raises(StateCorrupt):
+        await catalogue.shelf(SHOP)
 
 
 async def test_a_damaged_catalogue_is_replaced_like_any_other(memory: StateStore) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenuto.assistants.legal.library import Library
+from tenuto.assistants.legal.library import EarlierTurn, Library, Ranking
 from tenuto.assistants.legal.plan import Field
 from tenuto.model.prompt import Language
 
@@ -28,6 +28,12 @@ SMALL_TALK = "Who won the world cup?"
         ("My landlord keeps the deposit", [WORK["en"]], Field.CONTRACT),
         ("房东不退押金", [WORK["zh"]], Field.CONTRACT),
         ("拖欠工资", ["房东不退押金"], Field.LABOUR),
+        ("那份合同里的竞业条款怎么看？", [WORK["zh"]], Field.LABOUR),
+        ("这份合同的解除条款怎么理解？", ["我的工资被拖欠"], Field.LABOUR),
+        ("Can I terminate the contract because of that?", ["My employer pays my wages late"], Field.LABOUR),
+        ("How long is the notice period?", ["My landlord keeps the deposit"], Field.CONTRACT),
+        ("赔偿怎么算？", ["网购的手机坏了"], Field.CONTRACT),
+        ("网购的东西七天内能退吗", ["加班费怎么算"], Field.CONTRACT),
         (SMALL_TALK, [], None),
         ("你好", [], None),
         ("", [], None),
@@ -36,9 +42,22 @@ SMALL_TALK = "Who won the world cup?"
 def test_the_field_is_that_of_the_question_in_its_conversation(
     question: str, earlier: list[str], lead: Field | None
 ) -> None:
-    ranking = LIBRARY.rank(question, earlier)
+    ranking = LIBRARY.rank(question, [EarlierTurn(text) for text in earlier])
 
     assert (ranking and ranking.lead) == lead
+    assert ranking is None or not ranking.close
+
+
+def test_the_expert_that_answered_holds_the_conversation_and_a_close_call_is_told() -> None:
+    """A turn counts for the field that answered it, whatever its own words are; without words of it, the call is
+    close."""
+    clause = "那份合同里的竞业条款怎么看？"
+    earlier = [EarlierTurn(clause, Field.LABOUR), EarlierTurn(WORK["zh"], Field.LABOUR)]
+
+    assert LIBRARY.rank("那解除条款呢？", earlier) == Ranking(Field.LABOUR)
+    assert LIBRARY.rank("公司不给年假", [EarlierTurn("租房押金")]) == Ranking(Field.CONTRACT, close=True)
+    assert LIBRARY.find(Field.LABOUR, clause) == ()
+    assert "LAB-08" in {text.id for text in LIBRARY.find(Field.LABOUR, clause, held=True)}
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import pytest
 
 from tenuto.chat import ChatRequest
 from tenuto.chat.typed_answer import TypedRequest
-from tenuto.errors import BudgetExhausted, ModelFailed, ModelTimeout, TaskFailed
+from tenuto.errors import BudgetExhausted, ModelFailed, ModelTimeout, NoTypedAnswer, TaskFailed
 from tenuto.llm import Call, Fail, Say, ScriptedModel, Stop
 from tenuto.llm.scripted import Script
 from tenuto.model.generation import ModelDone, ToolContext, ToolOutput
-from tenuto.model.message import Role
+from tenuto.model.message import Role, text_part
 from tenuto.model.prompt import Language
 from tenuto.model.session import Budgets
 from tenuto.model.values import Value
@@ -90,8 +90,8 @@ async def test_an_answer_is_a_value_of_the_type(script: Script, verdict: Verdict
 @pytest.mark.parametrize(
     ("script", "error"),
     [
-        ("Left.", ModelFailed),
-        (Call("answer", {"side": "up"}), ModelFailed),
+        ("Left.", NoTypedAnswer),
+        (Call("answer", {"side": "up"}), NoTypedAnswer),
         ([Call("answer", {"side": "left"}), Stop()], ModelFailed),
         (Fail(ModelTimeout("m")), ModelTimeout),
     ],
@@ -108,6 +108,22 @@ async def test_any_other_answer_is_a_failure_of_the_model(script: Script, error:
 )
 async def test_the_offline_model_gives_no_typed_answer(model: ScriptedModel) -> None:
     assert await talk(model=model).chat.ask_typed("helper", ANN, ASKED, Verdict) is None
+
+
+async def test_prose_is_repaired_once() -> None:
+    t = talk(model=ScriptedModel("Left, I think.", Call("answer", {"side": "left"})))
+
+    assert await t.chat.ask_typed("helper", ANN, ASKED, Verdict) == Verdict(side="left")
+    first, second = t.model.requests
+    assert second.messages[len(first.messages)].parts == (text_part("Left, I think."),)
+    assert second.requires_call
+
+
+async def test_a_chain_that_ends_at_the_offline_model_says_so() -> None:
+    offline = ModelDone(model="offline", offline=True, used_fallback=True)
+
+    with pytest.raises(NoTypedAnswer):
+        await talk(model=ScriptedModel("I can quote.", ended=offline)).chat.ask_typed("helper", ANN, ASKED, Verdict)
 
 
 async def test_typed_answers_cost_their_tenant() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import tenuto
+from tenuto.cli.running import for_one_person
 from tenuto.model import Changes, Status
 from tenuto.ports import Clock, utc_now
 from tenuto.settings import Settings
@@ -427,3 +428,22 @@ def test_a_store_that_does_not_answer_is_named_without_its_password(
         1,
         "unavailable: the session store at redis://ann:***@127.0.0.1:1/0 does not answer\n",
     )
+
+
+@pytest.mark.parametrize(
+    ("store", "setting", "remembers"),
+    [
+        ("sqlite:///chat.db", None, True),
+        ("memory://", None, True),
+        ("redis://127.0.0.1", None, None),
+        ("postgresql://127.0.0.1/chat", None, None),
+        ("postgresql://127.0.0.1/chat", True, True),
+        ("sqlite:///chat.db", False, False),
+    ],
+)
+def test_a_terminal_is_one_persons_only_on_a_store_of_its_own(
+    store: str, setting: bool | None, remembers: bool | None
+) -> None:
+    settings = for_one_person(Settings(store=store, memories_without_user=setting))
+
+    assert settings.memories_without_user is remembers

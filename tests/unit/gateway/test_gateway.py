@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
@@ -15,13 +16,14 @@ from msgspec.structs import replace
 
 import tenuto
 from tenuto.app import Tenuto
-from tenuto.errors import ChannelUnavailable, ReplyRefused
+from tenuto.errors import ChannelUnavailable, ReplyRefused, Unavailable
 from tenuto.gateway.addresses import address_of
 from tenuto.gateway.inbox import Inbox
 from tenuto.gateway.service import Gateway
 from tenuto.llm import Echo, Fail, Hang, Say, ScriptedModel
 from tenuto.model import Page, Role, Scope
 from tenuto.model.channel import ChannelPolicy, ChatLine, Delivery, GroupScope, MessageKind, ResetBy, SessionMode
+from tenuto.ports import utc_now
 from tests.clock import FakeClock
 from tests.group_chat import RoomChannel, message
 
@@ -190,6 +192,48 @@ async def test_a_group_shares_a_session_and_answers_when_addressed() -> None:
         page = await t.sessions.messages(members, session.id)
         assert [one.speaker for one in page.messages if one.role is Role.USER] == ["ou_ann", "ou_bob"]
     assert [name for name, _ in channel.replies] == [ann.id, bob.id]
+
+
+@pytest.mark.parametrize("how", ["/reset", "/new", "http"])
+async def test_what_others_wrote_before_a_reset_does_not_come_back(how: str) -> None:
+    """D8, D20: the platform still lists it, also where the bot was not spoken to before."""
+    channel, model = RoomChannel(), ScriptedModel("ok.")
+    in_group: dict[str, Any] = {"chat": "oc_team", "group": True}
+    async with at_work(channel, model) as (t, gateway):
+        before, reset, after = [message(text, **in_group) for text in ("hello", how, "what now?")]
+        lines = {"early": reset.sent_at - timedelta(seconds=1), "late": reset.sent_at + timedelta(seconds=1)}
+        if how == "http":
+            lines["late"] = utc_now() + timedelta(hours=1)
+            await gateway.accept(before)
+            await channel.wait_for(before)
+            (session,) = (await t.sessions.list(TENANT)).sessions
+            await t.sessions.reset(TENANT, session.id)
+        else:
+            await gateway.accept(reset)
+            await channel.wait_for(reset)
+        channel.lines = [ChatLine(sender="ou_eve", text=text, sent_at=at) for text, at in lines.items()]
+
+        await gateway.accept(after)
+        await channel.wait_for(after)
+
+        assert ("early" in last_prompt(model), "late" in last_prompt(model)) == (False, True)
+
+
+async def test_what_could_not_be_stored_is_delivered_again_and_answered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The platform keeps what is not acknowledged: nothing is lost, and nothing answered twice."""
+    channel, model = RoomChannel(), ScriptedModel("ok.")
+    one = message("hello")
+    async with at_work(channel, model) as (_, gateway):
+        with monkeypatch.context() as away:
+            away.setattr(Inbox, "_replace", AsyncMock(side_effect=Unavailable("session store")))
+            with pytest.raises(Unavailable):
+                await gateway.accept(one)
+
+        accepted = [await gateway.accept(one) for _ in range(2)]
+        await channel.wait_for(one)
+
+    assert accepted == [True, False]
+    assert channel.replies == [(one.id, "ok.")]
 
 
 def test_sessions_are_told_apart_by_what_the_policy_says() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from enum import EnumType
 from itertools import count
+from typing import get_args, get_type_hints
 
 import pytest
 
@@ -19,7 +21,7 @@ from tenuto.model.policy import (
     TaskPolicy,
     preset,
 )
-from tenuto.settings import Settings, parse_duration, read_settings
+from tenuto.settings import Settings, convert_setting, parse_duration, read_settings
 
 
 def test_the_presets_carry_the_numbers_of_the_documents() -> None:
@@ -152,6 +154,22 @@ def test_the_variables_of_the_npc_document_are_honoured() -> None:
     assert read_settings({"REDIS_URL": "redis://a", "TENUTO_STORE": "sqlite:///x.db"}).store == "sqlite:///x.db"
 
 
+def test_every_switch_and_every_optional_setting_takes_off() -> None:
+    """T20: what one setting understands, all do."""
+    for name, kind in get_type_hints(Settings).items():
+        kinds = {kind, *get_args(kind)}
+        if bool in kinds:
+            assert all(convert_setting(name, word, kind) is False for word in ("off", "No", "false", "0")), name
+            assert all(convert_setting(name, word, kind) is True for word in ("on", "Yes", "TRUE", "1")), name
+        elif type(None) in kinds and not any(isinstance(one, EnumType) for one in kinds):
+            assert not convert_setting(name, "off", kind), name
+    settings = read_settings(
+        {"TENUTO_MEMORIES": "off", "MEMORY_ENABLED": "off", "TENUTO_AGENTS": "off", "TENUTO_BREAKER_FAILURES": "off"}
+    )
+    assert (settings.memories, settings.memory_enabled) == (False, False)
+    assert (settings.agents, settings.breaker_failures) == (None, 0)
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
@@ -165,7 +183,7 @@ def test_the_variables_of_the_npc_document_are_honoured() -> None:
         ({"TENUTO_PORT": "http"}, "TENUTO_PORT: 'http' does not fit; wanted a whole number"),
         ({"TENUTO_PORT": "70000"}, "port: 70000 is not between 0 and 65535"),
         ({"TENUTO_TOUCH": "sometimes"}, "TENUTO_TOUCH: 'sometimes' does not fit; wanted read or write or never"),
-        ({"TENUTO_L1": "maybe"}, "TENUTO_L1: 'maybe' does not fit; wanted true or false"),
+        ({"TENUTO_L1": "maybe"}, "TENUTO_L1: 'maybe' does not fit; wanted on or off"),
         ({"TENUTO_RETENTION": "soon"}, "TENUTO_RETENTION: 'soon' is no duration"),
         ({"TENUTO_STALE_AFTER": "40d", "TENUTO_PRESET": "channel"}, "stale_after: 40 days"),
         ({"TENUTO_RETENTION": "24h", "TENUTO_PRESET": "channel"}, "stale_after: 2 days"),
@@ -174,6 +192,10 @@ def test_the_variables_of_the_npc_document_are_honoured() -> None:
         ({"TENUTO_MAX_BODY_BYTES": "2000", "TENUTO_MAX_MESSAGE_BYTES": "4000"}, "max_body_bytes: is smaller"),
         ({"TENUTO_JWT_SECRET": "short"}, "jwt_secret: is shorter than 32 bytes"),
         ({"TENUTO_JWT_KEY_FILE": "/does/not/exist.pem"}, "jwt_key_file: there is no such file"),
+        ({"TENUTO_TASKS_DATABASE": "redis://h/1"}, "tasks_database: must be sqlite:///… or postgresql://…"),
+        ({"TENUTO_TASK_WEBHOOK": "file:///etc/hosts"}, "task_webhook: must be an address that begins with https://"),
+        ({"TENUTO_TASK_WEBHOOK": "https://h/x"}, "task_webhook: needs task_webhook_secret"),
+        ({"TENUTO_ARCHIVE_AFTER": "1d", "TENUTO_INACTIVE_AFTER": "0"}, "archive_after: counts the time of inactivity"),
         ({"TENUTO_LOG_LEVEL": "loud"}, "log_level: 'loud' is not one of"),
         ({"TENUTO_MAX_MESSAGES": "-5"}, "max_messages: must be between 1 and"),
         ({"TENUTO_MAX_MESSAGES": "99999999999999999999"}, "max_messages: must be between 1 and"),

@@ -164,7 +164,7 @@ def test_no_key_is_shown_by_what_holds_it(tmp_path: Path) -> None:
 
     assert repr(SECRET)[2:-1] not in repr(ring)
     assert ring.current("acme").fingerprint in repr(ring)
-    assert effective(settings)["privacy_key"] == "(hidden)"
+    assert effective(settings)["privacy_key"].value == "(hidden)"
 
 
 def test_encryption_without_a_key_is_refused_at_the_start() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenuto.errors import Invalid
-from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemoryQuery
+from tenuto.model.memory import SCORE_ARMS, Memory, MemoryHit, MemoryKind, MemoryQuery
 from tenuto.recall.index import MemoryIndex
 
 NOW = datetime(2026, 3, 11, 12, tzinfo=UTC)  # A Wednesday.
@@ -242,8 +242,22 @@ def test_short_memories_of_one_day_are_no_duplicates() -> None:
 def test_ties_go_to_the_newest_then_to_the_smallest_id() -> None:
     tied = [memory("b", "x apple", days=3), memory("a", "y apple", days=3), memory("c", "z apple", days=2)]
 
-    assert found(MemoryIndex(tied), "apple", diversity=1) == ["c", "a", "b"]
-    assert found(MemoryIndex(reversed(tied)), "apple", diversity=1) == ["c", "a", "b"]
+    assert found(MemoryIndex(tied), "apple", mmr_lambda=1) == ["c", "a", "b"]
+    assert found(MemoryIndex(reversed(tied)), "apple", mmr_lambda=1) == ["c", "a", "b"]
+
+
+def test_the_query_says_how_much_relevance_weighs_against_likeness() -> None:
+    """A20: MMR with 1 is relevance alone; with 0 the second is the least like the first."""
+    index = MemoryIndex(
+        [
+            memory("best", "I drink green tea with jasmine every morning."),
+            memory("alike", "I drink green tea with honey every evening."),
+            memory("other", "The tea shop near the station closes at noon."),
+        ]
+    )
+
+    for weight, second in ((1, "alike"), (0, "other")):
+        assert found(index, "Which green tea with jasmine do I drink?", limit=2, diversity=weight) == ["best", second]
 
 
 def test_a_hit_tells_why_it_was_found() -> None:
@@ -253,9 +267,29 @@ def test_a_hit_tells_why_it_was_found() -> None:
 
     assert best.memory == TEA
     assert set(best.scores.terms) == {"tea", "favourit"}
-    assert best.scores.lexical == best.scores.vector == 1
+    assert (best.scores.lexical, best.scores.vector, best.scores.cosine) == (0.5, 0.5, 1)
     assert 0 < best.scores.coverage < 1
     assert best.scores.similarity == 0
+
+
+@pytest.mark.parametrize(
+    ("cosines", "text", "expected"),
+    [
+        ((0.19, 0.16), "zzz nothing", []),
+        ((0.21, 0.16), "zzz nothing", ["tea", "train"]),
+        ((0.21, 0.14), "zzz nothing", ["tea"]),
+        ((0.05, 0.05), "favourite tea", ["tea"]),
+        ((0.05, 0.16), "favourite tea", ["tea", "train"]),
+    ],
+)
+def test_what_is_not_about_the_query_is_not_found(cosines: tuple[float, float], text: str, expected: list[str]) -> None:
+    """Neither by a term nor by meaning; where no term is shared, the nearest has to be nearer."""
+    tea, train = cosines
+    vectors = {"tea": [tea, (1 - tea**2) ** 0.5, 0], "train": [train, 0, (1 - train**2) ** 0.5]}
+
+    found = hits(MemoryIndex([TEA, TRAIN], vectors), text, [1, 0, 0])
+
+    assert [hit.memory.id for hit in found] == expected
 
 
 WORDS = ["tea", "train", "kyoto", "rain", "music", "茶叶", "火车", "音乐"]
@@ -275,7 +309,9 @@ MEMORIES = st.lists(
     max_size=25,
 )
 QUERIES = st.builds(
-    lambda words, persona, diversity: MemoryQuery(text=" ".join(words), limit=4, persona=persona, diversity=diversity),
+    lambda words, persona, mmr_lambda: MemoryQuery(
+        text=" ".join(words), limit=4, persona=persona, mmr_lambda=mmr_lambda
+    ),
     st.lists(st.sampled_from([*WORDS, "Ann", "yesterday"]), max_size=4),
     st.sampled_from([None, "pirate", "monk"]),
     st.sampled_from([0.0, 0.7, 1.0]),
@@ -323,6 +359,7 @@ def test_hits_are_distinct_visible_and_no_more_than_asked(
     assert all(hit.memory == kept[hit.memory.id] for hit in got)
     assert all(hit.memory.persona in {None, query.persona} for hit in got)
     assert all(0 <= score <= 1 for hit in got for score in (hit.scores.lexical, hit.scores.vector, hit.scores.coverage))
+    assert all(hit.score == round(sum(getattr(hit.scores, arm) for arm in SCORE_ARMS), 4) for hit in got)
 
 
 def test_the_lexical_room_does_not_load_numpy() -> None:

@@ -251,3 +251,20 @@ async def test_work_that_is_ended_before_it_began_leaves_nothing_behind(store: S
     await texts(closing, ANN)
     await closing.close()
     gc.collect()
+
+
+async def test_a_search_says_that_words_decide_while_the_embedder_loads(store: Store, clock: FakeClock) -> None:
+    memories = memories_over(store, clock, Letters(remote=False))
+    nothing = await memories.search(ANN, MemoryQuery(text="Where do I live?"))
+    await memories.add(ANN, HOME)
+
+    loading = await memories.search(ANN, MemoryQuery(text="Where do I live?"))
+    await memories.drain()
+    # What was stored before the weights were there is embedded beside the next search.
+    await memories.search(ANN, MemoryQuery(text="Where do I live?"))
+    await memories.drain()
+    ready = await memories.search(ANN, MemoryQuery(text="Where do I live?"))
+
+    assert [result.degraded for result in (nothing, loading, ready)] == [False, True, False]
+    assert [hit.memory.text for hit in loading.hits] == [HOME]
+    assert ready.hits[0].scores.cosine > 0

@@ -26,11 +26,11 @@ def rank(
     relevances: list[float],
     matrix: np.ndarray[tuple[int, int], np.dtype[np.float32]],
     limit: int,
-    diversity: float,
+    mmr_lambda: float,
     duplicate_at: float = 0.95,
 ) -> list[int]:
     kept = drop_duplicates(matrix, duplicate_at)
-    chosen = rank_by_mmr([relevances[place] for place in kept], matrix[np.ix_(kept, kept)], limit, diversity)
+    chosen = rank_by_mmr([relevances[place] for place in kept], matrix[np.ix_(kept, kept)], limit, mmr_lambda)
     return [kept[place] for place in chosen]
 
 
@@ -72,13 +72,13 @@ def test_mmr_with_lambda_one_is_plain_relevance(relevances: list[float], limit: 
 
 @given(RELEVANCES, st.integers(1, 15), st.floats(0, 1), st.integers(0, 2**32 - 1))
 def test_what_is_chosen_is_distinct_and_as_much_as_asked(
-    relevances: list[float], limit: int, diversity: float, seed: int
+    relevances: list[float], limit: int, mmr_lambda: float, seed: int
 ) -> None:
     vectors = np.random.default_rng(seed).standard_normal((len(relevances), 3)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     matrix = vectors @ vectors.T
 
-    chosen = rank(relevances, matrix, limit, diversity, duplicate_at=0.8)
+    chosen = rank(relevances, matrix, limit, mmr_lambda, duplicate_at=0.8)
 
     assert chosen[0] == 0
     assert len(chosen) == len(set(chosen)) <= limit

@@ -278,14 +278,28 @@ async def test_the_oldest_sessions_make_room(room: Room) -> None:
     assert [event.session_id for event in room.heard if event.kind is EventKind.EVICTED] == ["s0", "s1"]
 
 
-async def test_the_policy_of_one_assistant_removes_no_sessions_of_the_site(room: Room) -> None:
+async def test_an_assistants_own_policy_removes_its_own_sessions_alone(room: Room) -> None:
+    """B13: those of other assistants stay, one that was used since stays longer, and each removal is announced."""
     sessions = room.sessions()
-    for n in range(3):
-        await sessions.create(BOB, None, f"s{n}")
+    shop = replace(sessions.policy, max_sessions=3, on_missing=OnMissing.ADOPT)
+    await sessions.create(BOB, None, "other")
 
-    await sessions.begin(ANN, wish("A question to the shop", policy=replace(sessions.policy, max_sessions=1)))
+    async def ask(number: int) -> None:
+        room.clock.advance(timedelta(seconds=1))
+        new = NewSession(metadata={"assistant": "goods"})
+        turn = await sessions.begin(BOB, wish("A question", f"g{number}", policy=shop, new_session=new))
+        await sessions.finish(turn, closing("An answer"))
 
-    assert len((await sessions.list(ACME, SessionQuery())).sessions) == 4
+    for number in (0, 1, 2, 0, *range(3, 22)):
+        await ask(number)
+    # Beginnings at once are counted once, whichever of them lists the site.
+    room.clock.advance(timedelta(minutes=1))
+    await asyncio.gather(*(ask(number) for number in range(22, 25)))
+
+    left = [session.id for session in (await sessions.list(ACME, SessionQuery())).sessions]
+    evicted = [event.session_id for event in room.heard if event.kind is EventKind.EVICTED]
+    assert left == ["g24", "g23", "g22", "other"]
+    assert evicted == ["g1", "g2", "g0", *(f"g{number}" for number in range(3, 22))]
 
 
 class Forgetful(FlatMemoryStore):
@@ -558,7 +572,7 @@ def test_a_batch_cannot_be_guarded_twice() -> None:
 
 
 async def test_a_conversation_is_inactive_after_a_while_and_active_with_its_next_turn() -> None:
-    """E25: by rule, in every listing, whatever page a session stands on; what is archived stays so."""
+    """E25: by rule, in every listing, whatever page a session stands on; what is archived by hand stays so."""
     room = Room()
     sessions = room.sessions(inactive_after=timedelta(minutes=30))
     ids = [(await sessions.create(ANN, NewSession()))[0].id for _ in range(3)]
@@ -588,3 +602,13 @@ async def test_a_conversation_is_inactive_after_a_while_and_active_with_its_next
         )
     assert [await listed(status) for status in Status] == [sorted(new + ids[:2]), [], ids[2:]]
     assert (await room.sessions(inactive_after=timedelta(0)).get(ANN, ids[2])).status is Status.ARCHIVED
+
+    sessions = room.sessions(inactive_after=timedelta(minutes=30), archive_after=timedelta(days=7))
+    await sessions.patch(ANN, ids[1], Changes(status=Status.INACTIVE))
+    room.clock.advance(timedelta(days=7))
+    assert [await listed(status) for status in Status] == [[], sorted([ids[0], *new]), sorted(ids[1:])]
+    room.clock.advance(timedelta(minutes=30))
+    assert [await listed(status) for status in Status] == [[], [], sorted(ids + new)]
+    turn = await sessions.begin(ANN, TurnRequest(user_messages=(says("hi"),), session_id=ids[0]))
+    await sessions.finish(turn, closing("yes"))
+    assert (await sessions.get(ANN, ids[0])).status is Status.ACTIVE

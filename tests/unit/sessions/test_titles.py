@@ -16,15 +16,13 @@ from tenuto.model.graphemes import graphemes
 from tenuto.model.prompt import Language
 from tenuto.model.session import check_title
 from tenuto.sessions import titles
+from tenuto.sessions.model_titles import SMALL_WORDS, TitleFault, cut_title, read_title, title_request
 from tenuto.sessions.titles import (
-    SMALL_WORDS,
     TitleSource,
-    clean_title,
     clip_title,
     fallback_title,
     generated_title,
     title_changes,
-    title_request,
     with_fallback_title,
 )
 from tests.clock import START
@@ -77,6 +75,12 @@ def test_any_question_gives_a_title_that_every_store_accepts(question: str) -> N
     assert len(graphemes(title)) <= 43
 
 
+def clean_title(completion: str, question: str) -> str | None:
+    """What becomes of an answer that is no better the second time."""
+    text = read_title(completion, question, "", 60).text
+    return cut_title(text, question, 60) if text is not None else None
+
+
 ENGLISH, CHINESE, RUSSIAN = "How do I cook rice?", "怎么煮米饭？", "Как сварить рис?"
 JAPANESE, KOREAN, THAI = "東京での旅行計画を手伝ってください", "밥은 어떻게 짓나요?", "หุงข้าวอย่างไร"
 
@@ -90,13 +94,28 @@ JAPANESE, KOREAN, THAI = "東京での旅行計画を手伝ってください", 
         ('Here is a title: "iPhone vs Android Phones"', "iPhone vs Android Phones", ENGLISH),
         ("# John's New API Key\n\nHope you like it!", "John's New API Key", ENGLISH),
         ("HOW TO COOK RICE", "How to Cook Rice", ENGLISH),
-        ("planning a two week trip to japan in spring", "Planning a Two Week Trip to Japan in Spring", ENGLISH),
+        ("TCP VS UDP", "TCP vs UDP", "tcp vs udp?"),
+        ("sqlite wal mode", "SQLite WAL Mode", "What does WAL mean in SQLite?"),
+        ("planning a two week trip to japan in spring", "Planning a Two Week Trip...", ENGLISH),
         ("fix foo_bar in main.py", "Fix foo_bar in main.py", ENGLISH),
         ("[REDACTED_EMAIL] Writes to [PHONE_1].", "[REDACTED_EMAIL] Writes to [PHONE_1]", ENGLISH),
         ("<script>alert('x')</script>Cooking <i>Rice</i> at<br/> Home", "Cooking Rice at Home", ENGLISH),
         ("<script>alert(1)</script>", None, ENGLISH),
         ("Trip Planning", None, ENGLISH),
-        ("word " * 20, None, ENGLISH),
+        ("word " * 20, "Word Word Word Word Word...", ENGLISH),
+        ("Donaudampfschifffahrt " * 4, ("Donaudampfschifffahrt " * 4)[:57] + "...", "Was ist das?"),
+        ("Sure! Here is a title for you:\n\nCooking Rice at Home", "Cooking Rice at Home", ENGLISH),
+        ("Of course, a title follows\n\nCooking Rice at Home\nHope you like it!", "Cooking Rice at Home", ENGLISH),
+        ("Sure! Here is a title for you", None, ENGLISH),
+        ("Of course! Here's one: Cooking Rice at Home", "Cooking Rice at Home", ENGLISH),
+        ("Rice: How to Cook It", "Rice: How to Cook It", ENGLISH),
+        ("Meeting at 10:30 in Paris", "Meeting at 10:30 in Paris", ENGLISH),
+        ("Bien sûr ! Voici un titre :\nCuisson du Riz", "Cuisson Du Riz", "Comment cuire le riz ?"),
+        ("Конечно! Вот заголовок: Как сварить вкусный рис", "Как сварить вкусный рис", RUSSIAN),
+        ('{"title": "Cooking Rice at Home"}', "Cooking Rice at Home", ENGLISH),
+        ('Sure!\n```json\n{"title": "Rice: How to Cook It."}\n```', "Rice: How to Cook It", ENGLISH),
+        ("{'title': 'Cooking Rice at Home'}", "Cooking Rice at Home", ENGLISH),
+        ('{"title": null}', None, ENGLISH),
         ("严氏家训孝悌之道", None, ENGLISH),
         ("I’m sorry, but I can't.", None, ENGLISH),
         ("As an AI Language Model", None, ENGLISH),
@@ -106,7 +125,12 @@ JAPANESE, KOREAN, THAI = "東京での旅行計画を手伝ってください", 
         ("《严氏家训孝悌之道》", "严氏家训孝悌之道", CHINESE),
         ("标题：“推荐性价比手机”。", "推荐性价比手机", CHINESE),
         ("Python异步编程入门😀", "Python异步编程入门", CHINESE),
-        ("春季两周日本旅行的行程安排以及预算", "春季两周日本旅行的行程安排以及预算", CHINESE),
+        ("春季两周日本旅行的行程安排以及预算", "春季两周日本旅行的行程安...", CHINESE),
+        ("配置 Kubernetes 的 NetworkPolicy", "配置 Kubernetes 的 NetworkPolicy", CHINESE),
+        ("好的，标题如下：\n推荐性价比手机", "推荐性价比手机", CHINESE),
+        ("好的，标题如下：推荐性价比手机", "推荐性价比手机", CHINESE),
+        ("好的，标题如下", None, CHINESE),
+        ('{"title": "\\u63a8\\u8350性价比手机"}', "推荐性价比手机", CHINESE),
         ("抱歉，我无法为您提供帮助", None, CHINESE),
         ("天气", None, CHINESE),
         ("Planning a Trip to Japan", None, CHINESE),
@@ -121,8 +145,8 @@ JAPANESE, KOREAN, THAI = "東京での旅行計画を手伝ってください", 
     ],
 )
 def test_a_models_title_keeps_the_rules_or_is_refused(completion: str, title: str | None, question: str) -> None:
-    """A15: the script of the question, Title Case, 3 words or 5 characters at least, nothing around them."""
-    assert clean_title(completion, question, 60) == title
+    """A15, A18: the script of the question, Title Case, 3 to 5 words or 5 to 15 characters, nothing around them."""
+    assert clean_title(completion, question) == title
 
 
 WORDS = ["plan", "Trip", "to", "JAPAN", "家训", "孝悌", "的", "Title:", "标题：", "iPhone", "3", " ", "\n", "\u200d"]
@@ -135,19 +159,19 @@ SIGNS = ["“", "”", '"', "`", "**", "🚀", "。", "!", "?", ":", "-", "'", "
     st.sampled_from([ENGLISH, CHINESE]),
 )
 def test_whatever_a_model_says_the_title_keeps_the_rules(parts: list[str], glue: str, question: str) -> None:
-    title = clean_title(glue.join(parts), question, 60)
+    title = clean_title(glue.join(parts), question)
 
     if title is None:
         return
     assert check_title(title) == title.strip()
     assert len(graphemes(title)) <= 60
     assert not set(title) & set('"“”`*🚀\u200d')
-    assert title[-1] not in "。.!?！？,，;；:：…-"
+    assert title.removesuffix("...")[-1] not in "。.!?！？,，;；:：…-"
     if question == CHINESE:
         assert len(graphemes("".join(title.split()))) >= 5
     else:
-        words = title.split()
-        assert len(words) >= 3
+        words = title.removesuffix("...").split()
+        assert 3 <= len(words) <= 5
         # A word with a capital inside is a name, and stays as it is written.
         assert all(not word[0].islower() or word in SMALL_WORDS or word != word.lower() for word in words)
 
@@ -160,6 +184,24 @@ def test_the_model_is_asked_for_the_shape_of_the_questions_script() -> None:
     assert len(title_request("x" * 10**6, "y" * 10**6)[1]) < 2000
 
 
+@pytest.mark.parametrize(
+    ("completion", "fault"),
+    [
+        ("Cooking Rice at Home", None),
+        ("Cooking a Pot of Rice at Home", TitleFault.LONG),
+        ("Donaudampfschifffahrt " * 4, TitleFault.LONG),
+        ("Here you are:", TitleFault.UNCLEAR),
+        ("Sure! Here is a title for you", TitleFault.UNCLEAR),
+        ('{"name": 3}', TitleFault.UNCLEAR),
+        ("Rice", None),
+        ("I cannot do that", None),
+    ],
+)
+def test_the_model_is_asked_once_more_for_a_long_title_or_none(completion: str, fault: TitleFault | None) -> None:
+    """A refusal and one word are no better a moment later: they are tried again after a minute."""
+    assert read_title(completion, ENGLISH, "", 60).fault is fault
+
+
 @pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("words", ["的", "好", "1. ", "(", "title: ", "!", "<a", "<think>"])
 def test_cleaning_takes_linear_time(words: str) -> None:
@@ -168,7 +210,7 @@ def test_cleaning_takes_linear_time(words: str) -> None:
 
     for question in (ENGLISH, CHINESE):
         for _ in range(10):
-            assert len(clean_title(text, question, 60) or "") <= 60
+            assert len(clean_title(text, question) or "") <= 60
 
 
 # Who may change which title

@@ -60,9 +60,24 @@ def test_a_topic_that_too_few_users_raised_is_not_shown() -> None:
     assert names([*few, *titled("divorce", "离婚", users=["cai"])]) == ["divorce", "离婚"]
 
 
-def test_sessions_without_a_user_raise_nothing_by_themselves() -> None:
-    assert names(titled("salt", users=[None] * 10)) == []
-    assert [topic.sessions for topic in count_topics([*titled("salt", users=[None]), *titled("salt")], 9)] == [4]
+@pytest.mark.parametrize(
+    ("users", "counts"),
+    [
+        ([None] * 3, [(3, 0)]),
+        ([None] * 2, []),
+        (["ann", None, None], [(3, 1)]),
+        (["ann", "ann", "ann", None], []),
+        (["ann", "bob", "cai", None], [(4, 3)]),
+    ],
+)
+def test_each_session_without_a_user_counts_as_one_who_raised_it(
+    users: list[str | None], counts: list[tuple[int, int]]
+) -> None:
+    """Visitors cannot be told apart, and their sessions name nobody."""
+    for title, name in (("Making salt", "salt"), ("晒盐工艺", "晒盐工艺")):
+        topics = count_topics(titled(title, users=users), 9)
+
+        assert [(topic.sessions, topic.users) for topic in topics if topic.name == name] == counts
 
 
 @pytest.mark.parametrize("title", ["[REDACTED_EMAIL]", "[EMAIL_1]", "[WITHHELD]", "[REDACTED_CRED...", "2026 7 ?!", ""])

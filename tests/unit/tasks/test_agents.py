@@ -56,6 +56,13 @@ def test_a_file_that_does_not_fit_is_named_with_the_reason(tmp_path: Path, text:
     assert said in str(unfit.value)
 
 
+async def test_a_folder_that_is_not_there_stops_the_start() -> None:
+    """T20: a server would serve without its agents."""
+    with pytest.raises(InvalidSetting, match="agents: there is no folder /does/not/exist"):
+        async with tenuto.open("memory://", agents="/does/not/exist"):
+            pass
+
+
 def test_two_agents_of_one_name_are_refused(tmp_path: Path) -> None:
     for name in ("one.py", "two.py"):
         (tmp_path / name).write_text(READER)

@@ -285,7 +285,7 @@ async def test_a_type_that_looks_private_still_names_its_owner() -> None:
     """E16: the policy takes it out of what is stored, and only its owner may decide."""
     clock = FakeClock()
     plain = MemoryStore(clock=clock)
-    store = RedactingStore(store=plain, screen=screen_over(plain, PrivacyPolicy(memory=Mode.REDACT)))
+    store = RedactingStore(store=plain, screen=screen_over(plain, PrivacyPolicy(board=Mode.REDACT)))
     tasks = tasks_over(store, clock, owners={"ann.lee@example.com": "approver"})
     task = await opened(tasks, ANN, type="ann.lee@example.com")
     board = tasks.board(ANN, task.id)
@@ -391,7 +391,7 @@ async def test_a_scan_mends_boards_and_notes_and_leaves_them_whole() -> None:
     lock = await board.lock("mail", agent="ann.lee@example.com")
     await notes.write("mail", {"deep": ["ann.lee@example.com"]})
 
-    screen = screen_over(store, PrivacyPolicy(memory=Mode.REDACT))
+    screen = screen_over(store, PrivacyPolicy(board=Mode.REDACT))
     office = PrivacyService(store=store, screen=screen, erase=store.upkeep.erase, clock=clock)
     *_, report = [report async for report in office.scan(ANN, fix=True, by="otto")]
 
@@ -407,7 +407,7 @@ async def test_a_scan_mends_boards_and_notes_and_leaves_them_whole() -> None:
 
 async def test_the_state_of_an_application_changes_no_protected_key() -> None:
     """T17: a scan does, since it applies the privacy policy."""
-    async with tenuto.open("memory://") as app:
+    async with tenuto.open("memory://", privacy_board="redact") as app:
         plain = tasks_over(app.stores.backend, utc_now)
         task = await opened(plain, ANN)
         board = plain.board(ANN, task.id)

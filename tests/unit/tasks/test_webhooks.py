@@ -19,6 +19,7 @@ import pytest
 import tenuto
 from tenuto.errors import InvalidSetting
 from tenuto.model.task import NewTask
+from tenuto.settings import Settings
 from tenuto.tasks.agents import AgentContext
 from tests.engines import plan_of, wait_for_end, wait_for_step
 from tests.patience import LONG
@@ -128,11 +129,12 @@ async def test_what_is_refused_for_good_does_not_hold_up_the_rest(tmp_path: Path
         ("http://127.0.0.1:99999/", SECRET, "task_webhook:"),
         ("http://exa mple/", SECRET, "task_webhook:"),
         ("https://host/x", "short", "task_webhook_secret:"),
-        ("https://host/x", None, "task_webhook_secret:"),
+        ("file:///etc/hosts", SECRET, "task_webhook:"),
+        ("https://host/x", None, "task_webhook: needs task_webhook_secret"),
+        ("https://host/x", "", "task_webhook: needs task_webhook_secret"),
         ("https://host/x", "whsec_not base64 at all", "task_webhook_secret:"),
     ],
 )
-async def test_a_wrong_setting_is_named(url: str, secret: str | None, named: str) -> None:
-    async with tenuto.open("memory://", task_webhook=url, task_webhook_secret=secret) as app:
-        with pytest.raises(InvalidSetting, match=named):
-            await app.engine()
+def test_a_wrong_setting_stops_the_start_by_name(url: str, secret: str | None, named: str) -> None:
+    with pytest.raises(InvalidSetting, match=named):
+        Settings(task_webhook=url, task_webhook_secret=secret)

@@ -18,10 +18,11 @@ from tenuto.app import Tenuto
 from tenuto.llm import Hang, ScriptedModel
 from tenuto.llm.scripted import Say
 from tenuto.model import NewSession, Scope
+from tenuto.model.generation import TurnEnded
 from tenuto.model.memory import Memory, MemoryKind, MemorySource
 from tenuto.model.scope import speaker_tag
 from tenuto.recall.service import Memories
-from tenuto.upkeep.capture import junk_reason, parse_notes, quotable_sentences
+from tenuto.upkeep.capture import Capturer, junk_reason, parse_notes, quotable_sentences
 from tests.clock import FakeClock
 from tests.samples import ANN, BOB
 
@@ -188,6 +189,20 @@ async def test_what_a_dead_process_left_is_captured_and_what_was_forgotten_is_no
     assert {one.mentions for one in found} == {1}
 
 
+async def test_what_is_captured_again_later_is_the_same_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D13: a process died before it noted how far it had read; the session has changed since then."""
+    store = f"sqlite:///{tmp_path}/chat.db"
+    found = list[Memory]()
+    for number, text in enumerate((BOLOGNA, GARDEN)):
+        async with tenuto.open(store, embedder="none", on_missing="adopt") as app:
+            monkeypatch.setattr(await app.memories(), "captured_through", lambda *_: asyncio.sleep(0, 0))
+            await app.ask(ANN, text, session_id="s")
+            found = await remembered(app)
+            assert len(found) == number + 1
+
+    assert {(one.text, one.mentions) for one in found} == {(BOLOGNA, 1), (GARDEN, 1)}
+
+
 async def test_what_is_said_elsewhere_too_outlives_an_edit_and_so_does_what_was_corrected_by_hand() -> None:
     async with opened() as (app, memories):
         for session in ("s", "t"):
@@ -245,7 +260,7 @@ async def test_a_caller_without_a_user_is_remembered_only_by_setting(allowed: bo
         await app.ask(Scope(tenant="acme"), BOLOGNA)
         await app.ask(Scope(tenant="acme", visitor=True), BOLOGNA)
         reply = await app.ask(Scope(tenant="acme"), "Where do I live?")
-        found = await remembered(app, Scope(tenant="acme"))
+        found = [one.memory async for one in (await app.memories()).stored(Scope(tenant="acme"))]
 
     assert ([one.text for one in found] == [BOLOGNA]) is allowed
     assert (BOLOGNA in reply.text) is allowed
@@ -276,6 +291,25 @@ async def test_a_stale_session_is_captured_once_by_concurrent_requests() -> None
     assert "roofer comes on 3 March" in episode.text
     assert (episode.source, episode.session_id, episode.seqs) == (MemorySource.STALE, "s", (1, 3))
     assert episode.expires_at is not None
+
+
+async def test_a_stale_session_is_one_episode_for_a_process_that_finds_it_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """D10: whatever the session's version is by then."""
+    once = Capturer.capture_stale
+
+    async def twice(capturer: Capturer, ended: TurnEnded) -> None:
+        for later in (0, 3):
+            session = replace(ended.session, version=ended.session.version + later)
+            await once(capturer, replace(ended, session=session))
+
+    monkeypatch.setattr(Capturer, "capture_stale", twice)
+    async with gone_stale() as app:
+        await app.ask(ANN, "Good morning to you", session_id="s")
+        found = await remembered(app, kinds=[MemoryKind.EPISODE])
+
+    assert [one.mentions for one in found] == [1]
 
 
 async def test_a_failed_capture_still_clears_the_context() -> None:

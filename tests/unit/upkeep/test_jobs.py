@@ -95,6 +95,37 @@ async def test_only_so_many_run_at_once() -> None:
     assert (running, len(bench.done)) == (2, 5)
 
 
+async def test_slow_jobs_of_one_kind_keep_no_other_kind_waiting() -> None:
+    """Titles of many chats hang; another chat's summary and capture run all the same, and more than so many wait."""
+    jobs, slow, quick = Jobs(at_once=4, most=50), Bench(), Bench()
+    quick.gate.set()
+    for number in range(60):
+        jobs.start("title", number, lambda: slow.work("x"))
+    await slow.started(4)
+
+    jobs.start("summary", ("chat", None), lambda: quick.work("summary"))
+    jobs.start("capture", "chat", lambda: quick.work("capture"))
+    await quick.started(2)
+
+    assert (len(slow.begun), jobs.counts.waiting >= 46) == (4, True)
+    await jobs.drain(timedelta(0))
+
+
+async def test_sessions_of_a_kind_take_turns() -> None:
+    """One chat with many jobs delays another by one of them."""
+    jobs, bench = Jobs(at_once=1), Bench()
+    for number in range(20):
+        jobs.start("edit", ("busy", number), lambda number=number: bench.work(f"busy {number}"))  # type: ignore[misc]
+    jobs.start("edit", ("calm", 1), lambda: bench.work("calm"))
+    await bench.started(1)
+
+    bench.gate.set()
+    await jobs.drain()
+
+    assert bench.done[:3] == ["busy 0", "busy 1", "calm"]
+    assert len(bench.done) == 21
+
+
 async def test_beyond_a_bound_jobs_are_left_for_the_next_turn(caplog: pytest.LogCaptureFixture) -> None:
     jobs, bench = Jobs(most=2), Bench()
     for number in range(3):

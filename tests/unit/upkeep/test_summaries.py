@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from tenuto.context import TokenCounter
+from tenuto.context.compression import SummaryLimits
+from tenuto.context.extract import summarise
+from tenuto.context.summary_request import build_summary_request
 from tenuto.errors import ModelFailed, SessionNotFound, Unavailable
-from tenuto.model import AppendBatch, AppendResult, FinishTurn, Page, Scope, Session, Truncation
+from tenuto.model import AppendBatch, AppendResult, FinishTurn, Message, Page, Role, Scope, Session, Truncation
 from tenuto.model.generation import Summary, TurnEnded
-from tenuto.model.message import is_summary
+from tenuto.model.message import is_summary, text_part, tool_result
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.prompt import Language
 from tenuto.privacy.redactor import NO_REDACTION
+from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import EventEmitter, Sessions, TurnRequest
 from tenuto.upkeep.compressor import Compressor
 from tests.doubles import FlatMemoryStore
-from tests.samples import ANN, answers, says
+from tests.samples import ANN, answers, says, stored
 from tests.unit.chat.house import RETOLD, Asking, Discreet, House, Model
 
 
@@ -55,19 +61,47 @@ async def test_a_long_session_is_compressed_to_twenty_messages_and_a_summary() -
 
 
 async def test_the_next_summary_builds_on_the_one_before_and_reads_no_old_talk_again() -> None:
-    """T12: incremental; the model sees the previous summary and the new messages alone."""
+    """T12: incremental; the model sees the previous summary and the new messages alone, each that it covers."""
     house, session = await talked(model := Model(RETOLD))
-    await follow(house, session)
+    first = await compress(house, session)
     await house.talk(8, session.id)
 
     summary = await compress(house, session)
 
-    _, text, _ = model.asked[1]
-    assert RETOLD in text
-    assert "Question 6 " not in text
-    assert "Question 7 " in text
+    talk = [one for one in await house.log(session) if not is_summary(one)]
+    for (_, text, _), after, through in zip(
+        model.asked, (0, first.through), (first.through, summary.through), strict=True
+    ):
+        assert [one.seq for one in talk if one.text in text] == [one.seq for one in talk if after < one.seq <= through]
+    assert RETOLD in model.asked[1][1]
     assert (summary.through, summary.made_by) == (28, "model")
     assert len(await house.entries(session)) == 2
+
+
+@pytest.mark.parametrize("asked", [0, 3])
+async def test_each_covered_message_is_read_by_the_model_or_extracted(
+    asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T12: of a long talk the model reads the last portions; what precedes them, or all without it, is extracted."""
+    extracted = list[str]()
+
+    def spy(messages: Sequence[Message], *rest: Any, **named: Any) -> str:
+        extracted.extend(message.text for message in messages)
+        return summarise(messages, *rest, **named)
+
+    monkeypatch.setattr("tenuto.upkeep.compressor.summarise", spy)
+    monkeypatch.setattr("tenuto.context.summary_request._PORTION", 40)
+    model = Model(RETOLD)
+    house, session = await talked(model if asked else None)
+    summary = await compress(house, session)
+
+    covered = [one.text for one in await house.log(session) if one.seq <= summary.through]
+    # Before that stands the summary of what precedes it, which quotes.
+    requests = [text.partition("The conversation since then:")[2] for _, text, _ in model.asked]
+    read = [text for text in covered if any(text in request for request in requests)]
+    assert len(model.asked) == asked
+    assert len(read) < len(covered)
+    assert [*extracted, *read] == covered
 
 
 async def test_no_second_job_waits_while_one_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -401,6 +435,48 @@ async def test_summaries_are_redacted_and_logs_tell_nothing(caplog: pytest.LogCa
     assert "Japan" not in summary.text
     assert "Japan" not in model.asked[0][1]
     assert "Japan" not in caplog.text
+
+
+def test_a_request_for_a_summary_holds_no_text_that_was_not_redacted() -> None:
+    """S9: words of both, and outputs of tools, whatever the policy for models keeps."""
+    talk = [
+        stored(1, "We go to Japan"),
+        stored(2, role=Role.ASSISTANT, parts=(text_part("Japan, then"), tool_result("c", {"place": "Japan"}))),
+        stored(3, role=Role.TOOL, parts=(tool_result("c", "Tokyo, Japan"),)),
+    ]
+
+    asked = build_summary_request(
+        talk,
+        "",
+        Language.ENGLISH,
+        SummaryLimits(tokens=200),
+        lambda text: text.replace("Japan", "[PLACE]"),
+        TokenCounter(),
+    )
+
+    assert "Japan" not in asked.text
+    assert asked.text.count("[PLACE]") == 4
+
+
+class BySink(UpkeepRedaction):
+    """Summaries and models have different words to hide, and nothing is looked at as a whole."""
+
+    def for_summary(self, scope: Scope, text: str) -> str:
+        return text.replace("rail", "[SUMMARY]")
+
+    def for_model(self, scope: Scope, text: str) -> str:
+        return text.replace("Tokyo", "[MODEL]")
+
+
+async def test_the_policies_for_summaries_and_models_hold_for_the_request_and_its_answer() -> None:
+    model = Model("The user plans a trip to Japan and has a rail pass. Hotel 1 is open.")
+    house = House(model)
+    house.upkeep = house.another(redaction=BySink(NO_REDACTION))
+    summary = await compress(house, await house.talk(16))
+
+    _, asked, _ = model.asked[0]
+    assert ("rail" in asked, "Tokyo" in asked) == (False, False)
+    assert (summary.made_by, "rail" in summary.text) == ("model", False)
 
 
 async def test_the_model_for_summaries_is_asked_with_what_was_looked_at_as_a_whole() -> None:

@@ -34,6 +34,33 @@ async def test_a_model_gives_the_title() -> None:
     assert await house.title(session) == ("Two-Week Trip to Japan", "model")
 
 
+@pytest.mark.parametrize(
+    ("answers", "title", "calls"),
+    [
+        (("A Very Long Plan for a Trip to Japan", "Trip to Japan"), "Trip to Japan", 2),
+        (("A Very Long Plan for a Trip to Japan",), "A Very Long Plan...", 2),
+        (("A Very Long Plan for a Trip to Japan", ModelFailed("small")), "A Very Long Plan...", 2),
+        (("Sure! Here is a title for you:", '{"title": "Trip to Japan"}'), "Trip to Japan", 2),
+        (("Sure! Here is a title for you:",), "Can you help me plan a two-week trip to...", 2),
+        (("Sure! Here is a title for you:\nTrip to Japan",), "Trip to Japan", 1),
+        (("Calling Ann at 4111 1111 1111 1111 in Japan Now",), "Calling Ann at [REDACTED_CC]...", 2),
+    ],
+)
+async def test_a_title_against_the_rules_is_asked_for_once_more_then_cut(
+    answers: tuple[str | Exception, ...], title: str, calls: int
+) -> None:
+    """A15, A18; what is private is taken out before the cut, which would leave a part of it."""
+    model = Model(*answers)
+    house = House(model)
+    house.upkeep = house.another(redaction=Discreet(**{"4111 1111 1111 1111": "[REDACTED_CC]"}))
+
+    session = await house.turn()
+    await house.upkeep.drain()
+
+    assert (await house.title(session))[0] == title
+    assert len(model.asked) == calls
+
+
 async def test_without_a_model_the_first_line_stays_until_there_is_one() -> None:
     """A17."""
     house = House()

@@ -59,7 +59,7 @@ async def test_apps_come_from_settings_and_file(tmp_path: Path, monkeypatch: pyt
         remember_events=timedelta(hours=48),
     )
     assert (third.long_connection, third.policy) == (True, ChannelPolicy(prefix="lark"))
-    hidden = {name for name, shown in effective(settings).items() if shown == "(hidden)"}
+    hidden = {name for name, shown in effective(settings).items() if shown.value == "(hidden)"}
     assert hidden == {"lark_app_secret", "lark_encrypt_key"}
     channel = open_lark_channel(third, FakeClock())
     assert (channel.name, channel.app) == ("lark", "cli_3")

@@ -19,7 +19,7 @@ import msgspec
 
 from tenuto.assistants.goods.item import EDITION, Case, CaseStatus, Item, Order, shipped_items, shipped_orders
 from tenuto.assistants.goods.shelf import Shelf
-from tenuto.errors import Invalid, Unavailable, VersionConflict
+from tenuto.errors import Invalid, StateCorrupt, Unavailable, VersionConflict
 from tenuto.model.privacy import SHOP
 from tenuto.model.scope import Scope, user_scope
 from tenuto.model.session import StateEntry
@@ -69,7 +69,7 @@ class Catalogue:
     """Loads a tenant's shelf and a user's orders and cases.
 
     The most recently used shelves stay in this process. Each call reads the head, one small entry, and uses the cached
-    shelf only when it is of that edition.
+    shelf only when it is of that edition. While the store is away, the shelf that was read last serves.
     """
 
     def __init__(self, store: StateStore) -> None:
@@ -82,14 +82,22 @@ class Catalogue:
         """The catalogue of the scope's tenant and site.
 
         Raises:
-            Unavailable: it cannot be read.
+            Unavailable: it cannot be read, and was not read before; or it is damaged.
         """
         owner = _owner(scope)
-        cached = self._cached(owner, await self._head(owner))
-        if cached is not None:
-            return cached
-        async with self._lock(owner):
-            return await self._load(owner)
+        try:
+            cached = self._cached(owner, await self._head(owner))
+            if cached is not None:
+                return cached
+            async with self._lock(owner):
+                return await self._load(owner)
+        except StateCorrupt:
+            raise
+        except Unavailable:
+            _, last = self._shelves.get((owner.tenant, owner.site), ("", None))
+            if last is None:
+                raise
+            return last
 
     async def orders(self, scope: Scope) -> tuple[Order, ...]:
         """The orders of the scope's user, latest first; orders of other users cannot be reached from here."""
@@ -271,7 +279,7 @@ def _readable_head(entry: StateEntry) -> Head | None:
     """The head; `None` for a damaged one, whose chunks cannot be named and stay behind."""
     try:
         return _decode(entry.value, Head, "catalogue")
-    except Unavailable:
+    except StateCorrupt:
         return None
 
 
@@ -304,4 +312,4 @@ def _decode(value: Json, kind: type[_T], what: str) -> _T:
         return msgspec.convert(value, kind)
     except (msgspec.ValidationError, Invalid):
         # The reason would quote what is stored.
-        raise Unavailable(f"goods {what}", "cannot be read") from None
+        raise StateCorrupt(f"goods {what}", "cannot be read") from None

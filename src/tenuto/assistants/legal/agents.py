@@ -6,24 +6,32 @@ asked is read from the conversation, where the answer carries it as the assistan
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from tenuto.assistants.legal import wording
-from tenuto.assistants.legal.library import Library
+from tenuto.assistants.legal.library import EarlierTurn, Library
 from tenuto.assistants.legal.plan import ASIDE, EXPERTS, NOWHERE, ROUTE, ROUTER, ROUTING, Field
 from tenuto.assistants.npc.corpus import Evidence
+from tenuto.errors import NoTypedAnswer
 from tenuto.model import Message, Role, Scope
 from tenuto.model.message import STATE
 from tenuto.model.prompt import Language
 from tenuto.model.values import Json, JsonObject, Value
 
+_log = logging.getLogger(__name__)
 NAME: Final = "legal"
 ASKED: Final = "asked"
 """The key of the assistant's state that names the agent, or its field, that asked."""
+FIELD: Final = "field"
+"""The key of the assistant's state that names the field whose expert leads the conversation."""
+QUOTED: Final = "quoted"
+"""The key of the board that tells that a model gave no typed answer."""
 # How many turns of the user before the question decide on its field.
 _EARLIER: Final = 3
 _CITATION: Final = re.compile(r"[ \t]*[\[【]((?:LAB|CON)-\d+)[\]】]")
@@ -49,12 +57,15 @@ class Opinion(Value, frozen=True, kw_only=True):
 
 
 class Decision(Value, frozen=True, kw_only=True):
-    """What the user is told, in which language; `asked` names the agent that asks the user something."""
+    """What the user is told, in which language; `asked` names the agent that asks the user something, `field` is that
+    of the expert who leads, `quoted` tells that a model gave no typed answer and texts were quoted instead."""
 
     text: str
     language: Language
     sources: tuple[str, ...] = ()
     asked: str | None = None
+    field: str | None = None
+    quoted: bool = False
 
 
 class Prompt(NamedTuple):
@@ -128,17 +139,28 @@ class LegalAgents:
         await context.board.write(ASIDE, lead.other.value if lead is not None and routing.aside else NOWHERE)
         return routing.field
 
+    async def _ask(self, context: StepContext, prompt: Prompt, kind: type[_Answer]) -> _Answer | None:
+        """The typed answer of a model; `None` where texts are quoted instead, which the board tells."""
+        try:
+            return await self._think(context, prompt, kind)
+        except NoTypedAnswer as error:
+            _log.warning("a legal agent quotes its texts: %s", error)
+            await context.board.write(QUOTED, True)
+            return None
+
     async def _route(self, context: StepContext, talk: _Talk) -> Routing:
         if talk.asked in tuple(Field):
             # An answer to a question of this expert.
             return Routing(field=Field(talk.asked).value)
         language = talk.language
         prompt = talk.prompt(wording.ROUTER_ROLE, wording.ROUTER_TASK[language])
-        if routing := await self._think(context, prompt, Routing):
+        if routing := await self._ask(context, prompt, Routing):
             return routing
         ranking = self._library.rank(context.goal, talk.earlier)
-        if ranking is not None:
+        if ranking is not None and (talk.asked or not ranking.close):
             return Routing(field=ranking.lead.value, aside=ranking.aside)
+        if ranking is not None:
+            return Routing(field="none", ask=wording.ROUTER_UNSURE[language])
         return Routing(field="none", ask="" if talk.asked else wording.ROUTER_ASKS[language])
 
     async def advise(self, field: Field, context: StepContext) -> JsonObject:
@@ -146,10 +168,10 @@ class LegalAgents:
         talk = _Talk(context, self._language_of)
         language = talk.language
         question = await self._full_question(context, talk)
-        texts = self._library.find(field, question)
+        texts = self._library.find(field, question, held=any(turn.lead is field for turn in talk.earlier))
         leads = await context.board.read(ROUTE) == field
         task = wording.EXPERT_TASK[language] + "\n".join(f"[{text.id}] {_quote(text, language)}" for text in texts)
-        opinion = await self._think(context, talk.prompt(wording.EXPERT_ROLE[field], task), Opinion)
+        opinion = await self._ask(context, talk.prompt(wording.EXPERT_ROLE[field], task), Opinion)
         if opinion is None:
             opinion = self._quote_texts(texts, language)
             if not texts and leads and talk.asked is None:
@@ -162,25 +184,29 @@ class LegalAgents:
         routing = await _read(context, ROUTING, Routing)
         if routing is not None and routing.question:
             return routing.question
-        return f"{talk.earlier[0]}\n{context.goal}" if talk.asked and talk.earlier else context.goal
+        return f"{talk.earlier[0].text}\n{context.goal}" if talk.asked and talk.earlier else context.goal
 
     async def decide(self, context: StepContext) -> JsonObject:
         """What the user is told."""
+        decision = await self._decide(context)
+        return _to_json(replace(decision, quoted=await context.board.read(QUOTED) is True))
+
+    async def _decide(self, context: StepContext) -> Decision:
         talk, route = _Talk(context, self._language_of), await context.board.read(ROUTE)
         language = talk.language
         if route == NOWHERE:
             routing = await _read(context, ROUTING, Routing)
             ask = routing.ask if routing is not None else ""
             text = ask or wording.NOTHING_FOUND[language]
-            return _to_json(Decision(text=text, language=language, asked=ROUTER if ask else None))
+            return Decision(text=text, language=language, asked=ROUTER if ask else None)
         lead = Field(route)
         opinion = await _read(context, lead, Opinion)
         if opinion is not None and opinion.ask:
-            return _to_json(Decision(text=opinion.ask, language=language, asked=lead.value))
+            return Decision(text=opinion.ask, language=language, asked=lead.value, field=lead.value)
         opinions = {lead: opinion}
         if await context.board.read(ASIDE) == lead.other:
             opinions[lead.other] = await _read(context, lead.other, Opinion)
-        return _to_json(await self._join_opinions(context, talk, opinions))
+        return replace(await self._join_opinions(context, talk, opinions), field=lead.value)
 
     async def _join_opinions(
         self, context: StepContext, talk: _Talk, opinions: dict[Field, Opinion | None]
@@ -191,7 +217,7 @@ class LegalAgents:
         text = _join(given, language)
         if len(given) > 1:
             prompt = talk.prompt(wording.DECISION_ROLE, wording.DECISION_TASK[language] + text)
-            if merged := await self._think(context, prompt, Opinion):
+            if merged := await self._ask(context, prompt, Opinion):
                 merged = _keep_sources(merged, set(sources))
                 text, sources = merged.text or text, merged.sources or sources
         failed = [
@@ -219,7 +245,7 @@ class _Talk:
         end = (mine or places or [len(said)])[-1]
         self.messages = tuple(said[: end + 1])
         before = said[:end]
-        self.earlier = [message.text for message in reversed(before) if message.role is Role.USER][:_EARLIER]
+        self.earlier = _earlier_turns(before)[:_EARLIER]
         answer = before[-1] if before and before[-1].role is Role.ASSISTANT else None
         self.asked = _asked(answer) if answer is not None else None
         # A turn knows its language; a task of another origin may not.
@@ -229,12 +255,31 @@ class _Talk:
         return Prompt(role=role[self.language], task=task, language=self.language, talk=self.messages)
 
 
+def _earlier_turns(before: Sequence[Message]) -> list[EarlierTurn]:
+    """What the user said before, newest first, with the field whose expert answered."""
+    turns: list[EarlierTurn] = []
+    lead: Field | None = None
+    for message in reversed(before):
+        if message.role is Role.ASSISTANT:
+            field = _state_of(message, FIELD)
+            lead = Field(field) if field in tuple(Field) else None
+        else:
+            turns.append(EarlierTurn(message.text, lead))
+            lead = None
+    return turns
+
+
 def _asked(answer: Message) -> str | None:
-    """The agent that asked in an answer. Clients may have written the state, so it is checked."""
+    """The agent that asked in an answer."""
+    asked = _state_of(answer, ASKED)
+    return asked if asked in (ROUTER, *Field) else None
+
+
+def _state_of(answer: Message, key: str) -> Any:
+    """A value of the assistant's state in an answer. Clients may have written the state: callers check it."""
     state = answer.metadata.get(STATE)
     mine = state.get(NAME) if isinstance(state, dict) else None
-    asked = mine.get(ASKED) if isinstance(mine, dict) else None
-    return asked if asked in (ROUTER, *Field) else None
+    return mine.get(key) if isinstance(mine, dict) else None
 
 
 async def _read(context: StepContext, key: str, kind: type[_Answer]) -> _Answer | None:

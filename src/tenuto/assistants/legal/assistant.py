@@ -11,7 +11,7 @@ import msgspec
 
 from tenuto.assistants.assistant import Assistant, in_language
 from tenuto.assistants.legal import wording
-from tenuto.assistants.legal.agents import ASKED, NAME, Decision
+from tenuto.assistants.legal.agents import ASKED, FIELD, NAME, Decision
 from tenuto.assistants.legal.library import Library
 from tenuto.assistants.legal.plan import TASK_TYPE, TIMEOUT, legal_plan
 from tenuto.errors import EngineUnavailable, InvalidSetting, TaskFailed
@@ -25,6 +25,8 @@ from tenuto.ports import TaskEngine
 
 # Characters of the question that are the task's goal; the conversation has the rest.
 _GOAL: Final = 8000
+# As a turn says it whose first model did not answer.
+FALLBACK: Final = "fallback_model"
 _FIRST_LOOK: Final = 0.02
 _LOOK_EVERY: Final = 0.2
 
@@ -94,7 +96,11 @@ class _Consultation:
             "asked": decision.asked,
         }
         return ToolOutput(
-            output=data, data=data, state={ASKED: decision.asked}, final_answer=f"{decision.text}\n\n{footer}"
+            output=data,
+            data=data,
+            state={ASKED: decision.asked, FIELD: decision.field},
+            final_answer=f"{decision.text}\n\n{footer}",
+            degraded=(FALLBACK,) if decision.quoted else (),
         )
 
 

@@ -1,7 +1,8 @@
 """The texts that the experts quote, and what they say about a question: which field it is in, which texts answer it.
 
 There are no rules of language: fields and texts are ranked by the words they share with the question, and with the
-user's turns before it.
+user's turns before it. A question stays with the expert that holds the conversation as long as some of its words are of
+that field; where the scores are near each other, the user is asked.
 """
 
 from __future__ import annotations
@@ -18,19 +19,30 @@ _LEAST_SCORE: Final = 4.0
 _LEAST_CONFIDENCE: Final = 0.12
 _NEAR: Final = 0.6
 _MOST_QUOTED: Final = 2
-# How much the turns before count. On their own, "the non-compete part of that contract" is contract law, and an
-# employment contract before it makes it labour law; a question with words of one field alone stays in that field.
-_CONTEXT_WEIGHT: Final = 3.0
-_CONTEXT_DECAY: Final = 0.5
+# The part of the other field's score at which a question is connected with the field of the conversation: "the
+# non-compete part of that contract" after an employment contract is, "my landlord keeps the deposit" is not.
+_CONNECTED: Final = 0.25
+# How much a turn before counts, by its age.
+_CONTEXT_DECAY: Final = 0.8
+# Two scores that differ by less are a close call.
+_CLOSE: Final = 1.1
 # The other field is asked, too, if it comes this near.
 _BESIDE: Final = 0.5
 
 
+class EarlierTurn(NamedTuple):
+    """What the user said before, and the field whose expert answered, if it is known."""
+
+    text: str
+    lead: Field | None = None
+
+
 class Ranking(NamedTuple):
-    """The field that leads, and whether the other one should be asked beside it."""
+    """The field that leads, whether the other one should be asked beside it, and whether it was a close call."""
 
     lead: Field
-    aside: bool
+    aside: bool = False
+    close: bool = False
 
 
 class Library:
@@ -46,30 +58,59 @@ class Library:
         with as_file(files(__package__).joinpath("shipped", "corpus.jsonl")) as path:
             return cls(Corpus.load(path))
 
-    def rank(self, question: str, earlier: Sequence[str]) -> Ranking | None:
+    def rank(self, question: str, earlier: Sequence[EarlierTurn]) -> Ranking | None:
         """The field of a question that follows these turns of its user, newest first; `None` if no text is near."""
-        asked = self._confidences(question)
-        before = dict.fromkeys(Field, 0.0)
-        for age, text in enumerate(earlier):
-            for field, found in self._confidences(text).items():
-                before[field] = max(before[field], found * _CONTEXT_DECAY**age)
-        weights = {field: asked[field] * (1 + _CONTEXT_WEIGHT * before[field]) for field in Field}
-        if not any(weights.values()):
-            weights = before
-        lead = max(Field, key=weights.__getitem__)
-        if not weights[lead]:
-            return None
-        other = lead.other
-        return Ranking(lead, aside=asked[other] > 0 and weights[other] >= _BESIDE * weights[lead])
+        held = self._conversation(earlier)
+        if not any(held.values()):
+            asked = self._confidences(question)
+            lead = max(Field, key=asked.__getitem__)
+            return Ranking(lead, aside=asked[lead.other] >= _BESIDE * asked[lead] > 0) if asked[lead] else None
+        holder = max(Field, key=held.__getitem__)
+        other, scores, near = holder.other, self._scores(question), self._confidences(question)
+        if scores[holder] >= scores[other]:
+            return Ranking(holder)
+        if scores[holder] < _CONNECTED * scores[other]:
+            if near[other]:
+                return Ranking(other)
+            return Ranking(holder, close=not scores[holder] and scores[other] >= _LEAST_SCORE)
+        stay, leave = scores[holder] + held[holder], scores[other] + held[other]
+        if leave > _CLOSE * stay:
+            return Ranking(other)
+        aside = near[other] > 0 and leave >= _BESIDE * stay
+        return Ranking(holder, aside=aside, close=stay < _CLOSE * leave)
 
-    def find(self, field: Field, question: str) -> tuple[Evidence, ...]:
-        """The texts of a field that answer a question, best first; few or none."""
-        found = [match for match in self._corpus.search(question) if match.piece.kind == field and _is_near(match)]
+    def _conversation(self, earlier: Sequence[EarlierTurn]) -> dict[Field, float]:
+        """The score of each field in the turns before: a turn counts for the expert that answered it."""
+        held = dict.fromkeys(Field, 0.0)
+        for age, (text, lead) in enumerate(earlier):
+            scores, near = self._scores(text), self._confidences(text)
+            field = lead or max(Field, key=near.__getitem__)
+            if lead is None and not near[field]:
+                continue
+            held[field] = max(held[field], max(_LEAST_SCORE, *scores.values()) * _CONTEXT_DECAY**age)
+        return held
+
+    def find(self, field: Field, question: str, *, held: bool = False) -> tuple[Evidence, ...]:
+        """The texts of a field that answer a question, best first; few or none.
+
+        In a conversation that is `held` in this field, a text may share a smaller part of the question.
+        """
+        matches = [match for match in self._corpus.search(question) if match.piece.kind == field]
+        found = [match for match in matches if _is_near(match)]
+        if held and not found:
+            found = [match for match in matches if match.score >= _LEAST_SCORE]
         return tuple(match.piece for match in found[:_MOST_QUOTED] if match.score >= _NEAR * found[0].score)
 
     def with_ids(self, ids: Sequence[str]) -> tuple[Evidence, ...]:
         """The texts with these ids; unknown ids are left out."""
         return self._corpus.with_ids(ids, None)
+
+    def _scores(self, text: str) -> dict[Field, float]:
+        best = dict.fromkeys(Field, 0.0)
+        for match in self._corpus.search(text):
+            field = Field(match.piece.kind)
+            best[field] = max(best[field], match.score)
+        return best
 
     def _confidences(self, text: str) -> dict[Field, float]:
         best = dict.fromkeys(Field, 0.0)

@@ -62,6 +62,10 @@ ROUTER_ASKS: Final[Words] = {
     EN: "I found nothing about this. Is it about work or about a contract, and which point of it?",
     ZH: "我没有找到相关内容。这是关于工作还是关于合同，具体是哪一点？",
 }
+ROUTER_UNSURE: Final[Words] = {
+    EN: "This may be a question of labour law or of contract law. Which of the two do you mean?",
+    ZH: "这可能是劳动法问题，也可能是合同法问题。您指的是哪一个？",
+}
 EXPERT_ASKS: Final[Words] = {
     EN: "{field}: I found nothing about this. Which point do you mean, for example pay, notice or a certain clause?",
     ZH: "{field}：我没有找到相关内容。您指的是哪一点，例如报酬、通知期或某个条款？",

@@ -9,7 +9,7 @@ from typing import Final
 from tenuto.assistants.assistant import Assistant
 from tenuto.assistants.npc.characters import load_characters
 from tenuto.assistants.npc.corpus import Corpus
-from tenuto.assistants.npc.tool import NAME, evidence_tool, remove_invented_ids
+from tenuto.assistants.npc.tool import NAME, evidence_tool, invented_id_filter
 from tenuto.model.policy import Preset, preset
 from tenuto.model.prompt import Language, LayoutName, PromptPolicy
 
@@ -58,5 +58,5 @@ def npc_assistant(policies: Preset | None = None, *, remembers: bool = True, cor
         personas={name: character.persona(name) for name, character in characters.items()},
         isolated=True,
         remembers=remembers,
-        postprocess=remove_invented_ids,
+        postprocess=invented_id_filter(evidence),
     )

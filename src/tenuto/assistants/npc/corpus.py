@@ -60,6 +60,7 @@ class Corpus:
         self._by_id: Mapping[str, Evidence] = MappingProxyType({piece.id: piece for piece in self.pieces})
         if len(self._by_id) != len(self.pieces):
             raise InvalidSetting("npc_corpus", "two pieces of evidence have one id")
+        self._shapes = frozenset(map(_id_shape, self._by_id))
 
     @classmethod
     def load(cls, path: Path) -> Corpus:
@@ -87,6 +88,10 @@ class Corpus:
         pieces = (self._by_id.get(one) for one in ids)
         return tuple(piece for piece in pieces if piece is not None and piece.is_open_to(persona))
 
+    def is_id(self, text: str) -> bool:
+        """Whether a text has the shape of this corpus's ids, known or not: E-RULE-99 beside E-RULE-01, not UTF-8."""
+        return _id_shape(text) in self._shapes
+
     def search(self, query: str, persona: str | None = None) -> list[Match]:
         """The pieces that share words with the query and are open to the character, best first."""
         full = _FULL_SCORE * self._index.rarity("")
@@ -106,6 +111,12 @@ class Corpus:
             ]
             for piece in self.pieces
         )
+
+
+def _id_shape(text: str) -> tuple[str, ...]:
+    """The first part of an id, and of the others whether they are letters, digits or both."""
+    first, *others = text.split("-")
+    return first, *("letters" if part.isalpha() else "digits" if part.isdecimal() else "both" for part in others)
 
 
 def _parse_piece(path: Path, number: int, line: str) -> Evidence:

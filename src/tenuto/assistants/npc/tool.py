@@ -7,7 +7,7 @@ The topic, which is the evidence of the last answer, is kept in the tool's state
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -42,6 +42,13 @@ _NEAR: Final = 0.8
 _MAX_PIECES: Final = 4
 _MAX_QUOTED: Final = 2
 _MAX_TOPIC: Final = 12
+# An id without brackets, or several in a row, as a model writes them: in any case, with any hyphen, set off by marks.
+_LOOSE_ID: Final = r"(?<![\w-])[A-Z][A-Z0-9]*(?:[-\u2010-\u2013][A-Z0-9]+)+(?![A-Z0-9_-])"
+_BARE_IDS: Final = re.compile(
+    rf"(?<![ \t])[ \t]*[*_`\"“‘']*({_LOOSE_ID}(?:\s*[,，、;；]\s*{_LOOSE_ID})*)[*_`\"”’']*", re.ASCII | re.IGNORECASE
+)
+_HYPHEN: Final = re.compile("[\u2010-\u2013]")
+_EMPTY_LABEL: Final = re.compile(r"[^\n。.!?！？:：]{0,40}[:：]\s*")
 _CITATION: Final = re.compile(rf"(?<![ \t])[ \t]*[\[【(（]({ID.pattern}(?:\s*[,，、;；]\s*{ID.pattern})*)[\]】)）]")
 
 _LIST: Final = {Language.ENGLISH: "The family has {count} rules:", Language.CHINESE: "家训共有{count}则："}
@@ -213,19 +220,39 @@ def _show(piece: Evidence, language: Language) -> _ShownPiece:
     )
 
 
-def remove_invented_ids(answer: str, results: tuple[ToolResult, ...], _: ToolContext) -> str:
-    """The answer without ids that no tool of this turn brought; no id is added (C1, C16)."""
-    given: set[str] = set()
-    for result in results:
-        evidence = result.output.get("evidence") if isinstance(result.output, dict) else None
-        if isinstance(evidence, (list, tuple)):
-            given |= {piece["id"] for piece in evidence if isinstance(piece, dict) and isinstance(piece.get("id"), str)}
+def invented_id_filter(corpus: Corpus) -> Callable[[str, tuple[ToolResult, ...], ToolContext], str]:
+    """What takes out of an answer the ids that no tool of this turn brought; no id is added (C1, C16).
 
-    def keep_given(match: re.Match[str]) -> str:
-        ids = [name for name in ID.findall(match[1]) if name in given]
-        return match[0].replace(match[1], ", ".join(ids)) if ids else ""
+    In square brackets every id is a citation; elsewhere what has the shape of the corpus's ids.
+    """
 
-    return _CITATION.sub(keep_given, answer)
+    def remove_invented_ids(answer: str, results: tuple[ToolResult, ...], _: ToolContext) -> str:
+        given: set[str] = set()
+        for result in results:
+            evidence = result.output.get("evidence") if isinstance(result.output, dict) else None
+            if isinstance(evidence, (list, tuple)):
+                ids = [piece.get("id") for piece in evidence if isinstance(piece, dict)]
+                given |= {name for name in ids if isinstance(name, str)}
+
+        def keep_given(match: re.Match[str]) -> str:
+            plain = match[0].lstrip()[0] in "(（"
+            ids = [name for name in ID.findall(match[1]) if name in given or (plain and not corpus.is_id(name))]
+            return match[0].replace(match[1], ", ".join(ids)) if ids else ""
+
+        def keep_bare(match: re.Match[str]) -> str:
+            named = ID.findall(_HYPHEN.sub("-", match[1]).upper())
+            kept = [name for name in named if name in given or not corpus.is_id(name)]
+            if len(kept) == len(named):
+                return match[0]
+            return match[0].replace(match[1], ", ".join(kept)) if kept else ""
+
+        def mend(line: str) -> str | None:
+            mended = _BARE_IDS.sub(keep_bare, _CITATION.sub(keep_given, line))
+            return None if mended != line and (not mended.strip() or _EMPTY_LABEL.fullmatch(mended)) else mended
+
+        return "\n".join(line for line in map(mend, answer.split("\n")) if line is not None)
+
+    return remove_invented_ids
 
 
 def cited(answer: str, evidence: Sequence[JsonObject]) -> list[JsonObject]:

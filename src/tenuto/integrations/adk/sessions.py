@@ -10,7 +10,7 @@ import msgspec
 
 from tenuto.app import Tenuto
 from tenuto.client.api import TenutoApi
-from tenuto.errors import IdempotencyKeyReused, Invalid, SessionNotFound, VersionConflict
+from tenuto.errors import IdempotencyKeyReused, Invalid, SessionBusy, SessionNotFound, TurnLost, VersionConflict
 from tenuto.integrations import missing_extra
 from tenuto.integrations.home import Installation, find_home
 from tenuto.integrations.parts import Form
@@ -131,7 +131,8 @@ class TenutoSessionService(BaseSessionService):
 
         Raises:
             SessionNotFoundError: there is no such session.
-            StaleSessionError: others have changed the session since it was read; nothing was stored.
+            StaleSessionError: others have changed the session since it was read, or still did when the wait for them
+                was over (`busy_wait`); the event was not stored.
         """
         if event.partial:
             return event
@@ -154,9 +155,15 @@ class TenutoSessionService(BaseSessionService):
 async def _append(app: TenutoApi, log: SessionLog, session: Session, event: Event) -> None:
     """Store an event behind those that the session has."""
     try:
-        turn = await log.begin()
+        await _append_in_turn(app, log, session, event)
     except SessionNotFound:
         raise SessionNotFoundError(f"Session {session.id} not found.") from None
+    except (SessionBusy, TurnLost):
+        raise StaleSessionError("The session is being changed by others.") from None
+
+
+async def _append_in_turn(app: TenutoApi, log: SessionLog, session: Session, event: Event) -> None:
+    turn = await log.begin()
     async with abandon_on_error(log, turn):
         last = turn.session.metadata.get(_NAME, {}).get("last", "")
         if last == event.id:  # Delivered again.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
-from typing import Any
+from typing import Any, Final
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -33,6 +33,9 @@ from tenuto.integrations.langgraph.thinning import copy_records, delta_ancestors
 from tenuto.integrations.langgraph.values import copy_value
 from tenuto.integrations.langgraph.views import View, remember_view, view_of, with_values
 from tenuto.model import Scope
+
+_OLDEST: Final = f"{0:032}.{0:016}"
+"""A version below all that `get_next_version` makes."""
 
 
 class TenutoSaver(BaseCheckpointSaver[str]):
@@ -337,6 +340,7 @@ class TenutoSaver(BaseCheckpointSaver[str]):
         values.update({name: copy_value(list(items)) for name, items in state.lists.items()})
         checkpoint: Checkpoint = self._load(put.checkpoint)
         checkpoint["channel_values"] = values
+        checkpoint["channel_versions"] = _with_versions_of(values, checkpoint["channel_versions"])
         return CheckpointTuple(
             config=_config(thread_id, put.ns, put.id),
             checkpoint=checkpoint,
@@ -363,6 +367,15 @@ def _place(config: RunnableConfig) -> tuple[str, str, str | None]:
 
 def _config(thread_id: str, ns: str, checkpoint_id: str) -> RunnableConfig:
     return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}}
+
+
+def _with_versions_of(values: Mapping[str, Any], versions: ChannelVersions) -> ChannelVersions:
+    """The versions of a checkpoint, with one for each channel that it has only from runs at the same time.
+
+    A graph leaves a channel without a version out of its next checkpoint, which would drop what those runs stored.
+    """
+    missing = dict.fromkeys((name for name in values if name not in versions), min(versions.values(), default=_OLDEST))
+    return {**versions, **missing} if missing else versions
 
 
 def _matching(history: History, config: RunnableConfig | None, before: RunnableConfig | None) -> list[State]:

@@ -1,4 +1,4 @@
-"""The audit log of privacy requests, in the tenant's state: who revealed values, who erased whom."""
+"""The audit log of privacy requests, in the tenant's state: who revealed values, looked at notes, erased whom."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Act(StrEnum):
     REVEALED = "revealed"
     ERASED = "erased"
     FIXED = "fixed"
+    VIEWED = "viewed"
 
 
 class Note(Value, frozen=True, kw_only=True):

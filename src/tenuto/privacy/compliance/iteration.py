@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from tenuto.model import Scope, Session, SessionQuery, StateLocation
-from tenuto.model.privacy import is_user_memory
+from tenuto.model.privacy import state_sink
 from tenuto.ports import SessionStore, StateStore
 
 _PAGE: Final = 100
@@ -40,5 +40,5 @@ async def iter_memories(state: StateStore, scope: Scope) -> AsyncIterator[StateL
     last: StateLocation | None = None
     while page := await state.list_state_locations(scope, last, _PAGE):
         for last in page:
-            if is_user_memory(last.scope, last.namespace):
+            if state_sink(last.scope, last.namespace) is not None:
                 yield last

@@ -18,7 +18,7 @@ from tenuto.errors import DecryptionFailed, MasterKeyMissing, SessionNotFound, S
 from tenuto.model import Changes, Message, Page, Rewrite, Scope, Session, StateEntry, StateLocation
 from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, MEMORY_LOG, VECTORS
 from tenuto.model.message import SUMMARY, is_summary
-from tenuto.model.privacy import Mode, Sink
+from tenuto.model.privacy import Mode, Sink, state_sink
 from tenuto.model.turn import Trace
 from tenuto.model.values import JsonObject
 from tenuto.ports import Clock, Store, utc_now
@@ -181,14 +181,15 @@ class Scanner:
         entry = await self._store.state.read_state(name.scope, name.namespace, name.key)
         if entry is None:
             return  # Deleted meanwhile.
-        report.add(Sink.MEMORY, await self._screen.names(name.scope, state_slots(name.key, entry.value)))
+        sink = state_sink(name.scope, name.namespace) or Sink.MEMORY
+        report.add(sink, await self._screen.names(name.scope, state_slots(name.key, entry.value)))
         report.memories += 1
-        while fix and entry is not None and not await self._fix_memory(name, entry, report):
+        while fix and entry is not None and not await self._fix_memory(sink, name, entry, report):
             entry = await self._store.state.read_state(name.scope, name.namespace, name.key)
 
-    async def _fix_memory(self, name: StateLocation, entry: StateEntry, report: Report) -> bool:
+    async def _fix_memory(self, sink: Sink, name: StateLocation, entry: StateEntry, report: Report) -> bool:
         """Apply the policy to a state value; false after a concurrent write."""
-        mended = await redact_state(self._screen, name.scope, name.key, entry.value)
+        mended = await redact_state(self._screen, sink, name.scope, name.key, entry.value)
         if mended is entry.value:
             return True
         try:

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, TypeAlias
 
@@ -16,7 +17,7 @@ from tenuto.model.privacy import CustomPattern, PiiMatch, PrivacyPolicy, replace
 from tenuto.privacy.crypto.vault import likeness
 from tenuto.privacy.detection.custom_patterns import BUILT_IN, CustomPatterns
 from tenuto.privacy.rules.chunking import LIMIT, Chunker, Piece
-from tenuto.privacy.rules.detector import detect
+from tenuto.privacy.rules.detector import KNOWN_CHUNKS, detect
 from tenuto.privacy.rules.detector import find as find_built_in
 from tenuto.privacy.rules.folding import INVISIBLE, fold
 from tenuto.privacy.rules.span import ALWAYS, MARK, ON_REQUEST, PiiType, Span
@@ -162,7 +163,7 @@ class _ChunkedFinder:
     """Finds matches in a text chunk by chunk."""
 
     def __init__(self, look: Callable[[str], list[PiiMatch]], pieces: Chunker) -> None:
-        self._look, self._pieces = look, pieces
+        self._look, self._pieces = lru_cache(KNOWN_CHUNKS)(look), pieces
         self._over = 0
         """How far the last match of a chunk reaches into the next one."""
 

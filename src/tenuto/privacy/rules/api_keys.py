@@ -30,18 +30,18 @@ _JWT: Final = lazy_pattern(r"(?<![A-Za-z0-9_])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-
 _WEBHOOK: Final = lazy_pattern(
     r"""(?:https?://)?(?:
         hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9/_-]{10,}
-        |(?:[a-z]+\.)?discord(?:app)?\.com/api/webhooks/[0-9]{6,}/[A-Za-z0-9_-]{8,}
+        |(?:(?<![a-z])[a-z]{1,32}\.)?discord(?:app)?\.com/api/webhooks/[0-9]{6,}/[A-Za-z0-9_-]{8,}
         |open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/(?:v2/)?hook/[A-Za-z0-9-]{8,}
         |oapi\.dingtalk\.com/robot/send\?access_token=[A-Za-z0-9]{8,}
         |qyapi\.weixin\.qq\.com/cgi-bin/webhook/send\?key=[A-Za-z0-9-]{8,}
-        |[a-z0-9.-]{1,60}office\.com/webhook(?:b2)?/[A-Za-z0-9@/_-]{16,}
+        |(?<![a-z0-9.-])[a-z0-9.-]{1,120}office\.com/webhook(?:b2)?/[A-Za-z0-9@/_-]{16,}
         |hooks\.zapier\.com/hooks/catch/[0-9]{3,}/[A-Za-z0-9]{3,}/?
         |maker\.ifttt\.com/trigger/[A-Za-z0-9_-]{1,40}/with/key/[A-Za-z0-9_-]{8,}
         |hook\.[a-z0-9.]{1,12}make\.com/[a-z0-9]{16,}
         |chat\.googleapis\.com/v1/spaces/[A-Za-z0-9_-]{6,}/messages\?key=[A-Za-z0-9_%&=-]{20,}
-        |[a-z0-9.-]{1,60}logic\.azure\.com(?::443)?/workflows/[A-Za-z0-9/_?&=.%-]{32,}
-        |[a-z0-9.-]{4,60}/hooks/[a-z0-9]{26}(?![A-Za-z0-9])
-        |[a-z0-9.-]{1,60}hooks\.(?:n8n\.cloud|pipedream\.net)/[A-Za-z0-9/_-]{16,}
+        |(?<![a-z0-9.-])[a-z0-9.-]{1,120}logic\.azure\.com(?::443)?/workflows/[A-Za-z0-9/_?&=.%-]{32,}
+        |(?<![a-z0-9.-])[a-z0-9.-]{4,120}/hooks/[a-z0-9]{26}(?![A-Za-z0-9])
+        |(?<![a-z0-9.-])[a-z0-9.-]{1,120}hooks\.(?:n8n\.cloud|pipedream\.net)/[A-Za-z0-9/_-]{16,}
     )""",
     re.VERBOSE,
 )
@@ -49,6 +49,7 @@ _WEBHOOK: Final = lazy_pattern(
 _CHUNK: Final = lazy_pattern("[A-Za-z0-9_+/~%-]{16,512}={0,2}")
 _PARTS: Final = lazy_pattern("[_-]")
 _SCRAMBLED: Final = 16
+_JUDGED: Final = 128
 _HEXADECIMAL: Final = lazy_pattern("[0-9a-f]+|[0-9A-F]+")
 _CHANGE: Final = lazy_pattern("(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[0-9]|(?<=[0-9])[A-Za-z]")
 _SAYS_KEY: Final = lazy_pattern(r"(?:[a-z0-9]{1,12}[_-]){0,3}(?:secret|token|key|apikey|api|pat|sk|rw|priv|auth)[_-]")
@@ -177,7 +178,8 @@ def _provider_keys(text: str, start: int, end: int) -> Iterator[re.Match[str]]:
 
 
 def looks_random(key: str) -> bool:
-    """Whether the characters vary as in a real key, and no word in it marks a stand-in."""
+    """Whether the characters vary as in a real key, and no word in it marks a stand-in; its beginning decides."""
+    key = key[:_JUDGED]
     body = key[4:]
     if len(set(body)) < 4 or _PLACEHOLDER.search(key):
         return False

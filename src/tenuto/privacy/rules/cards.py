@@ -6,8 +6,8 @@ import re
 from typing import Final
 
 from tenuto.model.patterns import lazy_pattern
-from tenuto.privacy.rules.digit_runs import DigitRun, evenly
-from tenuto.privacy.rules.labels import Label
+from tenuto.privacy.rules.digit_runs import DigitRun, evenly, loosely
+from tenuto.privacy.rules.labels import REACH, Label
 from tenuto.privacy.rules.span import PiiRule
 
 # Issuer ranges and their card lengths.
@@ -32,6 +32,7 @@ _CREDIT: Final = lazy_pattern(r"6011|64[4-9]|65")
 _SHAPES: Final = lazy_pattern(
     rb"\x04{4}[\x01-\x03]?|\x04\x06[\x04\x05]|\x06[\x0a\x0d]|\x04{3}[\x01-\x03]|[\x0c-\x13]|(?<!\x01)\x01{12,19}(?!\x01)|\x08\x08"
     rb"|\x04[\x0c\x0f]|\x0c\x04|\x04\x04\x08|\x08\x04\x04|\x04\x08\x04|\x05\x05\x05|\x04\x04\x05\x02"
+    rb"|(?<!\x02)\x02{8}(?!\x02)"
 )
 _WORDLESS: Final = lazy_pattern(rb"\x04{4}\x03?|\x04\x06[\x04\x05]|\x06[\x0a\x0d]|\x08\x08")
 _NETWORKS: Final = lazy_pattern(
@@ -61,6 +62,8 @@ def find_cards(run: DigitRun) -> list[tuple[int, int, PiiRule]]:
     while match := _SHAPES.search(run.shape, at):
         first, last = match.start(), match.end() - 1
         at = first + 1
+        if _is_deep_in_row(run, first, last):
+            continue
         for end in (last, last - 1) if last - first == 4 else (last,):
             # After four groups of four may follow the rest of a longer number, or the expiry month.
             rule = (
@@ -75,6 +78,13 @@ def find_cards(run: DigitRun) -> list[tuple[int, int, PiiRule]]:
                 at = end + 1
                 break
     return found
+
+
+def _is_deep_in_row(run: DigitRun, first: int, last: int) -> bool:
+    """Whether the groups are in a table row that is too long for a label at either end to apply to them."""
+    if first == last or run.starts[first] - run.starts[0] < REACH or run.ends[-1] - run.ends[last] < REACH:
+        return False
+    return _is_table_row(run, first, last)
 
 
 def _is_on_stripe(run: DigitRun, first: int, last: int) -> bool:
@@ -99,15 +109,19 @@ def _is_part_of_longer(run: DigitRun, first: int, last: int) -> bool:
 
 def _card_rule(run: DigitRun, first: int, last: int) -> PiiRule | None:
     digits = run.digits(first, last)
-    if _ISSUERS.fullmatch(digits) is None or len(set(digits)) < 2 or not evenly(run.between(first, last)):
+    if _ISSUERS.fullmatch(digits) is None or len(set(digits)) < 2:
         return None
-    sound = passes_luhn(digits)
+    sound, even = passes_luhn(digits), evenly(run.between(first, last))
     if not sound and run.shape[first : last + 1] != _FOURS:
+        return None
+    if not even and not (sound and loosely(run.between(first, last))):
         return None
     named = _is_labelled_card(run, first, last)
     if sound:
         context = run.context(first)
-        known = named or _is_card_like(run, first, last, digits)
+        # Written apart or over several lines, it must be all of the run: tables look so, too.
+        whole = even or last - first + 1 == len(run.shape)
+        known = named or (whole and _is_card_like(run, first, last, digits))
         if not known or (first == last and context.close and context.label is Label.OTHER):
             return None
     elif not named and not _has_no_words_around(run.view.text, run.starts[first], run.ends[last]):

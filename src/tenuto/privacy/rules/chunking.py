@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.api_keys import BLOCK, LONGEST_BLOCK, parse_key_block
 from tenuto.privacy.rules.folding import INVISIBLE, blank_escapes, fold
+from tenuto.privacy.rules.prechecks import NUMERALS
 
 LIMIT: Final = 4096
 _BEFORE: Final = 72
@@ -37,7 +38,8 @@ _ANCHOR: Final = lazy_pattern(
     |\ -a\ |freerdp|/user:
     |mysql|mariadb|mongo|redis-cli|smbclient|docker|podman|sshpass|sqlcmd|sqlplus|expdp|impdp|sqlldr
     |ldap|zip|7z|useradd|sudo|\ login
-    |log[ -]?in|wi-?fi|wlan|zugang|contrase|schl.ssel|eyj|hook|identified|dot|\[\.\]|\(\.\)
+    |log[ -]?in|wi-?fi|wlan|zugang|contrase|schl.ssel
+    |wachtwoord|senha|clave|salasana|adgangskode|heslo|mdp|has.o|l.senord|jelsz|.ifre|eyj|hook|identified|dot|\[\.\]|\(\.\)
     |\[\ ?at|\(\ ?at|\x00(?:\ ?\x00){0,63}""",
     re.VERBOSE,
 )
@@ -49,7 +51,8 @@ _ASKED: Final = lazy_pattern(
 )
 _ASKED_SIGNS: Final = lazy_pattern("[订单票注주省区市州县镇乡街路道巷弄村里姓名人叫我患乘户]|’(?=m)")
 _SIGNS: Final = lazy_pattern(
-    "密|口令|授权码|提取码|秘|私钥|令牌|パス|暗証|トー|シー|キー|비밀|비번|암호|토큰|시크|키|패스|парол|Парол|护照|護照|旅券|여권|点|艾特|[零〇○一二三四五六七八九幺]{7,}"
+    "密|口令|授权码|提取码|秘|私钥|令牌|パス|暗証|トー|シー|キー|비밀|비번|암호|토큰|시크|키|패스|парол|Парол|护照|護照|旅券|여권|点|艾特|"
+    + NUMERALS
 )
 _BEYOND: Final = lazy_pattern("[^\x00-\x7f]")
 

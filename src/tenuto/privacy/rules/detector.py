@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import lru_cache
+from operator import itemgetter
 from typing import Final
 
 from tenuto.model.patterns import lazy_pattern
@@ -25,6 +27,7 @@ from tenuto.privacy.rules.ip_addresses import find_ipv4, find_ipv6
 from tenuto.privacy.rules.logins import find_logins
 from tenuto.privacy.rules.named_secrets import find_cjk_named_secrets, find_named_secrets
 from tenuto.privacy.rules.on_request import find_on_request
+from tenuto.privacy.rules.own_ids import drop_own_ids
 from tenuto.privacy.rules.phones import NOWHERE, find_phones
 from tenuto.privacy.rules.prechecks import (
     has_digits,
@@ -42,6 +45,7 @@ from tenuto.privacy.rules.secret_names import find_secret_names
 from tenuto.privacy.rules.secret_syntax import find_syntax_secrets, find_url_credentials, find_url_tokens
 from tenuto.privacy.rules.span import ALWAYS, MARK, MAY_BE_MARK, ON_REQUEST, TYPE_OF, PiiRule, PiiType, Span
 from tenuto.privacy.rules.spelled_out import find_spelled_out
+from tenuto.privacy.rules.worded_passwords import find_worded_passwords, has_worded_passwords
 
 _SHORTEST: Final = 6
 """No rule finds anything in fewer characters: a@b.co."""
@@ -94,6 +98,10 @@ def _cjk_named_secrets(view: FoldedText, _: list[Find]) -> Finds | None:
     return find_cjk_named_secrets(view) if view.signed else None
 
 
+def _worded_passwords(view: FoldedText, _: list[Find]) -> Finds | None:
+    return find_worded_passwords(view) if has_worded_passwords(view) else None
+
+
 def _emails(view: FoldedText, _: list[Find]) -> Finds | None:
     if not has_emails(view.ascii):
         return None
@@ -141,6 +149,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         _logins,
         _named_secrets,
         _cjk_named_secrets,
+        _worded_passwords,
     ),
     *(_emails, _ipv6, _ipv4, _passports, _numbers, _spelled_out),
 )
@@ -152,6 +161,7 @@ CALM_FAMILIES: Final[tuple[Family, ...]] = (
     _logins,
     _named_secrets,
     _cjk_named_secrets,
+    _worded_passwords,
     _passports,
     _spelled_out,
 )
@@ -190,7 +200,8 @@ def look(view: FoldedText, families: Iterable[Family]) -> tuple[list[Span], list
                 finds.insert(at, (start, end, rule))
     if not finds:
         return [], open_ones
-    return [Span(*view.back(start, end), TYPE_OF[rule], rule) for start, end, rule in finds], open_ones
+    spans = [Span(*view.back(start, end), TYPE_OF[rule], rule) for start, end, rule in finds]
+    return drop_own_ids(view.source, spans), open_ones
 
 
 def _find_numbers(view: FoldedText, found: list[Find]) -> Finds:
@@ -199,12 +210,25 @@ def _find_numbers(view: FoldedText, found: list[Find]) -> Finds:
     # No span of this family covers a later run, so only earlier spans are checked.
     surer = found.copy()
     for run in runs(view):
-        if surer and any(start <= run.starts[0] and run.ends[-1] <= end for start, end, _ in surer):
+        if surer and _claim_surer(run, surer):
             continue
         yield from _find_identity_numbers(run)
         for place in find_phones(run, previous):
             previous = place
             yield *place, PiiRule.PHONE
+
+
+def _claim_surer(run: DigitRun, surer: list[Find]) -> bool:
+    """Claim the groups inside spans of a surer family; whether one of those has the whole run."""
+    first, last = run.starts[0], run.ends[-1]
+    for at in range(max(0, bisect_left(surer, first, key=itemgetter(1)) - 1), len(surer)):
+        start, end, _ = surer[at]
+        if start >= last:
+            break
+        if start <= first and last <= end:
+            return True
+        run.claim(bisect_left(run.starts, start), bisect_left(run.ends, end + 1) - 1)
+    return False
 
 
 def _find_identity_numbers(run: DigitRun) -> Iterator[Find]:
@@ -257,6 +281,8 @@ def _find_until_stable(
 
 
 _PORTION: Final = 4 * LIMIT
+KNOWN_CHUNKS: Final = 64
+"""Chunks of a text whose spans are remembered while it is searched."""
 
 
 def detect(text: str, *, types: Collection[PiiType] = ALWAYS) -> list[Span]:
@@ -332,7 +358,8 @@ class _ChunkedDetector:
     """Finds the spans of a text chunk by chunk."""
 
     def __init__(self, types: Collection[PiiType]) -> None:
-        self._types = types
+        # Repetition in a long text costs little: the same chunk is searched once.
+        self._find = lru_cache(KNOWN_CHUNKS)(lambda text: find(text, types))
         self._pieces = Chunker(asked=not ON_REQUEST.isdisjoint(types))
         self._over = 0
         """How far the last span of a chunk reaches into the next one."""
@@ -355,7 +382,7 @@ class _ChunkedDetector:
         own = piece.text[piece.start : piece.end]
         spans = [
             Span(span.start - piece.start, span.end - piece.start, span.type, span.rule)
-            for span in find(piece.text, self._types)
+            for span in self._find(piece.text)
             if piece.start + self._over <= span.start < piece.end
         ]
         self._over = max(0, (spans[-1].end if spans else self._over) - len(own))

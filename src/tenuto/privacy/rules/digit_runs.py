@@ -8,7 +8,7 @@ from typing import Final
 
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
-from tenuto.privacy.rules.labels import REACH, Label, LabelContext, before, near
+from tenuto.privacy.rules.labels import REACH, Label, LabelContext, before, labels_left, labels_right
 from tenuto.privacy.rules.prechecks import LEAST
 
 # Separators between two groups of a run; any single character of a stretch is one.
@@ -81,7 +81,8 @@ class DigitRun:
     def has_label_near(self, first: int, last: int, label: Label) -> bool:
         """Whether `label` is within reach of the groups, on either side."""
         if self._near is None:
-            self._near = near(self.view.text, self.starts[0], self.ends[-1])
+            text = self.view.text
+            self._near = labels_left(text, self.starts[0]), labels_right(text, self.ends[-1])
         left, right = self._near
         return (label in left and self.starts[first] - self.starts[0] < REACH) or (
             label in right and self.ends[-1] - self.ends[last] < REACH
@@ -169,6 +170,11 @@ def _runs_in_stretch(view: FoldedText, start: int, end: int) -> Iterator[DigitRu
 def _if_long_enough(run: DigitRun) -> Iterator[DigitRun]:
     if run.total >= LEAST:
         yield run
+
+
+def loosely(between: list[str]) -> bool:
+    """Whether all separators are of one kind, however wide; any may be a line break. For numbers with a check digit."""
+    return len({gap.strip(" \t")[:1] for gap in between if "\n" not in gap}) <= 1
 
 
 def evenly(between: list[str]) -> bool:

@@ -134,8 +134,9 @@ _WORDS: Final = bytes(
 _STEMS: Final[tuple[str, ...]] = (
     *("kennwort", "cre", "token", "key"),
     *("basic", "bearer", "auth", "identified by", "dot"),
+    *("wachtwoord", "senha", "clave", "contrasenya", "salasana", "adgangskode", "heslo", "mdp"),
 )
-_MORE_STEMS: Final[tuple[str, ...]] = (*_STEMS, "schl?ssel", "contrase?a")
+_MORE_STEMS: Final[tuple[str, ...]] = (*_STEMS, *("schl?ssel", "contrase?a", "has?o", "l?senord", "jelsz?", "?ifre"))
 # The rest begin alike, so one search excludes all of them.
 _P_STEMS: Final = ("pass", "pasw", "pw", "psw", "psk")
 _ANY_P_STEM: Final = lazy_pattern("p(?:as[sw]|w|s[wk])")

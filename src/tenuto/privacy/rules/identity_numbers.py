@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import date
+from itertools import accumulate
 from typing import Final
 
 from tenuto.model.patterns import lazy_pattern
-from tenuto.privacy.rules.digit_runs import COUNTED, CURRENCY, DigitRun, evenly
+from tenuto.privacy.rules.digit_runs import COUNTED, CURRENCY, DigitRun, evenly, loosely
 from tenuto.privacy.rules.folding import FoldedText
-from tenuto.privacy.rules.labels import REACH, Label, LabelContext, after, before, near, words
+from tenuto.privacy.rules.labels import REACH, Label, LabelContext, after, before, labels_left, labels_right, words
 
 _PROVINCES: Final = frozenset(
     words("11 12 13 14 15 21 22 23 31 32 33 34 35 36 37 41 42 43 44 45 46 50 51 52 53 54 61 62 63 64 65 71 81 82 83")
@@ -64,6 +65,31 @@ def find_resident_ids(run: DigitRun) -> Iterator[tuple[int, int, int]]:
             run.claim(first, last)
             yield first, last, tail
             at = last + 1
+    if len(run.shape) > 1:
+        yield from _ids_in_any_groups(run)
+
+
+def _ids_in_any_groups(run: DigitRun) -> Iterator[tuple[int, int, int]]:
+    """Ids in groups of any lengths, `33 0106 1987 0316 2142`: province, birth date and check character must fit."""
+    digits, offset = run.digits(0, len(run.shape) - 1), 0
+    ends = {end: group for group, end in enumerate(accumulate(run.shape))}
+    for first, length in enumerate(run.shape):
+        start, offset = offset, offset + length
+        if digits[start : start + 2] not in _PROVINCES or digits[start + 6 : start + 8] not in ("19", "20"):
+            continue
+        last = ends.get(start + 18, ends.get(start + 17))
+        if last is None or last == first or not run.free(first, last) or not loosely(run.between(first, last)):
+            continue
+        number = digits[start : start + sum(run.shape[first : last + 1])]
+        tail = _x_suffix_length(run.view, run.ends[last]) if len(number) == 17 else 0
+        number += "X" if tail else ""
+        if len(number) == 18 and is_resident_id(number) and _stands_alone(run, first, last, tail):
+            run.claim(first, last)
+            yield first, last, tail
+
+
+def _stands_alone(run: DigitRun, first: int, last: int, tail: int) -> bool:
+    return run.can_start(run.starts[first], *_ID_WORDS) and run.can_end(run.ends[last] + tail)
 
 
 def _id_suffix_length(run: DigitRun, first: int, last: int) -> int | None:
@@ -84,7 +110,7 @@ def _id_suffix_length(run: DigitRun, first: int, last: int) -> int | None:
         )
     if not sound or not evenly(run.between(first, last)):
         return None
-    return tail if run.can_start(run.starts[first], *_ID_WORDS) and run.can_end(end + tail) else None
+    return tail if _stands_alone(run, first, last, tail) else None
 
 
 def _is_labelled_id(run: DigitRun, first: int) -> bool:
@@ -200,10 +226,9 @@ def _may_be_passport(text: str, match: re.Match[str]) -> bool:
     context = before(text, start)
     if context != LabelContext(Label.PASSPORT, True) and _is_amount_or_code(text, match):
         return False
-    left, right = near(text, start, end)
-    if Label.PASSPORT in left:
+    if context.label is Label.PASSPORT or Label.PASSPORT in labels_left(text, start):
         return _is_passport(context, match.lastgroup)
-    if Label.PASSPORT not in right or (context.close and context.label in _NOT_PASSPORT):
+    if (context.close and context.label in _NOT_PASSPORT) or Label.PASSPORT not in labels_right(text, end):
         return False
     follows = after(text, end)
     if match.lastgroup == "other" or not (follows.label is Label.PASSPORT or _THEN_PASSPORT.match(text, end)):

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
-from tenuto.privacy.rules.labels import BORDER, NOTHING, Label, LabelContext, before, words
+from tenuto.privacy.rules.labels import BORDER, NOTHING, Label, LabelContext, before, has_letters, words
 
 # Searched in the view where every digit is a zero: one fixed character is fast. The text before is checked later.
 _V4: Final = lazy_pattern(rb"0{1,3}\.0{1,3}\.0{1,3}\.0{1,5}(?![0A-Za-z_]|\.0)")
@@ -201,11 +201,14 @@ def _is_version(view: FoldedText, context: LabelContext, start: int, end: int) -
     if _ENDS_VERSION.match(view.text, end) or _follows_product(view, start, end):
         return True
     window = view.text[max(0, start - 24) : start].lower()
-    if _BEGINS_VERSION.search(window):
+    worded = has_letters(window, 0, len(window))
+    if worded and _BEGINS_VERSION.search(window):
         return True
     if "." in window and _STEP_FROM.search(window) and not _AT_HOME.match(view.ascii, start):
         return True
-    return _PERHAPS_VERSION.search(window) is not None and _VERSION_LIKE.fullmatch(view.ascii, start, end) is not None
+    if not worded or not _PERHAPS_VERSION.search(window):
+        return False
+    return _VERSION_LIKE.fullmatch(view.ascii, start, end) is not None
 
 
 _PRODUCT: Final = lazy_pattern(r"(?P<path>[/.\\]?)(?<![A-Za-z])(?P<name>[A-Za-z]{3,})/\Z")

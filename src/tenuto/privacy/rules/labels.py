@@ -325,9 +325,14 @@ def _has_same_format(text: str, end: int, start: int) -> bool:
     return _DIGIT.sub("0", before) == _DIGIT.sub("0", number[0])
 
 
-def near(text: str, start: int, end: int) -> tuple[frozenset[Label], frozenset[Label]]:
-    """Every label within reach of the value, to its left and to its right."""
-    return _all_labels(text[max(0, start - REACH) : start]), _all_labels(text[end : end + REACH])
+def labels_left(text: str, start: int) -> frozenset[Label]:
+    """Every label within reach to the left of `start`."""
+    return _all_labels(text[max(0, start - REACH) : start])
+
+
+def labels_right(text: str, end: int) -> frozenset[Label]:
+    """Every label within reach to the right of `end`."""
+    return _all_labels(text[end : end + REACH])
 
 
 def _all_labels(window: str) -> frozenset[Label]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Final
 
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import words
+from tenuto.privacy.rules.secret_blocks import block_below
 from tenuto.privacy.rules.secret_columns import cells_below
 from tenuto.privacy.rules.secret_names import OF_KEY, Name
 from tenuto.privacy.rules.secret_values import (
@@ -162,7 +164,7 @@ _HAN_PHRASE: Final = lazy_pattern(
 _SAYS: Final = frozenset(":=是为")
 _HAN_NO_PHRASE: Final = lazy_pattern("手机|电话|证|生日|号|位|联系|附件|通知|短信|页|第|后|前|改|年|月")
 # First characters of a value, and how far any link reaches from a name.
-_VALUE: Final = lazy_pattern("[!-~“「『【]")
+_VALUE: Final = lazy_pattern("[!-~]{3}|[0-9“「『【]")
 _FURTHEST_VALUE: Final = 32
 _LONGEST_HAN_NAME: Final = 8
 _HAN_FAR: Final = lazy_pattern("[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af,，、?？:： ]{1,16}")
@@ -175,14 +177,22 @@ _HAN_METHOD: Final = lazy_pattern(r"\s{0,2}(?:加密|算法|哈希)")
 def find_named_secrets(view: FoldedText, names: list[Name]) -> Iterator[tuple[int, int, PiiRule]]:
     """Every value after one of `names`."""
     reached = 0
-    for name in names:
+    for name, following in zip_longest(names, names[1:]):
         column = cells_below(view, name)
         if column is not None:
             yield from ((*cell, _rule_for(name)) for cell in column)
-        elif name.start >= reached:
+        elif name.start >= reached and not (following is not None and _heads_another_name(view, name, following)):
             for found in _secrets_after(view, name):
                 reached = found[1]
                 yield found
+
+
+def _heads_another_name(view: FoldedText, name: Name, following: Name) -> bool:
+    """`password=key=...`: only a sign is between two names that both have one, so the value belongs to the second."""
+    if following.start - name.end > 2:
+        return False
+    sign = view.ascii[name.end : following.start].rstrip(" ")
+    return sign in ("=", ":") and view.ascii[following.end : following.end + 1] == sign
 
 
 def _rule_for(name: Name) -> PiiRule:
@@ -193,6 +203,10 @@ def _secrets_after(view: FoldedText, name: Name) -> Iterator[tuple[int, int, Pii
     """The value after `name`, if there is one."""
     if view.text is not view.ascii and view.text[name.end : name.end + 2].strip()[:1] > "\x7f":
         yield from _cjk_secrets_after(view, name)
+        return
+    below = block_below(view, name.start, name.end)
+    if below is not None:
+        yield from _secret_in_block(view, name, below)
         return
     changed = _old_and_new_values(view, name)
     if changed:
@@ -215,6 +229,13 @@ def _secrets_after(view: FoldedText, name: Name) -> Iterator[tuple[int, int, Pii
             yield _start_with_name(view, name, link.end(), value.start), value.end, _rule_for(name)
             yield from _further_values(view, name, value)
             return
+
+
+def _secret_in_block(view: FoldedText, name: Name, value: Value) -> Iterator[tuple[int, int, PiiRule]]:
+    text = view.text[value.start : value.end]
+    least = {"password": 0, "key": 8}.get(name.kind, 20)
+    if not is_blank(text) and len(text) >= 3 and (not least or is_keylike(text, least)):
+        yield value.start, value.end, _rule_for(name)
 
 
 def _is_about_something_else(view: FoldedText, name: Name, link: re.Match[str], how: str) -> bool:
@@ -406,6 +427,10 @@ def _cjk_secrets_after(view: FoldedText, name: Name) -> Iterator[tuple[int, int,
     changed = _old_and_new_values(view, name)
     if changed:
         yield from changed
+        return
+    below = block_below(view, name.start, name.end)
+    if below is not None:
+        yield from _secret_in_block(view, name, below)
         return
     below = _cjk_value_below(view, name)
     if below is not None:

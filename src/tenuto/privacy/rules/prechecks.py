@@ -25,6 +25,10 @@ _COLONS: Final = lazy_pattern(":(?::|(?:[0-9A-Fa-f]{1,4}:){6})")
 _SQUARE: Final = lazy_pattern(r"\[(?:\.\]|[ ]?at[ ]?[\])}>])")
 _ROUND: Final = lazy_pattern(r"\((?:\.\)|[ ]?at[ ]?[\])}>])")
 _PASSPORT_WORDS: Final = ("passport", "reisepass", "passnummer", "pass-nr", "passeport")
+NUMERAL: Final = "零〇○一二三四五六七八九幺壹贰叁肆伍陆柒捌玖"
+NUMERALS: Final = f"[{NUMERAL}](?:[ ,，、.-]{{0,2}}[{NUMERAL}]){{6,11}}"
+"""A number in Chinese numerals, with or without separators."""
+_NUMERALS: Final = lazy_pattern(NUMERALS)
 _LOGINS: Final = frozenset({"cre", "auth"})
 _DASH: Final = lazy_pattern("-(?:u|(?<= -))")
 
@@ -128,4 +132,4 @@ def has_spelled_out(view: FoldedText) -> bool:
     if "dot" in view.stems or ("[" in low and _SQUARE.search(low)) or ("(" in low and _ROUND.search(low)):
         return True
     text = view.text
-    return text is not view.ascii and ("艾特" in text or "幺" in text or "零" in text or "〇" in text)
+    return text is not view.ascii and ("艾特" in text or _NUMERALS.search(text) is not None)

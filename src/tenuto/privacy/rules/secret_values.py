@@ -35,7 +35,9 @@ _LOOKUP: Final = lazy_pattern(
     re.VERBOSE,
 )
 _BLANK: Final = lazy_pattern(r"[*xX.•●_#?-]+|(?:sk|pk|ghp|key)[-_](?:\.{2,}|x{4,}|\*+)")
-_HOLES: Final = ("your", "placeholder", "...", "<", "***", "example_", "-here", "_here", "${", "{{")
+_HOLE: Final = lazy_pattern(r"your|placeholder|\.\.\.|<|\*{3}|example_|[-_]here|\$\{|\{\{", re.IGNORECASE)
+_JUDGED: Final = 128
+"""How many characters of a value decide whether it is one."""
 _STOPWORDS: Final = frozenset(
     words(
         """none null nil undefined true false str string int integer bool boolean bytes text varchar char any optional
@@ -106,10 +108,9 @@ def trim_end(text: str, start: int, end: int) -> int:
 
 def is_blank(value: str) -> bool:
     """Whether the value is a stand-in: stars, a variable, a lookup, a template field."""
-    low = value.lower()
-    if low in _STOPWORDS or _BLANK.fullmatch(value) or _LOOKUP.match(value):
+    if value.lower() in _STOPWORDS or _BLANK.fullmatch(value) or _LOOKUP.match(value):
         return True
-    return any(hole in low for hole in _HOLES)
+    return _HOLE.search(value, 0, _JUDGED) is not None
 
 
 def is_other_data(value: str) -> bool:
@@ -146,6 +147,7 @@ def has_capitals_inside(value: str) -> bool:
 
 def is_keylike(value: str, least: int) -> bool:
     """Long enough, with letters and digits mixed (or inner capitals in a long one), and many different characters."""
+    value = value[:_JUDGED]
     if len(value) < least or " " in value or len(set(value)) < 4 or not any(map(str.isalpha, value)):
         return False
     return any(map(str.isdigit, value)) or (len(value) >= 16 and has_capitals_inside(value))

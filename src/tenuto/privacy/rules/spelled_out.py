@@ -9,6 +9,7 @@ from typing import Final
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import Label, before
+from tenuto.privacy.rules.prechecks import NUMERAL, NUMERALS
 from tenuto.privacy.rules.span import PiiRule
 
 _AT: Final = r"(?:[ ]?[\[({<][ ]?(?:at|AT)[ ]?[\])}>][ ]?|[ ](?:at|AT)[ ]|[ ]?艾特[ ]?|[ ]?[\[({][ ]?@[ ]?[\])}][ ]?)"
@@ -21,9 +22,12 @@ _MAIL: Final = lazy_pattern(
 _ADDRESS: Final = lazy_pattern(
     r"(?<![0-9])[0-9]{1,3}(?:(?:\[\.\]|\(\.\)|\[dot\]|\(dot\)|[ ]dot[ ])[0-9]{1,3}){3}(?![0-9])"
 )
-_NUMERALS: Final = lazy_pattern("[零〇○一二三四五六七八九幺]{7,12}")
-_AS_DIGITS: Final = str.maketrans("零〇○一二三四五六七八九幺", "0001234567891")
+_NUMERALS: Final = lazy_pattern(NUMERALS)
+_AS_DIGITS: Final = str.maketrans(NUMERAL, "000" + "123456789" + "1" + "123456789")
+_SEPARATORS: Final = lazy_pattern(f"[^{NUMERAL}]+")
+_COMMA: Final = lazy_pattern("[,，、]")
 _MOBILE: Final = lazy_pattern("1[3-9][0-9]{9}")
+_GROUPS: Final = frozenset({(11,), (3, 4, 4), (3, 8), (3, 3, 5), (4, 4, 3), (7, 4)})
 
 
 def find_spelled_out(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
@@ -34,6 +38,9 @@ def find_spelled_out(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
             yield *match.span(), PiiRule.IPV4
     if view.text is not view.ascii:
         for match in _NUMERALS.finditer(view.text):
-            number = match[0].translate(_AS_DIGITS)
-            if _MOBILE.fullmatch(number) or before(view.text, match.start()).label is Label.PHONE:
+            groups = _SEPARATORS.split(match[0])
+            mobile = _MOBILE.fullmatch("".join(groups).translate(_AS_DIGITS)) and tuple(map(len, groups)) in _GROUPS
+            # With commas it may be a list: 一、二、三.
+            listed = _COMMA.search(match[0]) is not None
+            if mobile or (not listed and before(view.text, match.start()).label is Label.PHONE):
                 yield *match.span(), PiiRule.PHONE_SPELLED

@@ -8,7 +8,7 @@ from typing import Any, Self
 from pydantic import BaseModel, Field
 
 from tenuto.model import Message, Session
-from tenuto.model.memory import Memory, MemoryHit
+from tenuto.model.memory import SCORE_ARMS, Memory, MemoryHit
 from tenuto.model.task import BoardEntry, Task
 
 
@@ -94,19 +94,22 @@ class MemoryShape(BaseModel):
 
 
 class HitShape(BaseModel):
-    """A memory that was found, and how well it fits."""
+    """A memory that was found. The score is the sum of what words (`lexical`), meaning (`vector`), `session`, `period`
+    and `speaker` give."""
 
     memory: MemoryShape
     score: float
+    scores: dict[str, float]
 
     @classmethod
     def of(cls, hit: MemoryHit) -> Self:
         """The shape of a hit."""
-        return cls(memory=MemoryShape.of(hit.memory), score=hit.score)
+        arms = {arm: getattr(hit.scores, arm) for arm in SCORE_ARMS}
+        return cls(memory=MemoryShape.of(hit.memory), score=hit.score, scores=arms)
 
 
 class HitsShape(BaseModel):
-    """Memories, best first; `degraded` where only words decided, since the embedder did not answer."""
+    """Memories, best first; `degraded` where words alone decided about some: the embedder loads or does not answer."""
 
     hits: list[HitShape]
     degraded: bool

@@ -89,14 +89,18 @@ class Tools:
         self,
         ctx: Context[Any, Any],
         session_id: SessionId,
-        text: Annotated[str, Field(min_length=1)],
+        text: Annotated[str, Field(description="What is said.")] = "",
+        content: Annotated[str, Field(description="Another name for text; give one of them.")] = "",
         role: Annotated[Literal["user", "assistant", "system"], Field(description="Who says it.")] = "user",
         idempotency_key: Annotated[
             str | None, Field(description="With a key the message is stored once, however often the call is repeated.")
         ] = None,
     ) -> AppendedShape:
-        """Store a message at the end of a session. Private data is redacted as the server's policy says."""
-        scope = self._scope_of(ctx)
+        """Store a message at the end of a session. Private data is redacted as the server's policy says. Nothing is
+        remembered from it: search_memory does not find it; use `remember` for what later sessions should know."""
+        if bool(text) == bool(content):
+            raise Invalid("text: give the message as text or as content, one of them and not empty")
+        scope, text = self._scope_of(ctx), text or content
         speaker = scope.user if role == "user" else None
         draft = self._tenuto.draft(text, role=Role(role), speaker=speaker)
         check_message_sizes((draft,), self._tenuto.sessions.policy)
@@ -145,7 +149,8 @@ class Tools:
         memories: Annotated[int, Field(ge=0, le=MAX_HITS, description="At most so many memories.")] = 5,
     ) -> ContextShape:
         """Get what a model should see of a session now: a summary of older talk, the newest whole turns that fit the
-        token budget, and the memories of the user that fit the question. Nothing is stored."""
+        token budget, and the memories of the user that fit the question: what was remembered, not messages of other
+        sessions. Nothing is stored."""
         scope = self._scope_of(ctx)
         named = await self._tenuto.sessions.find_named(scope, session_id)
         page = await self._tenuto.sessions.messages(
@@ -176,7 +181,7 @@ class Tools:
 
     async def _recall(self, scope: Scope, question: str, limit: int) -> list[MemoryShape]:
         remembered = await self._tenuto.memories()
-        if not limit or not question.strip() or not (scope.owner or remembered.policy.without_user):
+        if not limit or not question.strip() or not remembered.policy.covers(scope):
             return []
         found = await remembered.search(scope, MemoryQuery(text=question, limit=limit, any_persona=True))
         return [MemoryShape.of(hit.memory) for hit in found.hits]
@@ -189,10 +194,15 @@ class Tools:
         query: Annotated[str, Field(min_length=1, description="A question or some words.")],
         limit: Annotated[int, Field(ge=1, le=MAX_HITS)] = 5,
         kinds: Annotated[list[MemoryKind], Field(description="Only these kinds; by default all.")] = [],  # noqa: B006
+        mmr_lambda: Annotated[
+            float, Field(ge=0, le=1, description="1 ranks by relevance alone; lower prefers what is different.")
+        ] = 0.7,
     ) -> HitsShape:
-        """Search what is remembered of the user beyond single sessions, by words and by meaning, best first."""
+        """Search what is remembered of the user beyond single sessions, by words and by meaning, best first. It covers
+        what `remember` stored and what was captured from conversations with an assistant. It does not cover messages:
+        what `append_message` stored is found by get_history of its session alone."""
         remembered, scope = await self._memories(ctx)
-        asked = MemoryQuery(text=query, limit=limit, kinds=tuple(kinds), any_persona=True)
+        asked = MemoryQuery(text=query, limit=limit, kinds=tuple(kinds), any_persona=True, mmr_lambda=mmr_lambda)
         found = await remembered.search(scope, asked)
         return HitsShape(hits=list(map(HitShape.of, found.hits)), degraded=found.degraded)
 
@@ -205,7 +215,8 @@ class Tools:
             str, Field(description="What it is about, such as 'home town': the later memory of a subject holds.")
         ] = "",
     ) -> MemoryShape:
-        """Remember something of the user for later sessions. What is remembered already counts one more mention."""
+        """Remember something of the user for later sessions, where search_memory and assemble_context find it. What is
+        remembered already counts one more mention."""
         remembered, scope = await self._memories(ctx)
         return MemoryShape.of(await remembered.add(scope, text, kind=kind, subject=subject))
 
@@ -220,8 +231,7 @@ class Tools:
 
     async def _memories(self, ctx: Context[Any, Any]) -> tuple[Memories, Scope]:
         scope, remembered = self._scope_of(ctx), await self._tenuto.memories()
-        if not scope.owner and not remembered.policy.without_user:
-            raise Invalid("memories belong to a user: name one by the header X-User-ID, or by --user of tenuto mcp")
+        remembered.check_owner(scope)
         return remembered, scope
 
     # Boards

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from array import array
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tenuto.access import Caller
 from tenuto.context import TokenCounter
 from tenuto.errors import Invalid
 from tenuto.model.values import Json, JsonObject
@@ -18,11 +20,16 @@ from tenuto.server.auth import asking, service
 from tenuto.server.json_io import body_of, path_parameter
 from tenuto.server.openai.conversations import json_response
 from tenuto.server.openai.errors import ModelUnknown, OpenAIRouter
+from tenuto.server.streams import cancel_on_disconnect
 
 routes = OpenAIRouter(prefix="/v1")
 
-# As OpenAI has it.
-_TEXTS: Final = 2048
+# As OpenAI has them: texts of a request, tokens of a text, and tokens of a request where no setting is below.
+_TEXTS: Final = 2_048
+_TEXT_TOKENS: Final = 8_192
+_REQUEST_TOKENS: Final = 300_000
+# More characters than these tokens have are refused without being counted.
+_CHARACTERS_PER_TOKEN: Final = 8
 _counter: Final = TokenCounter()
 
 
@@ -53,15 +60,18 @@ async def get_model(request: Request) -> Response:
 
 @routes.post("/embeddings")
 async def create_embeddings(request: Request) -> Response:
-    """Vectors of texts, by the embedder of the settings."""
+    """Vectors of texts, by the embedder of the settings; given up when the client disconnects."""
     scope = await asking(request)
     body = await body_of(request, _EmbeddingsBody)
     texts = _texts_of(body.input)
-    memories = await service(request).tenuto.memories()
-    vectors = await memories.embed_texts(scope, texts)
+    context = service(request)
+    per_minute = context.settings.embedding_tokens_per_minute
+    tokens = await asyncio.to_thread(_count_tokens, texts, min(_REQUEST_TOKENS, per_minute or _REQUEST_TOKENS))
+    context.embedding_rates.acquire(_caller_key(request), tokens)
+    memories = await context.tenuto.memories()
+    vectors = await cancel_on_disconnect(request, memories.embed_texts(scope, texts))
     if body.dimensions not in (None, len(vectors[0])):
         raise Invalid(f"dimensions: this embedder has {len(vectors[0])}")
-    tokens = sum(map(_counter.count, texts))
     encode = _as_base64 if body.encoding_format == "base64" else list
     data = [
         {"object": "embedding", "index": place, "embedding": encode(vector)} for place, vector in enumerate(vectors)
@@ -78,6 +88,31 @@ def _texts_of(given: str | list[Any]) -> list[str]:
     if not all(isinstance(text, str) and text for text in texts):
         raise Invalid("input: expected texts that are not empty; lists of tokens are not taken")
     return texts
+
+
+def _count_tokens(texts: Sequence[str], limit: int) -> int:
+    """The tokens of all texts.
+
+    Raises:
+        Invalid: a text, or all of them together, have more than they may.
+    """
+    total = 0
+    for text in texts:
+        tokens = _counter.count(text) if len(text) <= _TEXT_TOKENS * _CHARACTERS_PER_TOKEN else len(text)
+        if tokens > _TEXT_TOKENS:
+            raise Invalid(f"input: a text has at most {_TEXT_TOKENS} tokens; embed parts of it")
+        total += tokens
+        if total > limit:
+            raise Invalid(f"input: the texts of a request have at most {limit} tokens together; send fewer at a time")
+    return total
+
+
+def _caller_key(request: Request) -> Hashable:
+    """Whose embeddings are counted: those of a key or a user; of an address where no credential is needed."""
+    caller: Caller | None = request.state.caller
+    if caller is None:
+        return request.client.host if request.client else ""
+    return caller.key_id or (caller.tenant, caller.user)
 
 
 def _as_base64(vector: Sequence[float]) -> Json:

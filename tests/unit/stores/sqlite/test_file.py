@@ -17,6 +17,7 @@ from tenuto.stores.sqlite import SqliteStore
 from tenuto.stores.sqlite._schema import APPLICATION_ID, FORMAT, UNRELEASED
 from tests.peek import sqlite_db
 from tests.samples import ANN, batch, texts
+from tests.warm_start import open_program
 
 
 def files_in(folder: Path) -> dict[str, int]:
@@ -142,7 +143,7 @@ asyncio.run(main())
 
 
 def test_many_processes_may_make_the_file_at_once(tmp_path: Path) -> None:
-    makers = [subprocess.Popen([sys.executable, "-c", PING, str(tmp_path / "sessions.db")]) for _ in range(4)]
+    makers = [open_program("-c", PING, str(tmp_path / "sessions.db")) for _ in range(4)]
 
     assert [maker.wait(60) for maker in makers] == [0, 0, 0, 0]
 

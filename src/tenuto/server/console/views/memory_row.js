@@ -102,12 +102,14 @@ function told(memory) {
   ];
 }
 
-/** Two small bars, the words it shares with the question, and the score. */
+/** A small bar for each part of the score, the words it shares with the question, and the score. */
 function explained({ score, scores }) {
   const { lexical, vector, terms } = scores;
+  const further = ["session", "period", "speaker"].filter((arm) => scores[arm] > 0);
   return [
     share("lexical", lexical),
     share("vector", vector),
+    ...further.map((arm) => share(`arm_${arm}`, scores[arm])),
     terms.length > 0 && h("span", { class: "terms" }, t("memories.terms", { terms: terms.join(t("mark.comma")) })),
     h("span", {}, t("memories.score", { score: number(score, 2) })),
   ];

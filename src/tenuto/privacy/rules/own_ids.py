@@ -1,0 +1,56 @@
+"""Ids that this project makes: of sessions, messages, turns, traces, tasks, their steps and runs. They are no secrets.
+
+They look random, so rules of keys and numbers find them behind a name such as `step_key`. An id is recognized by its
+whole form alone; a longer value that begins with one is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from tenuto.model.patterns import lazy_pattern
+from tenuto.model.turn import TRACE_ID_START, is_trace_id
+from tenuto.privacy.rules.span import Span
+
+# Fresh ids are UUIDs of version 7, runs of agents version 5; other versions are what others give as keys.
+_UUID: Final = "[0-9a-f]{8}-[0-9a-f]{4}-[57][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+_ITEM: Final = "(?:msg|fc|fco|rs)_"
+_DERIVED: Final = "(?:(?:s|i|m|lg|chat|lark|webhook|member|text)-|(?:conv|resp|msg|fc|fco|rs)_)[0-9a-f]{24}"
+_LONGER: Final = "(?:conv_|evt_|msg_|a2a-|chatcmpl-)[0-9a-f]{32}"
+_TASK: Final = "t-[0-9a-f]{24}(?:-[0-9a-f]{16})?"
+_TRACE: Final = f"(?:resp_)?(?P<trace>{TRACE_ID_START}[A-Za-z0-9_-]{{20,}})"
+# The key of a step is that of its task and the step's id; of an output, also the token of its worker.
+_STEP: Final = r"(?::(?P<step>[A-Za-z0-9][A-Za-z0-9._-]{0,63})(?::[0-9]{1,9})?)?"
+_ID: Final = lazy_pattern(
+    rf"(?<![\w-])(?:(?:(?:{_ITEM})?{_UUID}|{_TASK}){_STEP}|{_DERIVED}|{_LONGER}|{_TRACE})(?![\w-]|[=@+])", re.ASCII
+)
+# A long mixture of letters and digits behind a colon is the secret that belongs to an id.
+_RANDOM: Final = lazy_pattern(r"(?=[a-z]*[0-9])(?=[0-9]*[a-z])[a-z0-9]{16}", re.ASCII | re.IGNORECASE)
+_ASSIGNED: Final = lazy_pattern(r"[\w.-]{1,64}=[\"']?", re.ASCII)
+
+
+def drop_own_ids(text: str, spans: Sequence[Span]) -> list[Span]:
+    """The spans that are not inside one of our own ids."""
+    ids = list(_find_own_ids(text))
+    if not ids:
+        return list(spans)
+    return [span for span in spans if not any(_is_inside(text, span, *place) for place in ids)]
+
+
+def _is_inside(text: str, span: Span, start: int, end: int) -> bool:
+    """Whether a span is nothing but an id, or a part of it; a rule may take its name along: `token=`."""
+    if span.end > end or span.end <= start:
+        return False
+    return span.start >= start or _ASSIGNED.fullmatch(text, span.start, start) is not None
+
+
+def _find_own_ids(text: str) -> Iterator[tuple[int, int]]:
+    for found in _ID.finditer(text):
+        trace, step = found["trace"], found["step"]
+        if trace is not None and not is_trace_id(trace):
+            continue
+        if step is not None and _RANDOM.search(step):
+            continue
+        yield found.span()
