@@ -131,9 +131,11 @@ async def test_the_window_of_a_turn_keeps_to_the_token_budget() -> None:
 
 
 @pytest.mark.parametrize("reply_tokens", [1024, 400])
-async def test_every_message_is_raw_or_covered_however_long_begin_and_finish_go_on(reply_tokens: int) -> None:
+async def test_every_message_is_raw_or_covered_however_long_begin_and_finish_go_on(
+    store_url: str, reply_tokens: int
+) -> None:
     """Promise 3, A34: summaries follow these turns, too; none is waited for here."""
-    async with tenuto.open("memory://", on_missing="adopt", prompt_tokens=1200, reply_tokens=reply_tokens) as t:
+    async with tenuto.open(store_url, on_missing="adopt", prompt_tokens=1200, reply_tokens=reply_tokens) as t:
         ann = t.scope(user="ann")
         for number in range(60):
             turn = await exchange(t, ann, "s", f"Question {number}: when was garden {number} planted?", "In May.")

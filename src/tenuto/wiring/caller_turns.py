@@ -193,13 +193,13 @@ class CallerTurns:
 
     async def _secure(self, turn: OpenTurn, adding: int) -> None:
         """Cover what the reply would evict, without a model; an outage of the store is logged and not waited for."""
+        from tenuto.context.compression import would_evict_uncovered
+
         # A turn restored from its token has no head.
         session = turn.session if turn.session.version else await self._load_head(turn.scope, turn.session.id)
-        cap = session.retention.max_messages if session is not None else None
-        if session is None or cap is None or session.incarnation != turn.session.incarnation:
-            return
-        uncovered = session.last_seq - max(turn.summarized_through, session.window_start - 1)
-        if uncovered + adding + SPARE > cap:
+        if session is None or session.incarnation != turn.session.incarnation:
+            return  # Finishing raises the fitting error.
+        if would_evict_uncovered(session, turn.summarized_through, adding + SPARE):
             await safely("summary", lambda: self._compress(turn.scope, session, adding=adding, at_once=True))
 
     async def _compress(self, scope: Scope, session: Session, *, adding: int = 0, at_once: bool = False) -> None:

@@ -191,7 +191,7 @@ async def test_withheld_and_erased_texts_say_so(chromium: Browser) -> None:
 
 
 async def test_the_account_of_an_answer_tells_what_it_may_not_hold(chromium: Browser) -> None:
-    """By default messages stay as they are, and the trace does not: what tools were asked for is marked in it."""
+    """By default messages stay as they are, as the model saw them; what the trace itself holds of tools is marked."""
     script = [Call("add", {"a": 1, "b": 2, "for": MAIL})]
     async with guarded(chromium, script, "Three.", tools=(Adder(),)) as (visit, _):
         await visit.say(SAID)
@@ -204,7 +204,8 @@ async def test_the_account_of_an_answer_tells_what_it_may_not_hold(chromium: Bro
         taken = answer.locator(".insight dd").filter(has_text="e-mail")
         await expect(taken).to_have_text("2 e-mail, 1 card")
         await expect(answer.locator(".insight pre .mark").first).to_have_attribute("data-label", "e-mail")
-        assert MAIL not in await answer.locator(".insight").inner_html()
+        assert MAIL not in await answer.locator(".insight pre").first.inner_html()
+        assert MAIL in await answer.locator(".insight").inner_html()
 
 
 async def test_an_answer_given_while_the_detector_was_away_says_so(chromium: Browser) -> None:
