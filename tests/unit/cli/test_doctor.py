@@ -298,6 +298,7 @@ def test_a_value_in_force_is_shown_with_its_source_and_never_as_off() -> None:
     assert shown["keep_verbatim"].source.startswith("set; goods: 20")
     assert shown["compress_at"].source.startswith("preset multi_agent; goods: off; npc: off")
     assert (shown["lease"].source, shown["preset"].source) == ("default", "set")
+    assert shown["tasks_database"] == ("beside the store", "default")
     assert (shown["memories_without_user"].value, shown["summarizer_model"]) == ("false", ("offline", "as model"))
 
 
