@@ -39,7 +39,8 @@ def effective(settings: Settings) -> dict[str, InForce]:
             value = by_preset[name]
             source = "; ".join((source, *_differences(settings, name, value)))
         elif value is None and name in otherwise:
-            value, source = otherwise[name]
+            shown[name] = otherwise[name]
+            continue
         shown[name] = InForce(_display_value(name, value), source)
     return shown
 
@@ -80,22 +81,23 @@ def _preset_values(policies: Preset) -> dict[str, object]:
     }
 
 
-def _default_values(settings: Settings) -> dict[str, tuple[object, str]]:
+def _default_values(settings: Settings) -> dict[str, InForce]:
     """What holds where nothing is set, and no preset of the installation says it."""
     npc = settings.npc_policies()
-    idle = npc.sessions.retention.idle
+    idle, context = npc.sessions.retention.idle, npc.context
+    memory = {
+        "memory_max_messages": context.window_messages,
+        "memory_max_chars": context.window_characters,
+        "memory_ttl_seconds": int(idle.total_seconds()) if idle else None,
+    }
+    shared = _display_value("memories_without_user", settings.memory_policy().without_user)
     return {
-        "journal": (settings.journals(), "default"),
-        "requests_per_minute": ("6000 for each credential", "default"),
-        "summarizer_model": (settings.model, "as model"),
-        "tasks_database": ("beside the store", "default"),
-        "memories_without_user": (
-            settings.memory_policy().without_user,
-            "default; commands for one person at a terminal decide by themselves",
-        ),
-        "memory_max_messages": (npc.context.window_messages, "preset npc"),
-        "memory_max_chars": (npc.context.window_characters, "preset npc"),
-        "memory_ttl_seconds": (int(idle.total_seconds()) if idle else None, "preset npc"),
+        "journal": InForce(str(settings.journals()), "default"),
+        "requests_per_minute": InForce("6000 for each credential", "default"),
+        "summarizer_model": InForce(settings.model, "as model"),
+        "tasks_database": InForce("beside the store", "default"),
+        "memories_without_user": InForce(shared, "default; commands for one person at a terminal decide by themselves"),
+        **{name: InForce(_display_value(name, value), "preset npc") for name, value in memory.items()},
     }
 
 

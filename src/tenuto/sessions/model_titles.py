@@ -79,8 +79,8 @@ _TAG: Final = regex.compile(r"</[a-z][^<>]{0,200}>|(?<!\w)<[a-z!][^<>]{0,200}>|<
 _MARKUP: Final = regex.compile(r"^\s*(?:#+|[-*•>]|\d+[.)、])\s+|[*_]{2,}|`+")
 # A heading, or a line that is bold or in quotes as a whole.
 _SET_OFF: Final = regex.compile(r"^(?:#+\s|(\*\*|__|[\"“„«「『《＂]).*(?:\*\*|__|[\"”“»」』》＂])[\s.。!！]*$)")
-# The colon behind a label; that of a time, of an address or of a::b is none.
-_LABEL_END: Final = regex.compile(r"(?<!:)(?::(?=[\s\"'“‘*_`]|[^\x00-\x7f])|：(?!\d))\s*+(?=.)")
+# The colon or arrow behind a label; the colon of a time, of an address or of a::b is none.
+_LABEL_END: Final = regex.compile(r"(?:(?<!:)(?::(?=[\s\"'“‘*_`]|[^\x00-\x7f])|：(?!\d))|→|[-=]>)\s*+(?=.)")
 _ANNOUNCES: Final = regex.compile(r"[:：][\s\"'“”*_`]*$")
 _QUOTES: Final = regex.compile(r"[\"“”„«»「」『』《》〈〉＂]|(?<!\w)['‘’]|['‘’](?!\w)")
 _WRAPPED: Final = regex.compile(r"^[【(（{](.*)[】)）}]$")

@@ -282,15 +282,16 @@ def test_how_long_tasks_and_notes_live_is_shown_though_nobody_set_it() -> None:
 
 def test_a_value_in_force_is_shown_with_its_source_and_never_as_off() -> None:
     """T20: what the general assistant runs under, by preset or as it was set, and which assistants differ."""
-    for given in ({}, {"preset": "multi_agent", "keep_verbatim": 7}):
-        settings = Settings(**given)
+    for settings in (Settings(), Settings(preset="multi_agent", keep_verbatim=7)):
         shown, context = effective(settings), settings.policies().context
         for name in ("compress_at", "compress_over", "keep_verbatim", "summary_tokens", "summary_characters"):
             value = getattr(context, name)
             assert shown[name].value == ("off" if value is None else str(value)), name
+    shown = effective(Settings(preset="multi_agent", keep_verbatim=7))
     assert shown["keep_verbatim"].source.startswith("set; goods: 20")
     assert shown["compress_at"].source.startswith("preset multi_agent; goods: off; npc: off")
     assert (shown["lease"].source, shown["preset"].source) == ("default", "set")
+    assert shown["tasks_database"] == ("beside the store", "default")
     assert (shown["memories_without_user"].value, shown["summarizer_model"]) == ("false", ("offline", "as model"))
 
 

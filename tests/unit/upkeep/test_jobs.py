@@ -105,7 +105,8 @@ async def test_slow_jobs_of_one_kind_keep_no_other_kind_waiting() -> None:
 
     jobs.start("summary", ("chat", None), lambda: quick.work("summary"))
     jobs.start("capture", "chat", lambda: quick.work("capture"))
-    await quick.started(2)
+    async with asyncio.timeout(10):
+        await quick.started(2)
 
     assert (len(slow.begun), jobs.counts.waiting >= 46) == (4, True)
     await jobs.drain(timedelta(0))
