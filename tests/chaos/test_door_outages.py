@@ -82,7 +82,8 @@ async def test_a_known_key_reaches_characters_while_the_store_is_dead(server: Re
 
 async def test_an_outage_shows_at_every_door_till_its_end(server: RedisServer | PostgresServer, tmp_path: Path) -> None:
     """Promise 8, A21, T7: ready for turns with a journal, and saying so; what needs the store waits for nothing."""
-    async with _door(server, breaker_reset=timedelta(milliseconds=20), journal=str(tmp_path)) as door:
+    settings: dict[str, Any] = {"breaker_reset": timedelta(milliseconds=20), "memories_without_user": True}
+    async with _door(server, journal=str(tmp_path), **settings) as door:
         begun = await door.http.post("/v1/chat", json={"message": "My favourite colour is green."})
         before = await door.http.get("/readyz")
         server.kill()

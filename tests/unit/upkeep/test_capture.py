@@ -68,19 +68,28 @@ def test_statements_of_the_user_are_quoted_and_the_rest_is_not(text: str, kept: 
     assert all(junk_reason(sentence) == "" for sentence in kept)
 
 
+def claims(*each: dict[str, Any]) -> str:
+    """The answer of a model with these notes; what a note does not say is right for a fact of the user."""
+    right = {"kind": "fact", "about": "user", "whose": "I", "quote": BOLOGNA, "lasting": True, "aspect": None}
+    return json.dumps({"memories": [{**right, **one} for one in each]})
+
+
+IN_BOLOGNA = {"quote": "I live in Bologna", "text": "The user lives in Bologna.", "subject": "Home Town"}
+
+
 @pytest.mark.parametrize(
     ("answer", "kept"),
     [
-        (
-            '{"memories": [{"kind": "fact", "text": "The user lives in Bologna.", "subject": "Home Town"}]}',
-            ["home town"],
-        ),
-        ('```json\n{"memories": [{"kind": "preference", "text": "Likes cats."}]}\n```', [""]),
+        (claims(IN_BOLOGNA), ["home town"]),
+        (f"```json\n{claims(IN_BOLOGNA)}\n```", ["home town"]),
         ('{"memories": []}', []),
-        ('{"memories": [{"kind": "fact", "text": "The user has 7 cats."}]}', None),
-        ('{"memories": [{"kind": "fact", "text": "The user lives in Rome with Marco."}]}', None),
-        ('{"memories": [{"kind": "fact", "text": "Likes jazz."}]}', None),
-        ('{"memories": [{"kind": "secret", "text": "The user lives in Bologna."}]}', None),
+        (claims({"text": "The user has 7 cats."}), None),
+        (claims({"text": "The user lives in Rome with Marco."}), None),
+        (claims({"text": "Likes jazz."}), None),
+        (claims({**IN_BOLOGNA, "quote": "I reside in Bologna"}), None),
+        (claims({**IN_BOLOGNA, "kind": "secret"}), None),
+        (claims({**IN_BOLOGNA, "kind": "secret"}, IN_BOLOGNA), ["home town"]),
+        ('{"memories": [{"kind": "fact", "text": "The user lives in Bologna."}]}', None),
         ("I noted that you live in Bologna.", None),
         ("", None),
     ],
@@ -101,9 +110,54 @@ def test_a_models_notes_hold_nothing_that_the_user_did_not_say(answer: str, kept
     ],
 )
 def test_a_number_in_words_and_a_chinese_name_must_have_been_said(said: str, note: str, kept: bool) -> None:
-    answer = json.dumps({"memories": [{"kind": "fact", "text": note}]})
+    answer = claims({"about": "person", "whose": said[:3], "quote": said, "text": note})
 
     assert bool(parse_notes(answer, said)) is kept
+
+
+PEANUTS = "My daughter is allergic to peanuts."
+ZH_PEANUTS = "我女儿对花生过敏。"
+SHORT = "Keep your answers short."
+
+
+HERS = {"about": "person", "whose": "My daughter"}
+LIKES = {"kind": "preference", "aspect": "length", "whose": ""}
+REFUND = "I want a refund, open a case."
+PARIS = "Paris is the capital of France."
+
+
+@pytest.mark.parametrize(
+    ("said", "claim", "kept"),
+    [
+        # Right: a fact of hers, under a subject of her own.
+        (
+            PEANUTS,
+            {**HERS, "text": "The daughter is allergic to peanuts.", "subject": "allergy"},
+            ("fact", "The daughter is allergic to peanuts.", "my daughter allergy"),
+        ),
+        # Wrong in one or several fields: the user's own sentence, as a fact.
+        (PEANUTS, {"kind": "preference", "whose": "My", "text": "Allergic to peanuts."}, ("fact", PEANUTS, "")),
+        (PEANUTS, {**LIKES, "whose": "My", "text": "Allergic to peanuts.", "subject": "diet"}, ("fact", PEANUTS, "")),
+        (PEANUTS, {"quote": "allergic to peanuts", "text": "Allergic to peanuts."}, ("fact", PEANUTS, "")),
+        (PEANUTS, {**HERS, "text": "Allergic to peanuts.", "subject": "allergy"}, ("fact", PEANUTS, "")),
+        (ZH_PEANUTS, {**LIKES, "whose": "我", "text": "对花生过敏"}, ("fact", ZH_PEANUTS, "")),
+        # A preference names what of an answer it is about, and is the user's.
+        (SHORT, {**LIKES, "text": "Keep answers short."}, ("preference", "Keep answers short.", "")),
+        (SHORT, {**LIKES, "aspect": None, "text": "Keep answers short."}, ("fact", SHORT, "")),
+        (SHORT, {**LIKES, "about": "person", "text": "Keep answers short."}, ("fact", SHORT, "")),
+        # What is wanted now, or of no person, is no memory, and is not quoted instead.
+        (REFUND, {"kind": "request", "text": "Wants a refund."}, None),
+        (REFUND, {"lasting": False, "text": "Wants a refund."}, None),
+        (PARIS, {"about": "other", "whose": "Paris", "text": "Paris is the capital."}, None),
+    ],
+)
+def test_a_note_says_whose_it_is_whatever_the_model_errs(
+    said: str, claim: dict[str, Any], kept: tuple[str, str, str] | None
+) -> None:
+    notes = parse_notes(claims({"quote": said, **claim}), said)
+
+    assert notes is not None
+    assert [(note.kind, note.text, note.subject) for note in notes] == ([kept] if kept else [])
 
 
 async def test_a_turn_is_remembered_with_its_place_and_through_the_policy() -> None:
@@ -133,14 +187,13 @@ async def test_an_answer_is_not_captured_and_a_repeated_statement_counts() -> No
 
 
 async def test_a_models_facts_supersede_each_other_by_subject_and_a_failed_model_is_replaced_by_quotes() -> None:
-    def note(text: str, kind: str = "fact", subject: str = "employer") -> str:
-        note = {"kind": kind, "text": text, "subject": subject, "replaces": True}
-        return json.dumps({"memories": [note]})
-
+    employer = {"subject": "employer", "replaces": True}
     notes = [
-        note("Works at Acme."),
-        note("Works at Bolt."),
-        note("Wants short answers.", "preference", "style"),
+        claims({"text": "Works at Acme.", "quote": "I work at Acme", **employer}),
+        claims({"text": "Works at Bolt.", "quote": "I work at Bolt", **employer}),
+        claims(
+            {"kind": "preference", "aspect": "length", "text": "Wants short answers.", "quote": "I like short answers"}
+        ),
         "no JSON",
     ]
     models = {"main": ScriptedModel("Fine."), "small": ScriptedModel(*notes)}
