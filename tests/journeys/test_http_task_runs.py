@@ -148,6 +148,20 @@ async def test_a_plan_is_submitted_and_followed_to_its_end() -> None:
     assert (over.status_code, over.content) == (204, b"")
 
 
+async def test_a_plan_can_be_read_back() -> None:
+    """E3: conditions, repetitions and limits of time, as they were submitted or by default."""
+    when = {"key": "clauses", "operator": "exists", "value": None}
+    steps = ({**READ, "timeout": 90, "retries": 2, "backoff": 0.5}, {**WRITE, "when": when})
+    async with office_at() as (door, _):
+        task_id, task = await running(door, *steps)
+        await ended(door, task_id)
+        detail = (await door.http.get(task, headers=ANN)).json()
+
+    shown = [[step[name] for name in ("when", "timeout", "retries", "backoff")] for step in detail["steps"]]
+    assert shown == [[[], 90.0, 2, 0.5], [[when], None, 0, 1.0]]
+    assert detail["timeout"] is None
+
+
 async def test_a_person_answers_after_the_server_was_restarted(tmp_path: Path) -> None:
     """E17, E22: what had ended before is not done again; E14: the next agent has what was written, unchanged."""
     store, office = f"sqlite:///{tmp_path / 'sessions.db'}", Office()
