@@ -56,6 +56,7 @@ class StepView(View, frozen=True, kw_only=True):
     output_key: str
     after: list[str]
     required: bool
+    remote: bool
     when: list[ConditionView]
     timeout: float | None
     retries: int
@@ -70,7 +71,7 @@ class StepView(View, frozen=True, kw_only=True):
     def of_run(cls, step: Step, run: StepRun) -> Self:
         """A step and what became of it."""
         error = None if run.error is None else TaskErrorView.of(run.error)
-        planned = {name: getattr(step, name) for name in ("id", "human_input", "required", "retries")}
+        planned = {name: getattr(step, name) for name in ("id", "human_input", "required", "remote", "retries")}
         return cls.derive(
             run,
             **planned,
