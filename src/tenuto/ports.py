@@ -493,6 +493,26 @@ class TaskEngine(Protocol):
         """
         ...
 
+    async def complete_step(
+        self, scope: Scope, task_id: str, step_id: str, *, agent: str, output: Json
+    ) -> TaskProgress:
+        """End a remote step with its output, in the name of its agent; the task goes on. The same output again has no
+        effect.
+
+        Raises:
+            StepNotWaiting: the step is no remote one of this agent, has not begun or has ended.
+            TooLarge: the output is above the limit.
+        """
+        ...
+
+    async def fail_step(self, scope: Scope, task_id: str, step_id: str, *, agent: str, code: str) -> TaskProgress:
+        """Report a failure of a remote step; it waits on while it has retries.
+
+        Raises:
+            StepNotWaiting: as in `complete_step`.
+        """
+        ...
+
     async def status(self, scope: Scope, task_id: str) -> TaskProgress:
         """A task with its plan and what became of its steps."""
         ...

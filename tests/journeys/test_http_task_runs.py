@@ -67,7 +67,9 @@ class Office:
 
 
 @asynccontextmanager
-async def office_at(store: str = "memory://", office: Office | None = None) -> AsyncIterator[tuple[Door, Office]]:
+async def office_at(
+    store: str = "memory://", office: Office | None = None, *, locked: bool = False
+) -> AsyncIterator[tuple[Door, Office]]:
     """A server whose agents are those of an office."""
     at = office or Office()
     functions = {
@@ -78,7 +80,7 @@ async def office_at(store: str = "memory://", office: Office | None = None) -> A
         "loud": at.shout,
         "meddler": at.meddle,
     }
-    async with served(store=store) as door:
+    async with served(store=store, locked=locked) as door:
         for name, function in functions.items():
             door.tenuto.agents.register(name, function)
         yield door, at
@@ -146,6 +148,64 @@ async def test_a_plan_is_submitted_and_followed_to_its_end() -> None:
     )
     assert [event["id"] for event in events_of(rest)] == [event["id"] for event in events[-2:]]
     assert (over.status_code, over.content) == (204, b"")
+
+
+async def test_a_plan_can_be_read_back() -> None:
+    """E3: conditions, repetitions and limits of time, as they were submitted or by default."""
+    when = {"key": "clauses", "operator": "exists", "value": None}
+    steps = ({**READ, "timeout": 90, "retries": 2, "backoff": 0.5}, {**WRITE, "when": when})
+    async with office_at() as (door, _):
+        task_id, task = await running(door, *steps)
+        await ended(door, task_id)
+        detail = (await door.http.get(task, headers=ANN)).json()
+
+    shown = [[step[name] for name in ("when", "timeout", "retries", "backoff")] for step in detail["steps"]]
+    assert shown == [[[], 90.0, 2, 0.5], [[when], None, 0, 1.0]]
+    assert detail["timeout"] is None
+
+
+async def test_an_agent_elsewhere_ends_its_step() -> None:
+    """E23: by its credential; what it gave is on the board in its name, and the next agent has it."""
+    far = {"id": "read", "agent": "far-reader", "remote": True, "output_key": "clauses", "retries": 1}
+    async with office_at(locked=True) as (door, _):
+        ann, reader = await door.key(user="ann"), await door.key(user="ann", agent="far-reader")
+        others = [await door.key(user="ann", agent="writer"), await door.key(user="bob", agent="far-reader")]
+        plan = {"type": "review", "plan": {"steps": [far, WRITE]}}
+        task_id = (await door.http.post("/v1/tasks", headers=ann, json=plan)).json()["id"]
+        step, output = f"/v1/tasks/{task_id}/steps/read", {"output": [7, 12]}
+        await wait_for_step(door.tenuto.tasks, ANN_SCOPE, task_id, "read", "waiting")
+        refused = [
+            await door.http.post(f"{step}/complete", headers=who, json=output)
+            for who in (ann, {**ann, "Tenuto-Agent": "far-reader"}, *others)
+        ]
+        as_person = await door.http.post(f"/v1/tasks/{task_id}/input/read", headers=ann, json={"value": 1})
+        failed = await door.http.post(f"{step}/fail", headers=reader, json={"code": "no_paper"})
+        done = [await door.http.post(f"{step}/complete", headers=reader, json=output) for _ in range(2)]
+        progress = await ended(door, task_id)
+        late = await door.http.post(f"{step}/fail", headers=reader, json={})
+        entry = (await door.http.get(f"/v1/tasks/{task_id}/board/clauses", headers=ann)).json()
+
+    assert [code(each) for each in refused] == [
+        (403, "forbidden"), (403, "forbidden"), (409, "step_not_waiting"), (404, "task_not_found"),
+    ]  # fmt: skip
+    assert code(as_person) == (409, "step_not_waiting")
+    waiting = failed.json()["steps"][0]
+    assert (waiting["status"], waiting["attempts"], waiting["error"]["code"]) == ("waiting", 2, "no_paper")
+    assert [each.status_code for each in done] == [200, 200]
+    assert progress.task.result == {"write": "clauses [7, 12]"}
+    assert (entry["writer"], entry["version"]) == ("far-reader", 1)
+    assert code(late) == (409, "task_finished")
+
+
+async def test_a_remote_step_that_fails_ends_its_task() -> None:
+    async with office_at() as (door, office):
+        task_id, task = await running(door, {"id": "read", "agent": "far", "remote": True}, WRITE)
+        await wait_for_step(door.tenuto.tasks, ANN_SCOPE, task_id, "read", "waiting")
+        await door.http.post(f"{task}/steps/read/fail", headers={**ANN, "Tenuto-Agent": "far"}, json={})
+        progress = await ended(door, task_id)
+
+    assert (progress.task.status, progress.task.error and progress.task.error.code) == ("failed", "agent_failed")
+    assert office.calls == []
 
 
 async def test_a_person_answers_after_the_server_was_restarted(tmp_path: Path) -> None:

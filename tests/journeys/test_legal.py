@@ -90,10 +90,12 @@ async def test_a_follow_up_goes_to_the_expert_of_the_conversation_after_a_restar
         after = await told(door, second, session)
         alone = await told(door, second)
         tasks = await tasks_of(door, session)
+        record = (await door.http.get(f"/v1/sessions/{session}", headers=ANN)).json()
         board = (await door.http.get(f"/v1/tasks/{after['data']['task_id']}/board", headers=ANN)).json()["entries"]
 
     assert before["data"]["experts"] == [LABOUR]
     assert after["data"]["experts"][0] == LABOUR
+    assert record["context"]["intent"] == "labour"
     assert {"LAB-07", "LAB-08"} & {source["id"] for source in after["data"]["sources"]}
     assert alone["data"]["experts"][0] == CONTRACT, "without the conversation it is a contract like any other"
     written = {entry["key"]: (entry["writer"], entry["value"]) for entry in board}

@@ -13,7 +13,7 @@ export interface AddMemory {
   subject?: string;
 }
 
-/** All that an agent sees of a task: `history` are the newest messages of its session, `notes` and `messages` the agent's own, and `prompt` a system prompt for its role. */
+/** All that an agent sees of a task: `history` are the newest messages of its session, `notes` and `messages` the agent's own (empty for a caller that is neither the agent nor an admin), and `prompt` a system prompt for its role. */
 export interface AgentContextView {
   task_id: string;
   agent: string;
@@ -219,11 +219,23 @@ export interface ChatUsageView {
   cost_usd: string;
 }
 
+/** What an agent elsewhere made of its step. */
+export interface CompleteStep {
+  output: unknown;
+}
+
 /** A condition on one value of the board, as it is written down. */
 export interface ConditionFields {
   key: string;
   operator?: Operator;
   value?: unknown;
+}
+
+/** A condition on one value of the board. */
+export interface ConditionView {
+  key: string;
+  operator: Operator;
+  value: unknown;
 }
 
 /** What the model saw: `total` of `prompt_limit` tokens, part by part. */
@@ -266,6 +278,11 @@ export interface EntryView {
   score: number | null;
   text?: string | null;
   state?: PartState;
+}
+
+/** Why an agent elsewhere could not do its step: a code of its own, in small letters and underscores. */
+export interface FailStep {
+  code?: string;
 }
 
 /** A turn's end: the reply, tool calls and results included, what it cost, and what changes with it. */
@@ -662,12 +679,13 @@ export interface StepFields {
   retries?: number;
   backoff?: number;
   when?: ConditionFields[] | ConditionFields | null;
+  remote?: boolean;
 }
 
-/** How far a step is. `waiting` is a human-input step without an answer. */
+/** How far a step is. `waiting` is a human-input or remote step that was not ended yet. */
 export type StepStatus = "completed" | "failed" | "pending" | "running" | "skipped" | "waiting";
 
-/** A step of a task's plan, and what became of it so far. */
+/** A step of a task's plan, and what became of it so far. `timeout` and `backoff` are seconds; a step without a `timeout` has that of the installation. */
 export interface StepView {
   id: string;
   agent: string | null;
@@ -675,6 +693,11 @@ export interface StepView {
   output_key: string;
   after: string[];
   required: boolean;
+  remote: boolean;
+  when: ConditionView[];
+  timeout: number | null;
+  retries: number;
+  backoff: number;
   status: StepStatus;
   attempts: number;
   error: TaskErrorView | null;
@@ -688,7 +711,7 @@ export interface StopView {
   reply: ReplyView | null;
 }
 
-/** A task and the steps of its plan, in the order of the plan; without a plan there are none. */
+/** A task and the steps of its plan, in the order of the plan; without a plan there are none. `timeout` is that of the plan, in seconds. */
 export interface TaskDetail {
   id: string;
   session_id: string | null;
@@ -705,6 +728,7 @@ export interface TaskDetail {
   completed_at: string | null;
   expires_at: string;
   version: number;
+  timeout: number | null;
   steps: StepView[];
 }
 

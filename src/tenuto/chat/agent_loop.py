@@ -108,6 +108,7 @@ class Toolbox:
     data: JsonObject = field(default_factory=dict)
     state: JsonObject = field(default_factory=dict)
     reply: str | None = None
+    intent: str | None = None
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Run one tool; a failure becomes a result that says so."""
@@ -167,6 +168,7 @@ class Toolbox:
         self.state = {**self.state, **outcome.state}
         if outcome.final_answer is not None:
             self.reply = outcome.final_answer
+        self.intent = outcome.intent or self.intent
 
 
 def _check_output(outcome: ToolOutput) -> None:

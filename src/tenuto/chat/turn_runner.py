@@ -51,7 +51,7 @@ from tenuto.model.message import STOPPED
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.privacy import Sink
 from tenuto.model.prompt import Kind, Piece, Prompt
-from tenuto.model.session import PRIVACY_ALSO, record_types
+from tenuto.model.session import INTENT, PRIVACY_ALSO, record_types
 from tenuto.model.turn import ONCE, ToolRun, Trace
 from tenuto.model.values import JsonObject
 from tenuto.ports import OfflineTool
@@ -368,6 +368,8 @@ class Turn:
         context: JsonObject = {}
         if session.context.get("language") is None:
             context["language"] = begun.prompt_inputs.language.value
+        if self._toolbox.intent not in (None, session.context.get(INTENT)):
+            context[INTENT] = self._toolbox.intent
         claimed = claim.metadata if claim is not None else {}
         metadata = {**claimed, **self._assistant_changes(session)}
         if not begun.turn.user_messages:

@@ -106,6 +106,8 @@ class _Lines:
     def _line(self, progress: TaskProgress, run: StepRun) -> str:
         step = progress.plan.step(run.step) if progress.plan is not None else None
         told = f"{run.step}: {run.status}"
+        if run.status is StepStatus.WAITING and step is not None and step.remote:
+            return f"{told} for agent {step.agent}"
         if run.status is StepStatus.WAITING and step is not None:
             return f"{told} for an answer: {step.human_input} ({self._answer_with(run.step)})"
         if run.attempts > 1:

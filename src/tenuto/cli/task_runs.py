@@ -78,7 +78,7 @@ def run_plan(
 async def _engine_for(app: Tenuto, plan: Plan, *, detach: bool) -> TaskEngine:
     engine = await app.engine(worker=False)
     running = await engine.agents()
-    wanted = {step.agent for step in plan.steps if step.agent is not None}
+    wanted = plan.called_agents
     return engine if detach or (running and wanted <= running) else await app.engine(worker=True)
 
 

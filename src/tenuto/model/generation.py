@@ -76,7 +76,7 @@ class ToolOutput(Value, frozen=True, kw_only=True, gc=True):
     `output` is for the model, `snippets` is evidence for the prompt, `data` goes into the reply beside the words, and
     `state` replaces the named keys of the assistant's state from this turn's answer on. A `final_answer` answers the
     user at once: the model is not asked (a refusal, a form to fill in). `degraded` names what the answer had to do
-    without.
+    without, `intent` is what the user wants in a word of the assistant's, which the session's context keeps.
     """
 
     output: Json
@@ -85,6 +85,7 @@ class ToolOutput(Value, frozen=True, kw_only=True, gc=True):
     state: JsonObject = {}
     final_answer: str | None = None
     degraded: tuple[str, ...] = ()
+    intent: str | None = None
 
 
 class ToolResult(Value, frozen=True, kw_only=True, gc=True):

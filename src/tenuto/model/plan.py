@@ -77,7 +77,8 @@ class Step(Value, frozen=True, kw_only=True):
 
     The output is stored on the board under `output_key`, by default the step's id. The step begins when all steps in
     `after` have ended and every condition of `when` holds; otherwise it is skipped. A failed step is repeated `retries`
-    times, after a pause of `backoff` that doubles each time. If a `required` step fails, so does the task.
+    times, after a pause of `backoff` that doubles each time. If a `required` step fails, so does the task. The agent of
+    a `remote` step works elsewhere: no worker calls it, and the step waits until that agent ends it.
     """
 
     id: str
@@ -90,6 +91,12 @@ class Step(Value, frozen=True, kw_only=True):
     retries: int = 0
     backoff: timedelta = timedelta(seconds=1)
     when: tuple[Condition, ...] = ()
+    remote: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits to be ended from outside: by a person, or by an agent elsewhere."""
+        return self.human_input is not None or self.remote
 
     @property
     def key(self) -> str:
@@ -112,13 +119,18 @@ class Plan(Value, frozen=True, kw_only=True):
     steps: tuple[Step, ...]
     timeout: timedelta | None = None
 
+    @property
+    def called_agents(self) -> frozenset[str]:
+        """The agents that a worker calls."""
+        return frozenset(step.agent for step in self.steps if step.agent is not None and not step.remote)
+
     def step(self, step_id: str) -> Step | None:
         """The step of an id."""
         return next((step for step in self.steps if step.id == step_id), None)
 
 
 class StepStatus(StrEnum):
-    """How far a step is. `waiting` is a human-input step without an answer."""
+    """How far a step is. `waiting` is a human-input or remote step that was not ended yet."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -221,6 +233,7 @@ class StepFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     retries: int = 0
     backoff: float = 1.0
     when: ConditionFields | list[ConditionFields] | None = None
+    remote: bool = False
 
 
 class PlanFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -263,6 +276,7 @@ def _to_step(fields: StepFields) -> Step:
         retries=fields.retries,
         backoff=_duration(fields.id, "backoff", fields.backoff) or timedelta(0),
         when=tuple(Condition(key=each.key, operator=each.operator, value=each.value) for each in when),
+        remote=fields.remote,
     )
 
 
@@ -310,7 +324,7 @@ def check_plan(plan: Plan, *, policy: TaskPolicy, task_type: str, agents: Contai
     for step in plan.steps:
         if policy.protects(step.key) and step.writer != policy.owner_of(task_type):
             raise PlanInvalid(step.id, f"writes the protected key {step.key}, which {step.writer} may not write")
-        if agents is not None and step.agent is not None and step.agent not in agents:
+        if agents is not None and step.agent is not None and not step.remote and step.agent not in agents:
             raise AgentNotFound(step.agent, step.id)
 
 
@@ -319,6 +333,8 @@ def _check_step(step: Step) -> None:
         raise PlanInvalid(None, "has a step whose id is not 1 to 64 letters, digits, dots, dashes or underscores")
     if (step.agent is None) is (step.human_input is None):
         raise PlanInvalid(step.id, "needs either an agent or human_input")
+    if step.remote and step.agent is None:
+        raise PlanInvalid(step.id, "is remote, which is for steps of an agent")
     if step.agent == HUMAN:
         raise PlanInvalid(step.id, f"names the agent {HUMAN}, which is the writer of human input")
     if not 0 <= step.retries <= MAX_RETRIES:

@@ -16,8 +16,9 @@ from tenuto.model.values import Json, JsonObject, Value, check_id, check_int, ch
 
 NANOS_PER_USD = 10**9
 MAX_TITLE_CHARACTERS = 512
-# The key of a session's context that holds the profile of its user.
+# Keys of a session's context: the profile of its user, and what the user wants now in a word of the assistant's.
 PROFILE = "profile"
+INTENT = "intent"
 # The keys of a session's metadata for its active assistant, its persona, and the last persona of each other assistant.
 ASSISTANT, PERSONA, PERSONAS = PARTNER = ("assistant", "persona", "personas")
 # The key for the types of private data that some assistant of the session keeps out of its records.

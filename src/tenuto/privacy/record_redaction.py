@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tenuto.model import Changes, Draft, Message, NewSession, Scope, Session
 from tenuto.model.message import STATE, is_summary
 from tenuto.model.privacy import REDACTED, REDACTED_AT, Mode, Sink
-from tenuto.model.session import ASSISTANT, MAX_TITLE_CHARACTERS, PERSONA, PERSONAS, PRIVACY_ALSO, record_types
+from tenuto.model.session import ASSISTANT, INTENT, MAX_TITLE_CHARACTERS, PERSONA, PERSONAS, PRIVACY_ALSO, record_types
 from tenuto.model.turn import Trace
 from tenuto.model.values import Json, JsonObject
 from tenuto.privacy.crypto.vault import neutralize_text
@@ -25,7 +25,7 @@ _Words = TypeVar("_Words", bound=Draft)
 # of the OpenAI API named.
 _OF_REQUEST: Final[Places] = {"model": {}, "previous_response_id": {}, "conversation": {"id": {}}}
 _IN_MESSAGE: Final[Places] = {"model": {}, "trace": {}, "openai": _OF_REQUEST, REDACTED_AT: {}}
-_IN_CONTEXT: Final[Places] = {"language": {}}
+_IN_CONTEXT: Final[Places] = {"language": {}, INTENT: {}}
 _IN_HEAD: Final[Places] = {ASSISTANT: {}, PERSONA: {}, PERSONAS: {ANY: {}}, "title": {"by": {}}}
 
 

@@ -53,7 +53,7 @@ _SAFE_METHODS: Final = ("GET", "HEAD")
 _OWN_PAGES: Final = ("none", "same-origin")
 # What a credential of an agent may read and write; all that others do with tasks is done by people.
 _AGENTS_READ: Final = ("/v1/tasks", "/v1/scope")
-_AGENTS_WRITE: Final = tuple(f"/v1/tasks/{{task_id}}/{part}/" for part in ("board", "locks", "agents"))
+_AGENTS_WRITE: Final = tuple(f"/v1/tasks/{{task_id}}/{part}/" for part in ("board", "locks", "agents", "steps"))
 _NAMING: Final = {
     b"x-tenant-id": "tenant",
     b"x-site-id": "site",
@@ -374,7 +374,7 @@ def _bind_agent(request: Request, agent: str) -> None:
     """Have the request act as this agent, if it is one that agents may make and names no other."""
     path, reads = request.scope["route"].path, request.method in _SAFE_METHODS
     if not path.startswith(_AGENTS_READ if reads else _AGENTS_WRITE):
-        raise Forbidden("a credential of an agent reads tasks, and writes boards, locks and its own notes")
+        raise Forbidden("a credential of an agent reads tasks, and writes boards, locks, its own notes and steps")
     named = request.headers.get("tenuto-agent")
     if named is not None and named.encode("latin-1") != agent.encode():
         raise ScopeMismatch("agent")

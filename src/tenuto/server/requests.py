@@ -500,6 +500,20 @@ class AnswerStep(RequestBody, frozen=True, kw_only=True):
     value: Any
 
 
+class CompleteStep(RequestBody, frozen=True, kw_only=True):
+    """What an agent elsewhere made of its step."""
+
+    EXAMPLE = {"output": {"clauses": [7, 12]}}
+
+    output: Any
+
+
+class FailStep(RequestBody, frozen=True, kw_only=True):
+    """Why an agent elsewhere could not do its step: a code of its own, in small letters and underscores."""
+
+    code: Annotated[str, msgspec.Meta(pattern="^[a-z][a-z_]{0,39}$")] = "agent_failed"
+
+
 class TaskListQuery(msgspec.Struct, kw_only=True, frozen=True):
     """Which tasks to list, oldest first."""
 

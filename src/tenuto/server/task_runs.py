@@ -15,10 +15,11 @@ from tenuto.errors import EngineUnavailable, Invalid, Unavailable
 from tenuto.model import Scope
 from tenuto.model.task import TaskEvent
 from tenuto.ports import TaskEngine
-from tenuto.server.auth import asking, service
-from tenuto.server.json_io import answer, body_of, path_parameter, versioned_response
+from tenuto.server.auth import asking, authenticate_request, service
+from tenuto.server.json_io import agent_header, answer, body_of, path_parameter, versioned_response
 from tenuto.server.openapi import Router, describe
-from tenuto.server.requests import AnswerStep, ResumeTask
+from tenuto.server.problems import Forbidden
+from tenuto.server.requests import AnswerStep, CompleteStep, FailStep, ResumeTask
 from tenuto.server.streams import ServerSentEvent, event_stream
 from tenuto.tasks import Tasks
 from tenuto.tasks.views import TaskDetail, TaskEventView, Timeline
@@ -26,6 +27,7 @@ from tenuto.tasks.views import TaskDetail, TaskEventView, Timeline
 routes = Router("tasks", prefix="/v1")
 _log = logging.getLogger(__name__)
 
+_AGENT = ("Tenuto-Agent",)
 _EVENTS = describe(
     None,
     headers=("Last-Event-ID",),
@@ -62,6 +64,40 @@ async def answer_step(request: Request) -> Response:
     engine = await open_engine(request)
     progress = await engine.answer(scope, task_id, path_parameter(request, "step"), body.value)
     return versioned_response(TaskDetail.of(progress))
+
+
+@routes.post(
+    "/tasks/{task_id}/steps/{step}/complete", describe(TaskDetail, body=CompleteStep, headers=_AGENT, problems=(409,))
+)
+async def complete_step(request: Request) -> Response:
+    """End a remote step with its output, with the credential of its agent; the task goes on. Idempotent."""
+    scope, task_id, agent = await _ending_agent(request)
+    body = await body_of(request, CompleteStep)
+    await _tasks(request).get(scope, task_id)
+    engine, step = await open_engine(request), path_parameter(request, "step")
+    progress = await engine.complete_step(scope, task_id, step, agent=agent, output=body.output)
+    return versioned_response(TaskDetail.of(progress))
+
+
+@routes.post("/tasks/{task_id}/steps/{step}/fail", describe(TaskDetail, body=FailStep, headers=_AGENT, problems=(409,)))
+async def fail_step(request: Request) -> Response:
+    """Report that a remote step failed, with the credential of its agent. It waits on while it has retries."""
+    scope, task_id, agent = await _ending_agent(request)
+    body = await body_of(request, FailStep)
+    await _tasks(request).get(scope, task_id)
+    engine, step = await open_engine(request), path_parameter(request, "step")
+    return versioned_response(TaskDetail.of(await engine.fail_step(scope, task_id, step, agent=agent, code=body.code)))
+
+
+async def _ending_agent(request: Request) -> tuple[Scope, str, str]:
+    """The scope, the task and the agent that ends a step of it: by its credential, on an open server by the header."""
+    admission = await authenticate_request(request)
+    if admission.caller is not None and admission.caller.agent is None:
+        raise Forbidden("a step is ended with the credential of its agent: tenuto keys create --agent NAME")
+    agent = agent_header(request)
+    if agent is None:
+        raise Invalid("name the agent that ends the step: the header Tenuto-Agent")
+    return admission.scope(), path_parameter(request, "task_id"), agent
 
 
 @routes.get("/tasks/{task_id}/timeline", describe(Timeline))

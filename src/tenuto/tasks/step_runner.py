@@ -203,7 +203,7 @@ class StepRunner:
                 return StepResult(skipped.status)
             # They held when the step began.
         # The board is written before the step counts as done, and checks the task; a question is written nowhere.
-        asks = step.human_input is not None
+        asks = step.waits
         run, token = await steps.begin(step, waiting=asks, take_over=take_over, check=asks)
         if run.status is StepStatus.WAITING:
             seconds = self._limit(step.timeout, task, run.started_at)
@@ -348,6 +348,8 @@ class StepRunner:
         """Fail a question whose time is over."""
         over = self._is_over(task)
         code, why = ("task_timeout", "the task's time is over") if over else ("input_timeout", "no answer came in time")
+        if step.remote and not over:
+            code, why = "step_timeout", "the agent took too long"
         return await steps.fail(step, token, TaskError(code=code, message=why, step=step.id))
 
     async def _finish(self, scope: Scope, task_id: str) -> TaskStatus | None:

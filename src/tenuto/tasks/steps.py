@@ -132,7 +132,7 @@ class Steps:
         return (await self._change(step.id, skip_record)).run(step)
 
     async def answer(self, step: Step, value: Json) -> tuple[StepRun, int]:
-        """Complete a human-input step, and return it with its token.
+        """Complete a step that waits, and return it with its token.
 
         The same answer again changes nothing, also after the task's end.
 
@@ -151,13 +151,30 @@ class Steps:
         def answer_record(kept: StepRecord) -> StepRecord | None:
             if kept.status is StepStatus.COMPLETED and kept.answer == mark:
                 return None
-            if kept.status is not StepStatus.WAITING or step.human_input is None:
+            if kept.status is not StepStatus.WAITING or not step.waits:
                 raise StepNotWaiting(step.id)
             output, ended = wrap_value(step.key, value), micros(self._clock())
             return replace(kept, status=StepStatus.COMPLETED, output=output, answer=mark, error=None, ended_at=ended)
 
         record = await self._change(step.id, answer_record)
         return record.run(step), record.token
+
+    async def fail_waiting(self, step: Step, error: TaskError) -> StepRun:
+        """Count a failure of a step that waits, which ends it if it has no retries left.
+
+        Raises:
+            StepNotWaiting: it is not waiting.
+        """
+        await self._room.open()
+
+        def fail_record(kept: StepRecord) -> StepRecord:
+            if kept.status is not StepStatus.WAITING:
+                raise StepNotWaiting(step.id)
+            if kept.attempts <= step.retries:
+                return replace(kept, attempts=kept.attempts + 1, error=error)
+            return replace(kept, status=StepStatus.FAILED, error=error, ended_at=micros(self._clock()))
+
+        return (await self._change(step.id, fail_record)).run(step)
 
     async def reset(self, steps: Iterable[tuple[Step, StepRun]]) -> None:
         """Let steps begin again that are as they were seen; their tokens grow, so that former workers are refused.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Self
 
-from tenuto.model.plan import Step, StepRun, StepStatus, TaskProgress
+from tenuto.model.plan import Operator, Step, StepRun, StepStatus, TaskProgress
 from tenuto.model.task import TaskEventType, TaskStatus
 from tenuto.model.values import View
 
@@ -38,8 +38,17 @@ class TaskView(View, frozen=True, kw_only=True):
     version: int
 
 
+class ConditionView(View, frozen=True, kw_only=True):
+    """A condition on one value of the board."""
+
+    key: str
+    operator: Operator
+    value: Any
+
+
 class StepView(View, frozen=True, kw_only=True):
-    """A step of a task's plan, and what became of it so far."""
+    """A step of a task's plan, and what became of it so far. `timeout` and `backoff` are seconds; a step without a
+    `timeout` has that of the installation."""
 
     id: str
     agent: str | None
@@ -47,6 +56,11 @@ class StepView(View, frozen=True, kw_only=True):
     output_key: str
     after: list[str]
     required: bool
+    remote: bool
+    when: list[ConditionView]
+    timeout: float | None
+    retries: int
+    backoff: float
     status: StepStatus
     attempts: int
     error: TaskErrorView | None
@@ -57,13 +71,24 @@ class StepView(View, frozen=True, kw_only=True):
     def of_run(cls, step: Step, run: StepRun) -> Self:
         """A step and what became of it."""
         error = None if run.error is None else TaskErrorView.of(run.error)
-        planned = {name: getattr(step, name) for name in ("id", "human_input", "required")}
-        return cls.derive(run, **planned, output_key=step.key, after=list(step.after), error=error)
+        planned = {name: getattr(step, name) for name in ("id", "human_input", "required", "remote", "retries")}
+        return cls.derive(
+            run,
+            **planned,
+            output_key=step.key,
+            after=list(step.after),
+            when=list(map(ConditionView.of, step.when)),
+            timeout=_seconds(step.timeout),
+            backoff=step.backoff.total_seconds(),
+            error=error,
+        )
 
 
 class TaskDetail(TaskView, frozen=True, kw_only=True):
-    """A task and the steps of its plan, in the order of the plan; without a plan there are none."""
+    """A task and the steps of its plan, in the order of the plan; without a plan there are none. `timeout` is that of
+    the plan, in seconds."""
 
+    timeout: float | None
     steps: list[StepView]
 
     @classmethod
@@ -72,7 +97,12 @@ class TaskDetail(TaskView, frozen=True, kw_only=True):
         error = None if value.task.error is None else TaskErrorView.of(value.task.error)
         planned = () if value.plan is None else value.plan.steps
         steps = [StepView.of_run(step, run) for step, run in zip(planned, value.steps, strict=True)]
-        return cls.derive(value.task, error=error, steps=steps)
+        timeout = None if value.plan is None else _seconds(value.plan.timeout)
+        return cls.derive(value.task, error=error, timeout=timeout, steps=steps)
+
+
+def _seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else duration.total_seconds()
 
 
 class TaskEventView(View, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from hashlib import blake2b
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tenuto.assistants.function_tools import make_tool, offline
 from tenuto.assistants.goods.answers import (
@@ -64,18 +65,20 @@ def goods_tools(catalogue: Catalogue) -> tuple[Tool, ...]:
             among_previous=among_previous,
             position=position,
         )
-        return await _search(catalogue, intent, turn)
+        return replace(await _search(catalogue, intent, turn), intent="goods")
 
     @offline(plan=lambda turn: _plan("orders", turn), render=render_orders)
     async def my_orders(turn: ToolContext, order: str = "", position: int | None = None) -> ToolOutput:
         """Orders of the user who asks, with status and delivery, and their complaint cases. order: number or its end.
         position: one of the orders shown last."""
-        return await _show_orders(catalogue, QueryIntent(order=order, position=position), turn, complaint=False)
+        found = await _show_orders(catalogue, QueryIntent(order=order, position=position), turn, complaint=False)
+        return replace(found, intent="orders")
 
     @offline(plan=lambda turn: _plan("complaint", turn), render=render_orders)
     async def open_case(turn: ToolContext, order: str = "", position: int | None = None) -> ToolOutput:
         """Open a complaint case of the user, about one order if named; an open one is shown, not doubled."""
-        return await _show_orders(catalogue, QueryIntent(order=order, position=position), turn, complaint=True)
+        found = await _show_orders(catalogue, QueryIntent(order=order, position=position), turn, complaint=True)
+        return replace(found, intent="complaint")
 
     return (make_tool(search_goods), make_tool(my_orders), make_tool(open_case))
 

@@ -101,6 +101,7 @@ class _Consultation:
             state={ASKED: decision.asked, FIELD: decision.field},
             final_answer=f"{decision.text}\n\n{footer}",
             degraded=(FALLBACK,) if decision.quoted else (),
+            intent=decision.field,
         )
 
 

@@ -30,6 +30,7 @@ from dbos._context import get_local_dbos_context
 from tenuto.errors import (
     IdempotencyKeyReused,
     Invalid,
+    StepNotWaiting,
     TaskFinished,
     TaskNotFound,
     TaskRunning,
@@ -40,7 +41,7 @@ from tenuto.errors import (
 from tenuto.holder import with_holder
 from tenuto.logs import describe_exception
 from tenuto.model import Scope
-from tenuto.model.plan import Plan, StepStatus, TaskProgress, check_plan, steps_from
+from tenuto.model.plan import Plan, Step, StepStatus, TaskProgress, check_plan, steps_from
 from tenuto.model.policy import RunPolicy
 from tenuto.model.scope import owner_key, owner_scope
 from tenuto.model.task import NewTask, Task, TaskError, TaskPage, TaskQuery
@@ -220,14 +221,38 @@ class DbosEngine:
     async def answer(self, scope: Scope, task_id: str, step_id: str, value: Json) -> TaskProgress:
         progress = await self._tasks.progress(scope, task_id)
         step = find_step(progress.plan, step_id)
+        if step.remote:
+            raise StepNotWaiting(step_id)
+        return await self._complete(scope, progress, step, value)
+
+    async def complete_step(
+        self, scope: Scope, task_id: str, step_id: str, *, agent: str, output: Json
+    ) -> TaskProgress:
+        progress = await self._tasks.progress(scope, task_id)
+        return await self._complete(scope, progress, _remote_step(progress, step_id, agent), output)
+
+    async def fail_step(self, scope: Scope, task_id: str, step_id: str, *, agent: str, code: str) -> TaskProgress:
+        progress = await self._tasks.progress(scope, task_id)
+        step = _remote_step(progress, step_id, agent)
+        error = TaskError(code=code, message="its agent reported a failure", step=step_id)
+        run = await self._tasks.steps(scope, task_id).fail_waiting(step, error)
+        await self._wake(scope, progress.task, f"{step_id}:failed:{run.attempts}")
+        return await self._tasks.progress(scope, task_id)
+
+    async def _complete(self, scope: Scope, progress: TaskProgress, step: Step, value: Json) -> TaskProgress:
+        task_id = progress.task.id
         run, token = await self._tasks.steps(scope, task_id).answer(step, value)
         try:
             await self._runner.publish(scope, task_id, step, run, token, wait=False)
         except TaskFinished:  # The answer was given before, or is not needed any more.
             return await self._tasks.progress(scope, task_id)
-        workflow_id, key = _workflow_id(scope, task_id, progress.task.runs), f"{task_id}:{step_id}:{token}"
-        await self._ask(partial(self._control.send, workflow_id, True, topic=_INPUT, idempotency_key=key))
+        await self._wake(scope, progress.task, f"{step.id}:{token}")
         return await self._tasks.progress(scope, task_id)
+
+    async def _wake(self, scope: Scope, task: Task, what: str) -> None:
+        """Let a run go on that waits; repeated for the same reason, nothing happens."""
+        workflow_id, key = _workflow_id(scope, task.id, task.runs), f"{task.id}:{what}"
+        await self._ask(partial(self._control.send, workflow_id, True, topic=_INPUT, idempotency_key=key))
 
     async def status(self, scope: Scope, task_id: str) -> TaskProgress:
         return await self._tasks.progress(scope, task_id)
@@ -240,7 +265,7 @@ class DbosEngine:
 
     async def _known_agents(self, plan: Plan) -> frozenset[str]:
         """The agents of a plan that this process or a worker elsewhere has."""
-        named = _agents_of(plan)
+        named = plan.called_agents
         here = await self._agents.known(named)
         return here if here == named else here | (named & await self.agents())
 
@@ -366,7 +391,7 @@ class DbosEngine:
 
     async def _enqueue(self, scope: Scope, task_id: str, plan: Plan, run: int) -> None:
         owner = msgspec.to_builtins(owner_scope(scope))
-        queue = _SHARED_QUEUE if self._agents.are_everywhere(_agents_of(plan)) else _QUEUE
+        queue = _SHARED_QUEUE if self._agents.are_everywhere(plan.called_agents) else _QUEUE
         options: Any = {
             "workflow_name": _WORKFLOW,
             "queue_name": _INNER_QUEUE if is_inside_assistant() else queue,
@@ -422,9 +447,9 @@ class DbosEngine:
     async def _belongs_elsewhere(self, scope: Scope, task_id: str) -> bool:
         """Whether an agent of the plan is not here, but a living worker has all of them."""
         plan = await self._in_program(self._runner.plan(scope, task_id))
-        if plan is None or all(name in self._agents for name in _agents_of(plan)):
+        if plan is None or all(name in self._agents for name in plan.called_agents):
             return False
-        return await self._in_program(self._known_agents(plan)) == _agents_of(plan)
+        return await self._in_program(self._known_agents(plan)) == plan.called_agents
 
     async def _give_back(self, workflow_id: str) -> None:
         """Return a run to its queue, for another worker."""
@@ -503,8 +528,12 @@ def _record(name: str, work: Callable[[], Awaitable[_T]]) -> Coroutine[Any, Any,
     return DBOS.run_step_async({"name": name, "preemptible": True}, call)
 
 
-def _agents_of(plan: Plan) -> frozenset[str]:
-    return frozenset(step.agent for step in plan.steps if step.agent is not None)
+def _remote_step(progress: TaskProgress, step_id: str, agent: str) -> Step:
+    """The step of an agent elsewhere. To others it does not wait."""
+    step = find_step(progress.plan, step_id)
+    if not step.remote or step.agent != agent:
+        raise StepNotWaiting(step_id)
+    return step
 
 
 def _owner_prefix(scope: Scope) -> str:
