@@ -425,22 +425,29 @@ NO_REDACTION: Final = Redactor(policies=TenantPolicies(_KEEP_ALL))
 """Keeps every text unchanged: for programs and tests without a privacy policy."""
 
 
+_SHARED_TYPES: Final = frozenset({PiiType.ORDER_ID, PiiType.ADDRESS})
+
+
 def _find_in_slots(finder: PiiFinder, slots: Sequence[Slot]) -> list[Sequence[PiiMatch]]:
-    """The matches of each text. An order number that its label shows in one text is found in the others without one."""
+    """The matches of each text. An order number or address that one text shows is found in the others as well."""
     found = [_find_in_slot(finder, slot) for slot in slots]
-    orders = {
+    known = {
         slot.text[one.start : one.end]: one
         for slot, finds in zip(slots, found, strict=True)
         for one in finds
-        if one.type == PiiType.ORDER_ID
+        if one.type in _SHARED_TYPES
     }
-    if not orders:
+    if not known:
         return found
     from tenuto.privacy.detection.finder import merge_matches  # Imported with the finder at the latest.
 
-    number = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, orders))})(?!\w)", re.IGNORECASE | re.ASCII)
-    like = next(iter(orders.values()))
-    again = [[replace(like, start=at.start(), end=at.end()) for at in number.finditer(slot.text)] for slot in slots]
+    values = sorted(known, key=len, reverse=True)
+    value = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, values))})(?!\w)", re.IGNORECASE | re.ASCII)
+    likes = {text.casefold(): one for text, one in known.items()}
+    again = [
+        [replace(likes[at[0].casefold()], start=at.start(), end=at.end()) for at in value.finditer(slot.text)]
+        for slot in slots
+    ]
     return [
         merge_matches(slot.text, finds, more) if more else finds
         for slot, finds, more in zip(slots, found, again, strict=True)

@@ -15,11 +15,12 @@ from tenuto.model.message import is_summary
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.prompt import Piece, PromptInputs
 from tenuto.model.scope import speaker_tag
+from tenuto.model.session import record_types
 from tenuto.model.turn import Trace
 from tenuto.model.values import Json
 from tenuto.privacy.crypto.vault import neutralize_text, restore_text
 from tenuto.privacy.record_redaction import draft_slots, redact_stored, redact_trace
-from tenuto.privacy.redactor import Redactor, Slot, fill_part_slots, fill_slots, part_slots, slots
+from tenuto.privacy.redactor import WITHHELD, Redactor, Slot, fill_part_slots, fill_slots, part_slots, slots
 
 
 class TurnRedaction:
@@ -161,6 +162,17 @@ class UpkeepRedaction:
         if self._redactor.mode(Sink.MODEL, scope) is Mode.KEEP:
             return text
         return self._redactor.policies.finder(scope).redact(text)
+
+    async def for_memory(self, session: Session, types: Iterable[str], said: str, notes: Sequence[str]) -> list[str]:
+        """Notes on what was `said` in this session, as they may be remembered; of a withheld one nothing is left.
+
+        `types` are those that the assistant keeps out of its records, besides those that the session notes.
+        """
+        redactor = self._redactor.looking_for({*record_types(session.metadata), *types})
+        # Together: a value that its context shows in the message is found in a note without it.
+        slots = [Slot(said), *map(Slot, notes)]
+        clean = (await redactor.texts(Sink.MEMORY, session.scope, None, slots)).texts[1:]
+        return ["" if text == WITHHELD else text for text in clean]
 
     async def to_model(self, scope: Scope, text: str) -> str:
         """A whole request to a model: the external detector is asked as well."""

@@ -155,7 +155,11 @@ class Capturer:
         talk = [one for one in of_persona(found.messages, ended.persona) if one.role is Role.USER and one.text.strip()]
         if not talk:
             return
-        text = await self._compressor.retell(ended, talk)
+        (text,) = await self._redact(
+            ended, "\n".join([one.text for one in talk]), [await self._compressor.retell(ended, talk)]
+        )
+        if not text:
+            return
         episode = Memory(
             # The same end of the same session is remembered once, by whichever process finds it stale.
             id=captured_id("stale", ended.session.id, talk[-1].id),
@@ -207,6 +211,12 @@ class Capturer:
         if notes is None:
             notes = [Note(kind="fact", text=sentence) for sentence in quotable_sentences(message.text)]
         scope = ended.scope
+        written = [part for note in notes for part in (note.text, note.subject)]
+        clean = await self._redact(ended, message.text[:_READ], written)
+        notes = [
+            msgspec.structs.replace(note, text=text, subject=subject)
+            for note, text, subject in zip(notes, clean[::2], clean[1::2], strict=True)
+        ]
         speaker = speaker_tag(scope.tenant, message.speaker) if scope.chat is not None and message.speaker else ""
         return [
             Memory(
@@ -224,7 +234,12 @@ class Capturer:
                 replaces=note.replaces,
             )
             for number, note in enumerate(notes)
+            if note.text
         ]
+
+    async def _redact(self, ended: TurnEnded, said: str, notes: Sequence[str]) -> list[str]:
+        """Notes as the policy and the types of the session and its assistant allow them."""
+        return await self._redaction.for_memory(ended.session, ended.policies.privacy_also, said, notes)
 
     async def _ask_model(self, ended: TurnEnded, message: Message) -> list[Note] | None:
         """What the model notes; `None` if it fails or its answer cannot be used."""

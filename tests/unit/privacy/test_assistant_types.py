@@ -51,6 +51,43 @@ async def test_the_shop_redacts_order_numbers_and_addresses_in_records(app: Tenu
         assert "[REDACTED_ORDER_ID]" in text, name
 
 
+# What is said, and the words of it that no record and no memory may have.
+STATED = [
+    ("我住在成都武侯科华北路65号，请寄到那里", ("成都武侯", "科华北路", "65号")),
+    ("我的包裹请送到翠湖新村9栋2单元1103", ("翠湖", "9栋", "2单元")),
+    ("我的收货地址：江苏省苏州市工业园区星湖街328号创意大厦A座602室", ("星湖街", "创意大厦", "602室")),
+    ("I live at 221B Baker Street, London NW1 6XE", ("Baker", "NW1 6XE")),
+    ("My address is 742 Evergreen Terrace, Springfield, IL 62704", ("Evergreen", "IL 62704")),
+    ("My address is 36 quai des Orfèvres, 75001 Paris", ("Orfèvres", "75001 Paris")),
+    ("My address is Berliner Straße 12a, 60311 Frankfurt", ("Berliner", "60311 Frankfurt")),
+    ("I moved to Calle de Alcalá, 45, 28014 Madrid", ("Alcalá", "28014 Madrid")),
+    ("I moved to Via Garibaldi 7, 20121 Milano", ("Garibaldi", "20121 Milano")),
+    ("I still wait for #300987654", ("300987654",)),
+]
+
+
+@pytest.mark.parametrize("way", ["shop", "assistant", "policy"])
+async def test_addresses_and_order_numbers_reach_no_record_and_no_memory(way: str, tmp_path: Path) -> None:
+    """T10, A35: asked for by the shop, by another assistant, or by the tenant's policy."""
+    settings: dict[str, Any] = {}
+    if way == "assistant":
+        (tmp_path / "desk.toml").write_text('privacy_also = ["ADDRESS", "ORDER_ID"]\nsystem = {en = "You help."}\n')
+        settings["assistants"] = load_folder(tmp_path)
+    if way == "policy":
+        (tmp_path / "privacy.toml").write_text('also = ["ADDRESS", "ORDER_ID"]')
+        settings["privacy_file"] = str(tmp_path / "privacy.toml")
+    name = {"shop": "goods", "assistant": "desk", "policy": "general"}[way]
+    async with tenuto.open("memory://", **settings) as app:
+        asked = [await app.ask(ANN, said, assistant=name) for said, _ in STATED]
+        await app.upkeep.drain()
+        memories = msgspec.json.encode(await (await app.memories()).list(ANN)).decode()
+        for reply, (said, secrets) in zip(asked, STATED, strict=True):
+            shown = await records(app, reply.session_id)
+            for record, text in {**shown, "memory": memories}.items():
+                assert not [one for one in secrets if one in text], (record, said)
+        assert memories.count("[REDACTED_ADDRESS]") >= 5, "the statements themselves are remembered, equal ones once"
+
+
 async def test_the_records_stay_redacted_after_a_change_of_assistant(app: Tenuto) -> None:
     first = await app.ask(ANN, "hello", assistant="general")
     await app.ask(ANN, COMPLAINT, session_id=first.session_id, assistant="goods")

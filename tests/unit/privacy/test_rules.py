@@ -60,6 +60,20 @@ def test_a_name_is_told_from_what_people_say_they_are(sentence: Sentence) -> Non
     assert [(span.start, span.end) for span in names] == [(truth.start, truth.end) for truth in sentence.truths]
 
 
+@pytest.mark.parametrize("sentence", sentences("addresses"), ids=lambda sentence: sentence.text)
+def test_addresses_and_order_numbers_are_found_where_they_are_asked_for(sentence: Sentence) -> None:
+    """A35: each span to the character, in a stream as well, and none of them unasked."""
+    types = {PiiType.ADDRESS, PiiType.ORDER_ID}
+    once, stream = redact(sentence.text, types=types), RedactionStream(types=types)
+
+    found = [(span.type, span.start, span.end) for span in detect(sentence.text, types=types)]
+    streamed = "".join([stream.feed(char) for char in sentence.text]) + stream.flush()
+
+    assert found == [(truth.type, truth.start, truth.end) for truth in sentence.truths]
+    assert (redact(once, types=types), streamed) == (once, once)
+    assert not types.intersection(span.type for span in detect(sentence.text))
+
+
 @pytest.mark.parametrize("text", ["", " ", "hello", "你好"])
 def test_text_without_anything_private_is_returned_as_it_is(text: str) -> None:
     """A12."""
@@ -128,7 +142,7 @@ def test_only_the_types_that_were_asked_for_are_taken() -> None:
     assert redact(text) == text.replace("13800138000", "[REDACTED_PHONE]")
     assert redact(text, types={PiiType.EMAIL}) == text
     assert redact(text, types=set(PiiType)) == (
-        "我叫[REDACTED_PERSON]，[REDACTED_ADDRESS]，订单号[REDACTED_ORDER_ID]，电话[REDACTED_PHONE]"
+        "我叫[REDACTED_PERSON]，住[REDACTED_ADDRESS]，订单号[REDACTED_ORDER_ID]，电话[REDACTED_PHONE]"
     )
 
 

@@ -46,13 +46,18 @@ _ANCHOR: Final = lazy_pattern(
 # Names and addresses have weaker anchors, so texts searched for them can be cut at fewer places.
 _ASKED: Final = lazy_pattern(
     _ANCHOR.pattern
-    + r"|[0-9]|order|ticket|track|invoice|booking|shipment|parcel|name|i'm|i\ am|mr|ms|dr\.?|contact|attn",
+    + r"|[0-9]|order|ticket|track|invoice|booking|shipment|parcel|name|i'm|i\ am|mr|ms|dr\.?|contact|attn"
+    r"|address|adress|anschrift|direcci|indirizzo|endere|morada|adres|live|living|deliver|ship|send|wohne"
+    r"|habite|vivo|abito|moro"
+    r"|purchase|commande|bestell|auftrag|pedido|encomenda|ordine|\#",
     re.VERBOSE,
 )
-_ASKED_SIGNS: Final = lazy_pattern("[订单票注주省区市州县镇乡街路道巷弄村里姓名人叫我患乘户]|’(?=m)")
+_ASKED_SIGNS: Final = lazy_pattern(
+    "[订訂单單票注주省区市州县镇乡街路道巷弄村里姓名人叫我患乘户栋幢座室院苑园厦寓址寄送住号з丁番로길]|’(?=m)"
+)
 _SIGNS: Final = lazy_pattern(
-    "密|口令|授权码|提取码|秘|私钥|令牌|パス|暗証|トー|シー|キー|비밀|비번|암호|토큰|시크|키|패스|парол|Парол|护照|護照|旅券|여권|点|艾特|"
-    + NUMERALS
+    "密|口令|授权码|提取码|秘|私钥|令牌|パス|暗証|トー|シー|キー|비밀|비번|암호|토큰|시크|키|패스|парол|Парол"
+    "|护照|護照|旅券|여권|点|艾特|" + NUMERALS
 )
 _BEYOND: Final = lazy_pattern("[^\x00-\x7f]")
 

@@ -52,6 +52,9 @@ _SHORTEST: Final = 6
 _SHORTEST_ASKED: Final = 4
 """Except for names, if they are searched: 我叫王伟."""
 
+_ROUNDS: Final = 32
+"""How often the text between spans is searched again. Only text made for it needs more than a few rounds."""
+
 Find = tuple[int, int, PiiRule]
 Finds = Iterable[Find]
 
@@ -257,14 +260,14 @@ def find(text: str, types: Collection[PiiType]) -> list[Span]:
 
 
 def _find_until_stable(
-    view: FoldedText, place: int, types: Collection[PiiType], families: Collection[Family]
+    view: FoldedText, place: int, types: Collection[PiiType], families: Collection[Family], rounds: int = _ROUNDS
 ) -> list[Span]:
     """Search again between spans until nothing new is found. The view's text is at offset `place`.
 
     Redacted text is searched in the parts between its placeholders. Spans that those parts would show are found now,
     so that redacting twice changes nothing. A span of a type not in `types` stays and does not split the text.
     """
-    spans, open_ones = look(view, families)
+    spans, open_ones = look(view, families) if rounds else ([], [])
     if not spans:
         return []
     found: list[Span] = []
@@ -272,11 +275,11 @@ def _find_until_stable(
     for span in spans:
         if span.type in types:
             if span.start - at >= least:
-                found += _find_until_stable(view.part(at, span.start), place + at, types, open_ones)
+                found += _find_until_stable(view.part(at, span.start), place + at, types, open_ones, rounds - 1)
             found.append(Span(place + span.start, place + span.end, span.type, span.rule))
             at = span.end
     if found and len(view.source) - at >= least:
-        found += _find_until_stable(view.part(at, len(view.source)), place + at, types, open_ones)
+        found += _find_until_stable(view.part(at, len(view.source)), place + at, types, open_ones, rounds - 1)
     return found
 
 

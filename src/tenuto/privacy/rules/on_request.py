@@ -11,29 +11,24 @@ from collections.abc import Iterator
 from typing import Final
 
 from tenuto.model.patterns import lazy_pattern
+from tenuto.privacy.rules.addresses import find_addresses
 from tenuto.privacy.rules.common_words import is_common_word
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.span import PiiRule
 
 _ORDER: Final = lazy_pattern(
-    r"(?:(?<![A-Za-z])(?:order|tracking|invoice|ticket|booking|shipment|parcel)s?"
-    r"(?:[ _-]?(?:id|no\.?|nr\.?|number|code))?"
-    r"|订单(?:编?号)?|(?:运|快递|物流|退款|工)?单号?|发票(?:号码?)?|注文番号|주문번호)"
-    r"[\s:#=]{0,3}(?:is |是|为)?[\s:#=\"']{0,2}(?P<value>[A-Za-z0-9][A-Za-z0-9-]{4,30})(?![A-Za-z0-9])",
+    r"(?:(?<![A-Za-z])(?:order|purchase|tracking|invoice|ticket|booking|shipment|parcel|commande|bestellung"
+    r"|bestell|auftrag|auftrags"
+    r"|pedido|encomenda|ordine|bestelling)s?(?:[ _-]?(?:id|no\.?|nr\.?|number|code|nummer))?"
+    r"|订单(?:编?号)?|訂單(?:編?號)?|(?:运|快递|物流|退款|工)?单号?|发票(?:号码?)?|注文番号|주문번호|заказа?)"
+    r"[\s:#=,]{0,3}(?:(?:is|was|ist|est|es|number|numéro|número|numero|nummer|no\.?|nr\.?"
+    r"|n[°º.])[\s:]{1,2}){0,2}(?:是|为|號|号)?"
+    r"[\s:#=\"'№(]{0,3}(?P<value>[A-Za-z0-9][A-Za-z0-9-]{4,30})(?![A-Za-z0-9])"
+    # Without a label: a hash and at least seven digits, more than a colour or an issue has.
+    r"|(?<![\w&#/])[#＃][ ]?(?P<bare>[A-Za-z]{0,4}-?[0-9]{7,20}(?:-[0-9]{1,10}){0,3})(?![A-Za-z0-9])",
     re.IGNORECASE,
 )
 _HAN: Final = "\u4e00-\u9fff"
-_ADDRESS_ZH: Final = lazy_pattern(
-    rf"(?:[{_HAN}]{{2,8}}?(?:省|自治区|市|自治州|区|县|镇|乡|街道)){{1,5}}"
-    rf"[{_HAN}A-Za-z0-9]{{1,12}}?(?:路|街|大道|道|巷|胡同|弄|村|里)"
-    rf"(?:[{_HAN}0-9A-Za-z#-]{{0,8}}?[0-9]{{1,5}}(?:号|弄|栋|幢|座|室|楼|单元))+"
-)
-_ADDRESS_EN: Final = lazy_pattern(
-    r"(?<![A-Za-z0-9])[0-9]{1,5}[A-Za-z]? (?:[NSEW]\.? )?(?:[A-Z][A-Za-z'.-]{1,20} |[0-9]{1,3}(?:st|nd|rd|th) ){1,3}"
-    r"(?:Street|St|Avenue|Ave|Road|Rd|Boulevard|Blvd|Lane|Ln|Drive|Dr|Way|Court|Ct|Place|Pl|Square|Sq|Terrace|Parkway)\b\.?"
-    r"(?:,? (?:Apt|Apartment|Suite|Ste|Unit|Floor|#)\.? ?[A-Za-z0-9-]{1,6})?"
-    r"(?:, [A-Z][A-Za-z .'-]{1,24})?(?:,? [A-Z]{2} [0-9]{5}(?:-[0-9]{4})?)?"
-)
 _PERSON_EN: Final = lazy_pattern(
     r"(?:\b[Mm]y name is|\b[Nn]ame:|\bMr\.?|\bMrs\.?|\bMs\.?|\bDr\.?|(?P<weak>\bI am|\bI['’]m|\bcontact:?|\battn:?))"
     r"[ ](?!(?:Mr|Mrs|Ms|Dr)\b)"
@@ -44,7 +39,8 @@ _SURNAMES: Final = (
     "康毛邱秦江史顾侯邵孟龙万段雷钱汤尹黎易常武乔贺赖龚文欧阳司马上官诸葛"
 )
 _PERSON_ZH: Final = lazy_pattern(
-    rf"(?:我叫|姓名|收货人|联系人|收件人|户名|(?P<weak>我是|本人|叫做|患者|乘客))[是为:\s]{{0,3}}(?P<value>[{_SURNAMES}][{_HAN}]{{1,2}}?)"
+    rf"(?:我叫|姓名|收货人|联系人|收件人|户名|(?P<weak>我是|本人|叫做|患者"
+    rf"|乘客))[是为:\s]{{0,3}}(?P<value>[{_SURNAMES}][{_HAN}]{{1,2}}?)"
     rf"(?=[^{_HAN}]|$|[的是在住和与及男女先电手身证请有说了])"
 )
 
@@ -53,10 +49,9 @@ def find_on_request(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
     """Order numbers, addresses and names."""
     text = view.text
     for match in _ORDER.finditer(text):
-        if sum(map(str.isdigit, match["value"])) >= 4:
-            yield *match.span("value"), PiiRule.ORDER_ID
-    for pattern in (_ADDRESS_ZH, _ADDRESS_EN):
-        yield from ((*match.span(), PiiRule.ADDRESS) for match in pattern.finditer(text))
+        if match["bare"] or sum(map(str.isdigit, match["value"])) >= 4:
+            yield *match.span("bare" if match["bare"] else "value"), PiiRule.ORDER_ID
+    yield from ((*place, PiiRule.ADDRESS) for place in find_addresses(view))
     for pattern in (_PERSON_EN, _PERSON_ZH):
         for match in pattern.finditer(text):
             if not (match["weak"] and is_common_word(match["value"])):
