@@ -25,6 +25,7 @@ from tenuto.errors import (
     ModelRefused,
     NotFound,
     SessionBusy,
+    StoreUnavailable,
     TenutoError,
     TooLarge,
     Unavailable,
@@ -143,7 +144,11 @@ def _retry_after_seconds(error: TenutoError) -> float | None:
     pause = getattr(error, "retry_after", _RETRY_UNAVAILABLE if isinstance(error, Unavailable) else None)
     if isinstance(error, SessionBusy):
         pause = min(error.retry_after, _RETRY_BUSY)
-    return round(pause.total_seconds(), 3) if isinstance(pause, timedelta) else None
+    if not isinstance(pause, timedelta):
+        return None
+    seconds = pause.total_seconds()
+    # In whole seconds, so that two answers of one outage are the same bytes.
+    return float(math.ceil(seconds)) if isinstance(error, StoreUnavailable) else round(seconds, 3)
 
 
 async def handle_error(_: Request, error: Exception) -> Response:
