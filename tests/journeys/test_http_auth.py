@@ -416,14 +416,3 @@ async def test_a_key_file_without_a_fitting_key_stops_the_start(tmp_path: Path, 
     with pytest.raises(InvalidSetting, match=setting):
         async with served(**given):
             pass
-
-
-async def test_metrics_of_a_closed_server_are_for_admins() -> None:
-    """They count every tenant's requests, so a tenant's own key does not open them."""
-    async with served(locked=True, metrics_token="scrape") as door:
-        for wrong in ({}, bearer("scraped")):
-            assert code(await door.http.get("/metrics", headers=wrong)) == (401, "invalid_credential")
-        assert (await door.http.get("/metrics", headers=bearer("scrape"))).status_code == 200
-        assert code(await door.http.get("/metrics", headers=await door.key())) == (403, "forbidden")
-        admin = await door.key(role=KeyRole.ADMIN)
-        assert "tenuto_http_requests_total" in (await door.http.get("/metrics", headers=admin)).text

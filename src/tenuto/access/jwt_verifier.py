@@ -107,7 +107,8 @@ class JwtVerifier:
         policy = self._policy
         claim = claims.get(policy.role_claim)
         roles = claim if isinstance(claim, list) else [claim]
-        role = next((role for role in (KeyRole.ADMIN, KeyRole.REVEAL) if role in roles), KeyRole.MEMBER)
+        order = (KeyRole.ADMIN, KeyRole.REVEAL, KeyRole.OPERATOR)
+        role = next((role for role in order if role in roles), KeyRole.MEMBER)
         user = _claim(claims, policy.user_claim)
         if user is None and role is not KeyRole.ADMIN:
             # A member's token without a user would act for the whole tenant.
@@ -123,8 +124,9 @@ class JwtVerifier:
             site=_claim(claims, policy.site_claim),
             user=user,
             role=role,
-            # A token may carry several roles, so an admin's can reveal as well; by its own role an admin cannot.
+            # A token may carry several roles, so an admin's can reveal and operate as well; by its role it cannot.
             reveals=KeyRole.REVEAL in roles,
+            operates=KeyRole.OPERATOR in roles,
             agent=agent,
         )
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from hashlib import sha256
+from hmac import compare_digest
 from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
@@ -264,6 +265,13 @@ class Gate:
             del self._callers[digest]
         self._recheck()
 
+    def forget_user(self, tenant: str, user: str) -> None:
+        """The same for the keys of a user who was erased."""
+        theirs = (tenant, user)
+        for digest in [d for d, known in self._callers.items() if (known.caller.tenant, known.caller.user) == theirs]:
+            del self._callers[digest]
+        self._recheck()
+
     async def _has_keys(self) -> bool:
         try:
             return await self.keys.any_exist()
@@ -418,6 +426,21 @@ def visiting(scope: Scope) -> Scope:
 async def authenticate_request(request: Request) -> AuthContext:
     """Admit the request."""
     return await service(request).gate.admit(request)
+
+
+async def authenticate_operator(request: Request, what: str) -> None:
+    """Admit a request about the whole installation: by `metrics_token`, by the role operator, or on an open server.
+
+    Raises:
+        Forbidden: the credential is one of a tenant.
+    """
+    token, given = service(request).settings.metrics_token, credential_of(request)
+    if token is not None and given is not None and compare_digest(given.encode(), token.encode()):
+        return
+    admission = await authenticate_request(request)
+    admission.scope()  # It plays no part here, but a wrong one is refused as elsewhere.
+    if admission.caller is not None and not admission.caller.operates:
+        raise Forbidden(f"{what} for metrics_token, or a credential with the role operator")
 
 
 async def asking(request: Request) -> Scope:
