@@ -127,6 +127,7 @@ BODIES: Final[list[tuple[str, str, Any]]] = [
             "input": _ITEMS,
             "model": "general",
             "conversation": {"id": "s"},
+            "store": False,
             "tools": [{"type": "function", **_FUNCTION}, {"type": "web_search"}],
             "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]},
             "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}}, "verbosity": "low"},

@@ -185,10 +185,13 @@ async def _named(turn: ChatRequest, request: Request, scope: Scope, session: str
 async def _turn_of(request: Request, scope: Scope, body: _CompletionBody) -> tuple[ChatRequest, tuple[Message, ...]]:
     """The turn that the messages ask for, and what they say of the conversation before it."""
     drafts = await drafts_of_items(request, scope, body.messages)
-    first = next((place for place, draft in enumerate(drafts) if draft.role is not Role.SYSTEM), len(drafts))
-    last = max((place + 1 for place, draft in enumerate(drafts) if draft.role is Role.ASSISTANT), default=first)
-    if not drafts[last:]:
-        raise Invalid("messages: expected a message to answer at the end")
+    if not drafts:
+        raise Invalid("messages: expected a message to answer")
+    # System messages alone are what is to be answered.
+    first = next((place for place, draft in enumerate(drafts) if draft.role is not Role.SYSTEM), 0)
+    # An answer at the end, begun by the caller, belongs to what is new.
+    end = max((place + 1 for place, draft in enumerate(drafts) if draft.role is not Role.ASSISTANT), default=0)
+    last = max((place + 1 for place, draft in enumerate(drafts[:end]) if draft.role is Role.ASSISTANT), default=first)
     tools = tools_of(body.tools, body.tool_choice, body.text)
     turn = ChatRequest(
         messages=drafts[last:],
