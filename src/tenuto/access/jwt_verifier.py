@@ -77,9 +77,19 @@ class JwtVerifier:
             return None
         try:
             return self._build_caller(claims)
-        except Invalid as refused:
-            _log.info("a JWT was refused: %s", refused)
+        except Invalid as error:
+            _log.info("a JWT was refused: %s", error)
             return None
+
+    def why_refused(self, token: str) -> str:
+        """What the claims of a token lack that our key has signed; empty for any other token."""
+        claims = self._decode_claims(token)
+        try:
+            if claims is not None:
+                self._build_caller(claims)
+        except Invalid as error:
+            return str(error)
+        return ""
 
     def _decode_claims(self, token: str) -> JsonObject | None:
         import jwt
@@ -112,7 +122,7 @@ class JwtVerifier:
         user = _claim(claims, policy.user_claim)
         if user is None and role is not KeyRole.ADMIN:
             # A member's token without a user would act for the whole tenant.
-            raise Invalid(f"it has no {policy.user_claim} and its role is not admin")
+            raise Invalid(f"it has no {policy.user_claim}, and without a user a token needs the role admin")
         agent = _claim(claims, policy.agent_claim)
         if agent is not None:
             check_agent_credential(agent, role)

@@ -66,14 +66,18 @@ class AccessDenied(Exception):
 
 
 class InvalidCredential(AccessDenied):
-    """No credential, or none that holds: unknown, malformed, expired and revoked look alike."""
+    """No credential, or none that holds: unknown, malformed, expired and revoked look alike.
+
+    Of a token that is signed as it must be, `why` says what its claims lack.
+    """
 
     status = 401
     code = "invalid_credential"
     headers: Mapping[str, str] = {"WWW-Authenticate": "Bearer"}
 
-    def __init__(self) -> None:
-        super().__init__("a valid API key or token is needed: Authorization: Bearer <key>")
+    def __init__(self, why: str = "") -> None:
+        needed = "a valid API key or token is needed: Authorization: Bearer <key>"
+        super().__init__(f"the token is refused: {why}" if why else needed)
 
 
 class ScopeMismatch(AccessDenied):
