@@ -63,7 +63,7 @@ _AG_UI: Final[list[Any]] = [
     {"id": "a", "role": "assistant", "toolCalls": [_CALL]},
     {"id": "t", "role": "tool", "toolCallId": "c", "content": "1"},
 ]
-_PLAN: Final = {"steps": [{"id": "a", "human_input": "Well?", "after": [], "when": None, "timeout": 5}]}
+_PLAN: Final[dict[str, Any]] = {"steps": [{"id": "a", "human_input": "Well?", "after": [], "when": None, "timeout": 5}]}
 _A2A: Final = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}], "contextId": "c", "metadata": {"a": 1}}
 
 

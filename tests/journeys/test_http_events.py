@@ -13,6 +13,7 @@ from msgspec.structs import replace
 import tenuto
 from tenuto.access import KeyRole
 from tenuto.llm import Hang, Say, ScriptedModel
+from tenuto.llm.scripted import Script
 from tenuto.model import Changes, Scope
 from tenuto.server import session_events
 from tenuto.sessions import EventKind
@@ -124,7 +125,8 @@ ANSWERS: dict[str, tuple[str, dict[str, Any]]] = {
 async def test_answers_under_way_end_with_their_key(subtests: pytest.Subtests) -> None:
     """A key that is revoked hears no further word, of whichever kind its stream is; a turn can be joined by another."""
     hangs = {name: Hang() for name in ANSWERS}
-    model = ScriptedModel(*([Say("One "), hang] for hang in hangs.values()))
+    scripts: list[Script] = [[Say("One "), hang] for hang in hangs.values()]
+    model = ScriptedModel(*scripts)
     async with served(locked=True, **playing(model, policies=patient())) as door, asyncio.timeout(60):
         admin = await door.key(role=KeyRole.ADMIN)
         for name, (path, body) in ANSWERS.items():
