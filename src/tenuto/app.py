@@ -257,13 +257,19 @@ class Tenuto:
     def privacy(self) -> PrivacyService:
         """Reveals pseudonyms, exports stored private data, and erases users."""
         # Signatures and ciphers take long to import, and are seldom needed.
-        from tenuto.access import ApiKeys
+        from tenuto.access import ApiKeys, KeyRole
         from tenuto.gateway.inbox import erase_waiting
+        from tenuto.privacy.compliance.erasure import KEYS_LEFT
         from tenuto.privacy.compliance.service import PrivacyService
         from tenuto.upkeep.memory_erasure import erase_chat_memories
 
-        async def keys(scope: Scope) -> dict[str, int]:
-            return {"api_keys": await ApiKeys(store=self.store.state, clock=self._clock).revoke_user_keys(scope)}
+        async def end_keys(scope: Scope, only_site: bool, members_only: bool) -> dict[str, int]:
+            ended, kept = await ApiKeys(store=self.store.state, clock=self._clock).revoke_user_keys(
+                scope,
+                site=scope.site if only_site else None,
+                roles=(KeyRole.MEMBER,) if members_only else tuple(KeyRole),
+            )
+            return {"api_keys": ended, **({KEYS_LEFT: kept} if kept else {})}
 
         async def deadlines(scope: Scope) -> dict[str, int]:
             return {"task_deadlines": await self.tasks.drop_user_deadlines(scope)}
@@ -288,7 +294,8 @@ class Tenuto:
             screen=self.redactor,
             erase=self.sessions.erase,
             clock=self._clock,
-            elsewhere=(keys, deadlines, runs, waiting, memories),
+            elsewhere=(deadlines, runs, waiting, memories),
+            end_keys=end_keys,
             compactor=self._compactor,
         )
 

@@ -36,6 +36,10 @@ _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
 # Settings whose values no message shows.
 _SECRETS: Final = ("SECRET", "API_KEY", "PRIVACY_KEY", "ENCRYPT_KEY", "VERIFICATION_TOKEN")
 _ENGINE_DATABASES: Final = ("sqlite", "postgresql", "postgres")
+_ORIGIN: Final = re.compile(
+    r"(?P<scheme>https?)://(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::(?P<port>[1-9][0-9]{0,4}))?"
+)
+_DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 _PROVIDED: Final = re.compile(r"[^:\s]+:\S+")
 _OFF: Final = frozenset({"0", "off", "never", "none", "false", "no"})
 _ON: Final = frozenset({"1", "on", "true", "yes"})
@@ -116,6 +120,7 @@ class Settings(Value, frozen=True, kw_only=True):
     # Opens /metrics without the store, which may be what is to be looked at.
     metrics_token: str | None = None
     wrong_credentials_per_minute: int = 60
+    cors_origins: str | None = None
 
     jwt_secret: str | None = None
     jwt_key_file: str | None = None
@@ -221,6 +226,7 @@ class Settings(Value, frozen=True, kw_only=True):
         self._check_jwt()
         self._check_keys()
         self._check_tasks()
+        self.allowed_origins()
         self.privacy()
         self.prompt()
         self.budgets()
@@ -229,6 +235,23 @@ class Settings(Value, frozen=True, kw_only=True):
         self.memory_policy()
         if self.lark_app() is not None or self.channels is not None:
             self.channel_policies()
+
+    def allowed_origins(self) -> tuple[str, ...]:
+        """The origins whose pages may call the server from a browser.
+
+        Raises:
+            InvalidSetting: one of them is no origin as browsers send it.
+        """
+        origins = tuple(origin.strip() for origin in (self.cors_origins or "").split(",") if origin.strip())
+        for origin in origins:
+            match = _ORIGIN.fullmatch(origin)
+            if match is None or match["port"] == _DEFAULT_PORTS[match["scheme"]]:
+                raise InvalidSetting(
+                    "cors_origins",
+                    f"{origin!r} is no exact origin, which is scheme, host and any port but the scheme's own, in lower "
+                    "case and without a path: https://app.example, http://localhost:5173",
+                )
+        return origins
 
     def _check_jwt(self) -> None:
         ways = [name for name in ("jwt_secret", "jwt_key_file", "jwt_jwks_file") if getattr(self, name)]

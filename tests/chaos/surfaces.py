@@ -67,15 +67,16 @@ def _ag_ui(session: str, text: str) -> Asked:
 
 def _mcp(session: str, text: str) -> Asked:
     arguments = {"session_id": session, "text": text, "idempotency_key": text}
-    return "/mcp", _rpc("tools/call", {"name": "append_message", "arguments": arguments})
+    return "/mcp", rpc("tools/call", {"name": "append_message", "arguments": arguments})
 
 
 def _a2a(session: str, text: str) -> Asked:
     said = {"messageId": f"m{text}", "role": "ROLE_USER", "parts": [{"text": text}], "contextId": session}
-    return "/a2a/general", _rpc("SendMessage", {"message": said})
+    return "/a2a/general", rpc("SendMessage", {"message": said})
 
 
-def _rpc(method: str, params: dict[str, Any]) -> dict[str, Any]:
+def rpc(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """A call of JSON-RPC."""
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
 
 

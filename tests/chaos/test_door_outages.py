@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.journeys.door import Door, bearer, code, served
+from tests.chaos.surfaces import outage_told, rpc
+from tests.journeys.door import ANN, BOB, Door, at, bearer, code, says, served
+from tests.journeys.test_http_isolation import ASKING, Ask
 from tests.patience import LONG
 from tests.servers import PostgresServer, RedisServer
 
@@ -25,6 +30,48 @@ APART = 3.0
 CALLS = 12
 METRICS = "a token of the monitoring"
 HEADER = "tenuto-degraded"
+JSON = "application/json"
+A2A_MESSAGE = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+# Every other request with the id of a session, where `ID` stands in path and body; `TRACE` is its first turn's.
+NAMING: list[tuple[str, str, dict[str, Any] | None]] = [
+    ("GET", "/v1/sessions/ID/attributes/a", None),
+    ("DELETE", "/v1/sessions/ID/attributes/a", None),
+    ("POST", "/v1/sessions", {"id": "ID"}),
+    ("GET", "/v1/events?session_id=ID", None),
+    ("POST", "/v1/chat", {"message": "hi", "session_id": "ID"}),
+    ("POST", "/v1/chat", {"message": "hi", "session_id": "ID", "stream": True}),
+    ("POST", "/v1/chat", {"regenerate": True, "session_id": "ID"}),
+    ("POST", "/v1/turns", {"session_id": "ID", "message": says("hi")}),
+    ("GET", "/v1/traces?session_id=ID", None),
+    ("GET", "/v1/traces/TRACE", None),
+    ("GET", "/v1/traces/TRACE?text=true", None),
+    ("GET", "/v1/npc/traces/TRACE", None),
+    ("GET", "/v1/ai-sdk/chat/ID", None),
+    ("GET", "/v1/ai-sdk/chat/ID/stream", None),
+    ("POST", "/v1/ai-sdk/chat/ID/stop", None),
+    ("GET", "/v1/conversations/ID", None),
+    ("POST", "/v1/conversations/ID", {"metadata": {"a": "b"}}),
+    ("DELETE", "/v1/conversations/ID", None),
+    ("GET", "/v1/conversations/ID/items", None),
+    ("POST", "/v1/conversations/ID/items", {"items": [{"role": "user", "content": "hi"}]}),
+    ("GET", "/v1/conversations/ID/items/msg_1", None),
+    ("DELETE", "/v1/conversations/ID/items/msg_1", None),
+    ("GET", "/v1/conversations?after=ID", None),
+    ("POST", "/v1/responses", {"input": "hi", "conversation": "ID"}),
+    ("POST", "/v1/responses", {"input": "hi", "conversation": "ID", "stream": True}),
+    ("POST", "/v1/responses", {"input": "hi", "conversation": "ID", "store": False}),
+    ("POST", "/v1/responses", {"input": "hi", "previous_response_id": "resp_TRACE"}),
+    ("POST", "/v1/responses/input_tokens", {"input": "hi", "conversation": "ID"}),
+    ("GET", "/v1/responses/resp_TRACE", None),
+    ("DELETE", "/v1/responses/resp_TRACE", None),
+    ("POST", "/v1/responses/resp_TRACE/cancel", None),
+    ("GET", "/v1/responses/resp_TRACE/input_items", None),
+    ("POST", "/mcp", rpc("tools/call", {"name": "append_message", "arguments": {"session_id": "ID", "text": "hi"}})),
+    ("POST", "/mcp", rpc("tools/call", {"name": "get_history", "arguments": {"session_id": "ID"}})),
+    ("POST", "/mcp", rpc("tools/call", {"name": "assemble_context", "arguments": {"session_id": "ID"}})),
+    ("POST", "/mcp", rpc("tools/call", {"name": "open_task", "arguments": {"type": "t", "session_id": "ID"}})),
+    ("POST", "/a2a/general", rpc("SendMessage", {"message": {**A2A_MESSAGE, "contextId": "ID"}})),
+]
 
 
 @asynccontextmanager
@@ -119,6 +166,64 @@ async def test_an_outage_shows_at_every_door_till_its_end(server: RedisServer | 
         assert status["breaker"]["state"] != "closed"
         product = "PostgreSQL " if isinstance(server, PostgresServer) else ("Redis ", "Valkey ")
         assert well["store"]["version"].startswith(product)
+
+
+async def test_in_an_outage_a_foreign_session_is_like_an_absent_one(
+    server: RedisServer | PostgresServer, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    """A7, T7: byte for byte 503, whether it is cached or has journaled turns; its owner goes on reading it."""
+    absent, traces = "absent00", {}
+    async with _door(server, journal=str(tmp_path)) as door:
+        for session_id in ("cached00", "waiting0"):
+            await door.http.post("/v1/sessions", headers=ANN, json={"id": session_id})
+            said = await door.http.post("/v1/chat", headers=ANN, json={"message": "hi", "session_id": session_id})
+            traces[session_id] = said.json()["trace_id"]
+        traces[absent] = _of_session(traces["cached00"], absent)
+        await _until_ready(door)
+        for session_id in ("cached00", "waiting0"):
+            await door.http.get(at(session_id, "messages"), headers=ANN)
+        server.kill()
+        journaled = await door.http.post("/v1/chat", headers=ANN, json={"message": "hi", "session_id": "waiting0"})
+        own = [await door.http.get(at(session_id, "messages"), headers=ANN) for session_id in ("cached00", "waiting0")]
+        while door.tenuto.stores.breaker.circuit.closed:  # type: ignore[union-attr]
+            await door.http.get("/v1/sessions")
+
+        requests = {f"{method} {path} {body}": partial(_send, method, path, body) for method, path, body in NAMING}
+        for name, ask in {**{name: partial(_ask, ask) for name, ask in ASKING.items()}, **requests}.items():
+            with subtests.test(name):
+                answers = [await ask(door.http, session_id, trace_id) for session_id, trace_id in traces.items()]
+
+                outcomes = {_but_ids(answer, session_id) for session_id, answer in zip(traces, answers, strict=True)}
+                assert len(outcomes) == 1, outcomes
+                assert outage_told(answers[0]), answers[0].text
+        assert [answer.status_code for answer in own] == [200, 200], journaled.text
+
+
+async def _ask(ask: Ask, http: httpx.AsyncClient, session_id: str, _: str) -> httpx.Response:
+    return await ask(http, at(session_id), BOB)
+
+
+async def _send(
+    method: str, path: str, body: dict[str, Any] | None, http: httpx.AsyncClient, session_id: str, trace_id: str
+) -> httpx.Response:
+    def named(text: str) -> str:
+        return text.replace("TRACE", trace_id).replace("ID", session_id)
+
+    content = named(json.dumps(body)) if body is not None else None
+    headers = {**BOB, "Accept": "application/json, text/event-stream", "A2A-Version": "1.0", "Content-Type": JSON}
+    return await http.request(method, named(path), headers=headers, content=content)
+
+
+def _but_ids(answer: httpx.Response, session_id: str) -> tuple[int, bytes, tuple[tuple[str, str], ...]]:
+    headers = tuple(item for item in answer.headers.items() if item[0] != "x-request-id")
+    return answer.status_code, answer.content.replace(session_id.encode(), b"ID"), headers
+
+
+def _of_session(trace_id: str, session_id: str) -> str:
+    """The same trace id as of another session."""
+    _, *rest = json.loads(urlsafe_b64decode(trace_id + "=" * (-len(trace_id) % 4)))
+    named = json.dumps([session_id, *rest], separators=(",", ":"))
+    return urlsafe_b64encode(named.encode()).decode().rstrip("=")
 
 
 async def test_without_a_journal_a_server_is_not_ready(server: RedisServer | PostgresServer, tmp_path: Path) -> None:

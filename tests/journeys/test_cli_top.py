@@ -45,13 +45,19 @@ async def test_an_operator_watches_a_server(tmp_path: Path) -> None:
                 assert ("Traceback" in screen.seen, "\x07" in screen.seen) == (False, False)
             piped = await read()
             _, member = await door.keys.create(tenant="acme")
-            _, admin = await door.keys.create(tenant="acme", role=KeyRole.ADMIN)
+            _, operator = await door.keys.create(tenant="acme", role=KeyRole.OPERATOR)
             door.ticks.now += 60
-            refused, listed = await read("--key", "-", secret=member), await read("--json", "--key", "-", secret=admin)
+            refused, listed = (
+                await read("--key", "-", secret=member),
+                await read("--json", "--key", "-", secret=operator),
+            )
         gone = await read("--once")
 
     assert (piped.returncode, piped.stdout.count("all is well"), piped.stderr) == (0, 1, "")
     assert json.loads(listed.stdout)["turns"]["answered"] == 1
-    assert refused.stderr == "forbidden: the status of the server is for a credential with the role admin\n"
+    assert (
+        refused.stderr
+        == "forbidden: the status of the server is for metrics_token, or a credential with the role operator\n"
+    )
     assert (refused.returncode, gone.returncode, gone.stdout) == (1, 1, "")
     assert gone.stderr.startswith(f"unavailable: the server at {base} does not answer; start one with `tenuto serve`")

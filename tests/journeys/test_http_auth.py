@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from tenuto.access import KeyRole
 from tenuto.errors import InvalidSetting
+from tenuto.settings import Settings
 from tests.journeys.door import Door, at, bearer, code, served
 from tests.samples import one_field_each
 
@@ -418,12 +420,69 @@ async def test_a_key_file_without_a_fitting_key_stops_the_start(tmp_path: Path, 
             pass
 
 
-async def test_metrics_of_a_closed_server_are_for_admins() -> None:
-    """They count every tenant's requests, so a tenant's own key does not open them."""
-    async with served(locked=True, metrics_token="scrape") as door:
-        for wrong in ({}, bearer("scraped")):
-            assert code(await door.http.get("/metrics", headers=wrong)) == (401, "invalid_credential")
-        assert (await door.http.get("/metrics", headers=bearer("scrape"))).status_code == 200
-        assert code(await door.http.get("/metrics", headers=await door.key())) == (403, "forbidden")
-        admin = await door.key(role=KeyRole.ADMIN)
-        assert "tenuto_http_requests_total" in (await door.http.get("/metrics", headers=admin)).text
+PAGE = "https://app.example"
+
+
+@pytest.mark.parametrize("locked", [False, True], ids=["open", "keys"])
+async def test_pages_of_listed_origins_can_call_and_read_every_answer(locked: bool) -> None:
+    """Preflights, answers, streams and errors; for other origins nothing changes, and nobody is allowed cookies."""
+    listed = f"{PAGE}, http://localhost:5173"
+    async with served(locked=locked, cors_origins=listed) as door, served(locked=locked) as unlisted:
+        key = await door.key(user="ann") if locked else {}
+        wants = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,x-any"}
+        stream = {"message": "hi", "stream": True}
+        for path in ("/v1/chat", "/v1/ai-sdk/chat", "/v1/sessions/x", "/v1/nowhere"):
+            preflight = await door.http.options(path, headers={"Origin": PAGE, **wants})
+            assert preflight.status_code == 200
+            assert "authorization" in preflight.headers["access-control-allow-headers"]
+            assert "POST" in preflight.headers["access-control-allow-methods"]
+        for origin, allowed in ((PAGE, PAGE), ("http://localhost:5173", "http://localhost:5173"), ("https://x", None)):
+            headers = {**key, "Origin": origin, "Sec-Fetch-Site": "cross-site"}
+            answers = [
+                await door.http.post("/v1/chat", headers=headers, json=stream),
+                await door.http.get("/v1/sessions/absent", headers=headers),
+                await door.http.post("/v1/chat", headers=headers, content=b"no json"),
+                await door.http.post("/v1/conversations/absent", headers=headers, json={}),
+                await door.http.get("/v1/nowhere", headers=headers),
+                await door.http.options("/v1/chat", headers={"Origin": origin, **wants}),
+            ]
+            assert {answer.headers.get("access-control-allow-origin") for answer in answers} == {allowed}
+            assert not any("access-control-allow-credentials" in answer.headers for answer in answers)
+            if allowed:
+                assert [answer.status_code for answer in answers] == [200, 404, 400, 404, 404, 200]
+                assert "x-request-id" in answers[1].headers["access-control-expose-headers"].lower()
+        off = await unlisted.http.options("/v1/chat", headers={"Origin": PAGE, **wants})
+        assert (off.status_code, "access-control-allow-origin" in off.headers) == (405, False)
+
+
+@pytest.mark.parametrize(
+    "origins",
+    [
+        *("*", "null", "app.example", "https://app.example/", "https://*.example", "https://APP.example", "ftp://a"),
+        *("https://app.example, *", "https://app.example:443", "https://user@app.example", "https://a https://b"),
+    ],
+)
+def test_an_origin_that_no_browser_sends_stops_the_start(origins: str) -> None:
+    with pytest.raises(InvalidSetting, match="cors_origins"):
+        Settings(cors_origins=origins)
+
+
+async def test_a_signed_token_without_a_user_is_told_what_it_lacks() -> None:
+    """A forged or expired one learns nothing."""
+    soon = datetime.now(UTC) + timedelta(minutes=5)
+    claims = {"exp": soon, "tenant_id": "acme"}
+    async with served(jwt_secret=SECRET) as door:
+
+        async def told(secret: str, **more: Any) -> tuple[int, str]:
+            token = jwt.encode({**claims, **more}, secret, algorithm="HS256")
+            answer = await door.http.get("/v1/scope", headers=bearer(token))
+            return answer.status_code, answer.json().get("detail", "")
+
+        status, lacking = await told(SECRET)
+        plain = await told("another secret of more than thirty-two bytes")
+        expired = await told(SECRET, exp=soon - timedelta(hours=1))
+        admin = await told(SECRET, role="admin")
+
+    assert (status, "sub" in lacking, "role admin" in lacking) == (401, True, True)
+    assert plain == expired == (401, "a valid API key or token is needed: Authorization: Bearer <key>")
+    assert admin == (200, "")

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 import tenuto
 from tenuto.access import KeyRole
-from tenuto.llm import ScriptedModel
+from tenuto.llm import Hang, Say, ScriptedModel
+from tenuto.llm.scripted import Script
 from tenuto.model import Changes, Scope
 from tenuto.server import session_events
 from tenuto.sessions import EventKind
 from tests.journeys.door import ANN, BOB, EVE, at, bearer, code, playing, served
+from tests.talking import patient
 
 HERE = Scope(tenant="acme", user="ann")
 
@@ -102,3 +105,50 @@ async def test_streams_are_counted_when_admitted_and_end_with_their_key(monkeypa
     assert [each.status_code for each in refused] == [429] * 3
     assert [(each.status_code, each.text) for each in ended] == [(200, "event: ready\ndata: {}\n\n")] * 2
     assert (open_streams, len(hub._streams), hub._owners.total()) == (2, 0, 0)
+
+
+_A2A = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Count"}]}}
+_UI_MESSAGE = {"id": "u", "role": "user", "parts": [{"type": "text", "text": "Count"}]}
+ENDS = ("[DONE]", "event: done", "RUN_FINISHED", "response.completed", "TASK_STATE_COMPLETED")
+ANSWERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "chat": ("/v1/chat", {"message": "Count", "stream": True}),
+    "completion": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Count"}], "stream": True}),
+    "response": ("/v1/responses", {"input": "Count", "stream": True}),
+    "unstored response": ("/v1/responses", {"input": "Count", "stream": True, "store": False}),
+    "ai-sdk": ("/v1/ai-sdk/chat", {"id": "ui", "messages": [_UI_MESSAGE]}),
+    "ag-ui": ("/v1/ag-ui/helper", {"threadId": "t", "runId": "r", "messages": [{**_UI_MESSAGE, "content": "Count"}]}),
+    "a2a": ("/a2a/helper", {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": _A2A}),
+    "a2a rest": ("/a2a/helper/message:stream", {"message": {**_A2A["message"], "messageId": "n"}}),
+}
+
+
+async def test_answers_under_way_end_with_their_key(subtests: pytest.Subtests) -> None:
+    """A key that is revoked hears no further word, of whichever kind its stream is; a turn can be joined by another."""
+    hangs = {name: Hang() for name in ANSWERS}
+    scripts: list[Script] = [[Say("One "), hang] for hang in hangs.values()]
+    model = ScriptedModel(*scripts)
+    async with served(locked=True, **playing(model, policies=patient())) as door, asyncio.timeout(60):
+        admin = await door.key(role=KeyRole.ADMIN)
+        for name, (path, body) in ANSWERS.items():
+            with subtests.test(name):
+                key, secret = await door.keys.create(tenant="acme", user="ann")
+                headers = {**bearer(secret), "A2A-Version": "1.0"}
+                asked = asyncio.create_task(door.http.post(path, headers=headers, json=body))
+                reached = asyncio.create_task(hangs[name].reached.wait())
+                await asyncio.wait((asked, reached), return_when=asyncio.FIRST_COMPLETED)
+                assert reached.done(), asked.result().text
+                await door.http.delete(f"/v1/keys/{key.id}", headers=admin)
+
+                ended = await asked
+
+                assert ended.status_code == 200, ended.text
+                assert not any(
+                    end in ended.text
+                    for end in ("[DONE]", "event: done", "RUN_FINISHED", "response.completed", "TASK_STATE_COMPLETED")
+                )
+        key, secret = await door.keys.create(tenant="acme", user="ann")
+        joined = asyncio.create_task(door.http.get("/v1/ai-sdk/chat/ui/stream", headers=bearer(secret)))
+        for _ in range(100):  # A store in memory waits for nothing, so it reads by now.
+            await asyncio.sleep(0)
+        await door.http.delete(f"/v1/keys/{key.id}", headers=admin)
+        assert ((await joined).status_code, "One" in joined.result().text) == (200, True)

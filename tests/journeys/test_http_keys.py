@@ -111,3 +111,42 @@ async def test_keys_are_out_of_reach_for_all_but_admins_of_their_tenant_and_site
     assert (await create(locked, museum)).json()["key"]["site"] == "museum"
     assert code(await create(locked, admin, role="privacy.reveal")) == (403, "forbidden")
     assert code(await create(locked, admin, role="admin", agent="reader")) == (400, "invalid")
+
+
+@pytest.mark.parametrize(
+    ("eraser", "ended"),
+    [
+        ({}, {"member", "site"}),
+        ({"role": KeyRole.REVEAL}, {"member", "site"}),
+        ({"site": "museum"}, {"site"}),
+        ({"user": "root"}, {"member", "site"}),
+        ({"site": "museum", "role": KeyRole.ADMIN}, {"site", "site admin"}),
+        ({"role": KeyRole.ADMIN}, {"member", "site", "admin", "site admin", "elsewhere"}),
+    ],
+    ids=str,
+)
+async def test_erasing_a_user_ends_the_keys_within_reach_of_the_credential(
+    locked: Door, eraser: dict[str, Any], ended: set[str]
+) -> None:
+    """A7: the data goes in any case; an admin's key ends by an admin's, and the receipt counts what still holds."""
+    keys = {
+        "member": await locked.key(user="root"),
+        "site": await locked.key(user="root", site="museum"),
+        "elsewhere": await locked.key(user="root", site="shop", role=KeyRole.OPERATOR),
+        "admin": await locked.key(user="root", role=KeyRole.ADMIN),
+        "site admin": await locked.key(user="root", site="museum", role=KeyRole.ADMIN),
+        "other user": await locked.key(user="ann"),
+        "other tenant": await locked.key("evil", user="root"),
+    }
+    credential = await locked.key(**eraser)
+    for key in keys.values():  # So that each is known to the door.
+        await locked.http.get("/v1/scope", headers=key)
+
+    erased = await locked.http.delete("/v1/users/root", headers=credential)
+
+    answers = {name: await locked.http.get("/v1/scope", headers=key) for name, key in keys.items()}
+    assert {name for name, answer in answers.items() if answer.status_code == 401} == ended
+    counts = erased.json()["counts"]
+    there = {"member", "site", "admin", "site admin"} | (set() if "site" in eraser else {"elsewhere"})
+    own = eraser == {"user": "root"}  # The credential itself is one of the user's, and ends.
+    assert (counts["api_keys"], counts.get("api_keys_left", 0)) == (len(ended) + own, len(there - ended))

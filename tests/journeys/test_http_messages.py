@@ -148,3 +148,16 @@ async def test_summaries_come_only_where_they_are_asked_for(door: Door) -> None:
 
     assert [message["text"] for message in plain] == ["Where?", "There."]
     assert [message["seq"] for message in whole] == [1, 2, 3]
+
+
+async def test_messages_beyond_the_stored_cap_are_counted_in_the_answer() -> None:
+    async with served(max_messages=5) as door:
+        await door.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
+        few, many = [
+            (await door.http.post(at("s", "messages"), headers=ANN, json={"messages": [says("x")] * count})).json()
+            for count in (4, 7)
+        ]
+        stored = (await door.http.get(at("s", "messages"), headers=ANN)).json()["messages"]
+
+    assert [(told["kept"], told["dropped"], len(told["messages"])) for told in (few, many)] == [(4, 0, 4), (5, 2, 7)]
+    assert [message["seq"] for message in stored] == [message["seq"] for message in many["messages"][-5:]]

@@ -26,7 +26,8 @@ from tenuto.model.status import (
 from tenuto.model.turn import Trace
 from tenuto.server import web_console
 from tenuto.server.metrics import Metrics
-from tests.journeys.door import ANN, Door, code, playing, served
+from tests.journeys.door import ANN, Door, bearer, code, playing, served
+from tests.journeys.test_http_privacy import SECRET, token
 from tests.samples import SENT_AT
 
 
@@ -69,13 +70,24 @@ async def test_the_status_counts_what_happened_and_names_no_one(tmp_path: Path) 
         assert secret not in text
 
 
-async def test_the_status_of_a_closed_server_is_for_admins() -> None:
-    """It covers every tenant, as metrics do."""
-    async with served(locked=True) as door:
-        assert code(await door.http.get("/v1/status")) == (401, "invalid_credential")
-        for member in (await door.key(), await door.key(role=KeyRole.REVEAL)):
-            assert code(await door.http.get("/v1/status", headers=member)) == (403, "forbidden")
-        assert (await status(door, await door.key(role=KeyRole.ADMIN))).store.backend == "memory"
+@pytest.mark.parametrize("path", ["/v1/status", "/metrics"])
+async def test_what_covers_every_tenant_is_for_operators(path: str) -> None:
+    """A7: not for an admin, whose reach is a tenant; nor may an admin make a key for it."""
+    async with served(locked=True, metrics_token="scrape") as door:
+        admin, operator = await door.key(role=KeyRole.ADMIN), await door.key(role=KeyRole.OPERATOR)
+        granted = await door.http.post("/v1/keys", headers=admin, json={"role": "operator"})
+        for wrong in ({}, bearer("scraped")):
+            assert code(await door.http.get(path, headers=wrong)) == (401, "invalid_credential")
+        for tenants in (await door.key(), await door.key(role=KeyRole.REVEAL), admin):
+            assert code(await door.http.get(path, headers=tenants)) == (403, "forbidden")
+        assert code(granted) == (403, "forbidden")
+        for right in (operator, bearer("scrape")):
+            assert (await door.http.get(path, headers=right)).status_code == 200
+    async with served(jwt_secret=SECRET) as door:
+        both = token("root", role=["admin", "operator"])
+        assert code(await door.http.get(path, headers=token("root", role="admin"))) == (403, "forbidden")
+        assert (await door.http.get(path, headers=both)).status_code == 200
+        assert (await door.http.post("/v1/keys", headers=both, json={"role": "operator"})).status_code == 201
 
 
 def test_turns_that_users_cancelled_say_nothing_about_the_model() -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import openai
 import pytest
 from openai import AsyncOpenAI
+from openai.types.responses import ResponseError
 
 from tenuto.chat import ChatRequest, LiveTurns
 from tenuto.llm import Call, Fail, Hang, Say, ScriptedModel
@@ -18,7 +19,7 @@ from tenuto.model import Role, Scope
 from tenuto.model.privacy import Mode
 from tenuto.server.openai.bodies import tools_of
 from tenuto.server.openai.response_objects import place_of_response
-from tests.journeys.door import bearer, playing
+from tests.journeys.door import ANN, bearer, playing, served
 from tests.journeys.openai_clients import openai_served
 from tests.talking import Adder, hurried
 
@@ -114,7 +115,7 @@ async def test_an_input_beyond_the_budget_is_refused_where_truncation_is_disable
         with pytest.raises(openai.BadRequestError) as refused:
             await ann.responses.create(model=model, input=CAT, conversation=made, truncation="disabled")
         assert refused.value.code == "context_length_exceeded"
-        assert [one.truncation for one in (fits, *cut)] == ["disabled", "auto", "disabled"]
+        assert [one.truncation for one in (fits, *cut)] == ["disabled", "auto", "auto"]
 
 
 async def test_a_compacted_conversation_goes_on_and_has_no_authority() -> None:
@@ -249,7 +250,8 @@ async def test_an_answer_that_fails_is_an_error_of_openais_before_and_in_its_str
             *_, last, end = told.text.strip().split("\n\n")
             body = json.loads(last.partition("data: ")[2])
             error = body.get("response", body)["error"]
-            assert (error["code"], end) == ("internal", "data: [DONE]")
+            ours = error["code"] if path == "chat/completions" else error["type"]
+            assert (ours, end) == ("internal", "data: [DONE]")
             assert "division" not in error["message"]
             if store:
                 seen = f"/v1/responses/{body['response']['id']}?stream=true&starting_after=99"
@@ -384,3 +386,50 @@ async def test_a_foreign_response_is_not_found_on_any_route(subtests: pytest.Sub
 
 async def _inputs(client: AsyncOpenAI, name: str) -> object:
     return [item async for item in client.responses.input_items.list(name)]
+
+
+async def test_the_error_of_a_failed_response_is_within_openais_types() -> None:
+    """A strict client knows no codes but OpenAI's; ours is the type."""
+    async with served(**playing(ScriptedModel(Fail()))) as door:
+        told = await door.http.post("/v1/responses", headers=ANN, json={"input": "Hi", "stream": True})
+        *_, last, _ = told.text.strip().split("\n\n")
+        streamed = json.loads(last.partition("data: ")[2])["response"]
+        stored = (await door.http.get(f"/v1/responses/{streamed['id']}", headers=ANN)).json()
+
+    for response in (streamed, stored):
+        error = ResponseError.model_validate(response["error"])
+        assert (response["status"], error.code, error.type) == ("failed", "server_error", "model_failed")
+
+
+@pytest.mark.parametrize("session", [{}, {"Tenuto-Session": "s"}], ids=["stateless", "in a session"])
+@pytest.mark.parametrize("roles", ["system", "user assistant", "assistant", "system user assistant user assistant"])
+async def test_a_completion_need_not_end_with_a_user_message(roles: str, session: dict[str, str]) -> None:
+    """As a response need not: instructions alone, or an answer that the caller has begun."""
+    model = ScriptedModel("Well.")
+    messages = [{"role": role, "content": f"{role} {place}"} for place, role in enumerate(roles.split())]
+    async with served(**playing(model)) as door:
+        headers = {**ANN, **session}
+        answer = await door.http.post("/v1/chat/completions", headers=headers, json={"messages": messages})
+        refused = await door.http.post("/v1/chat/completions", headers=headers, json={"messages": []})
+
+    assert answer.json()["choices"][0]["message"]["content"] == "Well."
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "messages")
+    # With a session, only what follows its last answer is new.
+    new = messages[-2:] if session else messages
+    assert all(message["content"] in str(model.requests[0]) for message in new)
+
+
+async def test_limits_and_unknown_addresses_are_openais() -> None:
+    async with served() as door:
+        items = [{"role": "user", "content": "hi"}] * 21
+        made = (await door.http.post("/v1/conversations", headers=ANN, json={"items": items[:20]})).json()["id"]
+        for path in ("", f"/{made}/items"):
+            refused = await door.http.post(f"/v1/conversations{path}", headers=ANN, json={"items": items})
+            error = refused.json()["error"]
+            assert (refused.status_code, error["code"], error["param"]) == (400, "array_above_max_length", "items")
+        kept = await door.http.get(f"/v1/conversations/{made}/items?limit=100", headers=ANN)
+        assert len(kept.json()["data"]) == 20
+        for path in ("/v1/completions", "/v1/images/generations", "/v1/files"):
+            unknown = await door.http.post(path, headers=ANN, json={"prompt": "hi"})
+            error = unknown.json()["error"]
+            assert (unknown.status_code, error["type"], error["code"]) == (404, "invalid_request_error", "not_found")

@@ -89,11 +89,13 @@ export interface AppendMessages {
   producer?: ProducerBody | null;
 }
 
-/** What became of a write; a `duplicate` stored nothing. */
+/** What became of a write; a `duplicate` stored nothing. `kept` of the messages are stored. Those before them were `dropped`: they exceed the most that a session keeps. */
 export interface AppendResultView {
   session: SessionView;
   messages: MessageView[];
   duplicate: boolean;
+  kept: number;
+  dropped: number;
 }
 
 /** Who can be talked to. */

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hmac
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import suppress
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -36,14 +36,16 @@ _USE_NOTED_EVERY: Final = timedelta(hours=1)
 
 
 class KeyRole(StrEnum):
-    """What a key may do: act for its own user or tenant, or (`admin`) for any user of its tenant and as operator.
+    """What a key may do: act for its own user or tenant, or (`admin`) for any user of its tenant and manage its keys.
 
-    `privacy.reveal` is a member who may also see the values behind pseudonyms; an admin may not.
+    `privacy.reveal` is a member who may also see the values behind pseudonyms, `operator` one who may also see status
+    and metrics of the whole installation; an admin of a tenant may neither.
     """
 
     MEMBER = "member"
     ADMIN = "admin"
     REVEAL = "privacy.reveal"
+    OPERATOR = "operator"
 
 
 class ApiKey(Value, frozen=True, kw_only=True):
@@ -155,8 +157,11 @@ class ApiKeys:
             raise ApiKeyNotFound(key_id)
         return revoked
 
-    async def revoke_user_keys(self, scope: Scope) -> int:
-        """Revoke every key of the scope's user and remove the user from it; returns their number.
+    async def revoke_user_keys(
+        self, scope: Scope, *, site: str | None = None, roles: Collection[KeyRole] = tuple(KeyRole)
+    ) -> tuple[int, int]:
+        """Revoke the keys of the scope's user with these roles, with a `site` only those bound to it, and remove the
+        user from them; returns their number, and that of the user's keys which still hold there.
 
         The records stay: without any key the server would accept callers without a credential.
         """
@@ -165,10 +170,12 @@ class ApiKeys:
             revoked_at = key.revoked_at or self._clock()
             return replace(key, user=None, name="", role=KeyRole.MEMBER, last_used_at=None, revoked_at=revoked_at)
 
-        theirs = [key.id for key in await self.list(scope.tenant) if key.user == scope.user]
-        for key_id in theirs:
-            await self._change(key_id, blank)
-        return len(theirs)
+        theirs = [key for key in await self.list(scope.tenant) if key.user == scope.user]
+        ended = [key for key in theirs if key.role in roles and site in (None, key.site)]
+        for key in ended:
+            await self._change(key.id, blank)
+        there = [key for key in theirs if not key.revoked and (site is None or key.site in (None, site))]
+        return len(ended), sum(key not in ended for key in there)
 
     async def _change(self, key_id: str, change: Callable[[ApiKey], ApiKey]) -> ApiKey | None:
         """Change a stored key; after a concurrent write, start again. `None` where there is no such key."""
@@ -247,8 +254,8 @@ class Caller(Value, frozen=True, kw_only=True):
     """A caller whose credential was verified. A `site` of `None` means any site of the tenant.
 
     With a `user` it is that user and no other, unless its role is `admin`; without one it is the tenant's backend,
-    which may name the user it acts for. One that `reveals` may see the values behind pseudonyms. With an `agent` it is
-    that agent, on tasks alone.
+    which may name the user it acts for. One that `reveals` may see the values behind pseudonyms, one that `operates`
+    the status of the whole installation. With an `agent` it is that agent, on tasks alone.
     """
 
     tenant: str
@@ -256,6 +263,7 @@ class Caller(Value, frozen=True, kw_only=True):
     user: str | None = None
     role: KeyRole = KeyRole.MEMBER
     reveals: bool = False
+    operates: bool = False
     key_id: str | None = None
     agent: str | None = None
 
@@ -268,9 +276,15 @@ class Caller(Value, frozen=True, kw_only=True):
             user=key.user,
             role=key.role,
             reveals=key.role is KeyRole.REVEAL,
+            operates=key.role is KeyRole.OPERATOR,
             key_id=key.id,
             agent=key.agent,
         )
+
+    def may_grant(self, role: KeyRole) -> bool:
+        """Whether it may make a key with this role, if it may make keys at all."""
+        held = {KeyRole.REVEAL: self.reveals, KeyRole.OPERATOR: self.operates}
+        return held.get(role, True)
 
     @property
     def can_act_for_users(self) -> bool:

@@ -77,9 +77,19 @@ class JwtVerifier:
             return None
         try:
             return self._build_caller(claims)
-        except Invalid as refused:
-            _log.info("a JWT was refused: %s", refused)
+        except Invalid as error:
+            _log.info("a JWT was refused: %s", error)
             return None
+
+    def why_refused(self, token: str) -> str:
+        """What the claims of a token lack that our key has signed; empty for any other token."""
+        claims = self._decode_claims(token)
+        try:
+            if claims is not None:
+                self._build_caller(claims)
+        except Invalid as error:
+            return str(error)
+        return ""
 
     def _decode_claims(self, token: str) -> JsonObject | None:
         import jwt
@@ -107,11 +117,12 @@ class JwtVerifier:
         policy = self._policy
         claim = claims.get(policy.role_claim)
         roles = claim if isinstance(claim, list) else [claim]
-        role = next((role for role in (KeyRole.ADMIN, KeyRole.REVEAL) if role in roles), KeyRole.MEMBER)
+        order = (KeyRole.ADMIN, KeyRole.REVEAL, KeyRole.OPERATOR)
+        role = next((role for role in order if role in roles), KeyRole.MEMBER)
         user = _claim(claims, policy.user_claim)
         if user is None and role is not KeyRole.ADMIN:
             # A member's token without a user would act for the whole tenant.
-            raise Invalid(f"it has no {policy.user_claim} and its role is not admin")
+            raise Invalid(f"it has no {policy.user_claim}, and without a user a token needs the role admin")
         agent = _claim(claims, policy.agent_claim)
         if agent is not None:
             check_agent_credential(agent, role)
@@ -123,8 +134,9 @@ class JwtVerifier:
             site=_claim(claims, policy.site_claim),
             user=user,
             role=role,
-            # A token may carry several roles, so an admin's can reveal as well; by its own role an admin cannot.
+            # A token may carry several roles, so an admin's can reveal and operate as well; by its role it cannot.
             reveals=KeyRole.REVEAL in roles,
+            operates=KeyRole.OPERATOR in roles,
             agent=agent,
         )
 

@@ -32,7 +32,8 @@ def create_key(
         KeyRole,
         typer.Option(
             "--role",
-            help="What the key may do: admin acts for any user, privacy.reveal reads values behind placeholders.",
+            help="What the key may do: admin acts for any user, privacy.reveal reads values behind placeholders, "
+            "operator sees status and metrics.",
         ),
     ] = (KeyRole.MEMBER),
     agent: Annotated[

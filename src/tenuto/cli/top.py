@@ -37,7 +37,10 @@ def top(
         str | None, typer.Option("--url", metavar="URL", help="Address of the server.  [default: this machine's]")
     ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", metavar="KEY", help="API key with the role admin; - reads standard input.")
+        str | None,
+        typer.Option(
+            "--key", metavar="KEY", help="API key with the role operator, or metrics_token; - reads standard input."
+        ),
     ] = None,
     every: Annotated[
         float, typer.Option("--every", min=0.1, max=3600, metavar="SECONDS", help="Seconds between two readings.")

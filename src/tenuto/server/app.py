@@ -7,9 +7,11 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 
 from tenuto.access import ApiKeys, JwtPolicy, JwtVerifier
 from tenuto.app import Tenuto, open_app
@@ -58,6 +60,9 @@ from tenuto.stores.factory import place_of
 _log = logging.getLogger(__name__)
 # Where nothing is set: enough for a busy backend, too little to search or flood.
 _PER_MINUTE = 6000
+# What pages of other origins may send, and which headers of an answer they may read.
+_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_EXPOSED: Final = ("X-Request-ID", "Retry-After", "ETag", "Location", "Tenuto-Session", "Tenuto-Degraded")
 # Seconds after the start when the embedder loads: the first requests come before it.
 _WARM_AFTER = 2.0
 
@@ -165,6 +170,12 @@ def create_app(
     )
 
     app.add_middleware(RequestMiddleware, meters=meters)
+    if origins := settings.allowed_origins():
+        # Outermost, so that pages can read errors, too. Keys travel in headers: without cookies, browsers need not be
+        # told to send credentials.
+        app.add_middleware(
+            CORSMiddleware, allow_origins=origins, allow_methods=_METHODS, allow_headers=["*"], expose_headers=_EXPOSED
+        )
     app.router.redirect_slashes = False
     app.state.meters = meters
     return app
@@ -197,6 +208,7 @@ def _gate(
         keys=ApiKeys(store=tenuto.store.state, clock=clock),
         tokens=tokens,
         may_be_open=is_loopback(settings.host),
+        origins=frozenset(settings.allowed_origins()),
         rates=RateLimiter(_PER_MINUTE if per_minute is None else per_minute, now=ticks),
         open_rates=RateLimiter(per_minute or 0, now=ticks),
         wrong_rates=RateLimiter(settings.wrong_credentials_per_minute, what="wrong credentials", now=ticks),

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from hashlib import sha256
+from hmac import compare_digest
 from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
@@ -161,6 +162,7 @@ class Gate:
         keys: ApiKeys,
         tokens: JwtVerifier | None,
         may_be_open: bool,
+        origins: frozenset[str] = frozenset(),
         rates: RateLimiter,
         open_rates: RateLimiter,
         wrong_rates: RateLimiter,
@@ -169,6 +171,8 @@ class Gate:
         self.keys = keys
         self._tokens = tokens
         self._may_be_open = may_be_open
+        # Whose pages may call an open server, too.
+        self._origins = origins
         self._rates = rates
         self._open_rates = open_rates
         self._wrong_rates = wrong_rates
@@ -192,7 +196,7 @@ class Gate:
         """
         address = request.client.host if request.client else ""
         if await self.is_open():
-            _check_local_request(request)
+            _check_local_request(request, self._origins)
             self._open_rates.acquire(address)
             request.state.caller = None
             return _read_auth_context(None, request)
@@ -201,9 +205,10 @@ class Gate:
         if caller is None:
             # Counted after the lookup, and only for wrong credentials: clients behind a proxy share an address, and one
             # of them must not block the others. Secrets are too long to be found by trying.
-            if credential is not None:
-                self._wrong_rates.acquire(_client_network(address))
-            raise InvalidCredential
+            if credential is None:
+                raise InvalidCredential
+            self._wrong_rates.acquire(_client_network(address))
+            raise InvalidCredential(self._tokens.why_refused(credential) if self._tokens is not None else "")
         self._rates.acquire(caller.key_id or (caller.tenant, caller.user))
         if caller.agent is not None:
             _bind_agent(request, caller.agent)
@@ -255,6 +260,13 @@ class Gate:
     def forget(self, key_id: str) -> None:
         """Look a key up again at its next use, and end its streams: it was revoked."""
         for digest in [digest for digest, known in self._callers.items() if known.caller.key_id == key_id]:
+            del self._callers[digest]
+        self._recheck()
+
+    def forget_user(self, tenant: str, user: str) -> None:
+        """The same for the keys of a user who was erased."""
+        theirs = (tenant, user)
+        for digest in [d for d, known in self._callers.items() if (known.caller.tenant, known.caller.user) == theirs]:
             del self._callers[digest]
         self._recheck()
 
@@ -327,8 +339,8 @@ def _client_network(address: str) -> str:
     return str(host.ipv4_mapped or ipaddress.ip_network((host, 64), strict=False))
 
 
-def _check_local_request(request: Request) -> None:
-    """Refuse other machines, and web pages that send requests through the user's browser.
+def _check_local_request(request: Request, origins: frozenset[str]) -> None:
+    """Refuse other machines, and web pages that send requests through the user's browser, but those of `origins`.
 
     A page can resolve its own name to 127.0.0.1 (visible in `Host`), or post across origins, also from another port of
     this machine (visible in `Origin` and `Sec-Fetch-Site`).
@@ -340,9 +352,12 @@ def _check_local_request(request: Request) -> None:
         own = origin is None or urlsplit(origin).netloc.lower() == host.lower()
     except ValueError:  # An unfinished IPv6 address.
         raise HostNotAllowed from None
-    if not local or not own:
+    if not local:
         raise HostNotAllowed
-    if request.method not in _SAFE_METHODS and request.headers.get("sec-fetch-site", "none") not in _OWN_PAGES:
+    if origin in origins:
+        return
+    foreign = request.headers.get("sec-fetch-site", "none") not in _OWN_PAGES
+    if not own or (foreign and request.method not in _SAFE_METHODS):
         raise HostNotAllowed
 
 
@@ -412,6 +427,21 @@ def visiting(scope: Scope) -> Scope:
 async def authenticate_request(request: Request) -> AuthContext:
     """Admit the request."""
     return await service(request).gate.admit(request)
+
+
+async def authenticate_operator(request: Request, what: str) -> None:
+    """Admit a request about the whole installation: by `metrics_token`, by the role operator, or on an open server.
+
+    Raises:
+        Forbidden: the credential is one of a tenant.
+    """
+    token, given = service(request).settings.metrics_token, credential_of(request)
+    if token is not None and given is not None and compare_digest(given.encode(), token.encode()):
+        return
+    admission = await authenticate_request(request)
+    admission.scope()  # It plays no part here, but a wrong one is refused as elsewhere.
+    if admission.caller is not None and not admission.caller.operates:
+        raise Forbidden(f"{what} for metrics_token, or a credential with the role operator")
 
 
 async def asking(request: Request) -> Scope:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from hmac import compare_digest
 from importlib.metadata import version
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.access import KeyRole
 from tenuto.errors import StoreUnavailable, Unavailable
 from tenuto.model.values import View
-from tenuto.server.auth import authenticate_request, credential_of, service
+from tenuto.server.auth import authenticate_operator, service
 from tenuto.server.json_io import answer
 from tenuto.server.metrics import Metrics
 from tenuto.server.openapi import Router, describe
-from tenuto.server.problems import Forbidden
 from tenuto.server.task_worker import TaskWorker, TaskWorkerView
 
 routes = Router("health")
@@ -90,12 +87,8 @@ def _task_worker(request: Request) -> TaskWorker:
 
 @routes.get("/metrics", describe(None, content={"text/plain": {"schema": {"type": "string"}}}))
 async def get_metrics(request: Request) -> Response:
-    """Metrics in Prometheus' text format. They cover every tenant, so a closed server asks for `metrics_token` or an
-    admin's key."""
-    token, given = service(request).settings.metrics_token, credential_of(request)
-    if token is None or given is None or not compare_digest(given.encode(), token.encode()):
-        caller = (await authenticate_request(request)).caller
-        if caller is not None and caller.role is not KeyRole.ADMIN:
-            raise Forbidden("metrics are for metrics_token, or a credential with the role admin")
+    """Metrics in Prometheus' text format. They cover every tenant, so a closed server asks for `metrics_token` or a
+    credential with the role operator."""
+    await authenticate_operator(request, "metrics are")
     meters: Metrics = request.app.state.meters
     return Response(meters.text(), media_type=_METRICS)

@@ -78,13 +78,14 @@ async def list_keys(request: Request) -> Response:
 @routes.post("", describe(CreatedKey, 201, body=CreateKey, example={"key": _KEY, "secret": "tnt_3f9a1c0d5e7b2846_…"}))
 async def create_key(request: Request) -> Response:
     """Create a key; its secret is in this answer and never shown again. For admins, and on an open server for the
-    machine itself, which the first key closes. The role privacy.reveal is given only by a credential that has it."""
+    machine itself, which the first key closes. The roles privacy.reveal and operator are given only by
+    a credential that has them."""
     admission = await _admitted_admin(request)
     body = await body_of(request, CreateKey)
-    if body.role is KeyRole.REVEAL and admission.caller is not None and not admission.caller.reveals:
+    if admission.caller is not None and not admission.caller.may_grant(body.role):
         raise Forbidden(
-            f"the role {KeyRole.REVEAL} is given by a credential that has it, "
-            f"or on the server's machine: tenuto keys create --role {KeyRole.REVEAL}"
+            f"the role {body.role} is given by a credential that has it, "
+            f"or on the server's machine: tenuto keys create --role {body.role}"
         )
     scope = admission.scope(body.tenant_id, body.site_id)
     sites = (body.site_id, admission.site, _bound_site(admission))

@@ -32,17 +32,29 @@ routes = Router("messages", prefix="/v1")
 
 
 class AppendResultView(View, frozen=True, kw_only=True):
-    """What became of a write; a `duplicate` stored nothing."""
+    """What became of a write; a `duplicate` stored nothing.
+
+    `kept` of the messages are stored. Those before them were `dropped`: they exceed the most that a session keeps.
+    """
 
     session: SessionView
     messages: list[MessageView]
     duplicate: bool
+    kept: int
+    dropped: int
 
     @classmethod
     def of(cls, done: AppendResult) -> Self:
         """The view of a write."""
         messages = list(map(MessageView.of, done.messages))
-        return cls(session=SessionView.of(done.session), messages=messages, duplicate=done.duplicate)
+        kept = min(len(messages), done.session.messages)
+        return cls(
+            session=SessionView.of(done.session),
+            messages=messages,
+            duplicate=done.duplicate,
+            kept=kept,
+            dropped=len(messages) - kept,
+        )
 
 
 _APPEND = describe(AppendResultView, 201, 200, body=AppendMessages, headers=("Idempotency-Key",))

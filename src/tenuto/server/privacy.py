@@ -157,7 +157,9 @@ async def verify_receipt(request: Request) -> Response:
 @routes.delete("/users/{user_id}", describe(ReceiptView))
 async def erase_user(request: Request) -> Response:
     """Remove everything of a user, on all sites unless one is named, and answer with a signed receipt; for that
-    user, for the tenant's own backend and for admins. An unknown user gets one as well, with nothing counted."""
+    user, for the tenant's own backend and for admins. An unknown user gets one as well, with nothing counted. The
+    user's API keys end; those with a role end only for an admin, and those for other sites not by the key of a site:
+    `api_keys_left` counts what still holds."""
     user = path_parameter(request, "user_id")
     admission = with_user(await authenticate_request(request), user)
     scope = admission.scope()
@@ -166,7 +168,11 @@ async def erase_user(request: Request) -> Response:
     by = "themselves" if themselves else actor_name(admission)
     # A credential that is bound to a site reaches no other.
     only_site = admission.site is not None or (admission.caller is not None and admission.caller.site is not None)
-    receipt = await service(request).tenuto.privacy.erase(scope, by=by, only_site=only_site)
+    members_only = admission.caller is not None and admission.caller.role is not KeyRole.ADMIN
+    receipt = await service(request).tenuto.privacy.erase(
+        scope, by=by, only_site=only_site, member_keys_only=members_only
+    )
+    service(request).gate.forget_user(scope.tenant, user)
     return answer(ReceiptView.of(receipt))
 
 

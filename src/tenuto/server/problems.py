@@ -25,6 +25,7 @@ from tenuto.errors import (
     ModelRefused,
     NotFound,
     SessionBusy,
+    StoreUnavailable,
     TenutoError,
     TooLarge,
     Unavailable,
@@ -65,14 +66,18 @@ class AccessDenied(Exception):
 
 
 class InvalidCredential(AccessDenied):
-    """No credential, or none that holds: unknown, malformed, expired and revoked look alike."""
+    """No credential, or none that holds: unknown, malformed, expired and revoked look alike.
+
+    Of a token that is signed as it must be, `why` says what its claims lack.
+    """
 
     status = 401
     code = "invalid_credential"
     headers: Mapping[str, str] = {"WWW-Authenticate": "Bearer"}
 
-    def __init__(self) -> None:
-        super().__init__("a valid API key or token is needed: Authorization: Bearer <key>")
+    def __init__(self, why: str = "") -> None:
+        needed = "a valid API key or token is needed: Authorization: Bearer <key>"
+        super().__init__(f"the token is refused: {why}" if why else needed)
 
 
 class ScopeMismatch(AccessDenied):
@@ -143,7 +148,11 @@ def _retry_after_seconds(error: TenutoError) -> float | None:
     pause = getattr(error, "retry_after", _RETRY_UNAVAILABLE if isinstance(error, Unavailable) else None)
     if isinstance(error, SessionBusy):
         pause = min(error.retry_after, _RETRY_BUSY)
-    return round(pause.total_seconds(), 3) if isinstance(pause, timedelta) else None
+    if not isinstance(pause, timedelta):
+        return None
+    seconds = pause.total_seconds()
+    # In whole seconds, so that two answers of one outage are the same bytes.
+    return float(math.ceil(seconds)) if isinstance(error, StoreUnavailable) else round(seconds, 3)
 
 
 async def handle_error(_: Request, error: Exception) -> Response:

@@ -12,7 +12,6 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.access import KeyRole
 from tenuto.app import Tenuto
 from tenuto.chat import LiveTurns
 from tenuto.errors import Unavailable
@@ -32,11 +31,10 @@ from tenuto.model.status import (
 )
 from tenuto.model.values import JsonObject
 from tenuto.ports import Clock, Versioned
-from tenuto.server.auth import authenticate_request
+from tenuto.server.auth import authenticate_operator
 from tenuto.server.json_io import answer
 from tenuto.server.metrics import Metrics
 from tenuto.server.openapi import Router, describe
-from tenuto.server.problems import Forbidden
 from tenuto.server.task_worker import TaskWorker
 from tenuto.sessions.events import EventKind
 from tenuto.stores.factory import place_of, sqlite_path
@@ -198,11 +196,8 @@ class ServerStatus:
 @routes.get("/status", describe(StatusView, example=_EXAMPLE))
 async def get_status(request: Request) -> Response:
     """How this server process and its store are: breaker, journal, cache, turns, upkeep, memory, and what to look at.
-    It covers every tenant, so a closed server asks for a credential with the role admin."""
-    admission = await authenticate_request(request)
-    admission.scope()  # It plays no part here, but a wrong one is refused as elsewhere.
-    if admission.caller is not None and admission.caller.role is not KeyRole.ADMIN:
-        raise Forbidden("the status of the server is for a credential with the role admin")
+    It covers every tenant, so a closed server asks for `metrics_token` or a credential with the role operator."""
+    await authenticate_operator(request, "the status of the server is")
     status: ServerStatus = request.app.state.status
     return answer(await status.view())
 

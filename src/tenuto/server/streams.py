@@ -68,10 +68,10 @@ class ServerSentEvent(NamedTuple):
 async def event_stream(
     request: Request, events: AsyncIterator[_Event], encode: Callable[[_Event], Encodes], *, endless: bool = False
 ) -> Response:
-    """Server-sent events. A failure before the first one is an ordinary error response.
+    """Server-sent events, until the credential of the request no longer holds. A failure before the first one is an
+    ordinary error response.
 
-    An `endless` stream begins at once, since its first event may come late, does not delay the server's end, and ends
-    when the credential of its request no longer holds.
+    An `endless` stream begins at once, since its first event may come late, and does not delay the server's end.
     """
     request.state.endless = endless
     first = () if endless else (await cancel_on_disconnect(request, _next_event(events)),)
@@ -91,6 +91,28 @@ class _EventResponse(StreamingResponse):
         finally:
             for iterator in self._closing:
                 await _close_iterator(iterator)
+
+
+class UntilLapsed(Response):
+    """A streamed response of another library, which ends when the credential of its request no longer holds."""
+
+    def __init__(self, request: Request, response: Response) -> None:
+        super().__init__()
+        self._request = request
+        self._response = response
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        lapsed = asyncio.create_task(service(self._request).gate.wait_until_lapsed(self._request))
+        sending = asyncio.create_task(self._response(scope, receive, send))
+        try:
+            await asyncio.wait((sending, lapsed), return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                return sending.result()
+            await _cancel_task(sending)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            await _cancel_task(lapsed)
+            await _cancel_task(sending)
 
 
 class _Internal(TenutoError):
@@ -124,9 +146,8 @@ async def _next_event(events: AsyncIterator[_Event]) -> _Event:
 async def _sse_stream(
     request: Request, first: tuple[_Event, ...], events: AsyncIterator[_Event], encode: Callable[[_Event], Encodes]
 ) -> AsyncIterator[bytes]:
-    ends = [asyncio.create_task(_wait_for_disconnect(request))]
-    if request.state.endless:
-        ends.append(asyncio.create_task(service(request).gate.wait_until_lapsed(request)))
+    lapsed = asyncio.create_task(service(request).gate.wait_until_lapsed(request))
+    ends = (asyncio.create_task(_wait_for_disconnect(request)), lapsed)
     step: asyncio.Task[_Event] | None = None
     try:
         for event in first:

@@ -87,9 +87,9 @@ async def test_a_user_who_is_no_admin_is_told_so_and_how_to_get_in(chromium: Bro
 
         await expect(visit.page.locator(".api-keys .notice")).to_contain_text("API keys are managed by admins")
         await expect(visit.page.locator(".key-form")).to_be_hidden()
-        for page in ("Health", "Usage", "Privacy"):
+        for page, role in (("Health", "operator"), ("Usage", "admin"), ("Privacy", "admin")):
             await visit.page.get_by_role("link", name=page, exact=True).click()
-            notice = visit.page.locator(".page .notice").filter(has_text="the role admin")
+            notice = visit.page.locator(".page .notice").filter(has_text=f"the role {role}")
             await expect(notice.get_by_role("button")).to_be_visible()
         await visit.page.get_by_role("link", name="Keys", exact=True).click()
         await visit.page.locator(".api-keys .notice .text-button").click()

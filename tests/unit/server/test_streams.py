@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 
 import pytest
+from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Message
@@ -17,8 +19,11 @@ from tenuto.server.streams import cancel_on_disconnect, event_stream
 
 
 def _asked() -> Request:
-    """A request whose client stays."""
-    return Request({"type": "http"}, receive=asyncio.Event().wait)  # type: ignore[arg-type]
+    """A request whose client stays and whose credential holds."""
+    stays = asyncio.Event().wait
+    app = Starlette()
+    app.state.service = SimpleNamespace(gate=SimpleNamespace(wait_until_lapsed=lambda _: stays()))
+    return Request({"type": "http", "app": app}, receive=stays)  # type: ignore[arg-type]
 
 
 async def _broken() -> None:

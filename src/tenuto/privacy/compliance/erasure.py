@@ -32,10 +32,15 @@ _LIMITS: Final = (
     "files of replicas, archives and backups are not covered"
 )
 _UNREADABLE: Final = "unreadable"
+KEYS_LEFT: Final = "api_keys_left"
+"""How many keys of the user the receipt counts that still hold: the caller may not end them."""
+_LEFT: Final = (_UNREADABLE, KEYS_LEFT)
 
 # Removes a user's data elsewhere; returns counts of what was removed.
 Elsewhere: TypeAlias = Callable[[Scope], Awaitable[dict[str, int]]]
 Erase: TypeAlias = Callable[[Scope, int], Awaitable[EraseResult]]
+# Ends the API keys of a user: of the scope's site only, and members' keys only, if so asked; returns counts.
+EndKeys: TypeAlias = Callable[[Scope, bool, bool], Awaitable[dict[str, int]]]
 
 
 class UserEraser:
@@ -53,6 +58,7 @@ class UserEraser:
         compactor: Compactor,
         sites: Callable[[], AsyncIterator[Scope]],
         elsewhere: tuple[Elsewhere, ...] = (),
+        end_keys: EndKeys | None = None,
     ) -> None:
         self._erase = erase
         self._sessions = sessions
@@ -63,21 +69,24 @@ class UserEraser:
         self._compactor = compactor
         self._sites = sites
         self._elsewhere = elsewhere
+        self._end_keys = end_keys
 
-    async def erase(self, scope: Scope, *, by: str, only_site: bool = False) -> Receipt:
+    async def erase(self, scope: Scope, *, by: str, only_site: bool = False, member_keys_only: bool = False) -> Receipt:
         """Remove everything of the scope's user on the tenant's sites; a second call removes what was added since.
 
-        With `only_site` the other sites are left alone; the receipt names the sites that it covers.
+        With `only_site` the other sites and their keys are left alone; the receipt names the sites that it covers. With
+        `member_keys_only` so are keys with another role. The receipt counts the keys that still hold.
 
         If something was removed, deleted bytes are cleared now or by a later upkeep round, as the receipt says.
 
         Raises:
             Invalid: the scope has no user, or also a chat.
         """
-        return [receipt async for receipt in self.steps(scope, by=by, only_site=only_site, patient=False)][-1]
+        steps = self.steps(scope, by=by, only_site=only_site, member_keys_only=member_keys_only, patient=False)
+        return [receipt async for receipt in steps][-1]
 
     async def steps(
-        self, scope: Scope, *, by: str, only_site: bool = False, patient: bool = True
+        self, scope: Scope, *, by: str, only_site: bool = False, member_keys_only: bool = False, patient: bool = True
     ) -> AsyncIterator[Receipt]:
         """As `erase`, with a receipt of what was removed so far after each step; the last one is signed.
 
@@ -106,6 +115,8 @@ class UserEraser:
             async for went in self._erase_on_site(site):
                 counts.update(went)
                 yield replace(receipt, counts=dict(counts))
+        if self._end_keys is not None:
+            counts.update(await self._end_keys(scope, only_site, member_keys_only))
         receipt = replace(receipt, sites=tuple(sorted(sites)), erased_at=self._clock(), counts=dict(counts))
         receipt = await self._signer.sign(receipt)
         about = {"receipt": receipt.id, "user_digest": receipt.user_digest, "counts": receipt.counts}
@@ -129,7 +140,7 @@ class UserEraser:
     async def _compact(self, counts: Counter[str], patient: bool) -> tuple[CompactionStatus, str]:
         if patient:
             return await self._compactor.now()
-        went = any(many for what, many in counts.items() if what != _UNREADABLE)
+        went = any(many for what, many in counts.items() if what not in _LEFT)
         if went:
             return await self._compactor.soon()
         # Bytes of an earlier erasure may still be pending.

@@ -11,7 +11,7 @@ from tenuto.model import Scope
 from tenuto.ports import Clock, Store
 from tenuto.privacy.compliance.audit import MOST_MARKS, Act, AuditLog
 from tenuto.privacy.compliance.compaction import CompactionStatus, Compactor
-from tenuto.privacy.compliance.erasure import Elsewhere, Erase, UserEraser
+from tenuto.privacy.compliance.erasure import Elsewhere, EndKeys, Erase, UserEraser
 from tenuto.privacy.compliance.mentions import Mentions
 from tenuto.privacy.compliance.receipts import Receipt, ReceiptSigner
 from tenuto.privacy.compliance.scan import Report, Scanner, ScanSummary
@@ -32,6 +32,7 @@ class PrivacyService:
         erase: Erase,
         clock: Clock,
         elsewhere: tuple[Elsewhere, ...] = (),
+        end_keys: EndKeys | None = None,
         compactor: Compactor | None = None,
     ) -> None:
         self._store = store
@@ -50,6 +51,7 @@ class PrivacyService:
             compactor=self.compactor,
             sites=self.list_sites,
             elsewhere=elsewhere,
+            end_keys=end_keys,
         )
 
     async def reveal(self, scope: Scope, session_id: str, placeholders: Sequence[str], *, by: str) -> dict[str, str]:
@@ -141,9 +143,9 @@ class PrivacyService:
             for last in page:
                 yield last
 
-    async def erase(self, scope: Scope, *, by: str, only_site: bool = False) -> Receipt:
+    async def erase(self, scope: Scope, *, by: str, only_site: bool = False, member_keys_only: bool = False) -> Receipt:
         """Remove everything of the scope's user on every site of the tenant, or on the scope's alone."""
-        return await self._eraser.erase(scope, by=by, only_site=only_site)
+        return await self._eraser.erase(scope, by=by, only_site=only_site, member_keys_only=member_keys_only)
 
     def erasing(self, scope: Scope, *, by: str, only_site: bool = False) -> AsyncIterator[Receipt]:
         """As `erase`, step by step, until deleted bytes are cleared; the last receipt is signed."""

@@ -20,6 +20,7 @@ from tenuto.server.auth import authenticate_request, service
 from tenuto.server.json_io import path_parameter, read_body
 from tenuto.server.openapi import Router
 from tenuto.server.sdk_door import SdkDoor
+from tenuto.server.streams import UntilLapsed
 
 if TYPE_CHECKING:
     from tenuto.server.a2a.service import A2aService
@@ -125,8 +126,8 @@ async def _dispatch(request: Request, handle: Callable[[Request], Awaitable[Resp
 
     response = await handle(Request(request.scope, receive))
     # A turn goes on without its readers, so a stream does not delay the server's end.
-    request.state.endless = response.media_type == "text/event-stream"
-    return response
+    streams = request.state.endless = response.media_type == "text/event-stream"
+    return UntilLapsed(request, response) if streams else response
 
 
 def _is_json(body: bytes) -> bool:

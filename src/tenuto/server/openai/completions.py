@@ -140,18 +140,22 @@ def _check_messages(messages: list[JsonObject], *, calls_elsewhere: bool) -> Non
 
     With `calls_elsewhere`, the call of an output may stand in the session.
     """
-    calls: set[object] = set()
+    calls: set[str] = set()
     for place, message in enumerate(messages):
         role, at = message.get("role"), f"messages[{place}]"
         if role not in _ROLES:
             raise Invalid(f"{at}.role: expected one of {', '.join(_ROLES)}")
         if role == "user" and not isinstance(message.get("content"), str | list):
             raise Invalid(f"{at}.content: expected a text or parts")
-        if role == "tool" and not calls_elsewhere and message.get("tool_call_id") not in calls:
+        if role == "tool" and not isinstance(message.get("tool_call_id"), str):
+            raise Invalid(f"{at}.tool_call_id: expected str")
+        if role == "tool" and not calls_elsewhere and message["tool_call_id"] not in calls:
             raise Invalid(f"{at}.tool_call_id: no message before it calls a tool with this id")
         made = message.get("tool_calls")
         for call in made if isinstance(made, list) else ():
-            calls.add(call.get("id") if isinstance(call, dict) else None)
+            if not isinstance(call, dict) or not isinstance(call.get("id"), str):
+                raise Invalid(f"{at}.tool_calls: expected calls with an id")
+            calls.add(call["id"])
 
 
 async def _in_session(
@@ -181,10 +185,13 @@ async def _named(turn: ChatRequest, request: Request, scope: Scope, session: str
 async def _turn_of(request: Request, scope: Scope, body: _CompletionBody) -> tuple[ChatRequest, tuple[Message, ...]]:
     """The turn that the messages ask for, and what they say of the conversation before it."""
     drafts = await drafts_of_items(request, scope, body.messages)
-    first = next((place for place, draft in enumerate(drafts) if draft.role is not Role.SYSTEM), len(drafts))
-    last = max((place + 1 for place, draft in enumerate(drafts) if draft.role is Role.ASSISTANT), default=first)
-    if not drafts[last:]:
-        raise Invalid("messages: expected a message to answer at the end")
+    if not drafts:
+        raise Invalid("messages: expected a message to answer")
+    # System messages alone are what is to be answered.
+    first = next((place for place, draft in enumerate(drafts) if draft.role is not Role.SYSTEM), 0)
+    # An answer at the end, begun by the caller, belongs to what is new.
+    end = max((place + 1 for place, draft in enumerate(drafts) if draft.role is not Role.ASSISTANT), default=0)
+    last = max((place + 1 for place, draft in enumerate(drafts[:end]) if draft.role is Role.ASSISTANT), default=first)
     tools = tools_of(body.tools, body.tool_choice, body.text)
     turn = ChatRequest(
         messages=drafts[last:],

@@ -26,7 +26,7 @@ from tenuto.server.json_io import (
     parse_query,
     path_parameter,
 )
-from tenuto.server.openai.errors import OpenAIRouter
+from tenuto.server.openai.errors import OpenAIRouter, TooManyItems
 from tenuto.server.openai.items import drafts_from_items, items_of
 from tenuto.server.openai.log import ItemLog, ItemPage
 from tenuto.sessions import AppendRequest
@@ -36,6 +36,8 @@ routes = OpenAIRouter(prefix="/v1")
 
 # OpenAI's limits of metadata.
 _KEYS, _KEY_CHARACTERS, _VALUE_CHARACTERS = 16, 64, 512
+# OpenAI's limit of items in one request.
+_MOST_ITEMS: Final = 20
 Items = list[JsonObject] | None
 Metadata = dict[str, str] | None
 ID: Final = "conversation_id"
@@ -72,6 +74,7 @@ async def create_conversation(request: Request) -> Response:
     """Make a conversation, with its first items."""
     scope = await asking(request)
     body = await body_of(request, _NewConversation)
+    _check_count(body.items or [])
     key = idempotency_key(request)
     # Before the conversation: items that are refused leave none behind.
     drafts = await drafts_of_items(request, scope, body.items or [])
@@ -134,6 +137,7 @@ async def create_items(request: Request) -> Response:
     """Append items to a conversation."""
     scope = await asking(request)
     body = await body_of(request, _NewItems)
+    _check_count(body.items)
     session_id = path_parameter(request, ID)
     drafts = await drafts_of_items(request, scope, body.items, session_id)
     stored = await _append(request, scope, session_id, body.items, drafts, "items")
@@ -194,6 +198,11 @@ async def drafts_of_items(
     drafts = drafts_from_items(_with_own_ids(items, taken), service(request).clock())
     spoken = tuple(replace(each, speaker=scope.user) if each.role is Role.USER else each for each in drafts)
     return await correct_token_counts(request, spoken)
+
+
+def _check_count(items: list[JsonObject]) -> None:
+    if len(items) > _MOST_ITEMS:
+        raise TooManyItems(len(items), _MOST_ITEMS)
 
 
 def _with_own_ids(items: list[JsonObject], taken: set[str]) -> list[JsonObject]:

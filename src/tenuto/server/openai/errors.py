@@ -29,7 +29,13 @@ from tenuto.server.openapi import Operation, Router
 from tenuto.server.problems import AccessDenied, InvalidCredential, Problem, error_response, handle_error
 
 # Where clients of OpenAI ask; below `/v1/chat` there are also routes of our own.
-_ADDRESSES: Final = ("/v1/responses", "/v1/conversations", "/v1/chat/completions", "/v1/models", "/v1/embeddings")
+_ADDRESSES: Final = (
+    *("/v1/responses", "/v1/conversations", "/v1/chat/completions", "/v1/models", "/v1/embeddings"),
+    # Those of OpenAI's routes that are not here.
+    *("/v1/audio", "/v1/batches", "/v1/completions", "/v1/containers", "/v1/edits", "/v1/engines", "/v1/evals"),
+    *("/v1/files", "/v1/fine_tuning", "/v1/images", "/v1/moderations", "/v1/realtime", "/v1/threads", "/v1/uploads"),
+    *("/v1/vector_stores", "/v1/videos"),
+)
 _log = logging.getLogger(__name__)
 _Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 _KINDS: Final = {401: "authentication_error", 403: "permission_error", 409: "conflict_error", 429: "rate_limit_error"}
@@ -73,6 +79,15 @@ class InputTooLong(Invalid):
 
     def __init__(self, tokens: int, limit: int) -> None:
         super().__init__(f"input: {tokens} tokens exceed the context window of {limit}; truncation 'auto' makes it fit")
+
+
+class TooManyItems(Invalid):
+    """One request adds more items to a conversation than the API allows."""
+
+    code: ClassVar[str] = "array_above_max_length"
+
+    def __init__(self, count: int, limit: int) -> None:
+        super().__init__(f"items: expected at most {limit} items in one request, got {count}")
 
 
 class OpenAIRouter(Router):

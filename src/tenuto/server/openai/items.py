@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import asdict, replace
 
+from tenuto.errors import Invalid
 from tenuto.model import Draft, Message, Role, text_part
 from tenuto.model.message import is_summary
 from tenuto.model.turn import turn_offsets
@@ -36,7 +37,14 @@ _STATUS: Final = frozenset({MESSAGE, CALL, CALL_OUTPUT})
 
 
 def drafts_from_items(items: Sequence[JsonObject], now: datetime) -> tuple[Draft, ...]:
-    """The items of a request as messages to append."""
+    """The items of a request as messages to append.
+
+    Raises:
+        Invalid: the type of an item is no text.
+    """
+    for place, item in enumerate(items):
+        if not isinstance(item.get("type"), str | None):
+            raise Invalid(f"type: expected str for item {place}")
     return tuple([_draft(item, now) for item in items])
 
 
@@ -144,7 +152,9 @@ def _item_of_part(part: JsonObject) -> JsonObject:
 
 def _complete(item: JsonObject, message: Draft, name: str = "") -> JsonObject:
     """The item with everything that strict clients expect of it, and everything that its sender wrote."""
-    kind = item.get("type") or MESSAGE
+    given = item.get("type")
+    # Entries of other doors may have anything there.
+    kind = given if isinstance(given, str) and given else MESSAGE
     complete: JsonObject = {"id": _id_of(item, kind, message, name), "type": kind}
     if kind in _STATUS:
         complete["status"] = "completed"

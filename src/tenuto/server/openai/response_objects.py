@@ -7,18 +7,30 @@ request said are stored in the metadata of the turn's reply.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, Self, TypeAlias
 from uuid import uuid4
 
 from tenuto.chat import Reply
-from tenuto.errors import TraceNotFound
+from tenuto.errors import BudgetExhausted, Invalid, InvalidText, LimitReached, PrivateData, PromptTooLong, TraceNotFound
+from tenuto.model.prompt import Disposition, Kind, Manifest, ManifestEntry, Reason
 from tenuto.model.turn import place_of
 from tenuto.model.values import JsonObject
+from tenuto.server.auth import RateLimited
 from tenuto.server.openai.errors import ResponseNotFound
 from tenuto.server.openai.items import answer_function, call_item, text_item
 
 _PREFIX: Final = "resp_"
+# Of our codes, those with a better word among OpenAI's than server_error.
+_FAILURES: Final = {
+    **dict.fromkeys((RateLimited.code, BudgetExhausted.code, LimitReached.code), "rate_limit_exceeded"),
+    **dict.fromkeys((Invalid.code, InvalidText.code, PrivateData.code, PromptTooLong.code), "invalid_prompt"),
+}
+# Why a part of the conversation is not in a prompt, though there is room for it.
+_NOT_TRUNCATED: Final = (
+    *(Reason.COVERED, Reason.PAST, Reason.IRRELEVANT, Reason.OTHER_PERSONA),
+    *(Reason.NOT_SHOWN, Reason.ORPHAN, Reason.EMPTY),
+)
 Status: TypeAlias = Literal["in_progress", "completed", "failed", "cancelled", "queued", "incomplete"]
 # What a request may say and a response repeats, and what it means to say nothing.
 DEFAULTS: Final[JsonObject] = {
@@ -43,7 +55,8 @@ DEFAULTS: Final[JsonObject] = {
     "tools": [],
     "top_logprobs": 0,
     "top_p": 1.0,
-    "truncation": "disabled",
+    # Unlike OpenAI, a request that does not say is made to fit.
+    "truncation": "auto",
     "user": None,
 }
 
@@ -111,7 +124,25 @@ class Echo:
         """The response of a turn that ended with a reply."""
         usage = usage_of(reply.input_tokens, reply.output_tokens)
         status: Status = "cancelled" if reply.stopped else "completed"
-        return self.response(status, self.output_of(reply), usage=usage, completed_at=completed_at)
+        echo = self.with_manifest(reply.manifest)
+        return echo.response(status, self.output_of(reply), usage=usage, completed_at=completed_at)
+
+    def with_manifest(self, manifest: Manifest | None) -> Echo:
+        """The same after a prompt: where the conversation was cut, no response says that it cannot be."""
+        if manifest is None or not any(map(_is_truncated, manifest.entries)):
+            return self
+        return replace(self, said={**self.said, "truncation": "auto"})
+
+
+def _is_truncated(entry: ManifestEntry) -> bool:
+    if entry.kind not in (Kind.MESSAGE, Kind.QUESTION) or entry.reason in _NOT_TRUNCATED:
+        return False
+    return entry.disposition in (Disposition.CUT, Disposition.DROPPED)
+
+
+def failure_of(code: str, message: str) -> JsonObject:
+    """The error of a failed response: a code that strict clients know, with ours as its type."""
+    return {"code": _FAILURES.get(code, "server_error"), "message": message, "type": code}
 
 
 def usage_of(input_tokens: int, output_tokens: int) -> JsonObject:

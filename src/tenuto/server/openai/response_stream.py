@@ -16,7 +16,7 @@ from tenuto.errors import TenutoError
 from tenuto.model.generation import TextDelta
 from tenuto.model.values import JsonObject
 from tenuto.server.openai.items import MESSAGE, output_text, text_item, text_item_id
-from tenuto.server.openai.response_objects import Echo
+from tenuto.server.openai.response_objects import Echo, failure_of
 from tenuto.server.streams import ServerSentEvent, told_error
 
 END: Final = ServerSentEvent("", b"[DONE]")
@@ -61,8 +61,8 @@ class ResponseStream:
 
     def fail(self, error: TenutoError) -> JsonObject:
         """The event of a turn that failed."""
-        told = {"code": error.code, "message": str(error)}
-        return self._event("response.failed", response=self._echo.response("failed", error=told))
+        failure = failure_of(error.code, str(error))
+        return self._event("response.failed", response=self._echo.response("failed", error=failure))
 
     def _say(self, text: str) -> Iterator[JsonObject]:
         if self._text is None:

@@ -17,7 +17,7 @@ from tenuto.server.auth import service, sessions
 from tenuto.server.openai.chains import StoredTurn, find_turn
 from tenuto.server.openai.errors import ResponseNotFound
 from tenuto.server.openai.items import items_of_message
-from tenuto.server.openai.response_objects import Echo, Status, usage_of
+from tenuto.server.openai.response_objects import Echo, Status, failure_of, usage_of
 from tenuto.server.openai.response_stream import EventBatch
 
 
@@ -37,6 +37,7 @@ async def stored_response(request: Request, scope: Scope, response_id: str) -> J
     echo = echo_from(turn.echo, turn.trace, str(reply.metadata.get("model", "")))
     known = await traces.trace(scope, turn.session.id, turn.number)
     usage = usage_of(known.input_tokens, known.output_tokens) if known is not None else usage_of(0, reply.tokens)
+    echo = echo.with_manifest(known.manifest if known is not None else None)
     output = items_of_message(reply)
     status: Status = "cancelled" if reply.metadata.get(STOPPED) else "completed"
     completed = int(reply.sent_at.timestamp())
@@ -54,13 +55,13 @@ async def _unanswered(traces: TraceStore, scope: Scope, turn: StoredTurn) -> Jso
         echo = echo_from({"created_at": int(trace.began_at.timestamp())}, turn.trace, trace.assistant)
         if trace.error in (None, TurnStopped.code):
             return echo.response("cancelled")
-        return echo.response("failed", error={"code": trace.error, "message": "no answer was made"})
+        return echo.response("failed", error=failure_of(trace.error, "no answer was made"))
     gone = is_holder_gone(turn_id_of(turn.trace))
     if not turn.messages or (trace is not None and not gone):
         raise ResponseNotFound
     echo = echo_from({"created_at": int(turn.messages[0].sent_at.timestamp())}, turn.trace, "")
     if gone:
-        return echo.response("failed", error={"code": "server_error", "message": "the server ended meanwhile"})
+        return echo.response("failed", error=failure_of("server_error", "the server ended meanwhile"))
     return echo.response("in_progress")
 
 

@@ -146,6 +146,12 @@ class Journal:
         head = self.cache.head(key) or (running[-1].turn.session if running else None)
         return head is not None and not scope.reaches(head.scope)
 
+    async def reaches_pending(self, scope: Scope, key: bytes) -> bool:
+        """Whether a session with waiting turns is the caller's; if its rows cannot be read, the answer is yes."""
+        async with self._session_lock(key):
+            session = await self._local.session(key)
+        return session is None or scope.reaches(session.scope)
+
     # Turns during an outage
 
     async def begin_after_pending(self, scope: Scope, opening: BeginTurn, key: bytes) -> OpenTurn | None:

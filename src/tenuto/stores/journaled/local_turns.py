@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from tenuto.errors import StoreUnavailable, Superseded, TenutoError, TurnLost, Unavailable
-from tenuto.model import AppendResult, BeginTurn, FinishTurn, OpenTurn, TurnState
+from tenuto.model import AppendResult, BeginTurn, FinishTurn, OpenTurn, Session, TurnState
 from tenuto.model.scope import Scope
 from tenuto.model.turn import is_superseded
 from tenuto.ports import Clock
@@ -157,6 +157,14 @@ class LocalTurns:
             self.view.drop_session(key)
             raise StoreUnavailable from failed
         return bool(rows)
+
+    async def session(self, key: bytes) -> Session | None:
+        """The head of a session with rows; `None` if they cannot be read."""
+        if not self.view.has_session(key):
+            with suppress(Unavailable):
+                await self.rebuild(key)
+        record = self.view.sessions.record(key)
+        return record.session if record is not None else None
 
     def drop_session(self, key: bytes) -> None:
         """Drop a session without rows, and its open turns."""

@@ -15,7 +15,15 @@ from typing import Any, Self, TypeVar
 
 from msgspec.structs import replace
 
-from tenuto.errors import SessionBusy, SessionElsewhere, SessionNotFound, StoreUnavailable, TurnLost
+from tenuto.errors import (
+    SessionBusy,
+    SessionCorrupt,
+    SessionElsewhere,
+    SessionForeign,
+    SessionNotFound,
+    StoreUnavailable,
+    TurnLost,
+)
 from tenuto.model import (
     AppendBatch,
     AppendResult,
@@ -129,6 +137,10 @@ class _ShieldedSteps:
         task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(task)
 
+    async def is_pending(self, journal: Journal, scope: Scope, key: bytes) -> bool:
+        """Whether turns of a session wait that this caller may see; to others it is like any absent session."""
+        return journal.has_pending(key) and await self.complete(journal.reaches_pending(scope, key))
+
     async def drain(self) -> None:
         """Wait for running steps."""
         if self._tasks:
@@ -141,6 +153,7 @@ class _JournaledSessions:
     def __init__(self, inner: SessionStore, journal: Journal, work: _ShieldedSteps) -> None:
         self._inner = inner
         self._journal = journal
+        self._work = work
         self._uncut = work.complete
         self.list = inner.list
 
@@ -148,7 +161,9 @@ class _JournaledSessions:
 
     async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
         journal, key = self._journal, cache_key(scope, request.session_id)
-        if journal.has_pending(key):
+        # A session that is created under a foreign id gets another one, so there the reason must be known.
+        creates = request.create is not None
+        if (creates and journal.has_pending(key)) or await self._work.is_pending(journal, scope, key):
             begun = await self._uncut(journal.begin_after_pending(scope, request, key))
             if begun is not None:
                 return begun
@@ -156,7 +171,7 @@ class _JournaledSessions:
             try:
                 if not journal.peers.settled:
                     await journal.peers.admit(scope, request, key)
-                turn = await self._find(key, self._inner.begin_turn(scope, request))
+                turn = await self._find(key, self._inner.begin_turn(scope, request), creates=creates)
             except SessionElsewhere:
                 raise
             except StoreUnavailable as away:
@@ -164,7 +179,12 @@ class _JournaledSessions:
                 if not request.journaled:
                     raise
                 with journal.peers.journaling(key):
-                    return await self._uncut(journal.begin_locally(scope, request, call, away))
+                    try:
+                        return await self._uncut(journal.begin_locally(scope, request, call, away))
+                    except SessionNotFound:
+                        if creates:
+                            raise
+                        raise away from None
             journal.observe_begin(key, request, turn)
         if request.journaled and journal.seals.sealing:
             await journal.seals.cache_cipher(scope)
@@ -205,31 +225,32 @@ class _JournaledSessions:
 
     async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
         await self._replay_pending(scope, session_id)
-        return await self._find(cache_key(scope, session_id), self._inner.append(scope, session_id, batch))
+        append = self._inner.append(scope, session_id, batch)
+        return await self._find(cache_key(scope, session_id), append, creates=batch.create is not None)
 
     # Reading
 
     async def get(self, scope: Scope, session_id: str) -> Session:
         key = cache_key(scope, session_id)
-        if (view := await self._replica_if_pending(key)) is not None:
+        if (view := await self._replica_if_pending(scope, key)) is not None:
             return await view.sessions.get(scope, session_id)
         try:
             return await self._find(key, self._inner.get(scope, session_id))
         except SessionElsewhere:
             raise
         except StoreUnavailable as away:
-            return await self._journal.last_seen_replica(key, away).sessions.get(scope, session_id)
+            return await _or_unavailable(self._journal.last_seen_replica(key, away).sessions.get(scope, session_id))
 
     async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
         key = cache_key(scope, session_id)
-        if (view := await self._replica_if_pending(key)) is not None:
+        if (view := await self._replica_if_pending(scope, key)) is not None:
             return await view.page(scope, session_id, query)
         try:
             return await self._find(key, self._inner.messages(scope, session_id, query))
         except SessionElsewhere:
             raise
         except StoreUnavailable as away:
-            return await self._journal.last_seen_replica(key, away).page(scope, session_id, query)
+            return await _or_unavailable(self._journal.last_seen_replica(key, away).page(scope, session_id, query))
 
     # Changing
 
@@ -264,25 +285,28 @@ class _JournaledSessions:
 
     # What the methods share
 
-    async def _replica_if_pending(self, key: bytes) -> View | None:
-        return await self._uncut(self._journal.replica_for(key)) if self._journal.has_pending(key) else None
+    async def _replica_if_pending(self, scope: Scope, key: bytes) -> View | None:
+        pending = await self._work.is_pending(self._journal, scope, key)
+        return await self._uncut(self._journal.replica_for(key)) if pending else None
 
     async def _replay_pending(self, scope: Scope, session_id: str) -> None:
         key = cache_key(scope, session_id)
-        if self._journal.has_pending(key):
+        if await self._work.is_pending(self._journal, scope, key):
             await self._uncut(self._journal.settle(key))
 
-    async def _find(self, key: bytes, asked: Awaitable[_Answer]) -> _Answer:
-        """Await a call about a session.
+    async def _find(self, key: bytes, asked: Awaitable[_Answer], *, creates: bool = False) -> _Answer:
+        """Await a call about a session, which it may create.
 
         Raises:
-            SessionElsewhere: the store does not have it, but another process may.
+            SessionElsewhere: the store does not have it for this caller, but another process may.
         """
         try:
             return await asked
-        except SessionNotFound as absent:
-            if type(absent) is SessionNotFound and self._journal.peers.may_hold(key):
-                raise SessionElsewhere from absent
+        except SessionNotFound as error:
+            # An absent session and a foreign one look alike, but for a call that then creates one under another id.
+            decided = isinstance(error, SessionCorrupt) or (creates and isinstance(error, SessionForeign))
+            if not decided and self._journal.peers.may_hold(key):
+                raise SessionElsewhere from error
             raise
 
     async def _remove_content(
@@ -320,6 +344,7 @@ class _JournaledTraces:
     def __init__(self, inner: TraceStore, journal: Journal, work: _ShieldedSteps) -> None:
         self._inner = inner
         self._journal = journal
+        self._work = work
         self._uncut = work.complete
 
     async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
@@ -333,7 +358,8 @@ class _JournaledTraces:
     async def _trace_store(self, scope: Scope, session_id: str) -> TraceStore:
         """Where the session's traces are: in the local view while its turns wait, else in the store."""
         key = cache_key(scope, session_id)
-        view = await self._uncut(self._journal.replica_for(key)) if self._journal.has_pending(key) else None
+        pending = await self._work.is_pending(self._journal, scope, key)
+        view = await self._uncut(self._journal.replica_for(key)) if pending else None
         return self._inner if view is None else view.traces
 
 
@@ -368,6 +394,18 @@ class _JournaledUpkeep:
         for item in gone:
             self._journal.running.drop_session(session_key(item.scope, item.session_id))
         return gone
+
+
+async def _or_unavailable(read: Awaitable[_Answer]) -> _Answer:
+    """Await a read of a replica. It knows some sessions and not others, so it cannot tell that there is none.
+
+    Raises:
+        StoreUnavailable: the caller has no such session here, be it absent, foreign or expired.
+    """
+    try:
+        return await read
+    except SessionNotFound:
+        raise StoreUnavailable from None
 
 
 @asynccontextmanager

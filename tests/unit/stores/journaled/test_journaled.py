@@ -15,7 +15,17 @@ from tenuto.errors import (
     TurnLost,
     Unavailable,
 )
-from tenuto.model import Changes, FinishTurn, NewSession, Page, Producer, Retention, SessionQuery, TurnState
+from tenuto.model import (
+    Changes,
+    FinishTurn,
+    ForkRequest,
+    NewSession,
+    Page,
+    Producer,
+    Retention,
+    SessionQuery,
+    TurnState,
+)
 from tenuto.model.scope import session_key
 from tenuto.stores.journaled import count_journal
 from tests.outages import Fate, Process, full_disk
@@ -113,20 +123,29 @@ async def test_a_session_nobody_here_has_seen_is_not_made_up(away: Process) -> N
         await away.store.sessions.get(ANN, "unseen")
 
 
-async def test_outside_its_scope_a_known_session_does_not_exist(here: Process) -> None:
-    """Promise 2, S6: also while the store cannot be asked."""
+async def test_outside_its_scope_a_known_session_is_like_an_unseen_one(here: Process) -> None:
+    """Promise 2, A7, S6: while the store cannot be asked; a caller that creates gets another id."""
     await here.turn(ANN, "s", "one", "1", create=NewSession(retention=Retention(idle=timedelta(hours=1))))
     here.goes_away()
 
-    for journaled in (False, True):
-        if journaled:
+    for step in ("seen", "journaled", "restarted"):
+        if step == "journaled":
             await here.turn(ANN, "s", "two", "2")
-        with pytest.raises(SessionForeign):
-            await here.store.sessions.get(BOB, "s")
+        elif step == "restarted":
+            await here.restart()
+        sessions = here.store.sessions
+        for session_id, scope in (("s", BOB), ("s", EVE), ("unseen", BOB)):
+            for refused in (
+                sessions.get(scope, session_id),
+                sessions.messages(scope, session_id, Page()),
+                sessions.delete(scope, session_id),
+                sessions.fork(scope, "unseen", ForkRequest(new_id=session_id)),
+                here.begin(scope, session_id, "mine?", create=None),
+            ):
+                with pytest.raises(StoreUnavailable):
+                    await refused
         with pytest.raises(SessionForeign):
             await here.begin(BOB, "s", "mine?")
-        with pytest.raises(StoreUnavailable):
-            await here.store.sessions.get(EVE, "s")
     here.clock.advance(timedelta(hours=2))
     with pytest.raises(SessionExpired):
         await here.store.sessions.messages(ANN, "s", Page())

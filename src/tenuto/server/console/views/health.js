@@ -26,7 +26,7 @@ export function healthView(actions) {
     if (now === last) return;
     last = now;
     const { status, before, loading, problem } = now;
-    fill(notice, problem ? refusal(problem, "health.role", actions) : loading && t("app.loading"));
+    fill(notice, problem ? refusal(problem, "health.role", actions, "operator") : loading && t("app.loading"));
     set(notice, "hidden", !problem && !loading);
     for (const part of [word, findings, cards, since]) set(part, "hidden", !status || Boolean(problem));
     if (!status || problem) return;

@@ -3,7 +3,7 @@
 import { h, set } from "../dom.js";
 import { t } from "../i18n.js";
 
-const ROLES = ["member", "admin", "privacy.reveal"];
+const ROLES = ["member", "admin", "privacy.reveal", "operator"];
 
 export function keyForm(actions) {
   const name = field("name", { maxlength: 200 });

@@ -2,7 +2,7 @@
 
 export const en = {
   "health.lead": "How this server process and its store are, read every three seconds.",
-  "health.role": "The status covers every tenant, so it needs a key with the role admin. Create one on the server:",
+  "health.role": "The status covers every tenant, so it needs a key with the role operator. Create one on the server:",
   "health.level.ok": "All is well",
   "health.level.warning": "Something needs attention",
   "health.level.error": "Something is wrong",
@@ -81,7 +81,7 @@ export const en = {
 
 export const zh = {
   "health.lead": "此服务器进程及其存储的状态，每三秒读取一次。",
-  "health.role": "状态涵盖所有租户，因此需要角色为 admin 的密钥。请在服务器上创建：",
+  "health.role": "状态涵盖所有租户，因此需要角色为 operator 的密钥。请在服务器上创建：",
   "health.level.ok": "一切正常",
   "health.level.warning": "有情况需要注意",
   "health.level.error": "出现故障",

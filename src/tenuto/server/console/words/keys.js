@@ -10,7 +10,10 @@ export const en = {
   "keys.role.admin": "admin",
   "keys.role.privacy.reveal": "privacy.reveal",
   "keys.role.member.hint": "Acts for the users of the tenant, or for the one user or agent it is bound to.",
-  "keys.role.admin.hint": "Acts for any user of the tenant, manages keys, and sees health, usage and metrics.",
+  "keys.role.admin.hint": "Acts for any user of the tenant, manages keys, and sees usage.",
+  "keys.role.operator": "operator",
+  "keys.role.operator.hint":
+    "A member who may see the health and metrics of the whole installation. Only a credential with this role, or the terminal, can create it.",
   "keys.role.privacy.reveal.hint":
     "A member that also reads the values behind pseudonyms. Only a credential with this role, or the terminal, can create one.",
   "keys.for.any": "any user",
@@ -62,7 +65,9 @@ export const zh = {
   "keys.role.admin": "管理员",
   "keys.role.privacy.reveal": "privacy.reveal",
   "keys.role.member.hint": "代表租户的用户，或仅代表所绑定的用户或智能体。",
-  "keys.role.admin.hint": "代表租户的任何用户，管理密钥，并可查看健康状况、用量和指标。",
+  "keys.role.admin.hint": "代表租户的任何用户，管理密钥，并可查看用量。",
+  "keys.role.operator": "运维",
+  "keys.role.operator.hint": "可查看整个安装的健康状况和指标的成员。只有具备此角色的凭证或终端才能创建。",
   "keys.role.privacy.reveal.hint": "可查看化名背后原值的成员。只有具备此角色的凭证或终端才能创建。",
   "keys.for.any": "任何用户",
   "keys.for.user": "用户 {name}",
