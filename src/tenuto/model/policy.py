@@ -219,9 +219,9 @@ def _matches_pattern(protected: str, key: str) -> bool:
 class Preset(Value, frozen=True, kw_only=True):
     """The policies of one kind of assistant.
 
-    `privacy_also` are types of private data (ADDRESS, ORDER_ID, PERSON) that its titles, traces, exports and memories do
-    not show, besides those of the tenant's policy. The conversation itself needs them. `privacy_patterns` are forms of such
-    a type, found without a label; their name is the type.
+    `privacy_also` are types of private data (ADDRESS, ORDER_ID, PERSON) that its titles, traces, exports and memories
+    do not show, besides those of the tenant's policy. The conversation itself needs them. `privacy_patterns` are forms
+    of such a type, found without a label; their name is the type.
     """
 
     sessions: SessionPolicy
