@@ -162,7 +162,8 @@ def check_end(desk: Desk, progress: TaskProgress) -> None:
 
 
 async def test_a_server_serves_though_its_engine_cannot_start(tmp_path: Path) -> None:
-    async with served(agents=f"{tmp_path}/nothing") as door:
+    (tmp_path / "broken.py").write_text("import no_such_package")
+    async with served(agents=str(tmp_path)) as door:
         async with asyncio.timeout(LONG):
             while "tasks" not in (ready := (await door.http.get("/readyz")).json()):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -170,7 +171,7 @@ async def test_a_server_serves_though_its_engine_cannot_start(tmp_path: Path) ->
         legal = await door.http.post("/v1/chat", json={"message": "Hello!", "assistant": "legal"})
 
     assert code(legal) == (503, "engine_unavailable")
-    assert "agents: there is no folder" in legal.json()["detail"]
+    assert "agents: broken.py: raises ModuleNotFoundError" in legal.json()["detail"]
     assert ready == {"status": "ready", "tasks": {"status": "unavailable", "error": "invalid_setting"}}
     assert turn.status_code == 200
 
