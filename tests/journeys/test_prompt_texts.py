@@ -6,17 +6,25 @@ import base64
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from tenuto.access import KeyRole
+from tenuto.chat import ChatRequest
+from tenuto.context import profile_text
 from tenuto.llm import ScriptedModel
-from tenuto.model import Scope
+from tenuto.model import Draft, Role, Scope
+from tenuto.model.generation import ToolContext, ToolOutput, ToolSpec
 from tenuto.model.message import text_part
 from tenuto.model.privacy import Mode
-from tenuto.model.prompt import Language
+from tenuto.model.prompt import Language, Piece, digest_text
 from tenuto.model.session import Retention
 from tenuto.model.turn import Page, Rewrite
+from tenuto.model.values import Json, JsonObject
+from tenuto.ports import utc_now
+from tenuto.privacy.crypto.keyring import KeyRing, MasterKey, MasterKeys
+from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tests.journeys.door import ANN, BOB, EVE, Door, code, playing, served
 from tests.talking import Adder, patient
 
@@ -175,3 +183,97 @@ async def test_a_part_that_changed_is_never_taken_for_what_the_model_saw() -> No
     secrets = [stored.digest_key, *(entry.digest for entry in stored.manifest.entries)]
     assert len(set(filter(None, secrets))) > 6
     assert not [secret for secret in secrets if secret and secret in answer]
+
+
+class Contacts:
+    """A tool that runs before the model and finds evidence, with a private value and without."""
+
+    spec = ToolSpec(name="contacts", description="Find contacts.", parameters={"type": "object", "properties": {}})
+
+    def plan(self, turn: ToolContext) -> JsonObject | None:
+        return {}
+
+    def render(self, output: Json, turn: ToolContext) -> str:
+        return str(output)
+
+    async def run(self, arguments: JsonObject, turn: ToolContext) -> ToolOutput:
+        found = {"mail": f"Write to {MAIL}.", "hours": "Opens at nine."}
+        pieces = [Piece(id=name, text=text) for name, text in found.items()]
+        beside = Piece(id="beside", text=f"Or to {MAIL}.")
+        return ToolOutput(output=[{"id": piece.id, "text": piece.text} for piece in pieces], snippets=(*pieces, beside))
+
+
+SAID = {
+    "question": f"Is {MAIL} right?",
+    "message": f"The form says {MAIL}.",
+    "preferences": profile_text({"mail": MAIL}, Language.ENGLISH),
+    "evidence": f"Write to {MAIL}.",
+    "beside": f"Or to {MAIL}.",
+    "system": f"You help.\n\nAnswer {MAIL}.",
+}
+KEPT = {"question", "message", "preferences"}
+CLEAR = {"question": ["stored"], "message": ["stored"], "preferences": ["stored"]}
+HIDDEN = {"question": ["redacted"], "message": ["redacted"], "preferences": ["redacted"]}
+REDACTED_TRACE = {"evidence": ["redacted", "stored", "unstored"]}
+
+
+def confirmed(record: Json) -> set[str]:
+    """Which of the texts a reader of this record can confirm, with whatever it holds as the key."""
+    keys, digests, inside = {b"tenuto"}, set[str](), [record]
+    while inside:
+        value = inside.pop()
+        if isinstance(value, str) and value:
+            keys.add(value.encode())
+            if len(value) % 2 == 0 and set(value) <= set("0123456789abcdef"):
+                keys.add(bytes.fromhex(value))
+            digests.add(value)
+        elif isinstance(value, dict):
+            inside += [*value, *value.values()]
+        elif isinstance(value, list | tuple):
+            inside += value
+    return {name for name, text in SAID.items() if digests & {digest_text(text, key[:64]) for key in keys}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "confirmable", "shown"),
+    [
+        ({}, KEPT, CLEAR | REDACTED_TRACE),
+        ({"privacy_trace": Mode.KEEP}, {*KEPT, "evidence"}, CLEAR | {"evidence": ["stored", "stored", "unstored"]}),
+        ({"privacy_message": Mode.REDACT}, set(), HIDDEN | REDACTED_TRACE),
+        ({"privacy_message": Mode.PSEUDONYM, "privacy_key": KEY}, set(), HIDDEN | REDACTED_TRACE),
+        ({"privacy_key": KEY}, set(), CLEAR | REDACTED_TRACE),
+        ({"encryption": True, "privacy_key": KEY}, set(), CLEAR | REDACTED_TRACE),
+    ],
+    ids=["keep", "keep in traces", "redact", "pseudonym", "master key", "encrypted"],
+)
+async def test_nobody_confirms_by_a_stored_trace_what_the_store_does_not_show(
+    settings: dict[str, Any], confirmable: set[str], shown: dict[str, list[str]]
+) -> None:
+    """A reader of the database has no master key: by the record alone only what is stored in clear is confirmed."""
+    helping = playing(ScriptedModel("Yes."), tools=(Contacts(),), run_first=("contacts",))
+    async with served(**settings, **helping) as door:
+        said = ((Role.SYSTEM, SAID["message"]), (Role.USER, SAID["question"]))
+        messages = [Draft(id=role.value, role=role, sent_at=utc_now(), parts=(text_part(text),)) for role, text in said]
+        request = ChatRequest(
+            messages=tuple(messages), session_id="s", profile={"mail": MAIL}, instructions=f"Answer {MAIL}."
+        )
+        reply = await (await door.tenuto.chat()).take_turn(SCOPE, request)
+        record = await door.tenuto.stores.backend.traces.trace(SCOPE, "s", 1)
+        entries = await parts_of(door, reply.trace_id)
+
+    assert confirmed(msgspec.to_builtins(record)) == confirmable
+    assert {kind: [state for state, _ in states(entries, kind)] for kind in shown} == shown
+
+
+async def test_digests_outlive_a_rotation_and_end_with_the_tenants_keys() -> None:
+    """Without its master key, and once its keys are destroyed, a tenant's parts are no longer told to be as seen."""
+    old, new = (MasterKey(name=name, secret=name.encode() * 32) for name in ("k", "n"))
+    async with served(privacy_key=KEY, **playing(ScriptedModel("Yes."))) as door:
+        trace, seen = await say(door, "Hello"), []
+        for current, other in ((old, new), (new, old), (old, new), (None, None)):
+            keys = MasterKeys(current=current or old, others=(other or new,))
+            ciphers = TenantCiphers(store=door.tenuto.stores.backend.state, ring=KeyRing(keys=keys))
+            await (ciphers.rewrap(SCOPE) if current else ciphers.destroy(SCOPE))
+            seen += states(await parts_of(door, trace), "question")
+
+    assert seen == [("stored", "Hello"), ("changed", "Hello")] * 2

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from tenuto.chat.request import CallRequested, ChatEvent, ToolFinished, ToolStarted
 from tenuto.context import TokenCounter, truncate_text
-from tenuto.context.tokens import TOOL_TOKENS, to_text
+from tenuto.context.tokens import TOOL_TOKENS
 from tenuto.errors import Invalid, ModelFailed, ModelTimeout, TenutoError, ToolError
 from tenuto.logs import describe_exception
 from tenuto.model import Draft, Message, Role, Usage, text_part, tool_call, tool_result
@@ -40,7 +40,7 @@ from tenuto.model.message import STATE, metadata_bytes
 from tenuto.model.privacy import REDACTED
 from tenuto.model.prompt import Piece, PromptMessage
 from tenuto.model.turn import ToolRun, TraceSpan
-from tenuto.model.values import JsonObject, check_json, check_text
+from tenuto.model.values import JsonObject, check_json, check_text, to_text
 from tenuto.ports import ChatModel, OfflineTool, Span, Tool
 
 Emit: TypeAlias = Callable[[ChatEvent], Awaitable[None]]

@@ -6,7 +6,6 @@ gone here as well. By the digests one sees whether a text is what the model saw,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -16,12 +15,12 @@ from tenuto.assistants import Assistant
 from tenuto.chat.deps import ChatDeps
 from tenuto.chat.recall import quote_memory, quote_preferences, tagged_names
 from tenuto.context import counter_for, profile_text, truncate_text
-from tenuto.context.assembly import digest_text, last_words, message_text
+from tenuto.context.assembly import last_words, message_text
 from tenuto.context.compression import summaries_in
 from tenuto.context.layout import Layout, layout_for
 from tenuto.context.speakers import speaker_names
-from tenuto.context.tokens import TokenCounter, to_text
-from tenuto.errors import AssistantNotFound, MemoryNotFound, PrivateData
+from tenuto.context.tokens import TokenCounter
+from tenuto.errors import AssistantNotFound, DecryptionFailed, MemoryNotFound, PrivateData
 from tenuto.model import Message, Page, Role, Scope, Session
 from tenuto.model.message import readable_messages
 from tenuto.model.patterns import lazy_pattern
@@ -37,15 +36,16 @@ from tenuto.model.prompt import (
     Piece,
     PromptInputs,
     RecallPosition,
+    digest_text,
 )
 from tenuto.model.session import PROFILE, record_types
 from tenuto.model.turn import Trace
-from tenuto.model.values import Json, Value
+from tenuto.model.values import Value
 from tenuto.privacy.turn_redaction import TurnRedaction
 
 _PAGE: Final = 500
-# A placeholder of any type, those of a tenant's own patterns included.
-_PLACEHOLDER: Final = lazy_pattern(r"\[(?:REDACTED_[A-Z][A-Z0-9_]*|[A-Z][A-Z0-9_]*_[0-9]{1,4}|WITHHELD)\]")
+# A placeholder of any type, those of a tenant's own patterns included. Quoted values have round brackets.
+_PLACEHOLDER: Final = lazy_pattern(r"[\[(](?:REDACTED_[A-Z][A-Z0-9_]*|[A-Z][A-Z0-9_]*_[0-9]{1,4}|WITHHELD)[\])]")
 _TEXTS: Final = ("system", "preferences", "summary", "question")
 _GONE: Final = PartText(state=PartState.GONE)
 _UNSTORED: Final = PartText(state=PartState.UNSTORED)
@@ -66,7 +66,8 @@ async def load_prompt_texts(
     if trace.manifest is None:
         return ()
     session = await deps.sessions.get(scope, trace.session_id)
-    texts = await _Reader(deps, session, trace, trace.manifest).read_entries()
+    key = await _find_digest_key(deps, session.scope, trace)
+    texts = await _Reader(deps, session, trace, trace.manifest, key).read_entries()
     if show_assistant:
         return texts
     read = zip(trace.manifest.entries, texts, strict=True)
@@ -82,7 +83,7 @@ class _Found(Value, frozen=True, kw_only=True):
 
 
 class _Reader:
-    def __init__(self, deps: ChatDeps, session: Session, trace: Trace, manifest: Manifest) -> None:
+    def __init__(self, deps: ChatDeps, session: Session, trace: Trace, manifest: Manifest, key: bytes) -> None:
         self._deps, self._session, self._trace, self._manifest = deps, session, trace, manifest
         self._assistant = _find_assistant(deps, trace.assistant)
         model = deps.models(self._assistant.model if self._assistant is not None else None)
@@ -92,7 +93,7 @@ class _Reader:
         self._layout: Layout = layout_for(
             manifest.layout, self._language, self._counter, {}, RecallPosition.BEFORE_QUESTION
         )
-        self._key = bytes.fromhex(trace.digest_key)
+        self._key = key
         self._records = self._records_for(deps.redaction)
 
     def _records_for(self, redaction: TurnRedaction) -> TurnRedaction | None:
@@ -240,10 +241,7 @@ class _Reader:
         return _Found(text=text, inputs=PromptInputs(question="", memories=(piece,)), around=around)
 
     def _find_evidence(self, entry: ManifestEntry) -> _Found | None:
-        found = next((piece for run in self._trace.tools for piece in _pieces_in(run.output, entry.id)), None)
-        if found is None:
-            # A tool that ran before the model and named no pieces is one itself.
-            found = next((to_text(run.output) for run in self._trace.tools if run.name == entry.id), None)
+        found = self._trace.evidence_text(entry.id)
         if found is None:
             return None
         piece = Piece(id=entry.id or "", text=found)
@@ -284,21 +282,16 @@ def _text_of(inputs: PromptInputs) -> str:
     return next(filter(None, texts), "")
 
 
+async def _find_digest_key(deps: ChatDeps, scope: Scope, trace: Trace) -> bytes:
+    """The key of the trace's digests; empty if the keys that it was derived from are gone."""
+    try:
+        return bytes.fromhex(trace.digest_key) or await deps.redaction.digest_key(scope, trace.id) or b""
+    except DecryptionFailed:
+        return b""
+
+
 def _find_assistant(deps: ChatDeps, name: str) -> Assistant | None:
     try:
         return deps.assistants.find(name)
     except AssistantNotFound:
         return None
-
-
-def _pieces_in(output: Json, piece: str | None) -> Iterator[str]:
-    """The texts of a piece of evidence of that id in what a tool answered."""
-    inside: list[Json] = [output]
-    while inside:
-        value = inside.pop()
-        if isinstance(value, Mapping):
-            if value.get("id") == piece and isinstance(text := value.get("text"), str):
-                yield f"{title}: {text}" if isinstance(title := value.get("title"), str) else text
-            inside += value.values()
-        elif isinstance(value, list | tuple):
-            inside += value

@@ -11,9 +11,18 @@ from tenuto.assistants import Assistant
 from tenuto.chat.offered_tools import OfferedTools
 from tenuto.chat.request import ChatRequest
 from tenuto.context import TokenCounter, assemble
-from tenuto.context.assembly import digest_text
 from tenuto.errors import Invalid, InvalidSetting
-from tenuto.model.prompt import Disposition, Kind, LayoutName, ManifestEntry, Prompt, PromptInputs, PromptPolicy, Reason
+from tenuto.model.prompt import (
+    Disposition,
+    Kind,
+    LayoutName,
+    ManifestEntry,
+    Prompt,
+    PromptInputs,
+    PromptPolicy,
+    Reason,
+    digest_text,
+)
 
 
 def prompt_policy(request: ChatRequest, assistant: Assistant, offers: OfferedTools, question: str) -> PromptPolicy:
@@ -70,7 +79,8 @@ def assemble_with_tools(
         reason=Reason.ALWAYS,
         tokens=tools,
         uncut_tokens=tools,
-        digest=digest_text("\n".join((*own, *callers)), digest_key),
+        # The caller's are not stored: there is nothing to compare them with.
+        digest="" if callers else digest_text("\n".join(own), digest_key),
     )
     manifest = replace(
         manifest,

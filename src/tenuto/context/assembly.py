@@ -7,8 +7,6 @@ with every question; recall may use what older turns leave over.
 
 from __future__ import annotations
 
-import hmac
-from binascii import b2a_base64
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenuto.context.layout import Layout, Page, PromptParts, layout_for
-from tenuto.context.tokens import TokenCounter, to_text, truncate_text
+from tenuto.context.tokens import TokenCounter, truncate_text
 from tenuto.context.window import Shown, Turn, TurnReader, Window, WindowFiller, spans
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model.generation import Summary
@@ -38,15 +36,16 @@ from tenuto.model.prompt import (
     PromptPolicy,
     Reason,
     RecallPosition,
+    digest_text,
 )
 from tenuto.model.turn import OpenTurn
+from tenuto.model.values import to_text
 
 # Looked up once, since there is an entry for each message.
 _MESSAGE: Final = Kind.MESSAGE
 _seq: Final = attrgetter("seq")
 _KEPT_FATE: Final = Disposition.KEPT
 _FITS: Final = Reason.FITS
-_DIGEST_BYTES: Final = 12
 _RECALLED: Final = (Kind.MEMORY, Kind.EVIDENCE, Kind.CHAT_CONTEXT)
 
 
@@ -80,7 +79,7 @@ class ManifestBuilder:
             uncut_tokens=tokens if uncut_tokens is None else uncut_tokens,
             id=piece.id if piece is not None else None,
             score=piece.score if piece is not None else None,
-            digest=digest_text(text, self._digest_key) if text else "",
+            digest=digest_text(text, self._digest_key) if text and kind is not Kind.CHAT_CONTEXT else "",
         )
         self._entries[kind].append(entry)
 
@@ -173,11 +172,6 @@ class ManifestBuilder:
             margin=self._counter.margin,
             layout=self._policy.layout,
         )
-
-
-def digest_text(text: str, key: bytes) -> str:
-    """A keyed digest of a text, by which it is recognised later; empty without a key."""
-    return b2a_base64(hmac.digest(key, text.encode(), "sha256")[:_DIGEST_BYTES], newline=False).decode() if key else ""
 
 
 def message_text(message: Message) -> str:
@@ -358,7 +352,8 @@ class _PromptAssembly:
                 raise Invalid(f"instructions: {tokens} tokens with the system prompt leave no room for a question")
         self.left -= tokens
         if text:
-            account.add(Kind.SYSTEM, *_ALWAYS, tokens, text=text)
+            # Instructions are not stored: there is nothing to compare them with.
+            account.add(Kind.SYSTEM, *_ALWAYS, tokens, text="" if instructions else text)
         return text
 
     def _add_question(self, account: ManifestBuilder) -> str:

@@ -15,12 +15,12 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.context.tokens import MESSAGE_TOKENS, REPLY_TOKENS, TokenCounter, to_text, truncate_text
+from tenuto.context.tokens import MESSAGE_TOKENS, REPLY_TOKENS, TokenCounter, truncate_text
 from tenuto.context.window import Shown, VerbatimHistory
 from tenuto.context.wording import WORDING, Wording, language_of, quote_text
 from tenuto.model.message import Message, Role, text_part
 from tenuto.model.prompt import Language, LayoutName, Piece, Prompt, PromptMessage, RecallPosition
-from tenuto.model.values import Json, JsonObject, Value
+from tenuto.model.values import Json, JsonObject, Value, to_text
 
 _QUOTE: Final = "> "
 # What a model may take for the end of a line.

@@ -25,7 +25,7 @@ from tenuto.errors import InvalidSetting
 from tenuto.model.graphemes import boundary_after, boundary_before
 from tenuto.model.message import Draft, readable_part
 from tenuto.model.patterns import lazy_pattern
-from tenuto.model.values import Json, JsonObject
+from tenuto.model.values import JsonObject, to_text
 
 DEFAULT_ENCODING: Final = "o200k_base"
 ENCODINGS: Final = ("o200k_base", "cl100k_base")
@@ -208,11 +208,6 @@ class TokenCounter:
 def counter_for(model: str) -> TokenCounter:
     """Counts for a model, given by name."""
     return TokenCounter(*encoding_for(model))
-
-
-def to_text(value: Json) -> str:
-    """A tool's arguments or output as the model reads them: a text as it is, anything else as JSON."""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _part_characters(part: JsonObject) -> int:

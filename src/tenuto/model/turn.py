@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final, Self
 
 import msgspec
+from msgspec.structs import replace
 
 from tenuto.errors import Invalid, TraceNotFound
 from tenuto.model.message import Draft, Message, Role, check_drafts
-from tenuto.model.prompt import Manifest
+from tenuto.model.prompt import Kind, Manifest, digest_text
 from tenuto.model.scope import Scope
 from tenuto.model.session import MAX_SEQ, Changes, NewSession, Retention, Session, Usage
-from tenuto.model.values import Json, JsonObject, Value, check_id, check_int, check_json
+from tenuto.model.values import Json, JsonObject, Value, check_id, check_int, check_json, to_text
 
 # A session keeps the traces of its newest turns. A deletion, a reset or a truncation removes
 # them; messages that are evicted under the stored cap leave their trace until a hundred turns have passed.
@@ -54,8 +55,9 @@ class Trace(Value, frozen=True, kw_only=True):
     traces have none. `degraded` names what was not available. `error` is the code of the error that ended the turn,
     `None` if it was answered. `stopped` says that a user ended it, with a part of an answer or without.
     `data` is the structured part of the answer. `redacted` counts values redacted from its texts before it was stored,
-    by type. `digest_key` is the key of the digests in its manifest, made for this trace alone: no answer contains it or
-    them, so nobody can confirm a guess of what the prompt said, and it goes with the trace.
+    by type. `digest_key` is the key of the digests in its manifest, made for this trace alone and empty where it is
+    derived from a master key. No answer contains it or them; and what the policy kept out of the store has no digest
+    under a key that is stored, so that nobody can confirm a guess of it.
     """
 
     id: str
@@ -89,6 +91,41 @@ class Trace(Value, frozen=True, kw_only=True):
         for run in self.tools:
             check_json(run.arguments, "a tool's arguments")
             check_json(run.output, "a tool's output")
+
+    def evidence_text(self, piece: str | None) -> str | None:
+        """The text of a piece of evidence in the outputs of the tools."""
+        found = next((text for run in self.tools for text in _pieces_in(run.output, piece)), None)
+        if found is None:
+            # A tool that ran before the model and named no pieces is one itself.
+            found = next((to_text(run.output) for run in self.tools if run.name == piece), None)
+        return found
+
+    def drop_evidence_digests(self) -> Self:
+        """The trace without digests of evidence that its tools' outputs do not show as the model saw it."""
+        key, entries = bytes.fromhex(self.digest_key), self.manifest.entries if self.manifest is not None else ()
+        lost = {
+            entry.digest
+            for entry in entries
+            if entry.kind is Kind.EVIDENCE
+            and entry.digest
+            and entry.digest != digest_text(self.evidence_text(entry.id) or "", key)
+        }
+        if self.manifest is None or not key or not lost:
+            return self
+        return replace(self, manifest=self.manifest.drop_digests(lost))
+
+
+def _pieces_in(output: Json, piece: str | None) -> Iterator[str]:
+    """The texts of a piece of evidence of that id in what a tool answered."""
+    inside: list[Json] = [output]
+    while inside:
+        value = inside.pop()
+        if isinstance(value, Mapping):
+            if value.get("id") == piece and isinstance(text := value.get("text"), str):
+                yield f"{title}: {text}" if isinstance(title := value.get("title"), str) else text
+            inside += value.values()
+        elif isinstance(value, list | tuple):
+            inside += value
 
 
 class _TraceAddress(msgspec.Struct, array_like=True):
@@ -229,7 +266,8 @@ class OpenTurn(Value, frozen=True, kw_only=True):
     `expired` says that an expired session of this id was replaced, `journaled` that the store is unavailable and a
     journal holds the turn. `stale_before` is the first message that is context if what precedes it is stale, else 0;
     `finish` stores it. `summary` stands in for messages before the window that a summary covers, up to
-    `summarized_through`. `cut` are the ids of messages that the window holds in part.
+    `summarized_through`. `cut` are the ids of messages that the window holds in part, `live_ids` those of messages that
+    are stored redacted and stand here as they were sent.
     """
 
     id: str
@@ -250,6 +288,7 @@ class OpenTurn(Value, frozen=True, kw_only=True):
     summary: str = ""
     summarized_through: int = 0
     cut: tuple[str, ...] = ()
+    live_ids: tuple[str, ...] = ()
 
     @property
     def context_start(self) -> int:

@@ -50,6 +50,11 @@ class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return cls(**fields)
 
 
+def to_text(value: Json) -> str:
+    """A tool's arguments or output as the model reads them: a text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
 def check_text(text: str, what: str) -> str:
     """Return `text` if every store accepts it.
 

@@ -363,5 +363,8 @@ def _with_live_messages(turn: OpenTurn, kept: Sequence[Draft], said: Sequence[Dr
     }
     words = tuple(live.values())
     return replace(
-        turn, user_messages=_replace_messages(turn.user_messages, words), window=_replace_messages(turn.window, words)
+        turn,
+        user_messages=_replace_messages(turn.user_messages, words),
+        window=_replace_messages(turn.window, words),
+        live_ids=tuple([one.id for one in turn.user_messages if one.id in live and live[one.id].parts != one.parts]),
     )

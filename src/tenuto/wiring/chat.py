@@ -23,12 +23,12 @@ from tenuto.assistants.npc import npc_assistant
 from tenuto.assistants.registry import general_assistant
 from tenuto.chat import Chat, ChatDeps, ChatLimits
 from tenuto.context import TokenCounter, check_budget, encoding_for
-from tenuto.context.tokens import to_text
 from tenuto.errors import InvalidSetting
 from tenuto.llm import OFFLINE, GivenModel, complete, open_model, provider_of
 from tenuto.model import Scope
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.prompt import Language
+from tenuto.model.values import to_text
 from tenuto.ports import ChatModel, Clock, StateStore, Store, TaskEngine
 from tenuto.privacy.redacting_model import RedactingModel
 from tenuto.privacy.redactor import Redactor

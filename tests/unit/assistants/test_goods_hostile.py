@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tenuto.assistants.goods import Item, goods_assistant, replace_catalogue
-from tenuto.context.tokens import TokenCounter, to_text
+from tenuto.context.tokens import TokenCounter
 from tenuto.errors import Invalid
 from tenuto.model.prompt import Language, LayoutName
+from tenuto.model.values import to_text
 from tenuto.ports import OfflineTool
 from tenuto.stores.memory import MemoryStore
 from tests.samples import one_field_each

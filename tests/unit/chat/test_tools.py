@@ -12,14 +12,13 @@ from msgspec.structs import replace
 
 from tenuto.chat import ChatLimits, ReplyFinished, ToolFinished
 from tenuto.context import TokenCounter
-from tenuto.context.tokens import to_text
 from tenuto.errors import BudgetExhausted, Invalid, ModelFailed, ToolError, Unavailable
 from tenuto.llm import UNREADABLE, Call, Fail, Hang, Say
 from tenuto.model import Role
 from tenuto.model.generation import ModelDone, ToolContext, ToolOutput
 from tenuto.model.prompt import Kind, PromptPolicy
 from tenuto.model.session import Budgets
-from tenuto.model.values import Json, JsonObject
+from tenuto.model.values import Json, JsonObject, to_text
 from tenuto.sessions.usage import UsageLedger
 from tests.clock import FakeClock
 from tests.samples import ANN, BOB

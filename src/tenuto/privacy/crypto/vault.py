@@ -56,6 +56,18 @@ class Vault:
         self._sessions = sessions
         self._ciphers = ciphers
 
+    async def digest_key(self, scope: Scope, trace_id: str, *, create: bool = False) -> bytes:
+        """The key of the digests in a trace, derived from the tenant's keys; `create` makes them if there are none.
+
+        Raises:
+            DecryptionFailed: the tenant's keys cannot be read, or are gone.
+        """
+        scope, ciphers = site_scope(scope), self._ciphers
+        cipher = await (
+            ciphers.cipher_for_sealing(scope) if create else ciphers.cipher_for_opening(scope, refresh=True)
+        )
+        return bytes.fromhex(cipher.digest(b"", ("trace", trace_id)))
+
     async def allot(self, session: Session, values: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
         """A placeholder for each name and value; equal values of a session share one, also across processes.
 
