@@ -44,7 +44,7 @@ _PROVIDED: Final = re.compile(r"[^:\s]+:\S+")
 _OFF: Final = frozenset({"0", "off", "never", "none", "false", "no"})
 _ON: Final = frozenset({"1", "on", "true", "yes"})
 # Numbers that no preset fills in, whose 0 switches something off.
-_ZERO_IS_OFF: Final = ("breaker_failures", "wrong_credentials_per_minute")
+_ZERO_IS_OFF: Final = ("breaker_failures", "wrong_credentials_per_minute", "embedding_tokens_per_minute")
 # Settings that hold for the sessions of every assistant.
 _SESSION_LIMITS: Final = (
     *("max_message_bytes", "max_head_bytes", "lease", "busy_wait", "inactive_after", "archive_after"),

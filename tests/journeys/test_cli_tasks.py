@@ -199,7 +199,8 @@ def test_a_plan_is_run_and_followed_to_its_end(plans: Path) -> None:
     assert done.stdout.splitlines()[-1].startswith(f"Task {listed['id']} completed: ")
     assert "a: completed" in done.stdout.splitlines()
     assert not {"\x1b", "\x07", "\u202e"} & set(done.stdout + shown)
-    assert (followed.exit_code, followed.stdout) == (0, done.stdout)
+    # On a slow machine the first command sees the step run.
+    assert (followed.exit_code, followed.stdout) == (0, done.stdout.replace("a: running\n", ""))
     assert ["a", "reader", "completed", "1"] in [line.split()[:4] for line in shown.splitlines()]
 
 

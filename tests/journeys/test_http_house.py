@@ -132,7 +132,7 @@ async def test_every_example_of_the_openapi_works(door: Door) -> None:
             turn = (await door.http.post("/v1/turns", json={})).json()
             task = await _task_for(door, path)
             # Memories belong to a user; the rest is asked for by the tenant itself.
-            who = {"X-User-ID": "ann"} if path.startswith("/v1/memories") else {}
+            who = {"X-User-ID": "ann"} if path.startswith("/v1/memories") else {"Tenuto-Agent": "labour-law"}
             boat = {"text": "I own a red boat."}
             memory = (await door.http.post("/v1/memories", headers={"X-User-ID": "ann"}, json=boat)).json()
             parts = {
@@ -153,9 +153,11 @@ async def test_every_example_of_the_openapi_works(door: Door) -> None:
 
 
 async def _task_for(door: Door, path: str) -> dict[str, Any]:
-    """A task that the route of a path can be asked about: one that waits for a person, or has ended."""
-    running = path.endswith(("/input/{step}", "/resume"))
-    plan = {"steps": [{"id": "read", "human_input": "Send this?"}]}
+    """A task that the route of a path can be asked about: one that waits for a person or an agent, or has ended."""
+    running = path.endswith(("/input/{step}", "/resume", "/complete", "/fail"))
+    remote = path.endswith(("/complete", "/fail"))
+    step = {"agent": "labour-law", "remote": True} if remote else {"human_input": "Send this?"}
+    plan = {"steps": [{"id": "read", **step}]}
     opened = await door.http.post("/v1/tasks", json={"type": "t", **({"plan": plan} if running else {})})
     task: dict[str, Any] = opened.json()
     if running:

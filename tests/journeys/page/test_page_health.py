@@ -72,6 +72,6 @@ async def test_an_operator_sees_health_and_usage_and_others_how_to_get_in(chromi
         await visit.page.get_by_label("API key or token").fill(secret)
         await visit.page.keyboard.press("Enter")
         await expect(visit.page.locator(".health .notice")).to_contain_text(
-            "tenuto keys create --tenant ID --role admin"
+            "tenuto keys create --tenant ID --role operator"
         )
         await expect(visit.page.locator(".level")).to_be_hidden()

@@ -257,7 +257,7 @@ def test_the_query_says_how_much_relevance_weighs_against_likeness() -> None:
     )
 
     for weight, second in ((1, "alike"), (0, "other")):
-        assert found(index, "Which green tea with jasmine do I drink?", limit=2, diversity=weight) == ["best", second]
+        assert found(index, "Which green tea with jasmine do I drink?", limit=2, mmr_lambda=weight) == ["best", second]
 
 
 def test_a_hit_tells_why_it_was_found() -> None:
