@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from tenuto.llm import Call, ScriptedModel
 from tenuto.llm.offline.phrases import PHRASES
+from tenuto.model import NewSession, SessionQuery
 from tenuto.model.privacy import Mode
 from tenuto.model.prompt import Language
 from tests.journeys.door import Door, code, served
@@ -359,3 +362,23 @@ async def test_an_answer_that_no_tool_of_the_shop_supports_says_so() -> None:
         greeted = await ask_shop(door, "hello")
 
     assert (invented["degraded"], found["degraded"], greeted["degraded"]) == (["lookup"], [], [])
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_the_shop_keeps_its_number_of_sessions_in_the_background(tmp_path: Path, kind: str) -> None:
+    """B13: of visitors and users alike; sessions of other assistants stay."""
+    async with served(store="memory://" if kind == "memory" else f"sqlite:///{tmp_path}/t.db") as door:
+        sessions, upkeep = door.tenuto.sessions, door.tenuto.upkeep
+        await door.http.post("/v1/chat", json={"message": "hello"})
+        scope = (await door.tenuto.store.upkeep.list_sites())[0]
+        old = NewSession(metadata={"assistant": "goods"})
+        await asyncio.gather(*(sessions.create(scope, old, f"old{number}") for number in range(1015)))
+
+        told = [await ask_shop(door, "hello", userId=user) for user in (None, 1001) for _ in range(3)]
+        await upkeep.drain()
+
+        pages = [await sessions.list(scope, SessionQuery(limit=1000))]
+        pages.append(await sessions.list(scope, SessionQuery(limit=1000, cursor=pages[0].cursor)))
+        left = [session for page in pages for session in page.sessions]
+        assert Counter(session.metadata["assistant"] == "goods" for session in left) == {True: 1000, False: 1}
+        assert {one["sessionId"] for one in told} <= {session.id for session in left}

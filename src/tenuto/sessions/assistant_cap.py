@@ -1,42 +1,60 @@
 """The number of sessions that an assistant's own policy keeps on a site (B13).
 
 Stores do not know which assistant a session belongs to, and the sessions of other assistants must stay. So the site is
-listed, newest change first, and the oldest of the assistant are noted as the next to go. The note serves the sessions
-that are created after it, so that one listing serves about a hundred of them.
+listed, newest change first, and the oldest of the assistant are noted as the next to go. A turn only notes that it
+created a session: upkeep lists and removes, in bounded portions.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
-from weakref import WeakValueDictionary
 
-from tenuto.errors import SessionNotFound
-from tenuto.model import RemovedSession, Scope, Session, SessionQuery
+from tenuto.errors import SessionBusy, SessionElsewhere, SessionNotFound
+from tenuto.model import BeginTurn, RemovedSession, Scope, Session, SessionQuery
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.session import ASSISTANT
-from tenuto.ports import Clock, SessionStore
+from tenuto.ports import Clock, SessionStore, release_lease
+from tenuto.sessions.cancellation import release_on_error
+from tenuto.sessions.ids import fresh_id
 
 # Other processes create sessions, too: after this time the site is listed again.
 _TRUSTED_FOR: Final = timedelta(seconds=10)
-_SPARE: Final = 100
+_PORTION: Final = 100
 _PAGE: Final = 1000
 _MOST_PAGES: Final = 20
 _MOST_SITES: Final = 100
+# Of a removal: a turn that begins meanwhile waits for it.
+_LEASE: Final = timedelta(seconds=9)
 
 _Place: TypeAlias = tuple[str, str, str]
 
 
-@dataclass(slots=True)
-class _Listing:
-    """The ids of the assistant's sessions on a site, and the longest unchanged of them, oldest first."""
+@dataclass(slots=True, kw_only=True)
+class _Count:
+    """The sessions of an assistant on a site: those of the last listing, and those `created` here since it began.
 
-    listed_at: datetime
-    ids: set[str]
-    oldest: deque[Session]
+    `newest` are the ids of its first page, which may hold sessions that are noted as created later. `oldest` are the
+    longest unchanged, oldest first: scope, id and version.
+    """
+
+    policy: SessionPolicy
+    latest: str
+    due: bool = True
+    listed_at: datetime | None = None
+    listed: int = 0
+    newest: frozenset[str] = frozenset()
+    created: set[str] = field(default_factory=set)
+    oldest: deque[tuple[Scope, str, int]] = field(default_factory=deque)
+
+    @property
+    def excess(self) -> int:
+        """How many sessions are beyond the number that the policy keeps."""
+        return self.listed + len(self.created - self.newest) - (self.policy.max_sessions or 0)
 
 
 class AssistantCap:
@@ -45,66 +63,97 @@ class AssistantCap:
     def __init__(self, *, store: SessionStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._listings: OrderedDict[_Place, _Listing] = OrderedDict()
-        self._locks: WeakValueDictionary[_Place, asyncio.Lock] = WeakValueDictionary()
+        self._counts: OrderedDict[_Place, _Count] = OrderedDict()
+        self._removing = asyncio.Lock()
 
-    async def make_room(self, session: Session, policy: SessionPolicy) -> tuple[RemovedSession, ...]:
-        """Keep to `policy.max_sessions` after this session was created; returns what was removed.
+    @property
+    def due(self) -> bool:
+        """Whether `remove_excess` has something to look at."""
+        return any(count.due for count in self._counts.values())
+
+    def note(self, session: Session, policy: SessionPolicy) -> None:
+        """Note that this session was created under the policy of its assistant."""
+        assistant = session.metadata.get(ASSISTANT)
+        if not isinstance(assistant, str):
+            return
+        place = (session.scope.tenant, session.scope.site, assistant)
+        count = self._counts.setdefault(place, _Count(policy=policy, latest=session.id))
+        count.policy, count.latest, count.due = policy, session.id, True
+        if len(count.created) >= _PAGE:
+            count.listed_at = None
+            count.created.clear()
+        count.created.add(session.id)
+        self._counts.move_to_end(place)
+        if len(self._counts) > _MOST_SITES:
+            self._counts.popitem(last=False)
+
+    async def remove_excess(self) -> AsyncGenerator[RemovedSession]:
+        """Remove a portion of what is beyond the number of one assistant on one site, and tell each that is gone.
 
         Raises:
-            Unavailable: the store is away; what was noted is listed again next time.
+            Unavailable: the store is away; it stays due.
         """
-        keep, assistant = policy.max_sessions, session.metadata.get(ASSISTANT)
-        if keep is None or not isinstance(assistant, str):
-            return ()
-        site = Scope(tenant=session.scope.tenant, site=session.scope.site)
-        place = (site.tenant, site.site, assistant)
-        removed: list[RemovedSession] = []
-        # One at a time: a hundred first questions list the site once.
-        async with self._locks.setdefault(place, asyncio.Lock()):
-            listing = self._listings.pop(place, None)
-            if listing is None or not timedelta(0) <= self._clock() - listing.listed_at < _TRUSTED_FOR:
-                listing = await self._list(site, assistant, policy, keep)
-            listing.ids.add(session.id)
-            if len(listing.ids) > keep and not listing.oldest:
-                listing = await self._list(site, assistant, policy, keep)
-            while len(listing.ids) > keep and listing.oldest:
-                oldest = listing.oldest.popleft()
-                if oldest.id == session.id or await self._is_used(site, oldest):
-                    continue
-                listing.ids.discard(oldest.id)
-                if await self._delete(site, oldest):
-                    removed.append(RemovedSession(scope=oldest.scope, session_id=oldest.id))
-            self._listings[place] = listing
-            if len(self._listings) > _MOST_SITES:
-                self._listings.popitem(last=False)
-        return tuple(removed)
+        async with self._removing:
+            place = next((place for place, count in self._counts.items() if count.due), None)
+            if place is None:
+                return
+            count, more = self._counts[place], True
+            self._counts.move_to_end(place)
+            count.due = False
+            try:
+                age = self._clock() - count.listed_at if count.listed_at is not None else _TRUSTED_FOR
+                if not timedelta(0) <= age < _TRUSTED_FOR or (count.excess > 0 and not count.oldest):
+                    await self._list(place, count)
+                before = count.listed
+                while count.excess > 0 and count.oldest and before - count.listed < _PORTION:
+                    # A store in memory never waits: turns come in between.
+                    await asyncio.sleep(0)
+                    scope, session_id, version = count.oldest.popleft()
+                    if session_id != count.latest and await self._remove(count, scope, session_id, version):
+                        yield RemovedSession(scope=scope, session_id=session_id)
+                # Where all are in use, the next new session makes it due again.
+                more = count.excess > 0 and count.listed < before
+            finally:
+                count.due = count.due or more
 
-    async def _is_used(self, site: Scope, listed: Session) -> bool:
-        """Whether the session changed since it was listed."""
+    async def _remove(self, count: _Count, scope: Scope, session_id: str, version: int) -> bool:
+        """Remove the session if it is as it was listed and no turn runs; its lease keeps turns from beginning."""
+        store = self._store
+        lease = BeginTurn(session_id=session_id, turn_id=fresh_id(), lease=_LEASE, window=0)
         try:
-            return (await self._store.get(site, listed.id)).version != listed.version
-        except SessionNotFound:
+            if (await store.get(scope, session_id)).version != version:
+                return False
+            turn = await store.begin_turn(scope, lease)
+            if turn.session.version != version + 1:
+                await release_lease(store.finish_turn, turn)
+                return False
+            await release_on_error(store.finish_turn, turn, store.delete(scope, session_id))
+        except (SessionBusy, SessionElsewhere):
             return False
-
-    async def _delete(self, site: Scope, listed: Session) -> bool:
-        try:
-            await self._store.delete(site, listed.id)
         except SessionNotFound:
+            count.listed -= 1
             return False
+        count.listed -= 1
         return True
 
-    async def _list(self, site: Scope, assistant: str, policy: SessionPolicy, keep: int) -> _Listing:
+    async def _list(self, place: _Place, count: _Count) -> None:
         """List the assistant's sessions. Those that did not change for their retention are about to go by themselves,
         but for those that were read since, which are few and keep until then."""
-        now, idle = self._clock(), policy.retention.idle
-        found: list[Session] = []
+        tenant, site, assistant = place
+        now, idle = self._clock(), count.policy.retention.idle
+        count.listed_at, count.listed = None, 0
+        count.created.clear()
+        oldest: deque[tuple[Scope, str, int]] = deque(maxlen=_PAGE)
         cursor: str | None = None
-        for _ in range(_MOST_PAGES):
-            page = await self._store.list(site, SessionQuery(limit=_PAGE, cursor=cursor))
-            found += [session for session in page.sessions if session.metadata.get(ASSISTANT) == assistant]
+        for number in range(_MOST_PAGES):
+            page = await self._store.list(Scope(tenant=tenant, site=site), SessionQuery(limit=_PAGE, cursor=cursor))
+            found = [session for session in page.sessions if session.metadata.get(ASSISTANT) == assistant]
+            if number == 0:
+                count.newest = frozenset(session.id for session in found)
+            count.listed += len(found)
+            oldest.extend((session.scope, session.id, session.version) for session in found)
             cursor = page.cursor
             if cursor is None or (idle is not None and page.sessions and page.sessions[-1].updated_at < now - idle):
                 break
-        last = max(0, len(found) - keep) + _SPARE
-        return _Listing(listed_at=now, ids={session.id for session in found}, oldest=deque(reversed(found[-last:])))
+        oldest.reverse()
+        count.listed_at, count.oldest = now, oldest

@@ -448,6 +448,17 @@ class Sessions:
         await self._announce_removed(EventKind.EXPIRED, gone)
         return len(gone)
 
+    @property
+    def over_cap(self) -> bool:
+        """Whether an assistant may have more sessions than its own policy keeps."""
+        return self._assistant_cap.due
+
+    async def trim(self) -> None:
+        """Remove a portion of the sessions that an assistant has beyond the number of its own policy."""
+        async with contextlib.aclosing(self._assistant_cap.remove_excess()) as removing:
+            async for gone in removing:
+                await self._announce_removed(EventKind.EVICTED, (gone,))
+
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         """Remove up to so many sessions of the scope's user, then the user's state; see the port."""
         check_type(scope, Scope, "scope")
@@ -598,14 +609,14 @@ class Sessions:
         kind = EventKind.CREATED if created else EventKind.UPDATED
         await self._announce.emit_event(kind, scope, session.id, changed=() if created else _MESSAGES)
         if created and self.policy.max_sessions is not None:
-            await self._evict(self._upkeep.evict(scope, self.policy.max_sessions, keep_session=session.id))
+            await self._evict(scope, self.policy.max_sessions, session.id)
         if created and policy.max_sessions not in (None, self.policy.max_sessions):
-            await self._evict(self._assistant_cap.make_room(session, policy))
+            self._assistant_cap.note(session, policy)
 
-    async def _evict(self, evicting: Awaitable[tuple[RemovedSession, ...]]) -> None:
+    async def _evict(self, scope: Scope, keep: int, new: str) -> None:
         """Remove the oldest sessions. The new one is stored, so a store that fails now must not fail the caller."""
         try:
-            gone = await evicting
+            gone = await self._upkeep.evict(scope, keep, keep_session=new)
         except Unavailable as error:
             _log.warning("sessions beyond max_sessions were not evicted: %s", error)
             return

@@ -93,6 +93,7 @@ class AfterTurn:
         clock: Clock,
         memories: Memories | None = None,
     ) -> None:
+        self._sessions = sessions
         self._counter = TokenCounter()
         self._jobs = Jobs()
         self._releasing = LeaseRelease(sessions=sessions)
@@ -120,6 +121,7 @@ class AfterTurn:
         """
         subject = session_key(ended.scope, ended.session.id)
         bare = replace(ended, log_tail=())
+        self._trim_if_due()
         if ended.claims_title:
             self._jobs.start("title", subject, lambda: self._titler.title(bare))
         if self._capturer is not None:
@@ -128,6 +130,15 @@ class AfterTurn:
         whose = (subject, ended.persona)
         if not self._jobs.is_running("summary", whose) and self._may_be_due(ended):
             self._jobs.start("summary", whose, lambda: self._compressor.compress(bare))
+
+    def _trim_if_due(self) -> None:
+        if self._sessions.over_cap:
+            self._jobs.start("removal of old sessions", "", self._trim)
+
+    async def _trim(self) -> None:
+        """Remove one portion; others may run before the next."""
+        await self._sessions.trim()
+        self._trim_if_due()
 
     def _follow_with_memories(self, capturer: Capturer, ended: TurnEnded, bare: TurnEnded, subject: bytes) -> None:
         # By its version: a later turn's must not take the place of one that waits.

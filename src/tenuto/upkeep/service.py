@@ -140,13 +140,17 @@ class Upkeep:
         self._sweeps[kind] = self._sweeps.get(kind, JobCounts()).after(ok)
 
     async def sweep(self) -> int:
-        """Remove everything that has expired by now, in bounded steps; returns how many sessions were removed."""
+        """Remove all that expired or is beyond an assistant's number, in bounded steps; returns how many expired."""
         total = 0
         while True:
             gone = await self._sessions.sweep(_BATCH)
             total += gone
             if gone < _BATCH:
-                return total
+                break
+        # Those that were created without a turn, or whose turn failed.
+        while self._sessions.over_cap:
+            await self._sessions.trim()
+        return total
 
     async def sweep_tasks(self) -> int:
         """Remove expired tasks and agents' notes in bounded steps; returns how many tasks were removed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from itertools import count
@@ -34,6 +35,8 @@ from tenuto.model import (
     RemovedSession,
     Rewrite,
     Scope,
+    Session,
+    SessionPage,
     SessionQuery,
     TurnState,
     text_part,
@@ -290,16 +293,84 @@ async def test_an_assistants_own_policy_removes_its_own_sessions_alone(room: Roo
         turn = await sessions.begin(BOB, wish("A question", f"g{number}", policy=shop, new_session=new))
         await sessions.finish(turn, closing("An answer"))
 
+    async def drain() -> None:
+        while sessions.over_cap:
+            await sessions.trim()
+
     for number in (0, 1, 2, 0, *range(3, 22)):
         await ask(number)
-    # Beginnings at once are counted once, whichever of them lists the site.
+        await drain()
+    # Beginnings at once are counted once, whichever of them are listed.
     room.clock.advance(timedelta(minutes=1))
-    await asyncio.gather(*(ask(number) for number in range(22, 25)))
+    await asyncio.gather(*(ask(number) for number in range(22, 25)), drain())
+    await drain()
 
     left = [session.id for session in (await sessions.list(ACME, SessionQuery())).sessions]
     evicted = [event.session_id for event in room.heard if event.kind is EventKind.EVICTED]
     assert left == ["g24", "g23", "g22", "other"]
     assert evicted == ["g1", "g2", "g0", *(f"g{number}" for number in range(3, 22))]
+
+
+class Intruded(FlatMemoryStore):
+    """Counts listings and removals; whenever a head was read, `intrude` runs before the reader goes on."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock=clock)
+        self.asked: Counter[str] = Counter()
+        self.intrude: Callable[[str], Awaitable[object]] | None = None
+
+    async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
+        self.asked["list"] += 1
+        return await super().list(scope, query)
+
+    async def get(self, scope: Scope, session_id: str) -> Session:
+        head = await super().get(scope, session_id)
+        if self.intrude is not None:
+            await self.intrude(session_id)
+        return head
+
+    async def delete(self, scope: Scope, session_id: str) -> None:
+        self.asked["delete"] += 1
+        await super().delete(scope, session_id)
+
+
+async def test_a_backlog_goes_in_portions_and_never_within_a_turn() -> None:
+    """B13: a session whose turn runs, or that changed since it was listed, stays, and its turn is not lost."""
+    clock = FakeClock()
+    store = Intruded(clock)
+    room = Room(store)
+    room.clock = clock
+    sessions = room.sessions(on_missing=OnMissing.ADOPT)
+    shop = replace(sessions.policy, max_sessions=50)
+    new = NewSession(metadata={"assistant": "goods"})
+    turns: list[OpenTurn] = []
+    for number in range(400):
+        await sessions.create(BOB, new, f"g{number}")
+        if number == 0:
+            turns.append(await sessions.begin(BOB, wish("Running", "g0")))
+        clock.advance(timedelta(milliseconds=10))
+    turn = await sessions.begin(BOB, wish("A question", "new", policy=shop, new_session=new))
+    await sessions.finish(turn, closing("An answer"))
+    assert store.asked == {}
+
+    async def intrude(session_id: str) -> None:
+        if session_id == "g1":
+            turns.append(await sessions.begin(BOB, wish("Meanwhile", "g1")))
+        if session_id == "g2":
+            await whole_turn(sessions, BOB, wish("Meanwhile", "g2"))
+
+    store.intrude = intrude
+    portions = []
+    while sessions.over_cap:
+        before = store.asked["delete"]
+        await sessions.trim()
+        portions.append(store.asked["delete"] - before)
+
+    assert (portions, store.asked["list"]) == ([100, 100, 100, 51], 1)
+    for open_turn in turns:
+        await sessions.finish(open_turn, closing("Not lost"))
+    left = {session.id for session in (await sessions.list(ACME, SessionQuery(limit=1000))).sessions}
+    assert left == {"g0", "g1", "g2", "new", *(f"g{number}" for number in range(354, 400))}
 
 
 class Forgetful(FlatMemoryStore):
