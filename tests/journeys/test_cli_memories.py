@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tenuto
+from tenuto import Tenuto
+from tenuto.app import open_app
+from tenuto.cli import running
 from tenuto.model.memory import Memory, MemoryKind, MemorySource
+from tenuto.settings import Settings
 from tests.journeys.desk import asked, typed
 from tests.journeys.terminal import Desk, Screen
 
@@ -207,12 +213,21 @@ def test_an_audit_counts_junk_and_repetition_of_all_owners_of_a_site() -> None:
 
 
 def test_a_caller_without_a_user_has_memories_unless_the_setting_forbids_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole application is opened for one person, not its memories alone."""
+    opened: list[bool | None] = []
+
+    def opening(settings: Settings, **options: Any) -> AbstractAsyncContextManager[Tenuto]:
+        opened.append(settings.memories_without_user)
+        return open_app(settings, **options)
+
+    monkeypatch.setattr(running, "open_app", opening)
     mine = asked("memories", "add", HOME)
     talk = typed("chat", "Where do I live?")
     monkeypatch.setenv("TENUTO_MEMORIES_WITHOUT_USER", "false")
     refused = typed("memories", "list")
     silent = typed("chat", "Where do I live?")
 
+    assert opened == [True, False]
     assert mine["text"] == HOME
     assert HOME in talk.stdout
     assert (refused.exit_code, "--user" in refused.stderr) == (1, True)

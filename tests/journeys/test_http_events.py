@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from pathlib import Path
 from typing import Any
 
+import httpx
+import jwt
 import pytest
 from msgspec.structs import replace
 
 import tenuto
-from tenuto.access import KeyRole
+from tenuto.access import KeyRole, jwt_verifier
 from tenuto.llm import Hang, Say, ScriptedModel
 from tenuto.llm.scripted import Script
 from tenuto.model import Changes, Scope
 from tenuto.server import session_events
 from tenuto.sessions import EventKind
-from tests.journeys.door import ANN, BOB, EVE, at, bearer, code, playing, served
+from tests.journeys.door import ANN, BOB, EVE, Door, at, bearer, code, playing, served
 from tests.talking import patient
 
 HERE = Scope(tenant="acme", user="ann")
@@ -107,12 +110,13 @@ async def test_streams_are_counted_when_admitted_and_end_with_their_key(monkeypa
     assert (open_streams, len(hub._streams), hub._owners.total()) == (2, 0, 0)
 
 
+_COMPLETION = {"messages": [{"role": "user", "content": "Count"}], "stream": True}
 _A2A = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Count"}]}}
 _UI_MESSAGE = {"id": "u", "role": "user", "parts": [{"type": "text", "text": "Count"}]}
-ENDS = ("[DONE]", "event: done", "RUN_FINISHED", "response.completed", "TASK_STATE_COMPLETED")
 ANSWERS: dict[str, tuple[str, dict[str, Any]]] = {
     "chat": ("/v1/chat", {"message": "Count", "stream": True}),
-    "completion": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Count"}], "stream": True}),
+    "completion": ("/v1/chat/completions", _COMPLETION),
+    "completion in a session": ("/v1/chat/completions", _COMPLETION),
     "response": ("/v1/responses", {"input": "Count", "stream": True}),
     "unstored response": ("/v1/responses", {"input": "Count", "stream": True, "store": False}),
     "ai-sdk": ("/v1/ai-sdk/chat", {"id": "ui", "messages": [_UI_MESSAGE]}),
@@ -122,8 +126,24 @@ ANSWERS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+# How each kind of stream says that its credential no longer holds.
+_PROBLEM = 'event: error\ndata: {"type":"urn:tenuto:problem:invalid_credential"'
+LAPSED = {
+    "chat": _PROBLEM,
+    "completion": '"type":"authentication_error","param":null,"code":"invalid_api_key"',
+    "completion in a session": '"type":"authentication_error","param":null,"code":"invalid_api_key"',
+    "response": "event: response.failed",
+    "unstored response": "event: response.failed",
+    "ai-sdk": '{"type":"error","errorText":"invalid_credential: ',
+    "ag-ui": '{"type":"RUN_ERROR",',
+    "a2a": "event: error",
+    "a2a rest": "event: error",
+}
+
+
 async def test_answers_under_way_end_with_their_key(subtests: pytest.Subtests) -> None:
-    """A key that is revoked hears no further word, of whichever kind its stream is; a turn can be joined by another."""
+    """A key that is revoked hears no further word but why, in the shape of its stream; a turn can be joined by another
+    key."""
     hangs = {name: Hang() for name in ANSWERS}
     scripts: list[Script] = [[Say("One "), hang] for hang in hangs.values()]
     model = ScriptedModel(*scripts)
@@ -132,23 +152,62 @@ async def test_answers_under_way_end_with_their_key(subtests: pytest.Subtests) -
         for name, (path, body) in ANSWERS.items():
             with subtests.test(name):
                 key, secret = await door.keys.create(tenant="acme", user="ann")
-                headers = {**bearer(secret), "A2A-Version": "1.0"}
-                asked = asyncio.create_task(door.http.post(path, headers=headers, json=body))
-                reached = asyncio.create_task(hangs[name].reached.wait())
-                await asyncio.wait((asked, reached), return_when=asyncio.FIRST_COMPLETED)
-                assert reached.done(), asked.result().text
+                asked = await _reach(door, hangs[name], name, bearer(secret), path, body)
                 await door.http.delete(f"/v1/keys/{key.id}", headers=admin)
 
                 ended = await asked
 
+                events = ended.text.replace("\r", "").removesuffix("data: [DONE]\n\n").rstrip().split("\n\n")
                 assert ended.status_code == 200, ended.text
-                assert not any(
-                    end in ended.text
-                    for end in ("[DONE]", "event: done", "RUN_FINISHED", "response.completed", "TASK_STATE_COMPLETED")
-                )
+                assert LAPSED[name] in events[-1]
+                assert "invalid_credential" in events[-1] or "invalid_api_key" in events[-1]
         key, secret = await door.keys.create(tenant="acme", user="ann")
         joined = asyncio.create_task(door.http.get("/v1/ai-sdk/chat/ui/stream", headers=bearer(secret)))
         for _ in range(100):  # A store in memory waits for nothing, so it reads by now.
             await asyncio.sleep(0)
         await door.http.delete(f"/v1/keys/{key.id}", headers=admin)
         assert ((await joined).status_code, "One" in joined.result().text) == (200, True)
+        assert "invalid_credential" in joined.result().text
+
+
+async def test_a_token_that_expires_ends_streams_of_events_alone(
+    monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    """An answer was admitted as a whole, so a client with a token of a few minutes hears a long one to its end."""
+    hangs = {name: Hang() for name in ANSWERS}
+    scripts: list[Script] = [[Say("One "), hang, Say("two.")] for hang in hangs.values()]
+    model, secret = ScriptedModel(*scripts), "a secret that is long enough for tests"
+    claims = {"tenant_id": "acme", "sub": "ann", "exp": int(time.time()) + 300}
+    token = bearer(jwt.encode(claims, secret, "HS256"))
+    played = playing(model, policies=patient())
+    async with served(jwt_secret=secret, **played) as door, asyncio.timeout(60):
+        listening = asyncio.create_task(door.http.get("/v1/events", headers=token))
+        asked = {
+            name: await _reach(door, hangs[name], name, token, path, body) for name, (path, body) in ANSWERS.items()
+        }
+        monkeypatch.setattr(jwt_verifier, "_LEEWAY_SECONDS", -3600)
+        refused = await door.http.get("/v1/sessions", headers=token)
+        door.app.state.service.gate.forget("another key")
+        await listening
+        for name, hang in hangs.items():
+            hang.release.set()
+            with subtests.test(name):
+                answered = await asked[name]
+                assert (answered.status_code, "two." in answered.text) == (200, True), answered.text
+                assert "invalid_" not in answered.text
+
+    assert code(refused) == (401, "invalid_credential")
+
+
+async def _reach(
+    door: Door, hang: Hang, name: str, credential: dict[str, str], path: str, body: dict[str, Any]
+) -> asyncio.Task[httpx.Response]:
+    """Ask for an answer, and wait until its model hangs."""
+    headers = {**credential, "A2A-Version": "1.0"}
+    if name == "completion in a session":
+        headers["Tenuto-Session"] = "completed"
+    asked = asyncio.create_task(door.http.post(path, headers=headers, json=body))
+    reached = asyncio.create_task(hang.reached.wait())
+    await asyncio.wait((asked, reached), return_when=asyncio.FIRST_COMPLETED)
+    assert reached.done(), asked.result().text
+    return asked

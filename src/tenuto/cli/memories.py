@@ -21,6 +21,7 @@ from tenuto.model import Scope
 from tenuto.model.memory import MAX_HITS, Memory, MemoryHit, MemoryKind, MemoryQuery
 from tenuto.model.values import JsonObject, check_id
 from tenuto.ports import utc_now
+from tenuto.settings import read_settings
 
 # The index and its embedder take a while to load, and help needs neither.
 if TYPE_CHECKING:
@@ -531,12 +532,11 @@ def _run_app(
     """Run the story, unless it is about a caller without a user where nothing is remembered for one."""
 
     async def checked(app: Tenuto) -> _Answer:
-        held = await app.memories()
-        held.policy = for_one_person(app.settings).memory_policy()
-        held.check_owner(scope)
+        (await app.memories()).check_owner(scope)
         return await story(app)
 
-    return run_command(checked, store=store, making=making, read_only=read_only)
+    settings = for_one_person(read_settings(store=store))
+    return run_command(checked, store=store, settings=settings, making=making, read_only=read_only)
 
 
 async def _warm(held: Memories, scope: Scope | None = None) -> None:

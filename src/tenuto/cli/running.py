@@ -29,14 +29,19 @@ _Answer = TypeVar("_Answer")
 
 
 def run_command(
-    story: Callable[[Tenuto], Awaitable[_Answer]], *, store: str | None, making: bool = False, read_only: bool = False
+    story: Callable[[Tenuto], Awaitable[_Answer]],
+    *,
+    store: str | None,
+    settings: Settings | None = None,
+    making: bool = False,
+    read_only: bool = False,
 ) -> _Answer:
-    """Open what the settings name, let the story use it, close it.
+    """Open what the settings name (by default those that are read here), let the story use it, close it.
 
     With `making`, a SQLite file and its folder come into being. Without, a missing file is refused: a command that
     looks for sessions in the wrong folder should not answer that there are none.
     """
-    settings = read_settings(store=store)
+    settings = settings or read_settings(store=store)
     if making:
         make_folder(settings)
     else:

@@ -215,21 +215,25 @@ class Gate:
         request.state.caller = caller
         return _read_auth_context(caller, request)
 
-    async def wait_until_lapsed(self, request: Request) -> None:
-        """Return when the credential of an admitted request no longer holds: at once if it was revoked here."""
+    async def wait_until_lapsed(self, request: Request, *, allow_expired: bool = False) -> None:
+        """Return when the credential of an admitted request no longer holds: at once if it was revoked here.
+
+        With `allow_expired`, a token may expire meanwhile.
+        """
         while True:
             changed = self._changed
-            if not await self._still_admits(request):
+            if not await self._still_admits(request, allow_expired):
                 return
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(changed.wait(), _RECHECK_EVERY)
 
-    async def _still_admits(self, request: Request) -> bool:
+    async def _still_admits(self, request: Request, allow_expired: bool) -> bool:
         caller: Caller | None = request.state.caller
         try:
             if await self.is_open():
                 return caller is None
-            return caller is not None and await self._find_caller(credential_of(request)) == caller
+            credential = credential_of(request)
+            return caller is not None and await self._find_caller(credential, allow_expired=allow_expired) == caller
         except Unavailable:
             return False
 
@@ -295,7 +299,7 @@ class Gate:
             return OPEN
         return "closed: API keys" if self._tokens is None else "closed: API keys and tokens"
 
-    async def _find_caller(self, credential: str | None) -> Caller | None:
+    async def _find_caller(self, credential: str | None, *, allow_expired: bool = False) -> Caller | None:
         if credential is None:
             return None
         now = self._now()
@@ -315,7 +319,7 @@ class Gate:
         if key is None:
             self._callers.pop(digest, None)
             # Tokens expire by themselves and need no lookup in the store: they are verified each time.
-            return self._tokens.verify(credential) if self._tokens is not None else None
+            return self._tokens.verify(credential, allow_expired=allow_expired) if self._tokens is not None else None
         caller = Caller.from_key(key)
         self._cache_caller(digest, _CachedCaller(caller=caller, seen_at=now, trusted_until=now + _TRUSTED_FOR))
         return caller

@@ -18,7 +18,7 @@ from tenuto.server.auth import asking, authenticate_request, service, sessions
 from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, parse_query, path_parameter
 from tenuto.server.openapi import Router, describe
 from tenuto.server.requests import ChatBody, StreamQuery, TraceListQuery, TraceQuery
-from tenuto.server.streams import ServerSentEvent, cancel_on_disconnect, event_stream
+from tenuto.server.streams import ServerSentEvent, cancel_on_disconnect, event_stream, until_lapsed
 from tenuto.sessions.traces import TraceFilter, find_trace, latest_traces, session_traces
 
 routes = Router("chat", prefix="/v1")
@@ -115,7 +115,7 @@ async def _turn_stream(request: Request, turn: LiveTurn, after: int = 0) -> Resp
             return encode_event(event)
         return encode_event(event, f"{turn.started.turn}.{number}")
 
-    return await event_stream(request, turn.events(after), encode)
+    return await event_stream(request, until_lapsed(request, turn.events(after)), encode)
 
 
 def _events_seen(turn: LiveTurn, event_id: str | None) -> int:

@@ -33,7 +33,7 @@ from tenuto.server.json_io import answer, body_of, parse_query, path_parameter
 from tenuto.server.openapi import Router, describe
 from tenuto.server.problems import Forbidden
 from tenuto.server.requests import AuditQuery, RevealBody, ScanBody, VerifyReceipt
-from tenuto.server.streams import ServerSentEvent, cancel_on_disconnect, event_stream
+from tenuto.server.streams import ServerSentEvent, cancel_on_disconnect, event_stream, until_lapsed
 
 routes = Router("privacy", prefix="/v1")
 
@@ -140,7 +140,7 @@ async def scan_site(request: Request) -> Response:
     office = service(request).tenuto.privacy
     events = _scan_events(office, scope, fix=body.fix, by=by)
     if body.stream:
-        return await event_stream(request, events, _encode_scan)
+        return await event_stream(request, until_lapsed(request, events), _encode_scan)
     return answer(await cancel_on_disconnect(request, _report(events)))
 
 

@@ -12,10 +12,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from tenuto.errors import TenutoError, Unavailable
+from tenuto.errors import TenutoError
 from tenuto.logs import describe_exception
 from tenuto.server.auth import service
-from tenuto.server.problems import error_response, internal
+from tenuto.server.problems import AccessDenied, InvalidCredential, handle_error, internal
 
 _Answer = TypeVar("_Answer")
 _Event = TypeVar("_Event")
@@ -68,10 +68,10 @@ class ServerSentEvent(NamedTuple):
 async def event_stream(
     request: Request, events: AsyncIterator[_Event], encode: Callable[[_Event], Encodes], *, endless: bool = False
 ) -> Response:
-    """Server-sent events, until the credential of the request no longer holds. A failure before the first one is an
-    ordinary error response.
+    """Server-sent events. A failure before the first one is an ordinary error response.
 
-    An `endless` stream begins at once, since its first event may come late, and does not delay the server's end.
+    An `endless` stream begins at once, since its first event may come late, does not delay the server's end, and ends
+    when the credential of its request no longer holds. The events of an answer are those of `until_lapsed`.
     """
     request.state.endless = endless
     first = () if endless else (await cancel_on_disconnect(request, _next_event(events)),)
@@ -93,35 +93,13 @@ class _EventResponse(StreamingResponse):
                 await _close_iterator(iterator)
 
 
-class UntilLapsed(Response):
-    """A streamed response of another library, which ends when the credential of its request no longer holds."""
-
-    def __init__(self, request: Request, response: Response) -> None:
-        super().__init__()
-        self._request = request
-        self._response = response
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        lapsed = asyncio.create_task(service(self._request).gate.wait_until_lapsed(self._request))
-        sending = asyncio.create_task(self._response(scope, receive, send))
-        try:
-            await asyncio.wait((sending, lapsed), return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                return sending.result()
-            await _cancel_task(sending)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-        finally:
-            await _cancel_task(lapsed)
-            await _cancel_task(sending)
-
-
 class _Internal(TenutoError):
     code: ClassVar[str] = "internal"
 
 
-def told_error(fault: Exception) -> TenutoError:
+def told_error(fault: Exception) -> TenutoError | AccessDenied:
     """What a stream says of its failure, for protocols with an event for it; what was not expected is logged."""
-    if isinstance(fault, TenutoError):
+    if isinstance(fault, TenutoError | AccessDenied):
         return fault
     _log.error("a stream failed: %s", describe_exception(fault))
     return _Internal("something went wrong here; the server's log has this answer's x-request-id")
@@ -139,6 +117,31 @@ async def begun_events(request: Request, events: AsyncIterator[_Event]) -> Async
     return all_events()
 
 
+async def until_lapsed(request: Request, events: AsyncIterator[_Event]) -> AsyncIterator[_Event]:
+    """The events of an answer, while the credential of its request holds. A token may expire meanwhile: the answer was
+    admitted as a whole.
+
+    Raises:
+        InvalidCredential: the key was revoked, or the credential does not hold for another reason.
+    """
+    lapsed = asyncio.create_task(service(request).gate.wait_until_lapsed(request, allow_expired=True))
+    step: asyncio.Task[_Event] | None = None
+    try:
+        while True:
+            step = asyncio.create_task(_next_event(events))
+            await asyncio.wait((step, lapsed), return_when=asyncio.FIRST_COMPLETED)
+            if lapsed.done():
+                raise InvalidCredential
+            yield step.result()
+    except StopAsyncIteration:
+        return
+    finally:
+        for task in (lapsed, step):
+            if task is not None:
+                await _cancel_task(task)
+        await _close_iterator(events)
+
+
 async def _next_event(events: AsyncIterator[_Event]) -> _Event:
     return await anext(events)
 
@@ -146,8 +149,9 @@ async def _next_event(events: AsyncIterator[_Event]) -> _Event:
 async def _sse_stream(
     request: Request, first: tuple[_Event, ...], events: AsyncIterator[_Event], encode: Callable[[_Event], Encodes]
 ) -> AsyncIterator[bytes]:
-    lapsed = asyncio.create_task(service(request).gate.wait_until_lapsed(request))
-    ends = (asyncio.create_task(_wait_for_disconnect(request)), lapsed)
+    ends = [asyncio.create_task(_wait_for_disconnect(request))]
+    if request.state.endless:
+        ends.append(asyncio.create_task(service(request).gate.wait_until_lapsed(request)))
     step: asyncio.Task[_Event] | None = None
     try:
         for event in first:
@@ -164,10 +168,8 @@ async def _sse_stream(
             yield encode(event).encode()
     except StopAsyncIteration:
         return
-    except TenutoError as error:
-        if isinstance(error, Unavailable):
-            _log.warning("%s: %s", error.code, error)
-        yield ServerSentEvent("error", bytes(error_response(error).body)).encode()
+    except (TenutoError, AccessDenied) as error:
+        yield ServerSentEvent("error", bytes((await handle_error(request, error)).body)).encode()
     except Exception:
         yield ServerSentEvent("error", bytes(internal().body)).encode()
         raise

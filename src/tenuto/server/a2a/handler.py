@@ -37,7 +37,7 @@ from tenuto.model.task import NewTask, Task, TaskQuery
 from tenuto.ports import TaskEngine
 from tenuto.server.a2a.errors import translating
 from tenuto.server.a2a.records import TASK_TYPE, LoadedTask, TaskRecords, TurnRecord
-from tenuto.server.a2a.routes import CALLER
+from tenuto.server.a2a.routes import CALLER, REQUEST
 from tenuto.server.a2a.runs import Event, Run, Runs
 from tenuto.server.a2a.shapes import (
     ENDED,
@@ -53,6 +53,7 @@ from tenuto.server.a2a.shapes import (
     waiting_step,
 )
 from tenuto.server.auth import AuthContext
+from tenuto.server.streams import until_lapsed
 from tenuto.sessions.ids import session_id_for_key
 
 ASSISTANT: Final = "assistant"
@@ -101,7 +102,7 @@ class A2aHandler(RequestHandler):
         with translating():
             scope, loaded, run = await self._accept(params, context)
             yield apply_history_length(to_task(loaded), params.configuration)
-            async for event in self._follow(scope, loaded, run):
+            async for event in until_lapsed(context.state[REQUEST], self._follow(scope, loaded, run)):
                 yield event
 
     async def _accept(self, params: proto.SendMessageRequest, context: ServerCallContext) -> _Accepted:
@@ -211,7 +212,7 @@ class A2aHandler(RequestHandler):
             yield shown
             if shown.status.state in PAUSED:
                 return
-            async for event in self._follow(scope, loaded, run, after):
+            async for event in until_lapsed(context.state[REQUEST], self._follow(scope, loaded, run, after)):
                 yield event
 
     async def _find(self, scope: Scope, task_id: str) -> tuple[LoadedTask, Run | None]:

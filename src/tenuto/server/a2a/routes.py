@@ -20,7 +20,6 @@ from tenuto.server.auth import authenticate_request, service
 from tenuto.server.json_io import path_parameter, read_body
 from tenuto.server.openapi import Router
 from tenuto.server.sdk_door import SdkDoor
-from tenuto.server.streams import UntilLapsed
 
 if TYPE_CHECKING:
     from tenuto.server.a2a.service import A2aService
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
 routes = Router("a2a")
 CALLER: Final = "tenuto.auth"
 """The entry of an ASGI scope that holds the admission of a request."""
+REQUEST: Final = "tenuto.request"
+"""What the context of a call has its request under."""
 _CARD: Final = "/.well-known/agent-card.json"
 _AGENT: Final = "/a2a/{assistant}"
 # Each with the method of the SDK's dispatcher.
@@ -126,8 +127,8 @@ async def _dispatch(request: Request, handle: Callable[[Request], Awaitable[Resp
 
     response = await handle(Request(request.scope, receive))
     # A turn goes on without its readers, so a stream does not delay the server's end.
-    streams = request.state.endless = response.media_type == "text/event-stream"
-    return UntilLapsed(request, response) if streams else response
+    request.state.endless = response.media_type == "text/event-stream"
+    return response
 
 
 def _is_json(body: bytes) -> bool:

@@ -15,7 +15,7 @@ from tenuto.app import Tenuto
 from tenuto.chat import LiveTurns
 from tenuto.server.a2a.handler import ASSISTANT, A2aHandler
 from tenuto.server.a2a.records import TaskRecords
-from tenuto.server.a2a.routes import CALLER
+from tenuto.server.a2a.routes import CALLER, REQUEST
 from tenuto.server.a2a.runs import Runs
 from tenuto.server.json_io import path_parameter
 
@@ -45,6 +45,7 @@ class _ContextBuilder(DefaultServerCallContextBuilder):
         state = {
             "headers": dict(request.headers),
             CALLER: request.scope[CALLER],
+            REQUEST: request,
             ASSISTANT: path_parameter(request, ASSISTANT),
         }
         extensions = get_requested_extensions(request.headers.getlist(HTTP_EXTENSION_HEADER))

@@ -30,7 +30,14 @@ from tenuto.server.openai.errors import OpenAIRouter, failure_response
 from tenuto.server.openai.items import answer_function, messages_of
 from tenuto.server.openai.response_requests import assistant_of, policy_of
 from tenuto.server.openai.responses import first_event, last_reply
-from tenuto.server.streams import ServerSentEvent, begun_events, cancel_on_disconnect, event_stream, told_error
+from tenuto.server.streams import (
+    ServerSentEvent,
+    begun_events,
+    cancel_on_disconnect,
+    event_stream,
+    told_error,
+    until_lapsed,
+)
 
 routes = OpenAIRouter(prefix="/v1")
 
@@ -130,7 +137,7 @@ async def create_completion(request: Request) -> Response:
         return await _in_session(request, scope, body, await _named(turn, request, scope, session), completion)
     events = service(request).chat.stream(scope, turn, history)
     if body.stream:
-        begun = await begun_events(request, events)
+        begun = until_lapsed(request, await begun_events(request, events))
         return await event_stream(request, _with_end(completion.chunks(begun)), _encode)
     return json_response(completion.whole(await cancel_on_disconnect(request, last_reply(events))))
 
@@ -166,7 +173,7 @@ async def _in_session(
     await cancel_on_disconnect(request, first_event(live))
     session_id = live.started.session_id if live.started is not None else (await live.reply()).session_id
     if body.stream:
-        events = (event async for _, event in live.events())
+        events = (event async for _, event in until_lapsed(request, live.events()))
         response = await event_stream(request, _with_end(completion.chunks(events)), _encode)
     else:
         response = json_response(completion.whole(await cancel_on_disconnect(request, live.reply())))

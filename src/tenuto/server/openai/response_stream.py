@@ -17,6 +17,7 @@ from tenuto.model.generation import TextDelta
 from tenuto.model.values import JsonObject
 from tenuto.server.openai.items import MESSAGE, output_text, text_item, text_item_id
 from tenuto.server.openai.response_objects import Echo, failure_of
+from tenuto.server.problems import AccessDenied
 from tenuto.server.streams import ServerSentEvent, told_error
 
 END: Final = ServerSentEvent("", b"[DONE]")
@@ -59,7 +60,7 @@ class ResponseStream:
             case ReplyFinished(reply=reply):
                 yield from self._end(reply)
 
-    def fail(self, error: TenutoError) -> JsonObject:
+    def fail(self, error: TenutoError | AccessDenied) -> JsonObject:
         """The event of a turn that failed."""
         failure = failure_of(error.code, str(error))
         return self._event("response.failed", response=self._echo.response("failed", error=failure))

@@ -27,7 +27,7 @@ from tenuto.server.openai.response_requests import Asked, history_of, now_in_sec
 from tenuto.server.openai.response_stream import ResponseStream, stream_response
 from tenuto.server.openai.stored_responses import echo_from, inputs_of, replay_response, stored_response
 from tenuto.server.openai.tokens import check_untruncated
-from tenuto.server.streams import begun_events, cancel_on_disconnect, event_stream
+from tenuto.server.streams import begun_events, cancel_on_disconnect, event_stream, until_lapsed
 from tenuto.sessions.ids import derived_id
 
 routes = OpenAIRouter(prefix="/v1")
@@ -181,7 +181,9 @@ def _echo_of(turn: LiveTurn, trace: str) -> Echo:
 
 async def _stream(request: Request, echo: Echo, events: AsyncIterator[ChatEvent], after: int = -1) -> Response:
     stream = ResponseStream(echo, lambda: now_in_seconds(request))
-    return await event_stream(request, stream_response(stream, events, after), lambda batch: batch)
+    return await event_stream(
+        request, stream_response(stream, until_lapsed(request, events), after), lambda batch: batch
+    )
 
 
 async def _answer_unstored(request: Request, asked: Asked) -> Response:

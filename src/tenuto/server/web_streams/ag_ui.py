@@ -20,7 +20,7 @@ from tenuto.server.auth import asking, service, sessions
 from tenuto.server.json_io import body_of, path_parameter
 from tenuto.server.openapi import Router, describe
 from tenuto.server.requests import Name, RequestBody
-from tenuto.server.streams import told_error
+from tenuto.server.streams import told_error, until_lapsed
 from tenuto.server.web_streams.ag_ui_events import AgUiStream, thread_messages
 from tenuto.server.web_streams.turns import (
     WebTool,
@@ -167,7 +167,7 @@ class _Run:
         """The events of a turn."""
         encoder = AgUiStream(self.body.thread_id, self.body.run_id)
         try:
-            async for _, event in turn.events():
+            async for _, event in until_lapsed(self.request, turn.events()):
                 opening = not encoder.started
                 for chunk in encoder.encode(event):
                     yield chunk

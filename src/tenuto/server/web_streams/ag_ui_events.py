@@ -14,6 +14,7 @@ from tenuto.model import Message, Role
 from tenuto.model.generation import TextDelta, ToolCall
 from tenuto.model.message import readable_part
 from tenuto.model.values import JsonObject
+from tenuto.server.problems import AccessDenied
 from tenuto.server.web_streams.turns import interface_id, is_shown
 
 PROTOCOL_VERSION: Final = "1.0"
@@ -70,7 +71,7 @@ class AgUiStream:
         named = {"traceId": reply.trace_id, "offline": reply.offline, "degraded": list(reply.degraded)}
         return {**self.run_finished(outcome), "result": named, "usage": [usage]}
 
-    def fail(self, error: TenutoError) -> Iterator[JsonObject]:
+    def fail(self, error: TenutoError | AccessDenied) -> Iterator[JsonObject]:
         """The events of a turn that ends without an answer."""
         if isinstance(error, TurnStopped):
             yield from self._close()

@@ -20,7 +20,7 @@ from tenuto.server.chat import StopView, stop_running_turn
 from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, path_parameter
 from tenuto.server.openapi import Router, describe
 from tenuto.server.requests import Name, RequestBody
-from tenuto.server.streams import told_error
+from tenuto.server.streams import told_error, until_lapsed
 from tenuto.server.web_streams.ai_sdk_chunks import UiStream
 from tenuto.server.web_streams.turns import (
     WebTool,
@@ -137,15 +137,15 @@ async def _session_of_path(request: Request, scope: Scope) -> str:
 
 
 async def _stream(request: Request, turn: LiveTurn) -> Response:
-    response = await chunk_response(request, _chunks(turn))
+    response = await chunk_response(request, _chunks(request, turn))
     response.headers["x-vercel-ai-ui-message-stream"] = "v1"
     return response
 
 
-async def _chunks(turn: LiveTurn) -> AsyncIterator[JsonObject | str]:
+async def _chunks(request: Request, turn: LiveTurn) -> AsyncIterator[JsonObject | str]:
     encoder = UiStream(turn.reply_metadata.get("ui_id"))
     try:
-        async for _, event in turn.events():
+        async for _, event in until_lapsed(request, turn.events()):
             for chunk in encoder.encode(event):
                 yield chunk
     except Exception as fault:

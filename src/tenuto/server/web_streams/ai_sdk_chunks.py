@@ -11,6 +11,7 @@ from tenuto.chat.views import UsageView
 from tenuto.errors import TenutoError, TurnStopped
 from tenuto.model.generation import TextDelta
 from tenuto.model.values import JsonObject
+from tenuto.server.problems import AccessDenied
 
 
 class UiStream:
@@ -44,7 +45,7 @@ class UiStream:
             case ReplyFinished(reply=reply):
                 yield from self._finish(reply)
 
-    def fail(self, error: TenutoError) -> Iterator[JsonObject]:
+    def fail(self, error: TenutoError | AccessDenied) -> Iterator[JsonObject]:
         """The chunks of a turn that ends without an answer."""
         yield from self._close()
         if isinstance(error, TurnStopped):
