@@ -263,11 +263,12 @@ class Tenuto:
         from tenuto.privacy.compliance.service import PrivacyService
         from tenuto.upkeep.memory_erasure import erase_chat_memories
 
-        async def end_keys(scope: Scope, only_site: bool, members_only: bool) -> dict[str, int]:
+        async def end_keys(scope: Scope, only_site: bool, members_only: bool, spare: str | None) -> dict[str, int]:
             ended, kept = await ApiKeys(store=self.store.state, clock=self._clock).revoke_user_keys(
                 scope,
                 site=scope.site if only_site else None,
                 roles=(KeyRole.MEMBER,) if members_only else tuple(KeyRole),
+                spare=spare,
             )
             return {"api_keys": ended, **({KEYS_LEFT: kept} if kept else {})}
 

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from tenuto.access import KeyRole
+from tenuto.model import EraseResult, Scope
 from tests.clock import FakeClock
 from tests.journeys.door import Door, bearer, code, served
 
@@ -150,3 +151,27 @@ async def test_erasing_a_user_ends_the_keys_within_reach_of_the_credential(
     there = {"member", "site", "admin", "site admin"} | (set() if "site" in eraser else {"elsewhere"})
     own = eraser == {"user": "root"}  # The credential itself is one of the user's, and ends.
     assert (counts["api_keys"], counts.get("api_keys_left", 0)) == (len(ended) + own, len(there - ended))
+
+
+async def test_the_keys_of_a_user_end_before_their_data_is_removed(
+    locked: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A7: a client that still writes leaves nothing behind the receipt; the caller can repeat a call that failed."""
+    own, client = await locked.key(user="root"), await locked.key(user="root", site="museum")
+    for key in (own, client):  # So that each is known to the door.
+        await locked.http.get("/v1/scope", headers=key)
+    sessions, during = locked.tenuto.sessions, []
+    remove = sessions.erase
+
+    async def look_and_erase(scope: Scope, limit: int) -> EraseResult:
+        during.append([(await locked.http.get("/v1/scope", headers=key)).status_code for key in (own, client)])
+        return await remove(scope, limit)
+
+    monkeypatch.setattr(sessions, "erase", look_and_erase)
+
+    erased = await locked.http.delete("/v1/users/root", headers=own)
+
+    assert during[0] == [200, 401]
+    assert (await locked.http.get("/v1/scope", headers=own)).status_code == 401
+    counts = erased.json()["counts"]
+    assert (counts["api_keys"], counts.get("api_keys_left")) == (2, None)

@@ -158,10 +158,15 @@ class ApiKeys:
         return revoked
 
     async def revoke_user_keys(
-        self, scope: Scope, *, site: str | None = None, roles: Collection[KeyRole] = tuple(KeyRole)
+        self,
+        scope: Scope,
+        *,
+        site: str | None = None,
+        roles: Collection[KeyRole] = tuple(KeyRole),
+        spare: str | None = None,
     ) -> tuple[int, int]:
-        """Revoke the keys of the scope's user with these roles, with a `site` only those bound to it, and remove the
-        user from them; returns their number, and that of the user's keys which still hold there.
+        """Revoke the keys of the scope's user with these roles, but for the id `spare`, with a `site` only those bound
+        to it, and remove the user from them; returns their number, and that of the user's keys which still hold there.
 
         The records stay: without any key the server would accept callers without a credential.
         """
@@ -171,7 +176,7 @@ class ApiKeys:
             return replace(key, user=None, name="", role=KeyRole.MEMBER, last_used_at=None, revoked_at=revoked_at)
 
         theirs = [key for key in await self.list(scope.tenant) if key.user == scope.user]
-        ended = [key for key in theirs if key.role in roles and site in (None, key.site)]
+        ended = [key for key in theirs if key.role in roles and site in (None, key.site) and key.id != spare]
         for key in ended:
             await self._change(key.id, blank)
         there = [key for key in theirs if not key.revoked and (site is None or key.site in (None, site))]

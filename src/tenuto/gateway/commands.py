@@ -62,12 +62,13 @@ class Commands:
         return command in (Command.RESET, Command.NEW) and self.may_run(command, message)
 
     async def context_since(self, address: Address) -> datetime | None:
-        """When the session was last reset, through whichever door."""
+        """When the session was last reset, through whichever door; a patch may have put anything there."""
         try:
             since = (await self._sessions.get(address.scope, address.session_id)).metadata.get(CONTEXT_SINCE)
-        except SessionNotFound:
+            at = datetime.fromisoformat(since) if isinstance(since, str) else None
+        except (SessionNotFound, ValueError):
             return None
-        return datetime.fromisoformat(since) if isinstance(since, str) else None
+        return at if at is not None and at.tzinfo is not None else None
 
     async def run(self, command: Command, address: Address, message: IncomingMessage) -> str:
         """Run a command and say what was done, in the language of the chat."""

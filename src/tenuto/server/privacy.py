@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -169,10 +170,16 @@ async def erase_user(request: Request) -> Response:
     # A credential that is bound to a site reaches no other.
     only_site = admission.site is not None or (admission.caller is not None and admission.caller.site is not None)
     members_only = admission.caller is not None and admission.caller.role is not KeyRole.ADMIN
+    forget = partial(service(request).gate.forget_user, scope.tenant, user)
     receipt = await service(request).tenuto.privacy.erase(
-        scope, by=by, only_site=only_site, member_keys_only=members_only
+        scope,
+        by=by,
+        only_site=only_site,
+        member_keys_only=members_only,
+        own_key=None if admission.caller is None else admission.caller.key_id,
+        on_keys_end=forget,
     )
-    service(request).gate.forget_user(scope.tenant, user)
+    forget()
     return answer(ReceiptView.of(receipt))
 
 

@@ -21,8 +21,9 @@ from tenuto.gateway.addresses import address_of
 from tenuto.gateway.inbox import Inbox
 from tenuto.gateway.service import Gateway
 from tenuto.llm import Echo, Fail, Hang, Say, ScriptedModel
-from tenuto.model import Page, Role, Scope
+from tenuto.model import Changes, Page, Role, Scope
 from tenuto.model.channel import ChannelPolicy, ChatLine, Delivery, GroupScope, MessageKind, ResetBy, SessionMode
+from tenuto.model.session import CONTEXT_SINCE
 from tenuto.ports import utc_now
 from tests.clock import FakeClock
 from tests.group_chat import RoomChannel, message
@@ -217,6 +218,24 @@ async def test_what_others_wrote_before_a_reset_does_not_come_back(how: str) -> 
         await channel.wait_for(after)
 
         assert ("early" in last_prompt(model), "late" in last_prompt(model)) == (False, True)
+
+
+@pytest.mark.parametrize("since", ["yesterday", "2026-01-01", "2026-01-01T09:00:00", "", 7])
+async def test_a_group_is_answered_whatever_a_patch_calls_its_reset(since: Any) -> None:
+    """D8: what is no time with a zone is no reset."""
+    channel, model = RoomChannel(), ScriptedModel("ok.")
+    first, then = [message(text, chat="oc_team", group=True) for text in ("hello", "what now?")]
+    channel.lines = [ChatLine(sender="ou_eve", text="early", sent_at=first.sent_at - timedelta(seconds=1))]
+    async with at_work(channel, model) as (t, gateway):
+        await gateway.accept(first)
+        await channel.wait_for(first)
+        (session,) = (await t.sessions.list(TENANT)).sessions
+        await t.sessions.patch(TENANT, session.id, Changes(metadata={CONTEXT_SINCE: since}))
+
+        await gateway.accept(then)
+
+        assert await channel.wait_for(then) == ["ok."]
+        assert "early" in last_prompt(model)
 
 
 async def test_what_could_not_be_stored_is_delivered_again_and_answered_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -171,6 +173,26 @@ async def test_an_answer_is_seen_while_agents_work_beside_it(house: House) -> No
         progress = await wait_for_end(house.tasks, ANN, task.id)
 
     assert progress.task.status is TaskStatus.COMPLETED
+
+
+@pytest.mark.parametrize("retries", [1, 2])
+async def test_the_last_failure_of_a_remote_step_wakes_its_run(house: House, retries: int) -> None:
+    """E23: the run that each failure has woken sleeps again when the next one is reported."""
+
+    def rounds() -> int:
+        with closing(sqlite3.connect(house.url.removeprefix("sqlite:///"))) as runs:
+            found = runs.execute("SELECT count(*) FROM operation_outputs WHERE function_name = 'advance'")
+            return int(found.fetchone()[0])
+
+    async with house.engine() as engine:
+        task = await engine.submit(ANN, TASK, plan_of(step("far", remote=True, retries=retries)))
+        for failures in range(retries + 1):
+            await until(lambda failures=failures: rounds() > failures)  # type: ignore[misc]
+            await engine.fail_step(ANN, task.id, "far", agent="worker", code="no_paper")
+        progress = await wait_for_end(house.tasks, ANN, task.id)
+
+    assert progress.task.error is not None
+    assert (progress.task.error.code, progress.steps[0].attempts) == ("no_paper", retries + 1)
 
 
 async def test_an_answer_wakes_a_run_on_postgres_that_does_nothing_but_wait(

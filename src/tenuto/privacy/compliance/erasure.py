@@ -1,8 +1,9 @@
 """Erasing a user: their sessions and state, their messages in shared sessions, and the deleted bytes.
 
-Sessions and state of the user are deleted; in sessions that belong to a chat or the tenant only the user's messages are
-removed. The erasure is audited before the store compacts its files, which may take long. A turn that runs while its
-session is deleted is lost and stores nothing.
+The user's API keys end first, so that no client writes behind the receipt; the caller's own key ends last, so that a
+call that failed can be repeated. Sessions and state of the user are deleted; in sessions that belong to a chat or the
+tenant only the user's messages are removed. The erasure is audited before the store compacts its files, which may take
+long. A turn that runs while its session is deleted is lost and stores nothing.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ _LEFT: Final = (_UNREADABLE, KEYS_LEFT)
 # Removes a user's data elsewhere; returns counts of what was removed.
 Elsewhere: TypeAlias = Callable[[Scope], Awaitable[dict[str, int]]]
 Erase: TypeAlias = Callable[[Scope, int], Awaitable[EraseResult]]
-# Ends the API keys of a user: of the scope's site only, and members' keys only, if so asked; returns counts.
-EndKeys: TypeAlias = Callable[[Scope, bool, bool], Awaitable[dict[str, int]]]
+# Ends the API keys of a user: of the scope's site only, members' only, and all but one, if so asked; returns counts.
+EndKeys: TypeAlias = Callable[[Scope, bool, bool, str | None], Awaitable[dict[str, int]]]
 
 
 class UserEraser:
@@ -71,22 +72,48 @@ class UserEraser:
         self._elsewhere = elsewhere
         self._end_keys = end_keys
 
-    async def erase(self, scope: Scope, *, by: str, only_site: bool = False, member_keys_only: bool = False) -> Receipt:
+    async def erase(
+        self,
+        scope: Scope,
+        *,
+        by: str,
+        only_site: bool = False,
+        member_keys_only: bool = False,
+        own_key: str | None = None,
+        on_keys_end: Callable[[], None] | None = None,
+    ) -> Receipt:
         """Remove everything of the scope's user on the tenant's sites; a second call removes what was added since.
 
         With `only_site` the other sites and their keys are left alone; the receipt names the sites that it covers. With
-        `member_keys_only` so are keys with another role. The receipt counts the keys that still hold.
+        `member_keys_only` so are keys with another role. The receipt counts the keys that still hold. `own_key` is the
+        id of the caller's key; `on_keys_end` is called when the others have ended, before data is removed.
 
         If something was removed, deleted bytes are cleared now or by a later upkeep round, as the receipt says.
 
         Raises:
             Invalid: the scope has no user, or also a chat.
         """
-        steps = self.steps(scope, by=by, only_site=only_site, member_keys_only=member_keys_only, patient=False)
+        steps = self.steps(
+            scope,
+            by=by,
+            only_site=only_site,
+            member_keys_only=member_keys_only,
+            own_key=own_key,
+            on_keys_end=on_keys_end,
+            patient=False,
+        )
         return [receipt async for receipt in steps][-1]
 
     async def steps(
-        self, scope: Scope, *, by: str, only_site: bool = False, member_keys_only: bool = False, patient: bool = True
+        self,
+        scope: Scope,
+        *,
+        by: str,
+        only_site: bool = False,
+        member_keys_only: bool = False,
+        own_key: str | None = None,
+        on_keys_end: Callable[[], None] | None = None,
+        patient: bool = True,
     ) -> AsyncIterator[Receipt]:
         """As `erase`, with a receipt of what was removed so far after each step; the last one is signed.
 
@@ -111,12 +138,17 @@ class UserEraser:
             sites |= {
                 one.site: replace(scope, site=one.site) async for one in self._sites() if one.tenant == scope.tenant
             }
+        if self._end_keys is not None:
+            ended = await self._end_keys(scope, only_site, member_keys_only, own_key)
+            counts.update({what: many for what, many in ended.items() if what != KEYS_LEFT})
+        if on_keys_end is not None:
+            on_keys_end()
         for site in sites.values():
             async for went in self._erase_on_site(site):
                 counts.update(went)
                 yield replace(receipt, counts=dict(counts))
         if self._end_keys is not None:
-            counts.update(await self._end_keys(scope, only_site, member_keys_only))
+            counts.update(await self._end_keys(scope, only_site, member_keys_only, None))
         receipt = replace(receipt, sites=tuple(sorted(sites)), erased_at=self._clock(), counts=dict(counts))
         receipt = await self._signer.sign(receipt)
         about = {"receipt": receipt.id, "user_digest": receipt.user_digest, "counts": receipt.counts}

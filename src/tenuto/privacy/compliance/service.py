@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Final
 
@@ -143,9 +143,25 @@ class PrivacyService:
             for last in page:
                 yield last
 
-    async def erase(self, scope: Scope, *, by: str, only_site: bool = False, member_keys_only: bool = False) -> Receipt:
+    async def erase(
+        self,
+        scope: Scope,
+        *,
+        by: str,
+        only_site: bool = False,
+        member_keys_only: bool = False,
+        own_key: str | None = None,
+        on_keys_end: Callable[[], None] | None = None,
+    ) -> Receipt:
         """Remove everything of the scope's user on every site of the tenant, or on the scope's alone."""
-        return await self._eraser.erase(scope, by=by, only_site=only_site, member_keys_only=member_keys_only)
+        return await self._eraser.erase(
+            scope,
+            by=by,
+            only_site=only_site,
+            member_keys_only=member_keys_only,
+            own_key=own_key,
+            on_keys_end=on_keys_end,
+        )
 
     def erasing(self, scope: Scope, *, by: str, only_site: bool = False) -> AsyncIterator[Receipt]:
         """As `erase`, step by step, until deleted bytes are cleared; the last receipt is signed."""

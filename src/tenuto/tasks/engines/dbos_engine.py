@@ -236,7 +236,7 @@ class DbosEngine:
         step = _remote_step(progress, step_id, agent)
         error = TaskError(code=code, message="its agent reported a failure", step=step_id)
         run = await self._tasks.steps(scope, task_id).fail_waiting(step, error)
-        await self._wake(scope, progress.task, f"{step_id}:failed:{run.attempts}")
+        await self._wake(scope, progress.task, f"{step_id}:{run.status}:{run.attempts}")
         return await self._tasks.progress(scope, task_id)
 
     async def _complete(self, scope: Scope, progress: TaskProgress, step: Step, value: Json) -> TaskProgress:
