@@ -220,6 +220,34 @@ async def test_a_summary_under_way_is_the_models_when_the_program_closes(
     assert [summary.made_by for summary in summaries_in(log)] == ["model"]
 
 
+async def test_a_session_used_through_both_doors_is_summarised_once_at_a_time() -> None:
+    at_once, most = 0, 0
+
+    class Slow(ScriptedModel):
+        async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+            nonlocal at_once, most
+            at_once += 1
+            most = max(most, at_once)
+            for _ in range(200):
+                await asyncio.sleep(0)
+            at_once -= 1
+            async for event in super().stream_answer(request, tools):
+                yield event
+
+    small = Slow(*["The user asks when garden 1 was planted, in May."] * 40, name="small")
+    settings: dict[str, Any] = {"compress_over": 8, "keep_verbatim": 2, "on_missing": "adopt"}
+    async with tenuto.open("memory://", model=ScriptedModel(), summarizer_model=small, **settings) as t:
+        ann = t.scope(user="ann")
+        await t.ask(ann, "When was garden 1 planted?", session_id="s")
+        await t.upkeep.drain()
+        for _ in range(6):
+            await exchange(t, ann, "s", "When was garden 1 planted?", "In May.")
+            await t.ask(ann, "When was garden 1 planted?", session_id="s")
+        await t.upkeep.drain()
+
+    assert most == 1
+
+
 async def test_a_huge_output_in_a_first_turn_is_cut_and_the_caller_is_told() -> None:
     """A34, promise 4: calls and results count like words, in the first turn as in later ones."""
     rows = [{"id": number, "name": f"row {number}", "price": 3 * number} for number in range(4000)]

@@ -111,7 +111,8 @@ class CallerTurns:
             await self._spending.add(turn.scope, usage, _CALLER)
         # The newest turn always stays as it is.
         if done.session.turns > 1 and self._compresses and not done.journaled:
-            subject = session_key(turn.scope, done.session.id)
+            # As of turns of assistants without a persona of their own.
+            subject = (session_key(turn.scope, done.session.id), None)
             self._upkeep.start("summary", subject, lambda: self._compress(turn.scope, done.session))
         return done
 
