@@ -19,7 +19,7 @@ from tenuto.context import TokenCounter
 from tenuto.context.compression import summaries_in, summary_draft
 from tenuto.errors import ModelFailed
 from tenuto.llm import ScriptedModel
-from tenuto.model import Draft, OpenTurn, Page, Role, Scope, Truncation, text_part
+from tenuto.model import Draft, MessagePage, OpenTurn, Page, Role, Scope, Truncation, text_part
 from tenuto.model.generation import ModelEvent, ModelRequest, Summary
 from tenuto.model.message import is_summary, tool_call, tool_result
 from tenuto.model.policy import OnMissing
@@ -246,6 +246,23 @@ async def test_a_session_used_through_both_doors_is_summarised_once_at_a_time() 
         await t.upkeep.drain()
 
     assert most == 1
+
+
+async def test_a_turn_after_which_nothing_is_due_reads_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin and finish are one call of the store each."""
+    async with tenuto.open("memory://", on_missing="adopt") as t:
+        ann, reads, load = t.scope(user="ann"), list[Page](), t.sessions.messages
+
+        async def counting(scope: Scope, session_id: str, query: Page) -> MessagePage:
+            reads.append(query)
+            return await load(scope, session_id, query)
+
+        monkeypatch.setattr(t.sessions, "messages", counting)
+        for number in range(19):
+            await exchange(t, ann, "s", f"Q{number}")
+            await t.upkeep.drain()
+
+    assert reads == []
 
 
 async def test_a_huge_output_in_a_first_turn_is_cut_and_the_caller_is_told() -> None:
