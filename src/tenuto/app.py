@@ -144,6 +144,8 @@ class Tenuto:
 
                 opening = open_small(self.settings, models=self._models, spending=self._spending)
                 small = self._small = await self._stack.enter_async_context(opening)
+                # Before this model closes: summaries that are under way need it.
+                self._stack.push_async_callback(self.upkeep.drain, LAST_WORK)
         return await small(scope, instructions, text, tokens)
 
     async def memories(self) -> Memories:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,13 +16,15 @@ from msgspec.structs import replace
 import tenuto
 from tenuto.app import Tenuto
 from tenuto.context import TokenCounter
-from tenuto.context.compression import summary_draft
+from tenuto.context.compression import summaries_in, summary_draft
+from tenuto.errors import ModelFailed
 from tenuto.llm import ScriptedModel
-from tenuto.model import Draft, OpenTurn, Page, Role, Scope, Truncation, text_part
-from tenuto.model.generation import Summary
+from tenuto.model import Draft, MessagePage, OpenTurn, Page, Role, Scope, Truncation, text_part
+from tenuto.model.generation import ModelEvent, ModelRequest, Summary
 from tenuto.model.message import is_summary, tool_call, tool_result
 from tenuto.model.policy import OnMissing
 from tenuto.model.values import JsonObject
+from tenuto.ports import Tool
 from tenuto.sessions import AppendRequest, TurnRequest, fresh_id
 from tests.clock import FakeClock
 from tests.journeys.door import ANN, at, code, says, served
@@ -176,6 +182,87 @@ async def test_summaries_of_these_turns_are_the_models_where_there_is_one() -> N
 
     assert turn.summary == "The user asks when garden 1 was planted, in May."
     assert model.requests
+
+
+async def test_a_summary_under_way_is_the_models_when_the_program_closes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Promise 3: the model stays open until the summaries that need it are stored."""
+    asked, closed = asyncio.Event(), asyncio.Event()
+
+    class Closing(ScriptedModel):
+        async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+            asked.set()
+            for _ in range(20):
+                await asyncio.sleep(0)
+            if closed.is_set():
+                raise ModelFailed("closing", "is closed")
+            async for event in super().stream_answer(request, tools):
+                yield event
+
+    @asynccontextmanager
+    async def opened(*_: object, **__: object) -> AsyncIterator[ScriptedModel]:
+        yield Closing(*["The user asks when garden 1 was planted, in May."] * 20)
+        closed.set()
+
+    monkeypatch.setattr("tenuto.wiring.chat.open_model", opened)
+    settings: dict[str, Any] = {"prompt_tokens": 1200, "reply_tokens": 400, "compress_over": 8, "keep_verbatim": 2}
+    url = f"sqlite:///{tmp_path}/chat.db"
+    async with tenuto.open(url, on_missing="adopt", model="scripted", **settings) as t:
+        ann = t.scope(user="ann")
+        for _ in range(6):
+            await exchange(t, ann, "s", "When was garden 1 planted?", "In May.")
+        async with asyncio.timeout(10):
+            await asked.wait()
+    async with tenuto.open(url) as t:
+        log = (await t.sessions.messages(ann, "s", Page(limit=100))).messages
+
+    assert [summary.made_by for summary in summaries_in(log)] == ["model"]
+
+
+async def test_a_session_used_through_both_doors_is_summarised_once_at_a_time() -> None:
+    at_once, most = 0, 0
+
+    class Slow(ScriptedModel):
+        async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+            nonlocal at_once, most
+            at_once += 1
+            most = max(most, at_once)
+            for _ in range(200):
+                await asyncio.sleep(0)
+            at_once -= 1
+            async for event in super().stream_answer(request, tools):
+                yield event
+
+    small = Slow(*["The user asks when garden 1 was planted, in May."] * 40, name="small")
+    settings: dict[str, Any] = {"compress_over": 8, "keep_verbatim": 2, "on_missing": "adopt"}
+    async with tenuto.open("memory://", model=ScriptedModel(), summarizer_model=small, **settings) as t:
+        ann = t.scope(user="ann")
+        await t.ask(ann, "When was garden 1 planted?", session_id="s")
+        await t.upkeep.drain()
+        for _ in range(6):
+            await exchange(t, ann, "s", "When was garden 1 planted?", "In May.")
+            await t.ask(ann, "When was garden 1 planted?", session_id="s")
+        await t.upkeep.drain()
+
+    assert most == 1
+
+
+async def test_a_turn_after_which_nothing_is_due_reads_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin and finish are one call of the store each."""
+    async with tenuto.open("memory://", on_missing="adopt") as t:
+        ann, reads, load = t.scope(user="ann"), list[Page](), t.sessions.messages
+
+        async def counting(scope: Scope, session_id: str, query: Page) -> MessagePage:
+            reads.append(query)
+            return await load(scope, session_id, query)
+
+        monkeypatch.setattr(t.sessions, "messages", counting)
+        for number in range(19):
+            await exchange(t, ann, "s", f"Q{number}")
+            await t.upkeep.drain()
+
+    assert reads == []
 
 
 async def test_a_huge_output_in_a_first_turn_is_cut_and_the_caller_is_told() -> None:

@@ -88,6 +88,7 @@ class AfterTurn:
         self,
         *,
         sessions: Sessions,
+        jobs: Jobs,
         small: Small | None,
         redaction: UpkeepRedaction,
         clock: Clock,
@@ -95,7 +96,7 @@ class AfterTurn:
     ) -> None:
         self._sessions = sessions
         self._counter = TokenCounter()
-        self._jobs = Jobs()
+        self._jobs = jobs
         self._releasing = LeaseRelease(sessions=sessions)
         self._titler = Titler(sessions=sessions, small=small, redaction=redaction)
         self._compressor = Compressor(
@@ -111,8 +112,8 @@ class AfterTurn:
 
     @property
     def counts(self) -> JobCounts:
-        """The jobs of this process."""
-        return self._jobs.counts + self._releasing.counts
+        """The retries of releases; the owner of the other jobs counts those."""
+        return self._releasing.counts
 
     def follow(self, ended: TurnEnded) -> None:
         """Start what is due after this turn and return at once. Failures do not reach the turn.
@@ -186,6 +187,5 @@ class AfterTurn:
         self._releasing.release(turn, closing, policy)
 
     async def drain(self, within: timedelta | None) -> None:
-        """Wait for what was started."""
+        """Wait for the releases."""
         await self._releasing.drain(within)
-        await self._jobs.drain(within)

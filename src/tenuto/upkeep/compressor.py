@@ -69,7 +69,7 @@ class Compressor:
         self._sessions = sessions
         self._small = small
         self._redaction = redaction
-        self._counter = counter
+        self.counter = counter
         self._clock = clock
 
     async def compress(self, ended: TurnEnded, *, adding: int = 0, at_once: bool = False) -> None:
@@ -84,7 +84,7 @@ class Compressor:
             found = due(
                 talk.session,
                 talk.messages,
-                self._counter,
+                self.counter,
                 ended.prompt,
                 ended.policies.context,
                 persona=ended.persona,
@@ -132,7 +132,7 @@ class Compressor:
             through=last.seq,
             through_id=last.id,
             messages=_covered_count(found),
-            tokens=self._counter.count(text),
+            tokens=self.counter.count(text),
             made_by=made_by,
         )
         if not await self._is_unchanged(ended, session, last):
@@ -163,7 +163,7 @@ class Compressor:
         """
         retired = await self._redaction.redact_past(session, messages, self._clock())
         if retired:
-            counted = tuple(self._counter.with_count(replace(message, tokens=0)) for message in retired)
+            counted = tuple(self.counter.with_count(replace(message, tokens=0)) for message in retired)
             await self._sessions.rewrite(session.scope, session.id, Rewrite(messages=counted))
 
     async def _is_unchanged(self, ended: TurnEnded, session: Session, last: Message) -> bool:
@@ -176,7 +176,7 @@ class Compressor:
 
     def _summary_limits(self, ended: TurnEnded) -> SummaryLimits:
         """How long the summary may be; the size limit of messages holds for it too."""
-        limits = summary_limits(ended.prompt, ended.policies.context, self._counter)
+        limits = summary_limits(ended.prompt, ended.policies.context, self.counter)
         storable = max(16, (self._sessions.policy.max_message_bytes - _ENTRY_BYTES) // 4)
         return replace(limits, characters=min(limits.characters or storable, storable))
 
@@ -187,7 +187,7 @@ class Compressor:
         cover = readable_messages(cover)
         if self._small is None or at_once:
             return await self._extract(cover, previous, ended, limits), "extract"
-        parts = portions(cover, self._counter)
+        parts = portions(cover, self.counter)
         skipped = [message for part in parts[:-_ASKED] for message in part]
         if skipped:
             previous = await self._extract(skipped, previous, ended, limits)
@@ -201,7 +201,7 @@ class Compressor:
                 ended.language,
                 limits,
                 lambda text: redaction.for_model(scope, redaction.for_summary(scope, text)),
-                self._counter,
+                self.counter,
                 in_chat=scope.chat is not None,
             )
             summary = await self._ask_model(ended.scope, asked)
@@ -219,7 +219,7 @@ class Compressor:
             # Extraction replaces any failed model; the message of the exception may quote user text.
             _log.warning("a summary is extracted, the model failed: %s", type(failure).__name__)
             return None
-        summary = usable(said, asked, self._counter)
+        summary = usable(said, asked, self.counter)
         if summary is None:
             _log.warning("a summary is extracted, the model's answer was of no use")
             return None
@@ -236,7 +236,7 @@ class Compressor:
             tokens=limits.tokens,
             characters=limits.characters,
             language=ended.language,
-            counter=self._counter,
+            counter=self.counter,
             redact=lambda text: self._redaction.for_summary(ended.scope, text),
             in_chat=ended.scope.chat is not None,
         )

@@ -60,7 +60,7 @@ class Upkeep:
         self._memories: Memories | None = None
         self._memory_sweep: MemorySweep | None = None
         self._followed = False
-        # Of turns whose model is the caller's: they begin before what follows turns of assistants is loaded.
+        # Of all turns, so that a session is summarised once at a time, whichever model answers in it.
         self._jobs = Jobs()
         # By kind: one that fails in every round must not look well because the others succeed.
         self._sweeps: dict[str, JobCounts] = {}
@@ -88,9 +88,9 @@ class Upkeep:
 
     async def drain(self, within: timedelta | None = None) -> None:
         """Wait until everything that was started is done; what takes longer than `within` is cancelled."""
-        await self._jobs.drain(within)
         if self._followed:
             await self.after_turn.drain(within)
+        await self._jobs.drain(within)
 
     @cached_property
     def after_turn(self) -> AfterTurn:
@@ -101,6 +101,7 @@ class Upkeep:
         self._followed = True
         return AfterTurn(
             sessions=self._sessions,
+            jobs=self._jobs,
             small=self.small,
             redaction=self.redaction,
             clock=self._clock,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tenuto.errors import SessionNotFound, Unavailable
 from tenuto.model import AppendResult, Draft, FinishTurn, OpenTurn, Page, Scope, Session, TurnState
 from tenuto.model.analytics import UsageCounts
-from tenuto.model.generation import TurnEnded
+from tenuto.model.generation import Summary, TurnEnded
 from tenuto.model.message import is_summary
 from tenuto.model.policy import MOST_LOADED, Preset
 from tenuto.model.prompt import Language, PromptPolicy
@@ -110,8 +110,9 @@ class CallerTurns:
             usage = UsageCounts(turns=1, input_tokens=request.usage.tokens, cost_nanos=request.usage.cost_nanos)
             await self._spending.add(turn.scope, usage, _CALLER)
         # The newest turn always stays as it is.
-        if done.session.turns > 1 and self._compresses and not done.journaled:
-            subject = session_key(turn.scope, done.session.id)
+        if done.session.turns > 1 and self._compresses and not done.journaled and self._may_be_due(turn, done):
+            # As of turns of assistants without a persona of their own.
+            subject = (session_key(turn.scope, done.session.id), None)
             self._upkeep.start("summary", subject, lambda: self._compress(turn.scope, done.session))
         return done
 
@@ -201,6 +202,20 @@ class CallerTurns:
             return  # Finishing raises the fitting error.
         if would_evict_uncovered(session, turn.summarized_through, adding + SPARE):
             await safely("summary", lambda: self._compress(turn.scope, session, adding=adding, at_once=True))
+
+    def _may_be_due(self, turn: OpenTurn, done: AppendResult) -> bool:
+        """Judged by the turn's window, if that holds all that no summary covers, before the stored session is read."""
+        begins = max(turn.summarized_through + 1, turn.context_start)
+        first = turn.window[0].seq if turn.window else 0
+        if not first or first > begins or turn.cut or self._counter is None:
+            return True
+        from tenuto.context.compression import due
+        from tenuto.context.conversation import MARGIN
+
+        covered = Summary(text=turn.summary, through=turn.summarized_through, through_id="") if turn.summary else None
+        log, context = (*turn.window, *done.messages), self._policies.context
+        counter = self._compressor.counter
+        return due(done.session, log, counter, self._prompt, context, previous=covered, taken=MARGIN) is not None
 
     async def _compress(self, scope: Scope, session: Session, *, adding: int = 0, at_once: bool = False) -> None:
         """Summarise what is due; `at_once` without a model."""
