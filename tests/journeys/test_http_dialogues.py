@@ -364,10 +364,9 @@ async def test_an_answer_that_no_tool_of_the_shop_supports_says_so() -> None:
     assert (invented["degraded"], found["degraded"], greeted["degraded"]) == (["lookup"], [], [])
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-async def test_the_shop_keeps_its_number_of_sessions_in_the_background(tmp_path: Path, kind: str) -> None:
+async def test_the_shop_keeps_its_number_of_sessions_in_the_background(store_url: str) -> None:
     """B13: of visitors and users alike; sessions of other assistants stay."""
-    async with served(store="memory://" if kind == "memory" else f"sqlite:///{tmp_path}/t.db") as door:
+    async with served(store=store_url) as door:
         sessions, upkeep = door.tenuto.sessions, door.tenuto.upkeep
         await door.http.post("/v1/chat", json={"message": "hello"})
         scope = (await door.tenuto.store.upkeep.list_sites())[0]
