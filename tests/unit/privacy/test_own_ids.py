@@ -56,6 +56,8 @@ def test_an_id_of_ours_matches_no_rule(own: str) -> None:
         f"Authorization: Bearer {UUID}",
         f"ACCESS_TOKEN={UUID}",
         f"密钥是{UUID}",
+        f"my password for the db is {UUID}",
+        f"パスワードは{UUID}",
         "password: s-0123456789abcdef01234567",
         "token=t-0123456789abcdef01234567",
         "secret: t-0123456789abcdef01234567-0123456789abcdef89",

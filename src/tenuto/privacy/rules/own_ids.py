@@ -12,7 +12,7 @@ from typing import Final
 
 from tenuto.model.patterns import lazy_pattern
 from tenuto.model.turn import TRACE_ID_START, is_trace_id
-from tenuto.privacy.rules.span import Span
+from tenuto.privacy.rules.span import PiiRule, Span
 
 # Fresh ids are UUIDs of version 7, runs of agents version 5; other versions are what others give as keys.
 _UUID: Final = "[0-9a-f]{8}-[0-9a-f]{4}-[57][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
@@ -50,7 +50,7 @@ def drop_own_ids(text: str, spans: Sequence[Span]) -> list[Span]:
 
 def _is_inside(text: str, span: Span, start: int, end: int) -> bool:
     """Whether a span is nothing but an id, or a part of it; a rule may take its name along: `token=`."""
-    if span.end > end or span.end <= start:
+    if span.rule is PiiRule.PASSWORD or span.end > end or span.end <= start:
         return False
     return span.start >= start or _ASSIGNED.fullmatch(text, span.start, start) is not None
 
