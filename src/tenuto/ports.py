@@ -505,11 +505,14 @@ class TaskEngine(Protocol):
         """
         ...
 
-    async def fail_step(self, scope: Scope, task_id: str, step_id: str, *, agent: str, code: str) -> TaskProgress:
-        """Report a failure of a remote step; it waits on while it has retries.
+    async def fail_step(
+        self, scope: Scope, task_id: str, step_id: str, *, agent: str, code: str, attempt: int | None = None
+    ) -> TaskProgress:
+        """Report a failure of a remote step; it waits on while it has retries. With the number of the `attempt`, the
+        same report again has no effect; without it, each report counts.
 
         Raises:
-            StepNotWaiting: as in `complete_step`.
+            StepNotWaiting: as in `complete_step`, or the attempt has not begun.
         """
         ...
 

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +180,9 @@ async def test_an_agent_elsewhere_ends_its_step() -> None:
             for who in (ann, {**ann, "Tenuto-Agent": "far-reader"}, *others)
         ]
         as_person = await door.http.post(f"/v1/tasks/{task_id}/input/read", headers=ann, json={"value": 1})
-        failed = await door.http.post(f"{step}/fail", headers=reader, json={"code": "no_paper"})
+        report = {"code": "no_paper", "attempt": 1}
+        ahead = await door.http.post(f"{step}/fail", headers=reader, json={**report, "attempt": 2})
+        failed, again = [await door.http.post(f"{step}/fail", headers=reader, json=report) for _ in range(2)]
         done = [await door.http.post(f"{step}/complete", headers=reader, json=output) for _ in range(2)]
         progress = await ended(door, task_id)
         late = await door.http.post(f"{step}/fail", headers=reader, json={})
@@ -189,8 +192,9 @@ async def test_an_agent_elsewhere_ends_its_step() -> None:
         (403, "forbidden"), (403, "forbidden"), (409, "step_not_waiting"), (404, "task_not_found"),
     ]  # fmt: skip
     assert code(as_person) == (409, "step_not_waiting")
-    waiting = failed.json()["steps"][0]
-    assert (waiting["status"], waiting["attempts"], waiting["error"]["code"]) == ("waiting", 2, "no_paper")
+    assert code(ahead) == (409, "step_not_waiting")
+    for waiting in (failed.json()["steps"][0], again.json()["steps"][0]):
+        assert (waiting["status"], waiting["attempts"], waiting["error"]["code"]) == ("waiting", 2, "no_paper")
     assert [each.status_code for each in done] == [200, 200]
     assert progress.task.result == {"write": "clauses [7, 12]"}
     assert (entry["writer"], entry["version"]) == ("far-reader", 1)
@@ -201,9 +205,13 @@ async def test_a_remote_step_that_fails_ends_its_task() -> None:
     async with office_at() as (door, office):
         task_id, task = await running(door, {"id": "read", "agent": "far", "remote": True}, WRITE)
         await wait_for_step(door.tenuto.tasks, ANN_SCOPE, task_id, "read", "waiting")
-        await door.http.post(f"{task}/steps/read/fail", headers={**ANN, "Tenuto-Agent": "far"}, json={})
+        fail = partial(door.http.post, f"{task}/steps/read/fail", headers={**ANN, "Tenuto-Agent": "far"})
+        await fail(json={"attempt": 1})
         progress = await ended(door, task_id)
+        repeated = [code(await fail(json=body)) for body in ({"attempt": 1, "code": "no_paper"}, {})]
+        assert (await fail(json={"attempt": 1})).json()["steps"][0]["attempts"] == 1
 
+    assert repeated == [(409, "task_finished")] * 2
     assert (progress.task.status, progress.task.error and progress.task.error.code) == ("failed", "agent_failed")
     assert office.calls == []
 

@@ -509,9 +509,11 @@ class CompleteStep(RequestBody, frozen=True, kw_only=True):
 
 
 class FailStep(RequestBody, frozen=True, kw_only=True):
-    """Why an agent elsewhere could not do its step: a code of its own, in small letters and underscores."""
+    """Why an agent elsewhere could not do its step: a code of its own, in small letters and underscores. `attempt` is
+    `attempts` of the step as the agent read it: with it, the request can be repeated safely."""
 
     code: Annotated[str, msgspec.Meta(pattern="^[a-z][a-z_]{0,39}$")] = "agent_failed"
+    attempt: Annotated[int, Meta(ge=1)] | None = None
 
 
 class TaskListQuery(msgspec.Struct, kw_only=True, frozen=True):

@@ -81,12 +81,14 @@ async def complete_step(request: Request) -> Response:
 
 @routes.post("/tasks/{task_id}/steps/{step}/fail", describe(TaskDetail, body=FailStep, headers=_AGENT, problems=(409,)))
 async def fail_step(request: Request) -> Response:
-    """Report that a remote step failed, with the credential of its agent. It waits on while it has retries."""
+    """Report that a remote step failed, with the credential of its agent. It waits on while it has retries.
+    Idempotent with the number of the attempt."""
     scope, task_id, agent = await _ending_agent(request)
     body = await body_of(request, FailStep)
     await _tasks(request).get(scope, task_id)
     engine, step = await open_engine(request), path_parameter(request, "step")
-    return versioned_response(TaskDetail.of(await engine.fail_step(scope, task_id, step, agent=agent, code=body.code)))
+    progress = await engine.fail_step(scope, task_id, step, agent=agent, code=body.code, attempt=body.attempt)
+    return versioned_response(TaskDetail.of(progress))
 
 
 async def _ending_agent(request: Request) -> tuple[Scope, str, str]:

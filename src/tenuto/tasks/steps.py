@@ -159,16 +159,29 @@ class Steps:
         record = await self._change(step.id, answer_record)
         return record.run(step), record.token
 
-    async def fail_waiting(self, step: Step, error: TaskError) -> StepRun:
+    async def fail_waiting(self, step: Step, error: TaskError, attempt: int | None = None) -> StepRun:
         """Count a failure of a step that waits, which ends it if it has no retries left.
 
+        The failure of an `attempt` that was counted changes nothing, also after the task's end.
+
         Raises:
-            StepNotWaiting: it is not waiting.
+            StepNotWaiting: it is not waiting, or for an earlier attempt.
         """
+
+        def is_counted(kept: StepRecord) -> bool:
+            last = kept.status is StepStatus.FAILED and kept.attempts == attempt and kept.error == error
+            return last or (attempt is not None and attempt < kept.attempts)
+
+        kept = await self._read(step)
+        if is_counted(kept):
+            await self._room.task()
+            return kept.run(step)
         await self._room.open()
 
-        def fail_record(kept: StepRecord) -> StepRecord:
-            if kept.status is not StepStatus.WAITING:
+        def fail_record(kept: StepRecord) -> StepRecord | None:
+            if is_counted(kept):
+                return None
+            if kept.status is not StepStatus.WAITING or attempt not in (None, kept.attempts):
                 raise StepNotWaiting(step.id)
             if kept.attempts <= step.retries:
                 return replace(kept, attempts=kept.attempts + 1, error=error)

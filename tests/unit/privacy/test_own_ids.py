@@ -1,4 +1,4 @@
-"""Ids of this project are no secrets, whatever their names say; what only resembles them is found as before."""
+"""Ids of this project are no secrets, unless their names say so; what only resembles them is found as before."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ IDS = {
     "run": str(uuid5(NAMESPACE_URL, "run")),
 }
 FORMS = (
-    '{{"step_key": "{0}"}}', "token={0}", "api_key: {0}", "password: {0}", "the key is {0}.", "密钥是{0}", "电话 {0}",
-    "Authorization: Bearer {0}", "https://tenuto.example/v1/tasks/{0}?key={0}", "order number {0}",
+    '{{"step_key": "{0}"}}', "the key is {0}.", "电话 {0}", "session_id={0}", "task: {0}",
+    "https://tenuto.example/v1/tasks/{0}?key={0}", "order number {0}",
 )  # fmt: skip
 
 
@@ -50,6 +50,16 @@ def test_an_id_of_ours_matches_no_rule(own: str) -> None:
         f"https://{UUID}:hunter2@host/x",
         f"step {UUID}:read password=hunter2!",
         f"{UUID}:read ann@example.com",
+        f"password: {UUID}",
+        f"api_key={UUID}",
+        f'{{"client_secret": "{UUID}"}}',
+        f"Authorization: Bearer {UUID}",
+        f"ACCESS_TOKEN={UUID}",
+        f"密钥是{UUID}",
+        f"my password for the db is {UUID}",
+        f"パスワードは{UUID}",
+        "password: s-0123456789abcdef01234567",
+        "token=t-0123456789abcdef01234567",
         "secret: t-0123456789abcdef01234567-0123456789abcdef89",
     ],
 )

@@ -231,12 +231,15 @@ class DbosEngine:
         progress = await self._tasks.progress(scope, task_id)
         return await self._complete(scope, progress, _remote_step(progress, step_id, agent), output)
 
-    async def fail_step(self, scope: Scope, task_id: str, step_id: str, *, agent: str, code: str) -> TaskProgress:
+    async def fail_step(
+        self, scope: Scope, task_id: str, step_id: str, *, agent: str, code: str, attempt: int | None = None
+    ) -> TaskProgress:
         progress = await self._tasks.progress(scope, task_id)
         step = _remote_step(progress, step_id, agent)
         error = TaskError(code=code, message="its agent reported a failure", step=step_id)
-        run = await self._tasks.steps(scope, task_id).fail_waiting(step, error)
-        await self._wake(scope, progress.task, f"{step_id}:{run.status}:{run.attempts}")
+        run = await self._tasks.steps(scope, task_id).fail_waiting(step, error, attempt)
+        if not progress.task.is_finished:
+            await self._wake(scope, progress.task, f"{step_id}:{run.status}:{run.attempts}")
         return await self._tasks.progress(scope, task_id)
 
     async def _complete(self, scope: Scope, progress: TaskProgress, step: Step, value: Json) -> TaskProgress:
