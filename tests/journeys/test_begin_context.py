@@ -258,7 +258,7 @@ async def test_a_turn_after_which_nothing_is_due_reads_nothing_more(monkeypatch:
             return await load(scope, session_id, query)
 
         monkeypatch.setattr(t.sessions, "messages", counting)
-        for number in range(19):
+        for number in range(60):
             await exchange(t, ann, "s", f"Q{number}")
             await t.upkeep.drain()
 

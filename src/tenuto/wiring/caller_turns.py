@@ -24,6 +24,7 @@ from tenuto.ports import Clock
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions, TurnRequest
 from tenuto.sessions.cancellation import release_on_error
+from tenuto.sessions.reach import PromptReach
 from tenuto.sessions.spending import Spending
 from tenuto.upkeep import Upkeep
 from tenuto.upkeep.jobs import SPARE, Small, safely
@@ -70,6 +71,7 @@ class CallerTurns:
         self._clock = clock
         self._small = small
         self._counter: TokenCounter | None = None
+        self._reach = PromptReach()
 
     def count(self, draft: Draft) -> Draft:
         """The message with its tokens, once a window had to be fitted; until then the tokenizer is not loaded."""
@@ -88,7 +90,8 @@ class CallerTurns:
             # With a key the reply may be stored already, and a replay costs nothing.
             await self._spending.check(scope, lambda: self._load_head(scope, request.session_id))
         # A summary may lie further back than the window reaches.
-        turn = await self._sessions.begin(scope, replace(request, window=max(most, loaded) if most else 0))
+        reach = self._reach.guess(scope, request.session_id) if window is None else 0
+        turn = await self._sessions.begin(scope, replace(request, window=max(most, loaded, reach) if most else 0))
         if turn.state is TurnState.FINISHED:
             return turn
         preparing = self._prepare(turn, most, limited=window is not None)
@@ -136,6 +139,7 @@ class CallerTurns:
             page = await self._sessions.messages(turn.scope, turn.session.id, query)
             turn = replace(turn, window=page.messages)
             fitted = await self._fit(turn, len(turn.window))
+        self._reach.note(turn.scope, turn.session.id, len(fitted.window))
         return fitted
 
     def _is_short_and_new(self, turn: OpenTurn) -> bool:
