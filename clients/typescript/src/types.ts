@@ -282,9 +282,10 @@ export interface EntryView {
   state?: PartState;
 }
 
-/** Why an agent elsewhere could not do its step: a code of its own, in small letters and underscores. */
+/** Why an agent elsewhere could not do its step: a code of its own, in small letters and underscores. `attempt` is `attempts` of the step as the agent read it: with it, the request can be repeated safely. */
 export interface FailStep {
   code?: string;
+  attempt?: number | null;
 }
 
 /** A turn's end: the reply, tool calls and results included, what it cost, and what changes with it. */
