@@ -110,6 +110,17 @@ class PrivateData(Invalid):
         self.types = tuple(types)
 
 
+class TooManyPrivateValues(Invalid):
+    """The text holds so many values that look private that it is not searched to its end, and not kept."""
+
+    code: ClassVar[str] = "too_many_private_values"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the text holds too many values that look private to redact them in one request: send it in smaller parts"
+        )
+
+
 class PlanInvalid(Invalid):
     """A plan that cannot run. `step` is the step at fault, `None` if it is the plan as a whole."""
 

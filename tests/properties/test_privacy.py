@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection
 from itertools import pairwise
 from random import Random
-from time import process_time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tenuto.model.privacy import PrivacyPolicy, replace_matches
 from tenuto.privacy import MARK, PiiType, RedactionStream, Span, detect, redact
+from tenuto.privacy.detection import finder
+from tenuto.privacy.detection.finder import PiiFinder
 from tenuto.privacy.rules import detector
 from tenuto.privacy.rules.api_keys import LONGEST_BLOCK
 from tenuto.privacy.rules.chunking import LIMIT, Chunker
 from tenuto.privacy.rules.detector import CALM_FAMILIES, FAMILIES, KNOWN_CHUNKS, SILENT_FAMILIES, find, select_families
-from tenuto.privacy.rules.folding import FoldedText
+from tenuto.privacy.rules.folding import FoldedText, Work
 from tests.labelled import COMMON_SETS, sentences
 from tests.samples import odd_texts
 
@@ -178,34 +180,47 @@ def test_repetition_is_searched_once(unit: str, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    "units",
+    "unit",
     [
-        ("key=", "keys="),
-        ("sk-", "ghp_", "eyJ", "AKIA", "a1", "_", "-"),
-        ("hook", "hooka", "hookb", "xhook"),
-        ("密码", "密码a", "密码：", "口令"),
-        ("护照E12345678", "护照E12345679", "护照G12345678"),
-        ("10.0.0.1 ", "203.0.113.9 ", "198.51.100.7 "),
+        "token={0}{1}a ",
+        "密码{0}a",
+        '{{"password": "{0}x"}},',
+        "护照E1234{0}{1}",
+        "203.0.{2}.{2} ",
+        "(202) 555-{0} ",
+        "+44 20 {0} {1} ",
+        "a{0}@b{1}.com ",
+        "http://a:{0}b@c.com/ ",
+        "sk-{0}a{1}b{0}c{1} ",
+        "{2} {1} {0} {2} ",
     ],
-    ids=lambda units: units[0],
+    ids=lambda unit: unit[:8],
 )
-def test_hostile_text_costs_a_small_multiple_of_prose(units: tuple[str, ...]) -> None:
-    """No rule reads hundreds of characters again for each of its candidates. Shuffled, so that no chunk is known."""
+def test_the_work_for_a_dense_text_is_bounded_and_the_rest_withheld(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted in candidates, without a clock; values differ, so that no chunk is known."""
     dice = Random(3)
-    hostile = "".join(dice.choices(units, k=30_000))[:30_000]
-    prose = " ".join(dice.choices(PROSE[0].split(), k=30_000))[:30_000]
+    one = [unit.format(dice.randint(1000, 9999), dice.randint(1000, 9999), dice.randint(1, 254)) for _ in range(2500)]
+    text, most = "".join(one), 500
+    monkeypatch.setattr(finder, "MOST_JUDGED", most)
+    finds, work = PiiFinder(PrivacyPolicy()), Work()
 
-    assert _cost(hostile) < 20 * _cost(prose)
+    *_, last = finds.find(text, work)
+
+    assert most < work.judged < most + LIMIT
+    assert (last.placeholder, last.end) == ("[WITHHELD]", len(text))
+    stream = finds.stream()
+    told = "".join([stream.feed(text[at : at + 700]) for at in range(0, len(text), 700)]) + stream.flush()
+    assert told == replace_matches(text, finds.find(text, Work()))
 
 
-def _cost(text: str) -> float:
-    """Seconds of processor time for a search, of three the least."""
-    costs = []
-    for _ in range(3):
-        started = process_time()
-        detect(text)
-        costs.append(process_time() - started)
-    return min(costs)
+def test_a_long_log_of_addresses_is_searched_to_its_end() -> None:
+    dice = Random(3)
+    line = '203.{}.{}.{} - - [18/Nov/2026:10:{}:07 +0000] "GET /shop/{} HTTP/1.1" 200 {}\n'
+    text = "".join([line.format(*(dice.randint(10, 250) for _ in range(6))) for _ in range(1000)])
+    work = Work()
+
+    assert len(PiiFinder(PrivacyPolicy()).find(text, work)) == 1000
+    assert work.judged * 10 < finder.MOST_JUDGED
 
 
 def test_five_megabytes_of_digits_pass() -> None:

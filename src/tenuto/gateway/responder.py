@@ -22,6 +22,7 @@ from tenuto.errors import (
     SessionNotFound,
     TenutoError,
     TooLarge,
+    TooManyPrivateValues,
     TurnLost,
     Unavailable,
 )
@@ -128,7 +129,7 @@ class Responder:
         match failed:
             case TooLarge():
                 return words.too_long.format(limit=self._sessions.max_message_bytes // 1024)
-            case PrivateData():
+            case PrivateData() | TooManyPrivateValues():
                 return words.private
             case BudgetExhausted():
                 return words.spent

@@ -126,6 +126,10 @@ class PrivacyPolicy(Value, frozen=True, kw_only=True):
         return any(self.mode(sink) is Mode.PSEUDONYM for sink in Sink)
 
 
+NOT_SEARCHED: Final = "WITHHELD"
+"""The type of a match that covers text which was not searched, since the text before it took all the work allowed."""
+
+
 class PiiMatch(Value, frozen=True, kw_only=True):
     """A match of private data: `start` and `end` count code points of the text.
 
@@ -142,7 +146,7 @@ class PiiMatch(Value, frozen=True, kw_only=True):
     @property
     def placeholder(self) -> str:
         """Its replacement where it is redacted: `[REDACTED_EMAIL]`."""
-        return f"[REDACTED_{self.name}]"
+        return f"[{self.name}]" if self.type == NOT_SEARCHED else f"[REDACTED_{self.name}]"
 
 
 def state_sink(scope: Scope, namespace: str) -> Sink | None:

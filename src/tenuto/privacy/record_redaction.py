@@ -67,14 +67,21 @@ def state_slots(key: str, value: Json) -> list[Slot]:
     return list(slots(value, key))
 
 
-async def redact_draft(redactor: Redactor, sink: Sink, scope: Scope, session: Session | None, draft: _Words) -> _Words:
+async def redact_draft(
+    redactor: Redactor, sink: Sink, scope: Scope, session: Session | None, draft: _Words, *, whole: bool = False
+) -> _Words:
     """A message redacted for the sink; the same object if nothing was found.
 
     The tool state in its metadata is redacted as well, but not counted.
+
+    Raises:
+        TooManyPrivateValues: it was not searched to its end, and has to be kept `whole`.
     """
     bare, kept = _split_tool_state(draft)
     found = draft_slots(bare)
     redaction = await redactor.texts(sink, scope, session, found)
+    if whole:
+        redaction.refuse_partial()
     state, _ = await _redact_values(redactor, sink, scope, session, kept)
     if not redaction.changes(found) and state == kept:
         return draft
@@ -104,11 +111,16 @@ async def redact_session_values(
 
 
 async def redact_state(redactor: Redactor, sink: Sink, scope: Scope, key: str, value: Json) -> Json:
-    """A state value as it may be stored; the same object if nothing was found."""
+    """A state value as it may be stored; the same object if nothing was found.
+
+    Raises:
+        TooManyPrivateValues: it was not searched to its end.
+    """
     if redactor.mode(sink, scope) is Mode.KEEP:
         return value
     found = state_slots(key, value)
     redaction = await redactor.texts(sink, scope, None, found)
+    redaction.refuse_partial()
     return fill_slots(value, iter(redaction.texts), key) if redaction.changes(found) else value
 
 
@@ -208,14 +220,20 @@ class MessageRedaction:
             return words
         return tuple(draft if is_summary(draft) else _neutralize_draft(draft) for draft in words)
 
-    async def messages(self, scope: Scope, session: Session | None, drafts: tuple[Draft, ...]) -> tuple[Draft, ...]:
-        """Messages as they may be stored; the same tuple if there is nothing to do."""
+    async def messages(
+        self, scope: Scope, session: Session | None, drafts: tuple[Draft, ...], *, whole: bool = True
+    ) -> tuple[Draft, ...]:
+        """Messages as they may be stored; the same tuple if there is nothing to do.
+
+        Raises:
+            TooManyPrivateValues: one was not searched to its end, and has to be kept `whole`.
+        """
         if self._redactor.mode(Sink.MESSAGE, scope) is Mode.KEEP and not any(map(is_summary, drafts)):
             return drafts
         stored: list[Draft] = []
         for draft in drafts:
             sink = Sink.SUMMARY if is_summary(draft) else Sink.MESSAGE
-            stored.append(await redact_draft(self._redactor, sink, scope, session, draft))
+            stored.append(await redact_draft(self._redactor, sink, scope, session, draft, whole=whole))
         return tuple(stored)
 
     async def head(self, scope: Scope, session: Session | None, head: _Head, noted: JsonObject = _NOTHING) -> _Head:

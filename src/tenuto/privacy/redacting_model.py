@@ -7,6 +7,7 @@ arguments of tool calls. The offline model runs in this process and reads the tu
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from tenuto.model.privacy import Mode, Sink
 from tenuto.model.prompt import PromptMessage
 from tenuto.ports import ChatModel, ModelChain, Tool
 from tenuto.privacy.crypto.vault import RestoringStream, neutralize_text, restore_text
-from tenuto.privacy.redactor import Redactor, fill_part_slots, fill_slots, part_slots, slots
+from tenuto.privacy.redactor import AT_ONCE, Redactor, fill_part_slots, fill_slots, part_slots, slots
 
 if TYPE_CHECKING:
     from tenuto.privacy.detection.finder import PolicyRedactionStream
@@ -100,7 +101,11 @@ class _AnswerStream:
 async def _restore_events(events: AsyncIterator[ModelEvent], outlet: _AnswerStream) -> AsyncIterator[ModelEvent]:
     """The model's events with restored and redacted texts; some may be empty."""
     async for event in events:
-        yield TextDelta(text=outlet.feed(event.text) if isinstance(event, TextDelta) else outlet.flush())
+        if isinstance(event, TextDelta):
+            long = len(event.text) > AT_ONCE
+            yield TextDelta(text=await asyncio.to_thread(outlet.feed, event.text) if long else outlet.feed(event.text))
+        else:
+            yield TextDelta(text=outlet.flush())
         if isinstance(event, ToolCallRequested):
             texts = (restore_text(slot.text, outlet.values) for slot in slots(event.call.arguments))
             yield ToolCallRequested(call=replace(event.call, arguments=fill_slots(event.call.arguments, texts)))

@@ -118,7 +118,8 @@ class _RedactingSessions:
             trace = await redact_trace(records, scope, session, trace)
             if self._screen.degraded and _DETECTOR not in trace.degraded:
                 trace = replace(trace, degraded=(*trace.degraded, _DETECTOR))
-        reply = await entry.messages(scope, session, said)
+        # An answer cannot be refused: of one that is too dense the rest is withheld.
+        reply = await entry.messages(scope, session, said, whole=False)
         try:
             if (reply, changes, trace) != (request.reply, request.changes, request.trace):
                 request = replace(request, reply=reply, changes=changes, trace=trace)

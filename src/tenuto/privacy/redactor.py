@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from tenuto.errors import PrivateData
+from tenuto.errors import PrivateData, TooManyPrivateValues
 from tenuto.model import Scope, Session
 from tenuto.model.policy import PRESETS
-from tenuto.model.privacy import CustomPattern, Mode, PiiMatch, PrivacyPolicy, Sink, replace_matches
+from tenuto.model.privacy import NOT_SEARCHED, CustomPattern, Mode, PiiMatch, PrivacyPolicy, Sink, replace_matches
 from tenuto.model.session import record_types
 from tenuto.model.turn import TRACE_ID_START, is_trace_id
 from tenuto.model.values import Json, JsonObject
@@ -27,6 +27,7 @@ from tenuto.privacy.rules.span import ON_REQUEST, PiiType
 if TYPE_CHECKING:
     from tenuto.privacy.detection.external import ExternalDetector
     from tenuto.privacy.detection.finder import PiiFinder, PolicyRedactionStream
+    from tenuto.privacy.rules.folding import Work
 
 # Encoded data such as a picture or a signature, which a placeholder would break. Only a whole text counts.
 _OPAQUE: Final = re.compile(r"(?:data:[\w.+-]{1,60}/[\w.+-]{1,60};base64,)?[A-Za-z0-9+/_=-]{512,}", re.ASCII)
@@ -178,8 +179,8 @@ def head_and_tail(text: str, shown: int) -> HeadAndTail | None:
 
 
 WITHHELD = "[WITHHELD]"
-# Characters that are searched within a few milliseconds.
-_AT_ONCE = 20_000
+AT_ONCE = 20_000
+"""Characters that may be searched in the event loop."""
 # A title is made of the first characters; no value but a private key is longer than `_REACH`.
 _TITLED = 4_000
 _REACH = 300
@@ -195,6 +196,15 @@ class Redaction:
     def changes(self, slots: Sequence[Slot]) -> bool:
         """Whether any text differs from its slot."""
         return bool(self.redacted) or any(slot.text != text for slot, text in zip(slots, self.texts, strict=True))
+
+    def refuse_partial(self) -> None:
+        """Refuse texts that were not searched to their end.
+
+        Raises:
+            TooManyPrivateValues: one of them was not.
+        """
+        if NOT_SEARCHED in self.redacted:
+            raise TooManyPrivateValues
 
 
 class TenantPolicies:
@@ -261,17 +271,22 @@ class Redactor:
         policies: TenantPolicies,
         vault: Vault | None = None,
         outside: ExternalDetector | None = None,
-        at_once: int = _AT_ONCE,
+        at_once: int = AT_ONCE,
+        bounded: bool = True,
     ) -> None:
         self.policies = policies
         self.vault = vault
         self.outside = outside
         self._at_once = at_once
+        self._bounded = bounded
         self._widened: dict[frozenset[PiiType], Redactor] = {}
 
     def in_threads(self) -> Redactor:
-        """The redactor that searches every text in a thread: one after another, short ones block the loop as well."""
-        return Redactor(policies=self.policies, vault=self.vault, outside=self.outside, at_once=0)
+        """The redactor for many records, which searches every text to its end and in a thread.
+
+        One after another, short ones block the loop as well.
+        """
+        return Redactor(policies=self.policies, vault=self.vault, outside=self.outside, at_once=0, bounded=False)
 
     def looking_for(self, types: Iterable[str]) -> Redactor:
         """The redactor that finds these types on request as well; made once for each set of them."""
@@ -281,7 +296,7 @@ class Redactor:
         if wanted not in self._widened:
             policies = self.policies.widened(wanted)
             self._widened[wanted] = Redactor(
-                policies=policies, vault=self.vault, outside=self.outside, at_once=self._at_once
+                policies=policies, vault=self.vault, outside=self.outside, at_once=self._at_once, bounded=self._bounded
             )
         return self._widened[wanted]
 
@@ -303,8 +318,11 @@ class Redactor:
 
         Raises:
             PrivateData: one of them does.
+            TooManyPrivateValues: they were not searched to their end.
         """
         types = {one.type for finds in await self._find_matches(scope, slots) for one in finds}
+        if NOT_SEARCHED in types:
+            raise TooManyPrivateValues
         if types:
             raise PrivateData(sorted(types))
 
@@ -399,8 +417,8 @@ class Redactor:
         """Matches of our own rules. Long texts are searched in a thread, so that they do not block the event loop."""
         finder = self.policies.finder(scope)
         if sum(len(slot.text) for slot in slots) <= self._at_once:
-            return _find_in_slots(finder, slots)
-        return await asyncio.to_thread(_find_in_slots, finder, slots)
+            return _find_in_slots(finder, slots, bounded=self._bounded)
+        return await asyncio.to_thread(_find_in_slots, finder, slots, bounded=self._bounded)
 
     async def _assign_placeholders(
         self, scope: Scope, session: Session | None, slots: Sequence[Slot], found: Sequence[Sequence[PiiMatch]]
@@ -413,7 +431,7 @@ class Redactor:
             (one.name, slot.text[one.start : one.end])
             for slot, finds in zip(slots, found, strict=True)
             for one in finds
-            if one.type not in unvaulted
+            if one.type not in unvaulted and one.type != NOT_SEARCHED
         ]
         return await self.vault.allot(session, wanted) if wanted else {}
 
@@ -428,9 +446,12 @@ NO_REDACTION: Final = Redactor(policies=TenantPolicies(_KEEP_ALL))
 _SHARED_TYPES: Final = frozenset({PiiType.ORDER_ID, PiiType.ADDRESS})
 
 
-def _find_in_slots(finder: PiiFinder, slots: Sequence[Slot]) -> list[Sequence[PiiMatch]]:
+def _find_in_slots(finder: PiiFinder, slots: Sequence[Slot], *, bounded: bool) -> list[Sequence[PiiMatch]]:
     """The matches of each text. An order number or address that one text shows is found in the others as well."""
-    found = [_find_in_slot(finder, slot) for slot in slots]
+    from tenuto.privacy.rules.folding import Work  # Imported with the finder at the latest.
+
+    work = Work() if bounded else None
+    found = [_find_in_slot(finder, slot, None if slot.house else work) for slot in slots]
     known = {
         slot.text[one.start : one.end]: one
         for slot, finds in zip(slots, found, strict=True)
@@ -454,10 +475,10 @@ def _find_in_slots(finder: PiiFinder, slots: Sequence[Slot]) -> list[Sequence[Pi
     ]
 
 
-def _find_in_slot(finder: PiiFinder, slot: Slot) -> Sequence[PiiMatch]:
+def _find_in_slot(finder: PiiFinder, slot: Slot, work: Work | None) -> Sequence[PiiMatch]:
     """The matches in a text, searched together with its name."""
     if not slot.name:
-        return finder.find(slot.text)
+        return finder.find(slot.text, work)
     start = len(slot.name) + 2
-    found = finder.find(f"{slot.name}: {slot.text}")
+    found = finder.find(f"{slot.name}: {slot.text}", work)
     return [replace(one, start=max(0, one.start - start), end=one.end - start) for one in found if one.end > start]

@@ -14,6 +14,7 @@ from tenuto.privacy import MARK, RedactionStream, detect, redact
 from tenuto.privacy.detection.custom_patterns import LONGEST_MATCH
 from tenuto.privacy.detection.finder import PiiFinder, merge_matches
 from tenuto.privacy.rules.chunking import LIMIT
+from tenuto.privacy.rules.folding import Work
 from tests.labelled import sentences
 from tests.samples import odd_texts
 
@@ -247,9 +248,9 @@ def test_hostile_text_is_looked_at_in_small_parts_and_a_few_times(unit: str) -> 
     looked: list[int] = []
 
     class Watched(PiiFinder):
-        def _find_until_stable(self, text: str, start: int, end: int) -> list[PiiMatch]:
+        def _find_until_stable(self, text: str, start: int, end: int, work: Work | None) -> list[PiiMatch]:
             looked.append(end - start)
-            return super()._find_until_stable(text, start, end)
+            return super()._find_until_stable(text, start, end, work)
 
     found = Watched(PrivacyPolicy(patterns=OWN, allow=ALLOW)).find(text)
 

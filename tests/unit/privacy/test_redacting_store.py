@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from tenuto.errors import SessionNotFound, TurnLost, Unavailable
+from tenuto.errors import SessionNotFound, TooManyPrivateValues, TurnLost, Unavailable
 from tenuto.model import (
     AppendBatch,
     Changes,
@@ -27,6 +27,7 @@ from tenuto.model.privacy import CustomPattern, Mode, PrivacyPolicy
 from tenuto.model.session import NewSession
 from tenuto.model.turn import IdempotencyKey, ToolRun, Trace
 from tenuto.privacy.crypto.vault import VAULT, likeness
+from tenuto.privacy.detection import finder
 from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
@@ -479,3 +480,28 @@ async def test_a_turn_whose_marks_could_not_be_stored_gives_its_lease_back() -> 
 
     await store.sessions.finish_turn(turn, FinishTurn(reply=(answers("done"),)))
     assert len(await texts(store, ANN, "s")) == 2
+
+
+@pytest.mark.parametrize("mode", [Mode.REDACT, Mode.PSEUDONYM, Mode.BLOCK])
+async def test_too_dense_a_text_is_refused_and_of_an_answer_the_rest_withheld(
+    mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finder, "MOST_JUDGED", 900)
+    dense = " ".join(f"user{number}@example.com" for number in range(2000))
+    inner, store = screened(PrivacyPolicy(message=mode, memory=mode if mode is Mode.BLOCK else Mode.REDACT))
+
+    with pytest.raises(TooManyPrivateValues, match="smaller parts"):
+        await begin(store, ANN, "dense", dense)
+    with pytest.raises(TooManyPrivateValues):
+        await store.sessions.append(ANN, "dense", AppendBatch(id=fresh("batch"), messages=(says(dense),)))
+    with pytest.raises(TooManyPrivateValues):
+        await store.state.write_state(ANN, "notes", "contacts", dense)
+    with pytest.raises(SessionNotFound):
+        await inner.sessions.get(ANN, "dense")
+
+    await talk(store, ANN, "calm", "hello", dense)
+
+    _, answer = (await inner.sessions.messages(ANN, "calm", Page())).messages
+    assert answer.text.endswith("[WITHHELD]")
+    assert "@" not in answer.text
+    assert answer.metadata["redacted"]["WITHHELD"] == 1

@@ -19,6 +19,7 @@ from tenuto.privacy import redactor
 from tenuto.privacy.detection.finder import PiiFinder
 from tenuto.privacy.record_redaction import redact_trace
 from tenuto.privacy.redactor import SPARE, Redactor, Slot, TenantPolicies
+from tenuto.privacy.rules.folding import Work
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tests.samples import ANN, SENT_AT, fresh, says
 from tests.screens import screened
@@ -143,7 +144,7 @@ async def test_what_is_shown_reads_as_if_all_had_been_looked_at() -> None:
 async def test_of_a_megabyte_only_what_matters_to_its_ends_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at: list[int] = []
 
-    def seen(finder: PiiFinder, slot: Slot) -> Sequence[PiiMatch]:
+    def seen(finder: PiiFinder, slot: Slot, _: Work | None) -> Sequence[PiiMatch]:
         looked_at.append(len(slot.text))
         return finder.find(slot.text)
 

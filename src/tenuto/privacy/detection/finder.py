@@ -13,16 +13,18 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from tenuto.errors import InvalidSetting
-from tenuto.model.privacy import CustomPattern, PiiMatch, PrivacyPolicy, replace_matches
+from tenuto.model.privacy import NOT_SEARCHED, CustomPattern, PiiMatch, PrivacyPolicy, replace_matches
 from tenuto.privacy.crypto.vault import likeness
 from tenuto.privacy.detection.custom_patterns import BUILT_IN, CustomPatterns
 from tenuto.privacy.rules.chunking import LIMIT, Chunker, Piece
-from tenuto.privacy.rules.detector import KNOWN_CHUNKS, detect
+from tenuto.privacy.rules.detector import KNOWN_CHUNKS
 from tenuto.privacy.rules.detector import find as find_built_in
-from tenuto.privacy.rules.folding import INVISIBLE, fold
+from tenuto.privacy.rules.folding import INVISIBLE, Work, fold
 from tenuto.privacy.rules.span import ALWAYS, MARK, ON_REQUEST, PiiType, Span
 
 _PORTION: Final = 4 * LIMIT
+MOST_JUDGED: Final = 80_000
+"""Candidates that are judged in the texts of one record: some two seconds of work. A log of 10,000 IPs has fewer."""
 _MOST_KNOWN: Final = 4096
 _FEW_MATCHES: Final = 8
 _TYPES: Final = frozenset(map(str, PiiType))
@@ -53,29 +55,32 @@ class PiiFinder:
             if name not in _TYPES and name not in own:
                 raise InvalidSetting("unvaulted", f"{name[:32]!a} is neither a type nor an own pattern")
 
-    def find(self, text: str) -> Sequence[PiiMatch]:
+    def find(self, text: str, work: Work | None = None) -> Sequence[PiiMatch]:
         """Every match, in order, none overlapping. The cost is linear in the length of the text.
+
+        With `work`, which several texts may share, at most `MOST_JUDGED` candidates are judged: what follows them is
+        one match of the type `NOT_SEARCHED`.
 
         Short results are remembered by a digest of the text: the words of a turn pass several sinks.
         """
+        if work is not None and work.judged > MOST_JUDGED:
+            return _withhold(text, 0)
         if len(text) > _PORTION:
-            return self._search(text)
+            return self._search(text, work)
         key = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
         found = self._known.get(key)
         if found is None:
-            found = self._search(text)
-            if len(found) <= _FEW_MATCHES:
+            found = self._search(text, work)
+            if len(found) <= _FEW_MATCHES and (work is None or work.judged <= MOST_JUDGED):
                 if len(self._known) >= _MOST_KNOWN:
                     self._known.clear()
                 self._known[key] = found
         return found
 
-    def _search(self, text: str) -> Sequence[PiiMatch]:
-        if self._own is None and self._allowed is None:
-            return list(map(_to_match, detect(text, types=self.types)))
+    def _search(self, text: str, work: Work | None) -> Sequence[PiiMatch]:
         if len(text) <= LIMIT:
-            return self._look(text)
-        return _collect_matches(_ChunkedFinder(self._look, self._pieces()).whole(text))
+            return self._look(text, work)
+        return _collect_matches(_ChunkedFinder(self._look, self._pieces(), work).whole(text), len(text))
 
     def redact(self, text: str) -> str:
         """`text` with a placeholder such as `[REDACTED_EMAIL]` for every match. Redacting twice changes nothing."""
@@ -94,23 +99,23 @@ class PiiFinder:
         asked, own = not ON_REQUEST.isdisjoint(self.types), self._own
         return Chunker(asked=asked, more=own.candidates, reach=own.reach) if own else Chunker(asked=asked)
 
-    def _look(self, text: str) -> list[PiiMatch]:
+    def _look(self, text: str, work: Work | None) -> list[PiiMatch]:
         """The matches of a short text. The cost grows faster than the length."""
         found: list[PiiMatch] = []
         at = 0
         for known in self.marks.finditer(text) if "[" in text else ():
-            found += self._find_until_stable(text, at, known.start())
+            found += self._find_until_stable(text, at, known.start(), work)
             at = known.end()
-        return found + self._find_until_stable(text, at, len(text))
+        return found + self._find_until_stable(text, at, len(text), work)
 
-    def _find_until_stable(self, text: str, start: int, end: int) -> list[PiiMatch]:
+    def _find_until_stable(self, text: str, start: int, end: int, work: Work | None) -> list[PiiMatch]:
         """Search again between matches until nothing new is found, so that redacting twice changes nothing.
 
         Allowed values stay in the text and do not split it.
         """
         part = text[start:end]
         own = self._own.find(part, behind=start > 0, before=end < len(text)) if self._own else None
-        built_in = list(map(_to_match, find_built_in(part, self.types)))
+        built_in = list(map(_to_match, find_built_in(part, self.types, work)))
         here = merge_matches(part, [*own, *built_in]) if own else built_in
         kept = [find for find in here if not self._allowed(part, find)] if self._allowed else here
         if not own and len(kept) == len(here):
@@ -119,12 +124,13 @@ class PiiFinder:
         found: list[PiiMatch] = []
         at = start
         for find in kept:
-            found += self._find_until_stable(text, at, start + find.start)
+            found += self._find_until_stable(text, at, start + find.start, work)
             found.append(shift_match(find, start))
             at = start + find.end
-        return found + self._find_until_stable(text, at, end) if kept else []
+        return found + self._find_until_stable(text, at, end, work) if kept else []
 
 
+Look: TypeAlias = Callable[[str, Work | None], list[PiiMatch]]
 Piecewise: TypeAlias = Iterator[tuple[str, list[PiiMatch]]]
 """Parts of a text, each with the matches that begin in it, relative to its start."""
 
@@ -132,12 +138,13 @@ Piecewise: TypeAlias = Iterator[tuple[str, list[PiiMatch]]]
 class PolicyRedactionStream:
     """Redacts a text that comes in chunks. What comes out, joined, is `redact` of what went in, joined.
 
-    Without custom patterns it holds back as much as `RedactionStream`; with them, in prose, some 900 characters.
+    Without custom patterns it holds back as much as `RedactionStream`; with them, in prose, some 900 characters. What
+    follows after `MOST_JUDGED` candidates is withheld.
     """
 
-    def __init__(self, look: Callable[[str], list[PiiMatch]], pieces: Callable[[], Chunker]) -> None:
+    def __init__(self, look: Look, pieces: Callable[[], Chunker]) -> None:
         self._look, self._pieces = look, pieces
-        self._looker = _ChunkedFinder(look, pieces())
+        self._looker = _ChunkedFinder(look, pieces(), Work())
         self._over = 0
         self.redacted: Counter[str] = Counter()
         """Redacted matches so far, by name."""
@@ -149,7 +156,7 @@ class PolicyRedactionStream:
     def flush(self) -> str:
         """Return the held text, at the end. The stream can then take another text."""
         rest = "".join([self._redact_part(*part) for part in self._looker.rest()])
-        self._looker, self._over = _ChunkedFinder(self._look, self._pieces()), 0
+        self._looker, self._over = _ChunkedFinder(self._look, self._pieces(), Work()), 0
         return rest
 
     def _redact_part(self, own: str, found: list[PiiMatch]) -> str:
@@ -162,10 +169,11 @@ class PolicyRedactionStream:
 class _ChunkedFinder:
     """Finds matches in a text chunk by chunk."""
 
-    def __init__(self, look: Callable[[str], list[PiiMatch]], pieces: Chunker) -> None:
-        self._look, self._pieces = lru_cache(KNOWN_CHUNKS)(look), pieces
+    def __init__(self, look: Look, pieces: Chunker, work: Work | None) -> None:
+        self._look, self._pieces, self._work = lru_cache(KNOWN_CHUNKS)(lambda text: look(text, work)), pieces, work
         self._over = 0
         """How far the last match of a chunk reaches into the next one."""
+        self._withheld = False
 
     def add(self, text: str) -> Piecewise:
         """Take more text; yield the parts that are decided."""
@@ -183,6 +191,11 @@ class _ChunkedFinder:
 
     def _find_in_chunk(self, piece: Piece) -> tuple[str, list[PiiMatch]]:
         own = piece.text[piece.start : piece.end]
+        if self._work is not None and self._work.judged > MOST_JUDGED and self._over < len(own):
+            # One placeholder is for all that follows.
+            found = [] if self._withheld else _withhold(own, self._over)
+            self._over, self._withheld = 0, True
+            return own if found else "", found
         found = [
             shift_match(find, -piece.start)
             for find in self._look(piece.text)
@@ -192,13 +205,21 @@ class _ChunkedFinder:
         return own, found
 
 
-def _collect_matches(parts: Piecewise) -> list[PiiMatch]:
+def _collect_matches(parts: Piecewise, length: int) -> list[PiiMatch]:
     found: list[PiiMatch] = []
     place = 0
     for own, here in parts:
         found += [shift_match(find, place) for find in here]
+        if found and found[-1].type == NOT_SEARCHED:
+            found[-1] = replace(found[-1], end=length)
+            return found
         place += len(own)
     return found
+
+
+def _withhold(text: str, start: int) -> list[PiiMatch]:
+    end = len(text)
+    return [PiiMatch(start=start, end=end, type=NOT_SEARCHED, rule=NOT_SEARCHED, name=NOT_SEARCHED)] if text else []
 
 
 def _policy_types(policy: PrivacyPolicy) -> frozenset[PiiType]:

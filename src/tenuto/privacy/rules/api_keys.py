@@ -144,6 +144,7 @@ def find_api_keys(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
 
 
 def _keys_in_word(view: FoldedText, start: int, end: int) -> Iterator[tuple[int, int, PiiRule]]:
+    view.work.judged += 1
     word = view.ascii[start:end]
     if any(sign in word for sign in _WEBHOOK_SIGNS):
         # Office webhooks have an @ inside, where other words end.

@@ -14,7 +14,7 @@ from tenuto.privacy.rules.cards import SHORTEST_CARD, find_cards
 from tenuto.privacy.rules.chunking import LIMIT, Chunker, Piece
 from tenuto.privacy.rules.digit_runs import DigitRun, runs
 from tenuto.privacy.rules.emails import find_emails
-from tenuto.privacy.rules.folding import FoldedText
+from tenuto.privacy.rules.folding import FoldedText, Work
 from tenuto.privacy.rules.identity_numbers import (
     SHORTEST_ID,
     SOCIAL_SECURITY,
@@ -192,12 +192,15 @@ def look(view: FoldedText, families: Iterable[Family]) -> tuple[list[Span], list
         families = select_families(view)
     finds: list[Find] = []
     open_ones: list[Family] = []
+    work = view.work
+    work.judged += 1
     for family in families:
         candidates = family(view, finds)
         if candidates is None:
             continue
         open_ones.append(family)
         for start, end, rule in candidates:
+            work.judged += 1
             at = bisect_left(finds, (start, end, rule))
             if (at == 0 or finds[at - 1][1] <= start) and (at == len(finds) or end <= finds[at][0]):
                 finds.insert(at, (start, end, rule))
@@ -244,19 +247,24 @@ def _find_identity_numbers(run: DigitRun) -> Iterator[Find]:
         yield run.starts[first], run.ends[last], PiiRule.SSN
 
 
-def find(text: str, types: Collection[PiiType]) -> list[Span]:
-    """Every span of one of `types` in `text`, in order, none overlapping. The cost grows faster than the length."""
+def find(text: str, types: Collection[PiiType], work: Work | None = None) -> list[Span]:
+    """Every span of one of `types` in `text`, in order, none overlapping. The cost grows faster than the length.
+
+    It is counted in `work`.
+    """
     families = FAMILIES if types is ALWAYS or ON_REQUEST.isdisjoint(types) else (*FAMILIES, _on_request)
     least = _SHORTEST_ASKED if _on_request in families else _SHORTEST
     if "[" not in text or not MAY_BE_MARK.search(text):
-        return _find_until_stable(FoldedText(text), 0, types, families) if len(text) >= least else []
+        return _find_until_stable(FoldedText(text, None, work), 0, types, families) if len(text) >= least else []
     found: list[Span] = []
     at = 0
     for mark in MARK.finditer(text):
         if mark.start() - at >= least:
-            found += _find_until_stable(FoldedText(text[at : mark.start()]), at, types, families)
+            found += _find_until_stable(FoldedText(text[at : mark.start()], None, work), at, types, families)
         at = mark.end()
-    return found + _find_until_stable(FoldedText(text[at:]), at, types, families) if len(text) - at >= least else found
+    if len(text) - at >= least:
+        found += _find_until_stable(FoldedText(text[at:], None, work), at, types, families)
+    return found
 
 
 def _find_until_stable(

@@ -41,6 +41,7 @@ class DigitRun:
     __slots__ = ("_context", "_near", "ends", "shape", "starts", "taken", "total", "view")
 
     def __init__(self, view: FoldedText, starts: list[int], ends: list[int]) -> None:
+        view.work.judged += 1 + len(starts) // 4
         self.view = view
         self.starts = starts
         self.ends = ends

@@ -151,6 +151,15 @@ def _find_stems(lower: str, among: frozenset[str] | None, *, plain: bool) -> fro
     return frozenset([stem for stem in asked if stem in lower])
 
 
+class Work:
+    """Counts the candidates that rules judge in a text and its parts: what the search costs, without a clock."""
+
+    __slots__ = ("judged",)
+
+    def __init__(self) -> None:
+        self.judged = 0
+
+
 class FoldedText:
     """A text in the views that the rules read, all of one length.
 
@@ -158,11 +167,15 @@ class FoldedText:
     `in` on bytes tries a number first, which costs ten times the search.
     """
 
-    __slots__ = ("_kept", "_strange", "ascii", "bytes", "digits", "lower", "signed", "source", "stems", "text", "words")
+    __slots__ = (
+        *("_kept", "_strange", "ascii", "bytes", "digits", "lower", "signed", "source", "stems", "text", "words"),
+        "work",
+    )
 
-    def __init__(self, text: str, among: frozenset[str] | None = None) -> None:
+    def __init__(self, text: str, among: frozenset[str] | None = None, work: Work | None = None) -> None:
         """For a part, `among` are the stems of the whole text: it can have no others."""
         self.source = text
+        self.work = Work() if work is None else work
         self._kept: list[int] | None = None
         self._strange = False
         """Whether a part of the text may be folded differently from the whole."""
@@ -202,9 +215,9 @@ class FoldedText:
     def part(self, start: int, end: int) -> FoldedText:
         """The view of `[start, end)` of the source alone; mostly sliced from this one, not made anew."""
         if self._strange:
-            return FoldedText(self.source[start:end], self.stems)
+            return FoldedText(self.source[start:end], self.stems, self.work)
         part = FoldedText.__new__(FoldedText)
-        part._kept, part._strange, part.source = None, False, self.source[start:end]
+        part._kept, part._strange, part.source, part.work = None, False, self.source[start:end], self.work
         text = self.text[start:end]
         plain = self.text is self.ascii or text.isascii()
         part.bytes, part.ascii = self.bytes[start:end], text if plain else self.ascii[start:end]

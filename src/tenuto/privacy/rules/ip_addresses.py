@@ -137,6 +137,7 @@ def _can_start(view: FoldedText, start: int) -> bool:
 
 
 def _read_quad(view: FoldedText, start: int, end: int) -> _Quad:
+    view.work.judged += 1
     value, context = view.ascii[start:end], before(view.text, start)
     version = max(map(int, value.split("."))) > 255 or _is_version(view, context, start, end)
     return _Quad(start, end, value, version, not version and context.label is Label.IP and context.close)

@@ -124,6 +124,7 @@ def _login_candidates(view: FoldedText) -> Iterator[Place]:
         yield from _passwords_after_users(view)
     at = text.find("@")
     while at >= 0:
+        view.work.judged += 1
         yield from _passwords_beside_at(text, at)
         at = text.find("@", at + 1)
 

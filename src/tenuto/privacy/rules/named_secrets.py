@@ -201,6 +201,7 @@ def _rule_for(name: Name) -> PiiRule:
 
 def _secrets_after(view: FoldedText, name: Name) -> Iterator[tuple[int, int, PiiRule]]:
     """The value after `name`, if there is one."""
+    view.work.judged += 1
     if view.text is not view.ascii and view.text[name.end : name.end + 2].strip()[:1] > "\x7f":
         yield from _cjk_secrets_after(view, name)
         return
@@ -416,6 +417,7 @@ def find_cjk_named_secrets(view: FoldedText) -> Iterator[tuple[int, int, PiiRule
 
 
 def _cjk_secrets(view: FoldedText, name: Name) -> Iterator[tuple[int, int, PiiRule]]:
+    view.work.judged += 1
     column = cells_below(view, name)
     if column is None:
         yield from _cjk_secrets_after(view, name)

@@ -104,6 +104,7 @@ def find_phones(run: DigitRun, previous: tuple[int, int]) -> Iterator[tuple[int,
             continue
         if not (called or _may_start_unlabelled(run, first) or 0 <= run.starts[first] - previous[1] <= _LIST_REACH):
             continue
+        run.view.work.judged += 1
         last = _international_end(run, first)
         if last is None:
             last = _national_end(run, first, previous)

@@ -12,7 +12,16 @@ from typing import Final, Literal, Self, TypeAlias
 from uuid import uuid4
 
 from tenuto.chat import Reply
-from tenuto.errors import BudgetExhausted, Invalid, InvalidText, LimitReached, PrivateData, PromptTooLong, TraceNotFound
+from tenuto.errors import (
+    BudgetExhausted,
+    Invalid,
+    InvalidText,
+    LimitReached,
+    PrivateData,
+    PromptTooLong,
+    TooManyPrivateValues,
+    TraceNotFound,
+)
 from tenuto.model.prompt import Disposition, Kind, Manifest, ManifestEntry, Reason
 from tenuto.model.turn import place_of
 from tenuto.model.values import JsonObject
@@ -24,7 +33,10 @@ _PREFIX: Final = "resp_"
 # Of our codes, those with a better word among OpenAI's than server_error.
 _FAILURES: Final = {
     **dict.fromkeys((RateLimited.code, BudgetExhausted.code, LimitReached.code), "rate_limit_exceeded"),
-    **dict.fromkeys((Invalid.code, InvalidText.code, PrivateData.code, PromptTooLong.code), "invalid_prompt"),
+    **dict.fromkeys(
+        (Invalid.code, InvalidText.code, PrivateData.code, PromptTooLong.code, TooManyPrivateValues.code),
+        "invalid_prompt",
+    ),
 }
 # Why a part of the conversation is not in a prompt, though there is room for it.
 _NOT_TRUNCATED: Final = (

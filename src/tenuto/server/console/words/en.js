@@ -265,6 +265,8 @@ export const en = {
   "problem.task_running": "This task is already running.",
   "problem.step_not_waiting": "This step does not wait for an answer any more.",
   "problem.engine_unavailable": "This server cannot run plans as it is set up; its log has the cause.",
+  "problem.too_many_private_values":
+    "This holds too many values that look private to redact at once. It was not stored; send it in smaller parts.",
   "problem.private_data": "This holds private data, which may not be kept or shown here. It was not stored.",
   "problem.other": "The request failed: {detail}",
 };

@@ -262,6 +262,7 @@ export const zh = {
   "problem.task_running": "这个任务已在运行。",
   "problem.step_not_waiting": "这个步骤已不再等待回答。",
   "problem.engine_unavailable": "此服务器目前的配置无法运行计划，原因见服务器日志。",
+  "problem.too_many_private_values": "内容中疑似私密的数据过多，无法一次脱敏，因此没有保存；请分成较小的部分发送。",
   "problem.private_data": "内容含有私密数据，此处不得保存或展示，因此没有保存。",
   "problem.other": "请求失败：{detail}",
 };
