@@ -20,6 +20,7 @@ from tenuto.model.turn import Trace, trace_id
 from tenuto.model.values import JsonObject
 from tenuto.privacy.detection.finder import PiiFinder
 from tenuto.privacy.redactor import Redactor, TenantPolicies, slots
+from tenuto.privacy.rules.folding import Work
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tests.samples import ANN
 from tests.unit.privacy.test_model import MAIL, house, prompt
@@ -239,9 +240,9 @@ async def test_a_text_for_several_sinks_is_searched_once(model: Mode, monkeypatc
     searched: list[str] = []
     find = PiiFinder.find
 
-    def counted(self: PiiFinder, text: str) -> Sequence[PiiMatch]:
+    def counted(self: PiiFinder, text: str, work: Work | None) -> Sequence[PiiMatch]:
         searched.append(text)
-        return find(self, text)
+        return find(self, text, work)
 
     monkeypatch.setattr(PiiFinder, "find", counted)
     screen = Redactor(policies=TenantPolicies(PrivacyPolicy(message=Mode.REDACT, model=model)))
