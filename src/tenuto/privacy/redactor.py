@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from string import ascii_uppercase
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -444,6 +445,10 @@ NO_REDACTION: Final = Redactor(policies=TenantPolicies(_KEEP_ALL))
 
 
 _SHARED_TYPES: Final = frozenset({PiiType.ORDER_ID, PiiType.ADDRESS})
+_BEGINNING: Final = 4
+_LOWER: Final = {ord(letter): letter.lower() for letter in ascii_uppercase}
+_BORDER: Final = re.compile(r"(?<!\w)(?=\S)", re.ASCII)
+_WORD_GOES_ON: Final = re.compile(r"\w", re.ASCII)
 
 
 def _find_in_slots(finder: PiiFinder, slots: Sequence[Slot], *, bounded: bool) -> list[Sequence[PiiMatch]]:
@@ -462,17 +467,30 @@ def _find_in_slots(finder: PiiFinder, slots: Sequence[Slot], *, bounded: bool) -
         return found
     from tenuto.privacy.detection.finder import merge_matches  # Imported with the finder at the latest.
 
-    values = sorted(known, key=len, reverse=True)
-    value = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, values))})(?!\w)", re.IGNORECASE | re.ASCII)
-    likes = {text.casefold(): one for text, one in known.items()}
-    again = [
-        [replace(likes[at[0].casefold()], start=at.start(), end=at.end()) for at in value.finditer(slot.text)]
-        for slot in slots
-    ]
+    likes = {text.translate(_LOWER): one for text, one in known.items()}
+    lengths: dict[str, set[int]] = {}
+    for value in likes:
+        lengths.setdefault(value[:_BEGINNING], set()).add(len(value))
+    longest_first = {beginning: sorted(some, reverse=True) for beginning, some in lengths.items()}
+    again = [list(_find_again(slot.text, likes, longest_first)) for slot in slots]
     return [
         merge_matches(slot.text, finds, more) if more else finds
         for slot, finds, more in zip(slots, found, again, strict=True)
     ]
+
+
+def _find_again(text: str, likes: Mapping[str, PiiMatch], lengths: Mapping[str, list[int]]) -> Iterator[PiiMatch]:
+    """Every place of a value in a text, whatever the case. One pattern of all values would be tried value by value."""
+    lower, reached = text.translate(_LOWER), 0
+    for place in _BORDER.finditer(text):
+        start = place.start()
+        for length in lengths.get(lower[start : start + _BEGINNING], ()) if start >= reached else ():
+            end = start + length
+            one = likes.get(lower[start:end])
+            if one is not None and not _WORD_GOES_ON.match(text, end):
+                reached = end
+                yield replace(one, start=start, end=end)
+                break
 
 
 def _find_in_slot(finder: PiiFinder, slot: Slot, work: Work | None) -> Sequence[PiiMatch]:
