@@ -32,7 +32,7 @@ _EVERY: Final = 64
 """A stream looks for cuts each time it has received this many characters."""
 
 _ANCHOR: Final = lazy_pattern(
-    r"""[!-~]{16,}|[0-9](?:[ \t\n.()/-]{0,4}[0-9]){4,}|[0-9]\.[0-9]\.[0-9]\.[0-9]|@|%40|::
+    r"""[!-~]{16,}|[0-9](?:[ \t\r\n.()/-]{0,5}[0-9]){4,}|[0-9]\.[0-9]\.[0-9]\.[0-9]|@|%40|::
     |[0-9a-f]:[0-9a-f]{1,4}:|-----|\[[a-z]|/[!-~]{0,31}[!@\#$%^&*]
     |pass|pasw|pw|psw|psk|secret|token|key|cred|kennwort|auth|basic|bearer|(?<![a-z0-9-])-u|--user|--proxy-user
     |\ -a\ |freerdp|/user:

@@ -12,10 +12,10 @@ from tenuto.privacy.rules.labels import REACH, Label, LabelContext, before, labe
 from tenuto.privacy.rules.prechecks import LEAST
 
 # Separators between two groups of a run; any single character of a stretch is one.
-_GAP: Final = lazy_pattern(r"[ \t.()/-]{2,3}|[ \t-]{0,2}\n[ \t]?")
+_GAP: Final = lazy_pattern(r"[ \t.()/-]{2,3}|[ \t-]{0,2}\r?\n[ \t]{0,4}")
 # Digits and separators, long enough for a run. Searched in the view where every digit is a zero: a regex that begins
 # with one fixed character is several times as fast as one that begins with any of ten.
-_STRETCH: Final = lazy_pattern(rb"0[0 \t\n.()/-]{5,}0")
+_STRETCH: Final = lazy_pattern(rb"0[0 \t\r\n.()/-]{5,}0")
 # Dates, with or without the hour, and decimals unlike 555.0187: most numbers of a log.
 _PLAIN: Final = lazy_pattern(
     r"(?:19|20)[0-9]{2}([-/.])[0-9]{1,2}\1[0-9]{1,2}(?: [0-9]{1,2})?"

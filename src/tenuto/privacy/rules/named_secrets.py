@@ -181,18 +181,22 @@ def find_named_secrets(view: FoldedText, names: list[Name]) -> Iterator[tuple[in
         column = cells_below(view, name)
         if column is not None:
             yield from ((*cell, _rule_for(name)) for cell in column)
-        elif name.start >= reached and not (following is not None and _heads_another_name(view, name, following)):
+        elif name.start >= reached and not (following is not None and _yields_to(view, name, following)):
             for found in _secrets_after(view, name):
                 reached = found[1]
                 yield found
 
 
-def _heads_another_name(view: FoldedText, name: Name, following: Name) -> bool:
-    """`password=key=...`: only a sign is between two names that both have one, so the value belongs to the second."""
+def _yields_to(view: FoldedText, name: Name, following: Name) -> bool:
+    """`password=key=...`: only a sign is between two names that both have one, and the second has the value.
+
+    Where the second finds none, as what follows is no key, the value may be the first one's.
+    """
     if following.start - name.end > 2:
         return False
     sign = view.ascii[name.end : following.start].rstrip(" ")
-    return sign in ("=", ":") and view.ascii[following.end : following.end + 1] == sign
+    heads = sign in ("=", ":") and view.ascii[following.end : following.end + 1] == sign
+    return heads and next(_secrets_after(view, following), None) is not None
 
 
 def _rule_for(name: Name) -> PiiRule:

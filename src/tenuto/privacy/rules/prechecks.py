@@ -103,15 +103,15 @@ def has_ipv6(view: FoldedText) -> bool:
 
 def has_digits(view: FoldedText) -> bool:
     """Whether seven digits occur in a row, ignoring separators."""
-    return view.digits.count(b"0") >= LEAST and view.digits.translate(_SAME, b" \t\n.()/-").find(_ENOUGH) >= 0
+    return view.digits.count(b"0") >= LEAST and view.digits.translate(_SAME, b" \t\r\n.()/-").find(_ENOUGH) >= 0
 
 
 def has_numbers(view: FoldedText) -> bool:
     """As `has_digits`, without dates and decimals, which are most numbers of logs and tables."""
     digits = view.digits.replace(b"0000-00-00", b"|")
-    if digits is not view.digits and digits.translate(_SAME, b" \t\n.()/-").find(_ENOUGH) < 0:
+    if digits is not view.digits and digits.translate(_SAME, b" \t\r\n.()/-").find(_ENOUGH) < 0:
         return False
-    if digits.translate(_SAME, b" \t\n()/-").find(_ENOUGH) >= 0:
+    if digits.translate(_SAME, b" \t\r\n()/-").find(_ENOUGH) >= 0:
         return True
     # With dots: 555.0187, or two dots with digits between them, unlike a decimal.
     if digits.find(b"000.0000") >= 0:
