@@ -129,16 +129,18 @@ def read_title(completion: str, question: str, answer: str, limit: int) -> Model
     if typed is None:
         return ModelTitle(fault=TitleFault.UNCLEAR)
     if isinstance(typed, str):
-        line = _without_label(_visible(typed), frozenset(terms(question)))
+        line = bare = _without_label(_visible(typed), frozenset(terms(question)))
     else:
         lines, unclear = _title_lines(seen, question, answer)
         if not lines:
             return ModelTitle(fault=TitleFault.UNCLEAR if unclear else None)
         line = _likeliest(lines)
-    title = _in_case(line, question, answer)
-    if title is None:
-        return ModelTitle()
-    return ModelTitle(text=title, fault=None if cut_title(title, question, limit) == title else TitleFault.LONG)
+        bare = _without_lead_in(line, question, answer)
+    title = _in_case(bare, question, answer)
+    if title is not None and cut_title(title, question, limit) == title:
+        return ModelTitle(text=title, fault=None if bare == line else TitleFault.UNCLEAR)
+    title = _in_case(line, question, answer) if title is None else title
+    return ModelTitle(text=title, fault=TitleFault.LONG if title is not None else None)
 
 
 def cut_title(title: str, question: str, limit: int) -> str:
@@ -219,6 +221,27 @@ def _without_label(line: str, subject: frozenset[str]) -> str:
             break
         line = line[end.end() :]
     return _bare(line)
+
+
+def _without_lead_in(line: str, question: str, answer: str) -> str:
+    """The line without what is said before the title: "Sure, ...", "A good title would be ...".
+
+    A first clause is left out if the conversation has no word of it, but of the rest. So are the words before the
+    first that the conversation has, if the line is too long and they are as many as a title needs.
+    """
+    about = frozenset(terms(f"{question}\n{answer}"))
+    head = _CLAUSE_MARK.split(line, maxsplit=1)
+    if len(head) > 1 and about.isdisjoint(terms(head[0])) and not about.isdisjoint(terms(head[1])):
+        line = head[1].strip()
+    if _question_scripts(question) & _COUNTED_BY_CHARACTER:
+        units, term, least, most, glue = _units(line), 2, LEAST_CHARACTERS, MOST_CHARACTERS, ""
+    else:
+        units, term, least, most, glue = line.split(), 1, LEAST_WORDS, MOST_WORDS, " "
+    if len(units) <= most:
+        return line
+    known = (place for place in range(len(units)) if not about.isdisjoint(terms(glue.join(units[place : place + term]))))
+    start = next(known, 0)
+    return glue.join(units[start:]) if start >= least else line
 
 
 def _bare(line: str, *, quotes: bool = True) -> str:

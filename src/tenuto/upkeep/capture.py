@@ -322,14 +322,16 @@ def _check_claim(claim: _Claim, source: str) -> Note | None:
         return None
     if not set(terms(claim.text)) & set(terms(claim.quote)) or _invents_words(claim.text, source):
         return None
+    sentence = next((one for one in split_sentences(source) if quote in normal_text(one)), claim.quote)
+    noted = set(terms(claim.text, singles=True))
     prefers = claim.kind == "preference" and claim.about == "user" and claim.aspect is not None
-    names_owner = _has_words(quote, normal_text(claim.whose))
-    if set(terms(claim.quote)) <= set(terms(claim.text, singles=True)) and (names_owner or prefers):
+    # A preference without an owner ("Keep answers short") says the whole sentence: its quote may leave out the owner.
+    says_whose = _has_words(quote, normal_text(claim.whose)) or (prefers and set(terms(sentence)) <= noted)
+    if says_whose and set(terms(claim.quote)) <= noted:
         # Her employer is not the user's: a subject belongs to its person.
         whose = claim.whose if claim.about == "person" else ""
         subject = " ".join(f"{whose} {claim.subject}".casefold().split())[:80] if claim.subject.strip() else ""
         return Note("preference" if prefers else "fact", claim.text, subject, claim.replaces)
-    sentence = next((one for one in split_sentences(source) if quote in normal_text(one)), claim.quote)
     return Note("fact", sentence) if len(sentence) <= _LONGEST else None
 
 

@@ -140,7 +140,9 @@ PARIS = "Paris is the capital of France."
         (PEANUTS, {**LIKES, "whose": "My", "text": "Allergic to peanuts.", "subject": "diet"}, ("fact", PEANUTS, "")),
         (PEANUTS, {"quote": "allergic to peanuts", "text": "Allergic to peanuts."}, ("fact", PEANUTS, "")),
         (PEANUTS, {**HERS, "text": "Allergic to peanuts.", "subject": "allergy"}, ("fact", PEANUTS, "")),
+        (PEANUTS, {**LIKES, "quote": "allergic to peanuts", "text": "Allergic to peanuts."}, ("fact", PEANUTS, "")),
         (ZH_PEANUTS, {**LIKES, "whose": "我", "text": "对花生过敏"}, ("fact", ZH_PEANUTS, "")),
+        (ZH_PEANUTS, {**LIKES, "quote": "对花生过敏", "text": "对花生过敏"}, ("fact", ZH_PEANUTS, "")),
         # A preference names what of an answer it is about, and is the user's.
         (SHORT, {**LIKES, "text": "Keep answers short."}, ("preference", "Keep answers short.", "")),
         (SHORT, {**LIKES, "aspect": None, "text": "Keep answers short."}, ("fact", SHORT, "")),
