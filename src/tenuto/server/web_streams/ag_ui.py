@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.chat import ChatEvent, LiveTurn, ReplyFinished, TurnStarted
+from tenuto.context.wording import quote_text
 from tenuto.errors import Invalid, SessionNotFound, TenutoError
 from tenuto.model import Changes, Draft, Message, Role, Scope, text_part, tool_result
 from tenuto.model.values import JsonObject
@@ -91,7 +92,9 @@ async def run_agent(request: Request) -> Response:
         key=body.run_id,
         assistant=assistant,
         tools=tuple(tool.spec() for tool in body.tools or ()),
-        instructions="\n".join(f"{one.description}: {one.value}" for one in body.context or ()) or None,
+        # A page may put words of its user here: data, not instructions.
+        instructions="\n".join(f"- {quote_text(one.description)}: {quote_text(one.value)}" for one in body.context or ())
+        or None,
     )
     turn = service(request).live.start(scope, chat_request(request, asked, log))
     return await chunk_response(request, run.follow(turn))
