@@ -239,8 +239,8 @@ def _without_lead_in(line: str, question: str, answer: str) -> str:
         units, term, least, most, glue = line.split(), 1, LEAST_WORDS, MOST_WORDS, " "
     if len(units) <= most:
         return line
-    known = (place for place in range(len(units)) if not about.isdisjoint(terms(glue.join(units[place : place + term]))))
-    start = next(known, 0)
+    parts = (glue.join(units[place : place + term]) for place in range(len(units)))
+    start = next((place for place, part in enumerate(parts) if not about.isdisjoint(terms(part))), 0)
     return glue.join(units[start:]) if start >= least else line
 
 

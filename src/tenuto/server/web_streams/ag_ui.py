@@ -93,7 +93,7 @@ async def run_agent(request: Request) -> Response:
         assistant=assistant,
         tools=tuple(tool.spec() for tool in body.tools or ()),
         # A page may put words of its user here: data, not instructions.
-        instructions="\n".join(f"- {quote_text(one.description)}: {quote_text(one.value)}" for one in body.context or ())
+        instructions="\n".join([f"- {quote_text(it.description)}: {quote_text(it.value)}" for it in body.context or ()])
         or None,
     )
     turn = service(request).live.start(scope, chat_request(request, asked, log))
