@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from urllib.parse import quote
 
 import pytest
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Route, expect
 
 from tenuto.access import KeyRole
 from tests.journeys.door import Door, bearer, served
@@ -98,9 +99,16 @@ async def test_a_user_who_is_no_admin_is_told_so_and_how_to_get_in(chromium: Bro
         await expect(visit.page.locator(".key-list li")).to_have_count(2)
 
 
-async def test_a_message_refused_with_its_key_waits_for_the_next_key(chromium: Browser) -> None:
-    """A token expires in mid-conversation: what was written is not stored, so the page keeps it. A user who leaves
-    by the dialog takes it along."""
+async def after(event: asyncio.Event, route: Route) -> None:
+    """Let a request pass once the event is set."""
+    await event.wait()
+    await route.continue_()
+
+
+@pytest.mark.parametrize("slow", [False, True])
+async def test_a_message_refused_with_its_key_waits_for_the_next_key(chromium: Browser, slow: bool) -> None:
+    """A token expires in mid-conversation: what was written is not stored, so the page keeps it, also where another
+    request was refused before the message. A user who leaves by the dialog takes it along."""
     async with served(locked=True) as door, listening(door) as base, visiting(chromium, base) as visit:
         first, old = await door.keys.create(tenant="acme", user="ann")
         _, new = await door.keys.create(tenant="acme", user="ann")
@@ -113,9 +121,15 @@ async def test_a_message_refused_with_its_key_waits_for_the_next_key(chromium: B
         await visit.hear()
         assert (await door.http.delete(f"/v1/keys/{first.id}", headers=bearer(admin))).is_success
 
+        sent = asyncio.Event()
+        if slow:
+            await visit.page.route("**/v1/chat", lambda route: after(sent, route))
         await visit.say("And my bus at 8:15.")
+        if slow:
+            await visit.page.evaluate("dispatchEvent(new Event('focus'))")
         await expect(visit.page.get_by_role("dialog")).to_contain_text("The server refused this key")
         await become(visit, "tnt_wrong")
+        sent.set()
         await expect(visit.page.get_by_role("dialog")).to_contain_text("The server refused this key")
         await become(visit, new)
 

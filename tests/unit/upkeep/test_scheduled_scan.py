@@ -15,6 +15,7 @@ from tenuto.errors import InvalidSetting, SessionNotFound
 from tenuto.model import Changes, Scope
 from tenuto.model.privacy import PiiMatch, Sink
 from tenuto.privacy.detection.finder import PiiFinder
+from tenuto.privacy.rules.folding import Work
 from tenuto.server.metrics import Metrics
 from tenuto.settings import Settings, read_settings
 from tests.clock import FakeClock
@@ -74,10 +75,10 @@ async def test_a_scan_searches_outside_the_event_loop(fake_clock: FakeClock, mon
         searching: list[threading.Thread] = []
         find = PiiFinder.find
 
-        def noted(finder: PiiFinder, text: str) -> Sequence[PiiMatch]:
+        def noted(finder: PiiFinder, text: str, work: Work | None = None) -> Sequence[PiiMatch]:
             if text:
                 searching.append(threading.current_thread())
-            return find(finder, text)
+            return find(finder, text, work)
 
         monkeypatch.setattr(PiiFinder, "find", noted)
         async for _ in app.privacy.scan_all(fix=True):

@@ -128,9 +128,10 @@ function identify(who) {
   return start();
 }
 
-/** The message at the end of a talk that came with a refused key. */
+/** The message at the end of a talk that came with a refused key, or whose answer has not begun: it was sent with that key. */
 function refusedText(talk) {
-  const { problem, again } = talk?.items.at(-1) ?? {};
+  const { problem, again, trace } = talk?.items.at(-1) ?? {};
+  if (talk?.running && trace === null) return talk.items.findLast((item) => item.kind === "words").text;
   return problem?.status === 401 ? (again?.request.message ?? "") : "";
 }
 
