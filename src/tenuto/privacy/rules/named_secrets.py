@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import zip_longest
 from typing import Final
 
 from tenuto.model.patterns import lazy_pattern
@@ -175,28 +174,32 @@ _HAN_METHOD: Final = lazy_pattern(r"\s{0,2}(?:加密|算法|哈希)")
 
 
 def find_named_secrets(view: FoldedText, names: list[Name]) -> Iterator[tuple[int, int, PiiRule]]:
-    """Every value after one of `names`."""
+    """Every value after one of `names`.
+
+    In `password=key=...` the value is the last name's. Where that finds none, as what follows is no key, it is the
+    value of the name before.
+    """
     reached = 0
-    for name, following in zip_longest(names, names[1:]):
+    for before, name, following in zip((None, *names), names, (*names[1:], None), strict=False):
         column = cells_below(view, name)
         if column is not None:
             yield from ((*cell, _rule_for(name)) for cell in column)
-        elif name.start >= reached and not (following is not None and _yields_to(view, name, following)):
-            for found in _secrets_after(view, name):
-                reached = found[1]
-                yield found
+        elif name.start >= reached and not _heads(view, name, following):
+            found = list(_secrets_after(view, name))
+            if not found and before is not None and before.start >= reached and _heads(view, before, name):
+                followed = view.ascii[name.end + 1 : name.end + 3].strip()
+                found = list(_secrets_after(view, before)) if followed else []
+            if found:
+                reached = found[-1][1]
+                yield from found
 
 
-def _yields_to(view: FoldedText, name: Name, following: Name) -> bool:
-    """`password=key=...`: only a sign is between two names that both have one, and the second has the value.
-
-    Where the second finds none, as what follows is no key, the value may be the first one's.
-    """
-    if following.start - name.end > 2:
+def _heads(view: FoldedText, name: Name, following: Name | None) -> bool:
+    """Whether a name heads another one: only a sign is between two names that both have one."""
+    if following is None or following.start - name.end > 2:
         return False
     sign = view.ascii[name.end : following.start].rstrip(" ")
-    heads = sign in ("=", ":") and view.ascii[following.end : following.end + 1] == sign
-    return heads and next(_secrets_after(view, following), None) is not None
+    return sign in ("=", ":") and view.ascii[following.end : following.end + 1] == sign
 
 
 def _rule_for(name: Name) -> PiiRule:
