@@ -29,7 +29,7 @@ def test_a_key_lives_from_create_to_revoke(desk: Desk) -> None:
     assert secret[0] not in listed
     assert secret[0].encode() not in (desk.folder / "data" / "chat.db").read_bytes()
 
-    assert desk.run("keys", "revoke", key["id"], *store).stdout == f"Key {key['id']} opens nothing any more.\n"
+    assert desk.run("keys", "revoke", key["id"], *store).stdout == f"Key {key['id']} is revoked.\n"
     assert desk.ask("keys", "list", *store)["keys"][0]["revoked_at"] is not None
     nobody = desk.run("keys", "revoke", "nobody", *store)
     assert (nobody.returncode, nobody.stdout) == (1, "")

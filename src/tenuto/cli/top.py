@@ -86,7 +86,7 @@ async def _read_status(url: str, key: str | None) -> StatusView:
             return await client.status()
     except ConnectionLost:
         raise Unavailable(
-            f"server at {url}", "does not answer; start one with `tenuto serve`, or name its address by --url"
+            f"server at {url}", "does not answer; start one with `tenuto serve`, or pass its address with --url"
         ) from None
 
 

@@ -105,7 +105,7 @@ class TaskPage(Value, frozen=True, kw_only=True):
 
 
 class BoardEntry(Value, frozen=True, kw_only=True):
-    """What stands under one key of a board.
+    """The entry of one key of a board.
 
     `version` counts the key's changes and never goes back, also where it was deleted in between. `previous_writer` is
     the last one before this writer who was another one.

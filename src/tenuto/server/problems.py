@@ -126,7 +126,7 @@ def problem_response(
 def internal() -> Response:
     """The answer to an unexpected failure."""
     return problem_response(
-        500, "internal", "something went wrong here; the server's log has this answer's x-request-id"
+        500, "internal", "internal error; the server's log has the details under this answer's x-request-id"
     )
 
 

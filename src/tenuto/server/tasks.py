@@ -144,7 +144,7 @@ async def get_board(request: Request) -> Response:
 
 @routes.get(_ENTRY, describe(BoardEntryView))
 async def get_entry(request: Request) -> Response:
-    """What stands under one key of a board."""
+    """The entry of one key of a board."""
     key = path_parameter(request, "key")
     entry = await _board(request, await asking(request)).read_entry(key)
     if entry is None:

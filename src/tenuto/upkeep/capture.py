@@ -250,7 +250,7 @@ class Capturer:
                 answer = await self._small(ended.scope, _SYSTEM[ended.language], said, _TOKENS)
         except Exception as failure:
             # Quotations replace any failed model; the message of the exception may quote user text.
-            _log.warning("statements are quoted, the model failed: %s", type(failure).__name__)
+            _log.warning("statements were quoted without the model, which failed: %s", type(failure).__name__)
             return None
         return parse_notes(answer, said)
 

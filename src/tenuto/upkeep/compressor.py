@@ -217,11 +217,11 @@ class Compressor:
                 said = await self._small(scope, asked.system, asked.text, asked.limits.tokens)
         except Exception as failure:
             # Extraction replaces any failed model; the message of the exception may quote user text.
-            _log.warning("a summary is extracted, the model failed: %s", type(failure).__name__)
+            _log.warning("a summary was extracted without the model, which failed: %s", type(failure).__name__)
             return None
         summary = usable(said, asked, self.counter)
         if summary is None:
-            _log.warning("a summary is extracted, the model's answer was of no use")
+            _log.warning("a summary was extracted without the model, whose answer was unusable")
             return None
         return self._redaction.for_summary(scope, summary)
 

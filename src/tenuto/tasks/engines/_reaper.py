@@ -69,7 +69,7 @@ class Reaper:
         if dead:
             self._workers.remove(dead)
         if moved:
-            _log.warning("%s tasks of dead workers go on", moved)
+            _log.warning("%s tasks of dead workers were recovered", moved)
         return moved
 
     def sweep(self) -> int:
