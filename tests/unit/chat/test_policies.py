@@ -127,8 +127,9 @@ async def test_a_long_conversation_is_loaded_with_its_turn(monkeypatch: pytest.M
     pages = AsyncMock(wraps=t.sessions.messages)
     monkeypatch.setattr(t.sessions, "messages", pages)
 
-    for number in range(40):
-        reply = await t.chat.take_turn(ANN, ask(f"Question {number}", "s"))
+    for number in range(39):
+        await t.chat.take_turn(ANN, ask(f"Question {number}", "s"))
+    reply = await t.chat.take_turn(ANN, ask("And now?", "s"))
 
     assert pages.await_count == 1
     assert reply.manifest is not None
