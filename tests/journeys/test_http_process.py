@@ -118,7 +118,7 @@ def test_a_conversation_survives_a_restart_and_a_kill(tmp_path: Path) -> None:
 
 def test_the_built_package_serves_the_console(tmp_path: Path) -> None:
     """From a wheel, and not from this tree: what `pip install` and `uvx` run."""
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path]
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=Path(__file__).parents[2], check=True, capture_output=True)
     with ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
         wheel.extractall(tmp_path / "package")
