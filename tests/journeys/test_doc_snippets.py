@@ -26,6 +26,7 @@ from tenuto.wiring.privacy import open_policies
 from tests.command_lines import check_command
 from tests.journeys.door import served
 from tests.servers.loopback import serving
+from tests.walkthrough import FOLLOWED, SET_UP
 
 TOP = Path(__file__).parents[2]
 PAGES = [TOP / "README.md", *sorted((TOP / "docs").rglob("*.md"))]
@@ -36,7 +37,7 @@ ASSIGNED = re.compile(r"([A-Z][A-Z0-9_]*)=(.*)", re.DOTALL)
 
 def blocks(page: Path, language: str) -> list[str]:
     """The fenced blocks of a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    return re.findall(rf"^```{language}(?: title=\"[^\"]+\")?\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
 
 
 def shell_lines(page: Path) -> Iterator[list[str]]:
@@ -77,7 +78,7 @@ def check_line(words: list[str], extras: set[str], targets: set[str]) -> None:
         case ["docker", "compose", "run", "--rm", "server-1", *rest]:
             check_command(rest)
         case [program, "install", *rest] if program.endswith("pip"):
-            named_extras = re.findall(r"tenuto\[([\w,-]+)\]", " ".join(rest))
+            named_extras = re.findall(r"(?:tenuto|\.)\[([\w,-]+)\]", " ".join(rest))
             assert {extra for some in named_extras for extra in some.split(",")} <= extras
         case ["make", target]:
             assert target in targets
@@ -91,6 +92,8 @@ def test_every_shell_line_names_what_exists() -> None:
     seen = 0
     for page in PAGES:
         for words in shell_lines(page):
+            if page in FOLLOWED and words[0] not in SET_UP:
+                continue
             seen += 1
             try:
                 check_line(list(words), extras, targets)
@@ -98,6 +101,14 @@ def test_every_shell_line_names_what_exists() -> None:
                 pytest.fail(f"{page.name}: {shlex.join(words)}: {wrong!r}")
 
     assert seen > 100
+
+
+def test_the_table_of_extras_is_complete() -> None:
+    """Those for developers aside, and `all`, which is their sum."""
+    page = (TOP / "docs" / "how-to" / "faq.md").read_text()
+    listed = re.findall(r"^\| `([\w-]+)` \|.*\]\(", page, re.MULTILINE)
+
+    assert sorted(listed) == sorted(set(metadata("tenuto").get_all("Provides-Extra") or ()) - {"all", "dev", "test"})
 
 
 def test_every_file_that_the_docs_show_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +126,8 @@ def test_every_file_that_the_docs_show_is_accepted(tmp_path: Path, monkeypatch: 
     assert set(tomllib.loads(shown("encryption").read_text())) == {"current", "keys", "tenants"}
     for page in PAGES:
         for text in blocks(page, "json"):
-            for server in json.loads(text).get("mcpServers", {}).values():
+            shown_json = json.loads(text)
+            for server in shown_json.get("mcpServers", {}).values() if isinstance(shown_json, dict) else ():
                 check_command(server.get("args", ["mcp"]))
 
 
@@ -210,7 +222,7 @@ async def test_every_request_that_the_docs_show_is_answered() -> None:
 def curl_lines(*, with_key: bool) -> Iterator[tuple[Path, list[str]]]:
     """The requests of all pages, but for one that takes its headers from another program."""
     for page in PAGES:
-        for words in shell_lines(page):
+        for words in shell_lines(page) if page not in FOLLOWED else ():
             if words[0] == "curl" and "@-" not in words and with_key == any("Bearer" in word for word in words):
                 yield page, words
 
