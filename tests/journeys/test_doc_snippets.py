@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from importlib.metadata import metadata
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 from typing import Any
 
 import httpx
@@ -22,11 +23,12 @@ from tenuto.model.plan import parse_plan
 from tenuto.model.privacy import Mode
 from tenuto.settings import Settings, read_settings
 from tenuto.wiring.channels import channel_apps
-from tenuto.wiring.privacy import open_policies
 from tests.command_lines import check_command
 from tests.journeys.door import served
+from tests.journeys.terminal import own_settings
 from tests.servers.loopback import serving
-from tests.walkthrough import FOLLOWED, SET_UP
+from tests.walkthrough import FOLLOWED, SET_UP, File, steps
+from tests.warm_start import open_program
 
 TOP = Path(__file__).parents[2]
 PAGES = [TOP / "README.md", *sorted((TOP / "docs").rglob("*.md"))]
@@ -122,7 +124,6 @@ def test_every_file_that_the_docs_show_is_accepted(tmp_path: Path, monkeypatch: 
     assert len(parse_plan({"steps": tomllib.loads(shown("tasks").read_text())["steps"]}).steps) == 3
     assert len(channel_apps(read_settings({}, channels=str(shown("channels"))))) == 1
     assert len(channel_apps(read_settings({}, channels=str(shown("lark"))))) == 2
-    assert open_policies(read_settings({}, privacy_file=str(shown("privacy-policies")))) is not None
     assert set(tomllib.loads(shown("encryption").read_text())) == {"current", "keys", "tenants"}
     for page in PAGES:
         for text in blocks(page, "json"):
@@ -231,6 +232,39 @@ async def check_answered(http: httpx.AsyncClient, page: Path, words: list[str], 
     """Whether the request of a page succeeds."""
     answer = await ask(http, words, values)
     assert answer.is_success, f"{page.name}: {shlex.join(words)}: {answer.status_code} {answer.text}"
+
+
+async def test_the_policy_that_the_docs_write_needs_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text(blocks(TOP / "docs/how-to/privacy-policies.md", "toml")[0])
+
+    async with tenuto.open("memory://", privacy_file=str(tmp_path / "policy.toml")) as t:
+        acme = t.scope(tenant="acme", user="ann")
+        session = await t.finish(await t.begin(acme, "I am S-204816, and write to help@shop.example."), "Noted.")
+        [asked, _] = (await t.sessions.messages(acme, session.id)).messages
+
+    assert asked.text == "I am [REDACTED_STAFF], and write to help@shop.example."
+
+
+def test_the_plan_that_the_docs_write_runs(tmp_path: Path) -> None:
+    """Another terminal gives the approval, by the command that the first one shows."""
+    page = (TOP / "docs" / "how-to" / "tasks.md").read_text()
+    for step in steps(page):
+        if isinstance(step, File):
+            (tmp_path / step.name).parent.mkdir(exist_ok=True)
+            (tmp_path / step.name).write_text(step.text)
+    [shown] = re.findall(r"^\$ TENUTO_AGENTS=agents tenuto (tasks run .*)\n((?:.+\n)+)```", page, re.MULTILINE)
+    env, lines = own_settings(TENUTO_AGENTS="agents"), []
+    command = ("-m", "tenuto", *shown[0].split())
+    with open_program(*command, cwd=tmp_path, env=env, stdout=PIPE, text=True) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            lines.append(line)
+            if told := re.search(r"\(tenuto (tasks answer .*)\)", line):
+                answer = ("-m", "tenuto", *told[1].replace("VALUE", "yes").split())
+                with open_program(*answer, cwd=tmp_path, env=env, stdout=DEVNULL) as answering:
+                    assert answering.wait(timeout=120) == 0
+
+    assert re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "TASK", "".join(lines)) == shown[1]
 
 
 async def test_the_agent_that_the_docs_write_works(tmp_path: Path) -> None:
