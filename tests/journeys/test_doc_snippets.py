@@ -8,8 +8,9 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, redirect_stdout
 from importlib.metadata import metadata
+from io import StringIO
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
 from typing import Any
@@ -33,7 +34,7 @@ from tests.warm_start import open_program
 TOP = Path(__file__).parents[2]
 PAGES = [TOP / "README.md", *sorted((TOP / "docs").rglob("*.md"))]
 # Programs of others, which the docs show how to call.
-ELSEWHERE = {"cd", "cp", "createdb", "createuser", "docker", "echo", "git", "install", "python3", "systemctl"}
+ELSEWHERE = {"cd", "cp", "createdb", "createuser", "docker", "echo", "git", "install", "python", "python3", "systemctl"}
 ASSIGNED = re.compile(r"([A-Z][A-Z0-9_]*)=(.*)", re.DOTALL)
 
 
@@ -209,7 +210,9 @@ async def test_every_request_that_the_docs_show_is_answered() -> None:
         for name in ("how-to/openai.md", "reference/http.md"):
             for program in blocks(TOP / "docs" / name, "py"):
                 text = re.sub(r"(localhost|127\.0\.0\.1):8765", address.removeprefix("http://"), program)
-                await asyncio.to_thread(exec, compile(text, name, "exec"), {})
+                with redirect_stdout(StringIO()) as printed:
+                    await asyncio.to_thread(exec, compile(text, name, "exec"), {})
+                assert printed.getvalue().splitlines() == re.findall(r"^ *print\(.*\)  # (.*)$", program, re.MULTILINE)
         _, values["key"] = await door.keys.create(tenant="local")
         door.ticks.now += 2  # The first key has ended open mode by now.
         for line in (MAIL, TASK):
