@@ -23,6 +23,7 @@ from tenuto.server.openapi import document
 from tenuto.settings import Settings
 
 _TOP: Final = Path(__file__).parents[1]
+_CONSOLE: Final = _TOP / "src/tenuto/server/console"
 _SHELVES: Final = {"Start": "start", "How-to": "how-to", "Ideas": "ideas", "Reference": "reference"}
 _LINK: Final = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 _IMAGE: Final = re.compile(r'(<(?:img|source)\b[^>]*\s(?:src|srcset)=")([^":]+)(?=")')
@@ -57,6 +58,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     made = {site: (_TOP / path).read_text() for path, site in _FILES.items()}
     made |= {"examples.md": "".join(_examples()), "reference/routes.md": "".join(_routes())}
     made["reference/deploy.md"] = "".join(_deploy_files())
+    made["stylesheets/icon.svg"] = (_CONSOLE / "icon.svg").read_text()
+    # The console's first rule names its colours and letters.
+    made["stylesheets/colours.css"] = (_CONSOLE / "css" / "base.css").read_text().partition("\n}\n")[0] + "\n}\n"
     for site, text in made.items():
         files.append(File.generated(config, site, content=text))
     return files

@@ -8,9 +8,11 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, redirect_stdout
 from importlib.metadata import metadata
+from io import StringIO
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 from typing import Any
 
 import httpx
@@ -22,21 +24,23 @@ from tenuto.model.plan import parse_plan
 from tenuto.model.privacy import Mode
 from tenuto.settings import Settings, read_settings
 from tenuto.wiring.channels import channel_apps
-from tenuto.wiring.privacy import open_policies
 from tests.command_lines import check_command
 from tests.journeys.door import served
+from tests.journeys.terminal import own_settings
 from tests.servers.loopback import serving
+from tests.walkthrough import FOLLOWED, SET_UP, File, steps
+from tests.warm_start import open_program
 
 TOP = Path(__file__).parents[2]
 PAGES = [TOP / "README.md", TOP / "README.zh-CN.md", *sorted((TOP / "docs").rglob("*.md"))]
 # Programs of others, which the docs show how to call.
-ELSEWHERE = {"cd", "cp", "createdb", "createuser", "docker", "echo", "git", "install", "python3", "systemctl"}
+ELSEWHERE = {"cd", "cp", "createdb", "createuser", "docker", "echo", "git", "install", "python", "python3", "systemctl"}
 ASSIGNED = re.compile(r"([A-Z][A-Z0-9_]*)=(.*)", re.DOTALL)
 
 
 def blocks(page: Path, language: str) -> list[str]:
     """The fenced blocks of a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    return re.findall(rf"^```{language}(?: title=\"[^\"]+\")?\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
 
 
 def shell_lines(page: Path) -> Iterator[list[str]]:
@@ -95,6 +99,8 @@ def test_every_shell_line_names_what_exists() -> None:
         # No index has the package yet: it is installed from the clone, by `pip install '.[redis]'`.
         assert not re.search(r"""pip install ["']?tenuto""", page.read_text()), page.name
         for words in shell_lines(page):
+            if page in FOLLOWED and words[0] not in SET_UP:
+                continue
             seen += 1
             try:
                 check_line(list(words), extras, targets)
@@ -102,6 +108,14 @@ def test_every_shell_line_names_what_exists() -> None:
                 pytest.fail(f"{page.name}: {shlex.join(words)}: {wrong!r}")
 
     assert seen > 100
+
+
+def test_the_table_of_extras_is_complete() -> None:
+    """Those for developers aside, and `all`, which is their sum."""
+    page = (TOP / "docs" / "how-to" / "faq.md").read_text()
+    listed = re.findall(r"^\| `([\w-]+)` \|.*\]\(", page, re.MULTILINE)
+
+    assert sorted(listed) == sorted(set(metadata("tenuto").get_all("Provides-Extra") or ()) - {"all", "dev", "test"})
 
 
 def test_every_file_that_the_docs_show_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,11 +129,11 @@ def test_every_file_that_the_docs_show_is_accepted(tmp_path: Path, monkeypatch: 
     assert len(parse_plan({"steps": tomllib.loads(shown("tasks").read_text())["steps"]}).steps) == 3
     assert len(channel_apps(read_settings({}, channels=str(shown("channels"))))) == 1
     assert len(channel_apps(read_settings({}, channels=str(shown("lark"))))) == 2
-    assert open_policies(read_settings({}, privacy_file=str(shown("privacy-policies")))) is not None
     assert set(tomllib.loads(shown("encryption").read_text())) == {"current", "keys", "tenants"}
     for page in PAGES:
         for text in blocks(page, "json"):
-            for server in json.loads(text).get("mcpServers", {}).values():
+            shown_json = json.loads(text)
+            for server in shown_json.get("mcpServers", {}).values() if isinstance(shown_json, dict) else ():
                 check_command(server.get("args", ["mcp"]))
 
 
@@ -200,7 +214,9 @@ async def test_every_request_that_the_docs_show_is_answered() -> None:
         for name in ("how-to/openai.md", "reference/http.md"):
             for program in blocks(TOP / "docs" / name, "py"):
                 text = re.sub(r"(localhost|127\.0\.0\.1):8765", address.removeprefix("http://"), program)
-                await asyncio.to_thread(exec, compile(text, name, "exec"), {})
+                with redirect_stdout(StringIO()) as printed:
+                    await asyncio.to_thread(exec, compile(text, name, "exec"), {})
+                assert printed.getvalue().splitlines() == re.findall(r"^ *print\(.*\)  # (.*)$", program, re.MULTILINE)
         _, values["key"] = await door.keys.create(tenant="local")
         door.ticks.now += 2  # The first key has ended open mode by now.
         for line in (MAIL, TASK):
@@ -214,7 +230,7 @@ async def test_every_request_that_the_docs_show_is_answered() -> None:
 def curl_lines(*, with_key: bool) -> Iterator[tuple[Path, list[str]]]:
     """The requests of all pages, but for one that takes its headers from another program."""
     for page in PAGES:
-        for words in shell_lines(page):
+        for words in shell_lines(page) if page not in FOLLOWED else ():
             if words[0] == "curl" and "@-" not in words and with_key == any("Bearer" in word for word in words):
                 yield page, words
 
@@ -223,6 +239,39 @@ async def check_answered(http: httpx.AsyncClient, page: Path, words: list[str], 
     """Whether the request of a page succeeds."""
     answer = await ask(http, words, values)
     assert answer.is_success, f"{page.name}: {shlex.join(words)}: {answer.status_code} {answer.text}"
+
+
+async def test_the_policy_that_the_docs_write_needs_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text(blocks(TOP / "docs/how-to/privacy-policies.md", "toml")[0])
+
+    async with tenuto.open("memory://", privacy_file=str(tmp_path / "policy.toml")) as t:
+        acme = t.scope(tenant="acme", user="ann")
+        session = await t.finish(await t.begin(acme, "I am S-204816, and write to help@shop.example."), "Noted.")
+        [asked, _] = (await t.sessions.messages(acme, session.id)).messages
+
+    assert asked.text == "I am [REDACTED_STAFF], and write to help@shop.example."
+
+
+def test_the_plan_that_the_docs_write_runs(tmp_path: Path) -> None:
+    """Another terminal gives the approval, by the command that the first one shows."""
+    page = (TOP / "docs" / "how-to" / "tasks.md").read_text()
+    for step in steps(page):
+        if isinstance(step, File):
+            (tmp_path / step.name).parent.mkdir(exist_ok=True)
+            (tmp_path / step.name).write_text(step.text)
+    [shown] = re.findall(r"^\$ TENUTO_AGENTS=agents tenuto (tasks run .*)\n((?:.+\n)+)```", page, re.MULTILINE)
+    env, lines = own_settings(TENUTO_AGENTS="agents"), []
+    command = ("-m", "tenuto", *shown[0].split())
+    with open_program(*command, cwd=tmp_path, env=env, stdout=PIPE, text=True) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            lines.append(line)
+            if told := re.search(r"\(tenuto (tasks answer .*)\)", line):
+                answer = ("-m", "tenuto", *told[1].replace("VALUE", "yes").split())
+                with open_program(*answer, cwd=tmp_path, env=env, stdout=DEVNULL) as answering:
+                    assert answering.wait(timeout=120) == 0
+
+    assert re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "TASK", "".join(lines)) == shown[1]
 
 
 async def test_the_agent_that_the_docs_write_works(tmp_path: Path) -> None:

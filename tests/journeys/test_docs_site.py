@@ -29,7 +29,12 @@ IMAGE = re.compile(r"""<(?:img|source)\b[^>]*\s(?:src|srcset)=["']?([^"'\s>:]+)[
 def test_the_site_builds_strictly_and_is_whole(tmp_path: Path, subtests: pytest.Subtests) -> None:
     """One test, since workers that share several would build it several times."""
     _build(tmp_path)
-    for look in (_loads_nothing_from_another_host, _every_picture_is_a_file_of_it, _its_reference_is_the_programs):
+    for look in (
+        _loads_nothing_from_another_host,
+        _every_picture_is_a_file_of_it,
+        _its_reference_is_the_programs,
+        _its_colours_are_the_consoles,
+    ):
         with subtests.test(look.__name__.strip("_")):
             look(tmp_path)
 
@@ -58,7 +63,9 @@ def _every_picture_is_a_file_of_it(site: Path) -> None:
     shown = [(page, image) for page in site.rglob("*.html") for image in IMAGE.findall(page.read_text())]
 
     assert any(page == site / "index.html" for page, _ in shown)
-    assert [(page.name, image) for page, image in shown if not (page.parent / image).is_file()] == []
+    # The page for addresses that lead nowhere is shown at any of them, so its own begin at the top.
+    files = [(page, image, site / image[1:] if image.startswith("/") else page.parent / image) for page, image in shown]
+    assert [(page.name, image) for page, image, file in files if not file.is_file()] == []
 
 
 def _its_reference_is_the_programs(site: Path) -> None:
@@ -69,3 +76,14 @@ def _its_reference_is_the_programs(site: Path) -> None:
 
     assert [name for name in tenuto.__all__ if f'id="tenuto.{name}"' not in library] == []
     assert [route for route in described if f"<code>{route}</code>" not in routes] == []
+
+
+def _its_colours_are_the_consoles(site: Path) -> None:
+    colours, own = ((site / "stylesheets" / name).read_text() for name in ("colours.css", "site.css"))
+    given = set(re.findall(r"^  (--[\w-]+):", colours, re.MULTILINE))
+    used = {name for name in re.findall(r"var\((--[\w-]+)\)", own) if not name.startswith("--md-")}
+
+    assert len(used) > 10
+    assert used - given == set()
+    for page in (site / "index.html", site / "start" / "tutorial.html"):
+        assert "stylesheets/colours.css" in page.read_text()
