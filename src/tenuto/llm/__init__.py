@@ -1,5 +1,6 @@
 """Chat models: the offline one, any provider's, a chain of them, and a scripted one for tests."""
 
+from tenuto.llm.calls import ModelCallLog, ModelCalls
 from tenuto.llm.chain import FallbackChain
 from tenuto.llm.complete import complete
 from tenuto.llm.factory import OFFLINE, GivenModel, ModelConnection, model_names, open_model, provider_of
@@ -16,6 +17,8 @@ __all__ = [
     "FallbackChain",
     "GivenModel",
     "Hang",
+    "ModelCallLog",
+    "ModelCalls",
     "ModelConnection",
     "OfflineModel",
     "Say",

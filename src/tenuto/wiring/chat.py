@@ -24,7 +24,7 @@ from tenuto.assistants.registry import general_assistant
 from tenuto.chat import Chat, ChatDeps, ChatLimits
 from tenuto.context import TokenCounter, check_budget, encoding_for
 from tenuto.errors import InvalidSetting
-from tenuto.llm import OFFLINE, GivenModel, complete, open_model, provider_of
+from tenuto.llm import OFFLINE, GivenModel, ModelCallLog, complete, open_model, provider_of
 from tenuto.model import Scope
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.prompt import Language
@@ -70,7 +70,8 @@ async def open_chat(
     )
     async with AsyncExitStack() as stack:
         home, small = provider_of(settings.model, models), settings.summarizer_model or settings.model
-        shelf = await _open_models(stack, settings, known, models, home)
+        calls = ModelCallLog(clock)
+        shelf = await _open_models(stack, settings, known, models, home, calls)
         for assistant in known:
             _check_budget(assistant, shelf[assistant.model or settings.model])
             _check_types(assistant)
@@ -98,12 +99,18 @@ async def open_chat(
                 titles_by_model=summarizer_model is not None,
                 limits=ChatLimits(model_timeout=settings.model_timeout, tool_timeout=settings.tool_timeout),
                 span=span,
+                calls=calls,
             )
         )
 
 
 async def _open_models(
-    stack: AsyncExitStack, settings: Settings, assistants: AssistantRegistry, given: Mapping[str, GivenModel], home: str
+    stack: AsyncExitStack,
+    settings: Settings,
+    assistants: AssistantRegistry,
+    given: Mapping[str, GivenModel],
+    home: str,
+    calls: ModelCallLog,
 ) -> dict[str, ChatModel]:
     """The models of the settings and of the assistants, by name."""
     users: dict[str, Assistant | None] = {
@@ -119,6 +126,7 @@ async def _open_models(
             timeout=settings.model_timeout,
             given=given,
             home=home,
+            calls=calls,
         )
         try:
             shelf[name] = await stack.enter_async_context(model)
