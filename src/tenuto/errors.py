@@ -32,6 +32,14 @@ class FailureReason(StrEnum):
     OTHER = "other"
 
 
+def install_line(extra: str) -> str:
+    """The command that brings an extra into the environment that tenuto runs in.
+
+    By name, however tenuto was installed: pip finds it there, and fetches only what the extra needs.
+    """
+    return f"pip install 'tenuto[{extra}]'"
+
+
 class TenutoError(Exception):
     """Anything tenuto refuses or fails to do. `ids` names the session and the trace of the turn that it ended."""
 
@@ -115,6 +123,14 @@ class InvalidSetting(Invalid):
     def __init__(self, setting: str, why: str) -> None:
         super().__init__(f"{setting}: {why}")
         self.setting = setting
+
+
+class PackageMissing(InvalidSetting):
+    """A setting needs a package that is not installed; `install` is the command that brings it."""
+
+    def __init__(self, setting: str, what: str, *, extra: str = "", install: str = "") -> None:
+        self.install = install or install_line(extra)
+        super().__init__(setting, f"{what} needs a package that is not installed: {self.install}")
 
 
 class PrivateData(Invalid):
@@ -622,14 +638,14 @@ class EngineUnavailable(Unavailable):
 
 
 class ExtraMissing(Unavailable):
-    """A package that this needs is not installed; `extra` brings it."""
+    """A package that this needs is not installed; `install` is the command that brings it."""
 
     code: ClassVar[str] = "extra_missing"
     retry_after: ClassVar[None] = None
 
-    def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} SDK", f"is not installed: pip install 'tenuto[{extra}]'")
-        self.extra = extra
+    def __init__(self, what: str, extra: str = "", *, install: str = "") -> None:
+        self.install = install or install_line(extra)
+        super().__init__(what, f"needs a package that is not installed: {self.install}")
 
 
 class StoreUnavailable(Unavailable):

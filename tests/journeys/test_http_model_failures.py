@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from tenuto.errors import FailureReason, ModelFailed, ModelKeyRefused, ModelTimeout
-from tenuto.llm import Fail, Say, ScriptedModel
+from tenuto.llm import Call, Fail, Say, ScriptedModel
 from tests.journeys.door import ANN, Door, playing, served
+from tests.talking import Adder
 
 WHY = {
     FailureReason.UNREACHABLE: ModelFailed("m", "cannot be reached, or broke off", FailureReason.UNREACHABLE),
@@ -75,6 +76,18 @@ async def test_the_status_names_the_model_that_fails_until_it_answers_again() ->
     assert well["models"][0]["last_failure"]["reason"] == "limit"
     assert well["models"][0]["p50_ms"] <= well["models"][0]["p95_ms"]
     assert 'tenuto_model_calls_total{model="scripted",outcome="limit"} 3.0' in metrics
+
+
+async def test_what_a_tool_raised_is_in_the_trace_under_the_privacy_policy() -> None:
+    tool = Adder(fault=ValueError("no order of ann@example.com"))
+    async with served(**playing(ScriptedModel([Call("add")], "Sorry."), tools=(tool,))) as door:
+        reply = await door.http.post("/v1/chat", headers=ANN, json={"message": "1+2?"})
+        trace = await door.http.get(f"/v1/traces/{reply.json()['trace_id']}", headers=ANN)
+
+    [run] = trace.json()["tools"]
+    assert run["error"] == "tool_failed"
+    assert run["exception"].startswith("ValueError: no order of [REDACTED_EMAIL] (talking.py:")
+    assert "no order" not in reply.text
 
 
 async def _turn_and_status(door: Door) -> dict[str, Any]:

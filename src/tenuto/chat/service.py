@@ -19,7 +19,7 @@ from tenuto.chat.turn_opener import TurnOpener
 from tenuto.chat.turn_runner import Turn, reply_from_trace
 from tenuto.chat.typed_answer import TypedRequest, ask_typed
 from tenuto.errors import TenutoError
-from tenuto.llm.calls import ModelCallLog
+from tenuto.llm import ModelCallLog
 from tenuto.logs import bind_log_context
 from tenuto.model import Message, Scope, TurnState
 from tenuto.model.generation import ToolCall

@@ -195,8 +195,14 @@ class PersonaView(View, frozen=True, kw_only=True):
     names: dict[Language, str]
 
 
+class MissingView(View, frozen=True, kw_only=True):
+    """What is not installed: the command that brings it."""
+
+    install: str
+
+
 class AssistantView(View, frozen=True, kw_only=True):
-    """An assistant, as a user chooses it."""
+    """An assistant, as a user chooses it. One with something `missing` answers 503 `extra_missing`."""
 
     name: str
     default: bool
@@ -205,6 +211,7 @@ class AssistantView(View, frozen=True, kw_only=True):
     model: str
     personas: list[PersonaView]
     tools: list[str]
+    missing: MissingView | None
 
 
 def assistant_view(assistant: Assistant, model: str, default: bool) -> AssistantView:
@@ -217,6 +224,7 @@ def assistant_view(assistant: Assistant, model: str, default: bool) -> Assistant
         model=model,
         personas=[PersonaView(id=persona.id, names=dict(persona.names)) for persona in assistant.personas.values()],
         tools=[tool.spec.name for tool in assistant.tools],
+        missing=MissingView(install=assistant.missing.install) if assistant.missing is not None else None,
     )
 
 

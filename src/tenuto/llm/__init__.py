@@ -3,7 +3,7 @@
 from tenuto.llm.calls import ModelCallLog, ModelCalls
 from tenuto.llm.chain import FallbackChain
 from tenuto.llm.complete import complete
-from tenuto.llm.factory import OFFLINE, GivenModel, ModelConnection, model_names, open_model, provider_of
+from tenuto.llm.factory import OFFLINE, GivenModel, MissingModel, ModelConnection, model_names, open_model, provider_of
 from tenuto.llm.offline import OfflineModel
 from tenuto.llm.scripted import Call, Echo, Fail, Hang, Say, Script, ScriptedModel, Stop
 from tenuto.model.generation import UNREADABLE
@@ -17,6 +17,7 @@ __all__ = [
     "FallbackChain",
     "GivenModel",
     "Hang",
+    "MissingModel",
     "ModelCallLog",
     "ModelCalls",
     "ModelConnection",

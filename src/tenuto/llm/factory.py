@@ -14,7 +14,15 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from tenuto.errors import FailureReason, InvalidSetting, ModelFailed, ModelTimeout, TenutoError
+from tenuto.errors import (
+    ExtraMissing,
+    FailureReason,
+    InvalidSetting,
+    ModelFailed,
+    ModelTimeout,
+    PackageMissing,
+    TenutoError,
+)
 from tenuto.llm.calls import ModelCallLog, ModelCalls
 from tenuto.llm.chain import FallbackChain
 from tenuto.llm.offline import OfflineModel
@@ -161,10 +169,21 @@ def _open_provider_model(
     try:
         opening = import_module("tenuto.llm.pydantic_ai").open_pydantic_ai_model
     except ImportError as missing:
-        raise InvalidSetting(
-            "model", f"{name} needs a package that is not installed; pip install 'tenuto[models]' brings it"
-        ) from missing
+        raise PackageMissing("model", name, extra="models") from missing
     return cast(AbstractAsyncContextManager[ChatModel], opening(name, access, calls))
+
+
+class MissingModel:
+    """A provider's model whose package is not installed: it has a name, and no answers."""
+
+    def __init__(self, name: str, install: str) -> None:
+        self.name = name
+        self._install = install
+
+    async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+        """Refuse every request."""
+        raise ExtraMissing(f"model {self.name}", install=self._install)
+        yield  # What makes this a generator, as the port promises.
 
 
 class UserModel:

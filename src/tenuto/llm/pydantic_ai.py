@@ -28,6 +28,7 @@ from tenuto.errors import (
     ModelNotFound,
     ModelRefused,
     ModelTimeout,
+    PackageMissing,
     PromptTooLong,
 )
 from tenuto.llm.calls import ModelCallLog, ModelCalls
@@ -225,7 +226,7 @@ async def open_pydantic_ai_model(
     try:
         model = _model(name, access)
     except ImportError as exc:
-        raise InvalidSetting("model", missing_package_hint(name, str(exc))) from None
+        raise missing_package("model", name, str(exc)) from None
     except InvalidSetting:
         raise
     except Exception as exc:
@@ -308,8 +309,8 @@ def missing(name: str, message: str) -> str:
     return f"{name} needs {' or '.join(variables)}, or {own}"
 
 
-def missing_package_hint(name: str, message: str) -> str:
+def missing_package(setting: str, name: str, message: str) -> PackageMissing:
     """Which package is to be installed, in our own words."""
     group = _GROUP.search(message)
-    wanted = f"pydantic-ai-slim[{group[1]}]" if group else "tenuto[models]"
-    return f"{name} needs a package that is not installed; pip install '{wanted}' brings it"
+    install = f"pip install 'pydantic-ai-slim[{group[1]}]'" if group else ""
+    return PackageMissing(setting, name, extra="" if group else "models", install=install)
