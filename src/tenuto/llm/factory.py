@@ -118,7 +118,7 @@ async def open_model(
             elif name == OFFLINE:
                 models.append(OfflineModel(stand_in=place > 0))
             else:
-                models.append(await stack.enter_async_context(_open_provider_model(name, own, log.of(name))))
+                models.append(await stack.enter_async_context(_open_provider_model(name, own, log)))
         yield models[0] if len(models) == 1 else FallbackChain(models)
 
 
@@ -164,13 +164,13 @@ def _wrap_given(name: str, model: GivenModel, access: ModelConnection, log: Mode
 
 
 def _open_provider_model(
-    name: str, access: ModelConnection, calls: ModelCalls
+    name: str, access: ModelConnection, log: ModelCallLog
 ) -> AbstractAsyncContextManager[ChatModel]:
     try:
         opening = import_module("tenuto.llm.pydantic_ai").open_pydantic_ai_model
     except ImportError as missing:
         raise PackageMissing("model", name, extra="models") from missing
-    return cast(AbstractAsyncContextManager[ChatModel], opening(name, access, calls))
+    return cast(AbstractAsyncContextManager[ChatModel], opening(name, access, log))
 
 
 class MissingModel:

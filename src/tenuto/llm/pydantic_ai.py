@@ -216,7 +216,7 @@ def _has_content(part: object) -> bool:
 
 @asynccontextmanager
 async def open_pydantic_ai_model(
-    name: str, access: ModelConnection, calls: ModelCalls | None = None
+    name: str, access: ModelConnection, log: ModelCallLog | None = None
 ) -> AsyncIterator[PydanticAIModel]:
     """A model by its string, as long as its connections are open.
 
@@ -233,7 +233,7 @@ async def open_pydantic_ai_model(
         # Pydantic AI's own complaint, or that of a provider's client: of a variable that is set to nothing, say.
         raise InvalidSetting("model", missing(name, str(exc))) from None
     async with model:
-        yield PydanticAIModel(name, model, access, calls)
+        yield PydanticAIModel(name, model, access, log.of(name) if log is not None else None)
 
 
 def wrap_pydantic_ai_model(model: object, access: ModelConnection, log: ModelCallLog) -> PydanticAIModel | None:
