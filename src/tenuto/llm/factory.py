@@ -180,10 +180,9 @@ class MissingModel:
         self.name = name
         self._install = install
 
-    async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+    def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """Refuse every request."""
         raise ExtraMissing(f"model {self.name}", install=self._install)
-        yield  # What makes this a generator, as the port promises.
 
 
 class UserModel:
