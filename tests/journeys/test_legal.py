@@ -263,7 +263,7 @@ async def test_a_regenerated_answer_is_another_task() -> None:
 
 WITHOUT_EXTRA = """
 import asyncio, sys, tenuto
-from tenuto.errors import EngineUnavailable
+from tenuto.errors import ExtraMissing
 
 async def main():
     async with tenuto.open("memory://") as t:
@@ -271,13 +271,15 @@ async def main():
         await t.ask(ann, "My name is Ann.")
         assert "legal" in (await t.chat()).assistants.names
         assert "dbos" not in sys.modules
-        sys.modules["dbos"] = None
+    sys.modules["dbos"] = None
+    async with tenuto.open("memory://") as t:
         try:
             await t.ask(ann, "My wages are late", assistant="legal", session_id="s")
-        except EngineUnavailable as refused:
+        except ExtraMissing as refused:
             assert "pip install 'tenuto[tasks]'" in str(refused)
         else:
             raise AssertionError("it was answered")
+        assert (await t.sessions.stats(ann)).sessions == 0
         await t.ask(ann, "What is my name?", assistant="goods", session_id="s")
 
 asyncio.run(main())

@@ -103,7 +103,7 @@ export interface AssistantList {
   assistants: AssistantView[];
 }
 
-/** An assistant, as a user chooses it. */
+/** An assistant, as a user chooses it. One with something `missing` answers 503 `extra_missing`. */
 export interface AssistantView {
   name: string;
   default: boolean;
@@ -112,6 +112,7 @@ export interface AssistantView {
   model: string;
   personas: PersonaView[];
   tools: string[];
+  missing: MissingView | null;
 }
 
 /** One attribute's value; null removes it. */
@@ -288,6 +289,9 @@ export interface FailStep {
   attempt?: number | null;
 }
 
+/** Why a model gave no answer, by what can be done about it. Decided once, where the provider's error is met. `unreachable`: no connection, or it broke off. `refused`: the key, a permission, the model's name, or the request as it is. `limit`: the provider's rate limit or quota. `too_slow`: the time limit passed. `content_filter`: the provider declined to answer. `other`: anything else, such as an error of the provider or an empty answer. */
+export type FailureReason = "content_filter" | "limit" | "other" | "refused" | "too_slow" | "unreachable";
+
 /** A turn's end: the reply, tool calls and results included, what it cost, and what changes with it. */
 export interface FinishTurnBody {
   message?: NewMessage | null;
@@ -440,6 +444,11 @@ export interface MessageView {
   [field: string]: unknown;
 }
 
+/** What is not installed: the command that brings it. */
+export interface MissingView {
+  install: string;
+}
+
 /** A message: a role and its words, as `text`, `content` (text or parts) or `parts`. Fields we do not know are kept and come back unchanged. */
 export interface NewMessage {
   role: Role;
@@ -496,7 +505,7 @@ export interface PreferenceList {
   preferences: MemoryView[];
 }
 
-/** What went wrong: `code` is stable, `detail` is for people; some problems carry facts, such as `retry_after`. */
+/** What went wrong: `code` is stable, `detail` is for people; some problems carry facts, such as `retry_after`, or the `reason` for which a model gave no answer. */
 export interface Problem {
   type: string;
   title: string;
@@ -793,7 +802,7 @@ export interface Timeline {
   events: TaskEventView[];
 }
 
-/** One call of a tool; `start` is in milliseconds since the turn began, null in older traces. */
+/** One call of a tool; `start` is in milliseconds since the turn began, null in older traces. `exception` is what a tool raised that failed. */
 export interface ToolRunView {
   name: string;
   arguments: Record<string, unknown>;
@@ -801,6 +810,7 @@ export interface ToolRunView {
   milliseconds: number;
   error: string | null;
   start: number | null;
+  exception: string;
 }
 
 /** Traces, newest first; `truncated` says that there may be older ones. */
@@ -809,7 +819,7 @@ export interface TraceList {
   truncated: boolean;
 }
 
-/** Everything about one turn; `error` is the code of what ended it without an answer, `stopped` whether a user did. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`, `data` and `context`. */
+/** Everything about one turn; `error` is the code of what ended it without an answer, `error_message` the same in words, `reason` why the model failed where it did, `stopped` whether a user ended it. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`, `data` and `context`. */
 export interface TraceView {
   trace_id: string;
   session_id: string;
@@ -823,6 +833,8 @@ export interface TraceView {
   offline: boolean;
   degraded: string[];
   error: string | null;
+  error_message: string;
+  reason: FailureReason | null;
   stopped: boolean;
   usage: ChatUsageView;
   steps: Record<string, number>;

@@ -23,7 +23,7 @@ from tenuto.chat.request import CallRequested, ChatEvent, ToolFinished, ToolStar
 from tenuto.context import TokenCounter, truncate_text
 from tenuto.context.tokens import TOOL_TOKENS
 from tenuto.errors import Invalid, ModelFailed, ModelTimeout, TenutoError, ToolError
-from tenuto.logs import describe_exception
+from tenuto.logs import describe_exception, explain_exception
 from tenuto.model import Draft, Message, Role, Usage, text_part, tool_call, tool_result
 from tenuto.model.generation import (
     UNREADABLE,
@@ -114,7 +114,7 @@ class Toolbox:
         """Run one tool; a failure becomes a result that says so."""
         await self.emit(ToolStarted(name=call.name))
         began = time.perf_counter()
-        output, failed = await self._call_tool(call)
+        output, failed, exception = await self._call_tool(call)
         taken = milliseconds_since(began)
         result = ToolResult(call=call, output=output, error=failed)
         self.results.append(result)
@@ -126,17 +126,19 @@ class Toolbox:
                 milliseconds=taken,
                 error=failed,
                 start=round((began - self.began) * 1000, 3),
+                exception=exception,
             )
         )
         await self.emit(ToolFinished(name=call.name, milliseconds=taken, error=failed))
         return result
 
-    async def _call_tool(self, call: ToolCall) -> tuple[object, str | None]:
+    async def _call_tool(self, call: ToolCall) -> tuple[object, str | None, str]:
+        """The output for the model, the code of a failure, and what the tool raised, for readers of the trace."""
         tools = {tool.spec.name: tool for tool in self.tools}
         tool = tools.get(call.name)
         if tool is None:
             known = ", ".join(tools) or "none"
-            return f"There is no such tool; there are: {known}.", "no_such_tool"
+            return f"There is no such tool; there are: {known}.", "no_such_tool", ""
         try:
             if UNREADABLE in call.arguments:
                 raise Invalid("they are no JSON object")
@@ -144,21 +146,21 @@ class Toolbox:
                 outcome = await tool.run(call.arguments, self.turn)
             _check_output(outcome)
         except TimeoutError:
-            return "The tool took too long.", "tool_timeout"
+            return "The tool took too long.", "tool_timeout", ""
         except ToolError as told:
-            return str(told), told.code
+            return str(told), told.code, ""
         except Invalid as unfit:
-            return f"The arguments do not fit: {unfit}", unfit.code
+            return f"The arguments do not fit: {unfit}", unfit.code, ""
         except _InvalidOutput as unsound:
             _log.error("tool %s answered with %s", call.name, unsound)
-            return "The tool failed.", "tool_failed"
+            return "The tool failed.", "tool_failed", f"it answered with {unsound}"
         except TenutoError as refused:
-            return f"The tool could not answer: {refused}", refused.code
+            return f"The tool could not answer: {refused}", refused.code, ""
         except Exception as fault:
             _log.error("tool %s failed: %s", call.name, describe_exception(fault))
-            return "The tool failed.", "tool_failed"
+            return "The tool failed.", "tool_failed", explain_exception(fault)
         self.collect(outcome)
-        return outcome.output, None
+        return outcome.output, None, ""
 
     def collect(self, outcome: ToolOutput) -> None:
         """Add what a tool left beside its output."""

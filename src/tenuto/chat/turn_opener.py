@@ -85,6 +85,7 @@ class TurnOpener:
         named = self._names_assistant(request)
         last = active_assistant_of(None if named else await self._load_session(scope, request.session_id))
         assistant, persona = resolve_assistant(self._assistants, request.assistant, request.persona, last)
+        assistant.check_installed()
         if request.policy is not None or request.compress_above is not None:
             assistant = dataclasses.replace(assistant, policies=_policies_for(request, assistant))
         await self._admit(scope, request, assistant)
@@ -108,6 +109,7 @@ class TurnOpener:
         assistant, persona = resolve_assistant(
             self._assistants, request.assistant, request.persona, ActiveAssistant(None, None)
         )
+        assistant.check_installed()
         await self._admit(scope, request, assistant)
         scope = scope if persona is None else replace(scope, persona=persona.id)
         await self._spending.check_tenant(scope)

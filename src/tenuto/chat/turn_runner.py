@@ -41,8 +41,10 @@ from tenuto.errors import (
     TurnLost,
     TurnStopped,
     Unavailable,
+    failure_reason,
     reply_error_code,
 )
+from tenuto.logs import explain_exception
 from tenuto.model import AppendResult, Changes, Draft, FinishTurn, OpenTurn, Role, Scope, Session
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.generation import ModelRequest, ToolCall
@@ -434,8 +436,8 @@ class Turn:
             redacted=short.taken,
         )
 
-    def _build_trace(self, answer: Completion, texts: _TraceTexts, error: str | None = None) -> Trace:
-        begun = self._begun
+    def _build_trace(self, answer: Completion, texts: _TraceTexts, ended: BaseException | None = None) -> Trace:
+        begun, error = self._begun, None if ended is None else reply_error_code(ended)
         return Trace(
             id=begun.trace_id,
             session_id=begun.session_id,
@@ -458,6 +460,8 @@ class Turn:
             cost_nanos=answer.cost_nanos,
             degraded=tuple(self._degraded),
             error=error,
+            error_message=_error_message(ended),
+            reason=None if ended is None else failure_reason(ended),
             stopped=self._stopped or error == TurnStopped.code,
             data=self._toolbox.data,
             redacted=texts.redacted,
@@ -488,7 +492,7 @@ class Turn:
             said = self._audience.delivered_text
         with self._steps.step("trace"):
             texts = await self._shorten_for_trace(answer, said)
-        trace = self._build_trace(answer, texts, reply_error_code(ended))
+        trace = self._build_trace(answer, texts, ended)
         # The user message stays, so a later retry must find the assistant it was addressed to.
         partner = self._assistant_changes(turn.session)
         changes = Changes(metadata=partner) if partner else None
@@ -542,6 +546,13 @@ class _LeaseRenewal:
             except TenutoError as failed:
                 _log.warning("a turn's lease was not renewed: %s", failed.code)
             await asyncio.sleep(pause)
+
+
+def _error_message(ended: BaseException | None) -> str:
+    """What ended a turn, in words: ours have no user text, and those of others pass the privacy policy of the trace."""
+    if ended is None or isinstance(ended, asyncio.CancelledError):
+        return ""
+    return str(ended) if isinstance(ended, TenutoError) else explain_exception(ended)
 
 
 class _TraceTexts(NamedTuple):

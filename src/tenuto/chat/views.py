@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from tenuto.assistants import Assistant
 from tenuto.chat.request import CallRequested, ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
+from tenuto.errors import FailureReason
 from tenuto.model.generation import TextDelta
 from tenuto.model.prompt import Disposition, Kind, Language, LayoutName, Manifest, PartState, PartText, Reason
 from tenuto.model.session import usd
@@ -107,7 +108,8 @@ class ReplyView(View, frozen=True, kw_only=True, rename={"text": "answer", "mani
 
 
 class ToolRunView(View, frozen=True, kw_only=True):
-    """One call of a tool; `start` is in milliseconds since the turn began, null in older traces."""
+    """One call of a tool; `start` is in milliseconds since the turn began, null in older traces. `exception` is what
+    a tool raised that failed."""
 
     name: str
     arguments: JsonObject
@@ -115,6 +117,7 @@ class ToolRunView(View, frozen=True, kw_only=True):
     milliseconds: float
     error: str | None
     start: float | None
+    exception: str
 
 
 class SpanView(View, frozen=True, kw_only=True):
@@ -132,7 +135,8 @@ class SpanView(View, frozen=True, kw_only=True):
 
 
 class TraceView(View, frozen=True, kw_only=True, rename={"id": "trace_id", "number": "turn", "manifest": "context"}):
-    """Everything about one turn; `error` is the code of what ended it without an answer, `stopped` whether a user did.
+    """Everything about one turn; `error` is the code of what ended it without an answer, `error_message` the same in
+    words, `reason` why the model failed where it did, `stopped` whether a user ended it.
 
     `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted`
     counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`,
@@ -151,6 +155,8 @@ class TraceView(View, frozen=True, kw_only=True, rename={"id": "trace_id", "numb
     offline: bool
     degraded: tuple[str, ...]
     error: str | None
+    error_message: str
+    reason: FailureReason | None
     stopped: bool
     usage: UsageView
     steps: dict[str, float]
@@ -189,8 +195,14 @@ class PersonaView(View, frozen=True, kw_only=True):
     names: dict[Language, str]
 
 
+class MissingView(View, frozen=True, kw_only=True):
+    """What is not installed: the command that brings it."""
+
+    install: str
+
+
 class AssistantView(View, frozen=True, kw_only=True):
-    """An assistant, as a user chooses it."""
+    """An assistant, as a user chooses it. One with something `missing` answers 503 `extra_missing`."""
 
     name: str
     default: bool
@@ -199,6 +211,7 @@ class AssistantView(View, frozen=True, kw_only=True):
     model: str
     personas: list[PersonaView]
     tools: list[str]
+    missing: MissingView | None
 
 
 def assistant_view(assistant: Assistant, model: str, default: bool) -> AssistantView:
@@ -211,6 +224,7 @@ def assistant_view(assistant: Assistant, model: str, default: bool) -> Assistant
         model=model,
         personas=[PersonaView(id=persona.id, names=dict(persona.names)) for persona in assistant.personas.values()],
         tools=[tool.spec.name for tool in assistant.tools],
+        missing=MissingView(install=assistant.missing.install) if assistant.missing is not None else None,
     )
 
 

@@ -22,7 +22,7 @@ from tenuto.cli.running import command_line
 from tenuto.cli.sessions import show_sessions
 from tenuto.cli.terminal import pluralize, show_json, tally, visible
 from tenuto.cli.trace_view import show_manifest, show_trace
-from tenuto.errors import Invalid, ModelFailed, SessionNotFound, TenutoError
+from tenuto.errors import FailureReason, Invalid, ModelFailed, SessionNotFound, TenutoError
 from tenuto.llm import OFFLINE, model_names
 from tenuto.llm.reach import model_addresses, why_unreachable
 from tenuto.model import Changes, Page, Role, Scope, Session, SessionPage, SessionQuery
@@ -60,7 +60,7 @@ def converse(settings: Settings, begin: Callable[[BackgroundApp], Conversation],
     if len(model_names(settings.model)) == 1:
         for address in model_addresses([settings.model], main=settings.model, base_url=settings.model_base_url):
             if (why := asyncio.run(why_unreachable(address))) is not None:
-                raise ModelFailed(settings.model, f"does not answer: {why}")
+                raise ModelFailed(settings.model, f"does not answer: {why}", FailureReason.UNREACHABLE)
     with open_in_background(settings) as aside:
         talk = begin(aside)
         talk.prepare()

@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from tenuto.errors import FailureReason
 from tenuto.model.prompt import Language
 from tenuto.model.values import Json, Value, check_id, check_int, check_text
 
@@ -46,11 +47,15 @@ class NewTask(Value, frozen=True, kw_only=True):
 
 
 class TaskError(Value, frozen=True, kw_only=True):
-    """Why a task or a step failed: a stable code, a sentence without user text, and the step at fault."""
+    """Why a task or a step failed: a stable code, a sentence, the step at fault, and why a model failed if one did.
+
+    The sentence of an agent's own exception has its message, as far as the privacy policy of tasks lets it pass.
+    """
 
     code: str
     message: str = ""
     step: str | None = None
+    reason: FailureReason | None = None
 
 
 class Task(Value, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from typing import Final, Self
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import Invalid, TraceNotFound
+from tenuto.errors import FailureReason, Invalid, TraceNotFound
 from tenuto.model.message import Draft, Message, Role, check_drafts
 from tenuto.model.prompt import Kind, Manifest, digest_text
 from tenuto.model.scope import Scope
@@ -24,7 +24,8 @@ TRACES_KEPT: Final = 100
 
 
 class ToolRun(Value, frozen=True, kw_only=True):
-    """One call of a tool. `error` says what kind of failure it was, `None` when it answered.
+    """One call of a tool. `error` says what kind of failure it was, `None` when it answered; `exception` what it
+    raised, for those who read traces: the model is told only that it failed.
 
     `start` is in milliseconds since the turn began; older traces have none.
     """
@@ -35,6 +36,7 @@ class ToolRun(Value, frozen=True, kw_only=True):
     milliseconds: float = 0.0
     error: str | None = None
     start: float | None = None
+    exception: str = ""
 
 
 class TraceSpan(Value, frozen=True, kw_only=True):
@@ -53,11 +55,12 @@ class Trace(Value, frozen=True, kw_only=True):
 
     `speaker` is the user. `steps` are milliseconds by name, in order; `spans` are their single runs, of which older
     traces have none. `degraded` names what was not available. `error` is the code of the error that ended the turn,
-    `None` if it was answered. `stopped` says that a user ended it, with a part of an answer or without.
-    `data` is the structured part of the answer. `redacted` counts values redacted from its texts before it was stored,
-    by type. `digest_key` is the key of the digests in its manifest, made for this trace alone and empty where it is
-    derived from a master key. No answer contains it or them; and what the policy kept out of the store has no digest
-    under a key that is stored, so that nobody can confirm a guess of it.
+    `None` if it was answered; `error_message` says it in words, and `reason` why the model failed where it did.
+    `stopped` says that a user ended it, with a part of an answer or without. `data` is the structured part of the
+    answer. `redacted` counts values redacted from its texts before it was stored, by type. `digest_key` is the key of
+    the digests in its manifest, made for this trace alone and empty where it is derived from a master key. No answer
+    contains it or them; and what the policy kept out of the store has no digest under a key that is stored, so that
+    nobody can confirm a guess of it.
     """
 
     id: str
@@ -81,6 +84,8 @@ class Trace(Value, frozen=True, kw_only=True):
     cost_nanos: int = 0
     degraded: tuple[str, ...] = ()
     error: str | None = None
+    error_message: str = ""
+    reason: FailureReason | None = None
     stopped: bool = False
     data: JsonObject = {}
     redacted: dict[str, int] = {}

@@ -392,6 +392,10 @@ class Redactor:
         ]
         return Redaction(texts, taken)
 
+    async def trace_text(self, scope: Scope, text: str) -> str:
+        """One text as traces may hold it."""
+        return (await self.texts(Sink.TRACE, scope, None, [Slot(text)])).texts[0]
+
     async def ends(self, sink: Sink, scope: Scope, text: str, shown: int) -> Redaction:
         """A text redacted for the sink before it is cut to `shown` characters; of a long text only both ends."""
         ends = head_and_tail(text, shown)

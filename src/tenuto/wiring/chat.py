@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.assistants import Assistant, AssistantRegistry
+from tenuto.assistants import Assistant, AssistantRegistry, Missing
 from tenuto.assistants.custom import load_folder
 from tenuto.assistants.goods import goods_assistant
 from tenuto.assistants.legal import TASK_TYPE, legal_assistant
@@ -23,8 +23,8 @@ from tenuto.assistants.npc import npc_assistant
 from tenuto.assistants.registry import general_assistant
 from tenuto.chat import Chat, ChatDeps, ChatLimits
 from tenuto.context import TokenCounter, check_budget, encoding_for
-from tenuto.errors import InvalidSetting
-from tenuto.llm import OFFLINE, GivenModel, complete, open_model, provider_of
+from tenuto.errors import InvalidSetting, PackageMissing, install_line
+from tenuto.llm import OFFLINE, GivenModel, MissingModel, ModelCallLog, complete, open_model, provider_of
 from tenuto.model import Scope
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.prompt import Language
@@ -42,6 +42,8 @@ from tenuto.settings import Settings
 from tenuto.telemetry import open_spans
 from tenuto.upkeep import LAST_WORK, Small, Upkeep
 from tenuto.upkeep.memory_sweep import MemorySweep
+from tenuto.wiring.tasks import EXTRA as TASKS_EXTRA
+from tenuto.wiring.tasks import can_run_plans
 
 
 @asynccontextmanager
@@ -70,7 +72,8 @@ async def open_chat(
     )
     async with AsyncExitStack() as stack:
         home, small = provider_of(settings.model, models), settings.summarizer_model or settings.model
-        shelf = await _open_models(stack, settings, known, models, home)
+        calls = ModelCallLog(clock)
+        shelf, known = await _open_models(stack, settings, known, models, home, calls)
         for assistant in known:
             _check_budget(assistant, shelf[assistant.model or settings.model])
             _check_types(assistant)
@@ -98,18 +101,29 @@ async def open_chat(
                 titles_by_model=summarizer_model is not None,
                 limits=ChatLimits(model_timeout=settings.model_timeout, tool_timeout=settings.tool_timeout),
                 span=span,
+                calls=calls,
             )
         )
 
 
 async def _open_models(
-    stack: AsyncExitStack, settings: Settings, assistants: AssistantRegistry, given: Mapping[str, GivenModel], home: str
-) -> dict[str, ChatModel]:
-    """The models of the settings and of the assistants, by name."""
+    stack: AsyncExitStack,
+    settings: Settings,
+    assistants: AssistantRegistry,
+    given: Mapping[str, GivenModel],
+    home: str,
+    calls: ModelCallLog,
+) -> tuple[dict[str, ChatModel], AssistantRegistry]:
+    """The models of the settings and of the assistants, by name, and the assistants, of which some may lack theirs.
+
+    A missing package of the main model stops the start, as nothing would answer; one of a single assistant stops that
+    assistant alone.
+    """
     users: dict[str, Assistant | None] = {
         each.model: each for each in reversed([*assistants]) if each.model is not None
     }
     shelf: dict[str, ChatModel] = {}
+    missing: dict[str, Missing] = {}
     for name, user in {**users, settings.model: None, settings.summarizer_model or settings.model: None}.items():
         # Address and key belong to the provider of the main model; others have theirs in the environment.
         model = open_model(
@@ -119,15 +133,24 @@ async def _open_models(
             timeout=settings.model_timeout,
             given=given,
             home=home,
+            calls=calls,
         )
         try:
             shelf[name] = await stack.enter_async_context(model)
         except InvalidSetting as unfit:
             if user is None:
                 raise
+            if isinstance(unfit, PackageMissing):
+                shelf[name], missing[name] = MissingModel(name, unfit.install), Missing(install=unfit.install)
+                continue
             # The assistant's file names this model, not the settings.
             raise InvalidSetting("assistants", f"{user.file or user.name}: {unfit}") from None
-    return shelf
+    if not missing:
+        return shelf, assistants
+    known = [
+        dataclasses.replace(each, missing=missing[each.model]) if each.model in missing else each for each in assistants
+    ]
+    return shelf, AssistantRegistry(known, assistants.default)
 
 
 @asynccontextmanager
@@ -175,7 +198,10 @@ def _builtin_assistants(
         corpus=Path(settings.npc_corpus) if settings.npc_corpus else None,
     )
     yield legal_assistant(
-        engine, decision_agent=settings.policies().tasks.owner_of(TASK_TYPE), policies=settings.legal_policies()
+        engine,
+        decision_agent=settings.policies().tasks.owner_of(TASK_TYPE),
+        policies=settings.legal_policies(),
+        missing=None if can_run_plans() else Missing(install=install_line(TASKS_EXTRA)),
     )
 
 

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tenuto.errors import InvalidSetting, MasterKeyMissing
+from tenuto.errors import InvalidSetting, MasterKeyMissing, PackageMissing
 from tenuto.model.scope import SYSTEM
 from tenuto.ports import Clock, Detector, StateStore, Store
 from tenuto.privacy.crypto.vault import Vault
@@ -132,7 +132,7 @@ def _open_presidio(stack: AsyncExitStack, settings: Settings) -> Detector:
     try:
         from tenuto.privacy.detection.presidio import PresidioDetector
     except ImportError:
-        raise InvalidSetting("privacy_detector", "needs the package httpx: install tenuto[presidio]") from None
+        raise PackageMissing("privacy_detector", "presidio", extra="presidio") from None
     assert settings.privacy_detector is not None
     service = PresidioDetector(settings.privacy_detector, timeout=settings.privacy_detector_timeout)
     stack.push_async_callback(service.close)

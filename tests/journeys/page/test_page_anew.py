@@ -26,7 +26,7 @@ async def test_a_failure_leaves_the_answer_from_before_on_the_page_and_in_the_st
 
         for _ in range(2):
             alert = answer.get_by_role("alert")
-            await expect(alert).to_contain_text("No model answered. Your message is stored. The previous answer stays.")
+            await expect(alert).to_contain_text("The model gave no usable answer. The previous answer stays.")
             await expect(answer.locator(".prose")).to_have_text("Seven.")
             assert await stored(door) == GOOD
             await answer.get_by_role("button", name="Try again").click()

@@ -204,7 +204,9 @@ async def test_a_failure_is_a_sentence_and_trying_again_says_it_once(chromium: B
     async with scripted(chromium, Fail(), "Seven.") as (visit, _, door):
         await visit.say("How many?")
         answer = visit.answers.first
-        await expect(answer.get_by_role("alert")).to_contain_text("No model answered. Your message is stored.")
+        await expect(answer.get_by_role("alert")).to_contain_text(
+            "The model gave no usable answer. Your message is stored."
+        )
 
         await answer.get_by_role("button", name="Try again").click()
 

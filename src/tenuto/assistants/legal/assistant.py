@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from tenuto.assistants.assistant import Assistant, in_language
+from tenuto.assistants.assistant import Assistant, Missing, in_language
 from tenuto.assistants.legal import wording
 from tenuto.assistants.legal.agents import ASKED, FIELD, NAME, Decision
 from tenuto.assistants.legal.library import Library
@@ -32,7 +32,11 @@ _LOOK_EVERY: Final = 0.2
 
 
 def legal_assistant(
-    engine: Callable[[], Awaitable[TaskEngine]], *, decision_agent: str, policies: Preset | None = None
+    engine: Callable[[], Awaitable[TaskEngine]],
+    *,
+    decision_agent: str,
+    policies: Preset | None = None,
+    missing: Missing | None = None,
 ) -> Assistant:
     """`legal`, under the `multi_agent` preset by default. The engine is opened with the first turn."""
     return Assistant(
@@ -44,6 +48,7 @@ def legal_assistant(
         },
         policies=policies or preset("multi_agent"),
         respond=_Consultation(engine, decision_agent).answer,
+        missing=missing,
     )
 
 
@@ -81,7 +86,10 @@ class _Consultation:
         task = progress.task
         if task.status is TaskStatus.FAILED:
             error = task.error
-            raise TaskFailed(task.id, *((error.step, error.code) if error is not None else ()))
+            if error is None:
+                raise TaskFailed(task.id)
+            why = error.code if error.reason is None else error.message
+            raise TaskFailed(task.id, error.step, why, error.reason)
         decision = msgspec.convert(progress.steps[-1].output, Decision)
         language = decision.language
         footer = wording.FOOTER[language].format(task=task.id)

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from tenuto.chat import CallRequested, ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
-from tenuto.errors import TenutoError, TurnStopped
+from tenuto.errors import TenutoError, TurnStopped, failure_reason
 from tenuto.model import Message, Role
 from tenuto.model.generation import TextDelta, ToolCall
 from tenuto.model.message import readable_part
@@ -77,6 +77,8 @@ class AgUiStream:
             yield from self._close()
             yield self.run_finished({"type": "cancelled"})
         else:
+            if (reason := failure_reason(error)) is not None:
+                yield {"type": "CUSTOM", "name": "tenuto.error", "value": {"code": error.code, "reason": reason}}
             yield {"type": "RUN_ERROR", "message": str(error), "code": error.code}
 
     def run_finished(self, outcome: JsonObject) -> JsonObject:

@@ -8,7 +8,7 @@ import msgspec
 
 from tenuto.chat import CallRequested, ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
 from tenuto.chat.views import UsageView
-from tenuto.errors import TenutoError, TurnStopped
+from tenuto.errors import TenutoError, TurnStopped, failure_reason
 from tenuto.model.generation import TextDelta
 from tenuto.model.values import JsonObject
 from tenuto.server.problems import AccessDenied
@@ -51,6 +51,10 @@ class UiStream:
         if isinstance(error, TurnStopped):
             yield {"type": "abort", "reason": error.code}
         else:
+            if (reason := failure_reason(error)) is not None:
+                # The chunk of an error has room for a text alone.
+                failure = {"code": error.code, "reason": reason}
+                yield {"type": "data-error", "data": failure, "transient": True}
             yield {"type": "error", "errorText": f"{error.code}: {error}"}
 
     def _start(self, trace_id: str) -> Iterator[JsonObject]:

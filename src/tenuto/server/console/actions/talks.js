@@ -14,6 +14,7 @@ const NEW = {
   more: false,
   loading: false,
   problem: null,
+  unanswered: null, // why the last message has no answer, where its trace tells
   running: null,
 };
 
@@ -65,6 +66,7 @@ export function talkActions(store) {
       });
       const talk = store.get().talks[key];
       if (talk && store.get().current === key) show(talk);
+      if (events === null && talk?.items.at(-1)?.kind === "words") await explain(key, id);
       return events;
     } catch (error) {
       if (!store.get().talks[key]) return null; // the talk was left, and the refusal may be another person's
@@ -73,6 +75,13 @@ export function talkActions(store) {
       change(key, { problem, loading: false });
       return null;
     }
+  }
+
+  /** Learn why the last message was not answered, from the trace of its turn. */
+  async function explain(key, id) {
+    const { traces } = await api.traces({ session_id: id, limit: 1 }).catch(() => ({ traces: [] }));
+    const failed = traces.find(({ error, stopped }) => error !== null && !stopped);
+    if (failed) change(key, { unanswered: Problem.ofTrace(failed) });
   }
 
   async function older() {

@@ -9,6 +9,7 @@ import { writeProse } from "../prose.js";
 import { iconButton, textButton } from "./buttons.js";
 import { badges } from "./badges.js";
 import { copyButton } from "./copying.js";
+import { causeView } from "./cause.js";
 import { extras } from "./extras.js";
 import { insightView } from "./insight.js";
 import { takenView } from "./taken.js";
@@ -70,7 +71,8 @@ export function answerView(actions) {
     const wrong = item.status === "stopped" || item.status === "failed";
     set(parts.notice, "hidden", !wrong);
     if (!wrong) return fill(parts.notice);
-    return fill(parts.notice, why(item), " ", againNow && textButton(t("again"), () => actions.turns.retry(item)));
+    const again = againNow && textButton(t("again"), () => actions.turns.retry(item));
+    return fill(parts.notice, why(item), " ", again, item.status === "failed" && causeView(item.problem));
   }
 
   return { node, draw };
@@ -79,7 +81,8 @@ export function answerView(actions) {
 /** Why there is no answer, or no other than before. */
 function why({ status, problem, again }) {
   if (status === "stopped") return t(again?.kept ? "talk.stopped.kept" : "talk.stopped");
-  return again?.kept ? `${sentence(problem)} ${t("talk.kept")}` : sentence(problem);
+  const then = again?.kept ? t("talk.kept") : problem.reason && t("reason.stored");
+  return then ? `${sentence(problem)} ${then}` : sentence(problem);
 }
 
 function run({ name, state, milliseconds: taken }) {
