@@ -227,7 +227,7 @@ async def test_turns_are_listed_newest_first_and_by_what_they_are() -> None:
 
         assert await listed() == (["2", "1", "0"], False)
         assert await listed(limit=2) == (["2", "1"], True)
-        failed = {"outcome": "failed"}
+        failed: dict[str, Any] = {"outcome": "failed"}
         assert await listed(**failed) == await listed(**failed, session_id="s", limit=1) == (["1"], False)
         assert await listed(tenant, **failed, user="bob") == ([], False)
         assert await listed(tenant, user="ann", outcome="answered") == (["2", "0"], False)

@@ -211,11 +211,23 @@ async def test_another_users_task_is_not_reachable(chromium: Browser) -> None:
         await expect(visit.page.get_by_role("heading", name="No tasks yet")).to_be_visible()
 
 
-async def test_an_answer_of_several_agents_leads_to_its_task_and_back(chromium: Browser) -> None:
-    async with offline(chromium) as (visit, _):
+async def test_an_answer_of_several_agents_shows_its_steps_and_leads_to_its_task(chromium: Browser) -> None:
+    gate = asyncio.Event()
+
+    async def advise(ctx: AgentContext) -> dict[str, str]:
+        await gate.wait()
+        return {"text": "No."}
+
+    async with offline(chromium) as (visit, door):
+        door.tenuto.agents.register("labour-law-expert", advise)
         await visit.page.get_by_role("radio", name="Legal help desk").check()
         await visit.say("Can my employer change my working hours?")
+        steps = visit.answers.locator(".work li")
+        await expect(steps.last).to_have_text("Expert of labour law running")
+        await expect(steps.first).to_have_attribute("data-state", "done")
+        gate.set()
         await visit.hear()
+        await expect(steps.last).to_contain_text("Decision")
         talk = visit.page.url
         await visit.page.reload()
         await visit.page.get_by_role("link", name="Task behind this answer").click()

@@ -25,7 +25,7 @@ export const api = {
     json("GET", `${at(id)}/messages?${asked({ limit: PAGE, before, after, summaries: true })}`),
   rename: (id, title) => json("PATCH", at(id), { title }),
   remove: (id, { keepalive = false } = {}) => request("DELETE", at(id), undefined, { keepalive }),
-  fork: (id) => json("POST", `${at(id)}/fork`, {}),
+  fork: (id, wish = {}) => json("POST", `${at(id)}/fork`, wish),
   export: async (id, format) => (await request("GET", `${at(id)}/export?format=${format}`)).blob(),
   stats: () => json("GET", "v1/stats"),
   status: () => json("GET", "v1/status"),

@@ -11,6 +11,7 @@ import { currentLanguage, speak, t } from "./i18n.js";
 import { me } from "./me.js";
 import { pageLoader } from "./page_loader.js";
 import { CHAT } from "./pages.js";
+import { dropQueues } from "./queue.js";
 import { go, placeInAddress } from "./route.js";
 import { BEGINNING, currentTalk, makeStore } from "./state.js";
 import { paint } from "./theme.js";
@@ -117,7 +118,10 @@ function identify(who) {
   const same = key === who.key && user === who.user;
   if (store.get().wanted !== "asked") actions.draft.text ||= refusedText(currentTalk(store.get()));
   else if (!same) actions.draft.text = "";
-  if (!same) deletion.leave();
+  if (!same) {
+    deletion.leave();
+    dropQueues();
+  }
   house.identify(who);
   if (same) return start();
   turns.hush();
