@@ -524,12 +524,13 @@ class FailStep(RequestBody, frozen=True, kw_only=True):
 
 
 class TaskListQuery(msgspec.Struct, kw_only=True, frozen=True):
-    """Which tasks to list, oldest first."""
+    """Which tasks to list."""
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
     cursor: Annotated[str, Meta(description="Continues a listing: the `cursor` of its last page.")] | None = None
     session_id: Name | None = None
     status: TaskStatus | None = None
+    newest_first: bool = False
 
 
 class ContextQuery(msgspec.Struct, kw_only=True, frozen=True):

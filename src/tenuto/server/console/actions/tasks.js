@@ -1,11 +1,11 @@
-/** The list of tasks: bring all of them, those that run with their steps, and look again while one of them runs. */
+/** The list of tasks: bring the newest, those that run with their steps, and look again while one of them runs. */
 
 import { api } from "../api.js";
 import { guardedRequests } from "./guarded.js";
 
 const LOOK_EVERY = 5000;
-const MOST_PAGES = 5;
 const MORE = 50;
+const MOST = 1000; // of one answer
 
 export function taskListActions(store, { get, patch }) {
   let asked = 0; // the number of the latest question about the list
@@ -17,7 +17,7 @@ export function taskListActions(store, { get, patch }) {
     const number = (asked += 1);
     clearTimeout(later);
     const brought = await guarded(
-      () => newestFirst(get().shown),
+      () => bring(Math.min(get().shown, MOST)),
       (found) => patch({ ...found, loading: false, problem: null }),
       () => number !== asked,
     );
@@ -31,7 +31,10 @@ export function taskListActions(store, { get, patch }) {
 
   return {
     refresh,
-    more: () => patch({ shown: get().shown + MORE }),
+    more() {
+      patch({ shown: get().shown + MORE });
+      return refresh();
+    },
     leave() {
       clearTimeout(later);
       leave();
@@ -39,19 +42,9 @@ export function taskListActions(store, { get, patch }) {
   };
 }
 
-/** The server lists the oldest first, so all pages are brought; `more` says that there are too many for that. */
-async function newestFirst(shown) {
-  const items = [];
-  let cursor = null;
-  for (let page = 0; page < MOST_PAGES; page += 1) {
-    const next = await api.tasks({ cursor });
-    items.push(...next.tasks);
-    cursor = next.cursor;
-    if (cursor === null) break;
-  }
-  items.reverse();
-  const details = await Promise.all(items.slice(0, shown).map(withSteps));
-  return { items: [...details, ...items.slice(shown)], more: cursor !== null };
+async function bring(limit) {
+  const { tasks, cursor } = await api.tasks({ limit });
+  return { items: await Promise.all(tasks.map(withSteps)), more: cursor !== null };
 }
 
 /** A listing has no steps, and only they tell whether a running task waits for a person. */

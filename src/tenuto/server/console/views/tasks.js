@@ -29,9 +29,8 @@ export function tasksView(actions) {
   const list = h("ul", { class: "task-list" });
   const rows = keyed(list, taskRow);
   const more = textButton(t("sessions.more"), () => actions.page.list.more());
-  const many = h("p", { class: "hint" }, t("tasks.many"));
   const none = h("section", { class: "first-task" });
-  const section = h("section", {}, many, list, more);
+  const section = h("section", {}, list, more);
   const column = h("div", { class: "column" }, notice, section, none);
   const node = h("div", { class: "page tasks" }, header.node, h("div", { class: "scroll" }, column));
   let last = null;
@@ -40,16 +39,15 @@ export function tasksView(actions) {
     header.draw(state);
     if (now === last) return;
     last = now;
-    const { items, shown, loading, problem } = now;
+    const { items, loading, problem } = now;
     const empty = items.length === 0;
     fill(notice, problem ? trouble(problem, actions) : loading && t("app.loading"));
     set(notice, "hidden", !problem && !loading);
     set(section, "hidden", empty);
-    set(many, "hidden", !now.more);
-    set(more, "hidden", items.length <= shown);
+    set(more, "hidden", !now.more);
     set(none, "hidden", !empty || loading || Boolean(problem));
     fill(none, beginning());
-    rows(items.slice(0, shown).map((task) => ({ key: task.id, task })));
+    rows(items.map((task) => ({ key: task.id, task })));
   }
 
   return { node, draw, focus: header.focus, title: () => t("page.tasks") };
