@@ -270,7 +270,13 @@ async def test_what_is_written_during_an_answer_is_sent_in_order_after_it(chromi
 
         await expect(visit.answers.last.locator(".prose")).to_have_text("Three.")
         await expect(waits).to_have_count(0)
-        said = [("user", "first"), ("assistant", "One."), ("user", "second"), ("user", "third"), ("assistant", "Three.")]
+        said = [
+            ("user", "first"),
+            ("assistant", "One."),
+            ("user", "second"),
+            ("user", "third"),
+            ("assistant", "Three."),
+        ]
         assert await stored(door) == said
 
 

@@ -39,7 +39,7 @@ export const api = {
   addMemory: (memory) => json("POST", "v1/memories", memory),
   editMemory: (id, change) => json("PATCH", memoryAt(id), change),
   forgetMemory: (id) => request("DELETE", memoryAt(id)),
-  tasks: ({ cursor = null } = {}) => json("GET", `v1/tasks?${asked({ limit: 1000, cursor })}`),
+  tasks: ({ cursor = null, limit = PAGE } = {}) => json("GET", `v1/tasks?${asked({ limit, cursor, newest_first: true })}`),
   task: (id) => json("GET", taskAt(id)),
   board: (id) => json("GET", `${taskAt(id)}/board`),
   timeline: async (id) => (await json("GET", `${taskAt(id)}/timeline`)).events,

@@ -93,6 +93,7 @@ export const en = {
   "talk.edit.kept": "The old talk is kept as a fork.",
   "talk.edit.open": "Open it",
   "talk.queue": "Send when the answer has ended",
+  "find.open": "Open by name (Ctrl+K)",
   "queue.title": "Waiting messages",
   "queue.waits": "Sent when the answer has ended.",
   "queue.held": "Not sent yet.",

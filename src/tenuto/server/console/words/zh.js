@@ -91,6 +91,7 @@ export const zh = {
   "talk.edit.kept": "原对话已作为分支保留。",
   "talk.edit.open": "打开",
   "talk.queue": "回答结束后发送",
+  "find.open": "按名称打开（Ctrl+K）",
   "queue.title": "等待发送的消息",
   "queue.waits": "回答结束后发送。",
   "queue.held": "尚未发送。",
