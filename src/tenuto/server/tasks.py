@@ -90,8 +90,8 @@ async def open_task(request: Request) -> Response:
 
 @routes.get("/tasks", describe(TaskList, query=TaskListQuery))
 async def list_tasks(request: Request) -> Response:
-    """The caller's tasks, oldest first or with `newest_first`. With a `cursor` there may be more, also behind a page that
-    has none."""
+    """The caller's tasks, oldest first, or newest first. With a `cursor` there may be more, also behind a page that has
+    none."""
     scope = await asking(request)
     asked = parse_query(request, TaskListQuery)
     query = TaskQuery(**{name: getattr(asked, name) for name in TaskQuery.__struct_fields__})

@@ -40,6 +40,7 @@ export const api = {
   editMemory: (id, change) => json("PATCH", memoryAt(id), change),
   forgetMemory: (id) => request("DELETE", memoryAt(id)),
   tasks: ({ cursor = null, limit = PAGE } = {}) => json("GET", `v1/tasks?${asked({ limit, cursor, newest_first: true })}`),
+  runPlan: async (body, key) => (await request("POST", "v1/tasks", body, { headers: { "Idempotency-Key": key } })).json(),
   task: (id) => json("GET", taskAt(id)),
   board: (id) => json("GET", `${taskAt(id)}/board`),
   timeline: async (id) => (await json("GET", `${taskAt(id)}/timeline`)).events,

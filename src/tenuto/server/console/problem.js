@@ -3,11 +3,12 @@
 import { has, t } from "./i18n.js";
 
 export class Problem extends Error {
-  constructor(code, { detail = "", status = 0 } = {}) {
+  constructor(code, { detail = "", status = 0, step = null } = {}) {
     super(code);
     this.code = code;
     this.detail = detail;
     this.status = status;
+    this.step = step; // of a plan, where it is at fault
   }
 
   /** From a problem+json body, or whatever else came with an error status. */
@@ -16,8 +17,8 @@ export class Problem extends Error {
     return Problem.told(told ?? { code: "unreadable", status: response.status });
   }
 
-  static told({ code = "unreadable", detail = "", status = 0 }) {
-    return new Problem(code, { detail, status });
+  static told({ code = "unreadable", detail = "", status = 0, step = null }) {
+    return new Problem(code, { detail, status, step });
   }
 
   /** From anything that was thrown. */
