@@ -7,25 +7,32 @@ const TICKS = 5;
 /**
  * `{ rows, total, open }`: rows from top to bottom, each below all it comes after, with the step, its `start` and `end` in
  * milliseconds since the first one began (`null` for one that has not begun), and its `depth` among those. A step that
- * runs ends `now`; `open` says that there is more to come.
+ * runs ends `now`, and one that was skipped stands where it would have begun; `open` says that there is more to come.
  */
 export function stepChart(steps, now) {
   const times = steps.flatMap(({ started_at: from, ended_at: to }) => [from, to].filter(Boolean).map((at) => +new Date(at)));
-  const first = Math.min(...times, ...(times.length ? [] : [now]));
   const runs = steps.some(({ status }) => status === "running" || status === "waiting");
-  const last = Math.max(...times, ...(runs || !times.length ? [now] : []));
+  if (runs || times.length === 0) times.push(now);
+  const [first, last] = [Math.min(...times), Math.max(...times)];
   const since = (at) => at && new Date(at) - first;
+  const byId = new Map(steps.map((step) => [step.id, step]));
+  const ends = new Map();
+  const endOf = (step) => {
+    if (!ends.has(step.id)) ends.set(step.id, step.status === "skipped" ? afterOf(step) : since(step.ended_at) ?? last - first);
+    return ends.get(step.id);
+  };
+  const afterOf = ({ after }) => Math.max(0, ...after.map((id) => endOf(byId.get(id))));
   const rows = steps.map((step, place) => {
-    const start = since(step.started_at);
-    return { step, place, start, end: start === null ? null : since(step.ended_at) ?? last - first };
+    const start = step.status === "skipped" ? endOf(step) : since(step.started_at);
+    return { step, place, start, end: start === null ? null : endOf(step) };
   });
-  const depths = depthsOf(steps.filter((step) => !step.started_at));
+  const depths = depthsOf(rows.filter(({ start }) => start === null).map(({ step }) => step));
   for (const row of rows) row.depth = depths.get(row.step.id) ?? 0;
-  const order = (one, other) =>
-    (one.start ?? Infinity) - (other.start ?? Infinity) || one.depth - other.depth || one.place - other.place;
-  // Infinity less itself is no number.
-  rows.sort((one, other) => (one.start === other.start ? one.depth - other.depth || one.place - other.place : order(one, other)));
-  return { rows, total: last - first, open: rows.some(({ start }) => start === null) };
+  const latest = (row) => row.start ?? Number.MAX_VALUE;
+  // What was skipped stands after what ended at that moment, and before what began then.
+  const skipped = ({ step }) => (step.status === "skipped" ? 0 : 1);
+  rows.sort((one, other) => latest(one) - latest(other) || one.depth - other.depth || skipped(one) - skipped(other) || one.place - other.place);
+  return { rows, total: last - first, open: depths.size > 0 };
 }
 
 /** How many of these steps stand one behind the other before each of them. */

@@ -30,18 +30,16 @@ export function planForm(actions) {
     "form",
     { class: "plan-form", "aria-label": t("plan.title"), on: { submit } },
     h("div", { class: "plan-about" }, h("label", {}, t("plan.type"), type), h("label", {}, t("plan.goal"), goal)),
+    h(
+      "p",
+      { class: "choices sources" },
+      h("label", { class: "text-button" }, t("plan.file"), file),
+      textButton(t("plan.example"), () => write(JSON.stringify(EXAMPLE, null, 2))),
+    ),
     h("label", {}, t("plan.plan"), plan),
     h("p", { id: "plan-help", class: "hint" }, t("plan.help")),
     wrong,
-    h(
-      "p",
-      { class: "choices" },
-      h("label", { class: "text-button" }, t("plan.file"), file),
-      textButton(t("plan.example"), () => write(JSON.stringify(EXAMPLE, null, 2))),
-      h("span", { class: "gap" }),
-      textButton(t("cancel"), () => actions.page.list.fold()),
-      run,
-    ),
+    h("p", { class: "choices" }, textButton(t("cancel"), () => actions.page.list.fold()), run),
   );
   [type.value, goal.value, plan.value] = [draft.type, draft.goal, draft.text];
   node.addEventListener("input", () => {

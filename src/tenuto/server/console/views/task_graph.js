@@ -38,7 +38,8 @@ export function graphView() {
 
   function tick() {
     if (!node.isConnected) clearInterval(timer);
-    else if (!document.hidden) paint();
+    // A screen reader would read the step that has the focus anew every second.
+    else if (!document.hidden && !frame.contains(document.activeElement)) paint();
   }
 
   function paint() {
@@ -170,5 +171,6 @@ function edge(from, to) {
   const bend = Math.min(6, Math.max(0, to.left - x - 4));
   const way = `M${x} ${from.middle + BAR.height / 2}V${to.middle - bend}q0 ${bend} ${bend} ${bend}H${to.left - 1}`;
   const head = to.left - x > 9 ? `M${to.left - 6} ${to.middle - 3.5}L${to.left - 1} ${to.middle}L${to.left - 6} ${to.middle + 3.5}` : "";
-  return svg("path", { class: "edge", d: way + head, "data-status": statusOf(to.step) });
+  const taken = [from, to].every(({ step }) => step.status !== "skipped" && step.status !== "pending");
+  return svg("path", { class: taken ? "edge taken" : "edge", d: way + head });
 }
