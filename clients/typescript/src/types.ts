@@ -813,7 +813,7 @@ export interface ToolRunView {
   exception: string;
 }
 
-/** Traces, newest first; `truncated` says that there may be older ones. */
+/** Traces, newest first; `truncated` says that there may be older ones: more than the `limit`, or beyond the 200 sessions and about 1,000 turns that are looked through without a `session_id`. */
 export interface TraceList {
   traces: TraceView[];
   truncated: boolean;
@@ -827,6 +827,7 @@ export interface TraceView {
   began_at: string;
   assistant: string;
   persona: string | null;
+  user: string | null;
   request: string;
   answer: string;
   model: string;

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from tenuto.errors import AssistantNotFound, ExtraMissing, InvalidSetting
-from tenuto.model.generation import Persona, ToolContext, ToolOutput, ToolResult
+from tenuto.model.generation import Persona, StepChanged, ToolContext, ToolOutput, ToolResult
 from tenuto.model.policy import Preset, preset
 from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.ports import OfflineTool, Tool
 
 Words: TypeAlias = Mapping[Language, str]
 Mend: TypeAlias = Callable[[str, tuple[ToolResult, ...], ToolContext], str]
-Respond: TypeAlias = Callable[[ToolContext], Awaitable[ToolOutput]]
+Respond: TypeAlias = Callable[[ToolContext], AsyncGenerator[StepChanged | ToolOutput, None]]
 
 
 def _empty_mapping() -> Mapping[Any, Any]:
@@ -34,7 +34,8 @@ class Assistant:
     """An assistant.
 
     `run_first` names tools that run before the model if their `plan` applies: evidence is retrieved independently of
-    the model. `respond` works on the question in place of the model, as long as it takes; what it raises ends the turn.
+    the model. `respond` works on the question in place of the model, as long as it takes: it yields its steps as they
+    begin and end, and at last its output; what it raises ends the turn.
     `postprocess` may change the final text, for example add citations. `relevance` is the threshold of
     similarity for the history to enter the prompt; 0 admits any. An `isolated` persona sees only its own turns. Without
     `remembers` each question is answered by itself and nothing is stored; without `recalls` nothing is remembered

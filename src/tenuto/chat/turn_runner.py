@@ -10,6 +10,7 @@ import asyncio
 import logging
 import secrets
 from collections import Counter as Counts
+from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final, NamedTuple
@@ -47,7 +48,7 @@ from tenuto.errors import (
 from tenuto.logs import explain_exception
 from tenuto.model import AppendResult, Changes, Draft, FinishTurn, OpenTurn, Role, Scope, Session
 from tenuto.model.analytics import UsageCounts
-from tenuto.model.generation import ModelRequest, ToolCall
+from tenuto.model.generation import ModelRequest, StepChanged, ToolCall
 from tenuto.model.message import STOPPED
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.privacy import Sink
@@ -159,9 +160,13 @@ class Turn:
             await self._run_first_tools()
         if asked and self._begun.assistant.respond is not None:
             with self._steps.step("respond"):
-                output = await self._begun.assistant.respond(self._begun.tool_context)
-                self._toolbox.collect(output)
-                self._degraded.update(dict.fromkeys(output.degraded))
+                async with aclosing(self._begun.assistant.respond(self._begun.tool_context)) as events:
+                    async for event in events:
+                        if isinstance(event, StepChanged):
+                            await self._audience.emit_event(event)
+                        else:
+                            self._toolbox.collect(event)
+                            self._degraded.update(dict.fromkeys(event.degraded))
         return await self._ask_model()
 
     async def _run_first_tools(self) -> None:

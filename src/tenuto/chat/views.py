@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from tenuto.assistants import Assistant
 from tenuto.chat.request import CallRequested, ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
 from tenuto.errors import FailureReason
-from tenuto.model.generation import TextDelta
+from tenuto.model.generation import StepChanged, TextDelta
 from tenuto.model.prompt import Disposition, Kind, Language, LayoutName, Manifest, PartState, PartText, Reason
 from tenuto.model.session import usd
 from tenuto.model.turn import Trace, TraceSpan
@@ -134,7 +134,12 @@ class SpanView(View, frozen=True, kw_only=True):
         return cls.derive(span, usage=UsageView.of(span) if span.name == "model" else None)
 
 
-class TraceView(View, frozen=True, kw_only=True, rename={"id": "trace_id", "number": "turn", "manifest": "context"}):
+class TraceView(
+    View,
+    frozen=True,
+    kw_only=True,
+    rename={"id": "trace_id", "number": "turn", "speaker": "user", "manifest": "context"},
+):
     """Everything about one turn; `error` is the code of what ended it without an answer, `error_message` the same in
     words, `reason` why the model failed where it did, `stopped` whether a user ended it.
 
@@ -149,6 +154,7 @@ class TraceView(View, frozen=True, kw_only=True, rename={"id": "trace_id", "numb
     began_at: datetime
     assistant: str
     persona: str | None
+    speaker: str | None
     request: str
     answer: str
     model: str
@@ -252,6 +258,16 @@ class ToolEventView(View, frozen=True, kw_only=True):
     error: str | UnsetType | None = UNSET
 
 
+class StepEventView(View, frozen=True, kw_only=True):
+    """The `step` event, at the beginning and at the end of each step of an assistant that works in steps."""
+
+    id: str
+    state: Literal["started", "done", "failed"]
+    titles: dict[Language, str]
+    milliseconds: float | UnsetType | None = UNSET
+    error: str | UnsetType | None = UNSET
+
+
 class CallView(View, frozen=True, kw_only=True):
     """The `call` event: a tool of the caller that the model calls."""
 
@@ -267,6 +283,10 @@ def event_view(event: ChatEvent) -> tuple[str, View]:
             return "start", TurnStartedView.derive(event, trace_id=event.trace_id or None)
         case TextDelta():
             return "delta", TextDeltaView(text=event.text)
+        case StepChanged(state="started"):
+            return "step", StepEventView(id=event.id, state=event.state, titles=dict(event.titles))
+        case StepChanged():
+            return "step", StepEventView.derive(event, titles=dict(event.titles))
         case ToolStarted(name=name):
             return "tool", ToolEventView(name=name, state="started")
         case ToolFinished(error=error):

@@ -26,7 +26,7 @@ from tenuto.errors import FailureReason, Invalid, ModelFailed, SessionNotFound, 
 from tenuto.llm import OFFLINE, model_names
 from tenuto.llm.reach import model_addresses, why_unreachable
 from tenuto.model import Changes, Page, Role, Scope, Session, SessionPage, SessionQuery
-from tenuto.model.generation import TextDelta
+from tenuto.model.generation import StepChanged, TextDelta
 from tenuto.model.policy import OnMissing
 from tenuto.model.prompt import Language
 from tenuto.model.turn import Trace
@@ -166,7 +166,7 @@ class Conversation:
                     case ReplyFinished(reply=reply):
                         self._session_id = reply.session_id
                         return reply
-                    case TextDelta() | ToolStarted() | ToolFinished():
+                    case TextDelta() | ToolStarted() | ToolFinished() | StepChanged():
                         screen.show(event)
         raise AssertionError("a turn ends with its answer or with an error")
 
@@ -350,8 +350,8 @@ class _AnswerPrinter:
         self._quiet = quiet
         self._shown = ""
 
-    def show(self, event: TextDelta | ToolStarted | ToolFinished) -> None:
-        """Some words, or a tool at work."""
+    def show(self, event: TextDelta | ToolStarted | ToolFinished | StepChanged) -> None:
+        """Some words, or a tool or a step at work."""
         if self._quiet:
             return
         match event:
@@ -360,11 +360,12 @@ class _AnswerPrinter:
                 typer.echo(self._stream.feed(text), nl=False)
             case ToolStarted():
                 self.end()
-            case ToolFinished(name=name, milliseconds=taken, error=failed) if sys.stderr.isatty():
-                note = f"[{name} {'failed: ' + failed if failed else f'{taken:,.0f} ms'}]"
-                typer.secho(visible(note), dim=True, err=True)
-            case ToolFinished():
+            case ToolFinished(name=name, milliseconds=taken, error=failed):
+                _print_work(name, taken, failed)
+            case StepChanged(state="started"):
                 pass
+            case StepChanged(id=step, titles=titles, milliseconds=taken, error=failed):
+                _print_work(in_language(titles, Language.ENGLISH) or step, taken, failed)
 
     def finish(self, answer: str) -> None:
         """The rest of the answer; all of it where the assistant has put other words in place of those streamed."""
@@ -380,6 +381,13 @@ class _AnswerPrinter:
         if self._shown:
             typer.echo(self._stream.flush())
         self._shown = ""
+
+
+def _print_work(name: str, milliseconds: float | None, failed: str | None) -> None:
+    """What a tool or a step did, for those who watch."""
+    if sys.stderr.isatty():
+        how = f" failed: {failed}" if failed else "" if milliseconds is None else f" {milliseconds:,.0f} ms"
+        typer.secho(visible(f"[{name}{how}]"), dim=True, err=True)
 
 
 def remarks(degraded: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -86,6 +86,20 @@ class ToolOutput(Value, frozen=True, kw_only=True, gc=True):
     final_answer: str | None = None
     degraded: tuple[str, ...] = ()
     intent: str | None = None
+
+
+class StepChanged(Value, frozen=True, kw_only=True):
+    """A step of an assistant that works in steps has begun or ended.
+
+    `id` names the step within the turn, `titles` are what a user is told it is. `milliseconds` are there at its end,
+    `error` is the code of a failure.
+    """
+
+    id: str
+    state: Literal["started", "done", "failed"]
+    titles: Mapping[Language, str] = MappingProxyType({})
+    milliseconds: float | None = None
+    error: str | None = None
 
 
 class ToolResult(Value, frozen=True, kw_only=True, gc=True):

@@ -89,12 +89,13 @@ class Task(Value, frozen=True, kw_only=True):
 
 
 class TaskQuery(Value, frozen=True, kw_only=True):
-    """Which tasks to list, oldest first."""
+    """Which tasks to list, in the order of their ids, or by the time of their opening if `newest_first`."""
 
     limit: int = 50
     cursor: str | None = None
     session_id: str | None = None
     status: TaskStatus | None = None
+    newest_first: bool = False
 
     def __post_init__(self) -> None:
         check_int(self.limit, 1, 1000, "limit")

@@ -50,6 +50,15 @@ class TraceSpan(Value, frozen=True, kw_only=True):
     cost_nanos: int = 0
 
 
+class TraceOutcome(StrEnum):
+    """How a turn ended: with an answer, with one that had to do without something, stopped by a user, or failed."""
+
+    ANSWERED = "answered"
+    DEGRADED = "degraded"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
 class Trace(Value, frozen=True, kw_only=True):
     """The record of one turn, for diagnosis.
 
@@ -96,6 +105,15 @@ class Trace(Value, frozen=True, kw_only=True):
         for run in self.tools:
             check_json(run.arguments, "a tool's arguments")
             check_json(run.output, "a tool's output")
+
+    @property
+    def outcome(self) -> TraceOutcome:
+        """How the turn ended. One that a user stopped has not failed."""
+        if self.stopped:
+            return TraceOutcome.STOPPED
+        if self.error is not None:
+            return TraceOutcome.FAILED
+        return TraceOutcome.DEGRADED if self.degraded else TraceOutcome.ANSWERED
 
     def evidence_text(self, piece: str | None) -> str | None:
         """The text of a piece of evidence in the outputs of the tools."""

@@ -47,7 +47,7 @@ _STATUS: Final[tuple[tuple[type[TenutoError], int], ...]] = (
     (ModelRefused, 502),
     (Unavailable, 503),
 )
-_FACTS: Final = ("expected", "actual", "limit_bytes", "types")
+_FACTS: Final = ("expected", "actual", "limit_bytes", "types", "step")
 _RETRY_UNAVAILABLE: Final = timedelta(seconds=2)
 # A turn mostly ends long before its lease, which is for those that died, and one that lives renews it: the lease's rest
 # says when to come back at the latest, not when it is worth trying.

@@ -90,10 +90,11 @@ async def open_task(request: Request) -> Response:
 
 @routes.get("/tasks", describe(TaskList, query=TaskListQuery))
 async def list_tasks(request: Request) -> Response:
-    """The caller's tasks, oldest first. With a `cursor` there may be more, also behind a page that has none."""
+    """The caller's tasks, oldest first, or newest first. With a `cursor` there may be more, also behind a page that has
+    none."""
     scope = await asking(request)
     asked = parse_query(request, TaskListQuery)
-    query = TaskQuery(limit=asked.limit, cursor=asked.cursor, session_id=asked.session_id, status=asked.status)
+    query = TaskQuery(**{name: getattr(asked, name) for name in TaskQuery.__struct_fields__})
     return answer(TaskList.of(await _tasks(request).list(scope, query)))
 
 

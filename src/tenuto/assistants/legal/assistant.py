@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing
 from functools import cached_property
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -15,8 +16,8 @@ from tenuto.assistants.legal.agents import ASKED, FIELD, NAME, Decision
 from tenuto.assistants.legal.library import Library
 from tenuto.assistants.legal.plan import TASK_TYPE, TIMEOUT, legal_plan
 from tenuto.errors import EngineUnavailable, InvalidSetting, TaskFailed
-from tenuto.model.generation import ToolContext, ToolOutput
-from tenuto.model.plan import StepStatus, TaskProgress
+from tenuto.model.generation import StepChanged, ToolContext, ToolOutput
+from tenuto.model.plan import StepRun, StepStatus, TaskProgress
 from tenuto.model.policy import Preset, preset
 from tenuto.model.prompt import Language
 from tenuto.model.task import NewTask, TaskStatus
@@ -63,8 +64,8 @@ class _Consultation:
     def _library(self) -> Library:
         return Library.shipped()
 
-    async def answer(self, turn: ToolContext) -> ToolOutput:
-        """The decision of the task.
+    async def answer(self, turn: ToolContext) -> AsyncGenerator[StepChanged | ToolOutput, None]:
+        """The steps of the task as they begin and end, then its decision.
 
         Raises:
             TaskFailed: a required agent failed. The same turn, tried again, goes on at the failed step.
@@ -80,7 +81,9 @@ class _Consultation:
         task = await engine.submit(turn.scope, new, self._plan, idempotency_key=turn.turn_key)
         if task.status is TaskStatus.FAILED:
             await engine.resume(turn.scope, task.id)
-        return self._to_output(await _wait_for_end(engine, turn, task.id))
+        async with aclosing(_follow(engine, turn, task.id)) as events:
+            async for event in events:
+                yield event if isinstance(event, StepChanged) else self._to_output(event)
 
     def _to_output(self, progress: TaskProgress) -> ToolOutput:
         task = progress.task
@@ -113,14 +116,41 @@ class _Consultation:
         )
 
 
-async def _wait_for_end(engine: TaskEngine, turn: ToolContext, task_id: str) -> TaskProgress:
-    pause = _FIRST_LOOK
-    try:
-        # No worker may be there that begins the task, so its own limit of time is not enough.
-        async with asyncio.timeout(2 * TIMEOUT.total_seconds()):
-            while not (progress := await engine.status(turn.scope, task_id)).task.is_finished:
+async def _follow(
+    engine: TaskEngine, turn: ToolContext, task_id: str
+) -> AsyncGenerator[StepChanged | TaskProgress, None]:
+    """The steps of a task as they begin and end, then the task that has ended."""
+    # No worker may be there that begins the task, so its own limit of time is not enough.
+    deadline = asyncio.get_running_loop().time() + 2 * TIMEOUT.total_seconds()
+    shown: dict[str, StepStatus] = {}
+    pause = 0.0
+    while True:
+        try:
+            async with asyncio.timeout_at(deadline):
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, _LOOK_EVERY)
-    except TimeoutError:
-        raise TaskFailed(task_id) from None
-    return progress
+                progress = await engine.status(turn.scope, task_id)
+        except TimeoutError:
+            raise TaskFailed(task_id) from None
+        for run in progress.steps:
+            for change in _changes(run, shown.get(run.step)):
+                yield change
+            shown[run.step] = run.status
+        if progress.task.is_finished:
+            yield progress
+            return
+        pause = min(max(2 * pause, _FIRST_LOOK), _LOOK_EVERY)
+
+
+def _changes(run: StepRun, before: StepStatus | None) -> Iterator[StepChanged]:
+    """What became of a step since it was `before`; a short one may have begun and ended."""
+    titles = wording.STEPS[run.step]
+    ended = run.status in (StepStatus.COMPLETED, StepStatus.FAILED)
+    if run.status is before or not (ended or run.status is StepStatus.RUNNING):
+        return
+    if before is not StepStatus.RUNNING:
+        yield StepChanged(id=run.step, state="started", titles=titles)
+    if ended:
+        taken = (run.ended_at - run.started_at).total_seconds() * 1000 if run.started_at and run.ended_at else None
+        error = run.error.code if run.error is not None else None
+        state: Literal["done", "failed"] = "done" if run.status is StepStatus.COMPLETED else "failed"
+        yield StepChanged(id=run.step, state=state, titles=titles, milliseconds=taken, error=error)

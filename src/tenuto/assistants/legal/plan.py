@@ -33,6 +33,7 @@ NOWHERE: Final = "none"
 ROUTE: Final = "route"
 ASIDE: Final = "aside"
 ROUTING: Final = "routing"
+DECIDE: Final = "decision"
 DECISION: Final = "final_decision"
 TIMEOUT: Final = timedelta(minutes=5)
 _RETRIES: Final = 1
@@ -51,7 +52,7 @@ def legal_plan(decision_agent: str) -> Plan:
             Step(id=ROUTE, agent=ROUTER, retries=_RETRIES),
             *experts,
             Step(
-                id="decision",
+                id=DECIDE,
                 agent=decision_agent,
                 output_key=DECISION,
                 after=tuple(step.id for step in experts),

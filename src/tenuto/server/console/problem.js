@@ -3,12 +3,13 @@
 import { has, t } from "./i18n.js";
 
 export class Problem extends Error {
-  constructor(code, { detail = "", status = 0, reason = null } = {}) {
+  constructor(code, { detail = "", status = 0, reason = null, step = null } = {}) {
     super(code);
     this.code = code;
     this.detail = detail;
     this.status = status;
     this.reason = reason; // why a model did not answer
+    this.step = step; // of a plan, where it is at fault
   }
 
   /** From a problem+json body, or whatever else came with an error status. */
@@ -17,8 +18,8 @@ export class Problem extends Error {
     return Problem.told(told ?? { code: "unreadable", status: response.status });
   }
 
-  static told({ code = "unreadable", detail = "", status = 0, reason = null }) {
-    return new Problem(code, { detail, status, reason });
+  static told({ code = "unreadable", detail = "", status = 0, reason = null, step = null }) {
+    return new Problem(code, { detail, status, reason, step });
   }
 
   /** From the trace of a turn that ended without an answer. */

@@ -49,6 +49,7 @@ function facts(trace, state) {
   const { input_tokens: input, output_tokens: output, cost_usd: cost } = trace.usage;
   const rows = [
     [t("traces.session"), h("a", { href: addressOf(trace.session_id) }, t("traces.turn", { turn: trace.turn }))],
+    ...(trace.user === null ? [] : [[t("traces.column.user"), trace.user]]),
     [t("traces.column.assistant"), [assistantNames(state)(trace.assistant), trace.persona && ` (${trace.persona})`]],
     [t("insight.model"), [trace.model, " ", badges({ ...trace, model: "", stopped: false })]],
     [t("traces.column.outcome"), [outcome(trace), trace.error && [" ", failure(trace)]]],

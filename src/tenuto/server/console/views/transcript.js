@@ -64,6 +64,7 @@ function lines(state, talk) {
     key: item.key,
     item,
     name: nameOf(assistant, item.persona),
+    later: items.slice(place + 1).filter((each) => each.kind !== "summary").length,
     redacted: takenFrom(item, items[place - 1], items[place + 1]),
     last: place === items.length - 1,
     busy: talk.running !== null,
