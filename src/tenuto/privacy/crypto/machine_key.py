@@ -46,9 +46,11 @@ class MachineKey:
             with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(made)
             # Of processes that start at once, the first one's is kept, and it is there as a whole.
-            with suppress(FileExistsError):
-                os.link(part, path)
-            part.unlink()
+            try:
+                with suppress(FileExistsError):
+                    os.link(part, path)
+            finally:
+                part.unlink()
             return path.read_bytes()
         except OSError:
             _log.warning("the key of the digests in traces cannot be kept: after a restart, parts are unchecked")
