@@ -17,7 +17,7 @@ from tenuto.model.session import usd
 from tenuto.model.turn import Trace, TraceSpan
 from tenuto.model.values import JsonObject, View
 
-_SHOWN: Final = (PartState.STORED, PartState.REDACTED, PartState.CHANGED)
+_SHOWN: Final = (PartState.STORED, PartState.REDACTED, PartState.CHANGED, PartState.UNCHECKED)
 
 
 class UsageView(View, frozen=True, kw_only=True):
@@ -38,7 +38,8 @@ class EntryView(View, frozen=True, kw_only=True):
 
     `score` is that of the search for memories. `text` is there on request, from what is stored today; `state` says
     whether that is what the model saw (`stored`), has placeholders where it saw values (`redacted`), is `changed` or
-    `gone` since, `unstored`, as the layout is, or `withheld`, as the assistant's prompt and tools are from users.
+    `gone` since, `unchecked` where this server has no key to tell, `unstored`, as the layout is, or `withheld`, as the
+    assistant's prompt and tools are from users.
     """
 
     kind: Kind

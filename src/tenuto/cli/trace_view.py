@@ -20,6 +20,7 @@ _BESIDE_STEPS: Final = 30
 _STATES: Final = {
     PartState.REDACTED: "(redacted: the model saw the values)",
     PartState.CHANGED: "(changed since)",
+    PartState.UNCHECKED: "(stored now; whether the model saw it so is not known here)",
     PartState.GONE: "(no longer stored)",
     PartState.UNSTORED: "(not stored)",
     PartState.WITHHELD: "(withheld)",

@@ -178,6 +178,7 @@ export const en = {
   "insight.redacted": "redacted here, the model saw the values",
   "insight.changed": "changed since",
   "insight.gone": "no longer stored",
+  "insight.unchecked": "stored now; whether the model saw it so is not known here",
   "insight.withheld": "shown to admins only",
 
   "mark.EMAIL": "e-mail",

@@ -176,6 +176,7 @@ export const zh = {
   "insight.redacted": "此处已脱敏，模型看到的是原值",
   "insight.changed": "之后有变动",
   "insight.gone": "已不再保存",
+  "insight.unchecked": "现存内容；此处无法得知模型当时所见是否相同",
   "insight.withheld": "仅管理员可见",
 
   "mark.EMAIL": "邮箱",
