@@ -5,6 +5,8 @@ from tenuto.llm.complete import complete
 from tenuto.llm.factory import OFFLINE, GivenModel, ModelConnection, model_names, open_model, provider_of
 from tenuto.llm.offline import OfflineModel
 from tenuto.llm.scripted import Call, Echo, Fail, Hang, Say, Script, ScriptedModel, Stop
+from tenuto.llm.slots import ModelSlots
+from tenuto.llm.time_limit import time_limit
 from tenuto.model.generation import UNREADABLE
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "GivenModel",
     "Hang",
     "ModelConnection",
+    "ModelSlots",
     "OfflineModel",
     "Say",
     "Script",
@@ -26,4 +29,5 @@ __all__ = [
     "model_names",
     "open_model",
     "provider_of",
+    "time_limit",
 ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic_ai import exceptions as failures
@@ -29,10 +30,11 @@ from tenuto.errors import (
     ModelTimeout,
     PromptTooLong,
 )
-from tenuto.llm.factory import ModelConnection
+from tenuto.llm.factory import TIMEOUT, ModelConnection
 from tenuto.llm.pydantic_ai_messages import to_call, to_messages, to_tools
 from tenuto.llm.reach import LOCAL
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCallRequested
+from tenuto.model.urls import is_loopback
 from tenuto.model.values import make_storable
 from tenuto.ports import Tool
 
@@ -40,6 +42,8 @@ _log = logging.getLogger(__name__)
 
 # Models that think before they speak spend output tokens on it, which must not eat up the answer's share.
 _THINKING_TOKENS: Final = 8_192
+_NO_LIMIT_SECONDS: Final = 86_400.0
+_T = TypeVar("_T")
 # Why a request failed, most special first, and the error it is.
 _WHY: Final[tuple[tuple[type[Exception], str, type[ModelFailed]], ...]] = (
     (failures.ModelRateLimitError, "is asked more often than its provider allows", ModelFailed),
@@ -75,6 +79,12 @@ class PydanticAIModel:
         self._model = model
         self._access = access
         self._unpriced = False
+        self.address = urlsplit(model.base_url or "").netloc.rpartition("@")[2] or name
+        self.local = is_loopback(urlsplit(model.base_url or "").hostname or "")
+        """Whether it is on this machine, where it may be slow."""
+        self._limit = access.limit(local=self.local)
+        self.unlimited = self._limit is None
+        """Whether it may take as long as it needs."""
 
     @property
     def name(self) -> str:
@@ -89,7 +99,7 @@ class PydanticAIModel:
             async with model_request_stream(
                 self._model, messages, model_settings=self._settings(request), model_request_parameters=parameters
             ) as stream:
-                async for event in stream:
+                async for event in stream if self._limit is not None else _until_silence(stream):
                     if text := _event_text(event):
                         yield TextDelta(text=text)
                 response = self._check_response(stream)
@@ -105,11 +115,14 @@ class PydanticAIModel:
     def _settings(self, asking: ModelRequest) -> ModelSettings:
         profile = self._model.profile
         thinks = profile.get("thinking_always_enabled") or profile.get("thinking_enabled_by_default")
-        settings = ModelSettings(
-            max_tokens=asking.reply_tokens + (_THINKING_TOKENS if thinks else 0),
-            request_timeout=self._access.timeout.total_seconds(),
-            first_event_timeout=self._access.first_token_timeout.total_seconds(),
-        )
+        settings = ModelSettings(max_tokens=asking.reply_tokens + (_THINKING_TOKENS if thinks else 0))
+        if self._limit is not None:
+            settings["request_timeout"] = self._limit.total_seconds()
+        if (first := self._access.first_token_limit(local=self.local)) is not None:
+            settings["first_event_timeout"] = first.total_seconds()
+        if self._limit is None or first is None:
+            # The client's own is ten minutes between two pieces.
+            settings["timeout"] = _NO_LIMIT_SECONDS
         if "max_retries" not in self._model.unsupported_settings:
             settings["max_retries"] = self._access.retries
         if asking.requires_call:
@@ -168,6 +181,20 @@ class PydanticAIModel:
             return ModelTimeout(self._name)
         _, why, kind = next((row for row in _WHY if issubclass(raised, row[0])), _UNKNOWN)
         return kind(self._name, f"{why} ({status})" if status else why)
+
+
+async def _until_silence(events: AsyncIterable[_T]) -> AsyncIterator[_T]:
+    """The events, the first one whenever it comes; later ones are not waited for longer than for a whole answer."""
+    waiting = aiter(events)
+    limit: float | None = None
+    while True:
+        try:
+            async with asyncio.timeout(limit):
+                event = await anext(waiting)
+        except StopAsyncIteration:
+            return
+        yield event
+        limit = TIMEOUT.total_seconds()
 
 
 def _host(url: str | None) -> str:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -24,7 +25,7 @@ from tenuto.assistants.registry import general_assistant
 from tenuto.chat import Chat, ChatDeps, ChatLimits
 from tenuto.context import TokenCounter, check_budget, encoding_for
 from tenuto.errors import InvalidSetting
-from tenuto.llm import OFFLINE, GivenModel, complete, open_model, provider_of
+from tenuto.llm import OFFLINE, GivenModel, ModelSlots, complete, open_model, provider_of
 from tenuto.model import Scope
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.prompt import Language
@@ -42,6 +43,9 @@ from tenuto.settings import Settings
 from tenuto.telemetry import open_spans
 from tenuto.upkeep import LAST_WORK, Small, Upkeep
 from tenuto.upkeep.memory_sweep import MemorySweep
+
+# Of one answer for a title, a summary or a note. A model on this machine has no limit for these either.
+_BACKGROUND_TIMEOUT: Final = timedelta(minutes=1)
 
 
 @asynccontextmanager
@@ -71,11 +75,12 @@ async def open_chat(
     async with AsyncExitStack() as stack:
         home, small = provider_of(settings.model, models), settings.summarizer_model or settings.model
         shelf = await _open_models(stack, settings, known, models, home)
+        timeout = settings.model_timeout or ChatLimits().model_timeout
         for assistant in known:
             _check_budget(assistant, shelf[assistant.model or settings.model])
             _check_types(assistant)
         # The offline model makes titles and summaries no better than extraction does.
-        summarizer_model = _make_small(shelf[small], settings.model_timeout, spending) if small != OFFLINE else None
+        summarizer_model = _make_small(shelf[small], timeout, spending) if small != OFFLINE else None
         sweep = MemorySweep(memories=memories, store=store, clock=clock) if settings.memories else None
         upkeep.equip(small=summarizer_model, memories=memories, memory_sweep=sweep)
         # Before the models close: work for finished turns may still call them.
@@ -96,7 +101,7 @@ async def open_chat(
                 clock=clock,
                 afterwards=upkeep.after_turn,
                 titles_by_model=summarizer_model is not None,
-                limits=ChatLimits(model_timeout=settings.model_timeout, tool_timeout=settings.tool_timeout),
+                limits=ChatLimits(model_timeout=timeout, tool_timeout=settings.tool_timeout),
                 span=span,
             )
         )
@@ -110,6 +115,7 @@ async def _open_models(
         each.model: each for each in reversed([*assistants]) if each.model is not None
     }
     shelf: dict[str, ChatModel] = {}
+    slots = ModelSlots(settings.model_slots)
     for name, user in {**users, settings.model: None, settings.summarizer_model or settings.model: None}.items():
         # Address and key belong to the provider of the main model; others have theirs in the environment.
         model = open_model(
@@ -117,6 +123,8 @@ async def _open_models(
             base_url=settings.model_base_url,
             api_key=settings.model_api_key,
             timeout=settings.model_timeout,
+            first_token_timeout=settings.first_token_timeout,
+            slots=slots,
             given=given,
             home=home,
         )
@@ -144,14 +152,18 @@ async def open_small(
         base_url=settings.model_base_url,
         api_key=settings.model_api_key,
         timeout=settings.model_timeout,
+        first_token_timeout=settings.first_token_timeout,
+        slots=ModelSlots(settings.model_slots),
         given=models,
         home=provider_of(settings.model, models),
     ) as model:
-        yield _make_small(model, settings.model_timeout, spending)
+        yield _make_small(model, settings.model_timeout or ChatLimits().model_timeout, spending)
 
 
 def _make_small(model: ChatModel, timeout: timedelta, spending: Spending) -> Small:
     """The model for titles and summaries; its cost counts for the tenant."""
+
+    timeout = min(timeout, _BACKGROUND_TIMEOUT)
 
     async def small(scope: Scope, instructions: str, text: str, tokens: int) -> str:
         said, ended = await complete(model, instructions, text, tokens, timeout)
