@@ -26,6 +26,7 @@ from tenuto.chat import Chat, ChatDeps, ChatLimits
 from tenuto.context import TokenCounter, check_budget, encoding_for
 from tenuto.errors import InvalidSetting
 from tenuto.llm import OFFLINE, GivenModel, ModelSlots, complete, open_model, provider_of
+from tenuto.llm.reach import names_local_model
 from tenuto.model import Scope
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.prompt import Language
@@ -69,7 +70,7 @@ async def open_chat(
         InvalidSetting: a model, an assistant or a budget of the settings is not valid.
     """
     known = AssistantRegistry(
-        [*_builtin_assistants(settings, store.state, engine), *_custom_assistants(settings, assistants)],
+        [*_builtin_assistants(settings, store.state, engine, models), *_custom_assistants(settings, assistants)],
         settings.assistant,
     )
     async with AsyncExitStack() as stack:
@@ -177,7 +178,7 @@ def _make_small(model: ChatModel, timeout: timedelta, spending: Spending) -> Sma
 
 
 def _builtin_assistants(
-    settings: Settings, state: StateStore, engine: Callable[[], Awaitable[TaskEngine]]
+    settings: Settings, state: StateStore, engine: Callable[[], Awaitable[TaskEngine]], given: Mapping[str, GivenModel]
 ) -> Iterator[Assistant]:
     yield general_assistant(settings.policies(), settings.prompt())
     yield goods_assistant(state, settings.goods_policies())
@@ -187,7 +188,10 @@ def _builtin_assistants(
         corpus=Path(settings.npc_corpus) if settings.npc_corpus else None,
     )
     yield legal_assistant(
-        engine, decision_agent=settings.policies().tasks.owner_of(TASK_TYPE), policies=settings.legal_policies()
+        engine,
+        decision_agent=settings.policies().tasks.owner_of(TASK_TYPE),
+        policies=settings.legal_policies(),
+        patient=settings.model_timeout is None and names_local_model(settings.model, settings.model_base_url, given),
     )
 
 

@@ -13,7 +13,7 @@ from tenuto.assistants.assistant import Assistant, in_language
 from tenuto.assistants.legal import wording
 from tenuto.assistants.legal.agents import ASKED, FIELD, NAME, Decision
 from tenuto.assistants.legal.library import Library
-from tenuto.assistants.legal.plan import TASK_TYPE, TIMEOUT, legal_plan
+from tenuto.assistants.legal.plan import PATIENT_TIMEOUT, TASK_TYPE, TIMEOUT, legal_plan
 from tenuto.errors import EngineUnavailable, InvalidSetting, TaskFailed
 from tenuto.model.generation import ToolContext, ToolOutput
 from tenuto.model.plan import StepStatus, TaskProgress
@@ -32,9 +32,16 @@ _LOOK_EVERY: Final = 0.2
 
 
 def legal_assistant(
-    engine: Callable[[], Awaitable[TaskEngine]], *, decision_agent: str, policies: Preset | None = None
+    engine: Callable[[], Awaitable[TaskEngine]],
+    *,
+    decision_agent: str,
+    policies: Preset | None = None,
+    patient: bool = False,
 ) -> Assistant:
-    """`legal`, under the `multi_agent` preset by default. The engine is opened with the first turn."""
+    """`legal`, under the `multi_agent` preset by default. The engine is opened with the first turn.
+
+    With a `patient` one, agents may take the time of a slow model.
+    """
     return Assistant(
         name=NAME,
         titles={Language.ENGLISH: "Legal help desk", Language.CHINESE: "法律咨询"},
@@ -43,16 +50,17 @@ def legal_assistant(
             Language.CHINESE: "路由与劳动法、合同法专家协作答复。示例文本，不构成法律意见。",
         },
         policies=policies or preset("multi_agent"),
-        respond=_Consultation(engine, decision_agent).answer,
+        respond=_Consultation(engine, decision_agent, patient).answer,
     )
 
 
 class _Consultation:
     """One question as a task: submitted once for each turn, however often the turn is tried."""
 
-    def __init__(self, engine: Callable[[], Awaitable[TaskEngine]], decision_agent: str) -> None:
+    def __init__(self, engine: Callable[[], Awaitable[TaskEngine]], decision_agent: str, patient: bool) -> None:
         self._engine = engine
-        self._plan = legal_plan(decision_agent)
+        self._plan = legal_plan(decision_agent, patient=patient)
+        self._patience = 2 * (PATIENT_TIMEOUT if patient else TIMEOUT).total_seconds()
 
     @cached_property
     def _library(self) -> Library:
@@ -75,7 +83,7 @@ class _Consultation:
         task = await engine.submit(turn.scope, new, self._plan, idempotency_key=turn.turn_key)
         if task.status is TaskStatus.FAILED:
             await engine.resume(turn.scope, task.id)
-        return self._to_output(await _wait_for_end(engine, turn, task.id))
+        return self._to_output(await _wait_for_end(engine, turn, task.id, self._patience))
 
     def _to_output(self, progress: TaskProgress) -> ToolOutput:
         task = progress.task
@@ -105,11 +113,11 @@ class _Consultation:
         )
 
 
-async def _wait_for_end(engine: TaskEngine, turn: ToolContext, task_id: str) -> TaskProgress:
+async def _wait_for_end(engine: TaskEngine, turn: ToolContext, task_id: str, seconds: float) -> TaskProgress:
     pause = _FIRST_LOOK
     try:
         # No worker may be there that begins the task, so its own limit of time is not enough.
-        async with asyncio.timeout(2 * TIMEOUT.total_seconds()):
+        async with asyncio.timeout(seconds):
             while not (progress := await engine.status(turn.scope, task_id)).task.is_finished:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LOOK_EVERY)
