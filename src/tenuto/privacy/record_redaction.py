@@ -139,9 +139,7 @@ async def redact_trace(redactor: Redactor, scope: Scope, session: Session | None
         for run, (arguments, output, exception) in zip(trace.tools, changed, strict=True)
     )
     redacted = dict(Counter(trace.redacted) + Counter(taken))
-    return replace(
-        trace, request=request, answer=answer, tools=tools, data=data, error_message=said, redacted=redacted
-    )
+    return replace(trace, request=request, answer=answer, tools=tools, data=data, error_message=said, redacted=redacted)
 
 
 async def redact_export_session(redactor: Redactor, session: Session) -> Session:
