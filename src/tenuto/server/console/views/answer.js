@@ -16,7 +16,7 @@ import { takenView } from "./taken.js";
 export function answerView(actions) {
   const parts = {
     speaker: h("p", { class: "speaker" }),
-    steps: h("ol", { class: "runs work" }),
+    steps: h("ol", { class: "work" }),
     tools: h("ul", { class: "runs" }),
     text: h("div", { class: "prose" }),
     extras: h("div", { class: "extras" }),
