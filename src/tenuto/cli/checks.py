@@ -363,7 +363,7 @@ async def _check_models(
         # Sooner than a client, which tries several times and does not name the address.
         if (why := await why_unreachable(address)) is not None:
             return [fail("model", f"{' and '.join(asked)}{where}: {why}", _MODEL_ADVICE[FailureReason.UNREACHABLE])]
-    limit = min(settings.model_timeout, _MODEL_PATIENCE)
+    limit = min(settings.model_timeout or _MODEL_PATIENCE, _MODEL_PATIENCE)
     failures = await asyncio.gather(*(_ask_one_word(models[name], limit) for name in asked))
     found: dict[str, Finding] = {}
     for chain, failure in zip(asked, failures, strict=True):
