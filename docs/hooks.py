@@ -29,6 +29,7 @@ _LINK: Final = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 _IMAGE: Final = re.compile(r'(<(?:img|source)\b[^>]*\s(?:src|srcset)=")([^":]+)(?=")')
 _FILES: Final = {
     "README.md": "index.md",
+    "README.zh-CN.md": "index.zh-CN.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "clients/typescript/README.md": "reference/typescript.md",
@@ -44,7 +45,7 @@ _LANGUAGES: Final = {"": "docker", ".yml": "yaml", ".yaml": "yaml", ".service": 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Put a page that `nav` does not name at the end of its shelf."""
-    named = set(re.findall(r"[\w/-]+\.md", json.dumps(config.nav)))
+    named = set(re.findall(r"[\w/.-]+\.md", json.dumps(config.nav)))
     for shelf, folder in _SHELVES.items():
         found = sorted(f"{folder}/{path.name}" for path in (_TOP / "docs" / folder).glob("*.md"))
         pages = next(entry[shelf] for entry in config.nav or () if shelf in entry)

@@ -1,7 +1,7 @@
 """An A2A client talks to an assistant: a context that remembers, a streamed answer, a task that is found again.
 
 It starts a server of its own; no key is needed.
-Run: pip install 'tenuto[a2a]' && python examples/a2a_client.py
+Run: pip install '.[a2a]' && python examples/a2a_client.py
 """
 
 import asyncio

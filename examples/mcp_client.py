@@ -1,6 +1,6 @@
 """An MCP client with a memory: it starts `tenuto mcp` and keeps a conversation with its tools. No key is needed.
 
-Run: pip install 'tenuto[mcp]' && python examples/mcp_client.py
+Run: pip install '.[mcp]' && python examples/mcp_client.py
 """
 
 import asyncio

@@ -58,6 +58,7 @@ async def main(url: str, database: str, calls: str, parent: str) -> None:
             agents=app.agents,
             clock=utc_now,
             worker=True,
+            redactor=app.redactor,
             policy=policy,
         ):
             print("ready", flush=True)  # noqa: T201

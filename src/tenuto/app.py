@@ -191,6 +191,7 @@ class Tenuto:
                         agents=self.agents,
                         clock=self._clock,
                         worker=works,
+                        redactor=self.redactor,
                         policy=RunPolicy() if concurrency is None else RunPolicy(agents_at_once=concurrency),
                     )
                 )

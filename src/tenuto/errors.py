@@ -9,10 +9,35 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar, Final
 
 _AGENT_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.:-]{0,63}")
+
+
+class FailureReason(StrEnum):
+    """Why a model gave no answer, by what can be done about it. Decided once, where the provider's error is met.
+
+    `unreachable`: no connection, or it broke off. `refused`: the key, a permission, the model's name, or the request as
+    it is. `limit`: the provider's rate limit or quota. `too_slow`: the time limit passed. `content_filter`: the
+    provider declined to answer. `other`: anything else, such as an error of the provider or an empty answer.
+    """
+
+    UNREACHABLE = "unreachable"
+    REFUSED = "refused"
+    LIMIT = "limit"
+    TOO_SLOW = "too_slow"
+    CONTENT_FILTER = "content_filter"
+    OTHER = "other"
+
+
+def install_line(extra: str) -> str:
+    """The command that brings an extra into the environment that tenuto runs in.
+
+    By name, however tenuto was installed: pip finds it there, and fetches only what the extra needs.
+    """
+    return f"pip install 'tenuto[{extra}]'"
 
 
 class TenutoError(Exception):
@@ -98,6 +123,14 @@ class InvalidSetting(Invalid):
     def __init__(self, setting: str, why: str) -> None:
         super().__init__(f"{setting}: {why}")
         self.setting = setting
+
+
+class PackageMissing(InvalidSetting):
+    """A setting needs a package that is not installed; `install` is the command that brings it."""
+
+    def __init__(self, setting: str, what: str, *, extra: str = "", install: str = "") -> None:
+        self.install = install or install_line(extra)
+        super().__init__(setting, f"{what} needs a package that is not installed: {self.install}")
 
 
 class PrivateData(Invalid):
@@ -510,13 +543,21 @@ class BudgetExhausted(LimitReached):
 
 
 class ModelFailed(Unavailable):
-    """The model returned no usable answer; the user message stays stored."""
+    """The model returned no usable answer; the user message stays stored.
+
+    `provider_message` is what the provider said itself, where that is about access and not about the prompt. It is for
+    operators: no answer of the server has it.
+    """
 
     code: ClassVar[str] = "model_failed"
+    reason: FailureReason = FailureReason.OTHER
+    provider_message: str = ""
 
-    def __init__(self, model: str, why: str = "does not answer") -> None:
+    def __init__(self, model: str, why: str = "does not answer", reason: FailureReason | None = None) -> None:
         super().__init__(f"model {model}", why)
         self.model = model
+        if reason is not None:
+            self.reason = reason
 
 
 class NoTypedAnswer(ModelFailed):
@@ -527,6 +568,7 @@ class ModelRefused(ModelFailed):
     """The provider refused the request as it is, so the same request fails again."""
 
     code: ClassVar[str] = "model_refused"
+    reason: FailureReason = FailureReason.REFUSED
     retry_after: ClassVar[None] = None
 
 
@@ -552,6 +594,7 @@ class ModelTimeout(ModelFailed):
     """The model took longer than its time limit."""
 
     code: ClassVar[str] = "model_timeout"
+    reason: FailureReason = FailureReason.TOO_SLOW
 
     def __init__(self, model: str) -> None:
         super().__init__(model, "took too long")
@@ -568,14 +611,20 @@ class ChannelUnavailable(Unavailable):
 
 
 class TaskFailed(Unavailable):
-    """The task that should answer a turn failed; the same turn, tried again, goes on at the failed step."""
+    """The task that should answer a turn failed; the same turn, tried again, goes on at the failed step.
+
+    `reason` is that of the model, where a model's failure ended the step.
+    """
 
     code: ClassVar[str] = "task_failed"
 
-    def __init__(self, task_id: str, step: str | None = None, why: str = "task_timeout") -> None:
+    def __init__(
+        self, task_id: str, step: str | None = None, why: str = "task_timeout", reason: FailureReason | None = None
+    ) -> None:
         super().__init__(f"task {task_id}", f"failed at step {step}: {why}" if step is not None else f"failed: {why}")
         self.task_id = task_id
         self.step = step
+        self.reason = reason
 
 
 class EngineUnavailable(Unavailable):
@@ -589,14 +638,14 @@ class EngineUnavailable(Unavailable):
 
 
 class ExtraMissing(Unavailable):
-    """A package that this needs is not installed; `extra` brings it."""
+    """A package that this needs is not installed; `install` is the command that brings it."""
 
     code: ClassVar[str] = "extra_missing"
     retry_after: ClassVar[None] = None
 
-    def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} SDK", f"is not installed: pip install 'tenuto[{extra}]'")
-        self.extra = extra
+    def __init__(self, what: str, extra: str = "", *, install: str = "") -> None:
+        self.install = install or install_line(extra)
+        super().__init__(what, f"needs a package that is not installed: {self.install}")
 
 
 class StoreUnavailable(Unavailable):
@@ -687,6 +736,11 @@ class DataKeysDamaged(DecryptionFailed):
     def __init__(self, tenant: str) -> None:
         super().__init__("cannot be opened: the tenant's data keys were changed in the store, or are another tenant's")
         self.tenant = tenant
+
+
+def failure_reason(ended: BaseException) -> FailureReason | None:
+    """Why the model gave no answer, where that is what ended a turn."""
+    return ended.reason if isinstance(ended, ModelFailed | TaskFailed) else None
 
 
 def reply_error_code(ended: BaseException) -> str:

@@ -1,4 +1,5 @@
-"""What log lines may say: the ids of their turn, bound once, and an exception without its text."""
+"""What log lines may say: the ids of their turn, bound once, and an exception without its text; and what records that
+the privacy policy guards say of one."""
 
 from __future__ import annotations
 
@@ -6,12 +7,15 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import groupby, islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 _LONGEST: Final = 80
 _FRAMES: Final = 12
+_LONGEST_MESSAGE: Final = 500
+_OWN_CODE: Final = Path(__file__).parent
 _about: ContextVar[Mapping[str, str]] = ContextVar("about", default=MappingProxyType({}))
 
 
@@ -42,3 +46,39 @@ def describe_exception(error: BaseException | None) -> str:
         parts.append(f"{type(error).__name__} at {places or 'unknown'}")
         error = error.__cause__
     return "; from ".join(parts)
+
+
+def explain_exception(error: BaseException | None) -> str:
+    """An exception and its causes as their author reads them: type, message, and the places in their own code,
+    innermost first, where runs of our own frames are folded.
+
+    The message may quote user text: this is for records behind the privacy policy, never for the log.
+    """
+    parts: list[str] = []
+    while error is not None and len(parts) < 5:
+        said = f"{type(error).__name__}: {_message(error)}".removesuffix(": ")
+        places = " < ".join(_folded_places(error))
+        parts.append(f"{said} ({places})" if places else said)
+        error = error.__cause__
+    return "; from ".join(parts)
+
+
+def _message(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:
+        # Exceptions of others may fail at their own message.
+        return ""
+    sound = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
+    return sound if len(sound) <= _LONGEST_MESSAGE else f"{sound[:_LONGEST_MESSAGE]}…"
+
+
+def _folded_places(error: BaseException) -> Iterator[str]:
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    ours = groupby(frames, lambda frame: Path(frame.filename).is_relative_to(_OWN_CODE))
+    for is_ours, group in islice(ours, _FRAMES):
+        run = [f"{Path(frame.filename).name}:{frame.lineno} in {frame.name}" for frame in group]
+        if is_ours:
+            yield "tenuto" if len(run) == 1 else f"{len(run)} frames of tenuto"
+        else:
+            yield from run[:_FRAMES]

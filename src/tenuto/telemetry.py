@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final
 
-from tenuto.errors import InvalidSetting, reply_error_code
+from tenuto.errors import InvalidSetting, PackageMissing, install_line, reply_error_code
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
 
 _SCOPE: Final = "tenuto"
-_NEEDED: Final = 'pip install "tenuto[telemetry]" brings what it needs'
+_EXTRA: Final = "telemetry"
 _PROTOCOLS: Final = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 # Clients may send ids of any length; spans keep this much of one.
 _LONGEST: Final = 200
@@ -77,7 +77,7 @@ async def open_spans() -> AsyncIterator[Spans]:
         # Optional, and slow to import.
         from opentelemetry import trace
     except ImportError:
-        raise InvalidSetting("telemetry", _NEEDED) from None
+        raise PackageMissing("telemetry", "it", extra=_EXTRA) from None
     given = trace.get_tracer_provider()
     if not isinstance(given, trace.ProxyTracerProvider):
         # The provider is the program's own, and the program shuts it down.
@@ -97,7 +97,7 @@ def _make_provider() -> TracerProvider:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
-        raise InvalidSetting("telemetry", _NEEDED) from None
+        raise PackageMissing("telemetry", "it", extra=_EXTRA) from None
     resource = Resource.create()
     if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
         resource = resource.merge(Resource({SERVICE_NAME: _SCOPE}))
@@ -121,7 +121,7 @@ def _exporters() -> Iterator[SpanExporter]:
 
         found = next(iter(entry_points(group="opentelemetry_traces_exporter", name=_entry_point_name(name))), None)
         if found is None:
-            hint = f"; {_NEEDED}" if name == "otlp" else ""
+            hint = f": {install_line(_EXTRA)}" if name == "otlp" else ""
             raise InvalidSetting("telemetry", f"no package brings the exporter {name!r} of OTEL_TRACES_EXPORTER{hint}")
         try:
             exporter: SpanExporter = found.load()()

@@ -7,7 +7,14 @@ from datetime import timedelta
 
 import pytest
 
-from tenuto.errors import IdempotencyKeyReused, SessionNotFound, TaskFinished, TaskNotFound, VersionConflict
+from tenuto.errors import (
+    IdempotencyKeyReused,
+    InvalidCursor,
+    SessionNotFound,
+    TaskFinished,
+    TaskNotFound,
+    VersionConflict,
+)
 from tenuto.model import Scope
 from tenuto.model.scope import SYSTEM
 from tenuto.model.task import NewTask, TaskQuery, TaskStatus
@@ -156,6 +163,8 @@ async def test_tasks_are_listed_oldest_first_by_session_and_status(tasks: Tasks,
     pending = await tasks.list(ANN, TaskQuery(status=TaskStatus.PENDING))
     first = await tasks.list(ANN, TaskQuery(limit=3))
     rest = await tasks.list(ANN, TaskQuery(limit=3, cursor=first.cursor))
+    upper = await tasks.list(ANN, TaskQuery(limit=3, newest_first=True))
+    lower = await tasks.list(ANN, TaskQuery(limit=3, newest_first=True, cursor=upper.cursor))
     active, newest = await tasks.active(ANN, "s"), await tasks.active(ANN, "s", limit=1)
     await tasks.finish(ANN, made[0].id)
 
@@ -166,7 +175,14 @@ async def test_tasks_are_listed_oldest_first_by_session_and_status(tasks: Tasks,
     assert [task.id for task in of_other.tasks] == [made[1].id]
     assert [task.id for task in pending.tasks] == [alone.id]
     assert [task.id for task in (*first.tasks, *rest.tasks)] == ids
-    assert (everything.cursor, rest.cursor) == (None, None)
+    # Ids of one millisecond are in no order of time.
+    made_last = [
+        task.id for task in sorted(everything.tasks, key=lambda task: (task.created_at, task.id), reverse=True)
+    ]
+    assert [task.id for task in (*upper.tasks, *lower.tasks)] == made_last
+    assert (everything.cursor, rest.cursor, lower.cursor) == (None, None, None)
+    with pytest.raises(InvalidCursor):
+        await tasks.list(ANN, TaskQuery(newest_first=True, cursor=first.cursor))
 
 
 async def test_under_one_key_a_task_is_opened_once(tasks: Tasks, clock: FakeClock) -> None:

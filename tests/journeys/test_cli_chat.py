@@ -42,7 +42,7 @@ def provider(desk: Desk) -> Iterator[ModelServer]:
 def test_a_talk_with_its_commands(desk: Desk) -> None:
     with desk.sit_down() as screen:
         screen.see("General answers, with the offline model: no key, no network")
-        screen.say("/why", "invalid: nothing was said yet")
+        screen.say("/why", "invalid: nothing has been said yet")
         screen.say("My name is Ann.", "Noted.")
         screen.say("What is my name?", "You said: “My name is Ann.”")
         screen.say("/why", "in the prompt, 1,024 kept for the reply (counted exactly)")
@@ -55,7 +55,7 @@ def test_a_talk_with_its_commands(desk: Desk) -> None:
         screen.say("/dance", "invalid: there is no such command")
         screen.say("/help", "/retry", "> ")
         screen.press(CTRL_D)
-        screen.see("(go on later: tenuto chat --session ")
+        screen.see("(continue later with: tenuto chat --session ")
         assert screen.end() == 0
 
     assert desk.texts() == ["My name is Ann.", "Noted.", "What is my name?", "You said: “My name is Ann.”"]
@@ -66,7 +66,7 @@ def test_one_switches_between_sessions(desk: Desk) -> None:
     visit = desk.ask("chat", "--assistant", "npc", "--persona", "ancestor_yan", "严氏家训有哪些？")["session_id"]
     desk.ask("chat", "My name is Ann.")
     with desk.sit_down("--assistant", "goods") as screen:
-        screen.say("/open", "invalid: say which one")
+        screen.say("/open", "invalid: name a session")
         screen.say("/open 99", "session_not_found: ")
         screen.say("/sessions")
         assert "NO" in screen.see("严氏家训")
@@ -85,7 +85,7 @@ def test_one_switches_between_sessions(desk: Desk) -> None:
 def test_a_session_that_was_reset_goes_on_with_its_assistant(desk: Desk) -> None:
     shop = desk.ask("chat", "--assistant", "goods", "cheap phones?", "--user", "ann")["session_id"]
     with desk.sit_down("--session", shop, "--user", "ann") as screen:
-        screen.say("/reset", "(forgotten; the session is empty)")
+        screen.say("/reset", "(cleared; the session is empty)")
         screen.say("cheap laptops", "¥")
         screen.say("/quit")
         assert screen.end() == 0
@@ -96,7 +96,7 @@ def test_a_session_that_was_reset_goes_on_with_its_assistant(desk: Desk) -> None
 def test_new_and_reset_begin_again(desk: Desk) -> None:
     with desk.sit_down("--user", "ann") as screen:
         screen.say("My name is Ann.", "Noted")
-        screen.say("/reset", "(forgotten; the session is empty)")
+        screen.say("/reset", "(cleared; the session is empty)")
         screen.say("/new")
         screen.say("//home is a folder")
         screen.say("/quit", "--user ann)")
@@ -114,7 +114,7 @@ def test_a_new_session_is_answered_by_whom_the_one_before_was(desk: Desk) -> Non
     with desk.sit_down("--session", session) as screen:
         screen.say("/new")
         screen.say("cheap laptops?")
-        screen.say("/quit", "(go on later: ")
+        screen.say("/quit", "(continue later with: ")
         assert screen.end() == 0
 
     traces = desk.ask("traces", "list")["traces"]
@@ -127,7 +127,7 @@ def test_a_new_session_is_answered_by_whom_the_one_before_was(desk: Desk) -> Non
 def test_the_command_to_go_on_with_can_be_typed_as_it_stands(desk: Desk) -> None:
     with desk.sit_down("--store", "sqlite:///my talks.db", "--user", "ann") as screen:
         screen.say("My name is Ann.", "Noted")
-        screen.say("/quit", "(go on later: tenuto ")
+        screen.say("/quit", "(continue later with: tenuto ")
         command = shlex.split(screen.see(")\x1b"))
         assert screen.end() == 0
 
@@ -171,7 +171,7 @@ def test_words_come_as_they_are_said_and_ctrl_c_keeps_the_question(desk: Desk, p
         screen.see("answers, with openai:served.")
         screen.say("Tell me a tale", "Once upon ")
         screen.press(CTRL_C)
-        screen.see("(stopped; what you said is kept, and /retry answers it)")
+        screen.see("(stopped; your message is kept, and /retry answers it)")
         screen.say("/retry", "A short tale.", "> ")
         screen.press("half a thought")
         screen.see("half a thought")

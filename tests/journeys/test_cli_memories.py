@@ -155,7 +155,7 @@ def test_what_a_search_finds_is_seen_before_it_is_forgotten(desk: Desk) -> None:
     command = ("memories", "forget", "--search", "Bologna", "--limit", "1", "--user", "ann")
     with Screen(desk.folder, *command, env=desk.env) as screen:
         screen.see(HOME)
-        screen.see("Forget 1 memory for good?")
+        screen.see("Forget 1 memory permanently?")
         screen.press("y\r")
         screen.see("1 memory forgotten.")
         assert screen.end() == 0

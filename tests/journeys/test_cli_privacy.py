@@ -76,7 +76,7 @@ def test_a_scan_tells_what_is_remembered_and_a_fix_takes_it_out() -> None:
 
     assert first.exit_code == 1
     assert ["memory", "EMAIL", "1", "against", "the", "policy"] in [line.split() for line in first.stdout.splitlines()]
-    assert "0 sessions, 2 memories, 2 texts looked through." in first.stdout
+    assert "0 sessions, 2 memories, 2 texts scanned." in first.stdout
     assert (told["sessions"], told["memories"], told["violations"]) == (0, 4, 2)
     assert told["matches"] == {"memory": {"EMAIL": 2}}
     assert [(one["tenant"], one["memories"]) for one in told["sites"]] == [("acme", 2), ("local", 2)]
@@ -193,7 +193,7 @@ def test_a_tenant_whose_key_is_missing_does_not_keep_the_others_from_a_fix(tmp_p
     assert [(site["tenant"], bool(site["fixed"])) for site in fixed["sites"]] == [("acme", True), ("charlie", True)]
     assert [(site["tenant"], site["code"]) for site in fixed["locked_sites"]] == [("bravo", "decryption_failed")]
     assert fixed["compaction"] == "done"
-    assert told.stderr.startswith("decryption_failed: tenant bravo was not looked through: ")
+    assert told.stderr.startswith("decryption_failed: tenant bravo was not scanned: ")
     assert (told.exit_code, told.stderr.count("\n")) == (1, 1)
 
 
@@ -209,8 +209,8 @@ def test_a_scan_of_everything_in_an_empty_store_finds_nothing() -> None:
 
     assert empty.exit_code == 0
     assert empty.stdout.splitlines() == [
-        "0 sites, 0 sessions, 0 memories, 0 texts looked through.",
-        "Nothing stands against the policy.",
+        "0 sites, 0 sessions, 0 memories, 0 texts scanned.",
+        "Nothing violates the policy.",
     ]
 
 
@@ -242,7 +242,7 @@ def test_somebody_at_the_terminal_is_asked_before_anyone_is_erased(tmp_path: Pat
     say()
     for answer, code, left in (("n", 1, 1), ("y", 0, 0)):
         with Screen(tmp_path, "privacy", "erase", "--user", "ann", env=os.environ) as screen:
-            screen.see("Erase everything of user ann in all sites of tenant local for good? [y/N]: ")
+            screen.see("Erase everything of user ann in all sites of tenant local permanently? [y/N]: ")
             screen.press(answer + ENTER)
             assert screen.end() == code
         assert asked("stats")["sessions"] == left

@@ -29,7 +29,7 @@ def test_the_policy_of_a_tenant_is_shown_and_tried_out(tmp_path: Path) -> None:
     assert acme["redact"] == f"{MAIL} in [REDACTED_CASE]"
     assert "[EMAIL_1] or [EMAIL_1]" in piped
     assert "[REDACTED_EMAIL] or [REDACTED_EMAIL]" in piped
-    assert typed("privacy", "test", "nothing here").stdout == "Nothing private is found.\n"
+    assert typed("privacy", "test", "nothing here").stdout == "No private data found.\n"
 
 
 def test_a_policy_of_pseudonyms_without_a_key_is_shown_and_told_to_need_one(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_deleting_asks_whoever_is_there(desk: Desk, talk: str, answer: bytes, co
     os.close(keyboard)
 
     assert process.returncode == code
-    assert f"Delete {talk} for good?" in err.decode()
+    assert f"Delete {talk} permanently?" in err.decode()
     assert len(desk.ask("sessions", "list")["sessions"]) == left
 
 

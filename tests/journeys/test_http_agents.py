@@ -188,6 +188,7 @@ async def test_what_one_agent_may_read_holds_nothing_private_of_another(office: 
         assert (PRIVATE in answers[1].text) is own
 
 
+DECISION = {"Tenuto-Agent": "decision-agent"}
 PRIVATE_PATHS = ("/agents/reader/notes", "/agents/reader/notes/doubt", "/runs", "/context")
 
 
@@ -211,6 +212,42 @@ async def test_a_header_is_no_credential_of_an_agent(office: Office, named: dict
             assert code(written) == (403, "forbidden")
     own = await door.http.get(office.task + PRIVATE_PATHS[1], headers=office.reader)
     assert own.json()["value"] == PRIVATE
+
+
+async def test_a_users_key_decides_nothing_in_an_agents_name(office: Office) -> None:
+    """E16, T17: protected keys, by every door; other keys of the board as before."""
+    door, user, decided = office.door, await office.door.key(user="ann"), f"{office.task}/board/final_decision"
+    named = {**user, **DECISION}
+    body: dict[str, Any] = {"json": {"value": "forged"}}
+    refused = [
+        await door.http.put(decided, headers=named, **body),
+        await door.http.put(decided, headers=user, json={"value": "forged", "agent": "decision-agent"}),
+        await door.http.post(f"{decided}/append", headers=named, json={"item": 1}),
+        await door.http.post(f"{decided}/increment", headers=named, json={"by": 1}),
+        await door.http.post(f"{office.task}/locks/final_decision", headers=named, json={}),
+        await door.http.delete(decided, headers=named),
+    ]
+    arguments = {
+        "task_id": office.task.rpartition("/")[2],
+        "key": "final_decision",
+        "value": 1,
+        "agent": "decision-agent",
+    }
+    call = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "write_board", "arguments": arguments},
+    }
+    told = await door.http.post("/mcp", headers={**user, "Accept": "application/json, text/event-stream"}, json=call)
+    plain = await door.http.put(f"{office.task}/board/clause", headers=named, **body)
+    backend = await door.http.put(decided, headers={**await door.key(), "X-User-ID": "ann", **DECISION}, **body)
+    agents = await door.key(user="ann", agent="decision-agent")
+    own = await door.http.put(decided, headers=agents, **body)
+
+    assert [code(answer) for answer in refused] == [(409, "key_protected")] * len(refused)
+    assert "key_protected" in told.text
+    assert [plain.status_code, backend.status_code, own.status_code] == [200, 200, 200]
 
 
 async def test_an_admin_looks_at_an_agents_notes_and_the_audit_says_so(office: Office) -> None:

@@ -214,20 +214,42 @@ async def test_a_failed_turn_can_be_looked_at() -> None:
         assert opened.status_code == 200
 
 
-async def test_turns_are_listed_newest_first_and_by_assistant_or_error() -> None:
+async def test_turns_are_listed_newest_first_and_by_what_they_are() -> None:
     async with talking("One.", [Fail()], "Three.") as (door, _):
         for number, session in enumerate(("s", "s", "r")):
             await say(door, f"{number}", session_id=session)
+        await say(door, "Bob's", BOB, session_id="b")
+        tenant = {"X-Tenant-ID": ANN["X-Tenant-ID"]}
 
-        async def listed(**query: Any) -> tuple[list[str], bool]:
-            found = (await door.http.get("/v1/traces", params=query, headers=ANN)).json()
+        async def listed(who: dict[str, str] = ANN, **query: Any) -> tuple[list[str], bool]:
+            found = (await door.http.get("/v1/traces", params=query, headers=who)).json()
             return [trace["request"] for trace in found["traces"]], found["truncated"]
 
         assert await listed() == (["2", "1", "0"], False)
         assert await listed(limit=2) == (["2", "1"], True)
-        assert await listed(errors=True) == await listed(errors=True, session_id="s", limit=1) == (["1"], False)
+        failed: dict[str, Any] = {"outcome": "failed"}
+        assert await listed(**failed) == await listed(**failed, session_id="s", limit=1) == (["1"], False)
+        assert await listed(tenant, **failed, user="bob") == ([], False)
+        assert await listed(tenant, user="ann", outcome="answered") == (["2", "0"], False)
+        assert await listed(tenant, user="ann", session_id="b") == ([], False)
+        assert await listed(tenant, model="scripted", limit=1) == (["Bob's"], True)
+        assert await listed(model="another") == ([], False)
+        times = [trace["began_at"] for trace in (await door.http.get("/v1/traces", headers=ANN)).json()["traces"]]
+        assert await listed(since=times[1], until=times[0]) == (["1"], False)
+        assert await listed(until=times[0], limit=1) == (["1"], True)
         assert await listed(session_id="s", limit=1) == (["1"], True)
         assert await listed(assistant="nobody") == ([], False)
+        for query, what in {
+            "user=bob": "user: ",
+            "outcome=lost": "outcome",
+            "since=yesterday": "since",
+            "until=2026-01-01T00:00:00": "until",
+            "since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z": "since must be before until",
+            "before=2": "before: ",
+        }.items():
+            refused = await door.http.get(f"/v1/traces?{query}", headers=ANN)
+            assert (refused.status_code, refused.json()["code"]) == (400, "invalid"), query
+            assert what in refused.json()["detail"]
         [brief, *_] = (await door.http.get("/v1/traces?brief=true", headers=ANN)).json()["traces"]
         whole = (await door.http.get(f"/v1/traces/{brief['trace_id']}", headers=ANN)).json()
         assert brief.items() < whole.items()

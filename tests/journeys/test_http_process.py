@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -16,6 +17,7 @@ from queue import Queue
 from threading import Thread
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
+from zipfile import ZipFile
 
 import httpx
 import pytest
@@ -112,6 +114,26 @@ def test_a_conversation_survives_a_restart_and_a_kill(tmp_path: Path) -> None:
 
     assert head["title"] == "Lisbon"
     assert [message["text"] for message in page["messages"]] == ["before the stop", "before the kill"]
+
+
+def test_the_built_package_serves_the_console(tmp_path: Path) -> None:
+    """From a wheel, and not from this tree: what `pip install` and `uvx` run."""
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=Path(__file__).parents[2], check=True, capture_output=True)
+    with ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        wheel.extractall(tmp_path / "package")
+    command = [sys.executable, "-m", "tenuto", "serve", "--port", "0"]
+    environ = own_settings(PYTHONPATH=str(tmp_path / "package"))
+
+    with subprocess.Popen(command, cwd=tmp_path, env=environ, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            with Running(process).http as http:
+                page = http.get("/").text
+                found = {name: http.get(f"/{name}").status_code for name in re.findall(r'"(console/[^"]+)"', page)}
+        finally:
+            process.kill()
+
+    assert {name.rpartition(".")[2]: status for name, status in found.items()} == {"svg": 200, "css": 200, "js": 200}
 
 
 def test_a_server_with_a_key_starts_where_others_reach_it(tmp_path: Path) -> None:

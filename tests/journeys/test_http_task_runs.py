@@ -58,7 +58,7 @@ class Office:
             raise
 
     async def break_down(self, ctx: AgentContext) -> None:
-        raise ValueError(SAID)
+        raise ValueError(f"{SAID} by {MAIL}")
 
     async def shout(self, ctx: AgentContext) -> str:
         return "x" * 100_000
@@ -338,7 +338,9 @@ FAILING: dict[str, dict[str, Any]] = {
 }
 
 
-async def test_a_task_that_fails_says_why_and_its_conversation_stays_usable(subtests: pytest.Subtests) -> None:
+async def test_a_task_that_fails_says_why_and_its_conversation_stays_usable(
+    subtests: pytest.Subtests, caplog: pytest.LogCaptureFixture
+) -> None:
     """E15."""
     async with office_at() as (door, _):
         session = (await door.http.post("/v1/sessions", headers=ANN, json={})).json()["id"]
@@ -355,9 +357,18 @@ async def test_a_task_that_fails_says_why_and_its_conversation_stays_usable(subt
                 assert (failed["status"], failed["error"]["code"], failed["error"]["step"]) == ("failed", reason, "a")
                 assert [each["status"] for each in failed["steps"]] == ["failed", "pending"]
                 assert failed["steps"][0]["error"] == failed["error"]
-                assert SAID not in detail.text
+                # What an agent raised is for those who see the task, under the policy of traces.
+                if reason == "agent_failed":
+                    assert failed["error"]["message"].startswith(
+                        f"ValueError: {SAID} by [REDACTED_EMAIL] (test_http_task_runs"
+                    )
+                else:
+                    assert SAID not in detail.text
+        timelines = [(await door.http.get(f"{task}/timeline", headers=ANN)).text for _, task in tasks.values()]
+        stranger = await door.http.get(tasks["agent_failed"][1], headers=BOB)
         chat = await door.http.post("/v1/chat", headers=ANN, json={"message": "Hello", "session_id": session})
-        assert chat.status_code == 200
+        assert (chat.status_code, code(stranger)) == (200, (404, "task_not_found"))
+        assert SAID not in "".join([*timelines, caplog.text])
 
 
 async def test_a_plan_submitted_twice_under_one_key_is_run_once() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +17,9 @@ pytest.importorskip("dbos")
 from tenuto.llm import Call, Fail, ScriptedModel
 from tenuto.model import Role, Scope
 from tenuto.model.message import STATE
-from tests.journeys.door import ANN, Door, code, served
+from tenuto.tasks.agents import AgentContext
+from tests.journeys.door import ANN, Door, code, served, user
+from tests.servers.loopback import serving
 
 LABOUR, CONTRACT, DECISION = "labour-law-expert", "contract-law-expert", "legal-decision"
 E1 = {
@@ -236,6 +240,62 @@ async def test_a_required_expert_that_fails_ends_the_task_and_the_conversation_s
     assert len(tasks) == 2, "the same key goes on with its own task"
 
 
+STREAMS = {
+    "v1": ("/v1/chat", {"message": E1["en"][0], "assistant": "legal", "stream": True}),
+    "ai-sdk": (
+        "/v1/ai-sdk/chat",
+        {
+            "id": "s",
+            "assistant": "legal",
+            "messages": [{"id": "m", "role": "user", "parts": [{"type": "text", "text": E1["en"][0]}]}],
+        },
+    ),
+    "ag-ui": (
+        "/v1/ag-ui/legal",
+        {"threadId": "s", "runId": "r", "messages": [{"id": "m", "role": "user", "content": E1["en"][0]}]},
+    ),
+}
+
+
+def step_of(chunk: dict[str, Any]) -> tuple[str, str] | None:
+    """The step that an event of any of the streams is about, and its state."""
+    if chunk.get("type") == "data-step":
+        chunk = chunk["data"]
+    elif str(chunk.get("type")).startswith("STEP_"):
+        return chunk["stepName"], {"STEP_STARTED": "started", "STEP_FINISHED": "done"}[chunk["type"]]
+    return (chunk["id"], chunk["state"]) if "titles" in chunk else None
+
+
+async def test_steps_are_streamed_as_they_happen(subtests: pytest.Subtests) -> None:
+    """The expert does not end before its beginning was read."""
+    asked = asyncio.Event()
+
+    async def advise(ctx: AgentContext) -> dict[str, str]:
+        await asked.wait()
+        return {"text": "Done."}
+
+    async with served() as door, serving(door.app) as base, httpx.AsyncClient(base_url=base, timeout=60) as http:
+        door.tenuto.agents.register(LABOUR, advise)
+        for stream, (path, body) in STREAMS.items():
+            asked.clear()
+            steps: list[tuple[str, str]] = []
+            chunks: list[dict[str, Any]] = []
+            async with http.stream("POST", path, json=body, headers=user(stream)) as response:
+                async for line in response.aiter_lines():
+                    if line.startswith("data: {"):
+                        chunks.append(json.loads(line.removeprefix("data: ")))
+                        steps += [step] if (step := step_of(chunks[-1])) else []
+                    if ("labour", "started") in steps:
+                        asked.set()
+            with subtests.test(stream):
+                names = ("route", "labour", "decision")
+                assert steps == [(name, state) for name in names for state in ("started", "done")]
+                assert "Done." in str(chunks[-5:])
+                if stream == "v1":
+                    titles = [chunk["titles"]["en"] for chunk in chunks if chunk.get("state") == "done"]
+                    assert titles == ["Choice of the expert", "Expert of labour law", "Decision"]
+
+
 async def test_a_retried_turn_goes_on_with_its_task_and_an_answered_one_is_replayed() -> None:
     """E14: one key is one task, whatever becomes of the tries."""
     down = [Fail()] * 2  # As often as the router is tried.
@@ -263,7 +323,7 @@ async def test_a_regenerated_answer_is_another_task() -> None:
 
 WITHOUT_EXTRA = """
 import asyncio, sys, tenuto
-from tenuto.errors import EngineUnavailable
+from tenuto.errors import ExtraMissing
 
 async def main():
     async with tenuto.open("memory://") as t:
@@ -271,13 +331,15 @@ async def main():
         await t.ask(ann, "My name is Ann.")
         assert "legal" in (await t.chat()).assistants.names
         assert "dbos" not in sys.modules
-        sys.modules["dbos"] = None
+    sys.modules["dbos"] = None
+    async with tenuto.open("memory://") as t:
         try:
             await t.ask(ann, "My wages are late", assistant="legal", session_id="s")
-        except EngineUnavailable as refused:
+        except ExtraMissing as refused:
             assert "pip install 'tenuto[tasks]'" in str(refused)
         else:
             raise AssertionError("it was answered")
+        assert (await t.sessions.stats(ann)).sessions == 0
         await t.ask(ann, "What is my name?", assistant="goods", session_id="s")
 
 asyncio.run(main())

@@ -15,6 +15,14 @@ export type ChatEvent = { id?: string } & (
   | { type: "start"; session_id: string; trace_id: string | null; turn: number; created: boolean }
   | { type: "delta"; text: string }
   | { type: "tool"; name: string; state: "started" | "done" | "failed"; milliseconds?: number; error?: string | null }
+  | {
+      type: "step";
+      id: string;
+      state: "started" | "done" | "failed";
+      titles: { en?: string; zh?: string };
+      milliseconds?: number | null;
+      error?: string | null;
+    }
   | ({ type: "done" } & T.ReplyView)
 );
 

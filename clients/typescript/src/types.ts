@@ -103,7 +103,7 @@ export interface AssistantList {
   assistants: AssistantView[];
 }
 
-/** An assistant, as a user chooses it. */
+/** An assistant, as a user chooses it. One with something `missing` answers 503 `extra_missing`. */
 export interface AssistantView {
   name: string;
   default: boolean;
@@ -112,6 +112,7 @@ export interface AssistantView {
   model: string;
   personas: PersonaView[];
   tools: string[];
+  missing: MissingView | null;
 }
 
 /** One attribute's value; null removes it. */
@@ -266,7 +267,7 @@ export interface CreateSession {
 /** What became of a candidate. */
 export type Disposition = "cut" | "dropped" | "kept" | "summarised";
 
-/** One part of a prompt and what became of it; `first` and `last` are sequence numbers of messages. `score` is that of the search for memories. `text` is there on request, from what is stored today; `state` says whether that is what the model saw (`stored`), has placeholders where it saw values (`redacted`), is `changed` or `gone` since, `unstored`, as the layout is, or `withheld`, as the assistant's prompt and tools are from users. */
+/** One part of a prompt and what became of it; `first` and `last` are sequence numbers of messages. `score` is that of the search for memories. `text` is there on request, from what is stored today; `state` says whether that is what the model saw (`stored`), has placeholders where it saw values (`redacted`), is `changed` or `gone` since, `unchecked` where this server has no key to tell, `unstored`, as the layout is, or `withheld`, as the assistant's prompt and tools are from users. */
 export interface EntryView {
   kind: Kind;
   disposition: Disposition;
@@ -287,6 +288,9 @@ export interface FailStep {
   code?: string;
   attempt?: number | null;
 }
+
+/** Why a model gave no answer, by what can be done about it. Decided once, where the provider's error is met. `unreachable`: no connection, or it broke off. `refused`: the key, a permission, the model's name, or the request as it is. `limit`: the provider's rate limit or quota. `too_slow`: the time limit passed. `content_filter`: the provider declined to answer. `other`: anything else, such as an error of the provider or an empty answer. */
+export type FailureReason = "content_filter" | "limit" | "other" | "refused" | "too_slow" | "unreachable";
 
 /** A turn's end: the reply, tool calls and results included, what it cost, and what changes with it. */
 export interface FinishTurnBody {
@@ -440,6 +444,11 @@ export interface MessageView {
   [field: string]: unknown;
 }
 
+/** What is not installed: the command that brings it. */
+export interface MissingView {
+  install: string;
+}
+
 /** A message: a role and its words, as `text`, `content` (text or parts) or `parts`. Fields we do not know are kept and come back unchanged. */
 export interface NewMessage {
   role: Role;
@@ -477,7 +486,7 @@ export interface Part {
 }
 
 /** What is known today of a part of an earlier prompt. */
-export type PartState = "changed" | "gone" | "redacted" | "stored" | "unstored" | "withheld";
+export type PartState = "changed" | "gone" | "redacted" | "stored" | "unchecked" | "unstored" | "withheld";
 
 /** A character an assistant speaks as. */
 export interface PersonaView {
@@ -496,7 +505,7 @@ export interface PreferenceList {
   preferences: MemoryView[];
 }
 
-/** What went wrong: `code` is stable, `detail` is for people; some problems carry facts, such as `retry_after`. */
+/** What went wrong: `code` is stable, `detail` is for people; some problems carry facts, such as `retry_after`, or the `reason` for which a model gave no answer. */
 export interface Problem {
   type: string;
   title: string;
@@ -793,7 +802,7 @@ export interface Timeline {
   events: TaskEventView[];
 }
 
-/** One call of a tool; `start` is in milliseconds since the turn began, null in older traces. */
+/** One call of a tool; `start` is in milliseconds since the turn began, null in older traces. `exception` is what a tool raised that failed. */
 export interface ToolRunView {
   name: string;
   arguments: Record<string, unknown>;
@@ -801,15 +810,16 @@ export interface ToolRunView {
   milliseconds: number;
   error: string | null;
   start: number | null;
+  exception: string;
 }
 
-/** Traces, newest first; `truncated` says that there may be older ones. */
+/** Traces, newest first; `truncated` says that there may be older ones: more than the `limit`, or beyond the 200 sessions and about 1,000 turns that are looked through without a `session_id`. */
 export interface TraceList {
   traces: TraceView[];
   truncated: boolean;
 }
 
-/** Everything about one turn; `error` is the code of what ended it without an answer, `stopped` whether a user did. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`, `data` and `context`. */
+/** Everything about one turn; `error` is the code of what ended it without an answer, `error_message` the same in words, `reason` why the model failed where it did, `stopped` whether a user ended it. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`, `data` and `context`. */
 export interface TraceView {
   trace_id: string;
   session_id: string;
@@ -817,12 +827,15 @@ export interface TraceView {
   began_at: string;
   assistant: string;
   persona: string | null;
+  user: string | null;
   request: string;
   answer: string;
   model: string;
   offline: boolean;
   degraded: string[];
   error: string | null;
+  error_message: string;
+  reason: FailureReason | null;
   stopped: boolean;
   usage: ChatUsageView;
   steps: Record<string, number>;

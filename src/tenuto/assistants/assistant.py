@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from tenuto.errors import AssistantNotFound, InvalidSetting
-from tenuto.model.generation import Persona, ToolContext, ToolOutput, ToolResult
+from tenuto.errors import AssistantNotFound, ExtraMissing, InvalidSetting
+from tenuto.model.generation import Persona, StepChanged, ToolContext, ToolOutput, ToolResult
 from tenuto.model.policy import Preset, preset
 from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.ports import OfflineTool, Tool
 
 Words: TypeAlias = Mapping[Language, str]
 Mend: TypeAlias = Callable[[str, tuple[ToolResult, ...], ToolContext], str]
-Respond: TypeAlias = Callable[[ToolContext], Awaitable[ToolOutput]]
+Respond: TypeAlias = Callable[[ToolContext], AsyncGenerator[StepChanged | ToolOutput, None]]
 
 
 def _empty_mapping() -> Mapping[Any, Any]:
@@ -23,17 +23,25 @@ def _empty_mapping() -> Mapping[Any, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """What an assistant cannot answer without: the command that installs it."""
+
+    install: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Assistant:
     """An assistant.
 
     `run_first` names tools that run before the model if their `plan` applies: evidence is retrieved independently of
-    the model. `respond` works on the question in place of the model, as long as it takes; what it raises ends the turn.
+    the model. `respond` works on the question in place of the model, as long as it takes: it yields its steps as they
+    begin and end, and at last its output; what it raises ends the turn.
     `postprocess` may change the final text, for example add citations. `relevance` is the threshold of
     similarity for the history to enter the prompt; 0 admits any. An `isolated` persona sees only its own turns. Without
     `remembers` each question is answered by itself and nothing is stored; without `recalls` nothing is remembered
     beyond the session. Texts missing in one language are taken from the other. Facts of one that `looks_up` come from
     its tools: a language model's answer without a successful call is marked `lookup` in `degraded`. `file` is the file
-    it was loaded from.
+    it was loaded from. One with something `missing` is listed and takes no turns.
     """
 
     name: str
@@ -54,6 +62,7 @@ class Assistant:
     respond: Respond | None = None
     postprocess: Mend | None = None
     file: str | None = None
+    missing: Missing | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.relevance <= 1:
@@ -66,6 +75,15 @@ class Assistant:
         for name in self.run_first:
             if not isinstance(known.get(name), OfflineTool):
                 raise InvalidSetting(f"assistant {self.name}", f"runs {name!r} first, which is no tool that can")
+
+    def check_installed(self) -> None:
+        """Refuse a turn that could not be answered, before anything of it is stored.
+
+        Raises:
+            ExtraMissing: a package is not installed.
+        """
+        if self.missing is not None:
+            raise ExtraMissing(f"assistant {self.name}", install=self.missing.install)
 
     def persona(self, asked: str | None) -> Persona | None:
         """The persona of that id; without an id the only one, if there is one.

@@ -20,10 +20,12 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from tenuto.chat.request import CallRequested, ChatEvent, ToolFinished, ToolStarted
+from tenuto.chat.written_calls import WrittenCalls
 from tenuto.context import TokenCounter, truncate_text
 from tenuto.context.tokens import TOOL_TOKENS
 from tenuto.errors import Invalid, ModelFailed, ModelTimeout, TenutoError, ToolError
-from tenuto.logs import describe_exception
+from tenuto.llm import time_limit
+from tenuto.logs import describe_exception, explain_exception
 from tenuto.model import Draft, Message, Role, Usage, text_part, tool_call, tool_result
 from tenuto.model.generation import (
     UNREADABLE,
@@ -114,7 +116,7 @@ class Toolbox:
         """Run one tool; a failure becomes a result that says so."""
         await self.emit(ToolStarted(name=call.name))
         began = time.perf_counter()
-        output, failed = await self._call_tool(call)
+        output, failed, exception = await self._call_tool(call)
         taken = milliseconds_since(began)
         result = ToolResult(call=call, output=output, error=failed)
         self.results.append(result)
@@ -126,17 +128,19 @@ class Toolbox:
                 milliseconds=taken,
                 error=failed,
                 start=round((began - self.began) * 1000, 3),
+                exception=exception,
             )
         )
         await self.emit(ToolFinished(name=call.name, milliseconds=taken, error=failed))
         return result
 
-    async def _call_tool(self, call: ToolCall) -> tuple[object, str | None]:
+    async def _call_tool(self, call: ToolCall) -> tuple[object, str | None, str]:
+        """The output for the model, the code of a failure, and what the tool raised, for readers of the trace."""
         tools = {tool.spec.name: tool for tool in self.tools}
         tool = tools.get(call.name)
         if tool is None:
             known = ", ".join(tools) or "none"
-            return f"There is no such tool; there are: {known}.", "no_such_tool"
+            return f"There is no such tool; there are: {known}.", "no_such_tool", ""
         try:
             if UNREADABLE in call.arguments:
                 raise Invalid("they are no JSON object")
@@ -144,21 +148,21 @@ class Toolbox:
                 outcome = await tool.run(call.arguments, self.turn)
             _check_output(outcome)
         except TimeoutError:
-            return "The tool took too long.", "tool_timeout"
+            return "The tool took too long.", "tool_timeout", ""
         except ToolError as told:
-            return str(told), told.code
+            return str(told), told.code, ""
         except Invalid as unfit:
-            return f"The arguments do not fit: {unfit}", unfit.code
+            return f"The arguments do not fit: {unfit}", unfit.code, ""
         except _InvalidOutput as unsound:
             _log.error("tool %s answered with %s", call.name, unsound)
-            return "The tool failed.", "tool_failed"
+            return "The tool failed.", "tool_failed", f"it answered with {unsound}"
         except TenutoError as refused:
-            return f"The tool could not answer: {refused}", refused.code
+            return f"The tool could not answer: {refused}", refused.code, ""
         except Exception as fault:
             _log.error("tool %s failed: %s", call.name, describe_exception(fault))
-            return "The tool failed.", "tool_failed"
+            return "The tool failed.", "tool_failed", explain_exception(fault)
         self.collect(outcome)
-        return outcome.output, None
+        return outcome.output, None, ""
 
     def collect(self, outcome: ToolOutput) -> None:
         """Add what a tool left beside its output."""
@@ -319,8 +323,11 @@ class AgentLoop:
         Raises:
             ModelFailed: the model failed, returned nothing, or did not stop calling tools.
         """
+        # Also in the last round, which offers none: a call that is written then is no answer either.
+        names = frozenset([spec.name for spec in asking.tools])
         for left in range(self.rounds, -1, -1):
-            said, calls = await self._request_model(asking if left else replace(asking, tools=(), requires_call=False))
+            shown = asking if left else replace(asking, tools=(), requires_call=False)
+            said, calls = await self._request_model(shown, names)
             self.answer.calls = [call for call in calls if call.name in self.callers_tools]
             own = [call for call in calls if call.name not in self.callers_tools]
             if not own:
@@ -338,28 +345,32 @@ class AgentLoop:
                 await self.emit(CallRequested(call=call))
         return self.answer
 
-    async def _request_model(self, asking: ModelRequest) -> tuple[str, list[ToolCall]]:
-        """One request: its text and its tool calls."""
+    async def _request_model(self, asking: ModelRequest, names: frozenset[str]) -> tuple[str, list[ToolCall]]:
+        """One request: its text and its tool calls, those that it writes as text included."""
+        written = WrittenCalls(names)
         said: list[str] = []
         calls: list[ToolCall] = []
         before = self.answer.input_tokens
-        # By attribute: `isinstance` with the protocol `ModelChain` takes longer than the rest of a round.
-        links: int = getattr(self.model, "chain_length", 0)
-        timeout = self.timeout * links + _GRACE if links else self.timeout
+        limit = time_limit(self.model, self.timeout)
+        if limit is not None and getattr(self.model, "chain_length", 0):
+            limit += _GRACE.total_seconds()
         with self.steps.step("model", self.answer):
             try:
                 async with (
-                    asyncio.timeout(timeout.total_seconds()) as deadline,
+                    asyncio.timeout(limit) as deadline,
                     aclosing(self.model.stream_answer(asking, self.tools)) as events,  # type: ignore[type-var]
                 ):
                     async for event in events:
                         match event:
                             case TextDelta(text=text):
-                                said.append(await self._emit_text(text, deadline))
+                                if text := written.feed(text):
+                                    said.append(await self._emit_text(text, deadline))
                             case ToolCallRequested(call=call):
                                 calls.append(call)
                             case ModelDone():
                                 self.answer.add(event)
+                    if rest := written.flush():
+                        said.append(await self._emit_text(rest, deadline))
             except BaseException as ended:
                 if (said or calls) and self.answer.input_tokens == before:
                     # The round broke off after its first output: it is charged for, and its usage is not reported.
@@ -368,7 +379,7 @@ class AgentLoop:
                 if isinstance(ended, TimeoutError):
                     raise ModelTimeout(self.model.name) from None
                 raise
-        return "".join(said), calls
+        return "".join(said), [*calls, *written.calls]
 
     async def _emit_text(self, text: str, deadline: asyncio.Timeout) -> str:
         # Some characters are accepted by no store.
@@ -381,8 +392,12 @@ class AgentLoop:
                 raise TimeoutError
             if self.emit is None:
                 return text
+            until = deadline.when()
+            if until is None:
+                await self.emit(TextDelta(text=text))
+                return text
             now = asyncio.get_running_loop().time
-            left = (deadline.when() or 0) - now()
+            left = until - now()
             # Time spent on a slow reader does not count against the model.
             deadline.reschedule(None)
             await self.emit(TextDelta(text=text))

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from tenuto.assistants import AssistantRegistry
+from tenuto.llm.calls import ModelCallLog
 from tenuto.model.turn import Trace
 from tenuto.model.values import Value
 from tenuto.ports import Afterwards, ChatModel, Clock, Span, TraceStore
@@ -48,4 +49,5 @@ class ChatDeps:
     titles_by_model: bool = False
     limits: ChatLimits = field(default_factory=ChatLimits)
     span: Span | None = None
+    calls: ModelCallLog = field(default_factory=ModelCallLog)
     observers: list[Observer] = field(default_factory=list)

@@ -143,12 +143,14 @@ class _Reader:
         The owner may read what is stored. Values of the vault, which a model may see, need the right to reveal them.
         """
         stored = found.text
+        if not (self._key and entry.digest):
+            return PartState.REDACTED if _PLACEHOLDER.search(stored) else PartState.UNCHECKED, stored
         seen = {text: text for text in (stored, await self._as_prompted(found.inputs))}
         restored = await self._restored(found.inputs)
         if restored is not None:
             seen = {_text_of(restored): stored, await self._as_prompted(restored): stored} | seen
         for text, shown in seen.items():
-            if self._key and digest_text(text, self._key) == entry.digest:
+            if digest_text(text, self._key) == entry.digest:
                 # Placeholders of the vault were values for a model that may see them.
                 hides = restored is not None and _text_of(restored) != stored
                 hides = hides and self._deps.redaction.restores_for_model(self._session.scope)
@@ -283,11 +285,12 @@ def _text_of(inputs: PromptInputs) -> str:
 
 
 async def _find_digest_key(deps: ChatDeps, scope: Scope, trace: Trace) -> bytes:
-    """The key of the trace's digests; empty if the keys that it was derived from are gone."""
+    """The key of the trace's digests; empty if what it was derived from is gone, or on another machine."""
     try:
-        return bytes.fromhex(trace.digest_key) or await deps.redaction.digest_key(scope, trace.id) or b""
+        name, key = await deps.redaction.digest_key(scope, trace.id)
     except DecryptionFailed:
         return b""
+    return key if name == trace.digest_key else b""
 
 
 def _find_assistant(deps: ChatDeps, name: str) -> Assistant | None:

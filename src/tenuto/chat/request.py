@@ -10,7 +10,7 @@ from typing import ClassVar, Final, TypeAlias
 
 from tenuto.errors import Invalid
 from tenuto.model.channel import ChatLine
-from tenuto.model.generation import TextDelta, ToolCall, ToolSpec
+from tenuto.model.generation import StepChanged, TextDelta, ToolCall, ToolSpec
 from tenuto.model.message import Draft, Role, check_drafts
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.prompt import Language, Manifest
@@ -208,7 +208,9 @@ class ReplyFinished(Value, frozen=True, kw_only=True):
     reply: Reply
 
 
-ChatEvent: TypeAlias = TurnStarted | TextDelta | ToolStarted | ToolFinished | CallRequested | ReplyFinished
+ChatEvent: TypeAlias = (
+    TurnStarted | TextDelta | StepChanged | ToolStarted | ToolFinished | CallRequested | ReplyFinished
+)
 
 
 # The number of events that the model may be ahead of its reader.

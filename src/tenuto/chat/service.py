@@ -19,6 +19,7 @@ from tenuto.chat.turn_opener import TurnOpener
 from tenuto.chat.turn_runner import Turn, reply_from_trace
 from tenuto.chat.typed_answer import TypedRequest, ask_typed
 from tenuto.errors import TenutoError
+from tenuto.llm import ModelCallLog
 from tenuto.logs import bind_log_context
 from tenuto.model import Message, Scope, TurnState
 from tenuto.model.generation import ToolCall
@@ -47,6 +48,11 @@ class Chat:
     def embedder(self) -> str | None:
         """The name of the embedder; `None` if relevance is lexical only."""
         return self._means.embedder.name if self._means.embedder is not None else None
+
+    @property
+    def model_calls(self) -> ModelCallLog:
+        """What became of the calls of each model since the start."""
+        return self._means.calls
 
     def clear_caches(self) -> None:
         """Drop cached values that were computed from user text, as after the erasure of a user."""

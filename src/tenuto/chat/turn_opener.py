@@ -45,6 +45,7 @@ from tenuto.recall.service import PreparedSearch
 from tenuto.sessions import TurnRequest
 from tenuto.sessions.cancellation import release_on_error
 from tenuto.sessions.limits import check_message_sizes, check_messages, check_metadata_size, check_text_size
+from tenuto.sessions.reach import PromptReach
 from tenuto.sessions.titles import with_fallback_title
 
 # The part of its budget that a prompt may fill before it is compressed, whatever a request says.
@@ -66,6 +67,7 @@ class TurnOpener:
         self._gate = Gate(means.embedder, means.redaction) if means.embedder is not None else None
         self._recall = TurnRecall(means.memories) if means.memories is not None else None
         self._counter = TokenCounter()
+        self._reach = PromptReach()
         self._profiles = means.profiles
         self._models = means.models
 
@@ -83,6 +85,7 @@ class TurnOpener:
         named = self._names_assistant(request)
         last = active_assistant_of(None if named else await self._load_session(scope, request.session_id))
         assistant, persona = resolve_assistant(self._assistants, request.assistant, request.persona, last)
+        assistant.check_installed()
         if request.policy is not None or request.compress_above is not None:
             assistant = dataclasses.replace(assistant, policies=_policies_for(request, assistant))
         await self._admit(scope, request, assistant)
@@ -106,6 +109,7 @@ class TurnOpener:
         assistant, persona = resolve_assistant(
             self._assistants, request.assistant, request.persona, ActiveAssistant(None, None)
         )
+        assistant.check_installed()
         await self._admit(scope, request, assistant)
         scope = scope if persona is None else replace(scope, persona=persona.id)
         await self._spending.check_tenant(scope)
@@ -192,6 +196,9 @@ class TurnOpener:
             turn = await self._with_older(turn)
             log = LogTail(turn.window, alone)
             summary = log.summary(start)
+        if len(turn.window) > assistant.policies.context.loaded_messages:
+            uncovered = sum(message.seq >= begins for message in turn.window)
+            self._reach.note(turn.scope, turn.session.id, uncovered)
         begun = stored_context(request, assistant, persona, turn, log, summary, self._clock())
         if self._gate is not None and assistant.relevance > 0:
             begun = await self._apply_relevance_gate(begun, self._gate)
@@ -276,13 +283,14 @@ class TurnOpener:
         if self._spending.active and request.idempotency_key is None:
             # With a key the reply may be stored already, and a replay costs nothing.
             await self._spending.check(scope, lambda: self._load_session(scope, request.session_id))
+        loaded = max(assistant.policies.context.loaded_messages, self._reach.guess(scope, request.session_id))
         wish = TurnRequest(
             user_messages=words,
             session_id=request.session_id,
             idempotency_key=request.idempotency_key,
             fingerprint=request.fingerprint,
             # A request may bring a whole conversation, and its outputs belong to calls before it.
-            window=min(assistant.policies.context.loaded_messages + max(0, len(words) - 1), MAX_WINDOW),
+            window=min(loaded + max(0, len(words) - 1), MAX_WINDOW),
             new_session=await self._new_session(scope, request, assistant)
             if may_be_new and not request.regenerate
             else None,

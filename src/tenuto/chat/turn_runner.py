@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections import Counter as Counts
+from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final, NamedTuple
@@ -31,7 +31,7 @@ from tenuto.chat.request import EventSink, Reply
 from tenuto.chat.revision import Revision, mark_of, superseding_metadata
 from tenuto.chat.turn_context import TurnContext
 from tenuto.chat.turn_prompt import assemble_with_tools, prompt_policy
-from tenuto.context import counter_for, last_words, truncate_text
+from tenuto.context import counter_for, truncate_text
 from tenuto.context.layout import join_unanswered
 from tenuto.errors import (
     DecryptionFailed,
@@ -41,16 +41,18 @@ from tenuto.errors import (
     TurnLost,
     TurnStopped,
     Unavailable,
+    failure_reason,
     reply_error_code,
 )
+from tenuto.logs import explain_exception
 from tenuto.model import AppendResult, Changes, Draft, FinishTurn, OpenTurn, Role, Scope, Session
 from tenuto.model.analytics import UsageCounts
-from tenuto.model.generation import ModelRequest, ToolCall
+from tenuto.model.generation import ModelRequest, StepChanged, ToolCall
 from tenuto.model.message import STOPPED
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.privacy import Sink
 from tenuto.model.prompt import Kind, Piece, Prompt
-from tenuto.model.session import INTENT, PRIVACY_ALSO, PROFILE, record_types
+from tenuto.model.session import INTENT, PRIVACY_ALSO, record_types
 from tenuto.model.turn import ONCE, ToolRun, Trace
 from tenuto.model.values import JsonObject, to_text
 from tenuto.ports import OfflineTool
@@ -76,8 +78,8 @@ class Turn:
         self._audience = audience
         self._began_at = means.clock()
         self._prompt: Prompt | None = None
-        # The key of the digests if it is stored with them.
-        self._digest_key = b""
+        # The name of the key of the digests.
+        self._digest_key = ""
         self._stored_already = False
         self._stopped = False
         self._counted = False
@@ -157,9 +159,13 @@ class Turn:
             await self._run_first_tools()
         if asked and self._begun.assistant.respond is not None:
             with self._steps.step("respond"):
-                output = await self._begun.assistant.respond(self._begun.tool_context)
-                self._toolbox.collect(output)
-                self._degraded.update(dict.fromkeys(output.degraded))
+                async with aclosing(self._begun.assistant.respond(self._begun.tool_context)) as events:
+                    async for event in events:
+                        if isinstance(event, StepChanged):
+                            await self._audience.emit_event(event)
+                        else:
+                            self._toolbox.collect(event)
+                            self._degraded.update(dict.fromkeys(event.degraded))
         return await self._ask_model()
 
     async def _run_first_tools(self) -> None:
@@ -193,8 +199,7 @@ class Turn:
             shown = await self._means.redaction.redact_prompt_inputs(begun.scope, begun.tool_context.session, materials)
             seen = materials if shown is None else shown
             key = await self._make_digest_key()
-            prompt = assemble_with_tools(seen, self._policy, begun.assistant, self._offers, self._counter, key)
-            self._prompt = self._without_raw_digests(prompt) if self._digest_key and shown is None else prompt
+            self._prompt = assemble_with_tools(seen, self._policy, begun.assistant, self._offers, self._counter, key)
         self._answering.prompt = self._prompt.manifest.total
         self._answering.room = self._prompt.manifest.prompt_limit - self._prompt.manifest.total
         messages, cacheable = join_unanswered(self._prompt)
@@ -211,28 +216,16 @@ class Turn:
         return await self._answering.run(asking)
 
     async def _make_digest_key(self) -> bytes:
-        """The key of the digests: derived where there is a master key, else random; empty if no trace is stored."""
+        """The key of the digests; empty if no trace is stored."""
         if self._begun.turn is None:
             return b""
+        redaction = self._means.redaction
         try:
-            derived = await self._means.redaction.digest_key(self._begun.scope, self._begun.trace_id, create=True)
+            self._digest_key, key = await redaction.digest_key(self._begun.scope, self._begun.trace_id, create=True)
         except Unavailable as error:
             _log.warning("a trace has no digests: %s", error.code)
             return b""
-        if derived is None:
-            self._digest_key = secrets.token_bytes(16)
-        return self._digest_key if derived is None else derived
-
-    def _without_raw_digests(self, prompt: Prompt) -> Prompt:
-        """The prompt without digests of what the model sees as it was sent, and the store has redacted."""
-        turn, given = self._begun.turn, self._begun.request.profile
-        assert turn is not None
-        stored = turn.session.context.get(PROFILE)
-        raw = {Kind.QUESTION} if {one.id for one in last_words(turn.user_messages)} & {*turn.live_ids} else set()
-        if given and not (isinstance(stored, dict) and given.items() <= stored.items()):
-            raw.add(Kind.PREFERENCES)
-        entries = [entry for entry in prompt.manifest.entries if entry.kind in raw or entry.id in turn.live_ids]
-        return replace(prompt, manifest=prompt.manifest.drop_digests({entry.digest for entry in entries}))
+        return key
 
     async def _finish(self, answer: Completion) -> Reply:
         begun = self._begun
@@ -434,8 +427,8 @@ class Turn:
             redacted=short.taken,
         )
 
-    def _build_trace(self, answer: Completion, texts: _TraceTexts, error: str | None = None) -> Trace:
-        begun = self._begun
+    def _build_trace(self, answer: Completion, texts: _TraceTexts, ended: BaseException | None = None) -> Trace:
+        begun, error = self._begun, None if ended is None else reply_error_code(ended)
         return Trace(
             id=begun.trace_id,
             session_id=begun.session_id,
@@ -458,10 +451,12 @@ class Turn:
             cost_nanos=answer.cost_nanos,
             degraded=tuple(self._degraded),
             error=error,
+            error_message=_error_message(ended),
+            reason=None if ended is None else failure_reason(ended),
             stopped=self._stopped or error == TurnStopped.code,
             data=self._toolbox.data,
             redacted=texts.redacted,
-            digest_key=self._digest_key.hex() if self._prompt is not None else "",
+            digest_key=self._digest_key if self._prompt is not None else "",
         )
 
     async def _notify_observers(self, trace: Trace) -> None:
@@ -488,7 +483,7 @@ class Turn:
             said = self._audience.delivered_text
         with self._steps.step("trace"):
             texts = await self._shorten_for_trace(answer, said)
-        trace = self._build_trace(answer, texts, reply_error_code(ended))
+        trace = self._build_trace(answer, texts, ended)
         # The user message stays, so a later retry must find the assistant it was addressed to.
         partner = self._assistant_changes(turn.session)
         changes = Changes(metadata=partner) if partner else None
@@ -542,6 +537,13 @@ class _LeaseRenewal:
             except TenutoError as failed:
                 _log.warning("a turn's lease was not renewed: %s", failed.code)
             await asyncio.sleep(pause)
+
+
+def _error_message(ended: BaseException | None) -> str:
+    """What ended a turn, in words: ours have no user text, and those of others pass the privacy policy of the trace."""
+    if ended is None or isinstance(ended, asyncio.CancelledError):
+        return ""
+    return str(ended) if isinstance(ended, TenutoError) else explain_exception(ended)
 
 
 class _TraceTexts(NamedTuple):

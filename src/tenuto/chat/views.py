@@ -10,13 +10,14 @@ from msgspec import UNSET, UnsetType
 
 from tenuto.assistants import Assistant
 from tenuto.chat.request import CallRequested, ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
-from tenuto.model.generation import TextDelta
+from tenuto.errors import FailureReason
+from tenuto.model.generation import StepChanged, TextDelta
 from tenuto.model.prompt import Disposition, Kind, Language, LayoutName, Manifest, PartState, PartText, Reason
 from tenuto.model.session import usd
 from tenuto.model.turn import Trace, TraceSpan
 from tenuto.model.values import JsonObject, View
 
-_SHOWN: Final = (PartState.STORED, PartState.REDACTED, PartState.CHANGED)
+_SHOWN: Final = (PartState.STORED, PartState.REDACTED, PartState.CHANGED, PartState.UNCHECKED)
 
 
 class UsageView(View, frozen=True, kw_only=True):
@@ -37,7 +38,8 @@ class EntryView(View, frozen=True, kw_only=True):
 
     `score` is that of the search for memories. `text` is there on request, from what is stored today; `state` says
     whether that is what the model saw (`stored`), has placeholders where it saw values (`redacted`), is `changed` or
-    `gone` since, `unstored`, as the layout is, or `withheld`, as the assistant's prompt and tools are from users.
+    `gone` since, `unchecked` where this server has no key to tell, `unstored`, as the layout is, or `withheld`, as the
+    assistant's prompt and tools are from users.
     """
 
     kind: Kind
@@ -107,7 +109,8 @@ class ReplyView(View, frozen=True, kw_only=True, rename={"text": "answer", "mani
 
 
 class ToolRunView(View, frozen=True, kw_only=True):
-    """One call of a tool; `start` is in milliseconds since the turn began, null in older traces."""
+    """One call of a tool; `start` is in milliseconds since the turn began, null in older traces. `exception` is what
+    a tool raised that failed."""
 
     name: str
     arguments: JsonObject
@@ -115,6 +118,7 @@ class ToolRunView(View, frozen=True, kw_only=True):
     milliseconds: float
     error: str | None
     start: float | None
+    exception: str
 
 
 class SpanView(View, frozen=True, kw_only=True):
@@ -131,8 +135,14 @@ class SpanView(View, frozen=True, kw_only=True):
         return cls.derive(span, usage=UsageView.of(span) if span.name == "model" else None)
 
 
-class TraceView(View, frozen=True, kw_only=True, rename={"id": "trace_id", "number": "turn", "manifest": "context"}):
-    """Everything about one turn; `error` is the code of what ended it without an answer, `stopped` whether a user did.
+class TraceView(
+    View,
+    frozen=True,
+    kw_only=True,
+    rename={"id": "trace_id", "number": "turn", "speaker": "user", "manifest": "context"},
+):
+    """Everything about one turn; `error` is the code of what ended it without an answer, `error_message` the same in
+    words, `reason` why the model failed where it did, `stopped` whether a user ended it.
 
     `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted`
     counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`,
@@ -145,12 +155,15 @@ class TraceView(View, frozen=True, kw_only=True, rename={"id": "trace_id", "numb
     began_at: datetime
     assistant: str
     persona: str | None
+    speaker: str | None
     request: str
     answer: str
     model: str
     offline: bool
     degraded: tuple[str, ...]
     error: str | None
+    error_message: str
+    reason: FailureReason | None
     stopped: bool
     usage: UsageView
     steps: dict[str, float]
@@ -189,8 +202,14 @@ class PersonaView(View, frozen=True, kw_only=True):
     names: dict[Language, str]
 
 
+class MissingView(View, frozen=True, kw_only=True):
+    """What is not installed: the command that brings it."""
+
+    install: str
+
+
 class AssistantView(View, frozen=True, kw_only=True):
-    """An assistant, as a user chooses it."""
+    """An assistant, as a user chooses it. One with something `missing` answers 503 `extra_missing`."""
 
     name: str
     default: bool
@@ -199,6 +218,7 @@ class AssistantView(View, frozen=True, kw_only=True):
     model: str
     personas: list[PersonaView]
     tools: list[str]
+    missing: MissingView | None
 
 
 def assistant_view(assistant: Assistant, model: str, default: bool) -> AssistantView:
@@ -211,6 +231,7 @@ def assistant_view(assistant: Assistant, model: str, default: bool) -> Assistant
         model=model,
         personas=[PersonaView(id=persona.id, names=dict(persona.names)) for persona in assistant.personas.values()],
         tools=[tool.spec.name for tool in assistant.tools],
+        missing=MissingView(install=assistant.missing.install) if assistant.missing is not None else None,
     )
 
 
@@ -238,6 +259,16 @@ class ToolEventView(View, frozen=True, kw_only=True):
     error: str | UnsetType | None = UNSET
 
 
+class StepEventView(View, frozen=True, kw_only=True):
+    """The `step` event, at the beginning and at the end of each step of an assistant that works in steps."""
+
+    id: str
+    state: Literal["started", "done", "failed"]
+    titles: dict[Language, str]
+    milliseconds: float | UnsetType | None = UNSET
+    error: str | UnsetType | None = UNSET
+
+
 class CallView(View, frozen=True, kw_only=True):
     """The `call` event: a tool of the caller that the model calls."""
 
@@ -253,6 +284,10 @@ def event_view(event: ChatEvent) -> tuple[str, View]:
             return "start", TurnStartedView.derive(event, trace_id=event.trace_id or None)
         case TextDelta():
             return "delta", TextDeltaView(text=event.text)
+        case StepChanged(state="started"):
+            return "step", StepEventView(id=event.id, state=event.state, titles=dict(event.titles))
+        case StepChanged():
+            return "step", StepEventView.derive(event, titles=dict(event.titles))
         case ToolStarted(name=name):
             return "tool", ToolEventView(name=name, state="started")
         case ToolFinished(error=error):

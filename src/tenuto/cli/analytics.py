@@ -78,6 +78,6 @@ def topics(
         show_table(("TOPIC", "SESSIONS", "USERS", ""), rows, flexible="TOPIC", numbers=("SESSIONS", "USERS"))
         typer.echo()
     else:
-        typer.echo("No topic that at least three users raised.")
-    older = "; older ones of the period were not read" if report.truncated else ""
+        typer.echo("No topic was raised by at least three users.")
+    older = "; older ones in this period were not read" if report.truncated else ""
     typer.echo(f"{pluralize(report.sessions, 'session')} since {report.first_day.isoformat()}{older}.")

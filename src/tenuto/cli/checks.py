@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import shutil
 import sqlite3
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import timedelta
 from enum import StrEnum
@@ -22,13 +24,18 @@ from tenuto.cli.terminal import moment, pluralize
 from tenuto.errors import (
     DataKeysDamaged,
     DecryptionFailed,
+    FailureReason,
     InvalidSetting,
+    PackageMissing,
     SessionNotFound,
     StoreFull,
     StoreReadOnly,
     TenutoError,
     Unavailable,
+    failure_reason,
+    install_line,
 )
+from tenuto.llm import OFFLINE, ModelCallLog, ModelCalls, complete, model_names
 from tenuto.llm.reach import model_addresses, why_unreachable
 from tenuto.model import AppendBatch, Draft, NewSession, Page, Retention, Role, Scope, SessionQuery, text_part
 from tenuto.model.policy import OnStoreDown
@@ -37,7 +44,7 @@ from tenuto.model.status import LARGE_LOG_ADVICE, is_large_log
 from tenuto.model.store_reports import DurabilityFinding
 from tenuto.model.urls import is_loopback
 from tenuto.model.values import Value
-from tenuto.ports import DurabilityReport, SessionStore, Store, utc_now
+from tenuto.ports import ChatModel, DurabilityReport, SessionStore, Store, utc_now
 from tenuto.sessions import fresh_id
 from tenuto.settings import Settings
 from tenuto.stores.factory import is_network_store
@@ -55,6 +62,28 @@ _LITTLE_ROOM: Final = 512 * _MIB
 _NO_ROOM: Final = 32 * _MIB
 # Reading every page of a larger file would keep the reader waiting.
 _CHECKED_WHOLE: Final = 256 * _MIB
+# As long as one waits at a terminal for a word.
+_MODEL_PATIENCE: Final = timedelta(seconds=30)
+_MODEL_ADVICE: Final = {
+    FailureReason.UNREACHABLE: "start the server there, or set TENUTO_MODEL_BASE_URL to its address",
+    FailureReason.REFUSED: "check the key (TENUTO_MODEL_API_KEY or the provider's variable), its permissions and the "
+    "model's name",
+    FailureReason.LIMIT: "wait, or raise the limit or quota with the provider; or add a second model to TENUTO_MODEL",
+    FailureReason.TOO_SLOW: "look at the load of its server; TENUTO_MODEL_TIMEOUT is the limit of an answer",
+    FailureReason.CONTENT_FILTER: "look at the filter that is set for this model with its provider",
+    FailureReason.OTHER: "look at the provider's status, or whether this address is that of a model",
+}
+_REASONS: Final = {
+    FailureReason.UNREACHABLE: "unreachable",
+    FailureReason.REFUSED: "refused",
+    FailureReason.LIMIT: "over a limit",
+    FailureReason.TOO_SLOW: "too slow",
+    FailureReason.CONTENT_FILTER: "declined by a content filter",
+    FailureReason.OTHER: "failed",
+}
+_ONE_WORD: Final = "Answer with one word: ready"
+# More than a word: some models think first.
+_WORD_TOKENS: Final = 64
 _CLOCK_SLACK: Final = timedelta(minutes=5)
 # No clock that is right shows a time before this release was made.
 _MADE_IN: Final = 2026
@@ -113,6 +142,8 @@ def _installed_version(name: str) -> str:
 
 def settings_error(error: TenutoError) -> Finding:
     """A setting that stops every start."""
+    if isinstance(error, PackageMissing):
+        return fail("settings", str(error), error.install)
     named = error.setting if isinstance(error, InvalidSetting) else "the setting"
     variable = named if named.isupper() else f"TENUTO_{named.upper()}"
     return fail("settings", str(error), f"correct or unset the environment variable {variable}")
@@ -200,6 +231,8 @@ def _store_advice(settings: Settings, error: TenutoError) -> str:
             return damaged_keys_advice(tenant)
         case DecryptionFailed() | InvalidSetting(setting="privacy_key" | "privacy_key_file"):
             return "set TENUTO_PRIVACY_KEY_FILE (or TENUTO_PRIVACY_KEY) to the key this store was sealed with"
+        case PackageMissing(install=install):
+            return install
         case InvalidSetting() if on_file:
             return "make the folder, or point TENUTO_STORE or --store at another file"
         case InvalidSetting():
@@ -278,18 +311,17 @@ async def talking(app: Tenuto) -> list[Finding]:
     settings = app.settings
     try:
         chat = await app.chat()
-        names = sorted({chat.model_of(assistant).name for assistant in chat.assistants})
-        addresses = model_addresses(names, main=settings.model, base_url=settings.model_base_url)
+        models = {chat.model_of(each).name: chat.model_of(each) for each in chat.assistants if each.missing is None}
+        addresses = model_addresses(sorted(models), main=settings.model, base_url=settings.model_base_url)
+    except PackageMissing as missing:
+        return [fail("chat", str(missing), missing.install)]
     except InvalidSetting as refused:
         return [fail("chat", str(refused), "correct the setting it names, or unset it: offline needs nothing")]
-    known = ", ".join(
-        f"{each.name} (default)" if each.name == chat.assistants.default else each.name for each in chat.assistants
-    )
     room = settings.prompt_tokens - settings.reply_tokens
     return [
-        await _check_models(settings, names, addresses),
+        *await _check_models(settings, models, addresses, chat.model_calls),
         _check_embedder(settings, chat),
-        ok("assistants", known),
+        _check_assistants(chat),
         *_check_channels(settings, chat),
         ok("prompt", f"{settings.prompt_tokens:,} tokens: {room:,} to show, {settings.reply_tokens:,} for the reply"),
     ]
@@ -306,29 +338,71 @@ def _check_channels(settings: Settings, chat: Chat) -> list[Finding]:
     return [ok("channels", pluralize(len(apps), "app"))] if apps else []
 
 
-async def _check_models(settings: Settings, names: list[str], addresses: list[str]) -> Finding:
-    if names == ["offline"]:
-        return ok("model", "offline: it needs no key and answers from tools and talk; set TENUTO_MODEL for another")
-    says = " and ".join(names)
+def _check_assistants(chat: Chat) -> Finding:
+    lacking = {each.name: each.missing.install for each in chat.assistants if each.missing is not None}
+    marks = {chat.assistants.default: " (default)", **dict.fromkeys(lacking, " (not installed)")}
+    says = ", ".join(f"{each.name}{marks.get(each.name, '')}" for each in chat.assistants)
+    if not lacking:
+        return ok("assistants", says)
+    advice = "; ".join(f"{name}: {install}" for name, install in lacking.items())
+    return warn("assistants", says, advice)
+
+
+async def _check_models(
+    settings: Settings, models: Mapping[str, ChatModel], addresses: Sequence[str], calls: ModelCallLog
+) -> list[Finding]:
+    """Whether the models answer a question of one word."""
+    asked = sorted(name for name in models if name != OFFLINE)
+    if not asked:
+        return [ok("model", "offline: it needs no key and answers from tools and talk; set TENUTO_MODEL for another")]
+    where = ""
     if settings.model_base_url is not None:
         key = "with a key" if settings.model_api_key is not None else "without a key"
-        says = f"{says} at {mask_password(settings.model_base_url)}, {key}"
+        where = f" at {mask_password(settings.model_base_url)}, {key}"
     for address in addresses:
+        # Sooner than a client, which tries several times and does not name the address.
         if (why := await why_unreachable(address)) is not None:
-            return fail(
-                "model", f"{says}: {why}", "start the server there, or set TENUTO_MODEL_BASE_URL to its address"
-            )
-    if settings.model_base_url is not None:
-        return ok("model", says)
-    # Without a key that is needed, the model would not have opened.
-    return ok("model", f"{says}; any key it needs is set, and the first question shows whether it is right")
+            return [fail("model", f"{' and '.join(asked)}{where}: {why}", _MODEL_ADVICE[FailureReason.UNREACHABLE])]
+    limit = min(settings.model_timeout or _MODEL_PATIENCE, _MODEL_PATIENCE)
+    failures = await asyncio.gather(*(_ask_one_word(models[name], limit) for name in asked))
+    found: dict[str, Finding] = {}
+    for chain, failure in zip(asked, failures, strict=True):
+        for name in model_names(chain):
+            if name != OFFLINE:
+                found.setdefault(name, _model_finding(calls.of(name), where, failure))
+    return list(found.values())
+
+
+async def _ask_one_word(model: ChatModel, limit: timedelta) -> TenutoError | None:
+    """What a model, or a chain, fails with when it is asked for a word; the record of its calls has more."""
+    try:
+        await complete(model, "", _ONE_WORD, _WORD_TOKENS, limit)
+    except TenutoError as failed:
+        return failed
+    return None
+
+
+def _model_finding(calls: ModelCalls, where: str, failure: TenutoError | None) -> Finding:
+    """One model of a chain that answered, or failed as a whole."""
+    last, p50 = calls.status.last_failure, calls.status.p50_ms
+    if p50 is not None:
+        return ok("model", f"{calls.name}{where} answers in {p50:,.0f} ms")
+    if last is None and failure is None:
+        return ok("model", f"{calls.name}{where}: not asked, since the one before it answers")
+    reason = last.reason if last is not None else failure_reason(failure) if failure is not None else None
+    reason = reason or FailureReason.OTHER
+    message = last.message if last is not None else str(failure)
+    said = f"; the provider says: {calls.provider_message}" if calls.provider_message else ""
+    # Behind one that fails stands another one that answers.
+    level = fail if failure is not None else warn
+    return level("model", f"{_REASONS[reason]}: {message}{where}{said}", _MODEL_ADVICE[reason])
 
 
 def _check_embedder(settings: Settings, chat: Chat) -> Finding:
     gated = [assistant.name for assistant in chat.assistants if assistant.relevance > 0]
     whose = f"asked by {', '.join(gated)}" if gated else "no assistant asks for it: none sets a relevance"
     if chat.embedder is None:
-        why = "as it is set" if settings.embedder == "none" else "pip install 'tenuto[meaning]' brings one"
+        why = "as it is set" if settings.embedder == "none" else f"{install_line('meaning')} brings one"
         return ok("embedder", f"none, talk is compared by words; {why} ({whose})")
     return ok("embedder", f"{chat.embedder} compares talk by meaning ({whose})")
 

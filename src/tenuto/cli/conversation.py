@@ -22,11 +22,11 @@ from tenuto.cli.running import command_line
 from tenuto.cli.sessions import show_sessions
 from tenuto.cli.terminal import pluralize, show_json, tally, visible
 from tenuto.cli.trace_view import show_manifest, show_trace
-from tenuto.errors import Invalid, ModelFailed, SessionNotFound, TenutoError
+from tenuto.errors import FailureReason, Invalid, ModelFailed, SessionNotFound, TenutoError
 from tenuto.llm import OFFLINE, model_names
 from tenuto.llm.reach import model_addresses, why_unreachable
 from tenuto.model import Changes, Page, Role, Scope, Session, SessionPage, SessionQuery
-from tenuto.model.generation import TextDelta
+from tenuto.model.generation import StepChanged, TextDelta
 from tenuto.model.policy import OnMissing
 from tenuto.model.prompt import Language
 from tenuto.model.turn import Trace
@@ -60,7 +60,7 @@ def converse(settings: Settings, begin: Callable[[BackgroundApp], Conversation],
     if len(model_names(settings.model)) == 1:
         for address in model_addresses([settings.model], main=settings.model, base_url=settings.model_base_url):
             if (why := asyncio.run(why_unreachable(address))) is not None:
-                raise ModelFailed(settings.model, f"does not answer: {why}")
+                raise ModelFailed(settings.model, f"does not answer: {why}", FailureReason.UNREACHABLE)
     with open_in_background(settings) as aside:
         talk = begin(aside)
         talk.prepare()
@@ -82,16 +82,16 @@ class Conversation:
         self._last: Reply | None = None
         self._listed: tuple[Session, ...] = ()
         self._commands: Mapping[str, tuple[Callable[[str], None], str]] = {
-            "reset": (self._reset, "forget what was said, and keep the session"),
-            "title": (self._title, "show the title; with words behind it, change it"),
-            "why": (self._why, "what the model saw for the last answer: the budget as a bar, and every part"),
-            "trace": (self._trace, "everything about the last turn: tools, steps, context"),
+            "reset": (self._reset, "clear the conversation and keep the session"),
+            "title": (self._title, "show the title, or set it to the words that follow"),
+            "why": (self._why, "show what the model saw for the last answer: the token budget and every part"),
+            "trace": (self._trace, "show everything about the last turn: tools, steps, context"),
             "retry": (self._retry, "answer the last question again"),
             "sessions": (self._sessions, "list your sessions"),
-            "open": (self._open, "go on with another session: its number in that list, or its id"),
-            "new": (self._new, "begin a new session"),
+            "open": (self._open, "switch to another session, by its number in that list or its id"),
+            "new": (self._new, "start a new session"),
             "help": (self._help, "this list"),
-            "quit": (self._quit, "leave; so does Ctrl-D"),
+            "quit": (self._quit, "leave, like Ctrl-D"),
         }
 
     def prepare(self) -> None:
@@ -129,7 +129,7 @@ class Conversation:
         """Answer and end; an error is the command's."""
         self._answer(self._request(text=words))
         if self._session_id is not None and sys.stderr.isatty() and not self._manner.as_json:
-            typer.secho(f"(go on: {self._again()})", dim=True, err=True)
+            typer.secho(f"(continue with: {self._again()})", dim=True, err=True)
 
     def _request(self, *, text: str = "", regenerate: bool = False) -> ChatRequest:
         return ChatRequest(
@@ -166,7 +166,7 @@ class Conversation:
                     case ReplyFinished(reply=reply):
                         self._session_id = reply.session_id
                         return reply
-                    case TextDelta() | ToolStarted() | ToolFinished():
+                    case TextDelta() | ToolStarted() | ToolFinished() | StepChanged():
                         screen.show(event)
         raise AssertionError("a turn ends with its answer or with an error")
 
@@ -182,13 +182,13 @@ class Conversation:
             try:
                 self._do(line)
             except KeyboardInterrupt:
-                self._print_note("(stopped; what you said is kept, and /retry answers it)")
+                self._print_note("(stopped; your message is kept, and /retry answers it)")
             except EOFError:
                 break
             except TenutoError as error:
                 typer.secho(f"{error.code}: {visible(str(error))}", fg="red", err=True)
         if self._session_id is not None:
-            self._print_note(f"(go on later: {self._again()})")
+            self._print_note(f"(continue later with: {self._again()})")
 
     def _introduction(self) -> str:
         """Who answers, in one line."""
@@ -224,7 +224,7 @@ class Conversation:
         elif name[1:] in self._commands:
             self._commands[name[1:]][0](rest.strip())
         else:
-            raise Invalid("there is no such command; /help lists those there are")
+            raise Invalid("there is no such command; /help lists them")
 
     # Commands
 
@@ -232,7 +232,7 @@ class Conversation:
         session_id = self._require_session()
         self._aside.run(lambda: self._app.sessions.reset(self._scope, session_id))
         self._last = None
-        self._print_note("(forgotten; the session is empty)")
+        self._print_note("(cleared; the session is empty)")
 
     def _title(self, title: str) -> None:
         session_id = self._require_session()
@@ -252,7 +252,7 @@ class Conversation:
         elif answered is not None:
             show_manifest(answered.manifest)
         else:
-            raise Invalid("nothing was answered yet")
+            raise Invalid("there is no answer yet")
         self._show_redactions(answered)
 
     def _show_redactions(self, trace: Trace | None) -> None:
@@ -272,7 +272,7 @@ class Conversation:
         session_id = self._require_session()
         found = self._aside.run(lambda: self._app.store.traces.traces(self._scope, session_id, 1))
         if not found:
-            raise Invalid("there is no trace of this session's turns")
+            raise Invalid("this session has no traces")
         show_trace(found[0])
 
     def _retry(self, _: str) -> None:
@@ -284,7 +284,7 @@ class Conversation:
         show_sessions(page, numbered=True)
         if page.cursor is not None:
             self._print_note(
-                f"(the {pluralize(_LISTED, 'session')} that changed last; /open takes the id of any other)"
+                f"(the {pluralize(_LISTED, 'session')} changed most recently; /open also takes the id of any other)"
             )
 
     def _list(self) -> SessionPage:
@@ -295,7 +295,7 @@ class Conversation:
 
     def _open(self, which: str) -> None:
         if not which:
-            raise Invalid("say which one: its number in the list of /sessions, or its id")
+            raise Invalid("name a session: its number in the list of /sessions, or its id")
         session_id = self._session_id_for(which)
         session = self._aside.run(lambda: self._app.sessions.get(self._scope, session_id))
         # A name given for this session does not apply to the other one, which has its own.
@@ -314,20 +314,20 @@ class Conversation:
 
     def _new(self, _: str) -> None:
         self._session_id, self._last = None, None
-        self._print_note("(a new session begins with your next words)")
+        self._print_note("(your next message starts a new session)")
 
     def _help(self, _: str) -> None:
         width = max(map(len, self._commands))
         for name, (_do, about) in self._commands.items():
             typer.echo(f"/{name:<{width}}  {about}")
-        typer.echo("Everything else is said to the assistant; begin with // to say something that begins with a slash.")
+        typer.echo("Anything else goes to the assistant; type // to send a message that begins with a slash.")
 
     def _quit(self, _: str) -> None:
         raise EOFError
 
     def _require_session(self) -> str:
         if self._session_id is None:
-            raise Invalid("nothing was said yet")
+            raise Invalid("nothing has been said yet")
         return self._session_id
 
     def _again(self) -> str:
@@ -350,8 +350,8 @@ class _AnswerPrinter:
         self._quiet = quiet
         self._shown = ""
 
-    def show(self, event: TextDelta | ToolStarted | ToolFinished) -> None:
-        """Some words, or a tool at work."""
+    def show(self, event: TextDelta | ToolStarted | ToolFinished | StepChanged) -> None:
+        """Some words, or a tool or a step at work."""
         if self._quiet:
             return
         match event:
@@ -360,11 +360,12 @@ class _AnswerPrinter:
                 typer.echo(self._stream.feed(text), nl=False)
             case ToolStarted():
                 self.end()
-            case ToolFinished(name=name, milliseconds=taken, error=failed) if sys.stderr.isatty():
-                note = f"[{name} {'failed: ' + failed if failed else f'{taken:,.0f} ms'}]"
-                typer.secho(visible(note), dim=True, err=True)
-            case ToolFinished():
+            case ToolFinished(name=name, milliseconds=taken, error=failed):
+                _print_work(name, taken, failed)
+            case StepChanged(state="started"):
                 pass
+            case StepChanged(id=step, titles=titles, milliseconds=taken, error=failed):
+                _print_work(in_language(titles, Language.ENGLISH) or step, taken, failed)
 
     def finish(self, answer: str) -> None:
         """The rest of the answer; all of it where the assistant has put other words in place of those streamed."""
@@ -382,10 +383,17 @@ class _AnswerPrinter:
         self._shown = ""
 
 
+def _print_work(name: str, milliseconds: float | None, failed: str | None) -> None:
+    """What a tool or a step did, for those who watch."""
+    if sys.stderr.isatty():
+        how = f" failed: {failed}" if failed else "" if milliseconds is None else f" {milliseconds:,.0f} ms"
+        typer.secho(visible(f"[{name}{how}]"), dim=True, err=True)
+
+
 def remarks(degraded: Sequence[str]) -> list[str]:
     """What an answer had to do without, and what keeps it, for those who read it."""
     missing = [what for what in degraded if what != "journal"]
     lines = [f"(degraded: without {', '.join(missing)})"] if missing else []
     if "journal" in degraded:
-        lines.append("(degraded: the store does not answer; the journal keeps this until it is back)")
+        lines.append("(degraded: the store does not answer; the journal keeps this turn until it does)")
     return lines

@@ -29,8 +29,8 @@ from tenuto.wiring.tasks import engine_database
 
 _SHOWN: Final = 20
 _UNREADABLE: Final = (
-    "cannot be read and stayed behind: damaged, or state of a tenant that an earlier release wrote without its site; "
-    "a write by this release to the source adds that"
+    "cannot be read and were not copied: damaged, or state of a tenant that an earlier release wrote without its site, "
+    "which a write by this release to the source adds"
 )
 
 
@@ -58,7 +58,7 @@ def copy(
     tasks, boards, API keys, usage, vaults and data keys. Run it again to resume, or to copy what has changed since.
     """
     if any(url.startswith("memory:") for url in (source, target)):
-        raise InvalidSetting("store", "a store in memory ends with the command: name a file or a server")
+        raise InvalidSetting("store", "a store in memory is gone when the command ends: name a file or a server")
     if _identify(source) == _identify(target):
         raise Invalid("both addresses name the same store")
     policy = CopyPolicy(merge=merge, overwrite=overwrite, delete=delete, shrunk=yes, dry_run=dry_run)

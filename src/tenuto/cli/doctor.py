@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -20,8 +21,8 @@ from tenuto.cli.checks import CheckStatus, Finding
 from tenuto.cli.effective_settings import effective
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, caller
 from tenuto.cli.running import sqlite_file
-from tenuto.cli.terminal import show_facts, show_json, visible
-from tenuto.errors import TenutoError
+from tenuto.cli.terminal import pluralize, show_facts, show_json, visible
+from tenuto.errors import TenutoError, install_line
 from tenuto.model import Scope
 from tenuto.settings import Settings, read_settings
 
@@ -55,12 +56,19 @@ def doctor(
         show_json({"ok": well, "checks": msgspec.to_builtins(findings), "settings": values, "sources": sources})
     else:
         _print_findings(findings)
-        typer.echo("\nAll is well." if well else "\nSomething is wrong; the red lines say what to do.")
+        typer.echo(f"\n{_verdict(findings)}")
         if show_settings and shown:
             typer.secho("\nSettings", bold=True)
             show_facts((name, f"{setting.value}  ({setting.source})") for name, setting in shown.items())
     if not well:
         raise typer.Exit(1)
+
+
+def _verdict(findings: Sequence[Finding]) -> str:
+    warnings = sum(finding.status is CheckStatus.WARNING for finding in findings)
+    if any(finding.status is CheckStatus.ERROR for finding in findings):
+        return "Something is wrong; the red lines say what to do."
+    return f"Nothing is broken; look at {pluralize(warnings, 'warning')} above." if warnings else "All is well."
 
 
 def _run_checks(scope: Scope, store: str | None) -> tuple[Settings | None, list[Finding]]:
@@ -88,7 +96,7 @@ def _run_lark_checks() -> tuple[Settings | None, list[Finding]]:
 
         return settings, asyncio.run(lark_checks.findings(settings))
     except ModuleNotFoundError as missing:
-        advice = "install tenuto[lark]"
+        advice = install_line("lark")
         says = f"the package {missing.name} is missing"
         return None, [Finding(name="lark", status=CheckStatus.ERROR, message=says, advice=advice)]
     except TenutoError as error:
@@ -96,19 +104,26 @@ def _run_lark_checks() -> tuple[Settings | None, list[Finding]]:
 
 
 async def _store_findings(settings: Settings, scope: Scope) -> list[Finding]:
-    """What only an open store can tell; the first failure ends the list."""
+    """What only an open store can tell; the first failure of the store ends the list.
+
+    Models, assistants and tasks are beside the store, and their time is none of its own: libraries of providers take
+    seconds to load, and a provider may take as long to answer.
+    """
     findings: list[Finding] = []
     try:
-        async with asyncio.timeout(_PATIENCE_SECONDS), open_app(replace(settings, l1=False), run_upkeep=False) as app:
-            findings.append(await checks.answers(app))
-            findings.append(await checks.check_round_trip(app.store.sessions))
-            findings += await checks.check_durability(app.stores.backend)
-            findings.append(await checks.holdings(app, scope))
-            findings.append(await checks.clock(app, scope))
-            findings.append(await checks.credentials(app))
+        async with AsyncExitStack() as stack:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                app = await stack.enter_async_context(open_app(replace(settings, l1=False), run_upkeep=False))
+                findings.append(await checks.answers(app))
+                findings.append(await checks.check_round_trip(app.store.sessions))
+                findings += await checks.check_durability(app.stores.backend)
+                findings.append(await checks.holdings(app, scope))
+                findings.append(await checks.clock(app, scope))
+                findings.append(await checks.credentials(app))
             findings += await checks.talking(app)
-            findings += await task_checks.findings(app)
-            findings += await privacy_checks.findings(app, scope)
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                findings += await task_checks.findings(app)
+                findings += await privacy_checks.findings(app, scope)
     except TimeoutError:
         findings.append(checks.store_timeout(settings, _PATIENCE_SECONDS))
     except TenutoError as error:

@@ -70,7 +70,10 @@ def list_keys(
     if as_json:
         show_json({"keys": [asdict(key) for key in found]})
     elif not found:
-        typer.echo("No keys: the server listens on loopback only. Make one with: tenuto keys create --tenant ID")
+        typer.echo(
+            "No keys yet: the server accepts requests from this machine only. Create one with: "
+            "tenuto keys create --tenant ID"
+        )
     else:
         columns = ("ID", "TENANT", "SITE", "USER", "AGENT", "ROLE", "NAME", "CREATED", "USED", "REVOKED")
         show_table(columns, map(_key_row, found), flexible="NAME")
@@ -88,7 +91,7 @@ def revoke_key(
     if as_json:
         show_json(asdict(key))
     else:
-        typer.echo(f"Key {key.id} opens nothing any more.")
+        typer.echo(f"Key {key.id} is revoked.")
 
 
 def _with_keys(story: Callable[[ApiKeys], Awaitable[_Answer]], store: str | None, *, making: bool = False) -> _Answer:

@@ -33,6 +33,6 @@ async def _serve(settings: Settings, scope: Scope) -> None:
     try:
         from tenuto.server.mcp.service import serve_stdio
     except ModuleNotFoundError as absent:
-        raise ExtraMissing("MCP", "mcp") from absent
+        raise ExtraMissing("protocol MCP", "mcp") from absent
     async with open_app(settings) as app:
         await serve_stdio(app, scope)

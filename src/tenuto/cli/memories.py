@@ -132,7 +132,11 @@ def search_memories(
     mmr_lambda: Annotated[
         float,
         typer.Option(
-            "--mmr-lambda", min=0, max=1, metavar="N", help="1 ranks by relevance alone, less by difference too."
+            "--mmr-lambda",
+            min=0,
+            max=1,
+            metavar="N",
+            help="1 ranks by relevance alone; lower values also favour variety.",
         ),
     ] = 0.7,
     tenant: Tenant = LOCAL,
@@ -167,7 +171,7 @@ def search_memories(
     for number, hit in enumerate(result.hits, start=1):
         _print_hit(number, hit)
     if result.degraded:
-        typer.echo("The embedder did not answer, or not all memories are embedded: words decided.", err=True)
+        typer.echo("The embedder did not answer, or not all memories are embedded: ranked by words alone.", err=True)
 
 
 async def _search(held: Memories, scope: Scope, query: MemoryQuery) -> RecallResult:
@@ -239,7 +243,7 @@ def edit_memory(
 ) -> None:
     """Change the text or the kind of a memory."""
     if text is None and kind is None:
-        raise typer.BadParameter("say what changes: --text or --kind", param_hint="--text")
+        raise typer.BadParameter("name what to change: --text or --kind", param_hint="--text")
     scope = _owner(tenant, site, user, channel, chat)
 
     async def edit(held: Memories) -> Memory:
@@ -291,7 +295,7 @@ def forget_memories(
     """
     ids = list(dict.fromkeys(check_id(one, "the memory id") for one in memory_ids or ()))
     if sum([bool(ids), session is not None, search is not None, everything]) != 1:
-        raise typer.BadParameter("name ids, or say --session, --search or --all, one of them", param_hint="ID")
+        raise typer.BadParameter("give ids, or one of --session, --search and --all", param_hint="ID")
     scope = _owner(tenant, site, user, channel, chat)
     if search is not None:
         ids = _choose(scope, _said(search, "the query"), limit, store, yes=yes, as_json=as_json)
@@ -319,8 +323,7 @@ def _choose(scope: Scope, query: str, limit: int, store: str | None, *, yes: boo
     """The ids that a search finds, once they were seen: a search always finds something."""
     if yes or as_json or not sys.stdin.isatty():
         raise typer.BadParameter(
-            "what a search finds is looked at first: `memories search`, then `memories forget ID`",
-            param_hint="--search",
+            "look at what the search finds first: `memories search`, then `memories forget ID`", param_hint="--search"
         )
     asked = MemoryQuery(text=query, limit=limit, any_persona=True)
     result = _run(scope, lambda held: _search(held, scope, asked), store, read_only=True)
@@ -335,8 +338,10 @@ def _choose(scope: Scope, query: str, limit: int, store: str | None, *, yes: boo
 
 def _confirm(many: int, as_json: bool) -> None:
     if as_json or not sys.stdin.isatty():
-        raise typer.BadParameter("no terminal to ask on: say --yes to forget for good", param_hint="--yes")
-    typer.confirm(f"Forget {pluralize(many, 'memory')} for good?", abort=True, err=True)
+        raise typer.BadParameter(
+            "there is no terminal to ask for confirmation: pass --yes to forget permanently", param_hint="--yes"
+        )
+    typer.confirm(f"Forget {pluralize(many, 'memory')} permanently?", abort=True, err=True)
 
 
 @memories.command("preferences")

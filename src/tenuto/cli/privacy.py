@@ -126,7 +126,7 @@ def _print_survey(survey: ScanSummary, fix: bool) -> None:
     typer.echo(f"{pluralize(len(sites), 'site')}, ", nl=False)
     _print_scan_summary(survey, fix)
     for space, why in survey.locked_sites.items():
-        typer.echo(visible(f"{why.code}: {_describe_site(space)} was not looked through: {why}"), err=True)
+        typer.echo(visible(f"{why.code}: {_describe_site(space)} was not scanned: {why}"), err=True)
 
 
 async def _run_scan(app: Tenuto, scope: Scope, fix: bool, *, quiet: bool) -> Report:
@@ -153,17 +153,17 @@ def _print_scan_summary(report: Report | ScanSummary, fix: bool) -> None:
     looked = ", ".join(
         (pluralize(report.sessions, "session"), pluralize(report.memories, "memory"), pluralize(report.texts, "text"))
     )
-    typer.echo(f"{looked} looked through.")
+    typer.echo(f"{looked} scanned.")
     if fix:
         typer.echo(f"{pluralize(report.fixed, 'record')} fixed.")
         compaction = _compaction_text(report.compaction or CompactionStatus.NOTHING, report.remaining_reason)
         typer.echo(f"Deleted bytes, in the whole store: {compaction}.")
     elif report.violations:
-        typer.echo(f"{pluralize(report.violations, 'value')} stand against the policy: --fix takes them out.")
+        typer.echo(f"{pluralize(report.violations, 'value')} violating the policy: --fix redacts them.")
     else:
-        typer.echo("Nothing stands against the policy.")
+        typer.echo("Nothing violates the policy.")
     if report.unreadable:
-        typer.echo(f"{pluralize(report.unreadable, 'record')} could not be opened, and not be looked through.")
+        typer.echo(f"{pluralize(report.unreadable, 'record')} could not be decrypted and were not scanned.")
 
 
 @privacy.command("erase")
@@ -200,9 +200,11 @@ def erase(
 
 def _confirm_erase(scope: Scope, as_json: bool, *, only_site: bool) -> None:
     if as_json or not sys.stdin.isatty():
-        raise typer.BadParameter("no terminal to ask on: say --yes to erase for good", param_hint="--yes")
+        raise typer.BadParameter(
+            "there is no terminal to ask for confirmation: pass --yes to erase permanently", param_hint="--yes"
+        )
     where = _describe_site(scope) if only_site else f"all sites of tenant {scope.tenant}"
-    question = f"Erase everything of user {scope.user} in {where} for good?"
+    question = f"Erase everything of user {scope.user} in {where} permanently?"
     typer.confirm(visible(question), abort=True, err=True)
 
 
@@ -219,7 +221,7 @@ async def _run_erase(app: Tenuto, scope: Scope, *, only_site: bool, quiet: bool)
 
 _BYTES = {
     "done": "cleared",
-    "later": "not cleared yet: the store was busy; upkeep will, or this command once more",
+    "later": "not cleared yet, the store was busy: upkeep does so later, or this command when it is run again",
     "partly": "not all cleared",
     "nothing": "nothing to clear",
 }
@@ -273,7 +275,7 @@ def verify(
         show_json({"valid": why is None, "why": why, "receipt": ReceiptView.of(receipt)})
     elif why is None:
         show_facts(_receipt_facts(receipt))
-        typer.echo("\nThe receipt holds: it is as this installation signed it.")
+        typer.echo("\nThe receipt is valid: it is unchanged since this installation signed it.")
     else:
         typer.echo(f"receipt_invalid: {why}", err=True)
     if why is not None:
@@ -297,7 +299,7 @@ def reveal(
 
     async def look(app: Tenuto) -> dict[str, str]:
         if app.redactor.vault is None:
-            raise InvalidSetting("privacy_key", "is needed to open what is sealed: set it, or privacy_key_file")
+            raise InvalidSetting("privacy_key", "is needed to decrypt what is stored: set it, or privacy_key_file")
         return await app.privacy.reveal(scope, session_id, marks, by=_operator())
 
     values = run_command(look, store=store)
@@ -307,7 +309,7 @@ def reveal(
     else:
         show_facts(values.items())
         if unknown:
-            typer.echo(visible(f"Nothing is known behind {', '.join(unknown)}."), err=True)
+            typer.echo(visible(f"Unknown: {', '.join(unknown)}."), err=True)
     if unknown:
         raise typer.Exit(1)
 
@@ -333,7 +335,7 @@ def audit(
 
         show_json({"entries": list(map(AuditEntryView.of, notes))})
     elif not notes:
-        typer.echo("Nothing was done.")
+        typer.echo("The audit log is empty.")
     else:
         rows = [(moment(note.at), note.act, note.by, msgspec.json.encode(note.about).decode()) for note in notes]
         show_table(("AT", "ACT", "BY", "ABOUT"), rows, flexible="ABOUT")

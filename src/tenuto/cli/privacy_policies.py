@@ -33,7 +33,7 @@ _ABOUT: Final = {
     Sink.MESSAGE: "the live part of the log",
     Sink.PAST: "messages that a summary covers; keep: as message stored them",
     Sink.SUMMARY: "summaries",
-    Sink.MEMORY: "what is remembered of a user",
+    Sink.MEMORY: "memories of a user",
     Sink.BOARD: "tasks: goals, boards, outputs, notes of agents",
     Sink.TITLE: "titles",
     Sink.TRACE: "traces",
@@ -130,7 +130,7 @@ def try_text(
         show_json({"matches": found, **{mode.value: said for mode, said in seen.by_mode.items()}})
         return
     if not seen.matches:
-        typer.echo("Nothing private is found.")
+        typer.echo("No private data found.")
         return
     show_table(
         ("TYPE", "RULE", "FROM", "TO"),
@@ -154,7 +154,7 @@ def new_key(
         show_json({"file": str(path), "key": name})
     else:
         typer.echo(visible(f"Key {name} is in {path}. Set TENUTO_PRIVACY_KEY_FILE={path}"))
-        typer.echo("Keep a copy apart from the store: without the key encrypted data cannot be read.")
+        typer.echo("Keep a copy away from the store: encrypted data cannot be read without the key.")
 
 
 def rotate(
@@ -175,7 +175,7 @@ def rotate(
     if as_json:
         show_json({"wrapped": wrapped, "renewed": list(wrapped) if renew else [], "failed": failures})
     else:
-        typer.echo(f"{pluralize(sum(wrapped.values()), 'key')} of {pluralize(len(wrapped), 'tenant')} wrapped anew.")
+        typer.echo(f"{pluralize(sum(wrapped.values()), 'key')} of {pluralize(len(wrapped), 'tenant')} wrapped again.")
         if renew:
             typer.echo(f"{pluralize(len(wrapped), 'new data key')} made; running servers follow within a minute.")
         for failure in failures:

@@ -47,7 +47,7 @@ def run_command(
     else:
         file = sqlite_file(settings.store)
         if file is not None and not file.exists():
-            raise InvalidSetting("store", f"there is no file {file.absolute()}; name the right one by --store")
+            raise InvalidSetting("store", f"there is no file {file.absolute()}; name the right one with --store")
     if store is None:
         tell_store(settings)
 

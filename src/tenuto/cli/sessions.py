@@ -275,9 +275,11 @@ def delete_sessions(
 
 def _confirm_delete(session_ids: list[str], as_json: bool) -> None:
     if as_json or not sys.stdin.isatty():
-        raise typer.BadParameter("no terminal to ask on: say --yes to delete for good", param_hint="--yes")
+        raise typer.BadParameter(
+            "there is no terminal to ask for confirmation: pass --yes to delete permanently", param_hint="--yes"
+        )
     named = visible(session_ids[0]) if len(session_ids) == 1 else pluralize(len(session_ids), "session")
-    typer.confirm(f"Delete {named} for good?", abort=True, err=True)
+    typer.confirm(f"Delete {named} permanently?", abort=True, err=True)
 
 
 async def _delete_each(app: Tenuto, scope: Scope, session_ids: list[str]) -> tuple[list[str], list[JsonObject]]:

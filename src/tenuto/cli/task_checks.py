@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from tenuto.app import Tenuto
 from tenuto.cli.checks import CheckStatus, Finding
 from tenuto.cli.effective_settings import mask_password
-from tenuto.errors import InvalidSetting, Unavailable
+from tenuto.errors import InvalidSetting, PackageMissing, Unavailable
 from tenuto.llm.reach import why_unreachable
 from tenuto.settings import Settings
 from tenuto.wiring.tasks import engine_database, one_machine_notice
@@ -42,6 +42,8 @@ async def _engine_findings(app: Tenuto) -> list[Finding]:
         database = mask_password(engine_database(app.settings))
         own = app.agents.own
         running = await (await app.engine(worker=False)).agents()
+    except PackageMissing as missing:
+        return [_finding(CheckStatus.ERROR, str(missing), missing.install)]
     except InvalidSetting as refused:
         return [_finding(CheckStatus.ERROR, str(refused), _CORRECT)]
     except Unavailable as away:

@@ -161,7 +161,7 @@ def resume_task(
 
 
 def recover_tasks(store: StoreUrl = None, as_json: AsJson = False) -> None:
-    """Give the tasks of dead workers to living ones now.
+    """Hand the tasks of dead workers to running ones now.
 
     Workers do so by themselves after a while. It concerns all tenants.
     """
@@ -201,7 +201,7 @@ class _Follower:
             return run_command(story, store=self._store, making=making)
         except KeyboardInterrupt:
             if self._task_id:
-                how = "goes on as soon as a worker runs (tenuto worker)" if self._works else "goes on"
+                how = "continues as soon as a worker runs (tenuto worker)" if self._works else "continues"
                 typer.echo(f"\nThe task {how}.\nfollow: {self.command('follow')}", err=True)
                 typer.echo(f"cancel: {self.command('cancel')}", err=True)
             raise typer.Exit(_INTERRUPTED) from None

@@ -63,7 +63,9 @@ def list_tasks(
 
 def _print_tasks(page: TaskPage) -> None:
     if not page.tasks:
-        typer.echo("No tasks." if page.cursor is None else f"None so far, and there are more: --cursor {page.cursor}")
+        typer.echo(
+            "No tasks." if page.cursor is None else f"None on this page, and there are more: --cursor {page.cursor}"
+        )
         return
     now = utc_now()
     columns = ("ID", "TYPE", "STATUS", "CHANGED", "GOAL")
@@ -122,7 +124,7 @@ def _task_facts(progress: TaskProgress) -> list[tuple[str, str]]:
 def _print_board(board: BoardView) -> None:
     typer.echo()
     if not board.entries:
-        typer.echo("Nothing stands on its board.")
+        typer.echo("The board is empty.")
     else:
         now = utc_now()
         columns = ("KEY", "VERSION", "WRITER", "PREVIOUS", "WRITTEN", "VALUE")
@@ -158,8 +160,10 @@ def delete_task(
     scope = caller(tenant, site, user)
     if not yes:
         if as_json or not sys.stdin.isatty():
-            raise typer.BadParameter("no terminal to ask on: say --yes to delete for good", param_hint="--yes")
-        typer.confirm(f"Delete {visible(task_id)} for good?", abort=True, err=True)
+            raise typer.BadParameter(
+                "there is no terminal to ask for confirmation: pass --yes to delete permanently", param_hint="--yes"
+            )
+        typer.confirm(f"Delete {visible(task_id)} permanently?", abort=True, err=True)
     run_command(lambda app: app.tasks.delete(scope, task_id), store=store)
     if as_json:
         show_json({"deleted": task_id})

@@ -17,7 +17,7 @@ import typer
 from tenuto.cli.options import AsJson
 from tenuto.cli.terminal import show_json, visible
 from tenuto.errors import Unavailable
-from tenuto.model.status import Level, StatusView
+from tenuto.model.status import Level, ModelStatus, StatusView
 from tenuto.settings import Settings, read_settings
 
 _COLOURS: Final = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
@@ -86,7 +86,7 @@ async def _read_status(url: str, key: str | None) -> StatusView:
             return await client.status()
     except ConnectionLost:
         raise Unavailable(
-            f"server at {url}", "does not answer; start one with `tenuto serve`, or name its address by --url"
+            f"server at {url}", "does not answer; start one with `tenuto serve`, or pass its address with --url"
         ) from None
 
 
@@ -154,6 +154,8 @@ def _facts(status: StatusView, before: StatusView | None) -> Iterator[tuple[str,
         "turns",
         f"{turns.live:,} running, {_turn_rate(status, before)}, {turns.answered:,} answered, {turns.failed:,} failed",
     )
+    for model in status.models:
+        yield "model", _model(model)
     yield "sessions", _sessions(status, before)
     yield "store", f"{store.version or store.backend} {answers}, {store.address}"
     if status.breaker is not None:
@@ -165,6 +167,17 @@ def _facts(status: StatusView, before: StatusView | None) -> Iterator[tuple[str,
     yield "upkeep", f"{jobs.running:,} running, {jobs.waiting:,} waiting, {jobs.done:,} done, {jobs.failed:,} failed"
     yield "tasks", tasks.status if tasks.error is None else f"{tasks.status}: {tasks.error}"
     yield "process", f"{_size(status.process.memory_bytes)} memory, {_span(status.process.cpu_seconds)} processor time"
+
+
+def _model(model: ModelStatus) -> str:
+    ended = model.answered + model.failed
+    if not ended:
+        return f"{model.name} was not called yet"
+    how = "fails" if model.failed_in_a_row else "answers"
+    took = f" in {model.p50_ms:,.0f} ms, 95 % within {model.p95_ms:,.0f} ms" if model.p50_ms is not None else ""
+    failure = model.last_failure
+    last = f", the last for {failure.reason.replace('_', ' ')}" if failure is not None else ""
+    return f"{model.name} {how}{took}, {model.failed:,} of {ended:,} calls failed{last}"
 
 
 def _turn_rate(status: StatusView, before: StatusView | None) -> str:

@@ -20,6 +20,7 @@ _BESIDE_STEPS: Final = 30
 _STATES: Final = {
     PartState.REDACTED: "(redacted: the model saw the values)",
     PartState.CHANGED: "(changed since)",
+    PartState.UNCHECKED: "(stored now; whether the model saw it so is not known here)",
     PartState.GONE: "(no longer stored)",
     PartState.UNSTORED: "(not stored)",
     PartState.WITHHELD: "(withheld)",
@@ -49,6 +50,9 @@ def show_trace(trace: Trace, texts: Sequence[PartText] | None = None) -> None:
             flexible="ARGUMENTS",
             numbers=("MS",),
         )
+    for run in trace.tools:
+        if run.exception:
+            typer.echo(visible(f"{run.name} raised {run.exception}"))
     typer.secho("\nSteps", bold=True)
     for line in timeline(trace.steps, width=bar_width(_BESIDE_STEPS)):
         typer.echo(line)
@@ -87,6 +91,7 @@ def _trace_facts(trace: Trace) -> list[tuple[str, str]]:
         ("assistant", f"{trace.assistant}{persona}"),
         ("model", trace.model),
         ("outcome", outcome(trace)),
+        *([("because", trace.error_message)] if trace.error_message else []),
         ("tokens", tokens),
         ("cost", f"{Decimal(trace.cost_nanos) / NANOS_PER_USD:f} USD"),
         ("took", f"{sum(trace.steps.values()):,.1f} ms"),

@@ -52,9 +52,9 @@ async def _work(settings: Settings, concurrency: int) -> None:
     async with open_app(settings) as app:
         agents = ", ".join(sorted(app.agents.own))
         if not agents:
-            raise InvalidSetting("agents", "a worker needs agents: set TENUTO_AGENTS to a folder that has some")
+            raise InvalidSetting("agents", "a worker needs agents: set TENUTO_AGENTS to a folder that contains some")
         await app.engine(worker=True, concurrency=concurrency)
         database = mask_password(engine_database(settings))
         _log.info("working on tasks: store %s, engine database %s, agents %s", shown_store(settings), database, agents)
         await stopped.wait()
-        _log.info("stopping: other workers go on with the tasks of this one")
+        _log.info("stopping: other workers take over the tasks of this one")

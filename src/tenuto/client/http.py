@@ -20,14 +20,14 @@ from urllib.parse import quote
 import msgspec
 
 from tenuto.client.problems import error_from, problem_from
-from tenuto.errors import CircuitOpen, Invalid, InvalidSetting, ModelFailed, TaskFailed, TenutoError, Unavailable
+from tenuto.errors import CircuitOpen, Invalid, ModelFailed, PackageMissing, TaskFailed, TenutoError, Unavailable
 from tenuto.model import Scope
 from tenuto.model.values import JsonObject, Value
 
 try:
     import httpx
 except ModuleNotFoundError as missing:
-    raise InvalidSetting("connect", "it needs httpx: pip install 'tenuto[client]'") from missing
+    raise PackageMissing("connect", "a connection", extra="client") from missing
 
 _log = logging.getLogger(__name__)
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})

@@ -8,7 +8,18 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from tenuto.errors import Conflict, Invalid, LimitReached, NotFound, TenutoError, TooLarge, Unavailable
+from tenuto.errors import (
+    Conflict,
+    FailureReason,
+    Invalid,
+    LimitReached,
+    ModelFailed,
+    NotFound,
+    TaskFailed,
+    TenutoError,
+    TooLarge,
+    Unavailable,
+)
 from tenuto.model.values import JsonObject
 
 _FACTS: Final = ("expected", "actual", "limit_bytes")
@@ -48,6 +59,9 @@ def error_from(problem: JsonObject, about: Mapping[str, str]) -> TenutoError:
     facts: dict[str, object] = {**about, **{name: problem[name] for name in _FACTS if name in problem}, "code": code}
     if "types" in problem:
         facts["types"] = tuple(problem["types"])
+    if "reason" in problem and issubclass(kind, ModelFailed | TaskFailed):
+        known = problem["reason"] in tuple(FailureReason)
+        facts["reason"] = FailureReason(problem["reason"]) if known else FailureReason.OTHER
     if "retry_after" in problem:
         facts["retry_after"] = timedelta(seconds=problem["retry_after"])
     vars(error).update(facts)

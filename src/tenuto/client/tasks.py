@@ -157,7 +157,7 @@ class RemoteBoard:
         self._routes = routes
 
     async def read_entry(self, key: str) -> BoardEntry | None:
-        """What stands under a key, `None` if nothing does."""
+        """The entry of a key, `None` if nothing does."""
         try:
             return value_from(await self._entry("GET", key, repeatable=True), BoardEntry)
         except EntryNotFound:

@@ -3,7 +3,9 @@
 Each module needs its framework alone, and is imported by its own name.
 """
 
+from tenuto.errors import install_line
+
 
 def missing_extra(extra: str) -> ImportError:
     """The error of a module whose framework is not installed."""
-    return ImportError(f"this adapter needs its framework: pip install 'tenuto[{extra}]'")
+    return ImportError(f"this adapter needs its framework: {install_line(extra)}")

@@ -1,10 +1,13 @@
 """Chat models: the offline one, any provider's, a chain of them, and a scripted one for tests."""
 
+from tenuto.llm.calls import ModelCallLog, ModelCalls
 from tenuto.llm.chain import FallbackChain
 from tenuto.llm.complete import complete
-from tenuto.llm.factory import OFFLINE, GivenModel, ModelConnection, model_names, open_model, provider_of
+from tenuto.llm.factory import OFFLINE, GivenModel, MissingModel, ModelConnection, model_names, open_model, provider_of
 from tenuto.llm.offline import OfflineModel
 from tenuto.llm.scripted import Call, Echo, Fail, Hang, Say, Script, ScriptedModel, Stop
+from tenuto.llm.slots import ModelSlots
+from tenuto.llm.time_limit import time_limit
 from tenuto.model.generation import UNREADABLE
 
 __all__ = [
@@ -16,7 +19,11 @@ __all__ = [
     "FallbackChain",
     "GivenModel",
     "Hang",
+    "MissingModel",
+    "ModelCallLog",
+    "ModelCalls",
     "ModelConnection",
+    "ModelSlots",
     "OfflineModel",
     "Say",
     "Script",
@@ -26,4 +33,5 @@ __all__ = [
     "model_names",
     "open_model",
     "provider_of",
+    "time_limit",
 ]

@@ -14,9 +14,19 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from tenuto.errors import InvalidSetting, ModelFailed, ModelTimeout, TenutoError
+from tenuto.errors import (
+    ExtraMissing,
+    FailureReason,
+    InvalidSetting,
+    ModelFailed,
+    ModelTimeout,
+    PackageMissing,
+    TenutoError,
+)
+from tenuto.llm.calls import ModelCallLog, ModelCalls
 from tenuto.llm.chain import FallbackChain
 from tenuto.llm.offline import OfflineModel
+from tenuto.llm.slots import ModelSlots
 from tenuto.model.generation import ModelEvent, ModelRequest
 from tenuto.model.values import Value
 from tenuto.ports import ChatModel, Tool
@@ -30,27 +40,39 @@ OFFLINE: Final = "offline"
 GivenModel: TypeAlias = "ChatModel | Model"
 _NOTHING_GIVEN: Final[Mapping[str, GivenModel]] = MappingProxyType({})
 TIMEOUT: Final = timedelta(minutes=2)
-FIRST_WORD: Final = timedelta(minutes=1)
+FIRST_TOKEN: Final = timedelta(minutes=1)
 
 
 class ModelConnection(Value, frozen=True, kw_only=True):
     """Address and key, where the provider's own variables do not tell them; `timeout` covers a whole answer.
 
-    `first_token_timeout` bounds the wait until the answer begins. A request that fails before is sent again `retries`
-    times.
+    `first_token_timeout` bounds the wait until the answer begins; 0 is no limit. Where they are `None`, a model on
+    loopback may take as long as it needs, but not fall silent, and others have two minutes and one. A request that
+    fails before is sent again `retries` times.
     """
 
     base_url: str | None = None
     api_key: str | None = None
-    timeout: timedelta = TIMEOUT
-    first_token_timeout: timedelta = FIRST_WORD
+    timeout: timedelta | None = None
+    first_token_timeout: timedelta | None = None
     retries: int = 2
 
     def __post_init__(self) -> None:
         if self.base_url is not None:
             check_address("model_base_url", self.base_url)
-        if self.timeout <= timedelta(0) or self.first_token_timeout <= timedelta(0):
+        if self.timeout is not None and self.timeout <= timedelta(0):
             raise InvalidSetting("model_timeout", "must be longer than nothing")
+
+    def limit(self, *, local: bool) -> timedelta | None:
+        """How long a whole answer may take."""
+        return self.timeout or (None if local else TIMEOUT)
+
+    def first_token_limit(self, *, local: bool) -> timedelta | None:
+        """How long an answer may take to begin."""
+        first = self.first_token_timeout
+        if first is None:
+            first = timedelta(0) if local else FIRST_TOKEN
+        return first or None
 
 
 def check_address(setting: str, url: str) -> str:
@@ -75,15 +97,19 @@ async def open_model(
     *,
     base_url: str | None = None,
     api_key: str | None = None,
-    timeout: timedelta = TIMEOUT,
-    first_token_timeout: timedelta = FIRST_WORD,
+    timeout: timedelta | None = None,
+    first_token_timeout: timedelta | None = None,
+    slots: ModelSlots | None = None,
     given: Mapping[str, GivenModel] = _NOTHING_GIVEN,
     home: str | None = None,
+    calls: ModelCallLog | None = None,
 ) -> AsyncIterator[ChatModel]:
     """Open a model, or with commas a chain of them, and close its connections at the end.
 
     Names in `given` are models that a program hands over; what they are connected to stays its own. Address and key are
     for the provider `home`, or for the first one that is named; others find theirs in the variables of their own.
+    What becomes of the calls is counted in `calls`, except for the offline model, which does not fail. Models that are
+    opened with the same `slots` share those of their provider.
 
     Raises:
         InvalidSetting: a name that cannot be opened, and what to install or to set. No model is called here, so a
@@ -92,8 +118,10 @@ async def open_model(
     wanted = [names] if names in given else model_names(names)
     home = provider_of(names, given) if home is None else home
     access = ModelConnection(
-        base_url=base_url, api_key=api_key, timeout=timeout, first_token_timeout=min(first_token_timeout, timeout)
+        base_url=base_url, api_key=api_key, timeout=timeout, first_token_timeout=first_token_timeout
     )
+    log = ModelCallLog() if calls is None else calls
+    slots = ModelSlots() if slots is None else slots
     async with AsyncExitStack() as stack:
         models: list[ChatModel] = []
         for place, name in enumerate(wanted):
@@ -102,12 +130,19 @@ async def open_model(
             last = place == len(wanted) - 1
             own = own if last else replace(own, retries=0)
             if name in given:
-                models.append(_wrap_given(name, given[name], own))
+                models.append(_guard(slots, name, _wrap_given(name, given[name], own, log)))
             elif name == OFFLINE:
                 models.append(OfflineModel(stand_in=place > 0))
             else:
-                models.append(await stack.enter_async_context(_open_provider_model(name, own)))
+                opened = await stack.enter_async_context(_open_provider_model(name, own, log))
+                models.append(_guard(slots, name, opened))
         yield models[0] if len(models) == 1 else FallbackChain(models)
+
+
+def _guard(slots: ModelSlots, name: str, model: ChatModel) -> ChatModel:
+    """The model behind the slots of its provider; what a program hands over may have no address."""
+    address: str = getattr(model, "address", name)
+    return slots.guard(model, address, local=getattr(model, "local", False))
 
 
 def model_names(names: str) -> list[str]:
@@ -136,12 +171,13 @@ def _provider_name(name: str) -> str:
     return name.split(":", 1)[0] if ":" in name else ""
 
 
-def _wrap_given(name: str, model: GivenModel, access: ModelConnection) -> ChatModel:
+def _wrap_given(name: str, model: GivenModel, access: ModelConnection, log: ModelCallLog) -> ChatModel:
     """Adapt a model that a program handed over to the `ChatModel` port."""
     if callable(getattr(model, "stream_answer", None)) and isinstance(getattr(model, "name", None), str):
-        return UserModel(cast(ChatModel, model), access.timeout)
+        given = cast(ChatModel, model)
+        return UserModel(given, access.timeout or TIMEOUT, log.of(given.name))
     try:
-        ours = import_module("tenuto.llm.pydantic_ai").wrap_pydantic_ai_model(model, access)
+        ours = import_module("tenuto.llm.pydantic_ai").wrap_pydantic_ai_model(model, access, log)
     except ImportError:
         ours = None
     if ours is None:
@@ -150,22 +186,35 @@ def _wrap_given(name: str, model: GivenModel, access: ModelConnection) -> ChatMo
     return cast(ChatModel, ours)
 
 
-def _open_provider_model(name: str, access: ModelConnection) -> AbstractAsyncContextManager[ChatModel]:
+def _open_provider_model(
+    name: str, access: ModelConnection, log: ModelCallLog
+) -> AbstractAsyncContextManager[ChatModel]:
     try:
         opening = import_module("tenuto.llm.pydantic_ai").open_pydantic_ai_model
     except ImportError as missing:
-        raise InvalidSetting(
-            "model", f"{name} needs a package that is not installed; pip install 'tenuto[models]' brings it"
-        ) from missing
-    return cast(AbstractAsyncContextManager[ChatModel], opening(name, access))
+        raise PackageMissing("model", name, extra="models") from missing
+    return cast(AbstractAsyncContextManager[ChatModel], opening(name, access, log))
+
+
+class MissingModel:
+    """A provider's model whose package is not installed: it has a name, and no answers."""
+
+    def __init__(self, name: str, install: str) -> None:
+        self.name = name
+        self._install = install
+
+    def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+        """Refuse every request."""
+        raise ExtraMissing(f"model {self.name}", install=self._install)
 
 
 class UserModel:
     """A `ChatModel` of a program, with a time limit for its first event and its errors as `ModelFailed`."""
 
-    def __init__(self, model: ChatModel, timeout: timedelta) -> None:
+    def __init__(self, model: ChatModel, timeout: timedelta, calls: ModelCalls | None = None) -> None:
         self._model = model
         self._timeout = timeout
+        self._calls = ModelCalls(model.name) if calls is None else calls
 
     @property
     def name(self) -> str:
@@ -180,25 +229,27 @@ class UserModel:
 
     async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """Answer as the port says, and turn each error into a `TenutoError`."""
-        try:
-            events = self._model.stream_answer(request, tools)
-            # The port promises an iterator only; a generator must be closed at once.
-            closing: AbstractAsyncContextManager[object] = nullcontext()
-            if hasattr(events, "aclose"):
-                closing = aclosing(cast(AsyncGenerator[ModelEvent, None], events))
-            async with closing:
-                # Once the answer has begun, the caller applies the timeout.
-                async with asyncio.timeout((self._timeout * max(1, self.chain_length)).total_seconds()):
-                    first = await anext(events, None)
-                if first is not None:
-                    yield first
-                async for event in events:
-                    yield event
-        except TenutoError:
-            raise
-        except TimeoutError:
-            raise ModelTimeout(self.name) from None
-        except Exception as fault:
-            # Only its type: the message of a foreign exception may quote user text.
-            _log.warning("model %s failed: %s", self.name, type(fault).__name__)
-            raise ModelFailed(self.name, f"failed ({type(fault).__name__})") from None
+        with self._calls.call(self._timeout):
+            try:
+                events = self._model.stream_answer(request, tools)
+                # The port promises an iterator only; a generator must be closed at once.
+                closing: AbstractAsyncContextManager[object] = nullcontext()
+                if hasattr(events, "aclose"):
+                    closing = aclosing(cast(AsyncGenerator[ModelEvent, None], events))
+                async with closing:
+                    # Once the answer has begun, the caller applies the timeout.
+                    async with asyncio.timeout((self._timeout * max(1, self.chain_length)).total_seconds()):
+                        first = await anext(events, None)
+                    if first is not None:
+                        yield first
+                    async for event in events:
+                        yield event
+            except TenutoError:
+                raise
+            except TimeoutError:
+                raise ModelTimeout(self.name) from None
+            except Exception as fault:
+                # Only its type: the message of a foreign exception may quote user text.
+                _log.warning("model %s failed: %s", self.name, type(fault).__name__)
+                reason = FailureReason.UNREACHABLE if isinstance(fault, ConnectionError) else None
+                raise ModelFailed(self.name, f"failed ({type(fault).__name__})", reason) from None

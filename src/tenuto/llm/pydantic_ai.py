@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic_ai import exceptions as failures
@@ -21,18 +22,22 @@ from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 from pydantic_ai.settings import ModelSettings
 
 from tenuto.errors import (
+    FailureReason,
     InvalidSetting,
     ModelFailed,
     ModelKeyRefused,
     ModelNotFound,
     ModelRefused,
     ModelTimeout,
+    PackageMissing,
     PromptTooLong,
 )
-from tenuto.llm.factory import ModelConnection
+from tenuto.llm.calls import ModelCallLog, ModelCalls
+from tenuto.llm.factory import TIMEOUT, ModelConnection
 from tenuto.llm.pydantic_ai_messages import to_call, to_messages, to_tools
 from tenuto.llm.reach import LOCAL
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCallRequested
+from tenuto.model.urls import is_loopback
 from tenuto.model.values import make_storable
 from tenuto.ports import Tool
 
@@ -40,19 +45,22 @@ _log = logging.getLogger(__name__)
 
 # Models that think before they speak spend output tokens on it, which must not eat up the answer's share.
 _THINKING_TOKENS: Final = 8_192
-# Why a request failed, most special first, and the error it is.
-_WHY: Final[tuple[tuple[type[Exception], str, type[ModelFailed]], ...]] = (
-    (failures.ModelRateLimitError, "is asked more often than its provider allows", ModelFailed),
-    (failures.ModelQuotaExceededError, "has no quota left", ModelRefused),
-    (failures.ModelAuthenticationError, "refuses our key", ModelKeyRefused),
-    (failures.ModelNotFoundError, "is not known to its provider", ModelNotFound),
-    (failures.ModelContextWindowExceededError, "cannot take a prompt this long", PromptTooLong),
-    (failures.ModelRequestRejectedError, "refused the request", ModelRefused),
-    (failures.ModelConnectionError, "cannot be reached, or broke off", ModelFailed),
-    (failures.ModelAPIError, "failed at its provider", ModelFailed),
-    (failures.ContentFilterError, "declined to answer", ModelFailed),
+_NO_LIMIT_SECONDS: Final = 86_400.0
+_T = TypeVar("_T")
+_DECLINED: Final = "declined to answer (content filter)"
+# Why a request failed, most special first: in words, as a type, and the error it is.
+_WHY: Final[tuple[tuple[type[Exception], str, FailureReason, type[ModelFailed]], ...]] = (
+    (failures.ModelRateLimitError, "is asked more often than its provider allows", FailureReason.LIMIT, ModelFailed),
+    (failures.ModelQuotaExceededError, "has no quota left", FailureReason.LIMIT, ModelRefused),
+    (failures.ModelAuthenticationError, "refuses our key or its permissions", FailureReason.REFUSED, ModelKeyRefused),
+    (failures.ModelNotFoundError, "is not known to its provider", FailureReason.REFUSED, ModelNotFound),
+    (failures.ModelContextWindowExceededError, "cannot take a prompt this long", FailureReason.REFUSED, PromptTooLong),
+    (failures.ContentFilterError, _DECLINED, FailureReason.CONTENT_FILTER, ModelFailed),
+    (failures.ModelRequestRejectedError, "refused the request", FailureReason.REFUSED, ModelRefused),
+    (failures.ModelConnectionError, "cannot be reached, or broke off", FailureReason.UNREACHABLE, ModelFailed),
+    (failures.ModelAPIError, "failed at its provider", FailureReason.OTHER, ModelFailed),
 )
-_UNKNOWN: Final = (Exception, "answered with something that cannot be used", ModelFailed)
+_UNKNOWN: Final = (Exception, "answered with something that cannot be used", FailureReason.OTHER, ModelFailed)
 # Of these the operator reads the provider's own message in the log; messages about other failures may quote the prompt.
 _ABOUT_ACCESS: Final = (
     failures.ModelRateLimitError,
@@ -65,16 +73,25 @@ _MESSAGE_CHARACTERS: Final = 300
 # A code or type of a provider's error; anything else in these fields may be a text.
 _CODE: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
 _LLAMA_CPP_TOO_LONG: Final = "exceed_context_size_error"
+# What providers call it that answer with an error instead of an end of that reason.
+_CONTENT_FILTER: Final = frozenset({"content_filter", "content_policy_violation"})
 
 
 class PydanticAIModel:
     """Any model that Pydantic AI knows how to talk to."""
 
-    def __init__(self, name: str, model: Model, access: ModelConnection) -> None:
+    def __init__(self, name: str, model: Model, access: ModelConnection, calls: ModelCalls | None = None) -> None:
         self._name = name
         self._model = model
         self._access = access
+        self._calls = ModelCalls(name) if calls is None else calls
         self._unpriced = False
+        self.address = urlsplit(model.base_url or "").netloc.rpartition("@")[2] or name
+        self.local = is_loopback(urlsplit(model.base_url or "").hostname or "")
+        """Whether it is on this machine, where it may be slow."""
+        self._limit = access.limit(local=self.local)
+        self.unlimited = self._limit is None
+        """Whether it may take as long as it needs."""
 
     @property
     def name(self) -> str:
@@ -83,33 +100,37 @@ class PydanticAIModel:
 
     async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """Ask the provider, and pass on what it says as it comes; tool calls come whole, at the end."""
-        try:
-            parameters = ModelRequestParameters(function_tools=to_tools(request.tools))
-            messages = self._model.prepare_messages(to_messages(request.messages), parameters)
-            async with model_request_stream(
-                self._model, messages, model_settings=self._settings(request), model_request_parameters=parameters
-            ) as stream:
-                async for event in stream:
-                    if text := _event_text(event):
-                        yield TextDelta(text=text)
-                response = self._check_response(stream)
-        except ModelFailed:
-            raise
-        except Exception as exc:
-            raise self._failure(exc) from None
-        for part in response.parts:
-            if isinstance(part, ToolCallPart):
-                yield ToolCallRequested(call=to_call(part))
-        yield self._done_event(response)
+        with self._calls.call(self._limit):
+            try:
+                parameters = ModelRequestParameters(function_tools=to_tools(request.tools))
+                messages = self._model.prepare_messages(to_messages(request.messages), parameters)
+                async with model_request_stream(
+                    self._model, messages, model_settings=self._settings(request), model_request_parameters=parameters
+                ) as stream:
+                    async for event in stream if self._limit is not None else _until_silence(stream):
+                        if text := _event_text(event):
+                            yield TextDelta(text=text)
+                    response = self._check_response(stream)
+            except ModelFailed:
+                raise
+            except Exception as exc:
+                raise self._failure(exc) from None
+            for part in response.parts:
+                if isinstance(part, ToolCallPart):
+                    yield ToolCallRequested(call=to_call(part))
+            yield self._done_event(response)
 
     def _settings(self, asking: ModelRequest) -> ModelSettings:
         profile = self._model.profile
         thinks = profile.get("thinking_always_enabled") or profile.get("thinking_enabled_by_default")
-        settings = ModelSettings(
-            max_tokens=asking.reply_tokens + (_THINKING_TOKENS if thinks else 0),
-            request_timeout=self._access.timeout.total_seconds(),
-            first_event_timeout=self._access.first_token_timeout.total_seconds(),
-        )
+        settings = ModelSettings(max_tokens=asking.reply_tokens + (_THINKING_TOKENS if thinks else 0))
+        if self._limit is not None:
+            settings["request_timeout"] = self._limit.total_seconds()
+        if (first := self._access.first_token_limit(local=self.local)) is not None:
+            settings["first_event_timeout"] = first.total_seconds()
+        if self._limit is None or first is None:
+            # The client's own is ten minutes between two pieces.
+            settings["timeout"] = _NO_LIMIT_SECONDS
         if "max_retries" not in self._model.unsupported_settings:
             settings["max_retries"] = self._access.retries
         if asking.requires_call:
@@ -125,11 +146,13 @@ class PydanticAIModel:
         told_end = declined or bool((stream.provider_details or {}).get("finish_reason"))
         if isinstance(self._model, OpenAIChatModel) and not told_end:
             # A connection that just ends looks like an answer's end; the protocol marks the real one.
-            raise ModelFailed(self._name, "broke off")
+            raise ModelFailed(self._name, "broke off", FailureReason.UNREACHABLE)
         if not any(_has_content(part) for part in response.parts):
             cut = stream.finish_reason == "length"
             why = "used up its tokens before its first word" if cut else "gave an empty answer"
-            raise ModelFailed(self._name, "declined to answer" if declined else why)
+            if declined:
+                raise ModelFailed(self._name, _DECLINED, FailureReason.CONTENT_FILTER)
+            raise ModelFailed(self._name, why)
         return response
 
     def _done_event(self, response: ModelResponse) -> ModelDone:
@@ -154,7 +177,11 @@ class PydanticAIModel:
     def _failure(self, exc: Exception) -> ModelFailed:
         status = getattr(exc, "status_code", None)
         told = [str(getattr(exc, f"provider_error_{field}", None) or "") for field in ("code", "type")]
-        raised = failures.ModelContextWindowExceededError if _LLAMA_CPP_TOO_LONG in told else type(exc)
+        raised: type[Exception] = type(exc)
+        if _LLAMA_CPP_TOO_LONG in told:
+            raised = failures.ModelContextWindowExceededError
+        elif not _CONTENT_FILTER.isdisjoint(told):
+            raised = failures.ContentFilterError
         _log.warning(
             "model %s at %s failed: %s %s %s %s",
             self._name,
@@ -166,8 +193,34 @@ class PydanticAIModel:
         )
         if isinstance(exc, failures.ModelRequestTimeout | failures.ModelTimeoutError | TimeoutError):
             return ModelTimeout(self._name)
-        _, why, kind = next((row for row in _WHY if issubclass(raised, row[0])), _UNKNOWN)
-        return kind(self._name, f"{why} ({status})" if status else why)
+        _, why, reason, kind = next((row for row in _WHY if issubclass(raised, row[0])), _UNKNOWN)
+        error = kind(self._name, f"{why} ({status})" if status else why, reason)
+        if issubclass(raised, _ABOUT_ACCESS):
+            error.provider_message = _provider_message(exc)
+        return error
+
+
+def _provider_message(error: Exception) -> str:
+    """The message in the body of a provider's error, in one line."""
+    told: object = getattr(error, "body", None)
+    for name in ("error", "message"):
+        if isinstance(told, dict) and name in told:
+            told = told[name]
+    return make_storable(" ".join(told.split()))[:_MESSAGE_CHARACTERS] if isinstance(told, str) else ""
+
+
+async def _until_silence(events: AsyncIterable[_T]) -> AsyncIterator[_T]:
+    """The events, the first one whenever it comes; later ones are not waited for longer than for a whole answer."""
+    waiting = aiter(events)
+    limit: float | None = None
+    while True:
+        try:
+            async with asyncio.timeout(limit):
+                event = await anext(waiting)
+        except StopAsyncIteration:
+            return
+        yield event
+        limit = TIMEOUT.total_seconds()
 
 
 def _host(url: str | None) -> str:
@@ -189,7 +242,9 @@ def _has_content(part: object) -> bool:
 
 
 @asynccontextmanager
-async def open_pydantic_ai_model(name: str, access: ModelConnection) -> AsyncIterator[PydanticAIModel]:
+async def open_pydantic_ai_model(
+    name: str, access: ModelConnection, log: ModelCallLog | None = None
+) -> AsyncIterator[PydanticAIModel]:
     """A model by its string, as long as its connections are open.
 
     Raises:
@@ -198,19 +253,21 @@ async def open_pydantic_ai_model(name: str, access: ModelConnection) -> AsyncIte
     try:
         model = _model(name, access)
     except ImportError as exc:
-        raise InvalidSetting("model", missing_package_hint(name, str(exc))) from None
+        raise missing_package("model", name, str(exc)) from None
     except InvalidSetting:
         raise
     except Exception as exc:
         # Pydantic AI's own complaint, or that of a provider's client: of a variable that is set to nothing, say.
         raise InvalidSetting("model", missing(name, str(exc))) from None
     async with model:
-        yield PydanticAIModel(name, model, access)
+        yield PydanticAIModel(name, model, access, log.of(name) if log is not None else None)
 
 
-def wrap_pydantic_ai_model(model: object, access: ModelConnection) -> PydanticAIModel | None:
+def wrap_pydantic_ai_model(model: object, access: ModelConnection, log: ModelCallLog) -> PydanticAIModel | None:
     """A model that a program made itself, and closes itself; `None` if it is none."""
-    return PydanticAIModel(model.model_id, model, access) if isinstance(model, Model) else None
+    if not isinstance(model, Model):
+        return None
+    return PydanticAIModel(model.model_id, model, access, log.of(model.model_id))
 
 
 def _model(name: str, access: ModelConnection) -> Model:
@@ -279,8 +336,8 @@ def missing(name: str, message: str) -> str:
     return f"{name} needs {' or '.join(variables)}, or {own}"
 
 
-def missing_package_hint(name: str, message: str) -> str:
+def missing_package(setting: str, name: str, message: str) -> PackageMissing:
     """Which package is to be installed, in our own words."""
     group = _GROUP.search(message)
-    wanted = f"pydantic-ai-slim[{group[1]}]" if group else "tenuto[models]"
-    return f"{name} needs a package that is not installed; pip install '{wanted}' brings it"
+    install = f"pip install 'pydantic-ai-slim[{group[1]}]'" if group else ""
+    return PackageMissing(setting, name, extra="" if group else "models", install=install)

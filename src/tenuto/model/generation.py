@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -88,6 +88,20 @@ class ToolOutput(Value, frozen=True, kw_only=True, gc=True):
     intent: str | None = None
 
 
+class StepChanged(Value, frozen=True, kw_only=True):
+    """A step of an assistant that works in steps has begun or ended.
+
+    `id` names the step within the turn, `titles` are what a user is told it is. `milliseconds` are there at its end,
+    `error` is the code of a failure.
+    """
+
+    id: str
+    state: Literal["started", "done", "failed"]
+    titles: Mapping[Language, str] = MappingProxyType({})
+    milliseconds: float | None = None
+    error: str | None = None
+
+
 class ToolResult(Value, frozen=True, kw_only=True, gc=True):
     """A tool that was run in this turn, before the model was asked or because it asked; `error` names the error."""
 
@@ -100,14 +114,15 @@ class ModelRequest(Value, frozen=True, kw_only=True):
     """Everything a model is given for one answer.
 
     `messages` is the prompt; of them the first `redacted_messages` hold no more than the privacy policy lets a model
-    see. With `requires_call` the answer must be a call of one of the tools. `tool_results` are the tools that ran in
-    this turn, those before the model included. The rest is for models that do not read prompts (the offline one): the
-    question, its language, the talk and the state.
+    see. With `requires_call` the answer must be a call of one of the tools. For a `background` request no user waits.
+    `tool_results` are the tools that ran in this turn, those before the model included. The rest is for models that do
+    not read prompts (the offline one): the question, its language, the talk and the state.
     """
 
     messages: tuple[PromptMessage, ...]
     tools: tuple[ToolSpec, ...] = ()
     requires_call: bool = False
+    background: bool = False
     reply_tokens: int = 1024
     cacheable_messages: int = 0
     redacted_messages: int = 0

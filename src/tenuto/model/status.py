@@ -6,17 +6,28 @@ look at, by a stable code; the page has its own words for each code.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from tenuto.errors import FailureReason
 from tenuto.model.values import View
 
 _SLOW_MS: Final = 250.0
 _MANY_JOBS: Final = 100
-# Fewer failures in a row prove little.
+# Fewer failures in a row prove little: the next attempt of a job often succeeds.
 _FAILING: Final = 5
+_FAILING_TURNS: Final = 3
+_HALF: Final = 0.5
+_MODEL_ADVICE: Final = {
+    FailureReason.UNREACHABLE: "Start its server, or check TENUTO_MODEL_BASE_URL and the network to it.",
+    FailureReason.REFUSED: "Check the key, its permissions and the model's name; `tenuto doctor` asks the provider.",
+    FailureReason.LIMIT: "Wait, or raise the limit or quota with the provider; or add a second model.",
+    FailureReason.TOO_SLOW: "Check the load of its server, or raise TENUTO_MODEL_TIMEOUT.",
+    FailureReason.CONTENT_FILTER: "The provider's filter declined the question or the answer: look at the trace.",
+    FailureReason.OTHER: "Run `tenuto doctor`: it asks the provider and shows what comes back. The log says more.",
+}
 # SQLite keeps a log of 64 MiB for the next writes. One that is larger for long is one that cannot be emptied.
 _LEAST_LARGE_LOG: Final = 128 * 1024 * 1024
 _MOST_LOG: Final = 512 * 1024 * 1024
@@ -36,12 +47,13 @@ class Level(StrEnum):
 
 
 class StatusFinding(View, frozen=True, kw_only=True):
-    """What is not as it should be, and what to do."""
+    """What is not as it should be, and what to do; `subject` names the model that it is about."""
 
     code: str
     level: Level
     message: str
     advice: str
+    subject: str | None = None
 
 
 class StoreStatus(View, frozen=True, kw_only=True):
@@ -107,6 +119,37 @@ class TurnsStatus(View, frozen=True, kw_only=True):
     per_minute: float
 
 
+class ModelFailure(View, frozen=True, kw_only=True):
+    """The last failed call of a model: when, why, the code of the error, and its message, which has no words of users
+    or of the provider."""
+
+    at: datetime
+    reason: FailureReason
+    code: str
+    message: str
+
+
+class ModelStatus(View, frozen=True, kw_only=True):
+    """The calls of a provider's model since the start: of turns, titles and summaries. `failed_in_a_row` counts since
+    the last answer; `failure_rate`, `p50_ms` and `p95_ms` (whole answers) are those of the last 100 calls, and null
+    where there is none."""
+
+    name: str
+    answered: int
+    failed: int
+    failed_in_a_row: int
+    failure_rate: float | None
+    last_answer_at: datetime | None
+    last_failure: ModelFailure | None
+    p50_ms: float | None
+    p95_ms: float | None
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether its last call failed, or at least half of the last ones."""
+        return self.failed_in_a_row > 0 or (self.failure_rate is not None and self.failure_rate >= _HALF)
+
+
 class SessionsStatus(View, frozen=True, kw_only=True):
     """Sessions that this process created, deleted and let expire since the start."""
 
@@ -137,6 +180,7 @@ class StatusView(View, frozen=True, kw_only=True):
     """How this server process is. `level` is that of the worst finding; without any it is `ok`.
 
     `breaker`, `journal` and `cache` are null where the store has none: the first two exist in front of servers only.
+    `models` are those of providers, as settings and assistants name them; the offline model is none.
     """
 
     level: Level
@@ -147,6 +191,7 @@ class StatusView(View, frozen=True, kw_only=True):
     journal: JournalStatus | None
     cache: CacheStatus | None
     turns: TurnsStatus
+    models: list[ModelStatus]
     sessions: SessionsStatus
     jobs: JobsStatus
     tasks: WorkerStatus
@@ -160,9 +205,12 @@ def find_problems(
     turns: TurnsStatus,
     jobs: JobsStatus,
     tasks: WorkerStatus,
+    models: Sequence[ModelStatus] = (),
 ) -> list[StatusFinding]:
     """What an operator should look at, the worst first."""
-    found = [*_store_findings(store, breaker, journal), *_work_findings(turns, jobs, tasks, store.answers)]
+    failing = [_model_finding(model, model.last_failure) for model in models if model.is_failing and model.last_failure]
+    work = _work_findings(turns, jobs, tasks, store.answers, bool(failing))
+    found = [*_store_findings(store, breaker, journal), *failing, *work]
     return sorted(found, key=lambda finding: finding.level is not Level.ERROR)
 
 
@@ -210,22 +258,31 @@ def _store_findings(
 
 
 def _work_findings(
-    turns: TurnsStatus, jobs: JobsStatus, tasks: WorkerStatus, store_answers: bool
+    turns: TurnsStatus, jobs: JobsStatus, tasks: WorkerStatus, store_answers: bool, model_fails: bool
 ) -> Iterator[StatusFinding]:
     if tasks.status == "unavailable":
         yield _error("task_worker", "This server does not work on tasks.", "Run `tenuto doctor` to see why.")
     if not store_answers:
         return  # What else fails meanwhile fails for that reason.
-    if turns.failed_in_a_row >= _FAILING:
-        yield _warning(
-            "turns_failing", "The last turns failed.", "Look at the traces of failed turns; check the model."
-        )
+    if turns.failed_in_a_row >= _FAILING_TURNS and not model_fails:
+        yield _warning("turns_failing", "The last turns failed.", "Look at their traces, which name the error.")
     if jobs.waiting >= _MANY_JOBS:
         yield _warning("jobs_waiting", "Upkeep is behind.", "Check how fast summarizer_model answers.")
     if jobs.failed_in_a_row >= _FAILING:
         yield _warning(
             "jobs_failing", "The last upkeep jobs failed.", "Look for `put off` in the log; check summarizer_model."
         )
+
+
+def _model_finding(model: ModelStatus, failure: ModelFailure) -> StatusFinding:
+    """By its reason: what to do is another thing for each."""
+    level = Level.WARNING if model.failed_in_a_row < _FAILING_TURNS else Level.ERROR
+    lead = "" if model.failed_in_a_row else "Half of the last calls of a model failed. "
+    message = f"{lead}{failure.message[:1].upper()}{failure.message[1:]}."
+    advice = _MODEL_ADVICE[failure.reason]
+    return StatusFinding(
+        code=f"model_{failure.reason}", level=level, message=message, advice=advice, subject=model.name
+    )
 
 
 def _error(code: str, message: str, advice: str) -> StatusFinding:

@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from tenuto.errors import FailureReason
 from tenuto.model.prompt import Language
 from tenuto.model.values import Json, Value, check_id, check_int, check_text
 
@@ -46,11 +47,15 @@ class NewTask(Value, frozen=True, kw_only=True):
 
 
 class TaskError(Value, frozen=True, kw_only=True):
-    """Why a task or a step failed: a stable code, a sentence without user text, and the step at fault."""
+    """Why a task or a step failed: a stable code, a sentence, the step at fault, and why a model failed if one did.
+
+    The sentence of an agent's own exception has its message, as far as the privacy policy of tasks lets it pass.
+    """
 
     code: str
     message: str = ""
     step: str | None = None
+    reason: FailureReason | None = None
 
 
 class Task(Value, frozen=True, kw_only=True):
@@ -84,12 +89,13 @@ class Task(Value, frozen=True, kw_only=True):
 
 
 class TaskQuery(Value, frozen=True, kw_only=True):
-    """Which tasks to list, oldest first."""
+    """Which tasks to list, in the order of their ids, or by the time of their opening if `newest_first`."""
 
     limit: int = 50
     cursor: str | None = None
     session_id: str | None = None
     status: TaskStatus | None = None
+    newest_first: bool = False
 
     def __post_init__(self) -> None:
         check_int(self.limit, 1, 1000, "limit")
@@ -105,7 +111,7 @@ class TaskPage(Value, frozen=True, kw_only=True):
 
 
 class BoardEntry(Value, frozen=True, kw_only=True):
-    """What stands under one key of a board.
+    """The entry of one key of a board.
 
     `version` counts the key's changes and never goes back, also where it was deleted in between. `previous_writer` is
     the last one before this writer who was another one.

@@ -9,11 +9,10 @@ from enum import StrEnum
 from typing import Final, Self
 
 import msgspec
-from msgspec.structs import replace
 
-from tenuto.errors import Invalid, TraceNotFound
+from tenuto.errors import FailureReason, Invalid, TraceNotFound
 from tenuto.model.message import Draft, Message, Role, check_drafts
-from tenuto.model.prompt import Kind, Manifest, digest_text
+from tenuto.model.prompt import Manifest
 from tenuto.model.scope import Scope
 from tenuto.model.session import MAX_SEQ, Changes, NewSession, Retention, Session, Usage
 from tenuto.model.values import Json, JsonObject, Value, check_id, check_int, check_json, to_text
@@ -24,7 +23,8 @@ TRACES_KEPT: Final = 100
 
 
 class ToolRun(Value, frozen=True, kw_only=True):
-    """One call of a tool. `error` says what kind of failure it was, `None` when it answered.
+    """One call of a tool. `error` says what kind of failure it was, `None` when it answered; `exception` what it
+    raised, for those who read traces: the model is told only that it failed.
 
     `start` is in milliseconds since the turn began; older traces have none.
     """
@@ -35,6 +35,7 @@ class ToolRun(Value, frozen=True, kw_only=True):
     milliseconds: float = 0.0
     error: str | None = None
     start: float | None = None
+    exception: str = ""
 
 
 class TraceSpan(Value, frozen=True, kw_only=True):
@@ -48,16 +49,25 @@ class TraceSpan(Value, frozen=True, kw_only=True):
     cost_nanos: int = 0
 
 
+class TraceOutcome(StrEnum):
+    """How a turn ended: with an answer, with one that had to do without something, stopped by a user, or failed."""
+
+    ANSWERED = "answered"
+    DEGRADED = "degraded"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
 class Trace(Value, frozen=True, kw_only=True):
     """The record of one turn, for diagnosis.
 
     `speaker` is the user. `steps` are milliseconds by name, in order; `spans` are their single runs, of which older
     traces have none. `degraded` names what was not available. `error` is the code of the error that ended the turn,
-    `None` if it was answered. `stopped` says that a user ended it, with a part of an answer or without.
-    `data` is the structured part of the answer. `redacted` counts values redacted from its texts before it was stored,
-    by type. `digest_key` is the key of the digests in its manifest, made for this trace alone and empty where it is
-    derived from a master key. No answer contains it or them; and what the policy kept out of the store has no digest
-    under a key that is stored, so that nobody can confirm a guess of it.
+    `None` if it was answered; `error_message` says it in words, and `reason` why the model failed where it did.
+    `stopped` says that a user ended it, with a part of an answer or without. `data` is the structured part of the
+    answer. `redacted` counts values redacted from its texts before it was stored, by type. `digest_key` names the key
+    of the digests in its manifest, from which this trace's is derived: a machine's, or empty for a master key. Neither
+    is in the store, so that no reader of it can confirm a guess; no answer contains the digests.
     """
 
     id: str
@@ -81,6 +91,8 @@ class Trace(Value, frozen=True, kw_only=True):
     cost_nanos: int = 0
     degraded: tuple[str, ...] = ()
     error: str | None = None
+    error_message: str = ""
+    reason: FailureReason | None = None
     stopped: bool = False
     data: JsonObject = {}
     redacted: dict[str, int] = {}
@@ -92,6 +104,15 @@ class Trace(Value, frozen=True, kw_only=True):
             check_json(run.arguments, "a tool's arguments")
             check_json(run.output, "a tool's output")
 
+    @property
+    def outcome(self) -> TraceOutcome:
+        """How the turn ended. One that a user stopped has not failed."""
+        if self.stopped:
+            return TraceOutcome.STOPPED
+        if self.error is not None:
+            return TraceOutcome.FAILED
+        return TraceOutcome.DEGRADED if self.degraded else TraceOutcome.ANSWERED
+
     def evidence_text(self, piece: str | None) -> str | None:
         """The text of a piece of evidence in the outputs of the tools."""
         found = next((text for run in self.tools for text in _pieces_in(run.output, piece)), None)
@@ -99,20 +120,6 @@ class Trace(Value, frozen=True, kw_only=True):
             # A tool that ran before the model and named no pieces is one itself.
             found = next((to_text(run.output) for run in self.tools if run.name == piece), None)
         return found
-
-    def drop_evidence_digests(self) -> Self:
-        """The trace without digests of evidence that its tools' outputs do not show as the model saw it."""
-        key, entries = bytes.fromhex(self.digest_key), self.manifest.entries if self.manifest is not None else ()
-        lost = {
-            entry.digest
-            for entry in entries
-            if entry.kind is Kind.EVIDENCE
-            and entry.digest
-            and entry.digest != digest_text(self.evidence_text(entry.id) or "", key)
-        }
-        if self.manifest is None or not key or not lost:
-            return self
-        return replace(self, manifest=self.manifest.drop_digests(lost))
 
 
 def _pieces_in(output: Json, piece: str | None) -> Iterator[str]:

@@ -43,8 +43,10 @@ def fill_draft_slots(draft: _Words, texts: Iterable[str]) -> _Words:
 
 
 def trace_values(trace: Trace) -> list[Json]:
-    """The fields of a trace that may hold private data: question, answer, tool arguments and outputs, data."""
-    return [trace.request, trace.answer, [[run.arguments, run.output] for run in trace.tools], trace.data]
+    """The fields of a trace that may hold private data: question, answer, what tools were given, answered and raised,
+    data, and what ended the turn."""
+    runs: list[Json] = [[run.arguments, run.output, run.exception] for run in trace.tools]
+    return [trace.request, trace.answer, runs, trace.data, trace.error_message]
 
 
 def message_texts(messages: Iterable[Draft]) -> list[str]:
@@ -127,19 +129,17 @@ async def redact_state(redactor: Redactor, sink: Sink, scope: Scope, key: str, v
 async def redact_trace(redactor: Redactor, scope: Scope, session: Session | None, trace: Trace) -> Trace:
     """A trace as it may be stored."""
     if redactor.mode(Sink.TRACE, scope) is Mode.KEEP:
-        # For a model that sees less than the trace, the outputs differ, and the digests tell nothing private.
-        return trace.drop_evidence_digests() if redactor.mode(Sink.MODEL, scope) is Mode.KEEP else trace
+        return trace
     after, taken = await _redact_values(redactor, Sink.TRACE, scope, session, trace_values(trace))
     if not taken:
-        return trace.drop_evidence_digests()
-    request, answer, changed, data = after
+        return trace
+    request, answer, changed, data, said = after
     tools = tuple(
-        replace(run, arguments=arguments, output=output)
-        for run, (arguments, output) in zip(trace.tools, changed, strict=True)
+        replace(run, arguments=arguments, output=output, exception=exception)
+        for run, (arguments, output, exception) in zip(trace.tools, changed, strict=True)
     )
     redacted = dict(Counter(trace.redacted) + Counter(taken))
-    trace = replace(trace, request=request, answer=answer, tools=tools, data=data, redacted=redacted)
-    return trace.drop_evidence_digests()
+    return replace(trace, request=request, answer=answer, tools=tools, data=data, error_message=said, redacted=redacted)
 
 
 async def redact_export_session(redactor: Redactor, session: Session) -> Session:

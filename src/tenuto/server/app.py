@@ -107,7 +107,7 @@ def create_app(
         tenuto.add_listener(meters.count_session_event)
         tenuto.add_listener(hub.on_session_event)
         chat.observe(meters.count_turn)
-        meters.watch(tenuto.stores, tenuto.redactor.outside, tenuto.scheduled_scan)
+        meters.watch(tenuto.stores, chat.model_calls, tenuto.redactor.outside, tenuto.scheduled_scan)
         try:
             mode = await gate.mode()
         except StoreUnavailable:
@@ -128,7 +128,10 @@ def create_app(
                 raise
             worker = app.state.task_worker = TaskWorker(tenuto)
             live = app.state.service.live
-            app.state.status = status.ServerStatus(tenuto=tenuto, live=live, meters=meters, worker=worker, clock=clock)
+            calls = app.state.service.chat.model_calls
+            app.state.status = status.ServerStatus(
+                tenuto=tenuto, live=live, calls=calls, meters=meters, worker=worker, clock=clock
+            )
             mcp_door = app.state.mcp = mcp.mcp_door(tenuto)
             a2a_door = app.state.a2a = a2a.a2a_door(tenuto, live)
             async with _warming(await tenuto.memories()), worker.running(), mcp_door.running(), a2a_door.running():

@@ -30,8 +30,9 @@ from starlette.requests import Request
 from tenuto.access import ApiKeys, Caller, JwtVerifier
 from tenuto.app import Tenuto
 from tenuto.chat import Chat, LiveTurns
-from tenuto.errors import DecryptionFailed, InvalidText, LimitReached, Unavailable
+from tenuto.errors import DecryptionFailed, InvalidText, KeyProtected, LimitReached, Unavailable
 from tenuto.model import Scope
+from tenuto.model.policy import TaskPolicy
 from tenuto.model.scope import check_tenant_id
 from tenuto.model.urls import is_loopback
 from tenuto.model.values import Value
@@ -114,6 +115,15 @@ class AuthContext(Value, frozen=True, kw_only=True):
     channel: str | None = None
     chat: str | None = None
     thread: str | None = None
+
+    def check_board_writer(self, policy: TaskPolicy, key: str) -> None:
+        """Check that the caller may write a key of a board in an agent's name.
+
+        Raises:
+            KeyProtected: the key is for one agent, and the credential is that of a user, who is no agent.
+        """
+        if policy.protects(key) and not (self.caller is None or self.caller.agent or self.caller.can_act_for_users):
+            raise KeyProtected(key)
 
     def scope(self, tenant: str | None = None, site: str | None = None) -> Scope:
         """The scope of the request. A body may name tenant and site too; they must agree with the headers.

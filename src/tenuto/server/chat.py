@@ -47,7 +47,8 @@ class AssistantList(View, frozen=True, kw_only=True):
 
 
 class TraceList(View, frozen=True, kw_only=True):
-    """Traces, newest first; `truncated` says that there may be older ones."""
+    """Traces, newest first; `truncated` says that there may be older ones: more than the `limit`, or beyond the 200
+    sessions and about 1,000 turns that are looked through without a `session_id`."""
 
     traces: list[TraceView]
     truncated: bool
@@ -146,7 +147,8 @@ async def list_traces(request: Request) -> Response:
     """Traces of a session's turns, newest first; without a session, of the sessions changed last."""
     scope = await asking(request)
     asked = parse_query(request, TraceListQuery)
-    store, wanted = service(request).tenuto.store.traces, TraceFilter(assistant=asked.assistant, errors=asked.errors)
+    store = service(request).tenuto.store.traces
+    wanted = TraceFilter(**{name: getattr(asked, name) for name in TraceFilter.__struct_fields__})
     if asked.session_id is not None:
         found = await session_traces(store, scope, asked.session_id, asked.limit, asked.before, wanted)
     elif asked.before is not None:

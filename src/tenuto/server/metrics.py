@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from tenuto.errors import TurnStopped
+from tenuto.llm import ModelCallLog
 from tenuto.model.privacy import Sink
 from tenuto.model.turn import Trace
 from tenuto.sessions import SessionEvent
@@ -107,9 +108,14 @@ class Metrics:
         return int(sum(sample.value for sample in _totals(self._events) if sample.labels["kind"] == kind))
 
     def watch(
-        self, stores: Stores, detector: ExternalDetector | None = None, scan: ScheduledScan | None = None
+        self,
+        stores: Stores,
+        calls: ModelCallLog,
+        detector: ExternalDetector | None = None,
+        scan: ScheduledScan | None = None,
     ) -> None:
-        """Register breaker, L1 cache, journal, detector and scheduled scan of this process, if present."""
+        """Register models, breaker, L1 cache, journal, detector and scheduled scan of this process, if present."""
+        self._registry.register(_ModelCollector(calls))
         if stores.breaker is not None:
             self._registry.register(_BreakerCollector(stores.breaker.circuit))
         if stores.cache is not None:
@@ -129,6 +135,23 @@ class Metrics:
 def _totals(counter: Counter) -> Iterator[Sample]:
     """The values of a counter, without the times of their creation."""
     return (sample for family in counter.collect() for sample in family.samples if sample.name.endswith("_total"))
+
+
+class _ModelCollector(Collector):
+    """The calls of models, read at collection."""
+
+    def __init__(self, calls: ModelCallLog) -> None:
+        self._calls = calls
+
+    def collect(self) -> Iterator[Metric]:
+        family = CounterMetricFamily(
+            "tenuto_model_calls", "Calls of providers' models, by what became of them", labels=["model", "outcome"]
+        )
+        for calls in self._calls:
+            family.add_metric([calls.name, _ANSWERED], calls.answered)
+            for reason, count in calls.failures.items():
+                family.add_metric([calls.name, reason], count)
+        yield family
 
 
 class _DetectorCollector(Collector):

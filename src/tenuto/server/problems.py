@@ -29,6 +29,7 @@ from tenuto.errors import (
     TenutoError,
     TooLarge,
     Unavailable,
+    failure_reason,
 )
 from tenuto.model.values import JsonObject, View
 from tenuto.server.logs import request_id
@@ -46,7 +47,7 @@ _STATUS: Final[tuple[tuple[type[TenutoError], int], ...]] = (
     (ModelRefused, 502),
     (Unavailable, 503),
 )
-_FACTS: Final = ("expected", "actual", "limit_bytes", "types")
+_FACTS: Final = ("expected", "actual", "limit_bytes", "types", "step")
 _RETRY_UNAVAILABLE: Final = timedelta(seconds=2)
 # A turn mostly ends long before its lease, which is for those that died, and one that lives renews it: the lease's rest
 # says when to come back at the latest, not when it is worth trying.
@@ -105,7 +106,8 @@ class HostNotAllowed(AccessDenied):
 
 
 class Problem(View, frozen=True, kw_only=True):
-    """What went wrong: `code` is stable, `detail` is for people; some problems carry facts, such as `retry_after`."""
+    """What went wrong: `code` is stable, `detail` is for people; some problems carry facts, such as `retry_after`, or
+    the `reason` for which a model gave no answer."""
 
     type: str
     title: str
@@ -126,7 +128,7 @@ def problem_response(
 def internal() -> Response:
     """The answer to an unexpected failure."""
     return problem_response(
-        500, "internal", "something went wrong here; the server's log has this answer's x-request-id"
+        500, "internal", "internal error; the server's log has the details under this answer's x-request-id"
     )
 
 
@@ -134,6 +136,8 @@ def error_response(error: TenutoError) -> Response:
     """One of the five families."""
     status = next((status for family, status in _STATUS if isinstance(error, family)), 500)
     facts: JsonObject = {name: getattr(error, name) for name in _FACTS if hasattr(error, name)}
+    if (reason := failure_reason(error)) is not None:
+        facts["reason"] = reason
     if error.ids:
         facts |= {**error.ids, "request_id": request_id.get()}
     headers: dict[str, str] = {}

@@ -18,7 +18,7 @@ from tenuto.model.memory import MAX_HITS, MAX_MEMORY, MAX_SUBJECT, MemoryKind
 from tenuto.model.prompt import Language
 from tenuto.model.session import cost_nanos
 from tenuto.model.task import TaskStatus
-from tenuto.model.turn import MAX_WINDOW
+from tenuto.model.turn import MAX_WINDOW, TraceOutcome
 from tenuto.model.values import MAX_ID_BYTES, JsonObject
 from tenuto.privacy.compliance.audit import MOST_MARKS
 from tenuto.recall.service import MAX_PAGE
@@ -281,7 +281,14 @@ class TraceListQuery(msgspec.Struct, kw_only=True, frozen=True):
 
     session_id: Name | None = None
     assistant: Annotated[str, Meta(description="Only turns of this assistant.")] | None = None
-    errors: Annotated[bool, Meta(description="Only turns that ended without an answer.")] = False
+    user: (
+        Annotated[str, Meta(description="Only turns of this user; without a session, in sessions of the user's own.")]
+        | None
+    ) = None
+    model: Annotated[str, Meta(description="Only turns that this model answered.")] | None = None
+    outcome: Annotated[TraceOutcome, Meta(description="Only turns that ended so.")] | None = None
+    since: Annotated[datetime, Meta(tz=True, description="Only turns that began then or later.")] | None = None
+    until: Annotated[datetime, Meta(tz=True, description="Only turns that began before.")] | None = None
     brief: Annotated[bool, Meta(description="Without tools, spans, data and context.")] = False
     limit: Annotated[int, Meta(ge=1, le=100)] = 20
     before: Annotated[int, Meta(ge=1, le=_MOST, description="Only turns before this number.")] | None = None
@@ -517,12 +524,13 @@ class FailStep(RequestBody, frozen=True, kw_only=True):
 
 
 class TaskListQuery(msgspec.Struct, kw_only=True, frozen=True):
-    """Which tasks to list, oldest first."""
+    """Which tasks to list."""
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
     cursor: Annotated[str, Meta(description="Continues a listing: the `cursor` of its last page.")] | None = None
     session_id: Name | None = None
     status: TaskStatus | None = None
+    newest_first: bool = False
 
 
 class ContextQuery(msgspec.Struct, kw_only=True, frozen=True):

@@ -29,7 +29,7 @@ class SdkDoor(Generic[_Server]):
 
     def __init__(self, load: Callable[[], Callable[[], _Server]], *, protocol: str, extra: str) -> None:
         self._load = load
-        self._names = (protocol, extra)
+        self._what, self._extra = f"protocol {protocol}", extra
         self._opening = asyncio.Lock()
         self._opened: _Server | None = None
 
@@ -44,7 +44,7 @@ class SdkDoor(Generic[_Server]):
                 try:
                     make = await asyncio.to_thread(self._load)
                 except ModuleNotFoundError as absent:
-                    raise ExtraMissing(*self._names) from absent
+                    raise ExtraMissing(self._what, self._extra) from absent
                 self._opened = make()
         return self._opened
 

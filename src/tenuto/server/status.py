@@ -15,6 +15,7 @@ from starlette.responses import Response
 from tenuto.app import Tenuto
 from tenuto.chat import LiveTurns
 from tenuto.errors import Unavailable
+from tenuto.llm import ModelCallLog
 from tenuto.model.status import (
     BreakerStatus,
     CacheStatus,
@@ -72,6 +73,24 @@ _EXAMPLE: Final[JsonObject] = {
         "hit_rate": 0.852,
     },
     "turns": {"live": 3, "answered": 1830, "failed": 2, "failed_in_a_row": 0, "per_minute": 30.5},
+    "models": [
+        {
+            "name": "openai:gpt-5.4-mini",
+            "answered": 1828,
+            "failed": 2,
+            "failed_in_a_row": 0,
+            "failure_rate": 0.01,
+            "last_answer_at": "2026-11-17T09:59:58Z",
+            "last_failure": {
+                "at": "2026-11-17T09:41:07Z",
+                "reason": "limit",
+                "code": "model_failed",
+                "message": "the model openai:gpt-5.4-mini is asked more often than its provider allows (429)",
+            },
+            "p50_ms": 840.0,
+            "p95_ms": 2310.0,
+        }
+    ],
     "sessions": {"created": 420, "deleted": 3, "expired": 11, "created_per_minute": 7.0},
     "jobs": {"waiting": 0, "running": 1, "done": 640, "failed": 0, "failed_in_a_row": 0},
     "tasks": {"status": "idle", "error": None},
@@ -81,8 +100,11 @@ _EXAMPLE: Final[JsonObject] = {
 class ServerStatus:
     """Reads the status of one server process from the objects that do its work."""
 
-    def __init__(self, *, tenuto: Tenuto, live: LiveTurns, meters: Metrics, worker: TaskWorker, clock: Clock) -> None:
+    def __init__(
+        self, *, tenuto: Tenuto, live: LiveTurns, calls: ModelCallLog, meters: Metrics, worker: TaskWorker, clock: Clock
+    ) -> None:
         self._tenuto = tenuto
+        self._calls = calls
         self._live = live
         self._meters = meters
         self._worker = worker
@@ -96,7 +118,10 @@ class ServerStatus:
         process = self._process()
         minutes = max(process.uptime_seconds, 1.0) / 60
         turns, jobs, tasks = self._turns(minutes), JobsStatus.of(self._tenuto.upkeep.jobs), self._tasks()
-        findings = find_problems(store=store, breaker=breaker, journal=journal, turns=turns, jobs=jobs, tasks=tasks)
+        models = [calls.status for calls in self._calls]
+        findings = find_problems(
+            store=store, breaker=breaker, journal=journal, turns=turns, jobs=jobs, tasks=tasks, models=models
+        )
         return StatusView(
             level=worst_level(findings),
             findings=findings,
@@ -106,6 +131,7 @@ class ServerStatus:
             journal=journal,
             cache=self._cache(),
             turns=turns,
+            models=models,
             sessions=self._sessions(minutes),
             jobs=jobs,
             tasks=tasks,

@@ -102,7 +102,7 @@ def told_error(fault: Exception) -> TenutoError | AccessDenied:
     if isinstance(fault, TenutoError | AccessDenied):
         return fault
     _log.error("a stream failed: %s", describe_exception(fault))
-    return _Internal("something went wrong here; the server's log has this answer's x-request-id")
+    return _Internal("internal error; the server's log has the details under this answer's x-request-id")
 
 
 async def begun_events(request: Request, events: AsyncIterator[_Event]) -> AsyncIterator[_Event]:

@@ -90,10 +90,11 @@ async def open_task(request: Request) -> Response:
 
 @routes.get("/tasks", describe(TaskList, query=TaskListQuery))
 async def list_tasks(request: Request) -> Response:
-    """The caller's tasks, oldest first. With a `cursor` there may be more, also behind a page that has none."""
+    """The caller's tasks, oldest first, or newest first. With a `cursor` there may be more, also behind a page that has
+    none."""
     scope = await asking(request)
     asked = parse_query(request, TaskListQuery)
-    query = TaskQuery(limit=asked.limit, cursor=asked.cursor, session_id=asked.session_id, status=asked.status)
+    query = TaskQuery(**{name: getattr(asked, name) for name in TaskQuery.__struct_fields__})
     return answer(TaskList.of(await _tasks(request).list(scope, query)))
 
 
@@ -144,7 +145,7 @@ async def get_board(request: Request) -> Response:
 
 @routes.get(_ENTRY, describe(BoardEntryView))
 async def get_entry(request: Request) -> Response:
-    """What stands under one key of a board."""
+    """The entry of one key of a board."""
     key = path_parameter(request, "key")
     entry = await _board(request, await asking(request)).read_entry(key)
     if entry is None:
@@ -157,7 +158,7 @@ async def write_entry(request: Request) -> Response:
     """Write under a key, whatever others write under other keys. Writing over another agent's value is told in the
     entry; protected keys are for one agent alone. With If-Match or `if_version`, over that version only; with
     `If-None-Match: *`, where nothing stands."""
-    board, key = _board(request, await asking(request)), path_parameter(request, "key")
+    board, key = await _writable_board(request), path_parameter(request, "key")
     body = await body_of(request, WriteEntry)
     entry = await board.write(
         key,
@@ -172,7 +173,7 @@ async def write_entry(request: Request) -> Response:
 @routes.delete(_ENTRY, describe(None, 204, query=Holding, headers=_GUARDED))
 async def delete_entry(request: Request) -> Response:
     """Take away what stands under a key, under the same rules; again is harmless."""
-    board, key = _board(request, await asking(request)), path_parameter(request, "key")
+    board, key = await _writable_board(request), path_parameter(request, "key")
     token = parse_query(request, Holding).token
     await board.delete(
         key, agent=_writing_agent(request), if_version=await _expected_version(request, board), token=token
@@ -191,7 +192,7 @@ async def get_history(request: Request) -> Response:
 async def append_item(request: Request) -> Response:
     """Add an item to the end of a key's list in one step, under the rules of a write; where nothing stands, a list
     begins. Asked again under the same Idempotency-Key, nothing is added; another request under it is refused."""
-    board, key = _board(request, await asking(request)), path_parameter(request, "key")
+    board, key = await _writable_board(request), path_parameter(request, "key")
     body = await body_of(request, AppendItem)
     agent = _writing_agent(request, body.agent)
     once = _request_key(request, [agent, "append", body.item])
@@ -202,7 +203,7 @@ async def append_item(request: Request) -> Response:
 @routes.post(f"{_ENTRY}/increment", describe(BoardEntryView, body=Increment, headers=_ADDED))
 async def increment(request: Request) -> Response:
     """Add to the number of a key in one step, likewise; where nothing stands, it is 0."""
-    board, key = _board(request, await asking(request)), path_parameter(request, "key")
+    board, key = await _writable_board(request), path_parameter(request, "key")
     body = await body_of(request, Increment)
     agent = _writing_agent(request, body.agent)
     once = _request_key(request, [agent, "increment", body.by])
@@ -213,7 +214,7 @@ async def increment(request: Request) -> Response:
 @routes.post(_LOCK, describe(LockView, body=LockKey, headers=_AGENT, problems=(409,)))
 async def lock_key(request: Request) -> Response:
     """Have a key of the board for oneself for a while, or, with the lock's token, for as long again."""
-    board, key = _board(request, await asking(request)), path_parameter(request, "key")
+    board, key = await _writable_board(request), path_parameter(request, "key")
     body = await body_of(request, LockKey)
     lease = timedelta(seconds=body.seconds) if body.seconds is not None else None
     lock = await board.lock(key, agent=_writing_agent(request, body.agent), lease=lease, token=body.token)
@@ -223,7 +224,7 @@ async def lock_key(request: Request) -> Response:
 @routes.delete(_LOCK, describe(None, 204, query=UnlockQuery, headers=_AGENT, problems=(409,)))
 async def unlock_key(request: Request) -> Response:
     """Give a lock back, by its token."""
-    board, key = _board(request, await asking(request)), path_parameter(request, "key")
+    board, key = await _writable_board(request), path_parameter(request, "key")
     await board.unlock(key, agent=_writing_agent(request), token=parse_query(request, UnlockQuery).token)
     return Response(status_code=204)
 
@@ -276,6 +277,13 @@ def _task_id(request: Request) -> str:
 
 def _board(request: Request, scope: Scope) -> Board:
     return _tasks(request).board(scope, _task_id(request))
+
+
+async def _writable_board(request: Request) -> Board:
+    """The board, for a caller that may write the key in the path in an agent's name."""
+    admission, tasks = await authenticate_request(request), _tasks(request)
+    admission.check_board_writer(tasks.policy, path_parameter(request, "key"))
+    return _board(request, admission.scope())
 
 
 async def _readable_notes(request: Request) -> Notes | None:

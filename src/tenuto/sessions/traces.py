@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from tenuto.errors import SessionNotFound, TraceNotFound
+from msgspec.structs import replace
+
+from tenuto.errors import Invalid, SessionNotFound, TraceNotFound
 from tenuto.model import Scope, SessionQuery
-from tenuto.model.turn import TRACES_KEPT, Trace, place_of
+from tenuto.model.turn import TRACES_KEPT, Trace, TraceOutcome, place_of
+from tenuto.model.values import Value, check_id
 from tenuto.ports import TraceStore
 from tenuto.sessions.service import Sessions
 
@@ -17,16 +21,35 @@ _SESSIONS: Final = 200
 _TRACES: Final = 1000
 
 
-class TraceFilter(NamedTuple):
-    """Which traces to find: those of an assistant, those that failed. A turn that a user stopped has not failed."""
+class TraceFilter(Value, frozen=True, kw_only=True):
+    """Which traces to find: of this user, assistant and model, with this outcome, begun from `since` to before `until`.
 
+    Without naming a session, a user's are looked for in that user's own sessions.
+    """
+
+    user: str | None = None
     assistant: str | None = None
-    errors: bool = False
+    model: str | None = None
+    outcome: TraceOutcome | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.user is not None:
+            check_id(self.user, "the user id")
+        if None not in (self.since, self.until) and self.since >= self.until:  # type: ignore[operator]
+            raise Invalid("since must be before until")
 
     def matches(self, trace: Trace) -> bool:
         """Whether this is one of them."""
-        failed = trace.error is not None and not trace.stopped
-        return self.assistant in (None, trace.assistant) and (failed or not self.errors)
+        return (
+            self.user in (None, trace.speaker)
+            and self.assistant in (None, trace.assistant)
+            and self.model in (None, trace.model)
+            and self.outcome in (None, trace.outcome)
+            and (self.since is None or trace.began_at >= self.since)
+            and (self.until is None or trace.began_at < self.until)
+        )
 
 
 class FoundTraces(NamedTuple):
@@ -70,9 +93,12 @@ async def latest_traces(
 ) -> FoundTraces:
     """The newest traces of the sessions that changed last; how many are looked through is bounded."""
     found: list[Trace] = []
-    page = await sessions.list(scope, SessionQuery(limit=_SESSIONS))
-    truncated, read = page.cursor is not None, 0
+    page = await sessions.list(_narrowed(scope, wanted), SessionQuery(limit=_SESSIONS))
+    truncated, read = False, 0
     for session in page.sessions:
+        # From here on everything is older than what is wanted.
+        if wanted.since is not None and session.updated_at < wanted.since:
+            break
         # Once there are enough, everything from here on is older than what there is.
         enough = len(found) >= limit and sorted(found, key=_BY_TIME)[-limit].began_at >= session.updated_at
         if enough or read >= _TRACES:
@@ -86,4 +112,19 @@ async def latest_traces(
         read += min(session.turns, TRACES_KEPT)
         found += theirs.traces
         truncated = truncated or theirs.truncated
+    else:
+        truncated = truncated or page.cursor is not None
     return FoundTraces(tuple(sorted(found, key=_BY_TIME, reverse=True)[:limit]), truncated or len(found) > limit)
+
+
+def _narrowed(scope: Scope, wanted: TraceFilter) -> Scope:
+    """The scope whose sessions can hold such traces: a listing of one user's sessions passes over no others.
+
+    Raises:
+        Invalid: the scope is that of another user.
+    """
+    if wanted.user is None or wanted.user == scope.user:
+        return scope
+    if scope.user is not None:
+        raise Invalid("user: the request is one user's, and sees the traces of that user alone")
+    return scope if scope.owner else replace(scope, user=wanted.user)

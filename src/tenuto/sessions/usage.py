@@ -114,7 +114,7 @@ class UsageLedger:
                 try:
                     await self._flush_row(place)
                 except TenutoError as failed:
-                    _log.warning("usage waits to be stored: %s", failed.code)
+                    _log.warning("usage is not stored yet: %s", failed.code)
 
     async def close(self) -> None:
         """Store what is left, for a few seconds at most."""

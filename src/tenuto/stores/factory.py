@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
-from tenuto.errors import InvalidSetting
+from tenuto.errors import InvalidSetting, PackageMissing
 from tenuto.ports import Backend, Clock, utc_now
 
 
@@ -85,9 +85,7 @@ def _import_backend(driver: _Driver) -> Any:
     try:
         return getattr(import_module(f"tenuto.stores.{driver.package}"), driver.store)
     except ModuleNotFoundError as missing:
-        raise InvalidSetting(
-            "store", f"the driver {missing.name} is not installed; pip install 'tenuto[{driver.package}]' brings it"
-        ) from missing
+        raise PackageMissing("store", f"{driver.package} ({missing.name})", extra=driver.package) from missing
 
 
 def sqlite_path(url: str) -> Path:

@@ -70,6 +70,7 @@ class _TraceBody(Value, frozen=True, kw_only=True):
     answer: str = ""
     tools: tuple[ToolRun, ...] = ()
     data: JsonObject = {}
+    error_message: str = ""
 
 
 class _SealedNewSession(NewSession, frozen=True, kw_only=True):
@@ -201,9 +202,9 @@ def seal_fork_request(cipher: Cipher, forking: ForkRequest) -> ForkRequest:
 
 def seal_trace(cipher: Cipher, session_id: str, trace: Trace) -> Trace:
     """A trace whose texts are one sealed text."""
-    account = _TraceBody(request=trace.request, answer=trace.answer, tools=trace.tools, data=trace.data)
+    account = _TraceBody(**{name: getattr(trace, name) for name in _TraceBody.__struct_fields__})
     sealed = cipher.seal(_encoder.encode(account), _trace_associated_data(session_id, trace))
-    return replace(trace, request="", answer="", tools=(), data={_PART: sealed})
+    return replace(trace, request="", answer="", tools=(), data={_PART: sealed}, error_message="")
 
 
 def seal_state(cipher: Cipher, scope: Scope, namespace: str, key: str, value: Json) -> Json:
@@ -282,7 +283,7 @@ def unseal_trace(cipher: Cipher, session_id: str, trace: Trace) -> Trace:
         return trace
     assert is_sealed(sealed)
     account = _account.decode(cipher.open(sealed, _trace_associated_data(session_id, trace)))
-    return replace(trace, request=account.request, answer=account.answer, tools=account.tools, data=account.data)
+    return replace(trace, **{name: getattr(account, name) for name in _TraceBody.__struct_fields__})
 
 
 def unseal_state(cipher: Cipher, scope: Scope, namespace: str, entry: StateEntry) -> StateEntry:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import logging
 import re
 from collections.abc import AsyncIterator, Callable
@@ -137,11 +138,13 @@ class Tasks:
         """The tasks of the scope's owner in order of their ids, which is by the millisecond of their opening.
 
         Those opened under a key follow the others. A page may have fewer tasks than its limit, or none, and still a
-        cursor, since one listing reads a limited number of tasks.
+        cursor, since one listing reads a limited number of tasks. A listing with the newest first reads all of them.
 
         Raises:
-            InvalidCursor: no listing returned it.
+            InvalidCursor: no listing of this order returned it.
         """
+        if query.newest_first:
+            return await self._newest(scope, query)
         if query.cursor is not None and _ID.fullmatch(query.cursor) is None:
             raise InvalidCursor
         found: list[Task] = []
@@ -153,6 +156,22 @@ class Tasks:
                 found.append(filed.record.task(filed.key, filed.version))
             looks, last = looks + 1, filed.record.task_id(filed.key)
         return TaskPage(tasks=tuple(found))
+
+    async def _newest(self, scope: Scope, query: TaskQuery) -> TaskPage:
+        """Only a page is kept in memory; a task lives for a day, so an owner has few of them."""
+        before = _place_of(query.cursor) if query.cursor is not None else None
+        newest: list[tuple[tuple[int, str], Task]] = []
+        async for filed in self._heads.every(scope, ""):
+            head = filed.record
+            place = head.created_at, head.task_id(filed.key)
+            if (before is None or place < before) and self._heads.lasts(head) and _matches(head, query):
+                # No two tasks have one id, so tasks are never compared.
+                heapq.heappush(newest, (place, head.task(filed.key, filed.version)))
+            if len(newest) > query.limit + 1:
+                heapq.heappop(newest)
+        page = sorted(newest, reverse=True)[: query.limit]
+        cursor = "{}.{}".format(*page[-1][0]) if len(newest) > query.limit else None
+        return TaskPage(tasks=tuple(task for _, task in page), cursor=cursor)
 
     async def active(self, scope: Scope, session_id: str, limit: int = 20) -> tuple[Task, ...]:
         """The unfinished tasks of a session, newest first; it reads every task of the scope's owner."""
@@ -463,6 +482,14 @@ def _end_with(task: Task, run: StepRun) -> StepRun:
         return run
     status = StepStatus.FAILED if task.status is TaskStatus.FAILED else StepStatus.SKIPPED
     return replace(run, status=status, error=task.error, ended_at=task.completed_at)
+
+
+def _place_of(cursor: str) -> tuple[int, str]:
+    """Where a listing with the newest first ended."""
+    opened, _, task_id = cursor.partition(".")
+    if re.fullmatch("[0-9]{1,17}", opened) is None or _ID.fullmatch(task_id) is None:
+        raise InvalidCursor
+    return int(opened), task_id
 
 
 def _matches(head: Head, query: TaskQuery) -> bool:

@@ -15,6 +15,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
+from msgspec.structs import replace
+
 from tenuto.errors import (
     AgentNotFound,
     InvalidJson,
@@ -28,8 +30,9 @@ from tenuto.errors import (
     TenutoError,
     TooLarge,
     Unavailable,
+    failure_reason,
 )
-from tenuto.logs import bind_log_context, describe_exception
+from tenuto.logs import bind_log_context, describe_exception, explain_exception
 from tenuto.model import Scope
 from tenuto.model.agent_run import RunMessage
 from tenuto.model.plan import Plan, Step, StepRun, StepStatus, TaskProgress, failed_step, outcome
@@ -48,9 +51,11 @@ _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 _inside_assistant: ContextVar[bool] = ContextVar("inside_assistant", default=False)
 Ownership: TypeAlias = Callable[[], Awaitable[bool]]
+Redact: TypeAlias = Callable[[Scope, str], Awaitable[str]]
 # The time that a cancelled agent has to clean up; one that does not end then is left behind.
 _GRACE: Final = 1.0
 _FIRST_PAUSE: Final = 0.1
+_AGENT_FAILED: Final = "agent_failed"
 _LONGEST_PAUSE: Final = 5.0
 _LONGEST_WAIT: Final = timedelta(days=366)
 # A repetition cannot mend these.
@@ -82,6 +87,7 @@ class StepRunner:
         policy: RunPolicy,
         clock: Clock,
         span: Span | None = None,
+        redact: Redact | None = None,
     ) -> None:
         self._tasks = tasks
         self._contexts = contexts
@@ -89,6 +95,7 @@ class StepRunner:
         self._policy = policy
         self._clock = clock
         self._span = span
+        self._redact = redact
         self._running = asyncio.Semaphore(policy.agents_at_once)
         # Apart: an assistant may wait for a task of its own, whose agents need slots.
         self._answering = asyncio.Semaphore(policy.agents_at_once)
@@ -241,12 +248,19 @@ class StepRunner:
             except (StepLost, TaskFinished, TaskNotFound):
                 raise
             except Exception as failed:
-                error, final = _error_of(failed, step), isinstance(failed, _FINAL)
+                error, final = await self._explain(scope, failed, step), isinstance(failed, _FINAL)
                 _log.info("attempt %s of the step failed: %s", run.attempts, describe_exception(failed))
             if final or run.attempts - run.takeovers > step.retries or self._is_over(task):
                 return await steps.fail(step, token, error)
             run = await steps.repeat(step, token, error)
             await asyncio.sleep(self._limit(step.pause_before(run.attempts - run.takeovers), task))
+
+    async def _explain(self, scope: Scope, failed: Exception, step: Step) -> TaskError:
+        """A failure with what the agent raised, as far as the privacy policy of traces lets it pass."""
+        error = _error_of(failed, step)
+        if error.code != _AGENT_FAILED or self._redact is None:
+            return error
+        return replace(error, message=await self._redact(scope, error.message))
 
     async def _call(self, scope: Scope, task: Task, step: Step, run: StepRun, token: int) -> Any:
         """One call of the agent, within the time of the step and of the task."""
@@ -436,12 +450,12 @@ async def _patiently(call: Callable[[], Awaitable[_Result]], kind: type[Unavaila
 
 
 def _error_of(failed: Exception, step: Step) -> TaskError:
-    """A failure without user text: messages of other exceptions may quote it."""
+    """A failure as the task notes it; what an agent raised may quote user text."""
     if isinstance(failed, _OutOfTime):
         return TaskError(code=failed.why, message=str(failed), step=step.id)
     if isinstance(failed, TenutoError):
-        return TaskError(code=failed.code, message=str(failed), step=step.id)
-    return TaskError(code="agent_failed", message=describe_exception(failed), step=step.id)
+        return TaskError(code=failed.code, message=str(failed), step=step.id, reason=failure_reason(failed))
+    return TaskError(code=_AGENT_FAILED, message=explain_exception(failed), step=step.id)
 
 
 def _run_of(progress: TaskProgress, step: Step) -> StepRun:

@@ -138,7 +138,7 @@ class Jobs:
         if key in self._tasks:
             self._next[key] = work
         elif self._of_kind[kind] >= self._most:
-            _log.warning("%s jobs are waiting: a %s was put off", self._of_kind[kind], kind)
+            _log.warning("%s jobs are waiting: a %s was postponed", self._of_kind[kind], kind)
         else:
             self._next[key] = work
             session = subject[0] if isinstance(subject, tuple) else subject
@@ -159,7 +159,7 @@ class Jobs:
                 while self._tasks:
                     await asyncio.wait(self._tasks.values())
         except TimeoutError:
-            _log.warning("%s jobs were cancelled: they are found due again", len(self._tasks))
+            _log.warning("%s jobs were cancelled and will be found due again", len(self._tasks))
             for task in self._tasks.values():
                 task.cancel()
             while self._tasks:
@@ -190,12 +190,13 @@ async def safely(kind: str, work: Work) -> bool:
         await work()
         return True
     except Unavailable as away:
-        _log.warning("a %s was put off: %s", kind, type(away).__name__)
+        _log.warning("a %s was postponed: %s", kind, type(away).__name__)
     except Exception as failure:
         place = extract_tb(failure.__traceback__)[-1]
-        _log.warning("a %s was put off: %s in %s", kind, type(failure).__name__, f"{place.name}, line {place.lineno}")
+        _log.warning("a %s was postponed: %s in %s", kind, type(failure).__name__, f"{place.name}, line {place.lineno}")
     return False
 
 
-# The small model for titles and summaries: scope, instructions, text, and the limit of output tokens.
+# The small model for titles and summaries, which limits its own time: scope, instructions, text, and the most output
+# tokens.
 Small: TypeAlias = Callable[[Scope, str, str, int], Awaitable[str]]

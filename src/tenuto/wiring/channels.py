@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tenuto.channels.lark.app import LarkApp
 from tenuto.channels.webhook.app import WebhookApp
-from tenuto.errors import InvalidSetting
+from tenuto.errors import InvalidSetting, PackageMissing
 from tenuto.ports import Clock, utc_now
 from tenuto.settings import Settings
 from tenuto.wiring.channel_file import read_apps
@@ -65,7 +65,7 @@ def open_channel(app: LarkApp | WebhookApp, clock: Clock) -> LarkChannel | Webho
     try:
         from tenuto.channels.webhook.channel import WebhookChannel
     except ModuleNotFoundError:
-        raise InvalidSetting(_SETTING, "a webhook needs the package httpx: install tenuto[webhook]") from None
+        raise PackageMissing(_SETTING, "a webhook", extra="webhook") from None
     return WebhookChannel(app, clock=clock)
 
 
@@ -78,9 +78,9 @@ def open_lark_channel(app: LarkApp, clock: Clock = utc_now) -> LarkChannel:
     try:
         from tenuto.channels.lark.channel import LarkChannel
     except ModuleNotFoundError:
-        raise InvalidSetting("lark_app_id", "needs the package httpx: install tenuto[lark]") from None
+        raise PackageMissing("lark_app_id", "Lark", extra="lark") from None
     if app.long_connection and find_spec("lark_oapi") is None:
-        raise InvalidSetting("lark_long_connection", "needs the package lark-oapi: install tenuto[lark]")
+        raise PackageMissing("lark_long_connection", "Lark", extra="lark")
     return LarkChannel(app, clock=clock)
 
 

@@ -11,11 +11,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.assistants import Assistant, AssistantRegistry
+from tenuto.assistants import Assistant, AssistantRegistry, Missing
 from tenuto.assistants.custom import load_folder
 from tenuto.assistants.goods import goods_assistant
 from tenuto.assistants.legal import TASK_TYPE, legal_assistant
@@ -23,8 +24,9 @@ from tenuto.assistants.npc import npc_assistant
 from tenuto.assistants.registry import general_assistant
 from tenuto.chat import Chat, ChatDeps, ChatLimits
 from tenuto.context import TokenCounter, check_budget, encoding_for
-from tenuto.errors import InvalidSetting
-from tenuto.llm import OFFLINE, GivenModel, complete, open_model, provider_of
+from tenuto.errors import InvalidSetting, PackageMissing, install_line
+from tenuto.llm import OFFLINE, GivenModel, MissingModel, ModelCallLog, ModelSlots, complete, open_model, provider_of
+from tenuto.llm.reach import names_local_model
 from tenuto.model import Scope
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.prompt import Language
@@ -42,6 +44,11 @@ from tenuto.settings import Settings
 from tenuto.telemetry import open_spans
 from tenuto.upkeep import LAST_WORK, Small, Upkeep
 from tenuto.upkeep.memory_sweep import MemorySweep
+from tenuto.wiring.tasks import EXTRA as TASKS_EXTRA
+from tenuto.wiring.tasks import can_run_plans
+
+# Of one answer for a title, a summary or a note. A model on this machine has no limit for these either.
+_BACKGROUND_TIMEOUT: Final = timedelta(minutes=1)
 
 
 @asynccontextmanager
@@ -65,17 +72,19 @@ async def open_chat(
         InvalidSetting: a model, an assistant or a budget of the settings is not valid.
     """
     known = AssistantRegistry(
-        [*_builtin_assistants(settings, store.state, engine), *_custom_assistants(settings, assistants)],
+        [*_builtin_assistants(settings, store.state, engine, models), *_custom_assistants(settings, assistants)],
         settings.assistant,
     )
     async with AsyncExitStack() as stack:
         home, small = provider_of(settings.model, models), settings.summarizer_model or settings.model
-        shelf = await _open_models(stack, settings, known, models, home)
+        calls = ModelCallLog(clock)
+        shelf, known = await _open_models(stack, settings, known, models, home, calls)
+        timeout = settings.model_timeout or ChatLimits().model_timeout
         for assistant in known:
             _check_budget(assistant, shelf[assistant.model or settings.model])
             _check_types(assistant)
         # The offline model makes titles and summaries no better than extraction does.
-        summarizer_model = _make_small(shelf[small], settings.model_timeout, spending) if small != OFFLINE else None
+        summarizer_model = _make_small(shelf[small], timeout, spending) if small != OFFLINE else None
         sweep = MemorySweep(memories=memories, store=store, clock=clock) if settings.memories else None
         upkeep.equip(small=summarizer_model, memories=memories, memory_sweep=sweep)
         # Before the models close: work for finished turns may still call them.
@@ -96,20 +105,32 @@ async def open_chat(
                 clock=clock,
                 afterwards=upkeep.after_turn,
                 titles_by_model=summarizer_model is not None,
-                limits=ChatLimits(model_timeout=settings.model_timeout, tool_timeout=settings.tool_timeout),
+                limits=ChatLimits(model_timeout=timeout, tool_timeout=settings.tool_timeout),
                 span=span,
+                calls=calls,
             )
         )
 
 
 async def _open_models(
-    stack: AsyncExitStack, settings: Settings, assistants: AssistantRegistry, given: Mapping[str, GivenModel], home: str
-) -> dict[str, ChatModel]:
-    """The models of the settings and of the assistants, by name."""
+    stack: AsyncExitStack,
+    settings: Settings,
+    assistants: AssistantRegistry,
+    given: Mapping[str, GivenModel],
+    home: str,
+    calls: ModelCallLog,
+) -> tuple[dict[str, ChatModel], AssistantRegistry]:
+    """The models of the settings and of the assistants, by name, and the assistants, of which some may lack theirs.
+
+    A missing package of the main model stops the start, as nothing would answer; one of a single assistant stops that
+    assistant alone.
+    """
     users: dict[str, Assistant | None] = {
         each.model: each for each in reversed([*assistants]) if each.model is not None
     }
     shelf: dict[str, ChatModel] = {}
+    missing: dict[str, Missing] = {}
+    slots = ModelSlots(settings.model_slots)
     for name, user in {**users, settings.model: None, settings.summarizer_model or settings.model: None}.items():
         # Address and key belong to the provider of the main model; others have theirs in the environment.
         model = open_model(
@@ -117,17 +138,28 @@ async def _open_models(
             base_url=settings.model_base_url,
             api_key=settings.model_api_key,
             timeout=settings.model_timeout,
+            first_token_timeout=settings.first_token_timeout,
+            slots=slots,
             given=given,
             home=home,
+            calls=calls,
         )
         try:
             shelf[name] = await stack.enter_async_context(model)
         except InvalidSetting as unfit:
             if user is None:
                 raise
+            if isinstance(unfit, PackageMissing):
+                shelf[name], missing[name] = MissingModel(name, unfit.install), Missing(install=unfit.install)
+                continue
             # The assistant's file names this model, not the settings.
             raise InvalidSetting("assistants", f"{user.file or user.name}: {unfit}") from None
-    return shelf
+    if not missing:
+        return shelf, assistants
+    known = [
+        dataclasses.replace(each, missing=missing[each.model]) if each.model in missing else each for each in assistants
+    ]
+    return shelf, AssistantRegistry(known, assistants.default)
 
 
 @asynccontextmanager
@@ -144,14 +176,18 @@ async def open_small(
         base_url=settings.model_base_url,
         api_key=settings.model_api_key,
         timeout=settings.model_timeout,
+        first_token_timeout=settings.first_token_timeout,
+        slots=ModelSlots(settings.model_slots),
         given=models,
         home=provider_of(settings.model, models),
     ) as model:
-        yield _make_small(model, settings.model_timeout, spending)
+        yield _make_small(model, settings.model_timeout or ChatLimits().model_timeout, spending)
 
 
 def _make_small(model: ChatModel, timeout: timedelta, spending: Spending) -> Small:
     """The model for titles and summaries; its cost counts for the tenant."""
+
+    timeout = min(timeout, _BACKGROUND_TIMEOUT)
 
     async def small(scope: Scope, instructions: str, text: str, tokens: int) -> str:
         said, ended = await complete(model, instructions, text, tokens, timeout)
@@ -165,7 +201,7 @@ def _make_small(model: ChatModel, timeout: timedelta, spending: Spending) -> Sma
 
 
 def _builtin_assistants(
-    settings: Settings, state: StateStore, engine: Callable[[], Awaitable[TaskEngine]]
+    settings: Settings, state: StateStore, engine: Callable[[], Awaitable[TaskEngine]], given: Mapping[str, GivenModel]
 ) -> Iterator[Assistant]:
     yield general_assistant(settings.policies(), settings.prompt())
     yield goods_assistant(state, settings.goods_policies())
@@ -175,7 +211,11 @@ def _builtin_assistants(
         corpus=Path(settings.npc_corpus) if settings.npc_corpus else None,
     )
     yield legal_assistant(
-        engine, decision_agent=settings.policies().tasks.owner_of(TASK_TYPE), policies=settings.legal_policies()
+        engine,
+        decision_agent=settings.policies().tasks.owner_of(TASK_TYPE),
+        policies=settings.legal_policies(),
+        missing=None if can_run_plans() else Missing(install=install_line(TASKS_EXTRA)),
+        patient=settings.model_timeout is None and names_local_model(settings.model, settings.model_base_url, given),
     )
 
 

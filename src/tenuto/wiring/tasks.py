@@ -7,14 +7,16 @@ import logging
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from tenuto.errors import InvalidSetting
+from tenuto.errors import PackageMissing
 from tenuto.model.policy import RunPolicy
 from tenuto.model.signature import read_signing_key
 from tenuto.ports import Clock, TaskEngine
+from tenuto.privacy.redactor import Redactor
 from tenuto.sessions import fresh_id
 from tenuto.settings import Settings
 from tenuto.stores.factory import is_network_store, sqlite_path
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from tenuto.tasks.webhooks import EventDelivery
 
 _log = logging.getLogger(__name__)
+EXTRA: Final = "tasks"
+"""The extra that running plans needs."""
 
 
 @asynccontextmanager
@@ -40,6 +44,7 @@ async def open_engine(
     agents: Agents,
     clock: Clock,
     worker: bool,
+    redactor: Redactor,
     policy: RunPolicy = RunPolicy(),  # noqa: B008 (a frozen value)
 ) -> AsyncIterator[TaskEngine]:
     """The engine of the settings.
@@ -50,7 +55,15 @@ async def open_engine(
     open_dbos_engine = await asyncio.to_thread(_load_engine)
     async with AsyncExitStack() as stack:
         span = await stack.enter_async_context(open_spans()) if settings.telemetry else None
-        runner = StepRunner(tasks=tasks, contexts=contexts, agents=agents, policy=policy, clock=clock, span=span)
+        runner = StepRunner(
+            tasks=tasks,
+            contexts=contexts,
+            agents=agents,
+            policy=policy,
+            clock=clock,
+            span=span,
+            redact=redactor.trace_text,
+        )
         # Only tasks in memory have no place of their own; a killed worker would leave the folder behind.
         in_memory = settings.tasks_database is None and urlsplit(settings.store).scheme == "memory"
         scratch = tempfile.TemporaryDirectory(prefix="tenuto-tasks-") if in_memory else nullcontext("")
@@ -88,12 +101,17 @@ async def _open_delivery(settings: Settings, tasks: Tasks, clock: Clock) -> Asyn
         await webhook.close()
 
 
+def can_run_plans() -> bool:
+    """Whether the extra is installed; to look for it costs nothing."""
+    return find_spec("dbos") is not None
+
+
 def _load_engine() -> Callable[..., AbstractAsyncContextManager[TaskEngine]]:
     """Import the engine, which takes half a second."""
     try:
         from tenuto.tasks.engines.dbos_engine import open_dbos_engine
     except ModuleNotFoundError as absent:
-        raise InvalidSetting("tasks_database", "running plans needs an extra: pip install 'tenuto[tasks]'") from absent
+        raise PackageMissing("tasks_database", "running plans", extra=EXTRA) from absent
     return open_dbos_engine
 
 

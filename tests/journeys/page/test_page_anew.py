@@ -26,7 +26,7 @@ async def test_a_failure_leaves_the_answer_from_before_on_the_page_and_in_the_st
 
         for _ in range(2):
             alert = answer.get_by_role("alert")
-            await expect(alert).to_contain_text("No model answered. Your message is stored. The previous answer stays.")
+            await expect(alert).to_contain_text("The model gave no usable answer. The previous answer stays.")
             await expect(answer.locator(".prose")).to_have_text("Seven.")
             assert await stored(door) == GOOD
             await answer.get_by_role("button", name="Try again").click()
@@ -53,6 +53,6 @@ async def test_who_stops_a_new_answer_has_the_one_from_before(chromium: Browser)
         assert await stored(door) == GOOD
         turns = (await door.http.get("/v1/status")).json()["turns"]
         assert (turns["answered"], turns["failed"], turns["failed_in_a_row"]) == (1, 0, 0)
-        assert (await door.http.get("/v1/traces?errors=true")).json()["traces"] == []
+        assert (await door.http.get("/v1/traces?outcome=failed")).json()["traces"] == []
         await visit.page.get_by_role("link", name="Traces").click()
         await expect(visit.page.locator(".trace-table .outcome")).to_have_text(["Outcome", "stopped", "answered"])

@@ -154,7 +154,7 @@ async def test_every_page_is_reached_by_keyboard_alone(chromium: Browser) -> Non
         await expect(visit.page.get_by_text("None yet.")).to_be_visible()
         for number, name in enumerate(PAGES):
             await visit.page.locator(".wordmark").focus()
-            for _ in range(number + 2):  # Past the link to a new conversation.
+            for _ in range(number + 3):  # Past what opens anything by name, and the link to a new conversation.
                 await visit.page.keyboard.press("Tab")
             await expect(visit.page.locator(f"[data-page={name}]")).to_be_focused()
             await visit.page.keyboard.press("Enter")

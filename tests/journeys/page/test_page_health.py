@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Browser, Locator, expect
 
+from tenuto.errors import FailureReason, ModelFailed
 from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Fail
 from tenuto.model.generation import ModelDone
@@ -28,7 +29,8 @@ def fact(visit: Visit, card: str, name: str) -> Locator:
 
 async def test_an_operator_sees_health_and_usage_and_others_how_to_get_in(chromium: Browser) -> None:
     """C14 and the console of operators: one visit, from well to failing, then the charts, then without the role."""
-    model = ScriptedModel(*["An answer."] * 3, Fail(), ended=DONE)
+    asked_too_often = ModelFailed("scripted", "is asked too often (429)", FailureReason.LIMIT)
+    model = ScriptedModel(*["An answer."] * 3, Fail(asked_too_often), ended=DONE)
     clock = FakeClock()
     async with (
         served(clock=clock, **playing(model)) as door,
@@ -45,10 +47,10 @@ async def test_an_operator_sees_health_and_usage_and_others_how_to_get_in(chromi
         for _ in range(5):
             assert await ask(door, "ann", "And now?") == 503
         # It is read again by itself.
-        await expect(visit.page.locator(".level")).to_have_text("Something needs attention")
-        await expect(visit.page.locator(".findings")).to_have_text(
-            "The last turns failed.Look at their traces, and check the model."
-        )
+        await expect(visit.page.locator(".level")).to_have_text("Something is wrong")
+        await expect(visit.page.locator(".findings")).to_contain_text("scripted: the provider’s rate limit or quota")
+        await expect(fact(visit, "model", "failed")).to_have_text("5 of 8")
+        await expect(fact(visit, "model", "reason")).to_have_text("limit reached")
         await expect(fact(visit, "turns", "failed")).to_have_text("5")
 
         await visit.open("/#/usage")

@@ -117,7 +117,7 @@ async def test_a_message_can_be_edited_and_regenerated_though_other_words_were_s
         edit = visit.page.get_by_role("button", name="Edit and send again")
         await edit.click()
         await visit.page.get_by_role("textbox", name="Edit and send again").fill("Nothing about me.")
-        await visit.page.get_by_role("button", name="Send").first.click()
+        await visit.page.get_by_role("button", name="Send", exact=True).first.click()
 
         await expect(visit.page.locator(".said")).to_have_text(["Nothing about me."])
         await expect((await visit.hear()).locator(".taken")).to_be_hidden()

@@ -98,12 +98,13 @@ async def test_a_row_fits_its_page_at_any_width(chromium: Browser) -> None:
 async def test_a_long_list_that_changes_meanwhile_has_no_gap(chromium: Browser) -> None:
     async with offline(chromium) as (visit, door):
         await many(door, 160)
-        await visit.open("/#/sessions")
-        await expect(rows(visit.page).first).to_contain_text("Trip 159")
+        # Held from the beginning: a page may ask for more rows before it is scrolled.
         held = Held()
         await visit.page.route("**/v1/sessions?*cursor=*", held)
+        await visit.open("/#/sessions")
+        await expect(rows(visit.page).first).to_contain_text("Trip 159")
         await visit.page.evaluate(SCROLLED, [2_000])
-        late = await held.waiting.get()
+        late = await held.next()
 
         # A list that was brought anew meanwhile takes the page that was on its way,
         await door.http.post("/v1/sessions", json={"title": "Madrid"})
@@ -122,11 +123,11 @@ async def test_a_long_list_that_changes_meanwhile_has_no_gap(chromium: Browser) 
         assert await visit.page.evaluate(LISTED) == ["Porto", "Madrid", *trips]
 
         # and one of other titles does not.
+        await visit.page.route("**/v1/sessions?*cursor=*", held)
         await visit.page.reload()
         await expect(rows(visit.page).first).to_contain_text("Porto")
-        await visit.page.route("**/v1/sessions?*cursor=*", held)
         await visit.page.evaluate(SCROLLED, [2_000])
-        late = await held.waiting.get()
+        late = await held.next()
         await visit.page.get_by_role("searchbox").fill("Trip 7")
         await expect(rows(visit.page)).to_have_count(11)
         async with visit.page.expect_event("requestfinished"):

@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Page, Route, expect
 
 from tenuto.llm import Hang, Say, ScriptedModel
 from tests.journeys.door import bearer, playing, served
-from tests.journeys.page.visit import Visit, listening, offline, scripted, visiting
+from tests.journeys.page.visit import PATIENCE, Visit, listening, offline, scripted, visiting
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -178,6 +178,11 @@ class Held:
     async def __call__(self, route: Route) -> None:
         await self.waiting.put(route)
 
+    async def next(self) -> Route:
+        """The next request, which has to come soon."""
+        async with asyncio.timeout(PATIENCE / 1000):
+            return await self.waiting.get()
+
 
 async def drawn(page: Page) -> None:
     """Once the page has taken in, and shown, what had arrived before."""
@@ -193,7 +198,7 @@ async def test_a_list_on_its_way_to_somebody_is_not_shown_to_the_next(chromium: 
         await visit.page.route("**/v1/sessions?*", held)
         await visit.open()
         await sign_in(visit, anns)
-        late = await held.waiting.get()
+        late = await held.next()
 
         await visit.page.get_by_title("Credentials").click()
         await sign_in(visit, "tnt_wrong")

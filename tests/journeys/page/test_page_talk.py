@@ -204,7 +204,9 @@ async def test_a_failure_is_a_sentence_and_trying_again_says_it_once(chromium: B
     async with scripted(chromium, Fail(), "Seven.") as (visit, _, door):
         await visit.say("How many?")
         answer = visit.answers.first
-        await expect(answer.get_by_role("alert")).to_contain_text("No model answered. Your message is stored.")
+        await expect(answer.get_by_role("alert")).to_contain_text(
+            "The model gave no usable answer. Your message is stored."
+        )
 
         await answer.get_by_role("button", name="Try again").click()
 
@@ -226,12 +228,58 @@ async def test_an_answer_is_made_anew_and_words_are_said_differently(chromium: B
         await visit.page.get_by_role("button", name="Edit and send again").first.click()
         field = visit.page.get_by_role("textbox", name="Edit and send again")
         await expect(field).to_have_value("first")
+        await expect(visit.page.locator(".editing .hint")).to_have_text("This removes 3 later messages.")
         await field.fill("instead")
         await field.press("Enter")
 
         await expect(visit.answers.locator(".prose")).to_have_text(["Four."])
         await visit.hear()
         assert await stored(door) == [("user", "instead"), ("assistant", "Four.")]
+
+        await visit.page.locator(".words").first.hover()
+        await visit.page.get_by_role("button", name="Edit and send again").first.click()
+        await field.fill("otherwise")
+        await visit.page.get_by_role("button", name="Send, keep the old talk").click()
+        await expect(visit.page.locator(".said")).to_have_text(["otherwise"])
+        await visit.hear()
+        await visit.page.get_by_role("link", name="Open it").click()
+        await expect(visit.page.locator(".said")).to_have_text(["instead"])
+        await expect(visit.page.get_by_role("heading", level=1)).to_contain_text("Before the edit: ")
+
+
+async def test_what_is_written_during_an_answer_is_sent_in_order_after_it(chromium: Browser) -> None:
+    """What waits can be taken back, and a failure or a reload holds it up without losing it."""
+    pause = Hang()
+    async with scripted(chromium, [Say("One."), pause], Fail(), "Three.") as (visit, _, door):
+        await visit.say("first")
+        await expect(visit.answers.locator(".prose")).to_have_text("One.")
+        waits = visit.page.get_by_role("region", name="Waiting messages").get_by_role("listitem").locator(".waits")
+        for text in ("second", "never", "third"):
+            await visit.field.fill(text)
+            await visit.field.press("Enter")
+        await expect(waits).to_have_text(["second", "never", "third"])
+        await visit.page.get_by_role("button", name="Take back “never”").click()
+        await expect(visit.field).to_have_value("never")
+        await expect(visit.field).to_be_focused()
+        await visit.field.fill("")
+
+        pause.release.set()
+        await expect(visit.answers.nth(1).get_by_role("alert")).to_contain_text("No model answered.")
+        await expect(waits).to_have_text(["third"])
+        await visit.page.reload()
+        await expect(visit.page.get_by_text("Not sent yet.")).to_be_visible()
+        await visit.page.get_by_role("button", name="Send now").click()
+
+        await expect(visit.answers.last.locator(".prose")).to_have_text("Three.")
+        await expect(waits).to_have_count(0)
+        said = [
+            ("user", "first"),
+            ("assistant", "One."),
+            ("user", "second"),
+            ("user", "third"),
+            ("assistant", "Three."),
+        ]
+        assert await stored(door) == said
 
 
 async def test_words_can_be_changed_although_others_followed_at_once(chromium: Browser) -> None:

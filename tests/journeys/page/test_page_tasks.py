@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -104,6 +105,15 @@ async def test_a_task_is_followed_answered_and_resumed_without_a_reload(chromium
         await expect(step(visit, "approval")).to_be_focused()
         await expect(step(visit, "send")).to_contain_text("2 attempts")
         await expect(step(visit, "send")).to_contain_text("agent_failed")
+        bars = visit.page.get_by_role("group", name="Steps over time").get_by_role("button")
+        names = [await bar.get_attribute("aria-label") for bar in await bars.all()]
+        assert re.fullmatch(r"approval: completed, a person, .* m?s, after read, count", names[2] or "")
+        assert re.fullmatch(r"send: failed, sender, .* m?s, after approval", names[3] or "")
+        await expect(visit.page.locator(".graph text[data-step=send]")).to_contain_text("✕ sendfailed · ")
+        await bars.first.focus()
+        for key in ("End", "ArrowUp", "Enter"):
+            await visit.page.keyboard.press(key)
+        await expect(step(visit, "approval")).to_be_focused()
         agents.mended = True
         await visit.page.get_by_role("button", name="Resume", exact=True).click()
 
@@ -131,6 +141,44 @@ async def test_an_empty_list_shows_a_command_that_starts_a_task(chromium: Browse
         await visit.look_again()
         await visit.page.locator(".task-list a").click()
         await expect_steps(visit, draft="completed", approval="waiting")
+
+
+async def test_a_plan_is_run_on_the_page_and_what_is_wrong_is_shown_in_it(chromium: Browser) -> None:
+    async with office(chromium) as (visit, _, _):
+        visit.allow("400")
+        page = visit.page
+        await visit.open("/#/tasks")
+        await page.get_by_role("button", name="Run a plan").click()
+        plan, wrong = page.get_by_label("Plan, as JSON"), page.locator("#plan-wrong")
+        chosen = "(field) => field.value.slice(field.selectionStart, field.selectionEnd)"
+        await expect(plan).to_be_focused()
+
+        await plan.fill('{"steps": [{"id": "read" "agent": "reader"}]}')
+        await page.get_by_role("button", name="Run", exact=True).click()
+        await expect(wrong).to_contain_text("This is not JSON")
+        assert '"' in await plan.evaluate(chosen)
+        for steps, why in {
+            '{"id": "read", "agent": "reader"}, {"id": "send", "agent": "lost"}': "agent lost",
+            '{"id": "read", "agent": "reader"}, {"id": "send", "agent": "sender", "after": 3}': "Expected `array`",
+        }.items():
+            await plan.fill(f'{{"steps": [{steps}]}}')
+            await page.get_by_role("button", name="Run", exact=True).click()
+            await expect(wrong).to_contain_text(why)
+            assert await plan.evaluate(chosen) == '"id": "send"'
+
+        file = {
+            "type": "letter",
+            "goal": "Read it",
+            "plan": {"steps": [READ, {**READ, "id": "again", "after": ["read"]}]},
+        }
+        content = {"name": "plan.json", "mimeType": "application/json", "buffer": json.dumps(file).encode()}
+        await page.get_by_label("Open a file …").set_input_files(content)  # type: ignore[arg-type]
+        await expect(page.get_by_label("Goal")).to_have_value("Read it")
+        await page.get_by_role("button", name="Run", exact=True).click()
+        await expect_steps(visit, read="completed", again="completed")
+        await expect(page.get_by_role("heading", name="Read it")).to_be_visible()
+        await page.get_by_role("link", name="All tasks").click()
+        await expect(page.get_by_role("button", name="Run a plan")).to_be_visible()
 
 
 async def test_a_task_is_cancelled_and_run_again_from_a_step_by_keyboard(chromium: Browser) -> None:
@@ -211,11 +259,23 @@ async def test_another_users_task_is_not_reachable(chromium: Browser) -> None:
         await expect(visit.page.get_by_role("heading", name="No tasks yet")).to_be_visible()
 
 
-async def test_an_answer_of_several_agents_leads_to_its_task_and_back(chromium: Browser) -> None:
-    async with offline(chromium) as (visit, _):
+async def test_an_answer_of_several_agents_shows_its_steps_and_leads_to_its_task(chromium: Browser) -> None:
+    gate = asyncio.Event()
+
+    async def advise(ctx: AgentContext) -> dict[str, str]:
+        await gate.wait()
+        return {"text": "No."}
+
+    async with offline(chromium) as (visit, door):
+        door.tenuto.agents.register("labour-law-expert", advise)
         await visit.page.get_by_role("radio", name="Legal help desk").check()
         await visit.say("Can my employer change my working hours?")
+        steps = visit.answers.locator(".work li")
+        await expect(steps.last).to_have_text("Expert of labour law running")
+        await expect(steps.first).to_have_attribute("data-state", "done")
+        gate.set()
         await visit.hear()
+        await expect(steps.last).to_contain_text("Decision")
         talk = visit.page.url
         await visit.page.reload()
         await visit.page.get_by_role("link", name="Task behind this answer").click()

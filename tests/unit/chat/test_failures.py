@@ -184,7 +184,7 @@ async def test_a_missing_key_is_no_store_that_is_away(what: str, monkeypatch: py
 
 async def test_a_store_that_fails_while_history_is_fetched_leaves_the_session_free() -> None:
     t = talk("A.", assistants=[helper(policies=patient(), prompt=PromptPolicy())])
-    for n in range(30):
+    for n in range(20):
         await t.chat.take_turn(ANN, ask(f"Q{n}", "s"))
     messages = t.sessions.messages
 

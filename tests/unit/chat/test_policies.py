@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -13,7 +14,7 @@ from tenuto.llm import Call, Fail
 from tenuto.model import NewSession, Page, Scope
 from tenuto.model.generation import Persona
 from tenuto.model.policy import OnMissing
-from tenuto.model.prompt import Disposition, Kind, Language
+from tenuto.model.prompt import Disposition, Kind, Language, PromptPolicy
 from tests.clock import FakeClock
 from tests.samples import ANN
 from tests.talking import SMALL, Adder, ask, helper, patient, talk
@@ -120,12 +121,28 @@ async def test_characters_that_are_kept_apart_are_not_told_of_each_other_by_a_su
     assert [ended.persona for ended in t.ended] == ["ada", "bea", "ada"]
 
 
+async def test_a_long_conversation_is_loaded_with_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More messages than a turn loads at first are read once, and with the begin of the turn from then on."""
+    t = talk("Yes.", assistants=[helper(policies=patient(), prompt=PromptPolicy())])
+    pages = AsyncMock(wraps=t.sessions.messages)
+    monkeypatch.setattr(t.sessions, "messages", pages)
+
+    for number in range(39):
+        await t.chat.take_turn(ANN, ask(f"Question {number}", "s"))
+    reply = await t.chat.take_turn(ANN, ask("And now?", "s"))
+
+    assert pages.await_count == 1
+    assert reply.manifest is not None
+    assert sum(entry.count for entry in reply.manifest.entries if entry.kind is Kind.MESSAGE) == 78
+
+
 async def test_the_manifest_tells_all_that_a_summary_speaks_for_loaded_or_not() -> None:
     """B16: the turn loads forty messages, and the summary covers sixty."""
     t = talk("Yes.", assistants=[helper(policies=patient())])
     for number in range(45):
         await t.chat.take_turn(ANN, ask(f"Question {number}", "s"))
     await summarise(t, "They asked and were told.", through=60, messages=60)
+    await t.chat.take_turn(ANN, ask("Well?", "s"))
 
     reply = await t.chat.take_turn(ANN, ask("And now?", "s"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from typing import Any, Literal
 
 import pytest
@@ -11,7 +12,7 @@ from tenuto.chat.typed_answer import TypedRequest
 from tenuto.errors import BudgetExhausted, ModelFailed, ModelTimeout, NoTypedAnswer, TaskFailed
 from tenuto.llm import Call, Fail, Say, ScriptedModel, Stop
 from tenuto.llm.scripted import Script
-from tenuto.model.generation import ModelDone, ToolContext, ToolOutput
+from tenuto.model.generation import ModelDone, StepChanged, ToolContext, ToolOutput
 from tenuto.model.message import Role, text_part
 from tenuto.model.prompt import Language
 from tenuto.model.session import Budgets
@@ -33,9 +34,9 @@ ASKED = TypedRequest(system="Decide.", talk=(), session_id=None, language=Langua
 async def test_an_assistant_that_responds_itself_asks_no_model_and_keeps_state() -> None:
     seen: list[ToolContext] = []
 
-    async def respond(turn: ToolContext) -> ToolOutput:
+    async def respond(turn: ToolContext) -> AsyncGenerator[StepChanged | ToolOutput, None]:
         seen.append(turn)
-        return ToolOutput(output=None, data={"n": len(seen)}, state={"n": len(seen)}, final_answer=f"No. {len(seen)}")
+        yield ToolOutput(output=None, data={"n": len(seen)}, state={"n": len(seen)}, final_answer=f"No. {len(seen)}")
 
     t = talk("Never said.", assistants=[helper(respond=respond)])
 
@@ -49,11 +50,11 @@ async def test_an_assistant_that_responds_itself_asks_no_model_and_keeps_state()
 async def test_what_it_raises_ends_the_turn_and_each_try_of_a_turn_has_one_key() -> None:
     keys: list[str | None] = []
 
-    async def respond(turn: ToolContext) -> ToolOutput:
+    async def respond(turn: ToolContext) -> AsyncGenerator[StepChanged | ToolOutput, None]:
         keys.append(turn.turn_key)
         if len(keys) == 1:
             raise TaskFailed("t", "labour", "agent_failed")
-        return ToolOutput(output=None, final_answer="Yes.")
+        yield ToolOutput(output=None, final_answer="Yes.")
 
     t = talk(assistants=[helper(respond=respond)])
     first = ask("Hm?", "s", idempotency_key="k")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -104,13 +105,18 @@ async def test_the_message_of_a_tool_error_reaches_the_model_and_no_log(caplog: 
 
 
 async def test_a_failed_tool_is_logged_with_its_places_and_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
-    t = talk([Call("add")], "Sorry.", assistants=[helper(tools=(Adder(fault=ValueError("the user's words")),))])
+    fault = ValueError("the user's words")
+    t = talk([Call("add")], "Sorry.", assistants=[helper(tools=(Adder(fault=fault),))])
 
-    await t.chat.take_turn(ANN, ask("1+2?", "s"))
+    reply = await t.chat.take_turn(ANN, ask("1+2?", "s"))
 
     [line] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert "ValueError at talking.py:" in line
     assert "words" not in caplog.text
+    # The trace has them, behind the privacy policy; the model has them not.
+    [run] = (await trace_of(t, reply)).tools
+    assert re.fullmatch(r"ValueError: the user's words \(talking\.py:\d+ in run < tenuto\)", run.exception)
+    assert "words" not in str(t.model.requests[-1].messages)
 
 
 async def test_a_model_that_calls_for_tools_for_ever_is_stopped() -> None:

@@ -279,7 +279,7 @@ def test_topics_are_shown_once_three_users_raised_them() -> None:
 
     lines = run("topics").stdout.splitlines()
 
-    assert few.splitlines()[0] == "No topic that at least three users raised."
+    assert few.splitlines()[0] == "No topic was raised by at least three users."
     assert lines[0].split() == ["TOPIC", "SESSIONS", "USERS"]
     assert lines[1].split() == ["refunds", "3", "3", "█" * 24]
     assert lines[3].startswith("3 sessions since ")

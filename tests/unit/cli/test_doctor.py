@@ -5,22 +5,27 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 import sqlite3
-from collections.abc import Mapping
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from typer.testing import CliRunner
 
 import tenuto
+from tenuto.app import Tenuto
 from tenuto.cli import program
-from tenuto.cli.checks import check_sqlite_file
+from tenuto.cli.checks import Finding, check_sqlite_file
 from tenuto.cli.effective_settings import duration, effective, mask_password
 from tenuto.ports import utc_now
 from tenuto.settings import Settings
+from tests.servers.openai_server import SILENCE, Reply, refusal, start_model_server, words
 
 pytestmark = pytest.mark.usefixtures("own_environment")
 
@@ -103,7 +108,7 @@ def test_settings_are_shown_on_request_after_the_checks() -> None:
     brief, whole = (CliRunner().invoke(program, ["doctor", *args]).stdout for args in ([], ["--settings"]))
 
     assert "breaker_failures" not in brief
-    assert whole.index("All is well.") < whole.index("breaker_failures")
+    assert whole.index("Nothing is broken; look at 1 warning above.") < whole.index("breaker_failures")
     assert "500  (preset platform; " in whole
 
 
@@ -127,6 +132,83 @@ def test_the_own_address_of_a_local_provider_is_tried(chain: str) -> None:
     assert checks["model"]["message"] == f"{chain}: 127.0.0.1:1 cannot be reached (Connection refused)"
 
 
+@pytest.mark.parametrize(
+    ("reply", "says", "advice"),
+    [
+        (refusal(401, "Wrong key: sk-1", "invalid_api_key"), "refused: {} refuses our key", "check the key"),
+        (refusal(404, "No such model", "model_not_found"), "refused: {} is not known", "the model's name"),
+        (refusal(429, "No money left", "insufficient_quota"), "over a limit: {} has no quota left", "quota"),
+        (words(finish="content_filter"), "declined by a content filter: {} declined", "filter"),
+        (SILENCE, "too slow: {} took too long", "TENUTO_MODEL_TIMEOUT"),
+    ],
+)
+@pytest.mark.parametrize("chain", ["openai:local", "openai:local,offline"])
+def test_the_doctor_asks_the_model_and_names_the_reason(
+    monkeypatch: pytest.MonkeyPatch, chain: str, reply: Reply, says: str, advice: str
+) -> None:
+    monkeypatch.setattr("tenuto.cli.checks._MODEL_PATIENCE", timedelta(seconds=0.5 if reply is SILENCE else 60))
+    with start_model_server() as provider:
+        provider.answers(reply)
+        code, checks, _ = examined(env={"TENUTO_MODEL": chain, "TENUTO_MODEL_BASE_URL": provider.url})
+
+    found = checks["model"]
+    assert (code, found["status"], checks["store"]["status"]) == (1, "error", "ok")
+    named = "the model openai:local, offline" if reply is SILENCE and "," in chain else "the model openai:local"
+    assert found["message"].startswith(says.format(named)), found
+    assert advice in found["advice"]
+
+
+def test_the_time_of_a_model_is_none_of_the_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To load a provider's library took the rest of the store's time on a slow machine, and the store was blamed."""
+    limits: list[bool] = []
+    running: list[object] = []
+
+    @asynccontextmanager
+    async def limited(seconds: float) -> AsyncIterator[None]:
+        async with asyncio.timeout(seconds) as limit:
+            running.append(limit)
+            yield
+            running.remove(limit)
+
+    async def talking(app: Tenuto) -> list[Finding]:
+        limits.append(bool(running))
+        return []
+
+    monkeypatch.setattr("tenuto.cli.doctor.asyncio", SimpleNamespace(run=asyncio.run, timeout=limited))
+    monkeypatch.setattr("tenuto.cli.checks.talking", talking)
+
+    assert examined()[1]["store"]["status"] == "ok"
+    assert limits == [False]
+
+
+def test_the_first_model_of_a_chain_that_fails_is_a_warning_and_all_is_not_well() -> None:
+    with start_model_server() as provider:
+        provider.answers(refusal(401, "Wrong key: sk-1", "invalid_api_key"), words("Ready."))
+        env = {"TENUTO_MODEL": "openai:first,openai:second", "TENUTO_MODEL_BASE_URL": provider.url}
+        result = CliRunner().invoke(program, ["doctor"], env=env)
+
+    lines = [line.split(maxsplit=2) for line in result.stdout.splitlines() if "  model  " in line]
+    assert [line[0] for line in lines] == ["warning", "ok"]
+    assert "the provider says: Wrong key: sk-1" in result.stdout
+    assert result.stdout.endswith("\nNothing is broken; look at 2 warnings above.\n")
+    assert result.exit_code == 0
+
+
+def test_what_is_not_installed_is_named_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    # None stands for a module that cannot be found.
+    for module in ("dbos", "tenuto.llm.pydantic_ai", "tenuto.stores.redis"):
+        monkeypatch.setitem(sys.modules, module, None)
+
+    plans = examined()[1]["assistants"]
+    model = examined(env={"TENUTO_MODEL": "openai:gpt-5", "OPENAI_API_KEY": "x"})[1]["chat"]
+    driver = examined("--store", "redis://127.0.0.1:1/0")[1]["store"]
+
+    assert (plans["status"], plans["message"]) == ("warning", "general (default), goods, npc, legal (not installed)")
+    assert plans["advice"] == "legal: pip install 'tenuto[tasks]'"
+    assert (model["status"], model["advice"]) == ("error", "pip install 'tenuto[models]'")
+    assert (driver["status"], driver["advice"]) == ("error", "pip install 'tenuto[redis]'")
+
+
 @pytest.mark.parametrize("url", ["http://127.0.0.1:99999/v1", "http://[::1", "http://", "ftp://host/v1"])
 def test_what_is_no_address_is_an_invalid_setting(url: str) -> None:
     code, checks, _ = examined(env={"TENUTO_MODEL": "ollama:llama3", "TENUTO_MODEL_BASE_URL": url})
@@ -138,8 +220,9 @@ def test_what_is_no_address_is_an_invalid_setting(url: str) -> None:
 
 def test_the_doctor_tells_who_answers_and_how() -> None:
     _, checks, _ = examined()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    with start_model_server() as provider:
+        provider.answers(words("Ready."))
+        port = urlsplit(provider.url).port
         _, chosen, _ = examined(
             env={
                 "TENUTO_MODEL": "openai:gpt-5",
@@ -152,7 +235,8 @@ def test_the_doctor_tells_who_answers_and_how() -> None:
     assert checks["model"]["message"].startswith("offline: it needs no key")
     assert checks["assistants"]["message"] == "general (default), goods, npc, legal"
     assert checks["prompt"]["message"] == "8,192 tokens: 7,168 to show, 1,024 for the reply"
-    assert chosen["model"]["message"] == f"openai:gpt-5 at http://ann:***@127.0.0.1:{port}/v1, without a key"
+    asked = f"openai:gpt-5 at http://ann:***@127.0.0.1:{port}/v1, without a key answers in "
+    assert (chosen["model"]["status"], chosen["model"]["message"].startswith(asked)) == ("ok", True)
     assert chosen["assistants"]["message"] == "general, goods (default), npc, legal"
     assert chosen["prompt"]["message"].startswith("4,096 tokens: 3,072 to show")
 

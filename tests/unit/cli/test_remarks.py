@@ -11,5 +11,5 @@ def test_what_was_missing_and_what_keeps_the_answer_are_two_things() -> None:
     assert remarks(("store", "tools")) == ["(degraded: without store, tools)"]
     assert remarks(("tools", "journal")) == [
         "(degraded: without tools)",
-        "(degraded: the store does not answer; the journal keeps this until it is back)",
+        "(degraded: the store does not answer; the journal keeps this turn until it does)",
     ]

@@ -86,18 +86,21 @@ ENGLISH = {
     "not told": (["My name is Ann.", "What is my dog called?"], NOTHING),
     "nearest": (
         ["The dentist moved to Friday.", "When is my appointment with the new dentist?"],
-        "match words only. The nearest that I find:\nYou said: “The dentist moved to Friday.”",
+        "match words only. The closest match I have:\nYou said: “The dentist moved to Friday.”",
     ),
     "a question answers nothing": (["Is my name Ann?", "What is my name?"], NOTHING),
     "own quotes are no source": (["Where is the train?", "The train is red.", "train?", "the train?"], "“The train is"),
     "no knowledge": (["What is the capital of France?"], "TENUTO_MODEL"),
     "no order is noted": (["Write a poem"], NOTHING),
     "statement and question": (["My dog is Rex.", "I like cats. Who is my dog?"], "You said: “My dog is Rex.”"),
-    "first": (["Good morning", "Thanks", "What was my first message?"], "of yours that I see is: “Good morning”"),
+    "first": (
+        ["Good morning", "Thanks", "What was my first message?"],
+        "Your first message that I can see is: “Good morning”",
+    ),
     "last": (["The sky is blue.", "What did I just say?"], "Your last message was: “The sky is blue.”"),
     "repeat": ([">The gate closes at nine.", "Thanks", "Say that again"], "I said: “The gate closes at nine.”"),
-    "nothing said": (["What did I say first?"], "I see nothing here yet"),
-    "nothing to sum up": (["hello", "summarise"], "I see nothing here yet"),
+    "nothing said": (["What did I say first?"], "There is nothing here yet"),
+    "nothing to sum up": (["hello", "summarise"], "There is nothing here yet"),
     "summary is no keyword": (["The summary of the report is due on Friday."], "Noted."),
     "greeting": (["Hello there!"], "Hello! Tell me something"),
     "thanks": (["Thanks a lot!"], "You're welcome."),
@@ -222,7 +225,7 @@ async def test_a_stand_in_says_why_it_answers() -> None:
 
     for question in ("What is my name?", "What is the capital of France?", "I am sad."):
         asking = ModelRequest(messages=(), tool_context=turn_of(question, history))
-        assert (await answer_to(asking, stand_in=True)).startswith("The language model cannot be reached just now")
+        assert (await answer_to(asking, stand_in=True)).startswith("The language model cannot be reached right now")
         assert "cannot be reached" not in await answer_to(asking)
 
 
@@ -267,7 +270,7 @@ async def test_tools_that_plan_a_call_are_called_once_and_rendered(caplog: pytes
 
 
 @pytest.mark.parametrize(
-    ("question", "answer"), [("What time is it?", "did not work"), ("time 现在几点？", "没有查成功")]
+    ("question", "answer"), [("What time is it?", "failed just now"), ("time 现在几点？", "没有查成功")]
 )
 @pytest.mark.parametrize("stand_in", [False, True])
 async def test_a_failed_tool_is_told_in_the_question_s_language(question: str, answer: str, stand_in: bool) -> None:

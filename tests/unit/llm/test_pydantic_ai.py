@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from tenuto.errors import InvalidSetting, ModelFailed, ModelTimeout
+from tenuto.errors import FailureReason, InvalidSetting, ModelFailed, ModelTimeout
 from tenuto.llm import UNREADABLE, ModelConnection, OfflineModel, complete, open_model
 from tenuto.llm.pydantic_ai import open_pydantic_ai_model
 from tenuto.llm.reach import LOCAL, model_addresses
@@ -30,6 +30,7 @@ from tests.servers.openai_server import (
     anthropic_words,
     calls,
     refusal,
+    stalling,
     start_model_server,
     words,
 )
@@ -173,11 +174,13 @@ BROKEN: dict[str, tuple[Reply, str]] = {
     "500": (refusal(500, SECRET), "failed at its provider (500)"),
     "503": (refusal(503, SECRET), "failed at its provider (503)"),
     "429": (refusal(429, SECRET, "rate_limit_exceeded"), "asked more often than its provider allows (429)"),
-    "401": (refusal(401, SECRET, "invalid_api_key"), "refuses our key (401)"),
+    "401": (refusal(401, SECRET, "invalid_api_key"), "refuses our key or its permissions (401)"),
     "404": (refusal(404, SECRET, "model_not_found"), "is not known to its provider (404)"),
     "no quota": (refusal(429, SECRET, "insufficient_quota"), "has no quota left (429)"),
     "400": (refusal(400, SECRET), "refused the request (400)"),
     "code in words": (refusal(400, SECRET, SECRET, SECRET), "refused the request (400)"),
+    "403": (refusal(403, SECRET), "refuses our key or its permissions (403)"),
+    "filtered": (refusal(400, SECRET, "content_filter"), "declined to answer (content filter) (400)"),
     "too long": (refusal(400, SECRET, "context_length_exceeded"), "cannot take a prompt this long (400)"),
     "llama.cpp": (refusal(400, SECRET, "400", "exceed_context_size_error"), "cannot take a prompt this long (400)"),
     "garbage": (GARBAGE, "failed"),
@@ -205,6 +208,13 @@ async def test_a_failure_is_told_without_the_users_words(
     assert (SECRET in caplog.text) == any(told in why for told in ("(429)", "our key", "not known", "this long"))
     assert reply != BROKEN["400"][0] or "ModelRequestRejectedError 400 error some_error" in caplog.text
     assert len(server.asked) == 1
+    reasons = {
+        FailureReason.LIMIT: ("(429)",),
+        FailureReason.REFUSED: ("refuses our key", "not known", "refused the request", "this long"),
+        FailureReason.CONTENT_FILTER: ("declined to answer",),
+    }
+    reason = next((each for each, told in reasons.items() if any(part in why for part in told)), FailureReason.OTHER)
+    assert failed.value.reason is reason
     refused = {
         "no quota": "model_refused",
         "refused the request": "model_refused",
@@ -238,13 +248,29 @@ async def test_silence_ends_at_the_deadline(server: ModelServer) -> None:
                 await answer(model)
 
 
+async def test_a_model_on_this_machine_may_begin_late_but_not_fall_silent(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenuto.llm.pydantic_ai.TIMEOUT", timedelta(milliseconds=50))
+    server.answers(stalling("Well"))
+
+    async with open_pydantic_ai_model("openai:local", ModelConnection(base_url=server.url)) as model:
+        with pytest.raises(ModelTimeout):
+            await answer(model)
+        assert getattr(model, "unlimited")  # noqa: B009 (not of the port)
+        async with aclosing(cast(Any, model.stream_answer(ASKING, ()))) as events:
+            assert await anext(events) == TextDelta(text="Well")
+
+
 async def test_a_server_that_is_not_there_cannot_be_reached() -> None:
     with start_model_server() as gone:
         address = gone.url
 
     async with open_pydantic_ai_model("openai:local", ModelConnection(base_url=address, retries=0)) as model:
-        with pytest.raises(ModelFailed, match="cannot be reached"):
+        with pytest.raises(ModelFailed, match="cannot be reached") as failed:
             await answer(model)
+
+    assert failed.value.reason is FailureReason.UNREACHABLE
 
 
 async def test_closing_the_iterator_ends_the_request(server: ModelServer, model: ChatModel) -> None:

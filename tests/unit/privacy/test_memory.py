@@ -251,7 +251,7 @@ async def test_a_memory_that_is_damaged_is_counted_and_hides_no_other(caplog: py
     report = await scanned(Scanner(store=store, screen=screen_over(store)), fix=True)
 
     assert (report.memories, report.unreadable, report.fixed) == (1, 1, 1)
-    assert "a remembered value was not looked through: the state value cannot be decoded" in caplog.messages
+    assert "a remembered value was not scanned: the state value cannot be decoded" in caplog.messages
 
 
 async def test_a_store_that_is_away_ends_a_scan() -> None:

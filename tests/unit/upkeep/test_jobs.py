@@ -136,14 +136,14 @@ async def test_beyond_a_bound_jobs_are_left_for_the_next_turn(caplog: pytest.Log
     await jobs.drain()
 
     assert len(bench.done) == 2
-    assert "a summary was put off" in caplog.text
+    assert "a summary was postponed" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("failure", "logged"),
     [
-        (Unavailable("session store"), "a title was put off: Unavailable"),
-        (ValueError("my secret is 42"), "a title was put off: ValueError in fail"),
+        (Unavailable("session store"), "a title was postponed: Unavailable"),
+        (ValueError("my secret is 42"), "a title was postponed: ValueError in fail"),
     ],
     ids=["an outage", "a bug"],
 )

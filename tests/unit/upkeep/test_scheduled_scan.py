@@ -12,6 +12,7 @@ import pytest
 
 from tenuto.app import open_app
 from tenuto.errors import InvalidSetting, SessionNotFound
+from tenuto.llm import ModelCallLog
 from tenuto.model import Changes, Scope
 from tenuto.model.privacy import PiiMatch, Sink
 from tenuto.privacy.detection.finder import PiiFinder
@@ -35,7 +36,7 @@ async def test_a_scan_is_due_once_in_its_interval_and_tells_counts_only(
         await app.stores.backend.sessions.patch(session.scope, session.id, Changes(title=f"Write to {MAIL}"))
         scan, meters = app.scheduled_scan, Metrics()
         assert scan is not None
-        meters.watch(app.stores, scan=scan)
+        meters.watch(app.stores, ModelCallLog(), scan=scan)
 
         await asyncio.gather(scan.scan_if_due(), scan.scan_if_due())
         fake_clock.advance(WEEK - timedelta(seconds=1))

@@ -419,7 +419,7 @@ async def test_a_store_that_is_away_harms_neither_turn_nor_session(caplog: pytes
         await house.upkeep.after_turn.secure(house.ended(session), covered=0, adding=10)
         await follow(house, session)
 
-    assert caplog.text.count("a summary was put off: Unavailable") == 2
+    assert caplog.text.count("a summary was postponed: Unavailable") == 2
     assert "Japan" not in caplog.text
 
 

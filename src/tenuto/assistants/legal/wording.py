@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from tenuto.assistants.legal.plan import Field
+from tenuto.assistants.legal.plan import DECIDE, ROUTE, Field
 from tenuto.model.prompt import Language
 
 Words: TypeAlias = dict[Language, str]
@@ -57,6 +57,16 @@ DECISION_TASK: Final[Words] = {
 FIELD_NAME: Final[dict[Field, Words]] = {
     Field.LABOUR: {EN: "Labour law", ZH: "劳动法"},
     Field.CONTRACT: {EN: "Contract law", ZH: "合同法"},
+}
+_EXPERTS: Final[dict[Field, Words]] = {
+    Field.LABOUR: {EN: "Expert of labour law", ZH: "劳动法专家"},
+    Field.CONTRACT: {EN: "Expert of contract law", ZH: "合同法专家"},
+}
+STEPS: Final[dict[str, Words]] = {
+    ROUTE: {EN: "Choice of the expert", ZH: "选择专家"},
+    **{field.value: words for field, words in _EXPERTS.items()},
+    **{f"{field}-beside": words for field, words in _EXPERTS.items()},
+    DECIDE: {EN: "Decision", ZH: "形成结论"},
 }
 ROUTER_ASKS: Final[Words] = {
     EN: "I found nothing about this. Is it about work or about a contract, and which point of it?",

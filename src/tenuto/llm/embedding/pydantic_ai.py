@@ -17,7 +17,7 @@ from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
 from tenuto.errors import InvalidSetting, Unavailable
 from tenuto.llm.factory import ModelConnection
-from tenuto.llm.pydantic_ai import missing, missing_package_hint, provider_by_name, provider_class
+from tenuto.llm.pydantic_ai import missing, missing_package, provider_by_name, provider_class
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ async def open_pydantic_ai_embedder(name: str, access: ModelConnection) -> Async
         try:
             model = _model(name, access, opened)
         except ImportError as exc:
-            raise InvalidSetting("embedder", missing_package_hint(name, str(exc))) from None
+            raise missing_package("embedder", name, str(exc)) from None
         except InvalidSetting as unfit:
             if unfit.setting == "embedder":
                 raise

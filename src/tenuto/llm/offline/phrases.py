@@ -74,17 +74,17 @@ PHRASES: Final = {
             "later, or say “summarise”. For free answers connect a language model with the setting TENUTO_MODEL."
         ),
         noted="Noted.",
-        nearest="I am the offline model, not a language model, and match words only. The nearest that I find:",
+        nearest="I am the offline model, not a language model, and match words only. The closest match I have:",
         nothing_found=(
-            "I am the offline model, not a language model. I match words only, and no sentence here has a word of your "
-            "question. For free answers connect a language model with the setting TENUTO_MODEL, such as openai:… or "
-            "ollama:…."
+            "I am the offline model, not a language model. I match words only, and no sentence here shares a word with "
+            "your question. For free answers connect a language model with the setting TENUTO_MODEL, such as openai:… "
+            "or ollama:…."
         ),
-        nothing_said="I see nothing here yet that I could quote.",
+        nothing_said="There is nothing here yet that I could quote.",
         no_words="I need a few words to go on. What would you like to know?",
-        stand_in="The language model cannot be reached just now, so the offline model answers.",
-        tools_failed="Looking that up did not work just now ({tools}). Please try again in a moment.",
-        first="The first message of yours that I see is: “{text}”",
+        stand_in="The language model cannot be reached right now, so the offline model answers.",
+        tools_failed="That lookup failed just now ({tools}). Please try again in a moment.",
+        first="Your first message that I can see is: “{text}”",
         last="Your last message was: “{text}”",
         summary="Sentences from this conversation:",
         another_user="Another user",

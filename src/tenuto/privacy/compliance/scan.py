@@ -291,7 +291,7 @@ async def _scan_readable(looking: Awaitable[None], what: str, report: Report) ->
     except MasterKeyMissing:
         raise
     except (DecryptionFailed, StateCorrupt) as closed:
-        _log.warning("%s was not looked through: %s", what, closed)
+        _log.warning("%s was not scanned: %s", what, closed)
         report.unreadable += 1
 
 

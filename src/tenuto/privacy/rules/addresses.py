@@ -32,8 +32,8 @@ _CITY: Final = rf"{_TOWN_WORD}(?:[ ](?:(?:{_SMALL})[ ])?{_TOWN_WORD}){{0,3}}"
 _UK: Final = r"[A-Z]{1,2}[0-9][A-Z0-9]?[ ]?[0-9][A-Z]{2}\b"
 # 75001 Paris, D-10117 Berlin, 1012 PH Amsterdam, 00-590 Warszawa, London NW1 6XE, Springfield, IL 62704
 _TOWN: Final = (
-    rf"(?:(?:,[ ]?|[ ]|\n)(?:[A-Z]{{1,2}}-)?(?:[0-9]{{4,5}}(?:-[0-9]{{3,4}})?|[0-9]{{2}}-[0-9]{{3}})(?:"
-    rf"[ ][A-Z]{{2}}\b)?[ ](?:{_CITY}|(?<=[0-9][ ])[^\W\d_]{{3,24}})(?:[ ]\([A-Z]{{2}}\))?"
+    rf"(?:(?:,[ ]?|[ ]|\n)(?:[A-Z]{{1,2}}-)?(?:[0-9]{{4,5}}(?:-[0-9]{{3,4}})?|[0-9]{{2}}-[0-9]{{3}}"
+    rf"|[0-9]{{3}}[ ][0-9]{{2}})(?:[ ][A-Z]{{2}}\b)?[ ](?:{_CITY}|(?<=[0-9][ ])[^\W\d_]{{3,24}})(?:[ ]\([A-Z]{{2}}\))?"
     rf"|(?:,[ ]?|\n){_CITY}(?:,?[ ](?:{_UK}|[A-Z]{{2}}\.?[ ][0-9]{{5}}(?:-[0-9]{{4}})?|[0-9]{{4,5}}"
     rf"(?:-[0-9]{{3,4}})?\b))?"
     rf"|,?[ ]{_UK})"
@@ -65,7 +65,7 @@ _EN_LOWER: Final = lazy_pattern(
 _NUMBER_FIRST: Final = lazy_pattern(
     rf"(?<![\w.,-]){_HOUSE},?[ ](?:[Rr]ue|[Aa]v(?:enue|\.)?|[Bb](?:oulevard|d|ld)\.?|[Pp]l(?:ace|\.)|[Cc]hemin"
     rf"|[Aa]ll[ée]e|[Ii]mpasse"
-    rf"|[Qq]uai|[Rr]oute|[Cc]ours|[Pp]assage|[Ff]aubourg|[Ss]entier|[Ss]quare|[Cc]it[ée])[ ](?:{_NAME}{_TAIL}"
+    rf"|[Qq]uai|[Rr]oute|[Cc]ours|[Pp]assage|[Ff]aubourg|[Ss]entier|[Ss]quare|[Cc]it[ée])[ ](?!of[ ])(?:{_NAME}{_TAIL}"
     rf"|{_JOINT}[^\W\d_][\w'’-]{{1,24}}(?:,?[ ][0-9]{{5}}[ ][^\W\d_]{{2,24}})?)"
 )
 # Via Roma 12, Calle de Alcalá, 45, Rua Augusta 1500, ul. Długa 5, Lindenstraße 4, Berliner Straße 12, Kalverstraat 92
@@ -78,8 +78,29 @@ _NAME_FIRST: Final = lazy_pattern(
     r"|[^\W\d_][\w'’-]{1,24}?(?:stra(?:ß|ss)e|str\.|straat|gracht|vägen|gatan)(?![^\W\d_])"
     r"|[A-ZÄÖÜ][\w'’-]{1,24}?(?:weg|platz|allee|gasse|ring|damm|ufer|chaussee|steig|graben|laan|plein"
     r"|kade|gata|veien|vegen|vej|gade|katu)(?![^\W\d_])"
-    rf"|(?:{_CAP}[ ]){{1,3}}(?:Stra(?:ß|ss)e|Str\.|Weg|Platz|Allee|Gasse|Ring|Damm|Ufer|Chaussee|Markt))"
-    rf",?[ ](?:n[.º°]{{1,2}}[ ]?|nr\.?[ ]|número[ ])?{_HOUSE}(?![\w%€$]){_TAIL}"
+    rf"|(?:{_CAP}[ ]){{1,3}}(?:Stra(?:ß|ss)e|Str\.|Weg|Platz|Allee|Gasse|Ring|Damm|Ufer|Chaussee|Markt"
+    r"|gat[ae]|vei|veg|vej|väg|vägen|allé|plass|plads|torg|katu|tie|Caddesi|Cad\.|Soka(?:k|ğı)|Sok\.|Bulvarı))"
+    rf",?[ ](?:n[.º°]{{1,2}}[ ]?|[nN][ro][.:]?[ ]?|número[ ])?{_HOUSE}(?![\w%€$]){_TAIL}"
+)
+# 19 Kingsway, Manchester M19 2LL, 350 Broadway, New York, NY 10013: a number, a name and a town with its postcode
+_WITH_POSTCODE: Final = lazy_pattern(
+    rf"(?<![\w.,-])[0-9]{{1,5}}[A-Za-z]?[ ]{_CAP}(?:[ ]{_CAP}){{0,3}}{_FLAT}{{0,2}},[ ]{_CITY}"
+    rf"(?:,?[ ]{_UK}|,?[ ][A-Z]{{2}}[ ][0-9]{{5}}(?:-[0-9]{{4}})?)"
+)
+_BOX: Final = lazy_pattern(
+    r"(?<![A-Za-z])(?i:P\.?[ ]?O\.?[ ]?Box|Postfach|Postbus|Postboks|Bo[îi]te postale|Apartado(?: de correos)?"
+    rf"|Casella postale)[ ]#?[0-9]{{1,6}}(?![\w])(?:{_TOWN}){{0,2}}"
+)
+_UNIT_RU: Final = r"(?i:д|дом|к|корп|корпус|стр|строение|кв|квартира|оф|офис|подъезд|этаж)\b\.?[ ]?"
+_STREET_RU: Final = (
+    r"(?i:ул\.|улиц[аеы]|проспекте?|пр-т|пр\.|переул(?:ок|ке)|пер\.|шоссе|бульваре?|б-р|площад[ьи]|пл\."
+    r"|набережн(?:ая|ой)|наб\.|проезде?)"
+)
+_NAME_RU: Final = rf"{_CAP}(?:[ ]{_CAP}){{0,2}}"
+_RU: Final = lazy_pattern(
+    rf"(?<!\w)(?:{_STREET_RU}[ ]?{_NAME_RU}|{_NAME_RU}[ ]{_STREET_RU}),?[ ]"
+    rf"(?:{_UNIT_RU})?[0-9]{{1,4}}[А-Яа-я]?(?:[/-][0-9]{{1,4}})?(?!\w)"
+    rf"(?:,?[ ]{_UNIT_RU}[0-9]{{1,4}}[А-Яа-я]?(?!\w)){{0,4}}(?:,[ ](?:(?:г\.|город)[ ]?)?{_CITY}){{0,2}}"
 )
 # Any name and number before a postcode and a town: Unter den Linden 77, 10117 Berlin
 _BEFORE_TOWN: Final = lazy_pattern(
@@ -90,8 +111,8 @@ _BEFORE_TOWN: Final = lazy_pattern(
 _LABEL: Final = lazy_pattern(
     r"(?<![\w-])(?:(?:(?:postal|home|street|delivery|shipping|billing|mailing|my|our|his|her|new|the)"
     r"[ ])?address|adresse|anschrift"
-    r"|direcci[óo]n|indirizzo|endere[çc]o|morada|adres|adress|адрес)(?:[ ](?:is|ist|est|es|è|é|lautet|now"
-    r"|jetzt))*[ ]?[:=]?\s{1,2}"
+    r"|direcci[óo]n|indirizzo|endere[çc]o|morada|adres|adress|адрес)(?:[ ](?:is|ist|est|es|è|é|er|är|on|jest|to"
+    r"|lautet|now|jetzt))*[ ]?[:=]?\s{1,2}"
     r"|(?<![\w-])(?:i[ ](?:now[ ])?live|we[ ]live|living|deliver(?:[ ]it|ed)?|ship(?:[ ]it|ped)?|send[ ]it)[ ]"
     r"(?:at|to)[ ]"
     r"|(?<![\w-])(?:wohne(?:[ ]in)?(?:[ ]der|[ ]dem|[ ]am)?|habite(?:[ ]au)?|vivo[ ]en(?:[ ]la)?|abito[ ]in"
@@ -106,11 +127,23 @@ _TOKEN: Final = (
 _WORDS: Final = lazy_pattern(rf"{_TOKEN}(?:(?:,[ ]?|[ ]|\n(?=[A-Z0-9])){_TOKEN}){{1,13}}")
 _HOUSE_NUMBER: Final = lazy_pattern(r"(?<![\w.:])[0-9]{1,5}[A-Za-z]?(?![\w.:@]|\.[0-9])")
 _WORD: Final = lazy_pattern(r"[^\W\d_]{3}")
+# my address is 600 w 9th st, los angeles: small letters up to the end of the sentence, where it says whose it is
+_SAID: Final = lazy_pattern(
+    r"(?<![\w-])(?:(?:(?:my|our|his|her|their|postal|home|street|delivery|shipping|billing|mailing)[ ]){1,2}address"
+    r"(?:[ ]is(?:[ ]now)?)?[ ]?:?[ ]|i[ ](?:now[ ])?live[ ]at[ ])(?P<value>[0-9]{1,5}[a-z]?[ ](?:[nsew][ ])?"
+    r"(?:[a-z][a-z'’-]{1,20}|[0-9]{1,3}(?:st|nd|rd|th))(?:,?[ ](?:[a-z][a-z'’-]{1,20}|[0-9]{1,5})){1,6})",
+    re.IGNORECASE,
+)
 _LONGEST: Final = 120
 
 # Chinese addresses: found by a street with a number or a building with a flat, then extended to both sides.
 
 _HAN: Final = "\u4e00-\u9fff"
+# Addresses in traditional characters are read as simplified ones.
+_SIMPLIFIED: Final = str.maketrans(
+    "區號樓棟鄉鎮縣莊單層門鋪廣場園廈發貨給運遞聯戶學國際銀醫東業連線",
+    "区号楼栋乡镇县庄单层门铺广场园厦发货给运递联户学国际银医东业连线",
+)
 _DIGITS: Final = "[0-9一二三四五六七八九十百零〇]"
 _STREET: Final = "(?:路|街|大道|(?<![知难报味频])道|巷|胡同|弄|(?<![这那哪家心夜屋店])里|村|屯|庄|组|坊|社)"
 _BUILDING: Final = "(?:号楼|号院|栋|幢|单元)"
@@ -121,7 +154,8 @@ _HOME: Final = (
 )
 _UNIT: Final = "(?:号楼|号院|号|弄|栋|幢|单元|室|楼|层|房|户|座|门|铺)"
 _ZH: Final = lazy_pattern(
-    rf"{_STREET}[东南西北中]?{_DIGITS}{{0,3}}(?:段|期|区)?[ ]?(?:{_DIGITS}{{1,6}}|[甲乙丙][0-9]{{1,4}})"
+    rf"{_STREET}(?:[东南西北中]|延长线|辅路|支路)?{_DIGITS}{{0,3}}(?:段|期|区)?[ ]?"
+    rf"(?:{_DIGITS}{{1,6}}|[甲乙丙][0-9]{{1,4}})"
     rf"(?:-[0-9]{{1,4}})?[ ]?(?:号|弄|巷|栋|幢|室)"
     rf"|(?:[A-Za-z]|{_DIGITS}{{1,4}})[ ]?{_BUILDING}|[A-Za-z][0-9]{{0,3}}座"
     rf"|(?:小区|新村|花园|公寓|家园|大厦|广场|苑|城|府|庭|湾)[ ]?[A-Za-z0-9]{{1,4}}(?:座|-[0-9]{{1,4}}|室|号)"
@@ -154,15 +188,19 @@ _AFTER_CUE: Final = lazy_pattern(
     rf"|镇|街道|栋|幢|号楼|单元|室|号)"
     rf"(?:[{_HAN}]{{0,10}}(?:小区|新村|花园|公寓|家园|大厦|广场|苑))?(?:[0-9A-Za-z-]{{1,8}}{_UNIT}?){{0,4}})"
 )
+_JA_NAME: Final = "[\u3040-\u30ff\u4e00-\u9fff]"
 _JA: Final = lazy_pattern(
-    "(?<![\u4e00-\u9fff])"
-    "(?:[\u4e00-\u9fff]{2,3}[都道府県])?[\u3040-\u30ff\u4e00-\u9fff]{1,8}[区市町村郡][\u3040-\u30ff\u4e00-\u9fff]{1,12}"
-    "[0-9]{1,4}(?:丁目|番地?|号|-[0-9]{1,4}){1,4}"
+    "(?<![\u4e00-\u9fff])(?:[0-9]{3}-[0-9]{4}[ ]?)?"
+    f"(?:[{_HAN}]{{2,3}}[都道府県])?{_JA_NAME}{{1,8}}[区市町村郡]{_JA_NAME}{{1,12}}"
+    "(?:[0-9]{1,4}(?:丁目|番地?|号|-[0-9]{1,4}){1,4}){1,3}"
+    f"(?:[ ]?(?:{_JA_NAME}|[A-Za-z]){{1,12}}(?:ビル|マンション|ハイツ|アパート|コーポ|タワー|荘|館)"
+    "(?:[ ]?[0-9]{1,4}(?:号室?|階|F)?)?)?"
 )
 _KO: Final = lazy_pattern(
     "(?<![\uac00-\ud7af])(?:[\uac00-\ud7af]{1,9}[시도군구동읍면][ ]){1,4}[\uac00-\ud7af0-9]{1,12}(?:로|길)"
-    "[ ]?[0-9]{1,4}(?:-[0-9]{1,4})?(?:번지)?"
+    "[ ]?[0-9]{1,4}(?:-[0-9]{1,4})?(?:번지)?(?:,?[ ]?[0-9]{1,4}(?:층|호|동)){0,3}"
 )
+_CYRILLIC: Final = lazy_pattern("[\u0410-\u044f]")
 _BEYOND: Final = lazy_pattern("[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 
 
@@ -170,15 +208,18 @@ def find_addresses(view: FoldedText) -> Iterator[Place]:
     """Every address; those with a street and a number first, since a label may only find a part of them."""
     text = view.text
     if _HOUSE_NUMBER.search(text):
-        for pattern in (_EN, _NUMBER_FIRST, _NAME_FIRST, _BEFORE_TOWN, _EN_LOWER):
+        for pattern in (_EN, _NUMBER_FIRST, _NAME_FIRST, _BEFORE_TOWN, _WITH_POSTCODE, _BOX, _EN_LOWER):
             yield from (match.span() for match in pattern.finditer(text))
         yield from _after_labels(text)
+        if text is not view.ascii and _CYRILLIC.search(text):
+            yield from (match.span() for match in _RU.finditer(text))
     if text is not view.ascii and _BEYOND.search(text):
         yield from _chinese(text)
         yield from (match.span() for pattern in (_JA, _KO) for match in pattern.finditer(text))
 
 
 def _after_labels(text: str) -> Iterator[Place]:
+    yield from (match.span("value") for match in _SAID.finditer(text))
     for label in _LABEL.finditer(text):
         words = _WORDS.match(text, label.end(), label.end() + _LONGEST)
         if words is None or not _HOUSE_NUMBER.search(words[0]) or not _WORD.search(words[0]):
@@ -187,6 +228,7 @@ def _after_labels(text: str) -> Iterator[Place]:
 
 
 def _chinese(text: str) -> Iterator[Place]:
+    text = text.translate(_SIMPLIFIED)
     reached = 0
     for core in _ZH.finditer(text):
         if core.start() < reached:

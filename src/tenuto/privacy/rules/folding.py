@@ -134,7 +134,7 @@ _WORDS: Final = bytes(
 _STEMS: Final[tuple[str, ...]] = (
     *("kennwort", "cre", "token", "key"),
     *("basic", "bearer", "auth", "identified by", "dot"),
-    *("wachtwoord", "senha", "clave", "contrasenya", "salasana", "adgangskode", "heslo", "mdp"),
+    *("wachtwoord", "senha", "clave", "contrasenya", "salasana", "adgangskode", "heslo", "mdp", "parola"),
 )
 _MORE_STEMS: Final[tuple[str, ...]] = (*_STEMS, *("schl?ssel", "contrase?a", "has?o", "l?senord", "jelsz?", "?ifre"))
 # The rest begin alike, so one search excludes all of them.

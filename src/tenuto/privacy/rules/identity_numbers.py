@@ -167,9 +167,13 @@ def _is_labelled_ssn(run: DigitRun, first: int, last: int) -> bool:
     between = run.between(first, last)
     if run.shape[first] == 1:
         return context.label is Label.SSN and all(map(_READ_OUT.fullmatch, between))
-    if not evenly(between) or "\n" in "".join(between):
+    if "\n" in "".join(between):
         return False
-    if context.label is Label.SSN or (context.label is Label.OTHER and _is_tax_id(run, first)):
+    if context.label is Label.SSN and loosely(between):
+        return True
+    if not evenly(between):
+        return False
+    if context.label is Label.OTHER and _is_tax_id(run, first):
         return True
     if context.close and context.label in (Label.OTHER, Label.VERSION, Label.PHONE):
         return False

@@ -17,13 +17,14 @@ from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.span import PiiRule
 
 _ORDER: Final = lazy_pattern(
-    r"(?:(?<![A-Za-z])(?:order|purchase|tracking|invoice|ticket|booking|shipment|parcel|commande|bestellung"
-    r"|bestell|auftrag|auftrags"
-    r"|pedido|encomenda|ordine|bestelling)s?(?:[ _-]?(?:id|no\.?|nr\.?|number|code|nummer))?"
-    r"|订单(?:编?号)?|訂單(?:編?號)?|(?:运|快递|物流|退款|工)?单号?|发票(?:号码?)?|注文番号|주문번호|заказа?)"
-    r"[\s:#=,]{0,3}(?:(?:is|was|ist|est|es|number|numéro|número|numero|nummer|no\.?|nr\.?"
-    r"|n[°º.])[\s:]{1,2}){0,2}(?:是|为|號|号)?"
-    r"[\s:#=\"'№(]{0,3}(?P<value>[A-Za-z0-9][A-Za-z0-9-]{4,30})(?![A-Za-z0-9])"
+    r"(?:(?<![A-Za-z])(?:(?:order|purchase|tracking|invoice|ticket|booking|shipment|parcel|commande|bestellung"
+    r"|bestell|auftrags?|rechnungs?|sendungs?|pedido|encomenda|ordine|bestelling|bestel|ordre|beställnings?"
+    r"|zamówieni[ae]|sipariş)s?(?:[ _-]?(?:id|no\.?|nr\.?|number|code|nummer))?|PO(?=[ :#-]))"
+    r"|订单(?:编?号)?|訂單(?:編?號)?|(?:运|快递|物流|退款|工)?单号?|发票(?:号码?)?|(?:运|運|快遞|物流)?單號|注文(?:番号)?"
+    r"|주문[ ]?번호|заказа?)"
+    r"[\s:#=,]{0,3}(?:(?:is|was|ist|est|es|é|è|er|är|to|jest|lautet|number|numéro|número|numero|nummer|no\.?|nr\.?"
+    r"|n[°º.])[\s:]{1,2}|(?<=[a-z])['’]s[ ]|(?<=[호])[는은][ ]?){0,2}(?:是|为|號|号|は)?"
+    r"[\s:#=\"'№(]{0,3}(?P<value>[A-Za-z0-9][A-Za-z0-9_-]{4,30})(?![A-Za-z0-9])"
     # Without a label: a hash and at least seven digits, more than a colour or an issue has.
     r"|(?<![\w&#/])[#＃][ ]?(?P<bare>[A-Za-z]{0,4}-?[0-9]{7,20}(?:-[0-9]{1,10}){0,3})(?![A-Za-z0-9])",
     re.IGNORECASE,

@@ -21,7 +21,8 @@ class Value(NamedTuple):
 _QUOTED: Final = lazy_pattern(
     r"""(["'`])(?P<value>[^"'`\n]{1,64})\1|“(?P<curly>[^”\n]{1,64})”|[「『【](?P<corner>[^」』】\n]{1,64})[」』】]"""
 )
-_BARE: Final = lazy_pattern(r"[!-~]{1,512}")
+# With letters of other alphabets, but not of scripts whose sentences go on without a space.
+_BARE: Final = lazy_pattern(r"[!-~\u00c0-\u024f\u0370-\u052f\u1e00-\u1eff]{1,512}")
 _PAIR: Final = lazy_pattern(r"[!-~]{1,32}?(?: ?[/|] ?(?=[!-~])|(?: ?[,和、] ?|[ ]{1,2})(?=[!-~]*[0-9!@#$%^&*]))")
 # Characters of the syntax around a value.
 _CUT: Final = lazy_pattern(

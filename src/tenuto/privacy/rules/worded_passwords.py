@@ -17,14 +17,26 @@ from tenuto.privacy.rules.span import PiiRule
 
 _STEMS: Final = frozenset(
     {
-        *("pass", "pw", "kennwort", "contrase?a", "contrasenya", "wachtwoord", "senha", "clave", "salasana", "mdp"),
+        *(
+            "pass",
+            "pw",
+            "kennwort",
+            "contrase?a",
+            "contrasenya",
+            "wachtwoord",
+            "senha",
+            "clave",
+            "salasana",
+            "mdp",
+            "parola",
+        ),
         *("adgangskode", "heslo", "has?o", "l?senord", "jelsz?", "?ifre", "schl?ssel"),
     }
 )
 _NAME: Final = lazy_pattern(
     r"(?P<common>passwor[dt]|passphrase|kennwort|(?<![^\W_])(?:pwd|pw))"
     r"|mot de passe|motdepasse|palavra-passe|contraseña|contrasenya|wachtwoord|passord|adgangskode|lösenord|jelszó"
-    r"|hasło|salasana|пароль|(?:wlan|wifi|netzwerk)[ -]?schlüssel|(?<![^\W_])(?:senha|clave|mdp|heslo|şifre)",
+    r"|hasło|salasana|пароль|(?:wlan|wifi|netzwerk)[ -]?schlüssel|(?<![^\W_])(?:senha|clave|mdp|heslo|şifre|parola)",
     re.IGNORECASE,
 )
 _LINK: Final = lazy_pattern(

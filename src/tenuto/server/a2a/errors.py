@@ -36,4 +36,6 @@ def translating() -> Iterator[None]:
         raise InternalError(message=f"{error.code}: {error}") from error
     except Exception as failed:
         _log.error("a call failed: %s", describe_exception(failed))
-        raise InternalError(message="something went wrong here; the server's log has the x-request-id") from failed
+        raise InternalError(
+            message="internal error; the server's log has the details under this x-request-id"
+        ) from failed

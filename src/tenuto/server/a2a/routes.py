@@ -78,7 +78,7 @@ async def _card(request: Request, name: str | None) -> Response:
     if is_open:
         await authenticate_request(request)
     if find_spec("a2a") is None:
-        raise ExtraMissing("A2A", "a2a")
+        raise ExtraMissing("protocol A2A", "a2a")
     assistant = service(request).chat.assistants.find(name)
     # Behind a proxy that ends TLS; a header of the client's own changes nothing but its own answer.
     secure = request.headers.get("x-forwarded-proto") == "https"

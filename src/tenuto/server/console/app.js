@@ -11,6 +11,7 @@ import { currentLanguage, speak, t } from "./i18n.js";
 import { me } from "./me.js";
 import { pageLoader } from "./page_loader.js";
 import { CHAT } from "./pages.js";
+import { dropQueues } from "./queue.js";
 import { go, placeInAddress } from "./route.js";
 import { BEGINNING, currentTalk, makeStore } from "./state.js";
 import { paint } from "./theme.js";
@@ -31,6 +32,11 @@ const actions = {
   talks,
   turns,
   trace: api.trace,
+  state: store.get,
+  find: {
+    sessions: async (query) => (await api.sessions({ query, limit: 8 })).sessions,
+    tasks: async () => (await api.tasks({ limit: 100 })).tasks,
+  },
   draft: { text: "" }, // what is written and not sent: it outlives the field, which is made anew with every view
   start,
   begin,
@@ -42,6 +48,7 @@ const actions = {
 };
 
 let forgetView = () => {};
+let find = () => {};
 let left = null; // the session that was on screen when it was deleted
 
 /** Build every view anew, in the language and colours of now. */
@@ -52,6 +59,7 @@ function mount() {
   document.body.replaceChildren(frame.node);
   frame.draw(store.get());
   forgetView = store.subscribe(frame.draw);
+  find = frame.find;
 }
 
 /** Learn what runs here, bring the list, open what the address names. */
@@ -117,7 +125,10 @@ function identify(who) {
   const same = key === who.key && user === who.user;
   if (store.get().wanted !== "asked") actions.draft.text ||= refusedText(currentTalk(store.get()));
   else if (!same) actions.draft.text = "";
-  if (!same) deletion.leave();
+  if (!same) {
+    deletion.leave();
+    dropQueues();
+  }
   house.identify(who);
   if (same) return start();
   turns.hush();
@@ -142,6 +153,13 @@ function stopOnEscape(event) {
   if (page === CHAT && all[current]?.running && !document.querySelector("dialog[open]")) turns.stop(current);
 }
 
+/** Ctrl+K opens anything by name, wherever the focus is. */
+function findOnKey(event) {
+  if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey) return;
+  event.preventDefault();
+  if (store.get().house) find();
+}
+
 function switchTo(language) {
   speak(language);
   mount();
@@ -157,6 +175,7 @@ paint();
 mount();
 onAnswer((away) => house.noteStore(away) && sessions.refresh());
 addEventListener("keydown", stopOnEscape);
+addEventListener("keydown", findOnKey);
 addEventListener("hashchange", () => {
   for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close(); // a question about the page before
   if (placeInAddress().page === "sessions") sessions.refresh(); // the list of the sidebar, on a page of its own

@@ -52,6 +52,7 @@ const EMPTY = {
   persona: null,
   seq: null,
   status: "done", // running, done, stopped, failed
+  steps: [], // of an assistant that works in steps, while the page is open
   tools: [],
   trace: null,
   model: "",

@@ -47,7 +47,8 @@ export function pageLoader(store) {
   };
 }
 
-function addStyle(href) {
+/** Add a style sheet, and wait for it. */
+export function addStyle(href) {
   return new Promise((resolve, reject) => {
     document.head.append(h("link", { rel: "stylesheet", href, on: { load: resolve, error: reject } }));
   });

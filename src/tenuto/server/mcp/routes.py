@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tenuto.app import Tenuto
-from tenuto.server.auth import asking
+from tenuto.server.auth import authenticate_request
 from tenuto.server.openapi import Router
 from tenuto.server.sdk_door import SdkDoor
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tenuto.server.mcp.service import McpHttp
 
 routes = Router("mcp")
-CALLER: Final = "tenuto.scope"
-"""The entry of an ASGI scope that holds whom an admitted request acts for."""
+CALLER: Final = "tenuto.caller"
+"""The entry of an ASGI scope that holds the admitted request."""
 
 
 def mcp_door(tenuto: Tenuto) -> SdkDoor[McpHttp]:
@@ -47,7 +47,8 @@ class _Handled(Response):
 @routes.post("/mcp")
 async def call_mcp(request: Request) -> Response:
     """A message of an MCP client, by the protocol with a handshake or the one without."""
-    caller = await asking(request)
+    caller = await authenticate_request(request)
+    caller.scope()  # A wrong one is refused before the SDK is loaded.
     door: SdkDoor[McpHttp] = request.app.state.mcp
     http = await door.open()
     request.scope[CALLER] = caller

@@ -30,9 +30,11 @@ from starlette.types import Scope as AsgiScope
 from tenuto.app import Tenuto
 from tenuto.errors import Invalid, NotFound, TenutoError
 from tenuto.model import Scope
+from tenuto.model.policy import TaskPolicy
+from tenuto.server.auth import AuthContext
 from tenuto.server.mcp.routes import CALLER
 from tenuto.server.mcp.shapes import SessionShape
-from tenuto.server.mcp.tools import RESOURCE_MESSAGES, ScopeOf, Tools
+from tenuto.server.mcp.tools import RESOURCE_MESSAGES, CheckWriter, ScopeOf, Tools
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -50,8 +52,9 @@ _INSTRUCTIONS: Final = (
 )
 
 
-def make_mcp_server(tenuto: Tenuto, scope_of: ScopeOf) -> MCPServer[Any]:
-    """The server for one installation; `scope_of` tells whom each call acts for."""
+def make_mcp_server(tenuto: Tenuto, scope_of: ScopeOf, check_writer: CheckWriter = lambda *_: None) -> MCPServer[Any]:
+    """The server for one installation; `scope_of` tells whom each call acts for, and `check_writer` whether it may
+    write a key of a board in an agent's name."""
     server = _Server(
         "tenuto",
         title="tenuto",
@@ -61,7 +64,7 @@ def make_mcp_server(tenuto: Tenuto, scope_of: ScopeOf) -> MCPServer[Any]:
         # Lists of tools and resources never change, and sessions are not watched.
         subscriptions=False,
     )
-    tools = Tools(tenuto, scope_of)
+    tools = Tools(tenuto, scope_of, check_writer)
     for tool, hints in (
         (tools.create_session, _ADDS),
         (tools.list_sessions, _READS),
@@ -168,7 +171,7 @@ class McpHttp:
     restart or another server behind the same address makes no difference to clients of either era."""
 
     def __init__(self, tenuto: Tenuto) -> None:
-        server = make_mcp_server(tenuto, _caller_of)
+        server = make_mcp_server(tenuto, lambda ctx: _admission(ctx).scope(), _check_board_writer)
         self._manager = StreamableHTTPSessionManager(
             # The wrapped server has no public name, and the SDK's own application would check hosts and credentials by
             # rules of its own; those of the gate hold here.
@@ -198,11 +201,15 @@ class McpHttp:
         await asyncio.wait([self._running])
 
 
-def _caller_of(ctx: Context[Any, Any]) -> Scope:
+def _admission(ctx: Context[Any, Any]) -> AuthContext:
     request = ctx.request_context.request
     assert request is not None  # Every message over HTTP has its request.
-    caller: Scope = request.scope[CALLER]
-    return caller
+    admission: AuthContext = request.scope[CALLER]
+    return admission
+
+
+def _check_board_writer(ctx: Context[Any, Any], policy: TaskPolicy, key: str) -> None:
+    _admission(ctx).check_board_writer(policy, key)
 
 
 async def serve_stdio(tenuto: Tenuto, caller: Scope) -> None:

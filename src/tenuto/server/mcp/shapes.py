@@ -147,7 +147,7 @@ class TaskShape(BaseModel):
 
 
 class EntryShape(BaseModel):
-    """What stands under a key of a task's board."""
+    """The entry of a key of a task's board."""
 
     key: str
     value: Any

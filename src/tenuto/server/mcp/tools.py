@@ -21,6 +21,7 @@ from tenuto.errors import EntryNotFound, Invalid
 from tenuto.model import NewSession, OpenTurn, Page, Role, Scope, SessionQuery, TurnState
 from tenuto.model.memory import MAX_HITS, MemoryKind, MemoryQuery
 from tenuto.model.message import Message, is_summary
+from tenuto.model.policy import TaskPolicy
 from tenuto.model.task import NewTask
 from tenuto.model.turn import MAX_WINDOW
 from tenuto.recall.service import Memories
@@ -44,6 +45,8 @@ from tenuto.sessions.limits import check_message_sizes
 
 ScopeOf = Callable[[Context[Any, Any]], Scope]
 """Whom a call acts for."""
+CheckWriter = Callable[[Context[Any, Any], TaskPolicy, str], None]
+"""Raises `KeyProtected` for a caller that may not write a key in an agent's name."""
 RESOURCE_MESSAGES: Final = 200
 """How many messages a resource has at most: it is read as a whole."""
 
@@ -55,9 +58,10 @@ Limit = Annotated[int, Field(ge=1, le=1000, description="At most so many.")]
 class Tools:
     """The tools. Their names, docstrings and signatures are what clients and their models see."""
 
-    def __init__(self, tenuto: Tenuto, scope_of: ScopeOf) -> None:
+    def __init__(self, tenuto: Tenuto, scope_of: ScopeOf, check_writer: CheckWriter) -> None:
         self._tenuto = tenuto
         self._scope_of = scope_of
+        self._check_writer = check_writer
 
     # Sessions
 
@@ -275,6 +279,7 @@ class Tools:
     ) -> EntryShape:
         """Write a key of a task's board. With if_version, another agent's write in between is a version_conflict
         instead of being lost: read the key again and decide."""
+        self._check_writer(ctx, self._tenuto.tasks.policy, key)
         board = self._tenuto.tasks.board(self._scope_of(ctx), task_id)
         return EntryShape.of(await board.write(key, value, agent=agent, if_version=if_version))
 

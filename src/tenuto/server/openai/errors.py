@@ -22,6 +22,7 @@ from tenuto.errors import (
     SessionBusy,
     TenutoError,
     Unavailable,
+    failure_reason,
 )
 from tenuto.model.values import JsonObject
 from tenuto.server.json_io import JSON
@@ -148,11 +149,13 @@ async def handle_http_error(request: Request, error: Exception) -> Response:
 
 
 def error_body(status: int, code: str, message: str, error: TenutoError | None = None) -> JsonObject:
-    """The body of an error; `param` is the field that an invalid request is about."""
+    """The body of an error; `param` is the field that an invalid request is about, `reason` why a model failed."""
     named = _FIELD.match(message) if isinstance(error, Invalid) else None
     kind = "insufficient_quota" if isinstance(error, BudgetExhausted) else _KINDS.get(status)
     kind = kind or ("server_error" if status >= 500 else "invalid_request_error")
-    return {"error": {"message": message, "type": kind, "param": named[1] if named else None, "code": code}}
+    reason = failure_reason(error) if error is not None else None
+    more = {"reason": reason} if reason is not None else {}
+    return {"error": {"message": message, "type": kind, "param": named[1] if named else None, "code": code, **more}}
 
 
 def _response(status: int, body: JsonObject, headers: Mapping[str, str] | None = None) -> Response:

@@ -14,6 +14,7 @@ from uuid import uuid4
 from tenuto.chat import Reply
 from tenuto.errors import (
     BudgetExhausted,
+    FailureReason,
     Invalid,
     InvalidText,
     LimitReached,
@@ -152,9 +153,10 @@ def _is_truncated(entry: ManifestEntry) -> bool:
     return entry.disposition in (Disposition.CUT, Disposition.DROPPED)
 
 
-def failure_of(code: str, message: str) -> JsonObject:
-    """The error of a failed response: a code that strict clients know, with ours as its type."""
-    return {"code": _FAILURES.get(code, "server_error"), "message": message, "type": code}
+def failure_of(code: str, message: str, reason: FailureReason | None = None) -> JsonObject:
+    """The error of a failed response: a code that strict clients know, ours as its type, and why a model failed."""
+    known = "rate_limit_exceeded" if reason is FailureReason.LIMIT else _FAILURES.get(code, "server_error")
+    return {"code": known, "message": message, "type": code, **({"reason": reason} if reason is not None else {})}
 
 
 def usage_of(input_tokens: int, output_tokens: int) -> JsonObject:

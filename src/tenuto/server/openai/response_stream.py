@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tenuto.chat import ChatEvent, Reply, ReplyFinished, ToolStarted
-from tenuto.errors import TenutoError
+from tenuto.errors import TenutoError, failure_reason
 from tenuto.model.generation import TextDelta
 from tenuto.model.values import JsonObject
 from tenuto.server.openai.items import MESSAGE, output_text, text_item, text_item_id
@@ -62,7 +62,7 @@ class ResponseStream:
 
     def fail(self, error: TenutoError | AccessDenied) -> JsonObject:
         """The event of a turn that failed."""
-        failure = failure_of(error.code, str(error))
+        failure = failure_of(error.code, str(error), failure_reason(error))
         return self._event("response.failed", response=self._echo.response("failed", error=failure))
 
     def _say(self, text: str) -> Iterator[JsonObject]:

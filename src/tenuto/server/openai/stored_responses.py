@@ -10,7 +10,7 @@ from tenuto.errors import TurnStopped
 from tenuto.holder import is_holder_gone
 from tenuto.model import Message, Scope
 from tenuto.model.message import STOPPED, is_input
-from tenuto.model.turn import turn_id_of
+from tenuto.model.turn import Trace, turn_id_of
 from tenuto.model.values import JsonObject
 from tenuto.ports import TraceStore
 from tenuto.server.auth import service, sessions
@@ -55,7 +55,7 @@ async def _unanswered(traces: TraceStore, scope: Scope, turn: StoredTurn) -> Jso
         echo = echo_from({"created_at": int(trace.began_at.timestamp())}, turn.trace, trace.assistant)
         if trace.error in (None, TurnStopped.code):
             return echo.response("cancelled")
-        return echo.response("failed", error=failure_of(trace.error, "no answer was made"))
+        return echo.response("failed", error=_failure_in(trace, trace.error))
     gone = is_holder_gone(turn_id_of(turn.trace))
     if not turn.messages or (trace is not None and not gone):
         raise ResponseNotFound
@@ -63,6 +63,11 @@ async def _unanswered(traces: TraceStore, scope: Scope, turn: StoredTurn) -> Jso
     if gone:
         return echo.response("failed", error=failure_of("server_error", "the server ended meanwhile"))
     return echo.response("in_progress")
+
+
+def _failure_in(trace: Trace, code: str) -> JsonObject:
+    told = trace.error_message if trace.reason is not None else "no answer was made"
+    return failure_of(code, told, trace.reason)
 
 
 def inputs_of(turn: StoredTurn) -> tuple[Message, ...]:

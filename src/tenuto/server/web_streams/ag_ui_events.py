@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 
 from tenuto.chat import CallRequested, ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
-from tenuto.errors import TenutoError, TurnStopped
+from tenuto.errors import TenutoError, TurnStopped, failure_reason
 from tenuto.model import Message, Role
-from tenuto.model.generation import TextDelta, ToolCall
+from tenuto.model.generation import StepChanged, TextDelta, ToolCall
 from tenuto.model.message import readable_part
 from tenuto.model.values import JsonObject
 from tenuto.server.problems import AccessDenied
@@ -31,6 +31,7 @@ class AgUiStream:
     _blocks: int = 0
     _open: str | None = None
     _said: list[str] = field(default_factory=list)
+    _steps: list[str] = field(default_factory=list)
 
     def start(self) -> JsonObject:
         """The first event."""
@@ -49,15 +50,18 @@ class AgUiStream:
             case ToolStarted(name=name):
                 yield from self._close()
                 self._said.clear()
-                yield {"type": "STEP_STARTED", "stepName": name}
-            case ToolFinished(name=name):
-                yield {"type": "STEP_FINISHED", "stepName": name}
+                yield from self._begin_step(name)
+            case StepChanged(id=name, state="started"):
+                yield from self._begin_step(name)
+            case ToolFinished(name=name) | StepChanged(id=name):
+                yield from self._end_step(name)
             case CallRequested(call=call):
                 yield from self._call(call)
             case ReplyFinished(reply=reply):
                 if not self.started:
                     yield from self._replay(reply)
                 yield from self._close()
+                yield from self._end_steps()
 
     def differs(self, reply: Reply) -> bool:
         """Whether the stored answer is not what was streamed: it was corrected, or there was text before a tool."""
@@ -75,8 +79,11 @@ class AgUiStream:
         """The events of a turn that ends without an answer."""
         if isinstance(error, TurnStopped):
             yield from self._close()
+            yield from self._end_steps()
             yield self.run_finished({"type": "cancelled"})
         else:
+            if (reason := failure_reason(error)) is not None:
+                yield {"type": "CUSTOM", "name": "tenuto.error", "value": {"code": error.code, "reason": reason}}
             yield {"type": "RUN_ERROR", "message": str(error), "code": error.code}
 
     def run_finished(self, outcome: JsonObject) -> JsonObject:
@@ -107,6 +114,22 @@ class AgUiStream:
         if self._open is not None:
             yield {"type": "TEXT_MESSAGE_END", "messageId": self._open}
             self._open = None
+
+    def _begin_step(self, name: str) -> Iterator[JsonObject]:
+        # Clients refuse a step that runs already, and the end of one that does not.
+        if name not in self._steps:
+            self._steps.append(name)
+            yield {"type": "STEP_STARTED", "stepName": name}
+
+    def _end_step(self, name: str) -> Iterator[JsonObject]:
+        if name in self._steps:
+            self._steps.remove(name)
+            yield {"type": "STEP_FINISHED", "stepName": name}
+
+    def _end_steps(self) -> Iterator[JsonObject]:
+        """Clients refuse a run that finishes before its steps, as one does that was stopped."""
+        for name in tuple(self._steps):
+            yield from self._end_step(name)
 
     def _call(self, call: ToolCall) -> Iterator[JsonObject]:
         yield from self._close()

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import msgspec
 
 from tenuto.chat import CallRequested, ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
-from tenuto.chat.views import UsageView
-from tenuto.errors import TenutoError, TurnStopped
-from tenuto.model.generation import TextDelta
+from tenuto.chat.views import UsageView, event_view
+from tenuto.errors import TenutoError, TurnStopped, failure_reason
+from tenuto.model.generation import StepChanged, TextDelta
 from tenuto.model.values import JsonObject
 from tenuto.server.problems import AccessDenied
 
@@ -31,6 +31,9 @@ class UiStream:
                 yield from self._start(event.trace_id)
             case TextDelta(text=text):
                 yield from self._say(text)
+            case StepChanged(id=step):
+                # A part with a known id replaces the one before.
+                yield {"type": "data-step", "id": f"step-{step}", "data": msgspec.to_builtins(event_view(event)[1])}
             case ToolStarted(name=name):
                 yield from self._close()
                 self._said.clear()
@@ -51,6 +54,10 @@ class UiStream:
         if isinstance(error, TurnStopped):
             yield {"type": "abort", "reason": error.code}
         else:
+            if (reason := failure_reason(error)) is not None:
+                # The chunk of an error has room for a text alone.
+                failure = {"code": error.code, "reason": reason}
+                yield {"type": "data-error", "data": failure, "transient": True}
             yield {"type": "error", "errorText": f"{error.code}: {error}"}
 
     def _start(self, trace_id: str) -> Iterator[JsonObject]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, Final
 
-from tenuto.errors import InvalidSetting
+from tenuto.errors import PackageMissing
 from tenuto.model import Draft, Role, text_part
 from tenuto.model.message import tool_call, tool_result
 from tenuto.model.values import Json, JsonObject
@@ -54,7 +54,7 @@ def read_langgraph(path: Path, now: datetime) -> Iterator[Record]:
     try:
         from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
     except ModuleNotFoundError as missing:
-        raise InvalidSetting("import", "checkpoints need LangGraph: pip install 'tenuto[langgraph]'") from missing
+        raise PackageMissing("import", "a LangGraph checkpoint", extra="langgraph") from missing
     # Strict: of the classes in a checkpoint only those of messages and the like are made, and no code of others runs.
     serde = JsonPlusSerializer(allowed_msgpack_modules=None)
     newest = (

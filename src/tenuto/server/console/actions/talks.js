@@ -3,6 +3,7 @@
 import { api } from "../api.js";
 import { fresh, isUpToDate, itemsOf, lastSeq, mergedItems, numbered } from "../items.js";
 import { Problem } from "../problem.js";
+import { keepQueue, keptQueue } from "../queue.js";
 import { currentTalk } from "../state.js";
 import { refused } from "./house.js";
 
@@ -14,7 +15,9 @@ const NEW = {
   more: false,
   loading: false,
   problem: null,
+  unanswered: null, // why the last message has no answer, where its trace tells
   running: null,
+  queue: [], // what waits to be said, in order: `{ key, text, persona }`
 };
 
 export function talkActions(store) {
@@ -29,7 +32,7 @@ export function talkActions(store) {
   /** Put a talk on screen, and let go of those that nothing happens in. */
   function show(talk) {
     store.change((state) => {
-      const going = Object.values(state.talks).filter((each) => each.running !== null);
+      const going = Object.values(state.talks).filter(stays);
       return {
         talks: Object.fromEntries([...going, talk].map((each) => [each.key, each])),
         current: talk.key,
@@ -40,7 +43,7 @@ export function talkActions(store) {
   }
 
   async function open(id) {
-    const going = Object.values(store.get().talks).find((talk) => talk.id === id && talk.running !== null);
+    const going = Object.values(store.get().talks).find((talk) => talk.id === id && stays(talk));
     if (going) return show(going);
     const talk = { ...NEW, key: fresh(), id, loading: true };
     show(talk);
@@ -62,9 +65,11 @@ export function talkActions(store) {
         items: itemsOf(page.messages),
         more: page.more_before,
         loading: false,
+        queue: keptQueue(id),
       });
       const talk = store.get().talks[key];
       if (talk && store.get().current === key) show(talk);
+      if (events === null && talk?.items.at(-1)?.kind === "words") await explain(key, id);
       return events;
     } catch (error) {
       if (!store.get().talks[key]) return null; // the talk was left, and the refusal may be another person's
@@ -73,6 +78,13 @@ export function talkActions(store) {
       change(key, { problem, loading: false });
       return null;
     }
+  }
+
+  /** Learn why the last message was not answered, from the trace of its turn. */
+  async function explain(key, id) {
+    const { traces } = await api.traces({ session_id: id, limit: 1 }).catch(() => ({ traces: [] }));
+    const failed = traces.find(({ error, stopped }) => error !== null && !stopped);
+    if (failed) change(key, { unanswered: Problem.ofTrace(failed) });
   }
 
   async function older() {
@@ -119,5 +131,16 @@ export function talkActions(store) {
     }
   }
 
-  return { change, open, load, catchUp, older, settle, begin: () => show({ ...NEW, key: fresh() }) };
+  /** Note what waits to be said in a talk. */
+  function queue(key, waiting) {
+    change(key, { queue: waiting });
+    keepQueue(store.get().talks[key].id, waiting);
+  }
+
+  return { change, queue, open, load, catchUp, older, settle, begin: () => show({ ...NEW, key: fresh() }) };
+}
+
+/** Whether a talk outlives its place on screen. */
+function stays({ running, queue }) {
+  return running !== null || queue.length > 0;
 }

@@ -1,23 +1,31 @@
-/** The list of tasks: bring all of them, those that run with their steps, and look again while one of them runs. */
+/** The list of tasks: bring the newest, those that run with their steps, and look again while one of them runs. */
 
 import { api } from "../api.js";
+import { fresh } from "../items.js";
 import { guardedRequests } from "./guarded.js";
 
+/** A plan that is being written. */
+const NO_DRAFT = { type: "task", goal: "", text: "" };
+
 const LOOK_EVERY = 5000;
-const MOST_PAGES = 5;
 const MORE = 50;
+const MOST = 1000; // of one answer
 
 export function taskListActions(store, { get, patch }) {
   let asked = 0; // the number of the latest question about the list
   let later = null;
+  let key = fresh(); // of the next plan: asked again after a lost answer, the same task is answered
+  const draft = { ...NO_DRAFT };
 
   const { guarded, leave } = guardedRequests(store, patch);
+  let refusal = null; // why a plan was not run
+  const running = guardedRequests(store, ({ problem }) => (refusal = problem));
 
   async function refresh() {
     const number = (asked += 1);
     clearTimeout(later);
     const brought = await guarded(
-      () => newestFirst(get().shown),
+      () => bring(Math.min(get().shown, MOST)),
       (found) => patch({ ...found, loading: false, problem: null }),
       () => number !== asked,
     );
@@ -29,29 +37,44 @@ export function taskListActions(store, { get, patch }) {
     if (store.get().page === "tasks" && store.get().id === null && !document.hidden) refresh();
   }
 
+  /** Run a plan: `{ task }`, or the `{ problem }`; neither where another user sits here by now. */
+  async function run(request) {
+    let task = null;
+    refusal = null;
+    await running.guarded(
+      () => api.runPlan(request, key),
+      (opened) => (task = opened),
+    );
+    // What was refused is another plan the next time.
+    if (task || refusal?.status) key = fresh();
+    if (!task) return { problem: refusal };
+    Object.assign(draft, NO_DRAFT);
+    patch({ writing: false });
+    return { task };
+  }
+
   return {
     refresh,
-    more: () => patch({ shown: get().shown + MORE }),
+    run,
+    draft,
+    write: () => patch({ writing: true }),
+    fold: () => patch({ writing: false }),
+    more() {
+      patch({ shown: get().shown + MORE });
+      return refresh();
+    },
     leave() {
       clearTimeout(later);
+      Object.assign(draft, NO_DRAFT);
       leave();
+      running.leave();
     },
   };
 }
 
-/** The server lists the oldest first, so all pages are brought; `more` says that there are too many for that. */
-async function newestFirst(shown) {
-  const items = [];
-  let cursor = null;
-  for (let page = 0; page < MOST_PAGES; page += 1) {
-    const next = await api.tasks({ cursor });
-    items.push(...next.tasks);
-    cursor = next.cursor;
-    if (cursor === null) break;
-  }
-  items.reverse();
-  const details = await Promise.all(items.slice(0, shown).map(withSteps));
-  return { items: [...details, ...items.slice(shown)], more: cursor !== null };
+async function bring(limit) {
+  const { tasks, cursor } = await api.tasks({ limit });
+  return { items: await Promise.all(tasks.map(withSteps)), more: cursor !== null };
 }
 
 /** A listing has no steps, and only they tell whether a running task waits for a person. */

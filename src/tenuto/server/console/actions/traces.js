@@ -1,18 +1,32 @@
-/** Traces: bring the newest, by session, assistant or outcome; bring one. */
+/** Traces: bring the newest, by what they are; bring one. */
 
 import { api } from "../api.js";
 import { guardedRequests } from "./guarded.js";
 
+/** What a listing asks for; nothing where it asks for all. */
+export const NO_FILTER = {
+  user: "",
+  assistant: "",
+  model: "",
+  outcome: "",
+  period: "", // hours until now; or "custom", which is from `since` to before `until`
+  since: "", // as a field of date and time writes it
+  until: "",
+};
 export const NO_TRACES = {
   items: [],
   session: null, // the id of the session whose turns are listed; nothing for all sessions
-  assistant: "",
-  errors: false,
+  filter: NO_FILTER,
+  models: [], // those that were seen in any listing, to choose from
+  users: [], // likewise
   truncated: false, // whether there may be older ones
+  exhausted: false, // whether there may be, and the server looks no further
   loading: true,
   problem: null,
 };
 export const NO_TRACE = { id: null, detail: null, problem: null };
+
+const HOUR = 3_600_000;
 
 export function traceListActions(store, { get, patch }) {
   let asked = 0; // the number of the latest question about the list
@@ -21,37 +35,60 @@ export function traceListActions(store, { get, patch }) {
 
   async function refresh() {
     const number = (asked += 1);
-    const { session, assistant, errors } = get();
     await guarded(
-      () => api.traces({ session_id: session, assistant, errors: errors || null }),
-      ({ traces, truncated }) => patch({ items: traces, truncated, loading: false, problem: null }),
+      () => api.traces(query(get())),
+      ({ traces, truncated }) =>
+        patch({ items: traces, ...seen(traces), truncated, exhausted: false, loading: false, problem: null }),
       () => number !== asked,
     );
   }
 
-  /** Bring the turns before the last one of the list, of its session. */
+  /** Bring the turns before the last one of the list. */
   async function older() {
     const number = asked;
-    const { session, assistant, errors, items } = get();
+    const { session, items } = get();
+    const last = items.at(-1);
+    const before = session === null ? { until: last.began_at } : { before: last.turn };
     await guarded(
-      () => api.traces({ session_id: session, assistant, errors: errors || null, before: items.at(-1).turn }),
-      ({ traces, truncated }) => patch({ items: [...get().items, ...traces], truncated }),
+      () => api.traces({ ...query(get()), ...before }),
+      ({ traces, truncated }) =>
+        patch({
+          items: [...get().items, ...traces],
+          ...seen(traces),
+          truncated: truncated && traces.length > 0,
+          exhausted: truncated && traces.length === 0,
+        }),
       () => number !== asked,
     );
   }
 
-  function filter(change) {
-    patch({ ...change, items: [], truncated: false, loading: true, problem: null });
+  function seen(traces) {
+    const joined = (known, name) => [...new Set([...known, ...traces.map((trace) => trace[name])])].filter(Boolean);
+    return { models: joined(get().models, "model").sort(), users: joined(get().users, "user").sort() };
+  }
+
+  function list(change) {
+    patch({ ...change, items: [], truncated: false, exhausted: false, loading: true, problem: null });
     return refresh();
   }
 
   return {
     refresh,
     older,
-    filter,
-    open: (session) => (session === get().session ? refresh() : filter({ session })),
+    filter: (change) => list({ filter: { ...get().filter, ...change } }),
+    open: (session) => (session === get().session ? refresh() : list({ session })),
     leave,
   };
+}
+
+function query({ session, filter: { period, since, until, ...named } }) {
+  const custom = period === "custom";
+  const from = custom ? instant(since) : period && new Date(Date.now() - period * HOUR).toISOString();
+  return { session_id: session, ...named, since: from, until: custom ? instant(until) : "" };
+}
+
+function instant(local) {
+  return local && new Date(local).toISOString();
 }
 
 export function traceActions(store, { get, patch }) {

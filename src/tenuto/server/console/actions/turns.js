@@ -1,7 +1,7 @@
 /** Turns: say something, hear the answer come in, stop it, have it again, or say something else instead. */
 
 import { api } from "../api.js";
-import { t } from "../i18n.js";
+import { called, t } from "../i18n.js";
 import { UNKEPT, fresh, waiting, words } from "../items.js";
 import { Problem } from "../problem.js";
 import { noteInAddress } from "../route.js";
@@ -10,6 +10,7 @@ import { refused } from "./house.js";
 
 // Titles are written behind the turn; this long after it they are there.
 const TITLE_AFTER = 1500;
+const MOST_TITLE = 120;
 
 export function turnActions(store, talks, sessions) {
   const stoppers = new Map();
@@ -28,6 +29,7 @@ export function turnActions(store, talks, sessions) {
   async function take(talk, items, again, events = null) {
     const pending = items.at(-1).key;
     const stopper = new AbortController();
+    let held = false;
     stoppers.set(talk.key, stopper);
     talks.change(talk.key, { items, running: pending });
     store.change({ told: t("talk.thinking") });
@@ -36,6 +38,7 @@ export function turnActions(store, talks, sessions) {
     } catch (error) {
       const stopped = stopper.signal.aborted || error.code === "turn_stopped";
       const ended = stopped ? { status: "stopped" } : failed(error);
+      held = !stopped;
       // The server keeps an old answer until the new one is there, and so does the page.
       answer(talk.key, pending, { ...again.kept, ...ended, again, key: pending });
     }
@@ -43,7 +46,7 @@ export function turnActions(store, talks, sessions) {
     stopping.delete(talk.key);
     if (gone(talk.key)) return;
     talks.change(talk.key, { running: null });
-    await Promise.all([talks.settle(talk.key), sessions.refresh()]);
+    await Promise.all([talks.settle(talk.key), sessions.refresh(), held ? null : next(talk.key)]);
   }
 
   /** Whether somebody else sits here by now: a talk that is being answered goes away for no other reason. */
@@ -62,6 +65,7 @@ export function turnActions(store, talks, sessions) {
       if (gone(talkKey)) return;
       if (name === "start") started(talkKey, itemKey, told);
       else if (name === "delta") answer(talkKey, itemKey, (item) => ({ text: item.text + told.text }));
+      else if (name === "step") step(talkKey, itemKey, told);
       else if (name === "tool") answer(talkKey, itemKey, (item) => ({ tools: withTool(item.tools, told) }));
       else if (name === "error") throw Problem.told(told);
       else if (name === "done") return done(talkKey, itemKey, told);
@@ -70,10 +74,15 @@ export function turnActions(store, talks, sessions) {
   }
 
   function started(talkKey, itemKey, told) {
-    answer(talkKey, itemKey, { trace: told.trace_id ?? UNKEPT, text: "", tools: [] });
+    answer(talkKey, itemKey, { trace: told.trace_id ?? UNKEPT, text: "", steps: [], tools: [] });
     keep(talkKey, told);
     if (told.created) sessions.refresh();
     if (stopping.has(talkKey)) stop(talkKey);
+  }
+
+  function step(talkKey, itemKey, told) {
+    answer(talkKey, itemKey, (item) => ({ steps: withStep(item.steps, told) }));
+    if (told.state === "started") store.change({ told: called(told.titles, told.id) });
   }
 
   /** Stop an answer: the server keeps what was said so far, and the stream ends with it. */
@@ -89,6 +98,7 @@ export function turnActions(store, talks, sessions) {
   function keep(talkKey, { session_id, trace_id }) {
     if (trace_id === null) return;
     talks.change(talkKey, { id: session_id });
+    talks.queue(talkKey, store.get().talks[talkKey].queue);
     if (store.get().current === talkKey) noteInAddress(session_id);
   }
 
@@ -105,24 +115,57 @@ export function turnActions(store, talks, sessions) {
     setTimeout(sessions.refresh, TITLE_AFTER);
   }
 
+  /** Say something: now, or when the answer that is being made has ended and what waits already is said. */
   function say(text) {
     const { choice } = store.get();
-    const talk = currentTalk(store.get());
-    const whose = talk.id ? { session_id: talk.id } : { assistant: choice.assistant };
-    const request = { message: text, ...whose, ...addressed(choice) };
-    if (!talk.id) talks.change(talk.key, { assistant: choice.assistant });
-    return take(talk, [...talk.items, words(text, choice.persona), waiting(choice.persona)], { request, key: fresh() });
+    const { key, queue } = currentTalk(store.get());
+    talks.queue(key, [...queue, { key: fresh(), text, persona: choice.persona }]);
+    return next(key);
   }
 
-  /** Say something else instead of an earlier message; what followed it is forgotten. */
-  function edit(item, text) {
+  /** Say what has waited longest, unless an answer is being made. */
+  function next(talkKey) {
+    const talk = store.get().talks[talkKey];
+    if (!talk || talk.running !== null || talk.queue.length === 0) return undefined;
+    const [{ key, text, persona }, ...queue] = talk.queue;
+    const assistant = talk.assistant ?? store.get().choice.assistant;
+    const whose = talk.id ? { session_id: talk.id } : { assistant };
+    const request = { message: text, ...whose, ...addressed({ persona }) };
+    if (!talk.id) talks.change(talkKey, { assistant });
+    talks.queue(talkKey, queue);
+    return take(talk, [...talk.items, words(text, persona), waiting(persona)], { request, key });
+  }
+
+  /** Take back what waits; returns its text. */
+  function takeBack({ key, text }) {
+    const talk = currentTalk(store.get());
+    talks.queue(
+      talk.key,
+      talk.queue.filter((each) => each.key !== key),
+    );
+    return text;
+  }
+
+  /** Keep a talk as it is in a session of its own, before an edit. Returns the problem, or the id of that session. */
+  async function keepOld() {
+    const { id, title } = currentTalk(store.get());
+    try {
+      return { fork: (await api.fork(id, { title: title && t("talk.edit.old", { title }).slice(0, MOST_TITLE) })).id };
+    } catch (error) {
+      return failed(error);
+    }
+  }
+
+  /** Say something else instead of an earlier message; what followed it is forgotten, but may be kept in a fork. */
+  function edit(item, text, fork = null) {
     const talk = currentTalk(store.get());
     const before = talk.items.slice(
       0,
       talk.items.findIndex((each) => each.key === item.key),
     );
     const request = { message: text, session_id: talk.id, edit: item.seq, ...addressed(item) };
-    return take(talk, [...before, words(text, item.persona), waiting(item.persona)], { request, key: fresh() });
+    const said = { ...words(text, item.persona), fork };
+    return take(talk, [...before, said, waiting(item.persona)], { request, key: fresh() });
   }
 
   /** Open a talk, and follow the answer that is being made in it. */
@@ -173,6 +216,9 @@ export function turnActions(store, talks, sessions) {
     open,
     catchUp,
     say,
+    flush: () => next(currentTalk(store.get()).key),
+    takeBack,
+    keepOld,
     edit,
     regenerate,
     retry,
@@ -184,6 +230,11 @@ export function turnActions(store, talks, sessions) {
 
 function addressed({ persona }) {
   return persona ? { persona } : {};
+}
+
+function withStep(steps, told) {
+  const place = steps.findIndex((step) => step.id === told.id);
+  return place === -1 ? [...steps, told] : steps.with(place, told);
 }
 
 function withTool(tools, { name, state, milliseconds = null }) {

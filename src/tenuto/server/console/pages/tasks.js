@@ -10,7 +10,7 @@ import { en, zh } from "../words/tasks.js";
 
 export const words = { en, zh };
 export const initial = {
-  list: { items: [], shown: 50, more: false, loading: true, problem: null },
+  list: { items: [], shown: 50, more: false, writing: false, loading: true, problem: null }, // `writing`: a plan
   task: NO_TASK,
 };
 

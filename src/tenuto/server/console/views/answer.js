@@ -2,13 +2,14 @@
 
 import { fill, h, set } from "../dom.js";
 import { milliseconds } from "../format.js";
-import { has, t } from "../i18n.js";
+import { called, has, t } from "../i18n.js";
 import { UNKEPT } from "../items.js";
 import { sentence } from "../problem.js";
 import { writeProse } from "../prose.js";
 import { iconButton, textButton } from "./buttons.js";
 import { badges } from "./badges.js";
 import { copyButton } from "./copying.js";
+import { causeView } from "./cause.js";
 import { extras } from "./extras.js";
 import { insightView } from "./insight.js";
 import { takenView } from "./taken.js";
@@ -16,6 +17,7 @@ import { takenView } from "./taken.js";
 export function answerView(actions) {
   const parts = {
     speaker: h("p", { class: "speaker" }),
+    steps: h("ol", { class: "work" }),
     tools: h("ul", { class: "runs" }),
     text: h("div", { class: "prose" }),
     extras: h("div", { class: "extras" }),
@@ -31,6 +33,7 @@ export function answerView(actions) {
     "article",
     { class: "answer" },
     parts.speaker,
+    parts.steps,
     parts.tools,
     parts.text,
     parts.extras,
@@ -51,7 +54,13 @@ export function answerView(actions) {
     set(node, "data-status", item.status);
     // One that failed or was stopped has an account too: its own, or that of the answer from before.
     set(meta, "hidden", item.status === "running" || (item.status !== "done" && !item.trace));
-    if (shown.item?.text !== item.text || shown.item?.status !== item.status) say(item);
+    const { steps } = item;
+    if (shown.item?.text !== item.text || shown.item?.status !== item.status || shown.item.steps !== steps) say(item);
+    if (shown.item?.steps !== steps)
+      fill(
+        parts.steps,
+        steps.map((step) => run({ ...step, name: step.id })),
+      );
     if (shown.item?.tools !== item.tools) fill(parts.tools, item.tools.map(run));
     if (shown.item?.data !== item.data) fill(parts.extras, extras(item.data));
     fill(parts.badges, badges(item));
@@ -62,7 +71,10 @@ export function answerView(actions) {
 
   function say(item) {
     const waiting = item.status === "running" && !item.text;
-    if (waiting) fill(parts.text, h("p", { class: "thinking" }, h("span", { class: "unseen" }, t("talk.thinking"))));
+    // A step that runs says what happens.
+    if (waiting && item.steps.some((step) => step.state === "started")) fill(parts.text);
+    else if (waiting)
+      fill(parts.text, h("p", { class: "thinking" }, h("span", { class: "unseen" }, t("talk.thinking"))));
     else writeProse(parts.text, item.text);
   }
 
@@ -70,7 +82,8 @@ export function answerView(actions) {
     const wrong = item.status === "stopped" || item.status === "failed";
     set(parts.notice, "hidden", !wrong);
     if (!wrong) return fill(parts.notice);
-    return fill(parts.notice, why(item), " ", againNow && textButton(t("again"), () => actions.turns.retry(item)));
+    const again = againNow && textButton(t("again"), () => actions.turns.retry(item));
+    return fill(parts.notice, why(item), " ", again, item.status === "failed" && causeView(item.problem));
   }
 
   return { node, draw };
@@ -79,12 +92,13 @@ export function answerView(actions) {
 /** Why there is no answer, or no other than before. */
 function why({ status, problem, again }) {
   if (status === "stopped") return t(again?.kept ? "talk.stopped.kept" : "talk.stopped");
-  return again?.kept ? `${sentence(problem)} ${t("talk.kept")}` : sentence(problem);
+  const then = again?.kept ? t("talk.kept") : problem.reason && t("reason.stored");
+  return then ? `${sentence(problem)} ${then}` : sentence(problem);
 }
 
-function run({ name, state, milliseconds: taken }) {
-  const called = has(`tool.${name}`) ? t(`tool.${name}`) : name;
+function run({ name, titles = {}, state, milliseconds: taken }) {
+  const what = has(`tool.${name}`) ? t(`tool.${name}`) : called(titles, name);
   const how =
     state === "started" ? t("tool.running") : state === "failed" ? t("tool.failed") : taken && milliseconds(taken);
-  return h("li", { data: { state } }, called, how && h("span", {}, ` ${how}`));
+  return h("li", { data: { state } }, what, how && h("span", {}, ` ${how}`));
 }

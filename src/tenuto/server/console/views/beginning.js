@@ -3,11 +3,13 @@
 import { fill, h, set } from "../dom.js";
 import { called, has, phrases, t, told } from "../i18n.js";
 import { assistantOf } from "../state.js";
+import { commandView } from "./command.js";
 
 export function beginningView(actions) {
   const choices = h("div", { class: "assistants", role: "radiogroup", "aria-labelledby": "whom" });
   const examples = h("div", { class: "examples" });
   const first = h("ul", { class: "first" });
+  const needed = h("div", { class: "notice needed", role: "status" });
   const node = h(
     "section",
     { class: "beginning" },
@@ -18,6 +20,7 @@ export function beginningView(actions) {
       first,
       h("h2", { id: "whom" }, t("assistant.choose")),
       choices,
+      needed,
       examples,
     ),
   );
@@ -40,7 +43,10 @@ export function beginningView(actions) {
       points.map((each) => h("li", {}, t(`first.${each}`))),
     );
     for (const input of choices.querySelectorAll("input")) input.checked = input.value === assistant?.name;
-    const asked = phrases(`try.${assistant?.name}`);
+    const missing = assistant?.missing;
+    set(needed, "hidden", !missing);
+    fill(needed, missing && [t("missing.why"), commandView(missing.install)]);
+    const asked = missing ? [] : phrases(`try.${assistant?.name}`);
     fill(
       examples,
       asked.length > 0 && h("span", {}, t("assistant.try")),
@@ -61,7 +67,12 @@ function choice(assistant, actions) {
       value: assistant.name,
       on: { change: () => actions.house.choose(assistant.name) },
     }),
-    h("span", { class: "name" }, called(assistant.titles, assistant.name)),
+    h(
+      "span",
+      { class: "name" },
+      called(assistant.titles, assistant.name),
+      assistant.missing && [" ", h("span", { class: "badge grave" }, t("missing.label"))],
+    ),
     h("span", { class: "about" }, about(assistant)),
   );
 }

@@ -115,7 +115,7 @@ function row(entry) {
 
 /** The text of a part, as it is stored now; a long one is folded. */
 function seen({ text = null, state, kind }) {
-  const told = ["redacted", "changed", "gone", "withheld"].includes(state);
+  const told = ["redacted", "changed", "unchecked", "gone", "withheld"].includes(state);
   const since = told && h("span", { class: "since" }, t(`insight.${state}`));
   if (!text) return since && h("div", { class: "seen" }, since);
   const start = excerpt(text);

@@ -1,9 +1,10 @@
-/** Where one writes. Enter sends, Shift+Enter starts a new line, Escape stops an answer. */
+/** Where one writes. Enter sends, or puts in line while an answer is made; Shift+Enter starts a new line. */
 
 import { h, set } from "../dom.js";
 import { called, t } from "../i18n.js";
 import { assistantOf } from "../state.js";
 import { icon } from "./icons.js";
+import { queueView } from "./queue.js";
 
 const TALLEST = 220;
 
@@ -20,11 +21,12 @@ export function composerView(actions) {
     { type: "button", class: "send", "aria-label": t("talk.stop"), title: t("talk.stop") },
     icon("stop"),
   );
-  const form = h("form", { class: "composer", on: { submit: send } }, field, button, stop);
+  const queue = queueView(actions, takeBack);
+  const form = h("form", { class: "composer", on: { submit: send } }, field, stop, button);
   const node = h(
     "footer",
     {},
-    h("div", { class: "column" }, form, h("p", { id: "keys", class: "keys" }, t("talk.keys"))),
+    h("div", { class: "column" }, queue.node, form, h("p", { id: "keys", class: "keys" }, t("talk.keys"))),
   );
   let talking = null;
 
@@ -32,6 +34,7 @@ export function composerView(actions) {
   field.addEventListener("input", () => {
     actions.draft.text = field.value;
     fit(field);
+    offer();
   });
   field.addEventListener("keydown", (event) => {
     // While an input method is composing, Enter chooses characters.
@@ -46,10 +49,27 @@ export function composerView(actions) {
   function send(event) {
     event.preventDefault();
     const text = field.value.trim();
-    if (!text || !talking || talking.running || talking.loading) return;
+    if (!text || !talking || talking.loading) return;
     field.value = actions.draft.text = "";
     fit(field);
     actions.turns.say(text);
+    offer();
+  }
+
+  /** What waited is written on, before what is written already. */
+  function takeBack(text) {
+    field.value = actions.draft.text = [text, field.value].filter(Boolean).join("\n");
+    fit(field);
+    offer();
+    field.focus();
+  }
+
+  /** While an answer is made there is something to stop, and something to put in line once it is written. */
+  function offer() {
+    const running = Boolean(talking?.running);
+    set(stop, "hidden", !running);
+    set(button, "hidden", running && !field.value.trim());
+    label(button, t(running ? "talk.queue" : "talk.send"));
   }
 
   function draw(state, talk) {
@@ -59,15 +79,19 @@ export function composerView(actions) {
     talking = talk;
     const assistant = assistantOf(state, talk);
     field.placeholder = assistant ? t("talk.placeholder", { name: partner(assistant, state.choice.persona) }) : "";
-    const running = Boolean(talk?.running);
-    set(button, "hidden", running);
-    set(stop, "hidden", !running);
+    offer();
+    queue.draw(talk);
     // Without a talk nothing could be sent.
     set(node, "hidden", talk === null || state.problem !== null || talk.problem?.code === "session_not_found");
     if ((another || left) && !state.drawer && matchMedia("(pointer: fine)").matches) field.focus();
   }
 
   return { node, draw };
+}
+
+function label(button, name) {
+  set(button, "aria-label", name);
+  set(button, "title", name);
 }
 
 function partner({ personas, titles, name }, asked) {

@@ -1,8 +1,9 @@
 /** The page's frame: the list of sessions beside the talk, and a line that only screen readers hear. */
 
 import { h, set, write } from "../dom.js";
-import { t } from "../i18n.js";
+import { addWords, t } from "../i18n.js";
 import { spoken } from "../marks.js";
+import { addStyle } from "../page_loader.js";
 import { CHAT } from "../pages.js";
 import { currentTalk } from "../state.js";
 import { beginningView } from "./beginning.js";
@@ -15,16 +16,19 @@ import { transcriptView } from "./transcript.js";
 import { undoView } from "./undo.js";
 import { waitingView } from "./waiting.js";
 
+const FINDER_STYLE = new URL("../css/finder.css", import.meta.url);
+
 export function frameView(actions, pages) {
   const confirm = confirmDialog();
   const identity = meDialog(actions);
-  const sidebar = sidebarView(actions);
+  const sidebar = sidebarView({ ...actions, find });
   const heading = headingView(actions);
   const beginning = beginningView(actions);
   const transcript = transcriptView(actions);
   const composer = composerView(actions);
   const waiting = waitingView(actions);
   const undo = undoView(actions);
+  let finder = null;
   let shown = null; // the page that was drawn last, and the id on it
   const views = new Map(); // of the pages that were visited, by name
   const told = h("p", { class: "unseen", role: "status" });
@@ -50,6 +54,24 @@ export function frameView(actions, pages) {
       actions.house.drawer(false);
     }
     undo.press(event);
+  }
+
+  /** Open the window that opens anything by name; it is fetched when it is first asked for. */
+  async function find() {
+    if (document.querySelector("dialog[open]")) return;
+    try {
+      finder ??= await fetchFinder();
+    } catch {
+      return; // as it is where the server is away
+    }
+    if (!finder.node.isConnected) node.append(finder.node);
+    if (!finder.node.open) finder.open(actions.state());
+  }
+
+  async function fetchFinder() {
+    const [module] = await Promise.all([import("../finder.js"), addStyle(FINDER_STYLE)]);
+    addWords(module.words);
+    return module.view(actions, actions.find);
   }
 
   /** Where the list lies over the page, it has the focus, and gives it back. */
@@ -97,5 +119,5 @@ export function frameView(actions, pages) {
     document.title = title ? `${spoken(title)} · ${t("app.title")}` : t("app.title");
   }
 
-  return { node, draw };
+  return { node, draw, find };
 }

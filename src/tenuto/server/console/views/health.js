@@ -1,7 +1,7 @@
 /** The server at a glance: how it is in one word, what to do where it is not well, and the numbers behind. */
 
 import { fill, h, set, write } from "../dom.js";
-import { bytes, instant, lasting, milliseconds, number } from "../format.js";
+import { bytes, instant, lasting, milliseconds, moment, number } from "../format.js";
 import { has, t } from "../i18n.js";
 import { pageHeader } from "./page_header.js";
 import { refusal } from "./refusal.js";
@@ -43,12 +43,12 @@ export function healthView(actions) {
 }
 
 /** In the reader's language where the page knows the code, else as the server says it. */
-function finding({ code, level, message, advice }) {
+function finding({ code, level, message, advice, subject = null }) {
   const known = has(`health.finding.${code}`);
   return h(
     "li",
     { data: { level, code } },
-    h("b", {}, known ? t(`health.finding.${code}`) : message),
+    h("b", {}, known ? t(`health.finding.${code}`, { subject }) : message),
     h("p", {}, known ? t(`health.do.${code}`) : advice),
   );
 }
@@ -60,6 +60,7 @@ function allCards(status, before) {
     status.journal && journalCard(status.journal),
     status.cache && cacheCard(status.cache),
     turnsCard(status, before),
+    ...(status.models ?? []).map(modelCard),
     sessionsCard(status, before),
     jobsCard(status.jobs),
     tasksCard(status.tasks),
@@ -100,13 +101,35 @@ function cacheCard({ sessions, max_sessions, bytes: size, max_bytes, hit_rate })
 function turnsCard({ turns, process }, before) {
   const ended = turns.answered + turns.failed;
   const then = before && before.turns.answered + before.turns.failed;
-  return card("turns", turns.failed_in_a_row >= 5 ? "warning" : "ok", null, [
+  return card("turns", turns.failed_in_a_row >= 3 ? "warning" : "ok", null, [
     ["live", number(turns.live)],
     ["rate", perMinute(process, before, ended, then)],
     ["per_minute", number(turns.per_minute, 2)],
     ["answered", number(turns.answered)],
     ["failed", number(turns.failed)],
   ]);
+}
+
+/** The calls of one model. It is told by name, as there may be several. */
+function modelCard(model) {
+  const { name, answered, failed, failed_in_a_row: now, failure_rate: rate, last_failure: failure } = model;
+  const unused = answered + failed === 0;
+  const level = now >= 3 ? "error" : now > 0 || rate >= 0.5 ? "warning" : "ok";
+  const word = unused ? "unused" : now > 0 ? "fails" : "answers";
+  const facts = [
+    ["model", name],
+    ["last_answer", model.last_answer_at ? moment(model.last_answer_at) : t("health.none")],
+    ["last_failure", failure ? moment(failure.at) : t("health.none")],
+    failure && ["reason", t(`health.reason.${failure.reason}`)],
+    ["latency", model.p50_ms === null ? t("health.none") : latency(model)],
+    ["failed", t("health.of", { some: number(failed), all: number(answered + failed) })],
+    rate !== null && ["failure_rate", `${number(100 * rate, 0)} %`],
+  ];
+  return card("model", level, word, facts, failure && h("small", { class: "cause", lang: "en" }, failure.message));
+}
+
+function latency({ p50_ms, p95_ms }) {
+  return t("health.latency", { p50: milliseconds(p50_ms), p95: milliseconds(p95_ms) });
 }
 
 function sessionsCard({ sessions, process }, before) {
@@ -145,12 +168,13 @@ function processCard({ uptime_seconds, cpu_seconds, memory_bytes }) {
   ]);
 }
 
-function card(name, level, word, facts) {
+function card(name, level, word, facts, below = null) {
   return h(
     "section",
     { class: "health-card", data: { card: name, level } },
     h("h2", {}, t(`health.card.${name}`), word && h("span", { class: "state" }, t(`health.${name}.${word}`))),
     h("dl", {}, facts.filter(Boolean).map(row)),
+    below,
   );
 }
 

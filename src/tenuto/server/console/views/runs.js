@@ -45,7 +45,7 @@ export function toolsView(tools) {
   return h("section", {}, h("h2", {}, t("insight.tools")), tools.map(tool));
 }
 
-function tool({ name, arguments: asked, output, milliseconds: taken, error }) {
+function tool({ name, arguments: asked, output, milliseconds: taken, error, exception }) {
   return h(
     "details",
     { class: "tool" },
@@ -59,6 +59,7 @@ function tool({ name, arguments: asked, output, milliseconds: taken, error }) {
     h("h3", {}, t("insight.arguments")),
     json(asked),
     output != null && [h("h3", {}, t("insight.output")), json(output)],
+    exception && [h("h3", {}, t("insight.exception")), h("pre", { tabindex: 0, lang: "en" }, marked(exception))],
   );
 }
 

@@ -30,11 +30,18 @@ export function sidebarView(actions) {
   const house = h("p", { class: "house" });
   const who = h("span");
   const places = PAGES.map(place);
+  const finder = h(
+    "button",
+    { type: "button", class: "quiet find", title: t("find.open"), on: { click: () => actions.find() } },
+    icon("search"),
+    h("span", { class: "unseen" }, t("find.open")),
+    h("kbd", { "aria-hidden": "true" }, "Ctrl K"),
+  );
   const close = iconButton("close", t("sessions.close"), () => actions.house.drawer(false), { class: "narrow" });
   const node = h(
     "nav",
     { class: "sidebar", "aria-label": t("sessions.title") },
-    h("div", { class: "masthead" }, h("a", { class: "wordmark", href: addressOf(null) }, "tenuto"), close),
+    h("div", { class: "masthead" }, h("a", { class: "wordmark", href: addressOf(null) }, "tenuto"), finder, close),
     h(
       "a",
       { class: "new", href: addressOf(null), on: { click: () => actions.begin() } },

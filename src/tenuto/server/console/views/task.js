@@ -9,6 +9,7 @@ import { textButton } from "./buttons.js";
 import { writeMarked } from "./marks.js";
 import { pageHeader } from "./page_header.js";
 import { boardView, writeValue } from "./task_board.js";
+import { graphView } from "./task_graph.js";
 import { errorParts, statusView } from "./task_status.js";
 import { stepsView } from "./task_steps.js";
 import { timelineView } from "./task_timeline.js";
@@ -18,7 +19,7 @@ export function taskView(actions, ask) {
   const header = pageHeader(actions, "", facts.node);
   const bar = barView(actions, ask);
   const notice = h("p", { class: "notice", role: "alert" });
-  const parts = [bar, stepsView(actions), resultView(), boardView(), timelineView()];
+  const parts = [bar, graphView(), stepsView(actions), resultView(), boardView(), timelineView()];
   const body = h(
     "div",
     { class: "task-body" },

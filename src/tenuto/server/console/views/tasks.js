@@ -10,18 +10,8 @@ import { addressOfTask } from "../route.js";
 import { textButton } from "./buttons.js";
 import { writeMarked } from "./marks.js";
 import { pageHeader } from "./page_header.js";
+import { EXAMPLE, planForm } from "./plan_form.js";
 import { statusView } from "./task_status.js";
-
-const EXAMPLE = {
-  type: "letter",
-  goal: "What can you do?",
-  plan: {
-    steps: [
-      { id: "draft", agent: "assistant:general" },
-      { id: "approval", human_input: "Send this?", after: ["draft"] },
-    ],
-  },
-};
 
 export function tasksView(actions) {
   const header = pageHeader(actions, t("page.tasks"), t("tasks.lead"));
@@ -29,10 +19,12 @@ export function tasksView(actions) {
   const list = h("ul", { class: "task-list" });
   const rows = keyed(list, taskRow);
   const more = textButton(t("sessions.more"), () => actions.page.list.more());
-  const many = h("p", { class: "hint" }, t("tasks.many"));
   const none = h("section", { class: "first-task" });
-  const section = h("section", {}, many, list, more);
-  const column = h("div", { class: "column" }, notice, section, none);
+  const section = h("section", {}, list, more);
+  const open = textButton(t("plan.title"), () => actions.page.list.write(), { class: "text-button strong" });
+  const start = h("div", { class: "plan" }, open);
+  let form = null;
+  const column = h("div", { class: "column" }, start, notice, section, none);
   const node = h("div", { class: "page tasks" }, header.node, h("div", { class: "scroll" }, column));
   let last = null;
 
@@ -40,16 +32,25 @@ export function tasksView(actions) {
     header.draw(state);
     if (now === last) return;
     last = now;
-    const { items, shown, loading, problem } = now;
+    const { items, writing, loading, problem } = now;
+    lay(writing);
     const empty = items.length === 0;
     fill(notice, problem ? trouble(problem, actions) : loading && t("app.loading"));
     set(notice, "hidden", !problem && !loading);
     set(section, "hidden", empty);
-    set(many, "hidden", !now.more);
-    set(more, "hidden", items.length <= shown);
+    set(more, "hidden", !now.more);
     set(none, "hidden", !empty || loading || Boolean(problem));
     fill(none, beginning());
-    rows(items.slice(0, shown).map((task) => ({ key: task.id, task })));
+    rows(items.map((task) => ({ key: task.id, task })));
+  }
+
+  /** The form in place of the button that opens it. */
+  function lay(writing) {
+    if (writing === (form !== null)) return;
+    const inside = start.contains(document.activeElement);
+    form = writing ? planForm(actions) : null;
+    fill(start, form?.node ?? open);
+    if (inside) (form ?? open).focus();
   }
 
   return { node, draw, focus: header.focus, title: () => t("page.tasks") };

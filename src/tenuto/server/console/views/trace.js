@@ -3,7 +3,7 @@
 import { fill, h, set } from "../dom.js";
 import { instant, milliseconds, money, number } from "../format.js";
 import { has, t } from "../i18n.js";
-import { sentence } from "../problem.js";
+import { Problem, sentence } from "../problem.js";
 import { addressOf, addressOfPage } from "../route.js";
 import { waterfall } from "../waterfall.js";
 import { assistantNames } from "./assistant_name.js";
@@ -49,9 +49,10 @@ function facts(trace, state) {
   const { input_tokens: input, output_tokens: output, cost_usd: cost } = trace.usage;
   const rows = [
     [t("traces.session"), h("a", { href: addressOf(trace.session_id) }, t("traces.turn", { turn: trace.turn }))],
+    ...(trace.user === null ? [] : [[t("traces.column.user"), trace.user]]),
     [t("traces.column.assistant"), [assistantNames(state)(trace.assistant), trace.persona && ` (${trace.persona})`]],
     [t("insight.model"), [trace.model, " ", badges({ ...trace, model: "", stopped: false })]],
-    [t("traces.column.outcome"), outcome(trace)],
+    [t("traces.column.outcome"), [outcome(trace), trace.error && [" ", failure(trace)]]],
     [t("insight.usage.label"), t("insight.usage", { input: number(input), output: number(output) })],
     [t("insight.cost"), Number(cost) ? money(Number(cost), "USD", 6) : t("insight.free")],
   ];
@@ -60,6 +61,12 @@ function facts(trace, state) {
     { class: "trace-facts" },
     rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
   );
+}
+
+/** Why it failed: in the reader's language where the model did, and in the server's words. */
+function failure(trace) {
+  const { reason, error_message: message } = trace;
+  return [reason && sentence(Problem.ofTrace(trace)), " ", message && h("small", { class: "cause", lang: "en" }, marked(message))];
 }
 
 function said({ request, answer }) {

@@ -1,6 +1,6 @@
 /** The talk, item by item. It follows the newest words as long as one reads there. */
 
-import { fill, h, set } from "../dom.js";
+import { fill, h, set, write } from "../dom.js";
 import { called, t } from "../i18n.js";
 import { keyed } from "../keyed.js";
 import { together } from "../marks.js";
@@ -9,6 +9,7 @@ import { go } from "../route.js";
 import { assistantOf } from "../state.js";
 import { answerView } from "./answer.js";
 import { textButton } from "./buttons.js";
+import { causeView } from "./cause.js";
 import { wordsView } from "./words.js";
 
 const NEAR = 80;
@@ -19,13 +20,10 @@ export function transcriptView(actions) {
   const rows = keyed(log, ({ item }) => VIEWS[item.kind](actions));
   const earlier = textButton(t("talk.earlier"), () => actions.talks.older());
   const notice = h("p", { class: "notice", role: "alert" });
-  const missing = h(
-    "p",
-    { class: "notice missing" },
-    t("talk.missing"),
-    " ",
-    textButton(t("talk.answer"), () => actions.turns.regenerate()),
-  );
+  const reason = h("span");
+  const cause = h("span");
+  const answer = textButton(t("talk.answer"), () => actions.turns.regenerate());
+  const missing = h("p", { class: "notice missing" }, t("talk.missing"), " ", reason, " ", answer, cause);
   const node = h("section", { class: "transcript" }, h("div", { class: "column" }, earlier, log, missing, notice));
   let shown = null;
 
@@ -36,6 +34,10 @@ export function transcriptView(actions) {
     rows(lines(state, talk));
     set(earlier, "hidden", !talk?.more);
     set(missing, "hidden", !unanswered(talk));
+    if (shown?.unanswered !== talk?.unanswered || another) {
+      write(reason, talk?.unanswered ? sentence(talk.unanswered) : "");
+      fill(cause, talk?.unanswered && causeView(talk.unanswered));
+    }
     set(log, "aria-busy", String(Boolean(talk?.running)));
     notify(state, talk);
     if (another || said || atEnd) node.scrollTop = node.scrollHeight;
@@ -62,6 +64,7 @@ function lines(state, talk) {
     key: item.key,
     item,
     name: nameOf(assistant, item.persona),
+    later: items.slice(place + 1).filter((each) => each.kind !== "summary").length,
     redacted: takenFrom(item, items[place - 1], items[place + 1]),
     last: place === items.length - 1,
     busy: talk.running !== null,

@@ -4,6 +4,8 @@ import { fill, h, set } from "../dom.js";
 import { instant } from "../format.js";
 import { t } from "../i18n.js";
 import { hasMarks } from "../marks.js";
+import { sentence } from "../problem.js";
+import { addressOf } from "../route.js";
 import { iconButton, textButton } from "./buttons.js";
 import { writeMarked } from "./marks.js";
 import { takenView } from "./taken.js";
@@ -12,16 +14,21 @@ export function wordsView(actions) {
   const text = h("div", { class: "said" });
   const edit = iconButton("pen", t("talk.edit"), () => change());
   const taken = takenView();
-  const look = [h("div", { class: "look" }, text, edit), taken.node];
+  const old = h("p", { class: "old hint", hidden: true }, t("talk.edit.kept"), " ", h("a", {}, t("talk.edit.open")));
+  const look = [h("div", { class: "look" }, text, edit), old, taken.node];
   const node = h("article", { class: "words", "aria-label": t("talk.you") }, look);
   let shown = null;
+  let behind = 0; // how many messages an edit removes
 
-  function draw({ item, redacted, busy }) {
+  function draw({ item, redacted, later, busy }) {
     taken.draw(redacted, item.redactedAt);
     writeMarked(text, item.text);
     set(text, "title", item.at && instant(item.at));
     set(edit, "hidden", item.seq === null || busy);
+    set(old, "hidden", !item.fork);
+    if (item.fork) set(old.querySelector("a"), "href", addressOf(item.fork));
     shown = item;
+    behind = later;
   }
 
   function change() {
@@ -31,12 +38,24 @@ export function wordsView(actions) {
       fill(node, look);
       edit.focus();
     };
+    const wrong = h("p", { class: "notice", role: "alert" });
     const send = (event) => {
       event.preventDefault();
       const said = field.value.trim();
       close();
       if (said) actions.turns.edit(shown, said);
     };
+    const sendAndKeep = async () => {
+      const said = field.value.trim();
+      if (!said || keep.disabled) return;
+      keep.disabled = true;
+      const { fork, problem } = await actions.turns.keepOld();
+      keep.disabled = false;
+      if (problem) return void fill(wrong, sentence(problem));
+      close();
+      actions.turns.edit(shown, said, fork);
+    };
+    const keep = textButton(t("talk.edit.keep"), sendAndKeep, { hidden: behind === 0 });
     field.addEventListener("keydown", (event) => {
       if (event.isComposing || event.keyCode === 229) return;
       if (event.key === "Enter" && !event.shiftKey) send(event);
@@ -47,11 +66,17 @@ export function wordsView(actions) {
     const row = h(
       "p",
       { class: "choices" },
-      h("span", { class: "hint" }, t("talk.edit.warning"), hasMarks(shown.text) && ` ${t("talk.edit.marks")}`),
+      h(
+        "span",
+        { class: "hint" },
+        behind > 0 && t("talk.edit.warning", { count: behind }),
+        hasMarks(shown.text) && ` ${t("talk.edit.marks")}`,
+      ),
       textButton(t("cancel"), close),
+      keep,
       h("button", { class: "text-button strong" }, t("talk.send")),
     );
-    fill(node, h("form", { class: "editing", on: { submit: send } }, field, row));
+    fill(node, h("form", { class: "editing", on: { submit: send } }, field, row, wrong));
     field.focus();
   }
 

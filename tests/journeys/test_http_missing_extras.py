@@ -1,0 +1,51 @@
+"""An assistant whose package is not installed: it is listed with what to install, and takes no turns."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from tests.journeys.door import ANN, Door, code, served
+from tests.talking import helper
+
+TASKS, MODELS = "pip install 'tenuto[tasks]'", "pip install 'tenuto[models]'"
+SAID = {"role": "user", "content": "Hi"}
+PART = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}
+
+
+async def _say(door: Door, assistant: str) -> list[Any]:
+    message = {"id": "m", "role": "user", "content": "Hi"}
+    bodies: dict[str, dict[str, Any]] = {
+        "/v1/chat": {"message": "Hi", "assistant": assistant},
+        "/v1/chat/completions": {"model": assistant, "messages": [SAID]},
+        "/v1/responses": {"model": assistant, "input": "Hi"},
+        f"/v1/ag-ui/{assistant}": {"threadId": "t", "runId": "r", "messages": [message]},
+        "/v1/ai-sdk/chat": {"id": "c", "messages": [PART], "assistant": assistant},
+    }
+    return [await door.http.post(path, headers=ANN, json=body) for path, body in bodies.items()]
+
+
+async def test_it_is_labelled_and_leaves_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    # None stands for a module that cannot be found.
+    for module in ("dbos", "tenuto.llm.pydantic_ai"):
+        monkeypatch.setitem(sys.modules, module, None)
+    own = helper(name="clever", model="openai:gpt-5.4-mini")
+    async with served(assistants=[own]) as door:
+        listed = (await door.http.get("/v1/assistants", headers=ANN)).json()["assistants"]
+        refused = {name: await _say(door, name) for name in ("legal", "clever")}
+        left = [(await door.http.get(path, headers=ANN)).json() for path in ("/v1/stats", "/v1/tasks")]
+        answered = await door.http.post("/v1/chat", headers=ANN, json={"message": "Hi"})
+
+    assert {each["name"]: each["missing"] for each in listed} == {
+        **dict.fromkeys(("general", "goods", "npc")),
+        "legal": {"install": TASKS},
+        "clever": {"install": MODELS},
+    }
+    for name, install in (("legal", TASKS), ("clever", MODELS)):
+        assert [response.status_code for response in refused[name]] == [503] * 5
+        assert all(install in response.text and "extra_missing" in response.text for response in refused[name])
+    assert code(refused["legal"][0]) == (503, "extra_missing")
+    assert (left[0]["sessions"], left[1]["tasks"]) == (0, [])
+    assert answered.status_code == 200

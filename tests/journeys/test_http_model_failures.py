@@ -1,0 +1,102 @@
+"""Why a model did not answer, told at every door, in the trace, and to operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from tenuto.errors import FailureReason, ModelFailed, ModelKeyRefused, ModelTimeout
+from tenuto.llm import Call, Fail, Say, ScriptedModel
+from tests.journeys.door import ANN, Door, playing, served
+from tests.talking import Adder
+
+WHY = {
+    FailureReason.UNREACHABLE: ModelFailed("m", "cannot be reached, or broke off", FailureReason.UNREACHABLE),
+    FailureReason.REFUSED: ModelKeyRefused("m", "refuses our key or its permissions (401)"),
+    FailureReason.LIMIT: ModelFailed("m", "is asked too often (429)", FailureReason.LIMIT),
+    FailureReason.TOO_SLOW: ModelTimeout("m"),
+    FailureReason.CONTENT_FILTER: ModelFailed("m", "declined to answer", FailureReason.CONTENT_FILTER),
+    FailureReason.OTHER: ModelFailed("m", "failed at its provider (500)"),
+}
+SAID = [{"role": "user", "content": "Hi"}]
+PART = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}
+AG_UI = {"threadId": "t", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "Hi"}]}
+PLAIN = '"reason":"{0}"'
+CHUNK = '"type":"data-error","data":{{"code":"{1}","reason":"{0}"}}'
+EVENT = '"type":"CUSTOM","name":"tenuto.error","value":{{"code":"{1}","reason":"{0}"}}'
+# For each door what is sent, and how its answer has the reason.
+DOORS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "whole": ("/v1/chat", {"message": "Hi"}, PLAIN),
+    "events": ("/v1/chat", {"message": "Hi", "stream": True}, PLAIN),
+    "completions": ("/v1/chat/completions", {"model": "helper", "messages": SAID}, PLAIN),
+    "chunks": ("/v1/chat/completions", {"model": "helper", "messages": SAID, "stream": True}, PLAIN),
+    "response": ("/v1/responses", {"model": "helper", "input": "Hi", "stream": True}, PLAIN),
+    "AI SDK": ("/v1/ai-sdk/chat", {"id": "c", "messages": [PART]}, CHUNK),
+    "AG-UI": ("/v1/ag-ui/helper", AG_UI, EVENT),
+}
+
+
+@pytest.mark.parametrize("reason", FailureReason)
+async def test_every_door_and_the_trace_tell_why_the_model_failed(reason: FailureReason) -> None:
+    error = WHY[reason]
+    async with served(**playing(ScriptedModel([Say("Half"), Fail(error)]))) as door:
+        for name, (path, body, place) in DOORS.items():
+            response = await door.http.post(path, headers=ANN, json=body)
+            assert place.format(reason, error.code) in response.text, (name, response.text)
+        traces = (await door.http.get("/v1/traces?brief=true", headers=ANN)).json()["traces"]
+
+    assert {(trace["error"], trace["reason"], trace["error_message"]) for trace in traces} == {
+        (error.code, reason, str(error))
+    }
+
+
+async def test_the_status_names_the_model_that_fails_until_it_answers_again() -> None:
+    script = [[Fail(WHY[FailureReason.LIMIT])]] * 3 + [[Say("Well.")]] * 4
+    async with served(**playing(ScriptedModel(*script))) as door:
+        before = await _status(door)
+        first = await _turn_and_status(door)
+        third = [await _turn_and_status(door) for _ in range(2)][-1]
+        fourth = await _turn_and_status(door)
+        well = [await _turn_and_status(door) for _ in range(3)][-1]
+        metrics = (await door.http.get("/metrics")).text
+
+    assert (before["level"], before["models"][0]["answered"]) == ("ok", 0)
+    assert [(found["code"], found["level"], found["subject"]) for found in first["findings"]] == [
+        ("model_limit", "warning", "scripted")
+    ]
+    assert first["findings"][0]["message"] == "The model m is asked too often (429)."
+    assert [(found["code"], found["level"]) for found in third["findings"]] == [("model_limit", "error")]
+    assert (third["models"][0]["failed_in_a_row"], third["models"][0]["failure_rate"]) == (3, 1.0)
+    # One answer after three failures is no proof.
+    assert [(found["code"], found["level"]) for found in fourth["findings"]] == [("model_limit", "warning")]
+    assert (well["level"], well["models"][0]["answered"], well["models"][0]["failed"]) == ("ok", 4, 3)
+    assert well["models"][0]["last_failure"]["reason"] == "limit"
+    assert well["models"][0]["p50_ms"] <= well["models"][0]["p95_ms"]
+    assert 'tenuto_model_calls_total{model="scripted",outcome="limit"} 3.0' in metrics
+
+
+async def test_what_a_tool_raised_is_in_the_trace_under_the_privacy_policy() -> None:
+    tool = Adder(fault=ValueError("no order of ann@example.com"))
+    async with served(**playing(ScriptedModel([Call("add")], "Sorry."), tools=(tool,))) as door:
+        reply = await door.http.post("/v1/chat", headers=ANN, json={"message": "1+2?"})
+        trace = await door.http.get(f"/v1/traces/{reply.json()['trace_id']}", headers=ANN)
+
+    [run] = trace.json()["tools"]
+    assert run["error"] == "tool_failed"
+    assert run["exception"].startswith("ValueError: no order of [REDACTED_EMAIL] (talking.py:")
+    assert "no order" not in reply.text
+
+
+async def _turn_and_status(door: Door) -> dict[str, Any]:
+    await door.http.post("/v1/chat", headers=ANN, json={"message": "the-words"})
+    return await _status(door)
+
+
+async def _status(door: Door) -> dict[str, Any]:
+    response: httpx.Response = await door.http.get("/v1/status")
+    assert "the-words" not in response.text
+    found: dict[str, Any] = msgspec.json.decode(response.content)
+    return found
