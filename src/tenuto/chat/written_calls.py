@@ -120,7 +120,7 @@ def _calls_of(written: Any, names: Collection[str]) -> list[ToolCall]:
     for key in ("tool_calls", "tool_call", "function"):
         if isinstance(inner := written.get(key), list | dict):
             return _calls_of(inner, names)
-    name = next((written[key] for key in _NAMES if isinstance(written.get(key), str)), None)
+    name: str = next((written[key] for key in _NAMES if isinstance(written.get(key), str)), "")
     key = next((key for key in _ARGUMENTS if key in written), None)
     if name not in names or (key is None and len(written) > 1):
         return []
