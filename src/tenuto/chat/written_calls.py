@@ -121,10 +121,10 @@ def _calls_of(written: Any, names: Collection[str]) -> list[ToolCall]:
         if isinstance(inner := written.get(key), list | dict):
             return _calls_of(inner, names)
     name: str = next((written[key] for key in _NAMES if isinstance(written.get(key), str)), "")
-    key = next((key for key in _ARGUMENTS if key in written), None)
-    if name not in names or (key is None and len(written) > 1):
+    filled = next((key for key in _ARGUMENTS if key in written), None)
+    if name not in names or (filled is None and len(written) > 1):
         return []
-    arguments = _read_arguments({} if key is None else written[key])
+    arguments = _read_arguments({} if filled is None else written[filled])
     return [ToolCall(id=fresh_id(), name=name, arguments=arguments)]
 
 
