@@ -24,6 +24,8 @@ _KEYS: Final = (*_NAMES, *_ARGUMENTS, "type", "id", "tool_call", "tool_calls")
 # What may stand around an object: a fence, a list, or a mark of the model's own such as <tool_call> or [TOOL_CALLS].
 _AROUND: Final = r"(?:`++\w*+\s*+|<\|?[\w/]*+\|?>?\s*+|\[\w*+\]?\s*+)"
 _START: Final = re.compile(rf"{_AROUND}*+\{{|{_AROUND}++\Z", re.ASCII)
+# Most pieces of a stream have none of these.
+_BEGINS: Final = re.compile(r"[`<\[{]")
 _HEAD: Final = re.compile(r'\{\s*+(?:"([^"]*+)(")?+\s*+(?::\s*+(?:"([^"]*+)(")?+)?+)?+)?+')
 _DECODER: Final = json.JSONDecoder(strict=False)
 # How much is kept of a call that cannot be read: enough for the model to see what it wrote.
@@ -40,7 +42,7 @@ class WrittenCalls:
 
     def feed(self, text: str) -> str:
         """The text that is certainly no call."""
-        if not self._names:
+        if not self._names or not (self._held or self.calls or _BEGINS.search(text)):
             return text
         self._held += text
         return "".join(self._read())
