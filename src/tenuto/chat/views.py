@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from tenuto.assistants import Assistant
 from tenuto.chat.request import CallRequested, ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
+from tenuto.model import Role
 from tenuto.model.generation import TextDelta
 from tenuto.model.prompt import Disposition, Kind, Language, LayoutName, Manifest, PartState, PartText, Reason
 from tenuto.model.session import usd
@@ -37,7 +38,8 @@ class EntryView(View, frozen=True, kw_only=True):
 
     `score` is that of the search for memories. `text` is there on request, from what is stored today; `state` says
     whether that is what the model saw (`stored`), has placeholders where it saw values (`redacted`), is `changed` or
-    `gone` since, `unstored`, as the layout is, or `withheld`, as the assistant's prompt and tools are from users.
+    `gone` since, `unstored`, as the layout is, or `withheld`, as the assistant's prompt and tools are from users. `role`
+    and `speaker`, a user or a persona, come with the text of a message that is stored.
     """
 
     kind: Kind
@@ -52,6 +54,8 @@ class EntryView(View, frozen=True, kw_only=True):
     score: float | None
     text: str | UnsetType | None = UNSET
     state: PartState | UnsetType = UNSET
+    role: Role | UnsetType | None = UNSET
+    speaker: str | UnsetType | None = UNSET
 
 
 class ContextView(View, frozen=True, kw_only=True):
@@ -70,7 +74,13 @@ class ContextView(View, frozen=True, kw_only=True):
     def with_texts(cls, manifest: Manifest, texts: Sequence[PartText]) -> Self:
         """The view of a manifest with the text of each entry."""
         entries = [
-            EntryView.derive(entry, text=part.text if part.state in _SHOWN else None, state=part.state)
+            EntryView.derive(
+                entry,
+                text=part.text if part.state in _SHOWN else None,
+                state=part.state,
+                role=part.role,
+                speaker=part.speaker,
+            )
             for entry, part in zip(manifest.entries, texts, strict=True)
         ]
         return cls.derive(manifest, entries=entries)
@@ -134,7 +144,7 @@ class SpanView(View, frozen=True, kw_only=True):
 class TraceView(View, frozen=True, kw_only=True, rename={"id": "trace_id", "number": "turn", "manifest": "context"}):
     """Everything about one turn; `error` is the code of what ended it without an answer, `stopped` whether a user did.
 
-    `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted`
+    `speaker` is the user. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted`
     counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`,
     `data` and `context`.
     """
@@ -145,6 +155,7 @@ class TraceView(View, frozen=True, kw_only=True, rename={"id": "trace_id", "numb
     began_at: datetime
     assistant: str
     persona: str | None
+    speaker: str | None
     request: str
     answer: str
     model: str
