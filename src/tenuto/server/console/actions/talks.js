@@ -15,6 +15,8 @@ const NEW = {
   loading: false,
   problem: null,
   running: null,
+  expires: null, // when it goes, if nothing is said in it
+  forkedFrom: null, // the session and the message it branched off from: { session_id, seq, title }
 };
 
 export function talkActions(store) {
@@ -62,7 +64,9 @@ export function talkActions(store) {
         items: itemsOf(page.messages),
         more: page.more_before,
         loading: false,
+        expires: session.expires_at,
       });
+      if (session.forked_from) nameOrigin(key, session.forked_from);
       const talk = store.get().talks[key];
       if (talk && store.get().current === key) show(talk);
       return events;
@@ -73,6 +77,13 @@ export function talkActions(store) {
       change(key, { problem, loading: false });
       return null;
     }
+  }
+
+  /** Learn what the session is called that this one was forked from; it may be gone. */
+  async function nameOrigin(key, origin) {
+    const listed = store.get().sessions.items.find((each) => each.id === origin.session_id);
+    const { title = null } = listed ?? (await api.session(origin.session_id).catch(() => ({})));
+    change(key, { forkedFrom: { ...origin, title } });
   }
 
   async function older() {

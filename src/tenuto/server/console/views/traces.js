@@ -4,18 +4,19 @@ import { fill, h, set, write } from "../dom.js";
 import { instant, milliseconds, moment, money, number } from "../format.js";
 import { called, t } from "../i18n.js";
 import { keyed } from "../keyed.js";
+import { me } from "../me.js";
 import { sentence } from "../problem.js";
 import { addressOf, addressOfPage } from "../route.js";
 import { assistantNames } from "./assistant_name.js";
 import { textButton } from "./buttons.js";
 import { commandView, curl } from "./command.js";
 import { writeMarked } from "./marks.js";
-import { pageHeader } from "./page_header.js";
+import { ownedHeader } from "./page_header.js";
 
 const COLUMNS = ["began", "request", "assistant", "outcome", "tokens", "cost", "took"];
 
 export function tracesView(actions) {
-  const header = pageHeader(actions, t("page.traces"), t("traces.lead"));
+  const header = ownedHeader(actions, t("page.traces"), {}, t("traces.lead"));
   const filters = filterBar(actions);
   const notice = h("p", { class: "notice", role: "status" });
   const body = h("tbody");
@@ -103,8 +104,9 @@ function traceRow() {
   const cells = Object.fromEntries(COLUMNS.map((name) => [name, h("td", { class: name })]));
   const time = h("time");
   const link = h("a");
+  const speaker = h("span", { class: "speaker-of" });
   cells.began.append(time);
-  cells.request.append(link);
+  cells.request.append(link, speaker);
   const node = h("tr", {}, Object.values(cells));
 
   function draw({ trace }, assistantName) {
@@ -113,6 +115,8 @@ function traceRow() {
     set(time, "title", instant(trace.began_at));
     writeMarked(link, trace.request || t("traces.no_request"), { still: true });
     set(link, "href", addressOfPage("traces", trace.trace_id));
+    // Without a user the list is that of all of them.
+    write(speaker, me().user ? "" : trace.speaker ?? "");
     write(cells.assistant, assistantName(trace.assistant));
     fill(cells.outcome, outcome(trace));
     write(cells.tokens, number(trace.usage.input_tokens + trace.usage.output_tokens));

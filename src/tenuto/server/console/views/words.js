@@ -1,15 +1,19 @@
-/** What somebody said, and a way to say it differently. */
+/** What a user said, and a way to say it differently. */
 
 import { fill, h, set } from "../dom.js";
 import { instant } from "../format.js";
 import { t } from "../i18n.js";
 import { hasMarks } from "../marks.js";
 import { iconButton, textButton } from "./buttons.js";
-import { writeMarked } from "./marks.js";
+import { codeBlock } from "./code_block.js";
+import { marked } from "./marks.js";
 import { takenView } from "./taken.js";
 
+// Code between fences, as in Markdown; one that is not closed ends with the text.
+const FENCED = /^(`{3,}|~{3,})([^\n`]*)\n([\s\S]*?)(?:^\1[ \t]*$\n?|(?![\s\S]))/gm;
+
 export function wordsView(actions) {
-  const text = h("div", { class: "said" });
+  const text = h("div", { class: "said", dir: "auto" });
   const edit = iconButton("pen", t("talk.edit"), () => change());
   const taken = takenView();
   const look = [h("div", { class: "look" }, text, edit), taken.node];
@@ -18,9 +22,10 @@ export function wordsView(actions) {
 
   function draw({ item, redacted, busy }) {
     taken.draw(redacted, item.redactedAt);
-    writeMarked(text, item.text);
-    set(text, "title", item.at && instant(item.at));
     set(edit, "hidden", item.seq === null || busy);
+    if (shown === item) return;
+    if (shown?.text !== item.text) fill(text, said(item.text));
+    set(text, "title", item.at && instant(item.at));
     shown = item;
   }
 
@@ -56,4 +61,16 @@ export function wordsView(actions) {
   }
 
   return { node, draw };
+}
+
+/** A text as it was written, and what is between fences as blocks of code: nothing else is read as Markdown. */
+function said(text) {
+  const parts = [];
+  let at = 0;
+  for (const { index, 0: whole, 2: language, 3: code } of text.matchAll(FENCED)) {
+    parts.push(marked(text.slice(at, index).replace(/\n$/, "")));
+    parts.push(codeBlock(code.replace(/\n$/, ""), language, marked, code));
+    at = index + whole.length;
+  }
+  return [...parts, marked(text.slice(at))];
 }

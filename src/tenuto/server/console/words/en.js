@@ -8,8 +8,12 @@ export const en = {
   "first.offline": "No model is set. The offline model answers without a key or a network: it quotes and looks things up. TENUTO_MODEL chooses a language model.",
   "app.loading": "One moment …",
   "time.now": "now",
+  "time.soon": "within the hour",
+  "time.hours": "in {count} hour | in {count} hours",
+  "time.days": "in {count} day | in {count} days",
 
   "pages.title": "Pages",
+  "pages.skip": "Skip the list",
   "pages.unloaded": "This page could not be fetched from the server.",
   "pages.reload": "Reload",
   "page.chat": "Chat",
@@ -53,6 +57,10 @@ export const en = {
   "me.key": "API key or token",
   "me.user": "User (optional)",
 
+  "owner.choose": "Show another user's",
+  "owner.all": "all users",
+  "owner.none": "no user named",
+
   "language.switch": "中文",
   "language.label": "Switch to Chinese",
   "theme.dark": "Dark",
@@ -76,6 +84,11 @@ export const en = {
 
   outage:
     "The store is unavailable at the moment. Each answer says whether it is stored; lists and older messages come back with the store.",
+
+  "talk.expires": "expires {when}",
+  "talk.expires.why": "This session is deleted on {at} unless someone writes in it.",
+  "talk.forked": "forked from {title}",
+  "talk.forked.gone": "a session that is gone",
 
   "talk.log": "Conversation",
   "talk.earlier": "Show earlier messages",
@@ -212,6 +225,11 @@ export const en = {
   "kind.free": "free",
   "kind.margin": "safety margin",
   "kind.reply": "reserved for the answer",
+  "role.user": "user",
+  "role.assistant": "assistant",
+  "role.tool": "tool",
+  "role.system": "system",
+  "role.item": "note",
   "disposition.kept": "kept",
   "disposition.summarised": "summarised",
   "disposition.cut": "cut",

@@ -8,8 +8,12 @@ export const zh = {
   "first.offline": "尚未设置模型。离线模型不需要密钥和网络：它引用说过的话，并用工具查找。用 TENUTO_MODEL 选择大语言模型。",
   "app.loading": "请稍候……",
   "time.now": "刚刚",
+  "time.soon": "一小时内",
+  "time.hours": "{count} 小时后",
+  "time.days": "{count} 天后",
 
   "pages.title": "页面",
+  "pages.skip": "跳过列表",
   "pages.unloaded": "无法从服务器获取此页面。",
   "pages.reload": "重新加载",
   "page.chat": "对话",
@@ -53,6 +57,10 @@ export const zh = {
   "me.key": "API 密钥或令牌",
   "me.user": "用户（可选）",
 
+  "owner.choose": "查看其他用户",
+  "owner.all": "全部用户",
+  "owner.none": "未指定用户",
+
   "language.switch": "English",
   "language.label": "切换到英文",
   "theme.dark": "深色",
@@ -74,6 +82,11 @@ export const zh = {
   "model.offline.why": "尚未配置语言模型：回答来自助手的工具和本次会话。",
 
   outage: "存储暂时不可用。每条回答会注明其去向；列表和更早的消息将在恢复后显示。",
+
+  "talk.expires": "{when}到期",
+  "talk.expires.why": "如果没有新消息，此会话将于 {at} 删除。",
+  "talk.forked": "分支自{title}",
+  "talk.forked.gone": "一个已不存在的会话",
 
   "talk.log": "对话内容",
   "talk.earlier": "显示更早的消息",
@@ -209,6 +222,11 @@ export const zh = {
   "kind.free": "空余",
   "kind.margin": "安全余量",
   "kind.reply": "为回答预留",
+  "role.user": "用户",
+  "role.assistant": "助手",
+  "role.tool": "工具",
+  "role.system": "系统",
+  "role.item": "备注",
   "disposition.kept": "保留",
   "disposition.summarised": "已摘要",
   "disposition.cut": "截断",
