@@ -38,8 +38,8 @@ class EntryView(View, frozen=True, kw_only=True):
 
     `score` is that of the search for memories. `text` is there on request, from what is stored today; `state` says
     whether that is what the model saw (`stored`), has placeholders where it saw values (`redacted`), is `changed` or
-    `gone` since, `unstored`, as the layout is, or `withheld`, as the assistant's prompt and tools are from users. `role`
-    and `speaker`, a user or a persona, come with the text of a message that is stored.
+    `gone` since, `unstored`, as the layout is, or `withheld`, as the assistant's prompt and tools are from users.
+    `role` and `speaker`, a user or a persona, come with the text of a message that is stored.
     """
 
     kind: Kind
@@ -144,9 +144,9 @@ class SpanView(View, frozen=True, kw_only=True):
 class TraceView(View, frozen=True, kw_only=True, rename={"id": "trace_id", "number": "turn", "manifest": "context"}):
     """Everything about one turn; `error` is the code of what ended it without an answer, `stopped` whether a user did.
 
-    `speaker` is the user. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted`
-    counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`,
-    `data` and `context`.
+    `speaker` is the user. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older
+    traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief listing
+    leaves out `tools`, `spans`, `data` and `context`.
     """
 
     id: str
