@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from html import escape
 from typing import Final
@@ -87,7 +88,10 @@ async def routes_page(request: Request) -> Response:
 <p class="lead">Any OpenAPI tool reads <a href="openapi.json">openapi.json</a>, which this page is made of.</p>
 {await _first_step(request)}
 {render_routes(document(request.app))}</main></body></html>"""
-    return HTMLResponse(body, headers={"Content-Security-Policy": _ROUTES_POLICY, "Referrer-Policy": "no-referrer"})
+    headers = {"Content-Security-Policy": _ROUTES_POLICY, "Referrer-Policy": "no-referrer", "Vary": "Accept-Encoding"}
+    if _accepts_gzip(request):
+        return HTMLResponse(gzip.compress(body.encode(), mtime=0), headers=headers | {"Content-Encoding": "gzip"})
+    return HTMLResponse(body, headers=headers)
 
 
 async def _first_step(request: Request) -> str:
