@@ -152,7 +152,7 @@ export const zh = {
   "insight.inexact": "估算值（偏高）",
   "insight.bar": "预算：{parts}",
   "insight.zoom": "已用的 {total} 个 token（放大）",
-  "insight.entries": "提示的各个部分",
+  "insight.entries": "提示词的各部分",
   "insight.part": "部分",
   "insight.disposition": "处理方式",
   "insight.why": "原因",
