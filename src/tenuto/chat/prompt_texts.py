@@ -75,11 +75,15 @@ async def load_prompt_texts(
 
 
 class _Found(Value, frozen=True, kw_only=True):
-    """A part as it is stored today: its text, the prompt inputs that it would be, and the tokens around it."""
+    """A part as it is stored today: its text, the prompt inputs that it would be, and the tokens around it.
+
+    `spoken` is the message that it is.
+    """
 
     text: str
     inputs: PromptInputs
     around: int = 0
+    spoken: Message | None = None
 
 
 class _Reader:
@@ -135,7 +139,10 @@ class _Reader:
             state, text = PartState.REDACTED if state is PartState.STORED else state, shown
         if entry.disposition is Disposition.CUT:
             text = truncate_text(text, entry.tokens - found.around, self._counter.count)
-        return PartText(state=state, text=text)
+        spoken = found.spoken
+        if spoken is None:
+            return PartText(state=state, text=text)
+        return PartText(state=state, text=text, role=spoken.role, speaker=spoken.speaker or spoken.persona)
 
     async def _compare(self, entry: ManifestEntry, found: _Found) -> tuple[PartState, str]:
         """Whether the part is as the model saw it, and its text for the session's owner.
@@ -209,7 +216,7 @@ class _Reader:
         message = readable_messages((stored,))[0]
         inputs = PromptInputs(question="", history=(message,))
         around = self._layout.around_all if self._session.scope.chat is None else 0
-        return _Found(text=message_text(message), inputs=inputs, around=around or 0)
+        return _Found(text=message_text(message), inputs=inputs, around=around or 0, spoken=message)
 
     def _find_question(self, log: list[Message]) -> str:
         """The user's words of the turn; of a regeneration, those that it answered anew."""

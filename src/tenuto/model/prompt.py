@@ -220,10 +220,15 @@ class PartState(StrEnum):
 
 
 class PartText(Value, frozen=True, kw_only=True):
-    """The text of one part of an earlier prompt, from what is stored today; empty where there is none to show."""
+    """The text of one part of an earlier prompt, from what is stored today; empty where there is none to show.
+
+    That of a message says who spoke: its role, and the user or the persona.
+    """
 
     state: PartState
     text: str = ""
+    role: Role | None = None
+    speaker: str | None = None
 
 
 class Manifest(Value, frozen=True, kw_only=True, rename={"prompt_limit": "room", "reply_tokens": "reply"}):

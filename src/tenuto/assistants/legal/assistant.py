@@ -100,7 +100,6 @@ class _Consultation:
             raise TaskFailed(task.id, error.step, why, error.reason)
         decision = msgspec.convert(progress.steps[-1].output, Decision)
         language = decision.language
-        footer = wording.FOOTER[language].format(task=task.id)
         data: JsonObject = {
             "task_id": task.id,
             "sources": [
@@ -115,7 +114,7 @@ class _Consultation:
             output=data,
             data=data,
             state={ASKED: decision.asked, FIELD: decision.field},
-            final_answer=f"{decision.text}\n\n{footer}",
+            final_answer=f"{decision.text}\n\n{wording.FOOTER[language]}",
             degraded=(FALLBACK,) if decision.quoted else (),
             intent=decision.field,
         )

@@ -1,6 +1,6 @@
 /** An answer: its words as they come, what tools did for it, what it is made of, and what one may do about it. */
 
-import { fill, h, set } from "../dom.js";
+import { fill, h, set, write } from "../dom.js";
 import { milliseconds } from "../format.js";
 import { called, has, t } from "../i18n.js";
 import { UNKEPT } from "../items.js";
@@ -45,7 +45,7 @@ export function answerView(actions) {
   let shown = {};
 
   function draw({ item, name, redacted, last, busy }) {
-    parts.speaker.textContent = name;
+    write(parts.speaker, name);
     taken.draw(redacted, item.redactedAt);
     set(copy, "hidden", !item.text);
     set(anew, "hidden", !last || busy || item.status !== "done" || item.trace === UNKEPT);

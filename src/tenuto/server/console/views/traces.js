@@ -12,7 +12,7 @@ import { assistantNames } from "./assistant_name.js";
 import { textButton } from "./buttons.js";
 import { commandView, curl } from "./command.js";
 import { writeMarked } from "./marks.js";
-import { pageHeader } from "./page_header.js";
+import { ownedHeader } from "./page_header.js";
 
 const COLUMNS = ["began", "request", "user", "assistant", "outcome", "tokens", "cost", "took"];
 const CHOICES = ["assistant", "model", "outcome", "period"];
@@ -21,7 +21,7 @@ const OUTCOMES = ["answered", "degraded", "stopped", "failed"];
 const PERIODS = ["1", "24", "168", "720", "custom"];
 
 export function tracesView(actions) {
-  const header = pageHeader(actions, t("page.traces"), t("traces.lead"));
+  const header = ownedHeader(actions, t("page.traces"), {}, t("traces.lead"));
   const filters = filterBar(actions);
   const notice = h("p", { class: "notice", role: "status" });
   const body = h("tbody");
@@ -164,6 +164,7 @@ function traceRow() {
   const link = h("a");
   cells.began.append(time);
   cells.request.append(link);
+  set(cells.user, "dir", "auto");
   const node = h("tr", {}, Object.values(cells));
 
   function draw({ trace }, assistantName) {
