@@ -11,7 +11,7 @@ import httpx
 from ag_ui.core import Event, RunAgentInput
 from pydantic import TypeAdapter
 
-from tenuto.chat import ToolStarted, TurnStarted
+from tenuto.chat import ChatEvent, ToolStarted, TurnStarted
 from tenuto.errors import TurnStopped
 from tenuto.llm import Call, Hang, Say, ScriptedModel
 from tenuto.llm.scripted import Script
@@ -296,9 +296,10 @@ async def test_an_unexpected_fault_ends_either_stream_in_its_own_shape() -> None
 def test_a_run_of_ag_ui_ends_its_steps_before_it_is_cancelled() -> None:
     """Its clients refuse a run that finishes while a step runs, and a step that begins twice."""
     stream = AgUiStream("t", "r")
-    events = [TurnStarted(session_id="t", trace_id="a", turn=1, created=True), ToolStarted(name="add")]
-    steps = [StepChanged(id="route", state=state) for state in ("started", "done", "started", "started")]
-    chunks = [chunk for event in (*events, *steps) for chunk in stream.encode(event)]
+    started, done = StepChanged(id="route", state="started"), StepChanged(id="route", state="done")
+    opening = TurnStarted(session_id="t", trace_id="a", turn=1, created=True)
+    events: list[ChatEvent] = [opening, ToolStarted(name="add"), started, done, started, started]
+    chunks = [chunk for event in events for chunk in stream.encode(event)]
     chunks += stream.fail(TurnStopped())
 
     assert [(chunk["type"], chunk.get("stepName")) for chunk in chunks] == [
