@@ -246,7 +246,7 @@ async def test_another_users_task_is_not_reachable(chromium: Browser) -> None:
         await visit.look_again()
         await arrived.wait()
 
-        await visit.page.get_by_role("button", name="ann").click()
+        await visit.page.get_by_role("main").get_by_role("button", name="ann").click()
         await visit.page.get_by_label("User (optional)").fill("bob")
         await visit.page.get_by_role("dialog").get_by_role("button", name="Save").click()
 

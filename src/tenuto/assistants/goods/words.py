@@ -58,7 +58,7 @@ _MATERIALS: Final = (
     | {"wood": "木", "oak": "橡木", "bamboo": "竹", "latex": "乳胶", "memory foam": "记忆棉", "soy wax": "大豆蜡"}
 )
 _UNITS: Final = {"inch": "英寸", "days": "天", "h": "小时", "min": "分钟"}
-_VALUES: Final = COLORS | _MATERIALS | {"one size": "均码"}
+_VALUES: Final = {**COLORS, **_MATERIALS, "one size": "均码"}
 # What is shown in Chinese may come back as a condition.
 ENGLISH_VALUES: Final = {chinese: english for english, chinese in _VALUES.items()} | ENGLISH_COLORS
 ENGLISH_UNITS: Final = {chinese: english for english, chinese in _UNITS.items()}
