@@ -1,7 +1,7 @@
 """A provider like a small model on a laptop: one slot, a while to the first word, few words a second.
 
-It speaks chat completions on loopback. `scale` shortens its delays; 1 is the truth: 3 s to the first word, then two words
-a second.
+It speaks chat completions on loopback. `scale` shortens its delays; 1 is the truth: 3 s to the first word, then two
+words a second.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WORD: Final = 0.5
 
 @dataclass
 class SlowProvider:
-    """A running provider. `answer` writes the text for a request; `served` are the requests it answered to their end."""
+    """A running provider. `answer` writes the text for a request; `served` are those it answered whole."""
 
     answer: Callable[[dict[str, Any]], str]
     scale: float

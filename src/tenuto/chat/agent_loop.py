@@ -352,7 +352,8 @@ class AgentLoop:
         calls: list[ToolCall] = []
         before = self.answer.input_tokens
         limit = time_limit(self.model, self.timeout)
-        if limit is not None and getattr(self.model, "chain_length", 0):
+        links: int = getattr(self.model, "chain_length", 0)
+        if limit is not None and links:
             limit += _GRACE.total_seconds()
         with self.steps.step("model", self.answer):
             try:

@@ -24,6 +24,8 @@ _KEYS: Final = (*_NAMES, *_ARGUMENTS, "type", "id", "tool_call", "tool_calls")
 # What may stand around an object: a fence, a list, or a mark of the model's own such as <tool_call> or [TOOL_CALLS].
 _AROUND: Final = r"(?:`++\w*+\s*+|<\|?[\w/]*+\|?>?\s*+|\[\w*+\]?\s*+)"
 _START: Final = re.compile(rf"{_AROUND}*+\{{|{_AROUND}++\Z", re.ASCII)
+# Most pieces of a stream have none of these.
+_BEGINS: Final = re.compile(r"[`<\[{]")
 _HEAD: Final = re.compile(r'\{\s*+(?:"([^"]*+)(")?+\s*+(?::\s*+(?:"([^"]*+)(")?+)?+)?+)?+')
 _DECODER: Final = json.JSONDecoder(strict=False)
 # How much is kept of a call that cannot be read: enough for the model to see what it wrote.
@@ -40,7 +42,7 @@ class WrittenCalls:
 
     def feed(self, text: str) -> str:
         """The text that is certainly no call."""
-        if not self._names:
+        if not self._names or not (self._held or self.calls or _BEGINS.search(text)):
             return text
         self._held += text
         return "".join(self._read())
@@ -120,11 +122,11 @@ def _calls_of(written: Any, names: Collection[str]) -> list[ToolCall]:
     for key in ("tool_calls", "tool_call", "function"):
         if isinstance(inner := written.get(key), list | dict):
             return _calls_of(inner, names)
-    name = next((written[key] for key in _NAMES if isinstance(written.get(key), str)), None)
-    key = next((key for key in _ARGUMENTS if key in written), None)
-    if name not in names or (key is None and len(written) > 1):
+    name: str = next((written[key] for key in _NAMES if isinstance(written.get(key), str)), "")
+    filled = next((key for key in _ARGUMENTS if key in written), None)
+    if name not in names or (filled is None and len(written) > 1):
         return []
-    arguments = _read_arguments({} if key is None else written[key])
+    arguments = _read_arguments({} if filled is None else written[filled])
     return [ToolCall(id=fresh_id(), name=name, arguments=arguments)]
 
 

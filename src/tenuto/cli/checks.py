@@ -26,6 +26,7 @@ from tenuto.errors import (
     DecryptionFailed,
     FailureReason,
     InvalidSetting,
+    ModelTimeout,
     PackageMissing,
     SessionNotFound,
     StoreFull,
@@ -376,7 +377,11 @@ async def _check_models(
 async def _ask_one_word(model: ChatModel, limit: timedelta) -> TenutoError | None:
     """What a model, or a chain, fails with when it is asked for a word; the record of its calls has more."""
     try:
-        await complete(model, "", _ONE_WORD, _WORD_TOKENS, limit)
+        # A model on this machine has no limit of its own, and a person waits here.
+        async with asyncio.timeout(limit.total_seconds()):
+            await complete(model, "", _ONE_WORD, _WORD_TOKENS, limit)
+    except TimeoutError:
+        return ModelTimeout(model.name)
     except TenutoError as failed:
         return failed
     return None

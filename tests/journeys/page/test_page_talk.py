@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Locator, Route, expect
 
+from tenuto.errors import ModelKeyRefused
 from tenuto.llm import Call, Echo, Fail, Hang, Say
 from tests.journeys.page.visit import offline, scripted, stored, visiting
 from tests.journeys.test_http_process import running
@@ -201,7 +202,9 @@ async def test_an_answer_that_got_lost_on_its_way_is_had_again_and_the_talk_goes
 
 
 async def test_a_failure_is_a_sentence_and_trying_again_says_it_once(chromium: Browser) -> None:
-    async with scripted(chromium, Fail(), "Seven.") as (visit, _, door):
+    why = "The model’s provider refused the key or its permissions."
+    refused = Fail(ModelKeyRefused("scripted", "refuses our key (401)"))
+    async with scripted(chromium, Fail(), refused, "Seven.") as (visit, _, door):
         await visit.say("How many?")
         answer = visit.answers.first
         await expect(answer.get_by_role("alert")).to_contain_text(
@@ -210,6 +213,12 @@ async def test_a_failure_is_a_sentence_and_trying_again_says_it_once(chromium: B
 
         await answer.get_by_role("button", name="Try again").click()
 
+        await expect(answer.get_by_role("alert")).to_contain_text(f"{why} Your message is stored.")
+        await visit.page.reload()
+        unanswered = visit.page.locator(".missing")
+        await expect(unanswered).to_contain_text(f"This was not answered. {why}")
+        await expect(unanswered.locator(".cause")).to_contain_text("the model scripted refuses our key (401)")
+        await unanswered.get_by_role("button", name="Answer this").click()
         await visit.hear()
         assert await stored(door) == [("user", "How many?"), ("assistant", "Seven.")]
 

@@ -102,13 +102,19 @@ def replace_polling(reader: QueueReader) -> Iterator[None]:
 
     Those look every second for runs past a limit of DBOS's own and for schedules; the limits of tasks are ours.
     """
-    threads = _dbos.queue_thread, _dbos.workflow_timeout_thread, _dbos.dynamic_scheduler_loop
-    _dbos.queue_thread = reader.read
-    _dbos.workflow_timeout_thread = _dbos.dynamic_scheduler_loop = _end_at_once
+    ours = {
+        "queue_thread": reader.read,
+        "workflow_timeout_thread": _end_at_once,
+        "dynamic_scheduler_loop": _end_at_once,
+    }
+    theirs = {name: getattr(_dbos, name) for name in ours}
     try:
+        for name, thread in ours.items():
+            setattr(_dbos, name, thread)
         yield
     finally:
-        _dbos.queue_thread, _dbos.workflow_timeout_thread, _dbos.dynamic_scheduler_loop = threads
+        for name, thread in theirs.items():
+            setattr(_dbos, name, thread)
 
 
 def _end_at_once(*_: object) -> None:
