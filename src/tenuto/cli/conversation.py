@@ -20,6 +20,7 @@ from tenuto.cli.keyboard import Keyboard
 from tenuto.cli.placeholders import Marks, PlaceholderStream, count_redacted, last_turn_messages
 from tenuto.cli.running import command_line
 from tenuto.cli.sessions import show_sessions
+from tenuto.cli.short_ids import whole_session_id
 from tenuto.cli.terminal import pluralize, show_json, tally, visible
 from tenuto.cli.trace_view import show_manifest, show_trace
 from tenuto.errors import FailureReason, Invalid, ModelFailed, SessionNotFound, TenutoError
@@ -108,6 +109,7 @@ class Conversation:
     async def _find_session(self) -> Session | None:
         if self._session_id is None:
             return None
+        self._session_id = await whole_session_id(self._app, self._scope, self._session_id)
         try:
             return await self._app.sessions.get(self._scope, self._session_id)
         except SessionNotFound:
@@ -296,7 +298,8 @@ class Conversation:
     def _open(self, which: str) -> None:
         if not which:
             raise Invalid("name a session: its number in the list of /sessions, or its id")
-        session_id = self._session_id_for(which)
+        named = self._session_id_for(which)
+        session_id = self._aside.run(lambda: whole_session_id(self._app, self._scope, named))
         session = self._aside.run(lambda: self._app.sessions.get(self._scope, session_id))
         # A name given for this session does not apply to the other one, which has its own.
         self._manner = replace(self._manner, assistant=None, persona=None)

@@ -14,6 +14,7 @@ import typer
 from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller, complete_session
 from tenuto.cli.running import for_one_person, run_command
+from tenuto.cli.short_ids import is_short, whole_memory_id, whole_session_id
 from tenuto.cli.terminal import moment, pluralize, progress, safe_json, show_json, show_table, visible
 from tenuto.cli.transfer import write_atomically
 from tenuto.errors import Invalid, MemoryNotFound
@@ -72,12 +73,13 @@ def list_memories(
     from tenuto.recall.views import MemoryList
 
     scope = _owner(tenant, site, user, channel, chat)
+    of_session = _whole_session(scope, session, store)
     found = _run(
         scope,
         lambda held: held.list(
             scope,
             kinds=(kind,) if kind is not None else (),
-            session_id=session or "",
+            session_id=of_session,
             superseded=superseded,
             limit=limit,
             cursor=cursor,
@@ -110,7 +112,9 @@ def _print_memories(found: Sequence[Memory], *, superseded: bool = False) -> Non
         )
         for memory in found
     ]
-    show_table(("ID", "KIND", "SAID", *ends, "MENTIONS", "TEXT"), rows, flexible="TEXT", numbers=("MENTIONS",))
+    show_table(
+        ("ID", "KIND", "SAID", *ends, "MENTIONS", "TEXT"), rows, flexible="TEXT", numbers=("MENTIONS",), ids="ID"
+    )
 
 
 @memories.command("search")
@@ -156,7 +160,7 @@ def search_memories(
         limit=limit,
         any_persona=True,
         kinds=(kind,) if kind is not None else (),
-        session_id=session or "",
+        session_id=_whole_session(scope, session, store),
         since=_utc(since),
         until=_utc(until),
         superseded=superseded,
@@ -248,7 +252,7 @@ def edit_memory(
 
     async def edit(held: Memories) -> Memory:
         await _warm(held)
-        return await held.edit(scope, memory_id, text=text, kind=kind)
+        return await held.edit(scope, await whole_memory_id(held, scope, memory_id), text=text, kind=kind)
 
     _print_change(_run(scope, edit, store), "Changed", as_json)
 
@@ -297,26 +301,38 @@ def forget_memories(
     if sum([bool(ids), session is not None, search is not None, everything]) != 1:
         raise typer.BadParameter("give ids, or one of --session, --search and --all", param_hint="ID")
     scope = _owner(tenant, site, user, channel, chat)
+    of_session = _whole_session(scope, session, store)
+    if any(map(is_short, ids)):
+        ids = _run(scope, lambda held: _whole_ids(held, scope, ids), store, read_only=True)
     if search is not None:
         ids = _choose(scope, _said(search, "the query"), limit, store, yes=yes, as_json=as_json)
     elif not yes and len(ids) != 1:
         many = _run(
             scope,
-            lambda held: held.forget(scope, ids, session_id=session or "", everything=everything, dry_run=True),
+            lambda held: held.forget(scope, ids, session_id=of_session, everything=everything, dry_run=True),
             store,
             read_only=True,
         )
         _confirm(many, as_json)
 
-    forgotten = _run(
-        scope, lambda held: held.forget(scope, ids, session_id=session or "", everything=everything), store
-    )
+    forgotten = _run(scope, lambda held: held.forget(scope, ids, session_id=of_session, everything=everything), store)
     if len(ids) == 1 and not forgotten:
         raise MemoryNotFound(ids[0])
     if as_json:
         show_json({"forgotten": forgotten})
     else:
         typer.echo(f"{pluralize(forgotten, 'memory')} forgotten.")
+
+
+async def _whole_ids(held: Memories, scope: Scope, memory_ids: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys([await whole_memory_id(held, scope, memory_id) for memory_id in memory_ids]))
+
+
+def _whole_session(scope: Scope, session: str | None, store: str | None) -> str:
+    """The session of --session, `""` without one."""
+    if session is None or not is_short(session):
+        return session or ""
+    return _run_app(scope, lambda app: whole_session_id(app, scope, session), store, read_only=True)
 
 
 def _choose(scope: Scope, query: str, limit: int, store: str | None, *, yes: bool, as_json: bool) -> list[str]:

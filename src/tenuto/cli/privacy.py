@@ -16,6 +16,7 @@ from tenuto.app import Tenuto
 from tenuto.cli import privacy_policies
 from tenuto.cli.options import LOCAL, AsJson, SessionId, Site, StoreUrl, Tenant, User, caller
 from tenuto.cli.running import run_command
+from tenuto.cli.short_ids import whole_session_id
 from tenuto.cli.terminal import (
     advancing,
     is_watched,
@@ -300,7 +301,8 @@ def reveal(
     async def look(app: Tenuto) -> dict[str, str]:
         if app.redactor.vault is None:
             raise InvalidSetting("privacy_key", "is needed to decrypt what is stored: set it, or privacy_key_file")
-        return await app.privacy.reveal(scope, session_id, marks, by=_operator())
+        session = await whole_session_id(app, scope, session_id)
+        return await app.privacy.reveal(scope, session, marks, by=_operator())
 
     values = run_command(look, store=store)
     unknown = [mark for mark in dict.fromkeys(map(normalize_placeholder, marks)) if mark not in values]

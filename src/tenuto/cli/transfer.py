@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, MaybeSessionId, Site, StoreUrl, Tenant, User, caller
 from tenuto.cli.running import run_command
+from tenuto.cli.short_ids import whole_session_id
 from tenuto.cli.terminal import pluralize, progress, safe_json, show_json, visible
 from tenuto.errors import (
     DecryptionFailed,
@@ -153,7 +154,7 @@ async def _open_export(
     app: Tenuto, scope: Scope, session_id: str
 ) -> tuple[Session, AsyncIterator[tuple[Message, ...]]]:
     """Head and pages, without what the policy keeps out of exports."""
-    session = await app.sessions.get(scope, session_id)
+    session = await app.sessions.get(scope, await whole_session_id(app, scope, session_id))
     pages = redact_export_pages(app.redactor, session, app.sessions.iter_pages(scope, session))
     return await redact_export_session(app.redactor, session), pages
 
