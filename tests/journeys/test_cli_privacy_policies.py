@@ -78,7 +78,7 @@ def test_a_tenants_own_key_that_is_missing_is_told_by_policy_and_doctor(tmp_path
 
     assert [one.exit_code for one in whole] == [0, 0, 0]
     assert [one.exit_code for one in lacking] == [1, 0, 1]
-    sentence = "its keys need a master key that the key ring does not have, of the fingerprint "
+    sentence = "its keys need a master key that the key ring does not have, with the fingerprint "
     told = lacking[0].stderr
     assert told.startswith(f"invalid_setting: privacy_key_file: does not open what tenant acme has sealed: {sentence}")
     assert told.count("\n") == 1

@@ -205,7 +205,7 @@ WRITERS: dict[str, tuple[Callable[[Path], None], ImportReport]] = {
             skipped={
                 "message: hidden in ChatGPT": 1,
                 "message: on another branch": 1,
-                "session: no conversation of ChatGPT": 1,
+                "session: not a conversation of ChatGPT": 1,
             },
         ),
     ),

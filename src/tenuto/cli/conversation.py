@@ -226,7 +226,7 @@ class Conversation:
         elif name[1:] in self._commands:
             self._commands[name[1:]][0](rest.strip())
         else:
-            raise Invalid("there is no such command; /help lists them")
+            raise Invalid("unknown command; /help lists the commands")
 
     # Commands
 
@@ -268,7 +268,7 @@ class Conversation:
         for where, counts in redacted.items():
             if counts:
                 many = pluralize(sum(counts.values()), "private value")
-                self._print_note(f"({many} taken out of the stored {where}: {visible(tally(counts))})")
+                self._print_note(f"({many} redacted in the stored {where}: {visible(tally(counts))})")
 
     def _trace(self, _: str) -> None:
         session_id = self._require_session()
@@ -396,7 +396,7 @@ def _print_work(name: str, milliseconds: float | None, failed: str | None) -> No
 def remarks(degraded: Sequence[str]) -> list[str]:
     """What an answer had to do without, and what keeps it, for those who read it."""
     missing = [what for what in degraded if what != "journal"]
-    lines = [f"(degraded: without {', '.join(missing)})"] if missing else []
+    lines = [f"(degraded: answered without {', '.join(missing)})"] if missing else []
     if "journal" in degraded:
         lines.append("(degraded: the store does not answer; the journal keeps this turn until it does)")
     return lines

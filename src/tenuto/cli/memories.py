@@ -98,7 +98,7 @@ def list_memories(
 
 def _print_memories(found: Sequence[Memory], *, superseded: bool = False) -> None:
     if not found:
-        typer.echo("Nothing is remembered.")
+        typer.echo("No memories.")
         return
     ends = ("UNTIL",) if superseded else ()
     rows = [
@@ -200,7 +200,7 @@ def _print_hit(number: int, hit: MemoryHit) -> None:
     }
     arms = " + ".join(f"{name} {part:.2f}" for name, part in parts.items() if part or name in ("words", "meaning"))
     shared = f"  shared: {', '.join(shared_words(hit))}" if scores.terms else ""
-    like = f"  like one above {scores.similarity:.2f}" if scores.similarity > 0 else ""
+    like = f"  similar to one above {scores.similarity:.2f}" if scores.similarity > 0 else ""
     typer.echo(visible(f"   score {hit.score:.2f} = {arms}{shared}{like}"))
 
 
@@ -339,7 +339,7 @@ def _choose(scope: Scope, query: str, limit: int, store: str | None, *, yes: boo
     """The ids that a search finds, once they were seen: a search always finds something."""
     if yes or as_json or not sys.stdin.isatty():
         raise typer.BadParameter(
-            "look at what the search finds first: `memories search`, then `memories forget ID`", param_hint="--search"
+            "check what the search finds first: `memories search`, then `memories forget ID`", param_hint="--search"
         )
     asked = MemoryQuery(text=query, limit=limit, any_persona=True)
     result = _run(scope, lambda held: _search(held, scope, asked), store, read_only=True)
@@ -495,7 +495,7 @@ async def _audit(app: Tenuto, scope: Scope, *, quiet: bool) -> MemoryAudit:
 
 def _print_audit(audit: MemoryAudit) -> None:
     if not audit.kinds:
-        typer.echo("Nothing is remembered.")
+        typer.echo("No memories.")
         return
     total = audit.total
     columns = tuple(total.__struct_fields__)
@@ -510,12 +510,12 @@ def _print_audit(audit: MemoryAudit) -> None:
     reasons = ", ".join(f"{many:,} {reason}" for reason, many in sorted(audit.junk.items(), key=lambda one: -one[1]))
     typer.echo(f"{pluralize(total.stored, 'memory')} of {pluralize(audit.owners, 'owner')}.")
     typer.echo(
-        f"Junk rate: {audit.junk_rate:.1%} ({junk:,} of {pluralize(audit.quotes, 'quotation')} that hold)"
+        f"Junk rate: {audit.junk_rate:.1%} ({junk:,} of {pluralize(audit.quotes, 'quotation')} that are current)"
         + (f": {reasons}." if reasons else ".")
     )
     repeated = total.exact + total.near
     share = repeated / total.holding if total.holding else 0.0
-    typer.echo(f"Repeated: {share:.1%} ({repeated:,} of {total.holding:,} that hold).")
+    typer.echo(f"Repeated: {share:.1%} ({repeated:,} of {total.holding:,} that are current).")
 
 
 def _owner(tenant: str, site: str, user: str | None, channel: str | None, chat: str | None) -> Scope:
@@ -523,7 +523,7 @@ def _owner(tenant: str, site: str, user: str | None, channel: str | None, chat: 
     scope = caller(tenant, site, user)
     if chat is None:
         if channel is not None:
-            raise typer.BadParameter("it needs --chat", param_hint="--channel")
+            raise typer.BadParameter("needs --chat", param_hint="--channel")
         return scope
     return Scope(tenant=scope.tenant, site=site, user=user, channel=channel, chat=chat)
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 _STDIN: Final = "-"
 _ABOUT: Final = {
-    Sink.MESSAGE: "the live part of the log",
-    Sink.PAST: "messages that a summary covers; keep: as message stored them",
+    Sink.MESSAGE: "messages that no summary covers yet",
+    Sink.PAST: "messages that a summary covers; keep: as stored by message",
     Sink.SUMMARY: "summaries",
     Sink.MEMORY: "memories of a user",
     Sink.BOARD: "tasks: goals, boards, outputs, notes of agents",
@@ -39,8 +39,8 @@ _ABOUT: Final = {
     Sink.TRACE: "traces",
     Sink.LOG: "the program's own log",
     Sink.EXPORT: "exports",
-    Sink.MODEL: "what a model is shown",
-    Sink.ANSWER: "what a model says, to the user",
+    Sink.MODEL: "text sent to a model",
+    Sink.ANSWER: "a model's answer to the user",
 }
 
 
@@ -103,7 +103,7 @@ def _print_policy(settings: Settings, policies: TenantPolicies, scope: Scope, ho
             ("allowed values", f"{len(policies.of(scope).allow):,}"),
             ("key", "there" if key else "none"),
             ("encryption", "on" if settings.encryption else "off"),
-            ("outside detector", "asked" if settings.privacy_detector else "none"),
+            ("external detector", "asked" if settings.privacy_detector else "none"),
             ("own policies", ", ".join(policies.tenants) or "no tenant"),
         ]
     )

@@ -35,7 +35,7 @@ def show_log(
 ) -> None:
     """Show what agents did on a task or in a session."""
     if (task_id is None) is (session is None):
-        raise typer.BadParameter("name a task, or a conversation by --session", param_hint="ID")
+        raise typer.BadParameter("give the ID of a task, or --session", param_hint="ID")
     scope = caller(tenant, site, user)
     log = run_command(lambda app: _read_log(app, scope, task_id, session), store=store, read_only=True)
     if as_json:

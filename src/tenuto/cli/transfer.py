@@ -72,11 +72,11 @@ def export_session(
     scope = caller(tenant, site, user)
     if everything:
         if session_id is not None or output is None or str(output) == "-":
-            raise typer.BadParameter("it takes no id, and a folder by --output", param_hint="--all")
+            raise typer.BadParameter("takes no ID, and needs a folder in --output", param_hint="--all")
         _export_all(scope, chosen or ExportFormat.JSON, output, store, as_json)
         return
     if session_id is None:
-        raise typer.BadParameter("name a session by its id, or say --all", param_hint="ID")
+        raise typer.BadParameter("give the ID of a session, or --all", param_hint="ID")
     file = None if output is None or str(output) == "-" else output
     if as_json and file is None and chosen not in (None, ExportFormat.JSON):
         raise typer.BadParameter("--json prints JSON; leave it out, or write the export to a file", param_hint="--json")

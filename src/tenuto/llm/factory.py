@@ -59,7 +59,7 @@ class ModelConnection(Value, frozen=True, kw_only=True):
         if self.base_url is not None:
             check_address("model_base_url", self.base_url)
         if self.timeout <= timedelta(0) or self.first_token_timeout <= timedelta(0):
-            raise InvalidSetting("model_timeout", "must be longer than nothing")
+            raise InvalidSetting("model_timeout", "must be greater than zero")
 
 
 def check_address(setting: str, url: str) -> str:

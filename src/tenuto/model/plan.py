@@ -284,7 +284,7 @@ def _duration(step: str | None, what: str, seconds: float | None) -> timedelta |
     if seconds is None:
         return None
     if not 0 <= seconds <= _LONGEST.total_seconds():
-        raise PlanInvalid(step, f"{what} is no number of seconds up to a year")
+        raise PlanInvalid(step, f"{what} is not a number of seconds up to a year")
     return timedelta(seconds=seconds)
 
 
@@ -315,7 +315,7 @@ def check_plan(plan: Plan, *, policy: TaskPolicy, task_type: str, agents: Contai
         known.add(step.id)
     for step in plan.steps:
         if unknown := [before for before in step.after if before not in known]:
-            raise PlanInvalid(step.id, f"comes after {unknown[0]}, which is no step")
+            raise PlanInvalid(step.id, f"comes after {unknown[0]}, which is not a step")
     before = _ancestors(plan)
     for step in plan.steps:
         if step.id in before[step.id]:
@@ -361,7 +361,7 @@ def _check_step(step: Step) -> None:
 
 def _check_timeout(step: str | None, timeout: timedelta | None) -> None:
     if timeout is not None and not timedelta(0) < timeout <= _LONGEST:
-        raise PlanInvalid(step, "timeout is not longer than nothing and at most a year")
+        raise PlanInvalid(step, "timeout is not greater than zero and at most a year")
 
 
 def _check_condition(step: Step, condition: Condition) -> None:

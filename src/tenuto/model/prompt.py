@@ -71,7 +71,9 @@ class PromptPolicy(Value, frozen=True, kw_only=True):
         if self.reply_tokens < 0:
             raise InvalidSetting("reply_tokens", "must not be negative")
         if self.budget <= self.reply_tokens:
-            raise InvalidSetting("budget", f"{self.budget} tokens leave nothing beside the reply's {self.reply_tokens}")
+            raise InvalidSetting(
+                "budget", f"{self.budget} tokens leave no room for the prompt beside the reply's {self.reply_tokens}"
+            )
         if self.message_tokens is not None and self.message_tokens < 16:
             raise InvalidSetting("message_tokens", "must be at least 16")
         for what in ("recall_share", "trim_share"):

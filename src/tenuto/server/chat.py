@@ -152,7 +152,7 @@ async def list_traces(request: Request) -> Response:
     if asked.session_id is not None:
         found = await session_traces(store, scope, asked.session_id, asked.limit, asked.before, wanted)
     elif asked.before is not None:
-        raise Invalid("before: counts the turns of one session; name it")
+        raise Invalid("before: needs session_id, since it counts the turns of one session")
     else:
         found = await latest_traces(store, sessions(request), scope, asked.limit, wanted)
     view = TraceView.brief if asked.brief else TraceView.of

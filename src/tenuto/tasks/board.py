@@ -261,7 +261,7 @@ class Board:
         """
         lease = self._policy.lock_lease if lease is None else lease
         if not _is_valid_lease(lease, self._policy.task_retention):
-            raise Invalid("a lock is held for a timedelta: longer than nothing, and no longer than a task lives")
+            raise Invalid("a lock is held for a timedelta greater than zero and no longer than a task lives")
         holder = await self._authorize(key, agent)
 
         def lock_record(kept: BoardRecord) -> BoardRecord:

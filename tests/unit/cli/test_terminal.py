@@ -119,7 +119,7 @@ def test_only_a_narrow_terminal_gets_the_ends_of_ids(
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
 
-    rows = [(id, "A title of some length", "active", "12") for id in (made, chosen)]
+    rows = [(name, "A title of some length", "active", "12") for name in (made, chosen)]
     show_table(("ID", "TITLE", "STATUS", "A COLUMN OF NUMBERS"), rows, flexible="TITLE", ids="ID")
 
     first, second = (line.split()[0] for line in capsys.readouterr().out.splitlines()[1:])
