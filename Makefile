@@ -66,7 +66,7 @@ format: $(dev_ready) ## let ruff order imports and lines
 pins: $(dev_ready) ## resolve the dependencies anew and write requirements/*.txt
 	$(pip) --quiet install --upgrade uv
 	$(call compile,dev,--extra dev)
-	$(call compile,run,--extra redis --extra postgres --extra models --extra tasks --extra meaning --extra lark --extra docs \
+	$(call compile,run,--extra redis --extra postgres --extra models --extra tasks --extra meaning --extra lark \
 		--extra mcp --extra a2a --constraint requirements/dev.txt)
 	echo uv | $(uv) pip compile - --upgrade --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-header --no-annotate --output-file requirements/uv.txt

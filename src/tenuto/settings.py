@@ -161,7 +161,11 @@ class Settings(Value, frozen=True, kw_only=True):
     model: str = "offline"
     model_base_url: str | None = None
     model_api_key: str | None = None
-    model_timeout: timedelta = timedelta(minutes=2)
+    # None: of a model on this machine none, two minutes and one of others. 0: the first token has no limit.
+    model_timeout: timedelta | None = None
+    first_token_timeout: timedelta | None = None
+    # How many requests a provider answers at once. None: 1 on this machine, and 0, no limit, elsewhere.
+    model_slots: int | None = None
     # None: the same as `model`; none at all where that is the offline one.
     summarizer_model: str | None = None
     # auto: the local one where it is installed, and words otherwise.
@@ -218,8 +222,9 @@ class Settings(Value, frozen=True, kw_only=True):
         if self.privacy_scan_every and self.privacy_scan_every < timedelta(minutes=1):
             raise InvalidSetting("privacy_scan_every", "must be at least one minute, or off")
         _check_range("breaker_failures", self.breaker_failures, 0, 2**31)
+        _check_range("model_slots", self.model_slots or 0, 0, 2**31)
         for what in ("model_timeout", "tool_timeout", "privacy_detector_timeout", "breaker_reset"):
-            if getattr(self, what) < timedelta(milliseconds=1):
+            if (limit := getattr(self, what)) is not None and limit < timedelta(milliseconds=1):
                 raise InvalidSetting(what, "must be greater than zero")
         if self.embedder not in ("auto", "none", "local") and not _PROVIDED.fullmatch(self.embedder):
             raise InvalidSetting("embedder", f"{self.embedder!r} is not one of auto, none, local, or a provider:model")

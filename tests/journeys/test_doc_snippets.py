@@ -118,6 +118,21 @@ def test_the_table_of_extras_is_complete() -> None:
     assert sorted(listed) == sorted(set(metadata("tenuto").get_all("Provides-Extra") or ()) - {"all", "dev", "test"})
 
 
+def test_every_message_that_troubleshooting_names_is_the_programs_own() -> None:
+    """Between the places that vary; fields of replies and words of the system are no messages of ours."""
+    source = "\n".join(path.read_text() for path in (TOP / "src" / "tenuto").rglob("*.py"))
+    source = re.sub(r'"\s*\n\s*f?"', "", source)
+    page = (TOP / "docs" / "how-to" / "troubleshooting.md").read_text()
+    seen = [
+        cell for row in re.findall(r"^\| (.*?) \|", page, re.MULTILINE) for cell in re.findall("[`“](.+?)[`”]", row)
+    ]
+    pieces = {piece.strip() for text in seen for piece in text.split("…")} - {"", "Address already in use"}
+    messages = {piece for piece in pieces if not piece.startswith('"')}
+
+    assert len(messages) > 40
+    assert {message for message in messages if message not in source} == set()
+
+
 def test_every_file_that_the_docs_show_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("SHOP_SECRET", "HELPDESK_SECRET", "HELPDESK_ENCRYPT_KEY", "GUIDE_SECRET"):
         monkeypatch.setenv(variable, "0123456789abcdef")

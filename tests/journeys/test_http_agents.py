@@ -217,7 +217,8 @@ async def test_a_header_is_no_credential_of_an_agent(office: Office, named: dict
 async def test_a_users_key_decides_nothing_in_an_agents_name(office: Office) -> None:
     """E16, T17: protected keys, by every door; other keys of the board as before."""
     door, user, decided = office.door, await office.door.key(user="ann"), f"{office.task}/board/final_decision"
-    named, body = {**user, "Tenuto-Agent": "decision-agent"}, {"json": {"value": "forged"}}
+    named = {**user, **DECISION}
+    body: dict[str, Any] = {"json": {"value": "forged"}}
     refused = [
         await door.http.put(decided, headers=named, **body),
         await door.http.put(decided, headers=user, json={"value": "forged", "agent": "decision-agent"}),

@@ -467,7 +467,7 @@ def test_an_origin_that_no_browser_sends_stops_the_start(origins: str) -> None:
         Settings(cors_origins=origins)
 
 
-async def test_a_signed_token_without_a_user_is_told_what_it_lacks() -> None:
+async def test_a_signed_token_is_told_what_it_lacks() -> None:
     """A forged or expired one learns nothing."""
     soon = datetime.now(UTC) + timedelta(minutes=5)
     claims = {"exp": soon, "tenant_id": "acme"}
@@ -482,7 +482,11 @@ async def test_a_signed_token_without_a_user_is_told_what_it_lacks() -> None:
         plain = await told("another secret of more than thirty-two bytes")
         expired = await told(SECRET, exp=soon - timedelta(hours=1))
         admin = await told(SECRET, role="admin")
+        others = [await told(SECRET, sub="ann", tenant_id=None), await told(SECRET, sub=7)]
 
+    assert others == [
+        (401, f"the token is refused: {why}") for why in ("it has no tenant_id", "its sub is not a string")
+    ]
     assert (status, "sub" in lacking, "role admin" in lacking) == (401, True, True)
     assert plain == expired == (401, "a valid API key or token is needed: Authorization: Bearer <key>")
     assert admin == (200, "")

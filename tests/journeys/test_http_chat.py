@@ -214,7 +214,7 @@ async def test_a_failed_turn_can_be_looked_at() -> None:
         assert opened.status_code == 200
 
 
-async def test_turns_are_listed_newest_first_and_by_what_they_are() -> None:
+async def test_turns_are_listed_newest_first_and_by_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     async with talking("One.", [Fail()], "Three.") as (door, _):
         for number, session in enumerate(("s", "s", "r")):
             await say(door, f"{number}", session_id=session)
@@ -239,6 +239,10 @@ async def test_turns_are_listed_newest_first_and_by_what_they_are() -> None:
         assert await listed(until=times[0], limit=1) == (["1"], True)
         assert await listed(session_id="s", limit=1) == (["1"], True)
         assert await listed(assistant="nobody") == ([], False)
+        with monkeypatch.context() as few:
+            few.setattr("tenuto.sessions.traces._SESSIONS", 1)
+            assert await listed(tenant) == (["Bob's"], True)
+            assert await listed(tenant, user="ann") == (["2"], True), "sessions of others take none of the bound"
         for query, what in {
             "user=bob": "user: ",
             "outcome=lost": "outcome",

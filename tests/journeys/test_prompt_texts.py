@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from pathlib import Path
 from typing import Any
@@ -211,7 +212,6 @@ SAID = {
     "beside": f"Or to {MAIL}.",
     "system": f"You help.\n\nAnswer {MAIL}.",
 }
-KEPT = {"question", "message", "preferences"}
 CLEAR = {"question": ["stored"], "message": ["stored"], "preferences": ["stored"]}
 HIDDEN = {"question": ["redacted"], "message": ["redacted"], "preferences": ["redacted"]}
 REDACTED_TRACE = {"evidence": ["redacted", "stored", "unstored"]}
@@ -235,21 +235,20 @@ def confirmed(record: Json) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("settings", "confirmable", "shown"),
+    ("settings", "shown"),
     [
-        ({}, KEPT, CLEAR | REDACTED_TRACE),
-        ({"privacy_trace": Mode.KEEP}, {*KEPT, "evidence"}, CLEAR | {"evidence": ["stored", "stored", "unstored"]}),
-        ({"privacy_message": Mode.REDACT}, set(), HIDDEN | REDACTED_TRACE),
-        ({"privacy_message": Mode.PSEUDONYM, "privacy_key": KEY}, set(), HIDDEN | REDACTED_TRACE),
-        ({"privacy_key": KEY}, set(), CLEAR | REDACTED_TRACE),
-        ({"encryption": True, "privacy_key": KEY}, set(), CLEAR | REDACTED_TRACE),
+        ({}, CLEAR | REDACTED_TRACE),
+        ({"privacy_trace": Mode.KEEP}, CLEAR | {"evidence": ["stored", "stored", "unstored"]}),
+        ({"privacy_message": Mode.REDACT}, HIDDEN | REDACTED_TRACE),
+        ({"privacy_message": Mode.PSEUDONYM, "privacy_key": KEY}, HIDDEN | REDACTED_TRACE),
+        ({"privacy_key": KEY}, CLEAR | REDACTED_TRACE),
+        ({"encryption": True, "privacy_key": KEY}, CLEAR | REDACTED_TRACE),
     ],
     ids=["keep", "keep in traces", "redact", "pseudonym", "master key", "encrypted"],
 )
-async def test_nobody_confirms_by_a_stored_trace_what_the_store_does_not_show(
-    settings: dict[str, Any], confirmable: set[str], shown: dict[str, list[str]]
-) -> None:
-    """A reader of the database has no master key: by the record alone only what is stored in clear is confirmed."""
+async def test_no_stored_trace_confirms_a_guess(settings: dict[str, Any], shown: dict[str, list[str]]) -> None:
+    """A reader of the database has neither a master key nor the machine's: a guess about what is redacted or edited
+    later is confirmed by nothing in the record."""
     helping = playing(ScriptedModel("Yes."), tools=(Contacts(),), run_first=("contacts",))
     async with served(**settings, **helping) as door:
         said = ((Role.SYSTEM, SAID["message"]), (Role.USER, SAID["question"]))
@@ -261,12 +260,12 @@ async def test_nobody_confirms_by_a_stored_trace_what_the_store_does_not_show(
         record = await door.tenuto.stores.backend.traces.trace(SCOPE, "s", 1)
         entries = await parts_of(door, reply.trace_id)
 
-    assert confirmed(msgspec.to_builtins(record)) == confirmable
+    assert confirmed(msgspec.to_builtins(record)) == set()
     assert {kind: [state for state, _ in states(entries, kind)] for kind in shown} == shown
 
 
 async def test_digests_outlive_a_rotation_and_end_with_the_tenants_keys() -> None:
-    """Without its master key, and once its keys are destroyed, a tenant's parts are no longer told to be as seen."""
+    """Without its master key, and once its keys are destroyed, a tenant's parts cannot be compared."""
     old, new = (MasterKey(name=name, secret=name.encode() * 32) for name in ("k", "n"))
     async with served(privacy_key=KEY, **playing(ScriptedModel("Yes."))) as door:
         trace, seen = await say(door, "Hello"), []
@@ -276,4 +275,26 @@ async def test_digests_outlive_a_rotation_and_end_with_the_tenants_keys() -> Non
             await (ciphers.rewrap(SCOPE) if current else ciphers.destroy(SCOPE))
             seen += states(await parts_of(door, trace), "question")
 
-    assert seen == [("stored", "Hello"), ("changed", "Hello")] * 2
+    assert seen == [("stored", "Hello"), ("unchecked", "Hello")] * 2
+
+
+async def test_the_key_of_digests_stays_on_the_machine_and_out_of_the_store(tmp_path: Path) -> None:
+    """Another process of the machine compares as the first one did; another machine says that it cannot."""
+    store, model = f"sqlite:///{tmp_path}/t.db", playing(ScriptedModel("Yes."))
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    async with served(store=store, journal=str(here), **model) as door:
+        trace = await say(door, "Hello")
+    seen = []
+    for journal in (here, elsewhere):
+        async with served(store=store, journal=str(journal), **model) as door:
+            seen += states(await parts_of(door, trace), "question")
+    secret, stored = await asyncio.to_thread(_read_all, here, "trace.key"), await asyncio.to_thread(_read_all, tmp_path)
+
+    assert seen == [("stored", "Hello"), ("unchecked", "Hello")]
+    assert len(secret) == 32
+    assert secret not in stored
+    assert secret.hex().encode() not in stored
+
+
+def _read_all(folder: Path, pattern: str = "t.db*") -> bytes:
+    return b"".join(path.read_bytes() for path in folder.glob(pattern))

@@ -11,8 +11,12 @@ import httpx
 from ag_ui.core import Event, RunAgentInput
 from pydantic import TypeAdapter
 
+from tenuto.chat import ChatEvent, ToolStarted, TurnStarted
+from tenuto.errors import TurnStopped
 from tenuto.llm import Call, Hang, Say, ScriptedModel
 from tenuto.llm.scripted import Script
+from tenuto.model.generation import StepChanged
+from tenuto.server.web_streams.ag_ui_events import AgUiStream
 from tests.journeys.door import ANN, BOB, EVE, at, code, playing, served
 from tests.servers.loopback import serving
 from tests.talking import Adder
@@ -287,3 +291,19 @@ async def test_an_unexpected_fault_ends_either_stream_in_its_own_shape() -> None
     assert (chunks[-2]["type"], chunks[-1]) == ("error", "[DONE]")
     assert only(events, "RUN_ERROR")["code"] == "internal"
     assert "division" not in chunks[-2]["errorText"] + only(events, "RUN_ERROR")["message"]
+
+
+def test_a_run_of_ag_ui_ends_its_steps_before_it_is_cancelled() -> None:
+    """Its clients refuse a run that finishes while a step runs, and a step that begins twice."""
+    stream = AgUiStream("t", "r")
+    started, done = StepChanged(id="route", state="started"), StepChanged(id="route", state="done")
+    opening = TurnStarted(session_id="t", trace_id="a", turn=1, created=True)
+    events: list[ChatEvent] = [opening, ToolStarted(name="add"), started, done, started, started]
+    chunks = [chunk for event in events for chunk in stream.encode(event)]
+    chunks += stream.fail(TurnStopped())
+
+    assert [(chunk["type"], chunk.get("stepName")) for chunk in chunks] == [
+        ("RUN_STARTED", None), ("STEP_STARTED", "add"), ("STEP_STARTED", "route"), ("STEP_FINISHED", "route"),
+        ("STEP_STARTED", "route"), ("STEP_FINISHED", "add"), ("STEP_FINISHED", "route"), ("RUN_FINISHED", None),
+    ]  # fmt: skip
+    assert all(AG_UI.validate_python(chunk) for chunk in chunks)

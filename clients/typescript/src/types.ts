@@ -267,7 +267,7 @@ export interface CreateSession {
 /** What became of a candidate. */
 export type Disposition = "cut" | "dropped" | "kept" | "summarised";
 
-/** One part of a prompt and what became of it; `first` and `last` are sequence numbers of messages. `score` is that of the search for memories. `text` is there on request, from what is stored today; `state` says whether that is what the model saw (`stored`), has placeholders where it saw values (`redacted`), is `changed` or `gone` since, `unstored`, as the layout is, or `withheld`, as the assistant's prompt and tools are from users. */
+/** One part of a prompt and what became of it; `first` and `last` are sequence numbers of messages. `score` is that of the search for memories. `text` is there on request, from what is stored today; `state` says whether that is what the model saw (`stored`), has placeholders where it saw values (`redacted`), is `changed` or `gone` since, `unchecked` where this server has no key to tell, `unstored`, as the layout is, or `withheld`, as the assistant's prompt and tools are from users. */
 export interface EntryView {
   kind: Kind;
   disposition: Disposition;
@@ -486,7 +486,7 @@ export interface Part {
 }
 
 /** What is known today of a part of an earlier prompt. */
-export type PartState = "changed" | "gone" | "redacted" | "stored" | "unstored" | "withheld";
+export type PartState = "changed" | "gone" | "redacted" | "stored" | "unchecked" | "unstored" | "withheld";
 
 /** A character an assistant speaks as. */
 export interface PersonaView {

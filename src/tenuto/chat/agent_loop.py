@@ -20,9 +20,11 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from tenuto.chat.request import CallRequested, ChatEvent, ToolFinished, ToolStarted
+from tenuto.chat.written_calls import WrittenCalls
 from tenuto.context import TokenCounter, truncate_text
 from tenuto.context.tokens import TOOL_TOKENS
 from tenuto.errors import Invalid, ModelFailed, ModelTimeout, TenutoError, ToolError
+from tenuto.llm import time_limit
 from tenuto.logs import describe_exception, explain_exception
 from tenuto.model import Draft, Message, Role, Usage, text_part, tool_call, tool_result
 from tenuto.model.generation import (
@@ -321,8 +323,11 @@ class AgentLoop:
         Raises:
             ModelFailed: the model failed, returned nothing, or did not stop calling tools.
         """
+        # Also in the last round, which offers none: a call that is written then is no answer either.
+        names = frozenset([spec.name for spec in asking.tools])
         for left in range(self.rounds, -1, -1):
-            said, calls = await self._request_model(asking if left else replace(asking, tools=(), requires_call=False))
+            shown = asking if left else replace(asking, tools=(), requires_call=False)
+            said, calls = await self._request_model(shown, names)
             self.answer.calls = [call for call in calls if call.name in self.callers_tools]
             own = [call for call in calls if call.name not in self.callers_tools]
             if not own:
@@ -340,28 +345,33 @@ class AgentLoop:
                 await self.emit(CallRequested(call=call))
         return self.answer
 
-    async def _request_model(self, asking: ModelRequest) -> tuple[str, list[ToolCall]]:
-        """One request: its text and its tool calls."""
+    async def _request_model(self, asking: ModelRequest, names: frozenset[str]) -> tuple[str, list[ToolCall]]:
+        """One request: its text and its tool calls, those that it writes as text included."""
+        written = WrittenCalls(names)
         said: list[str] = []
         calls: list[ToolCall] = []
         before = self.answer.input_tokens
-        # By attribute: `isinstance` with the protocol `ModelChain` takes longer than the rest of a round.
+        limit = time_limit(self.model, self.timeout)
         links: int = getattr(self.model, "chain_length", 0)
-        timeout = self.timeout * links + _GRACE if links else self.timeout
+        if limit is not None and links:
+            limit += _GRACE.total_seconds()
         with self.steps.step("model", self.answer):
             try:
                 async with (
-                    asyncio.timeout(timeout.total_seconds()) as deadline,
+                    asyncio.timeout(limit) as deadline,
                     aclosing(self.model.stream_answer(asking, self.tools)) as events,  # type: ignore[type-var]
                 ):
                     async for event in events:
                         match event:
                             case TextDelta(text=text):
-                                said.append(await self._emit_text(text, deadline))
+                                if text := written.feed(text):
+                                    said.append(await self._emit_text(text, deadline))
                             case ToolCallRequested(call=call):
                                 calls.append(call)
                             case ModelDone():
                                 self.answer.add(event)
+                    if rest := written.flush():
+                        said.append(await self._emit_text(rest, deadline))
             except BaseException as ended:
                 if (said or calls) and self.answer.input_tokens == before:
                     # The round broke off after its first output: it is charged for, and its usage is not reported.
@@ -370,7 +380,7 @@ class AgentLoop:
                 if isinstance(ended, TimeoutError):
                     raise ModelTimeout(self.model.name) from None
                 raise
-        return "".join(said), calls
+        return "".join(said), [*calls, *written.calls]
 
     async def _emit_text(self, text: str, deadline: asyncio.Timeout) -> str:
         # Some characters are accepted by no store.
@@ -383,8 +393,12 @@ class AgentLoop:
                 raise TimeoutError
             if self.emit is None:
                 return text
+            until = deadline.when()
+            if until is None:
+                await self.emit(TextDelta(text=text))
+                return text
             now = asyncio.get_running_loop().time
-            left = (deadline.when() or 0) - now()
+            left = until - now()
             # Time spent on a slow reader does not count against the model.
             deadline.reschedule(None)
             await self.emit(TextDelta(text=text))

@@ -75,11 +75,15 @@ async def load_prompt_texts(
 
 
 class _Found(Value, frozen=True, kw_only=True):
-    """A part as it is stored today: its text, the prompt inputs that it would be, and the tokens around it."""
+    """A part as it is stored today: its text, the prompt inputs that it would be, and the tokens around it.
+
+    `spoken` is the message that it is.
+    """
 
     text: str
     inputs: PromptInputs
     around: int = 0
+    spoken: Message | None = None
 
 
 class _Reader:
@@ -135,7 +139,10 @@ class _Reader:
             state, text = PartState.REDACTED if state is PartState.STORED else state, shown
         if entry.disposition is Disposition.CUT:
             text = truncate_text(text, entry.tokens - found.around, self._counter.count)
-        return PartText(state=state, text=text)
+        spoken = found.spoken
+        if spoken is None:
+            return PartText(state=state, text=text)
+        return PartText(state=state, text=text, role=spoken.role, speaker=spoken.speaker or spoken.persona)
 
     async def _compare(self, entry: ManifestEntry, found: _Found) -> tuple[PartState, str]:
         """Whether the part is as the model saw it, and its text for the session's owner.
@@ -143,12 +150,14 @@ class _Reader:
         The owner may read what is stored. Values of the vault, which a model may see, need the right to reveal them.
         """
         stored = found.text
+        if not (self._key and entry.digest):
+            return PartState.REDACTED if _PLACEHOLDER.search(stored) else PartState.UNCHECKED, stored
         seen = {text: text for text in (stored, await self._as_prompted(found.inputs))}
         restored = await self._restored(found.inputs)
         if restored is not None:
             seen = {_text_of(restored): stored, await self._as_prompted(restored): stored} | seen
         for text, shown in seen.items():
-            if self._key and digest_text(text, self._key) == entry.digest:
+            if digest_text(text, self._key) == entry.digest:
                 # Placeholders of the vault were values for a model that may see them.
                 hides = restored is not None and _text_of(restored) != stored
                 hides = hides and self._deps.redaction.restores_for_model(self._session.scope)
@@ -207,7 +216,7 @@ class _Reader:
         message = readable_messages((stored,))[0]
         inputs = PromptInputs(question="", history=(message,))
         around = self._layout.around_all if self._session.scope.chat is None else 0
-        return _Found(text=message_text(message), inputs=inputs, around=around or 0)
+        return _Found(text=message_text(message), inputs=inputs, around=around or 0, spoken=message)
 
     def _find_question(self, log: list[Message]) -> str:
         """The user's words of the turn; of a regeneration, those that it answered anew."""
@@ -283,11 +292,12 @@ def _text_of(inputs: PromptInputs) -> str:
 
 
 async def _find_digest_key(deps: ChatDeps, scope: Scope, trace: Trace) -> bytes:
-    """The key of the trace's digests; empty if the keys that it was derived from are gone."""
+    """The key of the trace's digests; empty if what it was derived from is gone, or on another machine."""
     try:
-        return bytes.fromhex(trace.digest_key) or await deps.redaction.digest_key(scope, trace.id) or b""
+        name, key = await deps.redaction.digest_key(scope, trace.id)
     except DecryptionFailed:
         return b""
+    return key if name == trace.digest_key else b""
 
 
 def _find_assistant(deps: ChatDeps, name: str) -> Assistant | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections import Counter as Counts
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from tenuto.chat.request import EventSink, Reply
 from tenuto.chat.revision import Revision, mark_of, superseding_metadata
 from tenuto.chat.turn_context import TurnContext
 from tenuto.chat.turn_prompt import assemble_with_tools, prompt_policy
-from tenuto.context import counter_for, last_words, truncate_text
+from tenuto.context import counter_for, truncate_text
 from tenuto.context.layout import join_unanswered
 from tenuto.errors import (
     DecryptionFailed,
@@ -53,7 +52,7 @@ from tenuto.model.message import STOPPED
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.privacy import Sink
 from tenuto.model.prompt import Kind, Piece, Prompt
-from tenuto.model.session import INTENT, PRIVACY_ALSO, PROFILE, record_types
+from tenuto.model.session import INTENT, PRIVACY_ALSO, record_types
 from tenuto.model.turn import ONCE, ToolRun, Trace
 from tenuto.model.values import JsonObject, to_text
 from tenuto.ports import OfflineTool
@@ -79,8 +78,8 @@ class Turn:
         self._audience = audience
         self._began_at = means.clock()
         self._prompt: Prompt | None = None
-        # The key of the digests if it is stored with them.
-        self._digest_key = b""
+        # The name of the key of the digests.
+        self._digest_key = ""
         self._stored_already = False
         self._stopped = False
         self._counted = False
@@ -200,8 +199,7 @@ class Turn:
             shown = await self._means.redaction.redact_prompt_inputs(begun.scope, begun.tool_context.session, materials)
             seen = materials if shown is None else shown
             key = await self._make_digest_key()
-            prompt = assemble_with_tools(seen, self._policy, begun.assistant, self._offers, self._counter, key)
-            self._prompt = self._without_raw_digests(prompt) if self._digest_key and shown is None else prompt
+            self._prompt = assemble_with_tools(seen, self._policy, begun.assistant, self._offers, self._counter, key)
         self._answering.prompt = self._prompt.manifest.total
         self._answering.room = self._prompt.manifest.prompt_limit - self._prompt.manifest.total
         messages, cacheable = join_unanswered(self._prompt)
@@ -218,28 +216,16 @@ class Turn:
         return await self._answering.run(asking)
 
     async def _make_digest_key(self) -> bytes:
-        """The key of the digests: derived where there is a master key, else random; empty if no trace is stored."""
+        """The key of the digests; empty if no trace is stored."""
         if self._begun.turn is None:
             return b""
+        redaction = self._means.redaction
         try:
-            derived = await self._means.redaction.digest_key(self._begun.scope, self._begun.trace_id, create=True)
+            self._digest_key, key = await redaction.digest_key(self._begun.scope, self._begun.trace_id, create=True)
         except Unavailable as error:
             _log.warning("a trace has no digests: %s", error.code)
             return b""
-        if derived is None:
-            self._digest_key = secrets.token_bytes(16)
-        return self._digest_key if derived is None else derived
-
-    def _without_raw_digests(self, prompt: Prompt) -> Prompt:
-        """The prompt without digests of what the model sees as it was sent, and the store has redacted."""
-        turn, given = self._begun.turn, self._begun.request.profile
-        assert turn is not None
-        stored = turn.session.context.get(PROFILE)
-        raw = {Kind.QUESTION} if {one.id for one in last_words(turn.user_messages)} & {*turn.live_ids} else set()
-        if given and not (isinstance(stored, dict) and given.items() <= stored.items()):
-            raw.add(Kind.PREFERENCES)
-        entries = [entry for entry in prompt.manifest.entries if entry.kind in raw or entry.id in turn.live_ids]
-        return replace(prompt, manifest=prompt.manifest.drop_digests({entry.digest for entry in entries}))
+        return key
 
     async def _finish(self, answer: Completion) -> Reply:
         begun = self._begun
@@ -470,7 +456,7 @@ class Turn:
             stopped=self._stopped or error == TurnStopped.code,
             data=self._toolbox.data,
             redacted=texts.redacted,
-            digest_key=self._digest_key.hex() if self._prompt is not None else "",
+            digest_key=self._digest_key if self._prompt is not None else "",
         )
 
     async def _notify_observers(self, trace: Trace) -> None:

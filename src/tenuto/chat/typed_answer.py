@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from datetime import timedelta
 from typing import Final, TypeVar
 
 import msgspec
@@ -16,10 +17,11 @@ from msgspec.structs import replace
 
 from tenuto.assistants import Assistant
 from tenuto.chat.deps import ChatDeps
+from tenuto.chat.written_calls import read_written_calls
 from tenuto.context import counter_for, truncate_text
 from tenuto.context.tokens import Measure
 from tenuto.errors import ModelFailed, ModelTimeout, NoTypedAnswer
-from tenuto.llm import OFFLINE
+from tenuto.llm import OFFLINE, time_limit
 from tenuto.model import Message, Role, Scope, text_part
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.generation import ModelDone, ModelRequest, TextDelta, ToolCallRequested, ToolContext, ToolSpec
@@ -60,7 +62,7 @@ async def ask_typed(
     request = await _request(means, assistant, scope, asked, kind)
     for _ in range(_TRIES):
         await means.spending.check_tenant(scope)
-        answers, text, ended = await _collect(model, request, means.limits.model_timeout.total_seconds())
+        answers, text, ended = await _collect(model, request, means.limits.model_timeout)
         usage = UsageCounts(
             input_tokens=ended.input_tokens, output_tokens=ended.output_tokens, cost_nanos=ended.cost_nanos
         )
@@ -114,15 +116,14 @@ def _specification(kind: type[Value]) -> ToolSpec:
     )
 
 
-async def _collect(model: ChatModel, request: ModelRequest, timeout: float) -> tuple[list[Json], str, ModelDone]:
+async def _collect(model: ChatModel, request: ModelRequest, timeout: timedelta) -> tuple[list[Json], str, ModelDone]:
     """What may be the answer: the arguments of calls, else a text that is JSON; and the text as it came."""
     answers: list[Json] = []
     text: list[str] = []
     ended: ModelDone | None = None
-    links: int = getattr(model, "chain_length", 0) or 1
     try:
         async with (
-            asyncio.timeout(timeout * links),
+            asyncio.timeout(time_limit(model, timeout)),
             aclosing(model.stream_answer(request, ())) as events,  # type: ignore[type-var]
         ):
             async for event in events:
@@ -141,7 +142,9 @@ async def _collect(model: ChatModel, request: ModelRequest, timeout: float) -> t
 
 
 def _json_of(text: str) -> list[Json]:
-    """Some models write the call instead of making it, or fence it as code."""
+    """Some models write the call instead of making it, or its arguments alone, or fence them as code."""
+    if calls := read_written_calls(text, (_TOOL,)):
+        return [call.arguments for call in calls]
     try:
         return [msgspec.json.decode(text[text.find("{") : text.rfind("}") + 1])]
     except msgspec.DecodeError:

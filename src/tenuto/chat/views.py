@@ -11,13 +11,14 @@ from msgspec import UNSET, UnsetType
 from tenuto.assistants import Assistant
 from tenuto.chat.request import CallRequested, ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
 from tenuto.errors import FailureReason
+from tenuto.model import Role
 from tenuto.model.generation import StepChanged, TextDelta
 from tenuto.model.prompt import Disposition, Kind, Language, LayoutName, Manifest, PartState, PartText, Reason
 from tenuto.model.session import usd
 from tenuto.model.turn import Trace, TraceSpan
 from tenuto.model.values import JsonObject, View
 
-_SHOWN: Final = (PartState.STORED, PartState.REDACTED, PartState.CHANGED)
+_SHOWN: Final = (PartState.STORED, PartState.REDACTED, PartState.CHANGED, PartState.UNCHECKED)
 
 
 class UsageView(View, frozen=True, kw_only=True):
@@ -38,7 +39,9 @@ class EntryView(View, frozen=True, kw_only=True):
 
     `score` is that of the search for memories. `text` is there on request, from what is stored today; `state` says
     whether that is what the model saw (`stored`), has placeholders where it saw values (`redacted`), is `changed` or
-    `gone` since, `unstored`, as the layout is, or `withheld`, as the assistant's prompt and tools are from users.
+    `gone` since, `unchecked` where this server has no key to tell, `unstored`, as the layout is, or `withheld`, as the
+    assistant's prompt and tools are from users. `role` and `speaker`, a user or a persona, come with the text of a
+    message that is stored.
     """
 
     kind: Kind
@@ -53,6 +56,8 @@ class EntryView(View, frozen=True, kw_only=True):
     score: float | None
     text: str | UnsetType | None = UNSET
     state: PartState | UnsetType = UNSET
+    role: Role | UnsetType | None = UNSET
+    speaker: str | UnsetType | None = UNSET
 
 
 class ContextView(View, frozen=True, kw_only=True):
@@ -71,7 +76,13 @@ class ContextView(View, frozen=True, kw_only=True):
     def with_texts(cls, manifest: Manifest, texts: Sequence[PartText]) -> Self:
         """The view of a manifest with the text of each entry."""
         entries = [
-            EntryView.derive(entry, text=part.text if part.state in _SHOWN else None, state=part.state)
+            EntryView.derive(
+                entry,
+                text=part.text if part.state in _SHOWN else None,
+                state=part.state,
+                role=part.role,
+                speaker=part.speaker,
+            )
             for entry, part in zip(manifest.entries, texts, strict=True)
         ]
         return cls.derive(manifest, entries=entries)
@@ -143,9 +154,9 @@ class TraceView(
     """Everything about one turn; `error` is the code of what ended it without an answer, `error_message` the same in
     words, `reason` why the model failed where it did, `stopped` whether a user ended it.
 
-    `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted`
-    counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`,
-    `data` and `context`.
+    `speaker` is the user. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older
+    traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief listing
+    leaves out `tools`, `spans`, `data` and `context`.
     """
 
     id: str

@@ -26,6 +26,7 @@ from tenuto.errors import (
     DecryptionFailed,
     FailureReason,
     InvalidSetting,
+    ModelTimeout,
     PackageMissing,
     SessionNotFound,
     StoreFull,
@@ -370,7 +371,7 @@ async def _check_models(
         # Sooner than a client, which tries several times and does not name the address.
         if (why := await why_unreachable(address)) is not None:
             return [fail("model", f"{' and '.join(asked)}{where}: {why}", _MODEL_ADVICE[FailureReason.UNREACHABLE])]
-    limit = min(settings.model_timeout, _MODEL_PATIENCE)
+    limit = min(settings.model_timeout or _MODEL_PATIENCE, _MODEL_PATIENCE)
     failures = await asyncio.gather(*(_ask_one_word(models[name], limit) for name in asked))
     found: dict[str, Finding] = {}
     for chain, failure in zip(asked, failures, strict=True):
@@ -383,7 +384,11 @@ async def _check_models(
 async def _ask_one_word(model: ChatModel, limit: timedelta) -> TenutoError | None:
     """What a model, or a chain, fails with when it is asked for a word; the record of its calls has more."""
     try:
-        await complete(model, "", _ONE_WORD, _WORD_TOKENS, limit)
+        # A model on this machine has no limit of its own, and a person waits here.
+        async with asyncio.timeout(limit.total_seconds()):
+            await complete(model, "", _ONE_WORD, _WORD_TOKENS, limit)
+    except TimeoutError:
+        return ModelTimeout(model.name)
     except TenutoError as failed:
         return failed
     return None

@@ -20,6 +20,7 @@ _BESIDE_STEPS: Final = 30
 _STATES: Final = {
     PartState.REDACTED: "(redacted: the model saw the values)",
     PartState.CHANGED: "(changed since)",
+    PartState.UNCHECKED: "(stored now; whether the model saw it so is not known here)",
     PartState.GONE: "(no longer stored)",
     PartState.UNSTORED: "(not stored)",
     PartState.WITHHELD: "(withheld)",
@@ -63,7 +64,8 @@ def show_trace(trace: Trace, texts: Sequence[PartText] | None = None) -> None:
 
 def _show_texts(manifest: Manifest, texts: Sequence[PartText]) -> None:
     for entry, part in zip(manifest.entries, texts, strict=True):
-        typer.secho(f"\n{' '.join(filter(None, (entry.kind, _entry_text(entry))))}", bold=True)
+        named = filter(None, (entry.kind, _entry_text(entry), part.speaker or part.role))
+        typer.secho(f"\n{' '.join(named)}", bold=True)
         if part.state is not PartState.STORED:
             typer.secho(_STATES[part.state], dim=True)
         if part.text:

@@ -6,6 +6,8 @@ from tenuto.llm.complete import complete
 from tenuto.llm.factory import OFFLINE, GivenModel, MissingModel, ModelConnection, model_names, open_model, provider_of
 from tenuto.llm.offline import OfflineModel
 from tenuto.llm.scripted import Call, Echo, Fail, Hang, Say, Script, ScriptedModel, Stop
+from tenuto.llm.slots import ModelSlots
+from tenuto.llm.time_limit import time_limit
 from tenuto.model.generation import UNREADABLE
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "ModelCallLog",
     "ModelCalls",
     "ModelConnection",
+    "ModelSlots",
     "OfflineModel",
     "Say",
     "Script",
@@ -30,4 +33,5 @@ __all__ = [
     "model_names",
     "open_model",
     "provider_of",
+    "time_limit",
 ]

@@ -37,6 +37,11 @@ class FallbackChain:
         """How many may be asked, one after the other."""
         return len(self._models)
 
+    @property
+    def unlimited(self) -> bool:
+        """Whether one of them may take as long as it needs."""
+        return any(getattr(model, "unlimited", False) for model in self._models)
+
     async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """The answer of the first model that has one."""
         for place, model in enumerate(self._models):

@@ -6,6 +6,7 @@ import asyncio
 from datetime import timedelta
 
 from tenuto.errors import ModelFailed, ModelTimeout
+from tenuto.llm.time_limit import time_limit
 from tenuto.model.generation import ModelDone, ModelRequest, TextDelta
 from tenuto.model.message import Role, text_part
 from tenuto.model.prompt import PromptMessage
@@ -26,11 +27,12 @@ async def complete(
         for role, content in ((Role.SYSTEM, system), (Role.USER, text))
         if content
     )
+    request = ModelRequest(messages=messages, reply_tokens=max_tokens, background=True)
     said: list[str] = []
     ended: ModelDone | None = None
     try:
-        async with asyncio.timeout(timeout.total_seconds()):
-            async for event in model.stream_answer(ModelRequest(messages=messages, reply_tokens=max_tokens), ()):
+        async with asyncio.timeout(time_limit(model, timeout)):
+            async for event in model.stream_answer(request, ()):
                 if isinstance(event, TextDelta):
                     said.append(event.text)
                 elif isinstance(event, ModelDone):

@@ -26,6 +26,7 @@ from tenuto.errors import (
 from tenuto.llm.calls import ModelCallLog, ModelCalls
 from tenuto.llm.chain import FallbackChain
 from tenuto.llm.offline import OfflineModel
+from tenuto.llm.slots import ModelSlots
 from tenuto.model.generation import ModelEvent, ModelRequest
 from tenuto.model.values import Value
 from tenuto.ports import ChatModel, Tool
@@ -39,27 +40,39 @@ OFFLINE: Final = "offline"
 GivenModel: TypeAlias = "ChatModel | Model"
 _NOTHING_GIVEN: Final[Mapping[str, GivenModel]] = MappingProxyType({})
 TIMEOUT: Final = timedelta(minutes=2)
-FIRST_WORD: Final = timedelta(minutes=1)
+FIRST_TOKEN: Final = timedelta(minutes=1)
 
 
 class ModelConnection(Value, frozen=True, kw_only=True):
     """Address and key, where the provider's own variables do not tell them; `timeout` covers a whole answer.
 
-    `first_token_timeout` bounds the wait until the answer begins. A request that fails before is sent again `retries`
-    times.
+    `first_token_timeout` bounds the wait until the answer begins; 0 is no limit. Where they are `None`, a model on
+    loopback may take as long as it needs, but not fall silent, and others have two minutes and one. A request that
+    fails before is sent again `retries` times.
     """
 
     base_url: str | None = None
     api_key: str | None = None
-    timeout: timedelta = TIMEOUT
-    first_token_timeout: timedelta = FIRST_WORD
+    timeout: timedelta | None = None
+    first_token_timeout: timedelta | None = None
     retries: int = 2
 
     def __post_init__(self) -> None:
         if self.base_url is not None:
             check_address("model_base_url", self.base_url)
-        if self.timeout <= timedelta(0) or self.first_token_timeout <= timedelta(0):
+        if self.timeout is not None and self.timeout <= timedelta(0):
             raise InvalidSetting("model_timeout", "must be greater than zero")
+
+    def limit(self, *, local: bool) -> timedelta | None:
+        """How long a whole answer may take."""
+        return self.timeout or (None if local else TIMEOUT)
+
+    def first_token_limit(self, *, local: bool) -> timedelta | None:
+        """How long an answer may take to begin."""
+        first = self.first_token_timeout
+        if first is None:
+            first = timedelta(0) if local else FIRST_TOKEN
+        return first or None
 
 
 def check_address(setting: str, url: str) -> str:
@@ -84,8 +97,9 @@ async def open_model(
     *,
     base_url: str | None = None,
     api_key: str | None = None,
-    timeout: timedelta = TIMEOUT,
-    first_token_timeout: timedelta = FIRST_WORD,
+    timeout: timedelta | None = None,
+    first_token_timeout: timedelta | None = None,
+    slots: ModelSlots | None = None,
     given: Mapping[str, GivenModel] = _NOTHING_GIVEN,
     home: str | None = None,
     calls: ModelCallLog | None = None,
@@ -94,7 +108,8 @@ async def open_model(
 
     Names in `given` are models that a program hands over; what they are connected to stays its own. Address and key are
     for the provider `home`, or for the first one that is named; others find theirs in the variables of their own.
-    What becomes of the calls is counted in `calls`, except for the offline model, which does not fail.
+    What becomes of the calls is counted in `calls`, except for the offline model, which does not fail. Models that are
+    opened with the same `slots` share those of their provider.
 
     Raises:
         InvalidSetting: a name that cannot be opened, and what to install or to set. No model is called here, so a
@@ -103,9 +118,10 @@ async def open_model(
     wanted = [names] if names in given else model_names(names)
     home = provider_of(names, given) if home is None else home
     access = ModelConnection(
-        base_url=base_url, api_key=api_key, timeout=timeout, first_token_timeout=min(first_token_timeout, timeout)
+        base_url=base_url, api_key=api_key, timeout=timeout, first_token_timeout=first_token_timeout
     )
     log = ModelCallLog() if calls is None else calls
+    slots = ModelSlots() if slots is None else slots
     async with AsyncExitStack() as stack:
         models: list[ChatModel] = []
         for place, name in enumerate(wanted):
@@ -114,12 +130,19 @@ async def open_model(
             last = place == len(wanted) - 1
             own = own if last else replace(own, retries=0)
             if name in given:
-                models.append(_wrap_given(name, given[name], own, log))
+                models.append(_guard(slots, name, _wrap_given(name, given[name], own, log)))
             elif name == OFFLINE:
                 models.append(OfflineModel(stand_in=place > 0))
             else:
-                models.append(await stack.enter_async_context(_open_provider_model(name, own, log)))
+                opened = await stack.enter_async_context(_open_provider_model(name, own, log))
+                models.append(_guard(slots, name, opened))
         yield models[0] if len(models) == 1 else FallbackChain(models)
+
+
+def _guard(slots: ModelSlots, name: str, model: ChatModel) -> ChatModel:
+    """The model behind the slots of its provider; what a program hands over may have no address."""
+    address: str = getattr(model, "address", name)
+    return slots.guard(model, address, local=getattr(model, "local", False))
 
 
 def model_names(names: str) -> list[str]:
@@ -152,7 +175,7 @@ def _wrap_given(name: str, model: GivenModel, access: ModelConnection, log: Mode
     """Adapt a model that a program handed over to the `ChatModel` port."""
     if callable(getattr(model, "stream_answer", None)) and isinstance(getattr(model, "name", None), str):
         given = cast(ChatModel, model)
-        return UserModel(given, access.timeout, log.of(given.name))
+        return UserModel(given, access.timeout or TIMEOUT, log.of(given.name))
     try:
         ours = import_module("tenuto.llm.pydantic_ai").wrap_pydantic_ai_model(model, access, log)
     except ImportError:

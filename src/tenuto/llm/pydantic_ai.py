@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic_ai import exceptions as failures
@@ -32,10 +33,11 @@ from tenuto.errors import (
     PromptTooLong,
 )
 from tenuto.llm.calls import ModelCallLog, ModelCalls
-from tenuto.llm.factory import ModelConnection
+from tenuto.llm.factory import TIMEOUT, ModelConnection
 from tenuto.llm.pydantic_ai_messages import to_call, to_messages, to_tools
 from tenuto.llm.reach import LOCAL
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCallRequested
+from tenuto.model.urls import is_loopback
 from tenuto.model.values import make_storable
 from tenuto.ports import Tool
 
@@ -43,6 +45,8 @@ _log = logging.getLogger(__name__)
 
 # Models that think before they speak spend output tokens on it, which must not eat up the answer's share.
 _THINKING_TOKENS: Final = 8_192
+_NO_LIMIT_SECONDS: Final = 86_400.0
+_T = TypeVar("_T")
 _DECLINED: Final = "declined to answer (content filter)"
 # Why a request failed, most special first: in words, as a type, and the error it is.
 _WHY: Final[tuple[tuple[type[Exception], str, FailureReason, type[ModelFailed]], ...]] = (
@@ -82,6 +86,12 @@ class PydanticAIModel:
         self._access = access
         self._calls = ModelCalls(name) if calls is None else calls
         self._unpriced = False
+        self.address = urlsplit(model.base_url or "").netloc.rpartition("@")[2] or name
+        self.local = is_loopback(urlsplit(model.base_url or "").hostname or "")
+        """Whether it is on this machine, where it may be slow."""
+        self._limit = access.limit(local=self.local)
+        self.unlimited = self._limit is None
+        """Whether it may take as long as it needs."""
 
     @property
     def name(self) -> str:
@@ -90,14 +100,14 @@ class PydanticAIModel:
 
     async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """Ask the provider, and pass on what it says as it comes; tool calls come whole, at the end."""
-        with self._calls.call(self._access.timeout):
+        with self._calls.call(self._limit):
             try:
                 parameters = ModelRequestParameters(function_tools=to_tools(request.tools))
                 messages = self._model.prepare_messages(to_messages(request.messages), parameters)
                 async with model_request_stream(
                     self._model, messages, model_settings=self._settings(request), model_request_parameters=parameters
                 ) as stream:
-                    async for event in stream:
+                    async for event in stream if self._limit is not None else _until_silence(stream):
                         if text := _event_text(event):
                             yield TextDelta(text=text)
                     response = self._check_response(stream)
@@ -113,11 +123,14 @@ class PydanticAIModel:
     def _settings(self, asking: ModelRequest) -> ModelSettings:
         profile = self._model.profile
         thinks = profile.get("thinking_always_enabled") or profile.get("thinking_enabled_by_default")
-        settings = ModelSettings(
-            max_tokens=asking.reply_tokens + (_THINKING_TOKENS if thinks else 0),
-            request_timeout=self._access.timeout.total_seconds(),
-            first_event_timeout=self._access.first_token_timeout.total_seconds(),
-        )
+        settings = ModelSettings(max_tokens=asking.reply_tokens + (_THINKING_TOKENS if thinks else 0))
+        if self._limit is not None:
+            settings["request_timeout"] = self._limit.total_seconds()
+        if (first := self._access.first_token_limit(local=self.local)) is not None:
+            settings["first_event_timeout"] = first.total_seconds()
+        if self._limit is None or first is None:
+            # The client's own is ten minutes between two pieces.
+            settings["timeout"] = _NO_LIMIT_SECONDS
         if "max_retries" not in self._model.unsupported_settings:
             settings["max_retries"] = self._access.retries
         if asking.requires_call:
@@ -194,6 +207,20 @@ def _provider_message(error: Exception) -> str:
         if isinstance(told, dict) and name in told:
             told = told[name]
     return make_storable(" ".join(told.split()))[:_MESSAGE_CHARACTERS] if isinstance(told, str) else ""
+
+
+async def _until_silence(events: AsyncIterable[_T]) -> AsyncIterator[_T]:
+    """The events, the first one whenever it comes; later ones are not waited for longer than for a whole answer."""
+    waiting = aiter(events)
+    limit: float | None = None
+    while True:
+        try:
+            async with asyncio.timeout(limit):
+                event = await anext(waiting)
+        except StopAsyncIteration:
+            return
+        yield event
+        limit = TIMEOUT.total_seconds()
 
 
 def _host(url: str | None) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from tenuto.llm.factory import check_address, model_names, provider_of
+from tenuto.model.urls import is_loopback
 
 LOCAL: Final = {"ollama": "http://localhost:11434/v1", "vllm": "http://localhost:8000/v1"}
 """Where a provider listens when nothing says otherwise."""
@@ -45,6 +46,14 @@ def model_addresses(chains: Iterable[str], *, main: str, base_url: str | None) -
         elif provider in LOCAL:
             found[LOCAL[provider]] = None
     return list(found)
+
+
+def names_local_model(chain: str, base_url: str | None, given: Container[str] = ()) -> bool:
+    """Whether a model of a chain is on this machine; those in `given` are a program's own."""
+    if chain in given:
+        return False
+    addresses = model_addresses([chain], main=chain, base_url=base_url)
+    return any(is_loopback(urlsplit(address).hostname or "") for address in addresses)
 
 
 async def why_unreachable(base_url: str) -> str | None:

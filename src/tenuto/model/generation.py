@@ -114,14 +114,15 @@ class ModelRequest(Value, frozen=True, kw_only=True):
     """Everything a model is given for one answer.
 
     `messages` is the prompt; of them the first `redacted_messages` hold no more than the privacy policy lets a model
-    see. With `requires_call` the answer must be a call of one of the tools. `tool_results` are the tools that ran in
-    this turn, those before the model included. The rest is for models that do not read prompts (the offline one): the
-    question, its language, the talk and the state.
+    see. With `requires_call` the answer must be a call of one of the tools. For a `background` request no user waits.
+    `tool_results` are the tools that ran in this turn, those before the model included. The rest is for models that do
+    not read prompts (the offline one): the question, its language, the talk and the state.
     """
 
     messages: tuple[PromptMessage, ...]
     tools: tuple[ToolSpec, ...] = ()
     requires_call: bool = False
+    background: bool = False
     reply_tokens: int = 1024
     cacheable_messages: int = 0
     redacted_messages: int = 0

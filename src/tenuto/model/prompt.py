@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from binascii import b2a_base64
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from enum import StrEnum
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import Final, Self
-
-from msgspec.structs import replace
+from typing import Final
 
 from tenuto.errors import InvalidSetting
 from tenuto.model.message import Message, Role
@@ -187,8 +185,7 @@ class ManifestEntry(Value, frozen=True, kw_only=True, rename={"disposition": "fa
     `tokens` is what it takes in the prompt, with its label; `uncut_tokens` what it would take uncut. `first` and `last`
     are the sequence numbers of messages, `count` how many they are: for a summary, those it speaks for. `score` is that
     of the search that found a memory. `digest` is that of its whole text under the trace's key; a run of messages, the
-    frame and what is never stored have none, and without a master key also what is stored otherwise than the model saw
-    it.
+    frame and what is never stored have none.
     """
 
     kind: Kind
@@ -218,16 +215,22 @@ class PartState(StrEnum):
     STORED = "stored"  # as the model saw it
     REDACTED = "redacted"  # stored, but where the model saw a private value, a placeholder stands
     CHANGED = "changed"  # stored, but not as the model saw it
+    UNCHECKED = "unchecked"  # stored, and this server has no key to tell whether the model saw it so
     GONE = "gone"  # no longer stored
     UNSTORED = "unstored"  # never stored: the layout, a caller's instructions, messages of a group
     WITHHELD = "withheld"  # the assistant's own prompt and tools, which users are not shown
 
 
 class PartText(Value, frozen=True, kw_only=True):
-    """The text of one part of an earlier prompt, from what is stored today; empty where there is none to show."""
+    """The text of one part of an earlier prompt, from what is stored today; empty where there is none to show.
+
+    That of a message says who spoke: its role, and the user or the persona.
+    """
 
     state: PartState
     text: str = ""
+    role: Role | None = None
+    speaker: str | None = None
 
 
 class Manifest(Value, frozen=True, kw_only=True, rename={"prompt_limit": "room", "reply_tokens": "reply"}):
@@ -246,11 +249,6 @@ class Manifest(Value, frozen=True, kw_only=True, rename={"prompt_limit": "room",
     exact: bool
     margin: float
     layout: LayoutName
-
-    def drop_digests(self, digests: Set[str]) -> Self:
-        """The manifest without these digests."""
-        entries = [replace(entry, digest="") if entry.digest in digests else entry for entry in self.entries]
-        return replace(self, entries=tuple(entries))
 
 
 class PromptMessage(Value, frozen=True, kw_only=True):

@@ -9,11 +9,10 @@ from enum import StrEnum
 from typing import Final, Self
 
 import msgspec
-from msgspec.structs import replace
 
 from tenuto.errors import FailureReason, Invalid, TraceNotFound
 from tenuto.model.message import Draft, Message, Role, check_drafts
-from tenuto.model.prompt import Kind, Manifest, digest_text
+from tenuto.model.prompt import Manifest
 from tenuto.model.scope import Scope
 from tenuto.model.session import MAX_SEQ, Changes, NewSession, Retention, Session, Usage
 from tenuto.model.values import Json, JsonObject, Value, check_id, check_int, check_json, to_text
@@ -66,10 +65,9 @@ class Trace(Value, frozen=True, kw_only=True):
     traces have none. `degraded` names what was not available. `error` is the code of the error that ended the turn,
     `None` if it was answered; `error_message` says it in words, and `reason` why the model failed where it did.
     `stopped` says that a user ended it, with a part of an answer or without. `data` is the structured part of the
-    answer. `redacted` counts values redacted from its texts before it was stored, by type. `digest_key` is the key of
-    the digests in its manifest, made for this trace alone and empty where it is derived from a master key. No answer
-    contains it or them; and what the policy kept out of the store has no digest under a key that is stored, so that
-    nobody can confirm a guess of it.
+    answer. `redacted` counts values redacted from its texts before it was stored, by type. `digest_key` names the key
+    of the digests in its manifest, from which this trace's is derived: a machine's, or empty for a master key. Neither
+    is in the store, so that no reader of it can confirm a guess; no answer contains the digests.
     """
 
     id: str
@@ -122,20 +120,6 @@ class Trace(Value, frozen=True, kw_only=True):
             # A tool that ran before the model and named no pieces is one itself.
             found = next((to_text(run.output) for run in self.tools if run.name == piece), None)
         return found
-
-    def drop_evidence_digests(self) -> Self:
-        """The trace without digests of evidence that its tools' outputs do not show as the model saw it."""
-        key, entries = bytes.fromhex(self.digest_key), self.manifest.entries if self.manifest is not None else ()
-        lost = {
-            entry.digest
-            for entry in entries
-            if entry.kind is Kind.EVIDENCE
-            and entry.digest
-            and entry.digest != digest_text(self.evidence_text(entry.id) or "", key)
-        }
-        if self.manifest is None or not key or not lost:
-            return self
-        return replace(self, manifest=self.manifest.drop_digests(lost))
 
 
 def _pieces_in(output: Json, piece: str | None) -> Iterator[str]:

@@ -129,21 +129,17 @@ async def redact_state(redactor: Redactor, sink: Sink, scope: Scope, key: str, v
 async def redact_trace(redactor: Redactor, scope: Scope, session: Session | None, trace: Trace) -> Trace:
     """A trace as it may be stored."""
     if redactor.mode(Sink.TRACE, scope) is Mode.KEEP:
-        # For a model that sees less than the trace, the outputs differ, and the digests tell nothing private.
-        return trace.drop_evidence_digests() if redactor.mode(Sink.MODEL, scope) is Mode.KEEP else trace
+        return trace
     after, taken = await _redact_values(redactor, Sink.TRACE, scope, session, trace_values(trace))
     if not taken:
-        return trace.drop_evidence_digests()
+        return trace
     request, answer, changed, data, said = after
     tools = tuple(
         replace(run, arguments=arguments, output=output, exception=exception)
         for run, (arguments, output, exception) in zip(trace.tools, changed, strict=True)
     )
     redacted = dict(Counter(trace.redacted) + Counter(taken))
-    trace = replace(
-        trace, request=request, answer=answer, tools=tools, data=data, error_message=said, redacted=redacted
-    )
-    return trace.drop_evidence_digests()
+    return replace(trace, request=request, answer=answer, tools=tools, data=data, error_message=said, redacted=redacted)
 
 
 async def redact_export_session(redactor: Redactor, session: Session) -> Session:

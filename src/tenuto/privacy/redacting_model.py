@@ -35,6 +35,8 @@ class RedactingModel:
         self.name = model.name
         self.chain_length = model.chain_length if isinstance(model, ModelChain) else 0
         """How many models it may try in turn."""
+        self.unlimited: bool = getattr(model, "unlimited", False)
+        """Whether it may take as long as it needs."""
 
     async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """As the port says."""

@@ -22,6 +22,7 @@ from tenuto.model.privacy import NOT_SEARCHED, CustomPattern, Mode, PiiMatch, Pr
 from tenuto.model.session import record_types
 from tenuto.model.turn import TRACE_ID_START, is_trace_id
 from tenuto.model.values import Json, JsonObject
+from tenuto.privacy.crypto.machine_key import MachineKey
 from tenuto.privacy.crypto.vault import Vault
 from tenuto.privacy.rules.span import ON_REQUEST, PiiType
 
@@ -271,12 +272,14 @@ class Redactor:
         *,
         policies: TenantPolicies,
         vault: Vault | None = None,
+        machine_key: MachineKey | None = None,
         outside: ExternalDetector | None = None,
         at_once: int = AT_ONCE,
         bounded: bool = True,
     ) -> None:
         self.policies = policies
         self.vault = vault
+        self.machine_key = MachineKey() if machine_key is None else machine_key
         self.outside = outside
         self._at_once = at_once
         self._bounded = bounded
@@ -287,7 +290,7 @@ class Redactor:
 
         One after another, short ones block the loop as well.
         """
-        return Redactor(policies=self.policies, vault=self.vault, outside=self.outside, at_once=0, bounded=False)
+        return self._variant(self.policies, at_once=0, bounded=False)
 
     def looking_for(self, types: Iterable[str]) -> Redactor:
         """The redactor that finds these types on request as well; made once for each set of them."""
@@ -296,10 +299,18 @@ class Redactor:
             return self
         if wanted not in self._widened:
             policies = self.policies.widened(wanted)
-            self._widened[wanted] = Redactor(
-                policies=policies, vault=self.vault, outside=self.outside, at_once=self._at_once, bounded=self._bounded
-            )
+            self._widened[wanted] = self._variant(policies, at_once=self._at_once, bounded=self._bounded)
         return self._widened[wanted]
+
+    def _variant(self, policies: TenantPolicies, *, at_once: int, bounded: bool) -> Redactor:
+        return Redactor(
+            policies=policies,
+            vault=self.vault,
+            machine_key=self.machine_key,
+            outside=self.outside,
+            at_once=at_once,
+            bounded=bounded,
+        )
 
     def for_records(self, *metadata: JsonObject) -> Redactor:
         """The redactor for titles, traces and exports of the session that has this metadata."""

@@ -61,10 +61,13 @@ class TurnRedaction:
         """Whether a model sees values where stored texts have placeholders of the vault."""
         return self._redactor.uses_vault(scope) and self._redactor.mode(Sink.MODEL, scope) is Mode.KEEP
 
-    async def digest_key(self, scope: Scope, trace_id: str, *, create: bool = False) -> bytes | None:
-        """The key of the digests in a trace, as `Vault.digest_key`; `None` where there is no master key."""
-        vault = self._redactor.vault
-        return None if vault is None else await vault.digest_key(scope, trace_id, create=create)
+    async def digest_key(self, scope: Scope, trace_id: str, *, create: bool = False) -> tuple[str, bytes]:
+        """The name and the key of the digests in a trace; without a master key both are this machine's, else the name
+        is empty and the key as `Vault.digest_key` says."""
+        vault, machine_key = self._redactor.vault, self._redactor.machine_key
+        if vault is None:
+            return machine_key.name, machine_key.derive(trace_id)
+        return "", await vault.digest_key(scope, trace_id, create=create)
 
     async def restore(self, session: Session, value: Json) -> Json:
         """A value of the session with its placeholders restored, for the session's own turn."""

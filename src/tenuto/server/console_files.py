@@ -10,15 +10,10 @@ from functools import cache, cached_property
 from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Final
 
 from tenuto.server.console_bundle import join_modules, join_styles
 
-# What `tenuto[docs]` brings. The package around these files needs FastAPI, which is found here and never imported.
-_SWAGGER_PACKAGE: Final = "fastapi_swagger"
-SWAGGER_FILES: Final = ("swagger-ui.css", "swagger-ui-bundle.js")
 _TYPES: Final = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -58,13 +53,12 @@ def load_files() -> dict[str, ConsoleFile]:
     from, for source maps and tests.
     """
     found = dict(_walk_files(files("tenuto.server") / "console"))
-    swagger = {name: (folder / name).read_bytes() for folder in _swagger_folder() for name in SWAGGER_FILES}
     joined = _join(found)
     content = "".join(f"{name} {sha256(body).hexdigest()}\n" for name, body in sorted(joined.items()))
     folder = sha256(content.encode()).hexdigest()[:12]
     found["index.html"] = _address(found["index.html"].decode(), folder).encode()
     hashed = {f"{folder}/{name}": _console_file(name, body, is_hashed=True) for name, body in joined.items()}
-    return {name: _console_file(name, body) for name, body in (found | swagger).items()} | hashed
+    return {name: _console_file(name, body) for name, body in found.items()} | hashed
 
 
 def _console_file(name: str, body: bytes, *, is_hashed: bool = False) -> ConsoleFile:
@@ -87,13 +81,6 @@ def _address(page: str, folder: str) -> str:
     """The page, with the joined files at their addresses."""
     page = _STYLE_LINKS.sub(f'    <link rel="stylesheet" href="console/{_FIRST_STYLE}" />\n', page)
     return page.replace('="console/', f'="console/{folder}/')
-
-
-def _swagger_folder() -> list[Path]:
-    """Where Swagger UI lies, if it is installed."""
-    spec = find_spec(_SWAGGER_PACKAGE)
-    places = [Path(place) / "resources" for place in (spec.submodule_search_locations or ())] if spec else []
-    return [place for place in places if all((place / name).is_file() for name in SWAGGER_FILES)]
 
 
 def _walk_files(folder: Traversable, at: str = "") -> Iterator[tuple[str, bytes]]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
 import re
-from base64 import b64encode
-from hashlib import sha256
 from html import escape
 from typing import Final
 
@@ -13,11 +12,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from tenuto.model.values import JsonObject
 from tenuto.server.auth import service
-from tenuto.server.console_files import SWAGGER_FILES, ConsoleFile, load_files
+from tenuto.server.console_files import ConsoleFile, load_files
 from tenuto.server.json_io import JSON
 from tenuto.server.openapi import Router, document
+from tenuto.server.routes_page import render_routes
 
 routes = Router()
 
@@ -28,30 +27,10 @@ _CONSOLE_POLICY: Final = (
     f"{_NOWHERE}; require-trusted-types-for 'script'; trusted-types 'none'"
 )
 _WEIGHT_0: Final = re.compile(r"\s*q=0(\.0*)?\s*", re.IGNORECASE)
-_STYLE: Final = """
-:root { color-scheme: light dark; }
-body { font: 1rem/1.55 system-ui, sans-serif; max-width: 46rem; margin: 3rem auto; padding: 0 1.2rem; }
-h1 { font-weight: 600; letter-spacing: -.02em; margin-bottom: .2rem; }
-p.lead { opacity: .75; margin-top: 0; }
-pre, code { font-family: ui-monospace, monospace; font-size: .9rem; }
-pre { padding: 1rem; border: 1px solid color-mix(in srgb, currentColor 22%, transparent); border-radius: .5rem;
-  overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; }
-td { padding: .3rem .8rem .3rem 0; vertical-align: top; }
-.routes td:first-child { font-weight: 600; }
-body:has(#explorer) { max-width: 72rem; }
-#explorer { background: white; color-scheme: light; border-radius: .5rem; padding: .1rem 0 1rem; }
-"""
-_STYLE_HASH: Final = f"'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'"
-_PLAIN_POLICY: Final = f"default-src 'none'; style-src {_STYLE_HASH}; img-src 'self'; {_NOWHERE}"
-# Swagger UI writes markup of its own, so trusted types are not asked for; it gets nothing but our files and routes.
-_EXPLORER_POLICY: Final = (
-    f"default-src 'none'; script-src 'self'; style-src 'self' {_STYLE_HASH}; connect-src 'self'; "
-    f"img-src 'self' data:; {_NOWHERE}"
+_ROUTES_POLICY: Final = (
+    f"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; {_NOWHERE}; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-_EXPLORER: Final = """<link rel="stylesheet" href="console/swagger-ui.css"><div id="explorer"></div>
-<script src="console/swagger-ui-bundle.js"></script><script src="console/explorer.js"></script>"""
-_CODE: Final = re.compile("`([^`]+)`")
 
 
 @routes.get("/")
@@ -101,31 +80,18 @@ async def openapi_document(request: Request) -> Response:
 
 @routes.get("/docs")
 async def routes_page(request: Request) -> Response:
-    """A first step, and all routes: Swagger UI where it is installed, else a list."""
-    explorable = SWAGGER_FILES[0] in load_files()
-    return _html_page(
-        "tenuto: routes",
-        f"""<h1>Routes</h1>
-<p class="lead">Everything about bodies and answers stands in <a href="openapi.json">openapi.json</a>, which any
-OpenAPI tool reads.</p>
+    """A first step, and all routes, to read and to try."""
+    body = f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><title>tenuto: routes</title>
+<meta name="viewport" content="width=device-width"><link rel="icon" href="console/icon.svg">
+<link rel="stylesheet" href="console/css/base.css"><link rel="stylesheet" href="console/css/routes.css">
+<script type="module" src="console/routes.js"></script></head><body class="routes"><main><h1>Routes</h1>
+<p class="lead">Any OpenAPI tool reads <a href="openapi.json">openapi.json</a>, which this page is made of.</p>
 {await _first_step(request)}
-{_EXPLORER if explorable else _routes_table(document(request.app))}""",
-        _EXPLORER_POLICY if explorable else _PLAIN_POLICY,
-    )
-
-
-def _as_code(quoted: re.Match[str]) -> str:
-    return f"<code>{quoted[1]}</code>"
-
-
-def _routes_table(api: JsonObject) -> str:
-    rows = [
-        f"<tr><td>{escape(method.upper())}</td><td><code>{escape(path)}</code></td>"
-        f"<td>{_CODE.sub(_as_code, escape(operation['description']))}</td></tr>"
-        for path, operations in api["paths"].items()
-        for method, operation in operations.items()
-    ]
-    return f'<table class="routes">{"".join(rows)}</table>'
+{render_routes(document(request.app))}</main></body></html>"""
+    headers = {"Content-Security-Policy": _ROUTES_POLICY, "Referrer-Policy": "no-referrer", "Vary": "Accept-Encoding"}
+    if _accepts_gzip(request):
+        return HTMLResponse(gzip.compress(body.encode(), mtime=0), headers=headers | {"Content-Encoding": "gzip"})
+    return HTMLResponse(body, headers=headers)
 
 
 async def _first_step(request: Request) -> str:
@@ -140,16 +106,7 @@ async def _first_step(request: Request) -> str:
         else "Requests need an API key or a token."
     )
     return f"""<p>{way_in} Begin a conversation, then see it again, also after a restart:</p>
-<pre>{escape(first)}
+<pre tabindex="0">{escape(first)}
 {escape(f"curl {base}/v1/sessions{key}")}</pre>
 <p>In a browser: <a href="./">the console</a>. For those who run it: <a href="healthz">health</a>,
 <a href="readyz">readiness</a>, <a href="metrics">metrics</a>.</p>"""
-
-
-def _html_page(title: str, body: str, policy: str) -> Response:
-    html = (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        '<meta name="viewport" content="width=device-width"><link rel="icon" href="console/icon.svg">'
-        f"<style>{_STYLE}</style></head><body>{body}</body></html>"
-    )
-    return HTMLResponse(html, headers={"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer"})

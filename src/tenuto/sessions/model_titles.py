@@ -87,6 +87,7 @@ _WRAPPED: Final = regex.compile(r"^[【(（{](.*)[】)）}]$")
 _TRAILING: Final = regex.compile(r"(?<![{marks}])[{marks}]++$".format(marks=r"\s.,;:!?…~·、。，；：！？—–\-/|&+"))
 _SENTENCE_MARK: Final = regex.compile(r"[.!?。！？…][\s\"'”’*_`)）」』]*$")
 _CLAUSE_MARK: Final = re.compile("[,，、]")
+_LEAD_IN_END: Final = re.compile("[,，、]|(?<=\\s)[-–—]+(?=\\s)|——")
 # How many marks and brackets around a title, and labels before it, are removed.
 _LAYERS: Final = 12
 _REFUSAL: Final = regex.compile(
@@ -212,12 +213,15 @@ def _likeliest(lines: list[_Line]) -> str:
 
 
 def _without_label(line: str, subject: frozenset[str]) -> str:
-    """The line without the labels before it. What precedes a colon belongs to the title if the question says it."""
+    """The line without the labels before it. What precedes a colon belongs to the title if the question says it, or
+    says some of it and nothing of the rest."""
     for _ in range(_LAYERS):
         line = _bare(line, quotes=False)
         end = _LABEL_END.search(line)
         words = terms(line[: end.start()]) if end else []
         if end is None or (words and subject.issuperset(words)):
+            break
+        if not subject.isdisjoint(words) and subject.isdisjoint(terms(line[end.end() :])):
             break
         line = line[end.end() :]
     return _bare(line)
@@ -230,7 +234,7 @@ def _without_lead_in(line: str, question: str, answer: str) -> str:
     first that the conversation has, if the line is too long and they are as many as a title needs.
     """
     about = frozenset(terms(f"{question}\n{answer}"))
-    head = _CLAUSE_MARK.split(line, maxsplit=1)
+    head = _LEAD_IN_END.split(line, maxsplit=1)
     if len(head) > 1 and about.isdisjoint(terms(head[0])) and not about.isdisjoint(terms(head[1])):
         line = head[1].strip()
     if _question_scripts(question) & _COUNTED_BY_CHARACTER:
@@ -303,7 +307,7 @@ def _title_case(words: list[str], question: str, answer: str) -> str:
     plain = (word == word.lower() and not _IDENTIFIER.search(word) for word in words)
     cased = [word[:1].upper() + word[1:] if lower else word for word, lower in zip(words, plain, strict=True)]
     for place in range(1, len(words) - 1):
-        if words[place].lower() in SMALL_WORDS:
+        if words[place].lower().rstrip(".") in SMALL_WORDS and not words[place - 1].endswith(":"):
             cased[place] = words[place].lower()
     return " ".join(cased)
 

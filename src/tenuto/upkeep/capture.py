@@ -7,7 +7,6 @@ checked against the user's. Without one, whole sentences that state something ab
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections import OrderedDict
@@ -34,7 +33,6 @@ from tenuto.sessions import Sessions
 from tenuto.upkeep.compressor import Compressor
 from tenuto.upkeep.jobs import Small
 
-_TIMEOUT_SECONDS: Final = 60.0
 _TOKENS: Final = 1_000
 # The end of a stale session that is remembered: five turns.
 _STALE_MESSAGES: Final = 10
@@ -246,8 +244,7 @@ class Capturer:
         assert self._small is not None
         said = await self._redaction.to_model(ended.scope, message.text[:_READ])
         try:
-            async with asyncio.timeout(_TIMEOUT_SECONDS):
-                answer = await self._small(ended.scope, _SYSTEM[ended.language], said, _TOKENS)
+            answer = await self._small(ended.scope, _SYSTEM[ended.language], said, _TOKENS)
         except Exception as failure:
             # Quotations replace any failed model; the message of the exception may quote user text.
             _log.warning("statements were quoted without the model, which failed: %s", type(failure).__name__)

@@ -31,7 +31,6 @@ from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import AppendRequest, Sessions, derived_id, fresh_id
 from tenuto.upkeep.jobs import SPARE, Small
 
-_TIMEOUT_SECONDS: Final = 60.0
 # One page holds the uncovered messages of a compressed session, and more.
 _LOOK: Final = 100
 _PAGE: Final = 500
@@ -213,8 +212,7 @@ class Compressor:
         assert self._small is not None
         asked = replace(asked, text=await self._redaction.to_model(scope, asked.text))
         try:
-            async with asyncio.timeout(_TIMEOUT_SECONDS):
-                said = await self._small(scope, asked.system, asked.text, asked.limits.tokens)
+            said = await self._small(scope, asked.system, asked.text, asked.limits.tokens)
         except Exception as failure:
             # Extraction replaces any failed model; the message of the exception may quote user text.
             _log.warning("a summary was extracted without the model, which failed: %s", type(failure).__name__)

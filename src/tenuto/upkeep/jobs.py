@@ -197,5 +197,6 @@ async def safely(kind: str, work: Work) -> bool:
     return False
 
 
-# The small model for titles and summaries: scope, instructions, text, and the limit of output tokens.
+# The small model for titles and summaries, which limits its own time: scope, instructions, text, and the most output
+# tokens.
 Small: TypeAlias = Callable[[Scope, str, str, int], Awaitable[str]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from tenuto.errors import ModelFailed, SessionNotFound, Unavailable, VersionConflict
+from tenuto.errors import SessionNotFound, Unavailable, VersionConflict
 from tenuto.model import Session
 from tenuto.model.generation import TurnEnded
 from tenuto.privacy.turn_redaction import UpkeepRedaction
@@ -14,7 +14,6 @@ from tenuto.sessions.model_titles import ModelTitle, TitleFault, cut_title, read
 from tenuto.sessions.titles import TitleSource, fallback_title, generated_title, title_changes
 from tenuto.upkeep.jobs import Small
 
-_TIMEOUT_SECONDS: Final = 30.0
 _TITLE_TOKENS: Final = 64
 _PAUSE_SECONDS: Final = 0.1
 
@@ -63,11 +62,7 @@ class Titler:
     ) -> ModelTitle:
         system, text = title_request(question, answer, fault)
         prompt = await self._redaction.to_model(ended.scope, text)
-        try:
-            async with asyncio.timeout(_TIMEOUT_SECONDS):
-                completion = await small(ended.scope, system, prompt, _TITLE_TOKENS)
-        except TimeoutError:
-            raise ModelFailed("for titles", "took too long") from None
+        completion = await small(ended.scope, system, prompt, _TITLE_TOKENS)
         return read_title(completion, question, answer, ended.policies.sessions.title_characters)
 
     async def _store(self, ended: TurnEnded, text: str | None) -> None:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -24,7 +25,8 @@ from tenuto.assistants.registry import general_assistant
 from tenuto.chat import Chat, ChatDeps, ChatLimits
 from tenuto.context import TokenCounter, check_budget, encoding_for
 from tenuto.errors import InvalidSetting, PackageMissing, install_line
-from tenuto.llm import OFFLINE, GivenModel, MissingModel, ModelCallLog, complete, open_model, provider_of
+from tenuto.llm import OFFLINE, GivenModel, MissingModel, ModelCallLog, ModelSlots, complete, open_model, provider_of
+from tenuto.llm.reach import names_local_model
 from tenuto.model import Scope
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.prompt import Language
@@ -44,6 +46,9 @@ from tenuto.upkeep import LAST_WORK, Small, Upkeep
 from tenuto.upkeep.memory_sweep import MemorySweep
 from tenuto.wiring.tasks import EXTRA as TASKS_EXTRA
 from tenuto.wiring.tasks import can_run_plans
+
+# Of one answer for a title, a summary or a note. A model on this machine has no limit for these either.
+_BACKGROUND_TIMEOUT: Final = timedelta(minutes=1)
 
 
 @asynccontextmanager
@@ -67,18 +72,19 @@ async def open_chat(
         InvalidSetting: a model, an assistant or a budget of the settings is not valid.
     """
     known = AssistantRegistry(
-        [*_builtin_assistants(settings, store.state, engine), *_custom_assistants(settings, assistants)],
+        [*_builtin_assistants(settings, store.state, engine, models), *_custom_assistants(settings, assistants)],
         settings.assistant,
     )
     async with AsyncExitStack() as stack:
         home, small = provider_of(settings.model, models), settings.summarizer_model or settings.model
         calls = ModelCallLog(clock)
         shelf, known = await _open_models(stack, settings, known, models, home, calls)
+        timeout = settings.model_timeout or ChatLimits().model_timeout
         for assistant in known:
             _check_budget(assistant, shelf[assistant.model or settings.model])
             _check_types(assistant)
         # The offline model makes titles and summaries no better than extraction does.
-        summarizer_model = _make_small(shelf[small], settings.model_timeout, spending) if small != OFFLINE else None
+        summarizer_model = _make_small(shelf[small], timeout, spending) if small != OFFLINE else None
         sweep = MemorySweep(memories=memories, store=store, clock=clock) if settings.memories else None
         upkeep.equip(small=summarizer_model, memories=memories, memory_sweep=sweep)
         # Before the models close: work for finished turns may still call them.
@@ -99,7 +105,7 @@ async def open_chat(
                 clock=clock,
                 afterwards=upkeep.after_turn,
                 titles_by_model=summarizer_model is not None,
-                limits=ChatLimits(model_timeout=settings.model_timeout, tool_timeout=settings.tool_timeout),
+                limits=ChatLimits(model_timeout=timeout, tool_timeout=settings.tool_timeout),
                 span=span,
                 calls=calls,
             )
@@ -124,6 +130,7 @@ async def _open_models(
     }
     shelf: dict[str, ChatModel] = {}
     missing: dict[str, Missing] = {}
+    slots = ModelSlots(settings.model_slots)
     for name, user in {**users, settings.model: None, settings.summarizer_model or settings.model: None}.items():
         # Address and key belong to the provider of the main model; others have theirs in the environment.
         model = open_model(
@@ -131,6 +138,8 @@ async def _open_models(
             base_url=settings.model_base_url,
             api_key=settings.model_api_key,
             timeout=settings.model_timeout,
+            first_token_timeout=settings.first_token_timeout,
+            slots=slots,
             given=given,
             home=home,
             calls=calls,
@@ -167,14 +176,18 @@ async def open_small(
         base_url=settings.model_base_url,
         api_key=settings.model_api_key,
         timeout=settings.model_timeout,
+        first_token_timeout=settings.first_token_timeout,
+        slots=ModelSlots(settings.model_slots),
         given=models,
         home=provider_of(settings.model, models),
     ) as model:
-        yield _make_small(model, settings.model_timeout, spending)
+        yield _make_small(model, settings.model_timeout or ChatLimits().model_timeout, spending)
 
 
 def _make_small(model: ChatModel, timeout: timedelta, spending: Spending) -> Small:
     """The model for titles and summaries; its cost counts for the tenant."""
+
+    timeout = min(timeout, _BACKGROUND_TIMEOUT)
 
     async def small(scope: Scope, instructions: str, text: str, tokens: int) -> str:
         said, ended = await complete(model, instructions, text, tokens, timeout)
@@ -188,7 +201,7 @@ def _make_small(model: ChatModel, timeout: timedelta, spending: Spending) -> Sma
 
 
 def _builtin_assistants(
-    settings: Settings, state: StateStore, engine: Callable[[], Awaitable[TaskEngine]]
+    settings: Settings, state: StateStore, engine: Callable[[], Awaitable[TaskEngine]], given: Mapping[str, GivenModel]
 ) -> Iterator[Assistant]:
     yield general_assistant(settings.policies(), settings.prompt())
     yield goods_assistant(state, settings.goods_policies())
@@ -202,6 +215,7 @@ def _builtin_assistants(
         decision_agent=settings.policies().tasks.owner_of(TASK_TYPE),
         policies=settings.legal_policies(),
         missing=None if can_run_plans() else Missing(install=install_line(TASKS_EXTRA)),
+        patient=settings.model_timeout is None and names_local_model(settings.model, settings.model_base_url, given),
     )
 
 

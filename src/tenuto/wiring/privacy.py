@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tenuto.errors import InvalidSetting, MasterKeyMissing, PackageMissing
 from tenuto.model.scope import SYSTEM
 from tenuto.ports import Clock, Detector, StateStore, Store
+from tenuto.privacy.crypto.machine_key import MachineKey
 from tenuto.privacy.crypto.vault import Vault
 from tenuto.privacy.redactor import Redactor, TenantPolicies
 from tenuto.settings import Settings
@@ -32,7 +33,11 @@ def open_screen(
     refuse_keyless(settings, policies)
     ciphers = open_ciphers(settings, store.state, clock)
     vault = None if ciphers is None else Vault(state=store.state, sessions=store.sessions, ciphers=ciphers)
-    return Redactor(policies=policies, vault=vault, outside=_open_detector(stack, settings, detector))
+    # What is in memory alone ends with the process, and so may its key.
+    machine_key = MachineKey(None if settings.store.startswith("memory:") else settings.journals())
+    return Redactor(
+        policies=policies, vault=vault, machine_key=machine_key, outside=_open_detector(stack, settings, detector)
+    )
 
 
 def refuse_keyless(settings: Settings, policies: TenantPolicies) -> None:

@@ -38,7 +38,6 @@ ROUTE_CHANGE = """
 """
 AXE = """
 ([part, rules]) => axe.run(part, rules).then(({ violations }) => violations
-  .filter((one) => ["serious", "critical"].includes(one.impact))
   .flatMap((one) => one.nodes.map((node) => `${one.id} at ${node.target.join(" ")}: ${node.html}`)))
 """
 WIDE = """
@@ -130,7 +129,7 @@ async def _show(page: Page, address: str) -> None:
 
 
 async def test_every_page_is_accessible_in_both_themes_and_fits_a_phone(chromium: Browser) -> None:
-    """WCAG AA, as far as axe-core sees it; in the dark, on a phone, what differs there: colours and width."""
+    """No rule of axe-core finds anything: in the light on a desk, in the dark on a phone, where nothing is too wide."""
     axe = (await install_clients() / "node_modules" / "axe-core" / "axe.min.js").read_text()
     found: dict[tuple[str, str], list[str]] = {}
     async with furnished(chromium) as (visit, addresses):
@@ -139,11 +138,10 @@ async def test_every_page_is_accessible_in_both_themes_and_fits_a_phone(chromium
             await visit.page.emulate_media(color_scheme="light")
             await visit.page.set_viewport_size(DESK)
             await _show(visit.page, address)
-            part = "main" if found else "html"  # The navigation is the same on all.
-            found[address, "light"] = await visit.page.evaluate(AXE, [part, {}])
+            found[address, "light"] = await visit.page.evaluate(AXE, ["html", {}])
             await visit.page.emulate_media(color_scheme="dark")
             await visit.page.set_viewport_size(PHONE)
-            found[address, "dark"] = await visit.page.evaluate(AXE, [part, {"runOnly": ["color-contrast"]}])
+            found[address, "dark"] = await visit.page.evaluate(AXE, ["html", {}])
             found[address, "phone"] = await visit.page.evaluate(WIDE)
 
     assert {place: problems for place, problems in found.items() if problems} == {}
@@ -154,7 +152,7 @@ async def test_every_page_is_reached_by_keyboard_alone(chromium: Browser) -> Non
         await expect(visit.page.get_by_text("None yet.")).to_be_visible()
         for number, name in enumerate(PAGES):
             await visit.page.locator(".wordmark").focus()
-            for _ in range(number + 2):  # Past the link to a new conversation.
+            for _ in range(number + 3):  # Past what opens anything by name, and the link to a new conversation.
                 await visit.page.keyboard.press("Tab")
             await expect(visit.page.locator(f"[data-page={name}]")).to_be_focused()
             await visit.page.keyboard.press("Enter")

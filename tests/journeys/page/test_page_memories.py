@@ -122,12 +122,13 @@ async def test_another_person_finds_nothing_of_the_first(chromium: Browser) -> N
         await visit.page.reload()
         await expect(texts(visit)).to_have_text([HOME])
 
-        await visit.page.get_by_role("button", name="ann").click()
+        await visit.page.get_by_role("main").get_by_role("button", name="ann").click()
         await visit.page.get_by_label("User (optional)").fill("bob")
         await visit.page.get_by_role("dialog").get_by_role("button", name="Save").click()
 
         await expect(visit.page.get_by_text("Nothing yet.")).to_be_visible()
         await expect(texts(visit)).to_have_count(0)
+        await expect(visit.page.locator("main .owner")).to_have_text("bob")
 
 
 async def test_a_key_of_a_tenant_is_asked_for_a_user(chromium: Browser) -> None:

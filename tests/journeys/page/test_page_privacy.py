@@ -117,7 +117,7 @@ async def test_a_message_can_be_edited_and_regenerated_though_other_words_were_s
         edit = visit.page.get_by_role("button", name="Edit and send again")
         await edit.click()
         await visit.page.get_by_role("textbox", name="Edit and send again").fill("Nothing about me.")
-        await visit.page.get_by_role("button", name="Send").first.click()
+        await visit.page.get_by_role("button", name="Send", exact=True).first.click()
 
         await expect(visit.page.locator(".said")).to_have_text(["Nothing about me."])
         await expect((await visit.hear()).locator(".taken")).to_be_hidden()
@@ -134,7 +134,7 @@ async def test_whoever_edits_words_with_marks_is_told_that_the_values_are_not_se
 
         await visit.page.get_by_role("button", name="Edit and send again").click()
 
-        await expect(visit.page.locator(".editing .hint")).to_contain_text("The values behind its placeholders")
+        await expect(visit.page.locator(".editing .hint")).to_contain_text("Placeholders are sent without the values")
 
 
 async def test_markup_around_and_inside_marks_is_text(chromium: Browser) -> None:
@@ -183,7 +183,7 @@ async def test_withheld_and_erased_texts_say_so(chromium: Browser) -> None:
 
         labels = await answer.locator(".mark").evaluate_all("all => all.map((one) => one.dataset.label)")
         assert labels == ["withheld", "erased"]
-        await expect(answer.get_by_role("img", name="the privacy policy withholds it")).to_be_visible()
+        await expect(answer.get_by_role("img", name="withheld by the privacy policy")).to_be_visible()
         # Without a vault a number stands for nothing, and a text that looks like a pseudonym is only text.
         await visit.say("Which one is [EMAIL_1]?")
         await expect((await visit.hear(2)).locator(".mark")).to_have_count(0)
@@ -214,7 +214,7 @@ async def test_an_answer_given_while_the_detector_was_away_says_so(chromium: Bro
         await visit.say("My friend Ann Lee lives in the old town of Lucerne.")
         answer = await visit.hear()
 
-        await expect(answer.locator('[data-degraded="detector"]')).to_have_text("privacy detector did not answer")
+        await expect(answer.locator('[data-degraded="detector"]')).to_have_text("the privacy detector did not answer")
         await visit.page.get_by_role("link", name="Privacy", exact=True).click()
         await expect(visit.page.locator('[data-fact="detector"]')).to_contain_text("does not answer")
 
@@ -264,14 +264,14 @@ async def test_without_the_route_the_page_works_and_says_that_the_policy_is_not_
         await visit.hear()
 
         await visit.page.get_by_role("link", name="Privacy", exact=True).click()
-        await expect(visit.page.get_by_role("region", name="Policy")).to_contain_text("does not tell its policy")
+        await expect(visit.page.get_by_role("region", name="Policy")).to_contain_text("did not send its policy")
         visit.allow("404")
 
 
 async def test_refused_words_are_told_in_a_sentence(chromium: Browser) -> None:
     async with guarded(chromium, privacy_message=Mode.BLOCK) as (visit, _):
         await visit.say(SAID)
-        await expect(visit.answers.get_by_role("alert")).to_contain_text("This holds private data")
+        await expect(visit.answers.get_by_role("alert")).to_contain_text("This text contains private data")
         visit.allow("400", "422")
 
 

@@ -5,20 +5,34 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.journeys.page.visit import offline
+from tests.journeys.page.test_page_frame import AXE, WIDE
+from tests.journeys.page.visit import PHONE, offline
+from tests.npm_clients import install_clients
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_a_route_is_tried_on_the_page(chromium: Browser) -> None:
+    axe = (await install_clients() / "node_modules" / "axe-core" / "axe.min.js").read_text()
     async with offline(chromium) as (visit, door):
-        await visit.open("/docs")
-        route = visit.page.locator("#operations-chat-chat")
-        await route.get_by_role("button", name="POST /v1/chat").first.click()
-        await route.get_by_role("button", name="Try it out").click()
-        await route.locator("textarea").fill('{"message": "My dog is called Bruno."}')
-        await route.get_by_role("button", name="Execute").click()
+        page = visit.page
+        await visit.open("/docs#chat")
+        route = page.locator("#chat.route")
+        await route.get_by_label("Body").fill('{"message": "My dog is called Bruno."}')
+        await page.get_by_label("User", exact=True).fill("安")
+        await route.get_by_role("button", name="Send").click()
 
-        await expect(route.locator(".live-responses-table .response-col_status").last).to_contain_text("200")
+        await expect(route.locator("output")).to_contain_text('"assistant": "general"')
         (session,) = (await door.http.get("/v1/sessions")).json()["sessions"]
-        assert session["message_count"] == 2
+        assert (session["message_count"], session["user"]) == (2, "安")
+
+        await page.locator("#get_session summary").click()
+        await page.locator("#get_session").get_by_label("session_id").fill(session["id"])
+        await page.locator("#get_session").get_by_role("button", name="Send").click()
+        await expect(page.locator("#get_session output")).to_contain_text('"message_count": 2')
+        await page.evaluate(axe)
+        assert await page.evaluate(AXE, ["html", {}]) == []
+        await page.emulate_media(color_scheme="dark")
+        await page.set_viewport_size(PHONE)
+        assert await page.evaluate(AXE, ["html", {}]) == []
+        assert await page.evaluate(WIDE) == []

@@ -64,7 +64,8 @@ async def test_an_answer_is_formatted_and_shows_what_the_model_saw(chromium: Bro
     deep = ">" * 20 + " deep"
     wishes = {"permissions": ["clipboard-read", "clipboard-write"]}
     async with scripted(chromium, ANSWER, HOSTILE, deep, wishes=wishes) as (visit, _, _):
-        await visit.say("Format it")
+        await visit.say("Format it:\n```python\nx = 1\n```")
+        await expect(visit.page.locator(".said figure code")).to_have_text("x = 1")
         prose = (await visit.hear()).locator(".prose")
         await expect(prose.locator("td[data-align=right]")).to_have_text("3")
         await expect(prose.locator("td em")).to_have_text("plum")

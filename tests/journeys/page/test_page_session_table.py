@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 from playwright.async_api import Browser, Locator, Page, Request, expect
@@ -11,7 +12,7 @@ from tenuto.model import AppendBatch, NewSession, Scope, Usage
 from tenuto.sessions.events import EventKind, SessionEvent
 from tests.journeys.door import Door, says
 from tests.journeys.page.test_page_sessions import Held, drawn
-from tests.journeys.page.visit import PATIENCE, Visit, offline
+from tests.journeys.page.visit import PATIENCE, PHONE, Visit, offline
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -93,6 +94,11 @@ async def test_a_row_fits_its_page_at_any_width(chromium: Browser) -> None:
                 "one => [one.scrollWidth, one.clientWidth]"
             )
             assert wide[0] <= wide[1], width
+        await visit.page.set_viewport_size(PHONE)
+        fork = rows(visit.page).get_by_role("button", name="Fork")
+        await expect(fork).to_be_hidden()
+        await visit.page.get_by_role("button", name="Actions for").click()
+        await expect(fork).to_be_visible()
 
 
 async def test_a_long_list_that_changes_meanwhile_has_no_gap(chromium: Browser) -> None:
@@ -222,11 +228,17 @@ async def test_sessions_are_renamed_forked_exported_and_deleted_in_their_table(c
         await selection.get_by_role("button", name="Delete").click()
         await expect(rows(page)).to_have_count(1)
         await expect(selection).to_be_hidden()
+        sums = page.locator("main header:visible")
+        await expect(sums).to_contain_text("1 session · 1 message")
         await expect(page.get_by_text("Deleted 2 sessions.", exact=True)).to_be_visible()
         async with page.expect_response("**/v1/sessions/c"):
             await page.get_by_role("button", name="Delete now").click()
+        await expect(sums).to_contain_text("1 session · 1 message")
 
         await page.get_by_role("button", name="Fork “B <i>/2”").click()
         await expect(page.locator(".said")).to_have_text(["I am b."])
         assert await titles(door) == ["B <i>/2", "B <i>/2"]
         assert not page.url.endswith("/b")
+        await page.get_by_role("main").get_by_role("link", name="B <i>/2").click()
+        await expect(page).to_have_url(re.compile("#/chat/b$"))
+        await expect(page.locator(".origin")).to_be_hidden()

@@ -41,8 +41,11 @@ async def test_sessions_are_listed_found_renamed_and_deleted(chromium: Browser) 
         await expect(titles).to_have_count(2)
         await visit.page.get_by_role("button", name="Undo").click()
         await expect(visit.page.get_by_role("heading", level=1)).to_have_text("Lisbon")
-        await titles.filter(has_text="Lisbon").hover()
-        await visit.page.get_by_role("button", name="Delete “Lisbon”").click()
+        # By keyboard Undo is where the focus is, and Escape leads back to the list.
+        await visit.page.get_by_role("button", name="Delete “Lisbon”").press("Enter")
+        await expect(visit.page.get_by_role("button", name="Undo")).to_be_focused()
+        await visit.page.keyboard.press("Escape")
+        await expect(visit.page.locator(".sessions a:focus")).to_have_count(1)
         async with visit.page.expect_response("**/v1/sessions/*"):
             await visit.page.get_by_role("button", name="Delete now").click()
         listed = (await door.http.get("/v1/sessions")).json()["sessions"]

@@ -117,7 +117,7 @@ async def test_one_who_remembers_nothing_is_talked_to_on_and_leaves_an_empty_pag
         await expect(answer.locator(".prose")).to_contain_text("E-RULE-01")
         await expect(answer.get_by_role("button", name="Regenerate")).to_be_hidden()
         await visit.page.reload()
-        await expect(visit.page.get_by_text("Whom do you want to talk to?")).to_be_visible()
+        await expect(visit.page.get_by_text("Who would you like to talk to?")).to_be_visible()
 
 
 async def test_a_privacy_policy_that_did_not_come_at_first_comes_when_one_looks_again(chromium: Browser) -> None:
@@ -128,7 +128,7 @@ async def test_a_privacy_policy_that_did_not_come_at_first_comes_when_one_looks_
         await visit.page.route("**/v1/privacy", away)
         await visit.open("/#/privacy")
         policy = visit.page.get_by_role("region", name="Policy")
-        await expect(policy).to_contain_text("does not tell its policy")
+        await expect(policy).to_contain_text("did not send its policy")
 
         await visit.page.unroute("**/v1/privacy", away)
         await visit.look_again()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Locator, Route, expect
 
+from tenuto.errors import ModelKeyRefused
 from tenuto.llm import Call, Echo, Fail, Hang, Say
 from tests.journeys.page.visit import offline, scripted, stored, visiting
 from tests.journeys.test_http_process import running
@@ -128,6 +129,11 @@ async def test_the_bar_adds_up_to_the_budget_and_goods_are_cards(chromium: Brows
         widths = await bar.locator("span").evaluate_all("all => all.map(one => one.getBoundingClientRect().width)")
         assert sum(widths) == pytest.approx(await bar.evaluate("one => one.getBoundingClientRect().width"), abs=1)
         await expect(answer.locator(".steps li")).to_have_count(len(trace["steps"]))
+        await expect(answer.locator(".entries tr[data-kind=message] .which").first).to_have_text(
+            re.compile("#1 · user")
+        )
+        await expect(answer.locator(".insight dd").first).to_have_text("offline")
+        await expect(visit.page.locator(".expiry")).to_have_text("expires within the hour")
         await expect(answer.locator(".tool")).to_contain_text("search_goods")
 
 
@@ -201,7 +207,9 @@ async def test_an_answer_that_got_lost_on_its_way_is_had_again_and_the_talk_goes
 
 
 async def test_a_failure_is_a_sentence_and_trying_again_says_it_once(chromium: Browser) -> None:
-    async with scripted(chromium, Fail(), "Seven.") as (visit, _, door):
+    why = "The model’s provider refused the key or its permissions."
+    refused = Fail(ModelKeyRefused("scripted", "refuses our key (401)"))
+    async with scripted(chromium, Fail(), refused, "Seven.") as (visit, _, door):
         await visit.say("How many?")
         answer = visit.answers.first
         await expect(answer.get_by_role("alert")).to_contain_text(
@@ -210,6 +218,12 @@ async def test_a_failure_is_a_sentence_and_trying_again_says_it_once(chromium: B
 
         await answer.get_by_role("button", name="Try again").click()
 
+        await expect(answer.get_by_role("alert")).to_contain_text(f"{why} Your message is stored.")
+        await visit.page.reload()
+        unanswered = visit.page.locator(".missing")
+        await expect(unanswered).to_contain_text(f"This was not answered. {why}")
+        await expect(unanswered.locator(".cause")).to_contain_text("the model scripted refuses our key (401)")
+        await unanswered.get_by_role("button", name="Answer this").click()
         await visit.hear()
         assert await stored(door) == [("user", "How many?"), ("assistant", "Seven.")]
 
@@ -354,3 +368,31 @@ async def test_a_first_visit_says_what_happens_here(chromium: Browser, locale: s
         await visit.open("/#/chat")
         await expect(visit.page.locator(".lead")).to_be_visible()
         await expect(first.first).to_be_hidden()
+
+
+async def test_readers_and_keyboards_keep_their_place(chromium: Browser) -> None:
+    """Earlier messages come above what is read; a link leads past the list; language and colours leave the focus."""
+    async with offline(chromium) as (visit, door):
+        page = visit.page
+        await door.http.post("/v1/sessions", json={"id": "long"})
+        lines = [{"role": role, "text": f"{n}: مرحبا\n" * 3} for n in range(40) for role in ("user", "assistant")]
+        await door.http.post("/v1/sessions/long/messages", json={"messages": lines})
+        await visit.open("/#/chat/long")
+        first = page.locator(".said").filter(has_text="15:")
+        earlier = page.get_by_role("button", name="Show earlier messages")
+        await earlier.scroll_into_view_if_needed()
+        before = await first.bounding_box()
+        await earlier.click()
+        await expect(page.locator(".said")).to_have_count(40)
+        after = await first.bounding_box()
+        assert before is not None
+        assert after is not None
+        assert after["y"] == pytest.approx(before["y"], abs=2)
+        assert await visit.field.evaluate("field => { field.value = 'مرحبا'; return field.matches(':dir(rtl)'); }")
+
+        await page.locator(".skip").press("Enter")
+        await expect(page.get_by_role("main")).to_be_focused()
+        await page.get_by_role("button", name="中文").press("Enter")
+        await expect(page.get_by_role("button", name="English")).to_be_focused()
+        await page.get_by_role("button", name="深色").press("Enter")
+        await expect(page.get_by_role("button", name="浅色")).to_be_focused()

@@ -35,7 +35,7 @@ def test_a_token_becomes_a_caller() -> None:
     ("claims", "why"),
     [
         ({"exp": 1}, "ExpiredSignatureError"),
-        ({"tenant_id": None}, "MissingRequiredClaimError"),
+        ({"tenant_id": None}, "it has no tenant_id"),
         ({"aud": "other"}, "InvalidAudienceError"),
     ],
     ids=str,

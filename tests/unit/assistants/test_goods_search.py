@@ -48,6 +48,8 @@ def test_text_category_brand_and_colour_are_found_in_either_language() -> None:
     assert find(brand="光诺") == find(brand="lumora") != []
     assert find(category="手机") == find(category="Phones") == find(category="phone") != []
     assert find(attributes={"颜色": "红色"}) == find(attributes={"color": "red"}) != []
+    assert find(attributes={"屏幕": ">= 6.4 英寸"}) == find(attributes={"screen": ">= 6.4 inch"}) != []
+    assert find(attributes={"material": "不锈钢"}) == find(attributes={"material": "steel"}) != []
     assert find(category="phones", text="256GB") == find(category="phones", text="256 GB") != []
 
 

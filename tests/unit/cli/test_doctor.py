@@ -7,9 +7,11 @@ import json
 import os
 import sqlite3
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,8 +19,9 @@ import pytest
 from typer.testing import CliRunner
 
 import tenuto
+from tenuto.app import Tenuto
 from tenuto.cli import program
-from tenuto.cli.checks import check_sqlite_file
+from tenuto.cli.checks import Finding, check_sqlite_file
 from tenuto.cli.effective_settings import duration, effective, mask_password
 from tenuto.ports import utc_now
 from tenuto.settings import Settings
@@ -153,6 +156,29 @@ def test_the_doctor_asks_the_model_and_names_the_reason(
     named = "the model openai:local, offline" if reply is SILENCE and "," in chain else "the model openai:local"
     assert found["message"].startswith(says.format(named)), found
     assert advice in found["advice"]
+
+
+def test_the_time_of_a_model_is_none_of_the_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To load a provider's library took the rest of the store's time on a slow machine, and the store was blamed."""
+    limits: list[bool] = []
+    running: list[object] = []
+
+    @asynccontextmanager
+    async def limited(seconds: float) -> AsyncIterator[None]:
+        async with asyncio.timeout(seconds) as limit:
+            running.append(limit)
+            yield
+            running.remove(limit)
+
+    async def talking(app: Tenuto) -> list[Finding]:
+        limits.append(bool(running))
+        return []
+
+    monkeypatch.setattr("tenuto.cli.doctor.asyncio", SimpleNamespace(run=asyncio.run, timeout=limited))
+    monkeypatch.setattr("tenuto.cli.checks.talking", talking)
+
+    assert examined()[1]["store"]["status"] == "ok"
+    assert limits == [False]
 
 
 def test_the_first_model_of_a_chain_that_fails_is_a_warning_and_all_is_not_well() -> None:

@@ -30,6 +30,7 @@ from tests.servers.openai_server import (
     anthropic_words,
     calls,
     refusal,
+    stalling,
     start_model_server,
     words,
 )
@@ -245,6 +246,20 @@ async def test_silence_ends_at_the_deadline(server: ModelServer) -> None:
         async with open_pydantic_ai_model("openai:local", waits) as model:
             with pytest.raises(ModelTimeout, match="the model openai:local took too long"):
                 await answer(model)
+
+
+async def test_a_model_on_this_machine_may_begin_late_but_not_fall_silent(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenuto.llm.pydantic_ai.TIMEOUT", timedelta(milliseconds=50))
+    server.answers(stalling("Well"))
+
+    async with open_pydantic_ai_model("openai:local", ModelConnection(base_url=server.url)) as model:
+        with pytest.raises(ModelTimeout):
+            await answer(model)
+        assert getattr(model, "unlimited")  # noqa: B009 (not of the port)
+        async with aclosing(cast(Any, model.stream_answer(ASKING, ()))) as events:
+            assert await anext(events) == TextDelta(text="Well")
 
 
 async def test_a_server_that_is_not_there_cannot_be_reached() -> None:

@@ -8,6 +8,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -389,3 +390,21 @@ print([name for name in ("dbos", "sqlalchemy", "psycopg") if name in sys.modules
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=True)
 
     assert done.stdout.strip() == "[]"
+
+
+async def test_an_idle_engine_looks_at_its_queues_in_one_thread_and_is_woken_by_what_happens_here(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Looking would be too late for this test: only being woken makes it end.
+    monkeypatch.setattr("tenuto.tasks.engines._queues._IDLE", 10 * LONG)
+
+    async with house.engine() as engine:
+        await house.run(engine, plan_of(step("first")))
+        task = await engine.submit(ANN, TASK, plan_of(step("ask", human_input="Well?"), step("a", "ask")))
+        await wait_for_step(house.tasks, ANN, task.id, "ask", "waiting")
+        await engine.answer(ANN, task.id, "ask", "yes")
+        progress = await wait_for_end(house.tasks, ANN, task.id)
+        names = [thread.name for thread in threading.enumerate()]
+
+    assert progress.task.status is TaskStatus.COMPLETED
+    assert not [name for name in names if any(word in name for word in ("queue", "scheduler", "timeout"))]

@@ -297,17 +297,17 @@ def test_a_worker_is_dead_when_its_row_stays_as_it_is_for_a_lease(tmp_path: Path
     workers.create()
     for name in ("here", "there"):
         workers.beat(name)
-    assert workers.dead() == set()
+    assert workers.dead(workers.read()) == set()
     now = 4.9
     workers.beat("here")
-    assert workers.dead() == set()
+    assert workers.dead(workers.read()) == set()
     now = 5.0
-    assert workers.dead() == {"there"}
+    assert workers.dead(workers.read()) == {"there"}
 
     # After an outage every worker has a whole lease to be seen again.
     workers.forget()
-    assert workers.dead() == set()
+    assert workers.dead(workers.read()) == set()
     workers.remove(["there"])
     now = 20.0
-    assert workers.dead() == {"here"}
+    assert workers.dead(workers.read()) == {"here"}
     database.dispose()

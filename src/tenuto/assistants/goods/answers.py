@@ -11,7 +11,7 @@ import msgspec
 
 from tenuto.assistants.goods.intent import QueryIntent
 from tenuto.assistants.goods.item import Case, CaseStatus, Item, Order, OrderStatus, in_language
-from tenuto.assistants.goods.words import ATTRIBUTES, COLORS
+from tenuto.assistants.goods.words import ATTRIBUTES, value_in_chinese
 from tenuto.model.generation import ToolContext
 from tenuto.model.prompt import Language
 from tenuto.model.values import Json, Value
@@ -170,7 +170,10 @@ def make_card(item: Item, language: Language) -> Card:
         "name": in_language(language, item.name, item.name_zh),
         "brand": in_language(language, item.brand, item.brand_zh),
     }
-    return msgspec.convert(msgspec.structs.asdict(item) | names, Card)
+    attributes = item.attributes
+    if language is Language.CHINESE:
+        attributes = {name: value_in_chinese(value) for name, value in attributes.items()}
+    return msgspec.convert(msgspec.structs.asdict(item) | names | {"attributes": attributes}, Card)
 
 
 def make_order_card(order: Order, language: Language) -> OrderCard:
@@ -249,7 +252,7 @@ def _nothing(answer: GoodsAnswer, speaker: _Speaker) -> str:
 
 def _row(good: Card, speaker: _Speaker) -> str:
     color = good.attributes.get("color", "")
-    shown = (f"（{COLORS.get(color, color)}）" if speaker.chinese else f" ({color})") if color else ""
+    shown = (f"（{color}）" if speaker.chinese else f" ({color})") if color else ""
     return speaker.say(
         "row",
         name=good.name,
@@ -268,7 +271,7 @@ def _one(good: Card, speaker: _Speaker) -> str:
     if not good.attributes:
         return line
     if speaker.chinese:
-        facts = (f"{ATTRIBUTES.get(name, name)}：{COLORS.get(fact, fact)}" for name, fact in good.attributes.items())
+        facts = (f"{ATTRIBUTES.get(name, name)}：{fact}" for name, fact in good.attributes.items())
         return f"{line}{'；'.join(facts)}。"
     return f"{line} {'; '.join(f'{name}: {fact}' for name, fact in good.attributes.items())}."
 

@@ -12,7 +12,14 @@ from typing import Final
 
 from tenuto.assistants.goods.intent import MAX_SHOWN, QueryIntent, Sort
 from tenuto.assistants.goods.item import Item
-from tenuto.assistants.goods.words import CATEGORIES, COLORS, ENGLISH_COLORS, attribute_name, category_slug
+from tenuto.assistants.goods.words import (
+    CATEGORIES,
+    COLORS,
+    ENGLISH_UNITS,
+    ENGLISH_VALUES,
+    attribute_name,
+    category_slug,
+)
 from tenuto.model.values import Value
 from tenuto.recall import LexicalIndex, terms
 
@@ -21,7 +28,7 @@ _MIN_COVERAGE: Final = 0.5
 _NEAR_BEST: Final = 0.75
 # "256GB" is found as "256 GB".
 _UNIT_BORDER: Final = re.compile(r"(?<=\d)(?=[A-Za-z])")
-_BOUND: Final = re.compile(r"\s*(>=|<=|>|<|=)?\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\+?\s*")
+_BOUND: Final = re.compile(r"\s*(>=|<=|>|<|=)?\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*|[\u4e00-\u9fff]+)\+?\s*")
 _COMPARE: Final[Mapping[str, Callable[[float, float], bool]]] = MappingProxyType(
     {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 )
@@ -144,7 +151,7 @@ def _has(item: Item, name: str, wanted: str) -> bool:
     noted = item.attributes.get(name, "")
     bound, amount = _BOUND.fullmatch(wanted), _BOUND.fullmatch(noted)
     if bound is None or amount is None:
-        wanted_terms = terms(ENGLISH_COLORS.get(wanted, wanted))
+        wanted_terms = terms(ENGLISH_VALUES.get(wanted, wanted))
         return bool(noted) and set(wanted_terms) <= set(terms(noted)) and bool(wanted_terms)
     (limit, unit), (value, noted_unit) = _measure(bound), _measure(amount)
     if unit and unit != noted_unit:
@@ -153,5 +160,6 @@ def _has(item: Item, name: str, wanted: str) -> bool:
 
 
 def _measure(found: re.Match[str]) -> tuple[float, str]:
-    unit, factor = _UNITS.get(found[3].lower(), (found[3].lower(), 1.0))
+    named = ENGLISH_UNITS.get(found[3], found[3].lower())
+    unit, factor = _UNITS.get(named, (named, 1.0))
     return float(found[2]) * factor, unit

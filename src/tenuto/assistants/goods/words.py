@@ -52,6 +52,16 @@ COLORS: Final[Mapping[str, str]] = MappingProxyType(
     | {"beige": "米色", "orange": "橙色"}
 )
 ENGLISH_COLORS: Final = {chinese: english for english, chinese in COLORS.items()} | {"gray": "grey"}
+_MATERIALS: Final = (
+    {"steel": "不锈钢", "cast iron": "铸铁", "enamel": "搪瓷", "ceramic": "陶瓷", "glass": "玻璃", "plastic": "塑料"}
+    | {"cotton": "棉", "wool": "羊毛", "linen": "亚麻", "polyester": "聚酯纤维", "mesh": "网布", "down": "羽绒"}
+    | {"wood": "木", "oak": "橡木", "bamboo": "竹", "latex": "乳胶", "memory foam": "记忆棉", "soy wax": "大豆蜡"}
+)
+_UNITS: Final = {"inch": "英寸", "days": "天", "h": "小时", "min": "分钟"}
+_VALUES: Final = {**COLORS, **_MATERIALS, "one size": "均码"}
+# What is shown in Chinese may come back as a condition.
+ENGLISH_VALUES: Final = {chinese: english for english, chinese in _VALUES.items()} | ENGLISH_COLORS
+ENGLISH_UNITS: Final = {chinese: english for english, chinese in _UNITS.items()}
 ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType(
     {"color": "颜色", "memory": "内存", "storage": "存储", "screen": "屏幕", "battery": "续航", "weight": "重量"}
     | {"size": "尺寸", "material": "材质", "power": "功率", "capacity": "容量", "length": "长度", "pages": "页数"}
@@ -157,6 +167,12 @@ def category_slug(word: str) -> str | None:
     folded = word.strip().casefold()
     found = _CATEGORY.fullmatch(folded)
     return folded if folded in CATEGORIES else None if found is None else _SLUGS[found[1] or found[2]]
+
+
+def value_in_chinese(value: str) -> str:
+    """The value of an attribute for a Chinese reader; one that is not known stays as it is."""
+    amount, _, unit = value.rpartition(" ")
+    return f"{amount} {_UNITS[unit]}" if amount and unit in _UNITS else _VALUES.get(value, value)
 
 
 def attribute_name(name: str) -> str:

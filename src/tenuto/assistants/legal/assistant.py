@@ -14,7 +14,7 @@ from tenuto.assistants.assistant import Assistant, Missing, in_language
 from tenuto.assistants.legal import wording
 from tenuto.assistants.legal.agents import ASKED, FIELD, NAME, Decision
 from tenuto.assistants.legal.library import Library
-from tenuto.assistants.legal.plan import TASK_TYPE, TIMEOUT, legal_plan
+from tenuto.assistants.legal.plan import PATIENT_TIMEOUT, TASK_TYPE, TIMEOUT, legal_plan
 from tenuto.errors import EngineUnavailable, InvalidSetting, TaskFailed
 from tenuto.model.generation import StepChanged, ToolContext, ToolOutput
 from tenuto.model.plan import StepRun, StepStatus, TaskProgress
@@ -38,8 +38,12 @@ def legal_assistant(
     decision_agent: str,
     policies: Preset | None = None,
     missing: Missing | None = None,
+    patient: bool = False,
 ) -> Assistant:
-    """`legal`, under the `multi_agent` preset by default. The engine is opened with the first turn."""
+    """`legal`, under the `multi_agent` preset by default. The engine is opened with the first turn.
+
+    With a `patient` one, agents may take the time of a slow model.
+    """
     return Assistant(
         name=NAME,
         titles={Language.ENGLISH: "Legal help desk", Language.CHINESE: "法律咨询"},
@@ -48,7 +52,7 @@ def legal_assistant(
             Language.CHINESE: "路由与劳动法、合同法专家协作答复。示例文本，不构成法律意见。",
         },
         policies=policies or preset("multi_agent"),
-        respond=_Consultation(engine, decision_agent).answer,
+        respond=_Consultation(engine, decision_agent, patient).answer,
         missing=missing,
     )
 
@@ -56,9 +60,10 @@ def legal_assistant(
 class _Consultation:
     """One question as a task: submitted once for each turn, however often the turn is tried."""
 
-    def __init__(self, engine: Callable[[], Awaitable[TaskEngine]], decision_agent: str) -> None:
+    def __init__(self, engine: Callable[[], Awaitable[TaskEngine]], decision_agent: str, patient: bool) -> None:
         self._engine = engine
-        self._plan = legal_plan(decision_agent)
+        self._plan = legal_plan(decision_agent, patient=patient)
+        self._patience = 2 * (PATIENT_TIMEOUT if patient else TIMEOUT).total_seconds()
 
     @cached_property
     def _library(self) -> Library:
@@ -81,7 +86,7 @@ class _Consultation:
         task = await engine.submit(turn.scope, new, self._plan, idempotency_key=turn.turn_key)
         if task.status is TaskStatus.FAILED:
             await engine.resume(turn.scope, task.id)
-        async with aclosing(_follow(engine, turn, task.id)) as events:
+        async with aclosing(_follow(engine, turn, task.id, self._patience)) as events:
             async for event in events:
                 yield event if isinstance(event, StepChanged) else self._to_output(event)
 
@@ -95,7 +100,6 @@ class _Consultation:
             raise TaskFailed(task.id, error.step, why, error.reason)
         decision = msgspec.convert(progress.steps[-1].output, Decision)
         language = decision.language
-        footer = wording.FOOTER[language].format(task=task.id)
         data: JsonObject = {
             "task_id": task.id,
             "sources": [
@@ -110,18 +114,18 @@ class _Consultation:
             output=data,
             data=data,
             state={ASKED: decision.asked, FIELD: decision.field},
-            final_answer=f"{decision.text}\n\n{footer}",
+            final_answer=f"{decision.text}\n\n{wording.FOOTER[language]}",
             degraded=(FALLBACK,) if decision.quoted else (),
             intent=decision.field,
         )
 
 
 async def _follow(
-    engine: TaskEngine, turn: ToolContext, task_id: str
+    engine: TaskEngine, turn: ToolContext, task_id: str, seconds: float
 ) -> AsyncGenerator[StepChanged | TaskProgress, None]:
     """The steps of a task as they begin and end, then the task that has ended."""
     # No worker may be there that begins the task, so its own limit of time is not enough.
-    deadline = asyncio.get_running_loop().time() + 2 * TIMEOUT.total_seconds()
+    deadline = asyncio.get_running_loop().time() + seconds
     shown: dict[str, StepStatus] = {}
     pause = 0.0
     while True:

@@ -36,20 +36,33 @@ ROUTING: Final = "routing"
 DECIDE: Final = "decision"
 DECISION: Final = "final_decision"
 TIMEOUT: Final = timedelta(minutes=5)
+PATIENT_TIMEOUT: Final = timedelta(hours=1)
+"""With a model on this machine, which may write two words a second, for one agent at a time."""
 _RETRIES: Final = 1
 
 
-def legal_plan(decision_agent: str) -> Plan:
-    """The plan, with the agent that may write the protected keys of such a task."""
-    leads = [_expert(field, field.value, required=True, when=(_equals(ROUTE, field),)) for field in Field]
+def legal_plan(decision_agent: str, *, patient: bool = False) -> Plan:
+    """The plan, with the agent that may write the protected keys of such a task; a `patient` one gives agents time."""
+    timeout = PATIENT_TIMEOUT if patient else TIMEOUT
+    step_timeout = timeout if patient else None
+    leads = [
+        _expert(field, field.value, required=True, when=(_equals(ROUTE, field),), timeout=step_timeout)
+        for field in Field
+    ]
     beside = [
-        _expert(field, f"{field}-beside", required=False, when=(_equals(ROUTE, field.other), _equals(ASIDE, field)))
+        _expert(
+            field,
+            f"{field}-beside",
+            required=False,
+            when=(_equals(ROUTE, field.other), _equals(ASIDE, field)),
+            timeout=step_timeout,
+        )
         for field in Field
     ]
     experts = (*leads, *beside)
     return Plan(
         steps=(
-            Step(id=ROUTE, agent=ROUTER, retries=_RETRIES),
+            Step(id=ROUTE, agent=ROUTER, retries=_RETRIES, timeout=step_timeout),
             *experts,
             Step(
                 id=DECIDE,
@@ -57,13 +70,16 @@ def legal_plan(decision_agent: str) -> Plan:
                 output_key=DECISION,
                 after=tuple(step.id for step in experts),
                 retries=_RETRIES,
+                timeout=step_timeout,
             ),
         ),
-        timeout=TIMEOUT,
+        timeout=timeout,
     )
 
 
-def _expert(field: Field, step_id: str, *, required: bool, when: tuple[Condition, ...]) -> Step:
+def _expert(
+    field: Field, step_id: str, *, required: bool, when: tuple[Condition, ...], timeout: timedelta | None
+) -> Step:
     return Step(
         id=step_id,
         agent=EXPERTS[field],
@@ -72,6 +88,7 @@ def _expert(field: Field, step_id: str, *, required: bool, when: tuple[Condition
         required=required,
         retries=_RETRIES,
         when=when,
+        timeout=timeout,
     )
 
 

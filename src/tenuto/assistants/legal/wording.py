@@ -85,4 +85,4 @@ NOTHING_FOUND: Final[Words] = {
     ZH: "现有文本没有相关内容，我不便猜测。",
 }
 NOT_ANSWERED: Final[Words] = {EN: "{field}: the expert could not answer.", ZH: "{field}：专家未能答复。"}
-FOOTER: Final[Words] = {EN: "Sample texts, no legal advice. Task {task}", ZH: "示例文本，不构成法律意见。任务 {task}"}
+FOOTER: Final[Words] = {EN: "Sample texts, no legal advice.", ZH: "示例文本，不构成法律意见。"}

@@ -27,6 +27,7 @@ export const api = {
   remove: (id, { keepalive = false } = {}) => request("DELETE", at(id), undefined, { keepalive }),
   fork: (id, wish = {}) => json("POST", `${at(id)}/fork`, wish),
   export: async (id, format) => (await request("GET", `${at(id)}/export?format=${format}`)).blob(),
+  scope: () => json("GET", "v1/scope"),
   stats: () => json("GET", "v1/stats"),
   status: () => json("GET", "v1/status"),
   usage: (days) => json("GET", `v1/analytics/usage?${asked({ days })}`),

@@ -20,7 +20,7 @@ import { frameView } from "./views/frame.js";
 const store = makeStore();
 const house = houseActions(store);
 const sessions = sessionActions(store);
-const deletion = deletionActions(store, sessions);
+const deletion = deletionActions(store, sessions, () => review());
 const talks = talkActions(store);
 const turns = turnActions(store, talks, sessions);
 const pages = pageLoader(store);
@@ -51,7 +51,7 @@ let forgetView = () => {};
 let find = () => {};
 let left = null; // the session that was on screen when it was deleted
 
-/** Build every view anew, in the language and colours of now. */
+/** Build every view anew, in the language of now. */
 function mount() {
   forgetView();
   document.documentElement.lang = currentLanguage() === "zh" ? "zh-Hans" : "en";
@@ -76,7 +76,7 @@ async function follow() {
   store.change({ page, id });
   if (page !== CHAT) {
     store.change({ drawer: false });
-    return pages.open(page, id);
+    return Promise.all([pages.open(page, id), house.place()]);
   }
   pages.close();
   const talk = currentTalk(store.get());
@@ -160,14 +160,17 @@ function findOnKey(event) {
   if (store.get().house) find();
 }
 
+/** Every word is another one now, so every view is built anew; the focus stays where it was. */
 function switchTo(language) {
+  const { id } = document.activeElement;
   speak(language);
   mount();
+  if (id) document.getElementById(id)?.focus();
 }
 
 function repaint(theme) {
   paint(theme);
-  mount();
+  store.change({});
 }
 
 store.change(placeInAddress());

@@ -1,11 +1,15 @@
 /** Elements, built one by one: text only ever becomes a text node, so nothing anybody said can turn into markup. */
 
+// What is typed may be Arabic or Hebrew: it stands as its own letters run.
+const FIELDS = ["input", "textarea"];
+
 /**
  * Make an element. `on` holds listeners, `data` the data attributes; `true` sets an attribute, `false`, `null` and
  * `undefined` leave it out. Children are nodes, texts, or lists of them; nothing stands for no child.
  */
 export function h(tag, { on = {}, data = {}, ...attributes } = {}, ...children) {
   const element = document.createElement(tag);
+  if (FIELDS.includes(tag)) element.dir = "auto";
   for (const [name, value] of Object.entries(attributes)) set(element, name, value);
   for (const [name, value] of Object.entries(data)) if (value != null) element.dataset[name] = value;
   for (const [name, listener] of Object.entries(on)) element.addEventListener(name, listener);

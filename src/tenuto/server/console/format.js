@@ -61,3 +61,10 @@ export function bytes(value) {
   const step = Math.min(Math.floor(Math.log10(Math.max(value, 1)) / 3), units.length - 1);
   return unit(value / 1000 ** step, units[step]);
 }
+
+/** How long something stays that ends at a moment. */
+export function until(iso) {
+  const hours = (new Date(iso) - Date.now()) / 3_600_000;
+  if (hours < 1) return t("time.soon");
+  return hours < 48 ? t("time.hours", { count: Math.round(hours) }) : t("time.days", { count: Math.round(hours / 24) });
+}

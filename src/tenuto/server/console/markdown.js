@@ -46,7 +46,7 @@ export function markdown(text) {
   );
   try {
     const tokens = new BoundedLexer({ gfm: true, breaks: true }).lex(hidden.join(""));
-    return blocks(tokens, { marks, depth: 0 });
+    return blocks(tokens, { marks, depth: 0 }).map(directed);
   } catch (error) {
     if (error instanceof RangeError) return null;
     throw error;
@@ -55,6 +55,12 @@ export function markdown(text) {
 
 function blocks(tokens, at) {
   return tokens.map((token) => (BLOCKS[token.type] ?? inlineBlock)(token, { ...at, depth: at.depth + 1 }));
+}
+
+/** A block as its own letters run; what is inside follows it, except code, which always runs from the left. */
+function directed(block) {
+  if (block instanceof HTMLElement) block.dir = block.matches(".code") ? "ltr" : "auto";
+  return block;
 }
 
 const BLOCKS = {

@@ -32,5 +32,5 @@ function paragraphs(text) {
   return text
     .split(/\n\s*\n/)
     .filter((each) => each.trim())
-    .map((each) => h("p", { class: "plain" }, marked(each)));
+    .map((each) => h("p", { class: "plain", dir: "auto" }, marked(each)));
 }

@@ -10,6 +10,7 @@ import { CHAT } from "./pages.js";
 export const BEGINNING = {
   house: null, // what runs here: version, store, auth
   assistants: [],
+  scope: null, // for whom the caller acts, once a page has asked
   privacy: null, // what becomes of private data here, where the server tells
   choice: { assistant: null, persona: null }, // for the next talk, or the next message
   sessions: { items: [], cursor: null, query: "", of: "", loading: true, problem: null }, // `of`: the query they answer

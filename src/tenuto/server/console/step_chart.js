@@ -10,7 +10,9 @@ const TICKS = 5;
  * runs ends `now`, and one that was skipped stands where it would have begun; `open` says that there is more to come.
  */
 export function stepChart(steps, now) {
-  const times = steps.flatMap(({ started_at: from, ended_at: to }) => [from, to].filter(Boolean).map((at) => +new Date(at)));
+  const times = steps.flatMap(({ started_at: from, ended_at: to }) =>
+    [from, to].filter(Boolean).map((at) => +new Date(at)),
+  );
   const runs = steps.some(({ status }) => status === "running" || status === "waiting");
   if (runs || times.length === 0) times.push(now);
   const [first, last] = [Math.min(...times), Math.max(...times)];
@@ -18,7 +20,8 @@ export function stepChart(steps, now) {
   const byId = new Map(steps.map((step) => [step.id, step]));
   const ends = new Map();
   const endOf = (step) => {
-    if (!ends.has(step.id)) ends.set(step.id, step.status === "skipped" ? afterOf(step) : since(step.ended_at) ?? last - first);
+    if (!ends.has(step.id))
+      ends.set(step.id, step.status === "skipped" ? afterOf(step) : (since(step.ended_at) ?? last - first));
     return ends.get(step.id);
   };
   const afterOf = ({ after }) => Math.max(0, ...after.map((id) => endOf(byId.get(id))));
@@ -31,7 +34,13 @@ export function stepChart(steps, now) {
   const latest = (row) => row.start ?? Number.MAX_VALUE;
   // What was skipped stands after what ended at that moment, and before what began then.
   const skipped = ({ step }) => (step.status === "skipped" ? 0 : 1);
-  rows.sort((one, other) => latest(one) - latest(other) || one.depth - other.depth || skipped(one) - skipped(other) || one.place - other.place);
+  rows.sort(
+    (one, other) =>
+      latest(one) - latest(other) ||
+      one.depth - other.depth ||
+      skipped(one) - skipped(other) ||
+      one.place - other.place,
+  );
   return { rows, total: last - first, open: depths.size > 0 };
 }
 

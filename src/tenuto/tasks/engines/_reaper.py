@@ -12,7 +12,9 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from dbos import DBOSClient, WorkflowStatus
+import sqlalchemy as sa
+from dbos import DBOSClient
+from dbos._schemas.system_database import SystemSchema
 from dbos._utils import INTERNAL_QUEUE_NAME
 
 from tenuto.logs import describe_exception
@@ -24,6 +26,10 @@ _SWEEP_EVERY: Final = 60.0
 _SWEPT_AT_ONCE: Final = 500
 # DBOS asks once a second whether a run was cancelled.
 _CANCEL_SECONDS: Final = 1.5
+# Asked every second: DBOS's own list reads all columns. The literal is that of an index.
+_PENDING: Final = sa.select(
+    SystemSchema.workflow_status.c.workflow_uuid, SystemSchema.workflow_status.c.executor_id
+).where(sa.text("status = 'PENDING'"))
 
 
 class Reaper:
@@ -54,18 +60,18 @@ class Reaper:
 
     def others_work(self) -> bool:
         """Whether another worker has a run."""
-        return any(workflow.executor_id != self._worker for workflow in self._pending())
+        return any(owner != self._worker for _, owner in self._pending())
 
     def recover_dead(self) -> int:
         """Enqueue the tasks of dead workers again; one that is wrongly taken for dead can record nothing any more."""
         pending = self._pending()
         # Read last: a worker has its row before its first task.
-        dead, living = self._workers.dead() - {self._worker}, self._workers.read()
+        living = self._workers.read()
+        dead = self._workers.dead(living) - {self._worker}
         moved = 0
-        for workflow in pending:
-            owner = workflow.executor_id
+        for workflow_id, owner in pending:
             if owner is not None and owner != self._worker and (owner in dead or owner not in living):
-                moved += self._client._sys_db.reenqueue_for_recovery(workflow.workflow_id, [owner], INTERNAL_QUEUE_NAME)
+                moved += self._client._sys_db.reenqueue_for_recovery(workflow_id, [owner], INTERNAL_QUEUE_NAME)
         if dead:
             self._workers.remove(dead)
         if moved:
@@ -106,5 +112,7 @@ class Reaper:
             self._client.delete_workflows(ids)
         return len(ids)
 
-    def _pending(self) -> Sequence[WorkflowStatus]:
-        return self._client.list_workflows(status="PENDING", name=self._names, load_input=False, load_output=False)
+    def _pending(self) -> Sequence[tuple[str, str | None]]:
+        """The runs that workers have, each with its worker."""
+        with self._client._sys_db.engine.connect() as connection:
+            return [(row.workflow_uuid, row.executor_id) for row in connection.execute(_PENDING)]

@@ -7,7 +7,7 @@ changed for a lease by the watcher's own clock, so that clocks of machines are n
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 import sqlalchemy as sa
@@ -56,10 +56,9 @@ class Workers:
         with self._engine.begin() as connection:
             connection.execute(sa.delete(self._rows).where(self._rows.c.id.in_(list(workers))))
 
-    def dead(self) -> set[str]:
-        """The workers with a row that are dead."""
+    def dead(self, rows: Mapping[str, int]) -> set[str]:
+        """The workers among these rows that are dead."""
         now, silent = self._now(), set[str]()
-        rows = self.read()
         for worker, beats in rows.items():
             before, since = self._seen.get(worker, (-1, now))
             if before != beats:

@@ -49,6 +49,7 @@ from tenuto.model.values import Json
 from tenuto.tasks.agents import Agents
 from tenuto.tasks.engines._capacity import SLOTS, RunningTasks
 from tenuto.tasks.engines._database import make_database
+from tenuto.tasks.engines._queues import QueueReader, replace_polling
 from tenuto.tasks.engines._reaper import Reaper
 from tenuto.tasks.engines._workers import Workers
 from tenuto.tasks.plan_runner import PlanRunner
@@ -81,6 +82,8 @@ _VERSION: Final = "tasks-1"
 # How often a run may change hands; a step that kills its workers is given up long before.
 _RECOVERIES: Final = 1000
 _POLL: Final = 0.2
+# For answers that other processes give; a run is woken at once by one that is given here.
+_LISTEN: Final = 0.5
 _THREADS: Final = 8
 _LONGEST_SLEEP: Final = 300.0
 _LIVING: Final = ("ENQUEUED", "PENDING", "DELAYED")
@@ -149,6 +152,7 @@ class DbosEngine:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tenuto tasks")
         self._active: dict[str, Scope] = {}
         self._runs = RunningTasks(policy.busy_tasks, (_SHARED_QUEUE, _QUEUE))
+        self._queues = QueueReader(self._runs)
         self._working: set[asyncio.Task[Any]] = set()
         lease = policy.lease.total_seconds()
         self._workers = Workers(engine=self._database, schema=self._schema, lease=lease)
@@ -256,6 +260,7 @@ class DbosEngine:
         """Let a run go on that waits; repeated for the same reason, nothing happens."""
         workflow_id, key = _workflow_id(scope, task.id, task.runs), f"{task.id}:{what}"
         await self._ask(partial(self._control.send, workflow_id, True, topic=_INPUT, idempotency_key=key))
+        self._queues.wake_run(f"{workflow_id}::{_INPUT}")
 
     async def status(self, scope: Scope, task_id: str) -> TaskProgress:
         return await self._tasks.progress(scope, task_id)
@@ -307,6 +312,7 @@ class DbosEngine:
         """Stop working; other workers go on with the tasks of this one at once."""
         global _open_engine
         self._stop.set()
+        self._queues.close()
         if self._renewing is not None:
             self._renewing.cancel()
         begun = [task for task in (self._connecting, self._renewing) if task is not None]
@@ -355,17 +361,19 @@ class DbosEngine:
             "log_level": "WARNING",
             # The client, which makes the tables, makes none of the triggers that a listener would need.
             "use_listen_notify": False,
-            "notification_listener_polling_interval_sec": _POLL,
+            "notification_listener_polling_interval_sec": _LISTEN,
         }
         DBOS(config=config)._active_workflows_set = self._runs
         queues = [_SHARED_QUEUE, _QUEUE] if self._agents.own else [_SHARED_QUEUE]
-        DBOS.listen_queues([*queues, _INNER_QUEUE, _DELIVERY_QUEUE])
+        self._queues.names = [*queues, _INNER_QUEUE, _DELIVERY_QUEUE]
         self._launched = True
-        DBOS.launch()
+        with replace_polling(self._queues):
+            DBOS.launch()
         for queue, slots in ((_SHARED_QUEUE, SLOTS), (_QUEUE, SLOTS), (_INNER_QUEUE, None), (_DELIVERY_QUEUE, None)):
             DBOS.register_queue(
                 queue, worker_concurrency=slots, polling_interval_sec=_POLL, on_conflict="always_update"
             )
+        self._queues.wake()
 
     def _disconnect(self) -> None:
         if self._heart is not None:
@@ -407,6 +415,7 @@ class DbosEngine:
             delivery = f"{_owner_prefix(scope)}events.{task_id}.{run:06d}"
             options |= {"workflow_name": _DELIVERY, "queue_name": _DELIVERY_QUEUE, "workflow_id": delivery}
             await self._ask(partial(self._control.enqueue, options, owner, task_id, run))
+        self._queues.wake()
 
     async def _run_status(self, workflow_id: str) -> str | None:
         """The status of a run in the engine's database, if it has one."""

@@ -12,7 +12,8 @@ import { Problem } from "../problem.js";
 const UNDO = 10_000;
 const NOTED = "tenuto.deleting";
 
-export function deletionActions(store, sessions) {
+/** `erased` is called when sessions are gone from the server: what the page counts has changed. */
+export function deletionActions(store, sessions, erased) {
   let timer = null;
   let user = 0; // the number of those who have sat here
 
@@ -60,7 +61,7 @@ export function deletionActions(store, sessions) {
     const gone = ids.filter((_, place) => problems[place] === null || problems[place].status === 404);
     note(noted().filter((id) => !ids.includes(id)));
     patch({ hidden: without(ids) });
-    await sessions.drop(gone);
+    await Promise.all([sessions.drop(gone), erased()]);
     const problem = problems.find((each) => each !== null && each.status !== 404);
     if (problem && asking === user) sessions.patch({ problem });
   }

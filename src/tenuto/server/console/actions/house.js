@@ -46,6 +46,14 @@ export function houseActions(store) {
     store.change({ privacy });
   }
 
+  /** Learn for whom the caller acts: a key may be bound to a user that nobody has typed here. */
+  async function place() {
+    if (store.get().scope !== null) return;
+    const number = begun;
+    const scope = await api.scope().catch(() => null);
+    if (number === begun) store.change({ scope });
+  }
+
   /** What every answer tells; returns whether the store has come back. */
   function noteStore(away) {
     const back = store.get().away && !away;
@@ -62,6 +70,7 @@ export function houseActions(store) {
   return {
     begin,
     review,
+    place,
     noteStore,
     /** Choose whom the next talk is with. */
     choose: (assistant) => store.change({ choice: { assistant, persona: null } }),

@@ -73,14 +73,15 @@ export function sessionActions(store) {
     entitle([session]);
   }
 
-  /** The title that these sessions have now stands above their talks as well. */
+  /** The title that these sessions have now, and when they expire, stand above their talks as well. */
   function entitle(sessions) {
-    const titles = new Map(sessions.map(({ id, title }) => [id, title]));
+    const known = new Map(sessions.map((session) => [session.id, session]));
     store.change((state) => ({
       talks: Object.fromEntries(
         Object.entries(state.talks).map(([key, talk]) => {
-          const title = titles.get(talk.id) || talk.title;
-          return [key, title === talk.title ? talk : { ...talk, title }];
+          const { title, expires_at: expires = talk.expires } = known.get(talk.id) ?? {};
+          const same = expires === talk.expires && (title || talk.title) === talk.title;
+          return [key, same ? talk : { ...talk, title: title || talk.title, expires }];
         }),
       ),
     }));

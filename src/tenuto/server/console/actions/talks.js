@@ -18,6 +18,8 @@ const NEW = {
   unanswered: null, // why the last message has no answer, where its trace tells
   running: null,
   queue: [], // what waits to be said, in order: `{ key, text, persona }`
+  expires: null, // when it goes, if nothing is said in it
+  forkedFrom: null, // the session and the message it branched off from: { session_id, seq, title }
 };
 
 export function talkActions(store) {
@@ -66,7 +68,9 @@ export function talkActions(store) {
         more: page.more_before,
         loading: false,
         queue: keptQueue(id),
+        expires: session.expires_at,
       });
+      if (session.forked_from) nameOrigin(key, session.forked_from);
       const talk = store.get().talks[key];
       if (talk && store.get().current === key) show(talk);
       if (events === null && talk?.items.at(-1)?.kind === "words") await explain(key, id);
@@ -85,6 +89,13 @@ export function talkActions(store) {
     const { traces } = await api.traces({ session_id: id, limit: 1 }).catch(() => ({ traces: [] }));
     const failed = traces.find(({ error, stopped }) => error !== null && !stopped);
     if (failed) change(key, { unanswered: Problem.ofTrace(failed) });
+  }
+
+  /** Learn what the session is called that this one was forked from; it may be gone. */
+  async function nameOrigin(key, origin) {
+    const listed = store.get().sessions.items.find((each) => each.id === origin.session_id);
+    const { title = null } = listed ?? (await api.session(origin.session_id).catch(() => ({})));
+    change(key, { forkedFrom: { ...origin, title } });
   }
 
   async function older() {

@@ -1,6 +1,6 @@
 /** An answer: its words as they come, what tools did for it, what it is made of, and what one may do about it. */
 
-import { fill, h, set } from "../dom.js";
+import { fill, h, set, write } from "../dom.js";
 import { milliseconds } from "../format.js";
 import { called, has, t } from "../i18n.js";
 import { UNKEPT } from "../items.js";
@@ -17,7 +17,7 @@ import { takenView } from "./taken.js";
 export function answerView(actions) {
   const parts = {
     speaker: h("p", { class: "speaker" }),
-    steps: h("ol", { class: "runs work" }),
+    steps: h("ol", { class: "work" }),
     tools: h("ul", { class: "runs" }),
     text: h("div", { class: "prose" }),
     extras: h("div", { class: "extras" }),
@@ -45,7 +45,7 @@ export function answerView(actions) {
   let shown = {};
 
   function draw({ item, name, redacted, last, busy }) {
-    parts.speaker.textContent = name;
+    write(parts.speaker, name);
     taken.draw(redacted, item.redactedAt);
     set(copy, "hidden", !item.text);
     set(anew, "hidden", !last || busy || item.status !== "done" || item.trace === UNKEPT);
@@ -56,7 +56,11 @@ export function answerView(actions) {
     set(meta, "hidden", item.status === "running" || (item.status !== "done" && !item.trace));
     const { steps } = item;
     if (shown.item?.text !== item.text || shown.item?.status !== item.status || shown.item.steps !== steps) say(item);
-    if (shown.item?.steps !== steps) fill(parts.steps, steps.map((step) => run({ ...step, name: step.id })));
+    if (shown.item?.steps !== steps)
+      fill(
+        parts.steps,
+        steps.map((step) => run({ ...step, name: step.id })),
+      );
     if (shown.item?.tools !== item.tools) fill(parts.tools, item.tools.map(run));
     if (shown.item?.data !== item.data) fill(parts.extras, extras(item.data));
     fill(parts.badges, badges(item));
@@ -69,7 +73,8 @@ export function answerView(actions) {
     const waiting = item.status === "running" && !item.text;
     // A step that runs says what happens.
     if (waiting && item.steps.some((step) => step.state === "started")) fill(parts.text);
-    else if (waiting) fill(parts.text, h("p", { class: "thinking" }, h("span", { class: "unseen" }, t("talk.thinking"))));
+    else if (waiting)
+      fill(parts.text, h("p", { class: "thinking" }, h("span", { class: "unseen" }, t("talk.thinking"))));
     else writeProse(parts.text, item.text);
   }
 

@@ -13,6 +13,11 @@ export function badges({ model, offline, degraded, stopped }) {
   ];
 }
 
+/** The model of a turn and what it had to do without; the badge alone says that it was the offline model. */
+export function modelOf(turn) {
+  return [turn.model !== "offline" && `${turn.model} `, badges({ ...turn, model: "", stopped: false })];
+}
+
 function remark(what) {
   return has(`badge.${what}`) ? t(`badge.${what}`) : t("badge.other", { what });
 }

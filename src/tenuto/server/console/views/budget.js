@@ -87,8 +87,10 @@ function row(entry) {
   const several = count > 1 && t("insight.messages", { count: number(count) });
   // Messages are known by their numbers, memories by their text; the ids of evidence are what people quote.
   const named = kind !== "message" && kind !== "memory" && id;
+  const { role = null, speaker = null } = entry;
+  const who = role !== null && [t(`role.${role}`), speaker].filter(Boolean).join(" ");
   const found = score !== null && t("insight.score", { score: number(score, 2) });
-  const which = [named, range(entry), several, found].filter(Boolean).join(" · ");
+  const which = [named, range(entry), several, who, found].filter(Boolean).join(" · ");
   const size = uncut > tokens ? t("insight.uncut", { tokens: number(tokens), uncut: number(uncut) }) : number(tokens);
   return h(
     "tr",
@@ -115,14 +117,14 @@ function row(entry) {
 
 /** The text of a part, as it is stored now; a long one is folded. */
 function seen({ text = null, state, kind }) {
-  const told = ["redacted", "changed", "gone", "withheld"].includes(state);
+  const told = ["redacted", "changed", "unchecked", "gone", "withheld"].includes(state);
   const since = told && h("span", { class: "since" }, t(`insight.${state}`));
   if (!text) return since && h("div", { class: "seen" }, since);
   const start = excerpt(text);
-  if (start === text) return h("div", { class: "seen" }, since, h("div", { class: "whole" }, marked(text)));
+  if (start === text) return h("div", { class: "seen" }, since, h("div", { class: "whole", dir: "auto" }, marked(text)));
   // It scrolls, so a keyboard has to reach it.
-  const whole = h("div", { class: "whole", tabindex: 0 }, marked(text));
-  const label = h("summary", { title: t("insight.text", { part: t(`kind.${kind}`) }) }, marked(start), " …");
+  const whole = h("div", { class: "whole", dir: "auto", tabindex: 0 }, marked(text));
+  const label = h("summary", { dir: "auto", title: t("insight.text", { part: t(`kind.${kind}`) }) }, marked(start), " …");
   return h("details", { class: "seen" }, label, since, whole);
 }
 

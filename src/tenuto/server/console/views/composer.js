@@ -83,7 +83,9 @@ export function composerView(actions) {
     queue.draw(talk);
     // Without a talk nothing could be sent.
     set(node, "hidden", talk === null || state.problem !== null || talk.problem?.code === "session_not_found");
-    if ((another || left) && !state.drawer && matchMedia("(pointer: fine)").matches) field.focus();
+    // Who may undo a deletion by keyboard is not called away from there.
+    const held = document.activeElement.closest(".undo") !== null;
+    if ((another || left) && !held && !state.drawer && matchMedia("(pointer: fine)").matches) field.focus();
   }
 
   return { node, draw };

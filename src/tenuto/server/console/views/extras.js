@@ -55,7 +55,7 @@ function card({ id, over, name, price, facts, more }) {
     "li",
     { data: { id } },
     over && h("span", { class: "over" }, marked(String(over))),
-    h("span", { class: "name" }, marked(String(name))),
+    h("span", { class: "name", dir: "auto" }, marked(String(name))),
     price && h("span", { class: "price" }, price),
     h("span", { class: "facts" }, facts.filter(Boolean).join(" · ")),
     more.length > 0 && h("span", { class: "facts" }, marked(more.map(String).join(" · "))),

@@ -94,7 +94,10 @@ export function finderView(actions, { sessions, tasks }) {
     const chosen = entries[active] && keyOf(entries[active]);
     entries = groups.flatMap(({ items }) => items);
     // What comes later stands below; the choice stays where it was.
-    active = Math.max(0, entries.findIndex((entry) => keyOf(entry) === chosen));
+    active = Math.max(
+      0,
+      entries.findIndex((entry) => keyOf(entry) === chosen),
+    );
     let place = 0;
     fill(
       list,
@@ -117,7 +120,14 @@ export function finderView(actions, { sessions, tasks }) {
   function row({ picture, text, hint, href }, place) {
     return h(
       "a",
-      { id: `find-${place}`, role: "option", tabindex: -1, href, "aria-selected": "false", on: { click: (event) => go(event, place) } },
+      {
+        id: `find-${place}`,
+        role: "option",
+        tabindex: -1,
+        href,
+        "aria-selected": "false",
+        on: { click: (event) => go(event, place) },
+      },
       icon(picture),
       h("span", { class: "name" }, marked(text, { still: true })),
       hint && h("span", { class: "hint" }, hint),
@@ -199,7 +209,12 @@ function groupsOf(groups) {
 }
 
 function pages() {
-  const others = PAGES.map(({ name, icon: picture }) => ({ picture, text: t(`page.${name}`), also: name, href: addressOfPage(name) }));
+  const others = PAGES.map(({ name, icon: picture }) => ({
+    picture,
+    text: t(`page.${name}`),
+    also: name,
+    href: addressOfPage(name),
+  }));
   return [{ picture: "plus", text: t("sessions.new"), also: "new chat", href: addressOf(null) }, ...others];
 }
 

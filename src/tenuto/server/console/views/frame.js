@@ -34,10 +34,12 @@ export function frameView(actions, pages) {
   const told = h("p", { class: "unseen", role: "status" });
   const outage = h("p", { class: "outage", role: "status", hidden: true }, t("outage"));
   const veil = h("div", { class: "veil", on: { click: () => actions.house.drawer(false) } });
-  const main = h("main", {}, heading.node, outage, transcript.node, beginning.node, composer.node);
+  const main = h("main", { id: "main", tabindex: -1 }, outage, heading.node, transcript.node, beginning.node, composer.node);
+  const skip = h("a", { class: "skip", href: "#main", on: { click: skipTo } }, t("pages.skip"));
   const node = h(
     "div",
     { class: "frame", on: { keydown: press } },
+    skip,
     sidebar.node,
     veil,
     main,
@@ -47,6 +49,12 @@ export function frameView(actions, pages) {
     identity.node,
   );
   node.append(tipView(node).node);
+
+  /** Past the list of sessions; the address stays that of the page. */
+  function skipTo(event) {
+    event.preventDefault();
+    main.focus();
+  }
 
   function press(event) {
     if (event.key === "Escape" && main.inert) {

@@ -17,7 +17,8 @@ export function healthView(actions) {
     "div",
     { class: "page health" },
     header.node,
-    h("div", { class: "scroll" }, h("div", { class: "column" }, notice, word, findings, cards, since)),
+    // Nothing in it takes the focus, and a keyboard has to scroll it.
+    h("div", { class: "scroll", tabindex: 0 }, h("div", { class: "column" }, notice, word, findings, cards, since)),
   );
   let last = null;
 

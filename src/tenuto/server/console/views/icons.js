@@ -3,6 +3,7 @@
 import { svg } from "../dom.js";
 
 const PATHS = {
+  more: "M6 12h.01M12 12h.01M18 12h.01",
   plus: "M12 5v14M5 12h14",
   menu: "M4 7h16M4 12h16M4 17h16",
   close: "M6 6l12 12M18 6L6 18",

@@ -5,7 +5,7 @@ import { money, milliseconds, number } from "../format.js";
 import { t } from "../i18n.js";
 import { tally } from "../marks.js";
 import { Problem, sentence } from "../problem.js";
-import { badges } from "./badges.js";
+import { modelOf } from "./badges.js";
 import { budgetView, entriesView } from "./budget.js";
 import { textButton } from "./buttons.js";
 import { icon } from "./icons.js";
@@ -70,10 +70,10 @@ export function insightView(actions) {
 }
 
 function facts(trace) {
-  const { usage, model, redacted = {} } = trace;
+  const { usage, redacted = {} } = trace;
   const cost = Number(usage.cost_usd);
   const rows = [
-    [t("insight.model"), [model, " ", badges({ ...trace, model: "" })]],
+    [t("insight.model"), modelOf(trace)],
     [
       t("insight.usage.label"),
       t("insight.usage", { input: number(usage.input_tokens), output: number(usage.output_tokens) }),

@@ -28,7 +28,8 @@ export function chip(mark, still = false) {
   );
 }
 
-/** Write a text with its marks where it differs. */
+/** Write a text with its marks where it differs; it stands as its letters run, from the left or from the right. */
 export function writeMarked(element, text, manner = {}) {
+  element.dir = "auto";
   if (element.textContent !== text) fill(element, marked(text, manner));
 }

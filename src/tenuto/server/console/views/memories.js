@@ -7,14 +7,14 @@ import { sentence } from "../problem.js";
 import { textButton } from "./buttons.js";
 import { icon } from "./icons.js";
 import { memoryRow } from "./memory_row.js";
-import { pageHeader } from "./page_header.js";
+import { ownedHeader } from "./page_header.js";
 
 const TYPING = 250;
 const SHOWN = [null, "fact", "episode"];
 const WRITTEN = ["fact", "preference"];
 
 export function memoriesView(actions, ask) {
-  const header = pageHeader(actions, t("page.memories"), t("memories.lead"));
+  const header = ownedHeader(actions, t("page.memories"), { alone: true }, t("memories.lead"));
   const notice = h("p", { class: "notice", role: "status" });
   const refused = h("p", { class: "notice", role: "alert" });
   const liked = section("memories.preferences", actions, ask);
@@ -109,7 +109,7 @@ function search(actions) {
     },
   });
   return {
-    node: h("div", { class: "search", role: "search" }, icon("search"), input),
+    node: h("div", { class: "search", role: "search", "aria-label": t("memories.search") }, icon("search"), input),
     draw(query) {
       // The page may be built anew, in another language, while something is searched for.
       if (document.activeElement !== input && input.value.trim() !== query) input.value = query;

@@ -11,7 +11,7 @@ import { marked } from "./marks.js";
 const SHORT = 80;
 
 export function memoryRow(actions, ask) {
-  const text = h("p", { class: "memory-text" });
+  const text = h("p", { class: "memory-text", dir: "auto" });
   const facts = h("p", { class: "memory-facts" });
   const why = h("div", { class: "memory-why" });
   const pen = iconButton("pen", "", () => edit());

@@ -22,9 +22,21 @@ export function planForm(actions) {
   const { draft } = actions.page.list;
   const type = h("input", { required: true, autocomplete: "off", maxlength: 100 });
   const goal = h("input", { autocomplete: "off", dir: "auto" });
-  const plan = h("textarea", { rows: 12, spellcheck: "false", dir: "ltr", required: true, "aria-describedby": "plan-help plan-wrong" });
+  const plan = h("textarea", {
+    rows: 12,
+    spellcheck: "false",
+    dir: "ltr",
+    required: true,
+    "aria-describedby": "plan-help plan-wrong",
+  });
   const wrong = h("p", { id: "plan-wrong", class: "notice grave", role: "alert" });
-  const file = h("input", { type: "file", accept: ".json,application/json", class: "unseen", "aria-label": t("plan.file"), on: { change: read } });
+  const file = h("input", {
+    type: "file",
+    accept: ".json,application/json",
+    class: "unseen",
+    "aria-label": t("plan.file"),
+    on: { change: read },
+  });
   const run = h("button", { class: "text-button strong" }, t("plan.run"));
   const node = h(
     "form",
@@ -39,7 +51,12 @@ export function planForm(actions) {
     h("label", {}, t("plan.plan"), plan),
     h("p", { id: "plan-help", class: "hint" }, t("plan.help")),
     wrong,
-    h("p", { class: "choices" }, textButton(t("cancel"), () => actions.page.list.fold()), run),
+    h(
+      "p",
+      { class: "choices" },
+      textButton(t("cancel"), () => actions.page.list.fold()),
+      run,
+    ),
   );
   [type.value, goal.value, plan.value] = [draft.type, draft.goal, draft.text];
   node.addEventListener("input", () => {
@@ -85,7 +102,11 @@ export function planForm(actions) {
     }
     const { type: _, goal: __, plan: inner, ...steps } = Object(given);
     run.disabled = true;
-    const { task, problem } = await actions.page.list.run({ type: type.value, goal: goal.value, plan: inner ?? (Array.isArray(given) ? given : steps) });
+    const { task, problem } = await actions.page.list.run({
+      type: type.value,
+      goal: goal.value,
+      plan: inner ?? (Array.isArray(given) ? given : steps),
+    });
     run.disabled = false;
     if (problem) return refuse(said(problem), stepPlace(problem, plan.value));
     if (task) location.hash = addressOfTask(task.id);
@@ -116,7 +137,12 @@ function syntaxPlace(message, text) {
   const [, position] = /position (\d+)/.exec(message) ?? [];
   const [, line, column] = /line (\d+) column (\d+)/.exec(message) ?? [];
   if (!position && !line) return [text.length, text.length];
-  const at = position ? Number(position) : text.split("\n").slice(0, line - 1).join("\n").length + Number(column);
+  const at = position
+    ? Number(position)
+    : text
+        .split("\n")
+        .slice(0, line - 1)
+        .join("\n").length + Number(column);
   return [Math.max(0, at - 1), at + 1];
 }
 

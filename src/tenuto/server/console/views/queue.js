@@ -12,7 +12,12 @@ export function queueView(actions, take) {
   const rows = keyed(list, () => rowView(actions, take));
   const why = h("span");
   const send = textButton(t("queue.send"), () => actions.turns.flush());
-  const node = h("section", { class: "queue", hidden: true, "aria-label": t("queue.title") }, list, h("p", {}, why, send));
+  const node = h(
+    "section",
+    { class: "queue", hidden: true, "aria-label": t("queue.title") },
+    list,
+    h("p", {}, why, send),
+  );
 
   function draw(talk) {
     const queue = talk?.queue ?? [];

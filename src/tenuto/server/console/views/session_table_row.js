@@ -1,7 +1,7 @@
 /** One session in the table: what it is and has cost, and what one does about it. */
 
 import { fill, h, set, write } from "../dom.js";
-import { instant, moment, money, number } from "../format.js";
+import { instant, moment, money, number, until } from "../format.js";
 import { t } from "../i18n.js";
 import { spoken } from "../marks.js";
 import { addressOf, addressOfPage, go } from "../route.js";
@@ -27,7 +27,14 @@ export function sessionTableRow(actions, exportFiles) {
     export: iconButton("download", "", () => exportFiles([shown])),
     delete: iconButton("bin", "", remove),
   };
-  const tools = h("span", { role: "cell", class: "tools" }, traces, Object.values(buttons));
+  // Where they would take half of the row, they lie over it once they are asked for.
+  const more = iconButton("more", "", () => unfold(!tools.hasAttribute("data-open")), { class: "unfold-tools" });
+  const tools = h(
+    "span",
+    { role: "cell", class: "tools", on: { focusout: leave, keydown: fold } },
+    h("span", { class: "buttons" }, traces, Object.values(buttons)),
+    more,
+  );
   const node = h(
     "div",
     { class: "table-row", role: "row" },
@@ -51,16 +58,35 @@ export function sessionTableRow(actions, exportFiles) {
     write(cells.tokens, number(item.tokens));
     write(cells.cost, money(Number(item.cost_usd), "USD", 4));
     at(cells.changed, item.updated_at, moment);
-    at(cells.expires, item.expires_at, (iso) => until(iso));
+    at(cells.expires, item.expires_at, until);
     check.checked = selected.includes(item.id);
     set(check, "aria-label", t("sessions.select", { title }));
     set(traces, "href", addressOfPage("traces", `session/${item.id}`));
     label(traces, t("sessions.traces", { title }));
+    label(more, t("sessions.actions", { title }));
+    if (shown?.id !== item.id) unfold(false);
     for (const [name, button] of Object.entries(buttons)) label(button, t(`sessions.${name}`, { title }));
     shown = item;
   }
 
+  function unfold(open) {
+    set(tools, "data-open", open);
+    set(more, "aria-expanded", String(open));
+  }
+
+  function leave(event) {
+    if (event.relatedTarget && !tools.contains(event.relatedTarget)) unfold(false);
+  }
+
+  function fold(event) {
+    if (event.key !== "Escape" || !tools.hasAttribute("data-open")) return;
+    event.preventDefault();
+    unfold(false);
+    more.focus();
+  }
+
   function rename() {
+    unfold(false);
     const close = (byKey) => {
       fill(cells.title, link, facts);
       if (byKey) buttons.rename.focus();
@@ -92,11 +118,4 @@ function at(cell, iso, show) {
   write(time, iso ? show(iso) : "–");
   set(time, "datetime", iso);
   set(time, "title", iso ? instant(iso) : t("sessions.unexpiring"));
-}
-
-/** How long a session stays, if nothing is said in it. */
-function until(iso) {
-  const hours = (new Date(iso) - Date.now()) / 3_600_000;
-  if (hours < 1) return t("sessions.soon");
-  return hours < 48 ? t("sessions.hours", { count: Math.round(hours) }) : t("sessions.days", { count: Math.round(hours / 24) });
 }

@@ -10,14 +10,14 @@ import { assistantNames } from "./assistant_name.js";
 import { textButton } from "./buttons.js";
 import { commandView, curl } from "./command.js";
 import { exportDialog } from "./export_dialog.js";
-import { pageHeader } from "./page_header.js";
+import { ownedHeader } from "./page_header.js";
 import { COLUMNS, sessionTableRow } from "./session_table_row.js";
 import { search } from "./sidebar.js";
 import { windowList } from "./window_list.js";
 
 export function sessionsView(actions) {
   const sums = h("span");
-  const header = pageHeader(actions, t("page.sessions"), sums);
+  const header = ownedHeader(actions, t("page.sessions"), {}, sums);
   const find = search(actions);
   const bar = selectionBar(actions, exportFiles);
   const notice = h("p", { class: "notice", role: "status" });
@@ -61,7 +61,7 @@ export function sessionsView(actions) {
     found = of;
     shown = present(state);
     broken = problem;
-    write(sums, now.stats ? summed(now.stats) : "");
+    write(sums, now.stats ? summed(without(now.stats, state)) : "");
     find.draw(query);
     const selected = shown.filter((session) => now.selected.includes(session.id));
     bar.draw(selected);
@@ -90,6 +90,18 @@ function say(notice, problem, again, loading, some, query) {
   set(notice, "hidden", !text);
   if (notice.firstChild?.textContent === text) return;
   fill(notice, h("span", {}, text), problem && [" ", textButton(t("again"), again)]);
+}
+
+/** The sums without sessions that are deleted on the page and, for as long as that can be undone, not on the server. */
+function without(stats, { sessions, deleted }) {
+  const gone = sessions.items.filter((session) => deleted.hidden.includes(session.id));
+  const less = (name, of) => Number(stats[name]) - gone.reduce((all, session) => all + Number(session[of]), 0);
+  return {
+    sessions: stats.sessions - gone.length,
+    messages: less("messages", "message_count"),
+    tokens: less("tokens", "tokens"),
+    cost_usd: less("cost_usd", "cost_usd"),
+  };
 }
 
 function summed({ sessions, messages, tokens, cost_usd: cost }) {

@@ -1,7 +1,7 @@
 /** The list of sessions, with what one does about the page itself below it. */
 
 import { present } from "../actions/deletion.js";
-import { fill, h, set } from "../dom.js";
+import { fill, h, set, write } from "../dom.js";
 import { currentLanguage, languages, t } from "../i18n.js";
 import { keyed } from "../keyed.js";
 import { me } from "../me.js";
@@ -29,6 +29,7 @@ export function sidebarView(actions) {
   const shelf = h("div", { class: "shelf" }, list, notice, all);
   const house = h("p", { class: "house" });
   const who = h("span");
+  const paint = theme(actions);
   const places = PAGES.map(place);
   const finder = h(
     "button",
@@ -58,7 +59,7 @@ export function sidebarView(actions) {
     h(
       "div",
       { class: "foot" },
-      h("div", { class: "foot-row" }, identity(actions, who), language(actions), theme(actions)),
+      h("div", { class: "foot-row" }, identity(actions, who), language(actions), paint.node),
       house,
     ),
   );
@@ -67,8 +68,9 @@ export function sidebarView(actions) {
   function draw(state, talk) {
     set(node, "data-drawer", state.drawer);
     for (const each of places) set(each, "aria-current", each.dataset.page === state.page && "page");
-    who.textContent = me().user || t("me.button");
-    if (state.house)
+    write(who, me().user || t("me.button"));
+    paint.draw();
+    if (state.house && last?.house !== state.house)
       fill(house, `${state.house.version} · ${state.house.store} · `, h("a", { href: "docs" }, t("routes")));
     const { cursor, loading, problem, query } = state.sessions;
     const items = present(state);
@@ -139,7 +141,7 @@ export function search(actions) {
     "aria-label": t("sessions.search"),
     on: { input: later },
   });
-  const node = h("div", { class: "search", role: "search" }, icon("search"), input);
+  const node = h("div", { class: "search", role: "search", "aria-label": t("sessions.search") }, icon("search"), input);
 
   /** Titles may have been searched for elsewhere on the page. */
   function draw(query) {
@@ -160,19 +162,26 @@ function identity(actions, who) {
 }
 
 function language(actions) {
-  const other = languages.find((each) => each !== currentLanguage());
+  const next = languages.find((each) => each !== currentLanguage());
   return h(
     "button",
-    { type: "button", class: "quiet", lang: other, title: t("language.label"), on: { click: () => actions.speak(other) } },
+    {
+      type: "button",
+      id: "language",
+      class: "quiet",
+      lang: next,
+      title: t("language.label"),
+      on: { click: () => actions.speak(next) },
+    },
     t("language.switch"),
   );
 }
 
 function theme(actions) {
-  const other = currentTheme() === "dark" ? "light" : "dark";
-  return h(
-    "button",
-    { type: "button", class: "quiet", on: { click: () => actions.paint(other) } },
-    t(`theme.${other}`),
-  );
+  const node = h("button", { type: "button", class: "quiet", on: { click: () => actions.paint(other()) } });
+  return { node, draw: () => write(node, t(`theme.${other()}`)) };
+}
+
+function other() {
+  return currentTheme() === "dark" ? "light" : "dark";
 }

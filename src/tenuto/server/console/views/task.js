@@ -7,7 +7,7 @@ import { sentence } from "../problem.js";
 import { addressOf, addressOfPage } from "../route.js";
 import { textButton } from "./buttons.js";
 import { writeMarked } from "./marks.js";
-import { pageHeader } from "./page_header.js";
+import { ownedHeader } from "./page_header.js";
 import { boardView, writeValue } from "./task_board.js";
 import { graphView } from "./task_graph.js";
 import { errorParts, statusView } from "./task_status.js";
@@ -16,7 +16,7 @@ import { timelineView } from "./task_timeline.js";
 
 export function taskView(actions, ask) {
   const facts = factsView();
-  const header = pageHeader(actions, "", facts.node);
+  const header = ownedHeader(actions, "", { alone: true }, facts.node);
   const bar = barView(actions, ask);
   const notice = h("p", { class: "notice", role: "alert" });
   const parts = [bar, graphView(), stepsView(actions), resultView(), boardView(), timelineView()];

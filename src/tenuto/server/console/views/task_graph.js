@@ -64,8 +64,15 @@ export function graphView() {
     function place({ step, start, end, depth }, number) {
       const top = TOP + number * ROW;
       const left = start === null ? room + 12 + (depth * (band - 16)) / (deepest + 1) : 2 + start * scale;
-      const length = start === null ? Math.min(BAR.pending, band / (deepest + 1) - 10) : Math.max(BAR.least, (end - start) * scale);
-      return { step, top, left: Math.min(left, width - BAR.least), right: Math.min(left + length, width - 2), middle: top + BAR.top + BAR.height / 2 };
+      const length =
+        start === null ? Math.min(BAR.pending, band / (deepest + 1) - 10) : Math.max(BAR.least, (end - start) * scale);
+      return {
+        step,
+        top,
+        left: Math.min(left, width - BAR.least),
+        right: Math.min(left + length, width - 2),
+        middle: top + BAR.top + BAR.height / 2,
+      };
     }
 
     const height = TOP + rows.length * ROW;
@@ -73,30 +80,64 @@ export function graphView() {
       "svg",
       { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": t("tasks.graph") },
       axis(total, scale, height, open ? room + 6 : null),
-      [...places.values()].flatMap((to) => to.step.after.filter((id) => places.has(id)).map((id) => edge(places.get(id), to))),
+      [...places.values()].flatMap((to) =>
+        to.step.after.filter((id) => places.has(id)).map((id) => edge(places.get(id), to)),
+      ),
       rows.map(({ step }) => bar(places.get(step.id), width)),
+      rows.map(({ step }) => label(places.get(step.id), width)),
     );
   }
 
   function bar({ step, top, left, right, middle }, width) {
     const status = statusOf(step);
-    const took = durationOf(step);
-    const word = status === "completed" ? "" : t(`status.${status}`);
-    const rest = [word, took, step.attempts > 1 && t("tasks.attempts", { count: step.attempts })].filter(Boolean).join(" · ");
-    const name = shortened(`${SIGNS[status] ?? "•"} ${step.id}`, width - measure(`  ${rest}`) - 4);
-    const beyond = left + measure(`${name}  ${rest}`) > width;
-    const about = [`${step.id}: ${t(`status.${status}`)}`, step.agent ?? t("tasks.person"), took, step.after.length > 0 && t("tasks.after", { steps: step.after.join(t("mark.comma")) })];
+    const about = [
+      `${step.id}: ${t(`status.${status}`)}`,
+      step.agent ?? t("tasks.person"),
+      durationOf(step),
+      step.after.length > 0 && t("tasks.after", { steps: step.after.join(t("mark.comma")) }),
+    ];
+    const named = {
+      "data-step": step.id,
+      "data-status": status,
+      "aria-label": about.filter(Boolean).join(t("mark.comma")),
+    };
     return svg(
       "g",
-      { class: "bar-row", role: "button", tabindex: step.id === active ? 0 : -1, "data-step": step.id, "data-status": status, "aria-label": about.filter(Boolean).join(t("mark.comma")) },
+      { class: "bar-row", role: "button", tabindex: step.id === active ? 0 : -1, ...named },
       svg("rect", { class: "reach", x: 0, y: top, width, height: ROW - 4, rx: 6 }),
-      svg(
-        "text",
-        { x: beyond ? width - 2 : left, y: top + 16, "text-anchor": beyond ? "end" : "start", "aria-hidden": "true" },
-        svg("tspan", { class: "name" }, name),
-        svg("tspan", { class: "rest", dx: 7 }, rest),
-      ),
-      svg("rect", { class: "bar", x: left, y: middle - BAR.height / 2, width: Math.max(BAR.least, right - left), height: BAR.height, rx: 3 }),
+      svg("rect", {
+        class: "bar",
+        x: left,
+        y: middle - BAR.height / 2,
+        width: Math.max(BAR.least, right - left),
+        height: BAR.height,
+        rx: 3,
+      }),
+    );
+  }
+
+  /** A sign, the name, and how it is, above the bar or as near to that as there is room. */
+  function label({ step, top, left }, width) {
+    const status = statusOf(step);
+    const took = durationOf(step);
+    const word = status === "completed" ? "" : t(`status.${status}`);
+    const rest = [word, took, step.attempts > 1 && t("tasks.attempts", { count: step.attempts })]
+      .filter(Boolean)
+      .join(" · ");
+    const name = shortened(`${SIGNS[status] ?? "•"} ${step.id}`, width - measure(`  ${rest}`) - 4);
+    const beyond = left + measure(`${name}  ${rest}`) > width;
+    return svg(
+      "text",
+      {
+        x: beyond ? width - 2 : left,
+        y: top + 16,
+        "text-anchor": beyond ? "end" : "start",
+        "aria-hidden": "true",
+        "data-step": step.id,
+        "data-status": status,
+      },
+      svg("tspan", { class: "name" }, name),
+      svg("tspan", { class: "rest", dx: 7 }, rest),
     );
   }
 
@@ -159,7 +200,11 @@ function axis(total, scale, height, until) {
     { class: "axis", "aria-hidden": "true" },
     marks.map((at) => [
       svg("line", { x1: 2 + at * scale, x2: 2 + at * scale, y1: TOP - 8, y2: height }),
-      svg("text", { x: 2 + at * scale, y: TOP - 12, "text-anchor": at === 0 ? "start" : "middle" }, at === 0 ? "0" : lasting(at)),
+      svg(
+        "text",
+        { x: 2 + at * scale, y: TOP - 12, "text-anchor": at === 0 ? "start" : "middle" },
+        at === 0 ? "0" : lasting(at),
+      ),
     ]),
     until !== null && svg("line", { class: "until", x1: until, x2: until, y1: TOP - 8, y2: height }),
   );
@@ -170,7 +215,10 @@ function edge(from, to) {
   const x = Math.max(from.left + 2, from.right - 3);
   const bend = Math.min(6, Math.max(0, to.left - x - 4));
   const way = `M${x} ${from.middle + BAR.height / 2}V${to.middle - bend}q0 ${bend} ${bend} ${bend}H${to.left - 1}`;
-  const head = to.left - x > 9 ? `M${to.left - 6} ${to.middle - 3.5}L${to.left - 1} ${to.middle}L${to.left - 6} ${to.middle + 3.5}` : "";
+  const head =
+    to.left - x > 9
+      ? `M${to.left - 6} ${to.middle - 3.5}L${to.left - 1} ${to.middle}L${to.left - 6} ${to.middle + 3.5}`
+      : "";
   const taken = [from, to].every(({ step }) => step.status !== "skipped" && step.status !== "pending");
   return svg("path", { class: taken ? "edge taken" : "edge", d: way + head });
 }

@@ -9,12 +9,12 @@ import { sentence } from "../problem.js";
 import { addressOfTask } from "../route.js";
 import { textButton } from "./buttons.js";
 import { writeMarked } from "./marks.js";
-import { pageHeader } from "./page_header.js";
+import { ownedHeader } from "./page_header.js";
 import { EXAMPLE, planForm } from "./plan_form.js";
 import { statusView } from "./task_status.js";
 
 export function tasksView(actions) {
-  const header = pageHeader(actions, t("page.tasks"), t("tasks.lead"));
+  const header = ownedHeader(actions, t("page.tasks"), { alone: true }, t("tasks.lead"));
   const notice = h("p", { class: "notice", role: "status" });
   const list = h("ul", { class: "task-list" });
   const rows = keyed(list, taskRow);

@@ -7,7 +7,7 @@ import { Problem, sentence } from "../problem.js";
 import { addressOf, addressOfPage } from "../route.js";
 import { waterfall } from "../waterfall.js";
 import { assistantNames } from "./assistant_name.js";
-import { badges } from "./badges.js";
+import { modelOf } from "./badges.js";
 import { textButton } from "./buttons.js";
 import { insightView } from "./insight.js";
 import { marked } from "./marks.js";
@@ -49,9 +49,9 @@ function facts(trace, state) {
   const { input_tokens: input, output_tokens: output, cost_usd: cost } = trace.usage;
   const rows = [
     [t("traces.session"), h("a", { href: addressOf(trace.session_id) }, t("traces.turn", { turn: trace.turn }))],
-    ...(trace.user === null ? [] : [[t("traces.column.user"), trace.user]]),
+    trace.user && [t("traces.column.user"), h("span", { dir: "auto" }, trace.user)],
     [t("traces.column.assistant"), [assistantNames(state)(trace.assistant), trace.persona && ` (${trace.persona})`]],
-    [t("insight.model"), [trace.model, " ", badges({ ...trace, model: "", stopped: false })]],
+    [t("insight.model"), modelOf(trace)],
     [t("traces.column.outcome"), [outcome(trace), trace.error && [" ", failure(trace)]]],
     [t("insight.usage.label"), t("insight.usage", { input: number(input), output: number(output) })],
     [t("insight.cost"), Number(cost) ? money(Number(cost), "USD", 6) : t("insight.free")],
@@ -59,7 +59,7 @@ function facts(trace, state) {
   return h(
     "dl",
     { class: "trace-facts" },
-    rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+    rows.filter(Boolean).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
   );
 }
 
@@ -74,7 +74,7 @@ function said({ request, answer }) {
     [t("traces.column.request"), request],
     [t("traces.answer"), answer],
   ];
-  return texts.filter(([, text]) => text).map(([name, text]) => h("section", {}, h("h2", {}, name), h("p", { class: "text" }, marked(text))));
+  return texts.filter(([, text]) => text).map(([name, text]) => h("section", {}, h("h2", {}, name), h("p", { class: "text", dir: "auto" }, marked(text))));
 }
 
 function timeline(trace) {

@@ -12,7 +12,7 @@ import { assistantNames } from "./assistant_name.js";
 import { textButton } from "./buttons.js";
 import { commandView, curl } from "./command.js";
 import { writeMarked } from "./marks.js";
-import { pageHeader } from "./page_header.js";
+import { ownedHeader } from "./page_header.js";
 
 const COLUMNS = ["began", "request", "user", "assistant", "outcome", "tokens", "cost", "took"];
 const CHOICES = ["assistant", "model", "outcome", "period"];
@@ -21,7 +21,7 @@ const OUTCOMES = ["answered", "degraded", "stopped", "failed"];
 const PERIODS = ["1", "24", "168", "720", "custom"];
 
 export function tracesView(actions) {
-  const header = pageHeader(actions, t("page.traces"), t("traces.lead"));
+  const header = ownedHeader(actions, t("page.traces"), {}, t("traces.lead"));
   const filters = filterBar(actions);
   const notice = h("p", { class: "notice", role: "status" });
   const body = h("tbody");
@@ -82,7 +82,9 @@ function filterBar(actions) {
   });
   for (const name of ["since", "until"])
     fields[name] = h("input", { type: "datetime-local", on: { change: change(name) } });
-  const labels = Object.fromEntries(FILTERS.map((name) => [name, h("label", {}, t(`traces.filter.${name}`), fields[name])]));
+  const labels = Object.fromEntries(
+    FILTERS.map((name) => [name, h("label", {}, t(`traces.filter.${name}`), fields[name])]),
+  );
   const clear = textButton(t("traces.clear"), () => actions.page.list.filter(NO_FILTER));
   const session = h("span", { class: "of-session" });
   const node = h(
@@ -98,14 +100,29 @@ function filterBar(actions) {
 
   function draw({ assistants, sessions }, { filter, models, users: speakers, session: id }) {
     if (known.assistants !== assistants || known.models !== models || known.items !== sessions.items) {
-      choices("assistant", assistants.map((each) => [each.name, called(each.titles, each.name)]));
+      choices(
+        "assistant",
+        assistants.map((each) => [each.name, called(each.titles, each.name)]),
+      );
       const named = assistants.flatMap((each) => each.model.split(", "));
       const all = [...new Set([...named, ...models, filter.model])].filter(Boolean);
-      choices("model", all.map((name) => [name, name === "none" ? t("traces.model.none") : name]));
-      choices("outcome", OUTCOMES.map((name) => [name, t(`traces.outcome.${name}`)]));
-      choices("period", PERIODS.map((name) => [name, t(`traces.period.${name}`)]));
+      choices(
+        "model",
+        all.map((name) => [name, name === "none" ? t("traces.model.none") : name]),
+      );
+      choices(
+        "outcome",
+        OUTCOMES.map((name) => [name, t(`traces.outcome.${name}`)]),
+      );
+      choices(
+        "period",
+        PERIODS.map((name) => [name, t(`traces.period.${name}`)]),
+      );
       const people = new Set([...speakers, ...sessions.items.map((each) => each.user).filter(Boolean)]);
-      fill(users, [...people].sort().map((value) => h("option", { value })));
+      fill(
+        users,
+        [...people].sort().map((value) => h("option", { value })),
+      );
       known = { assistants, models, items: sessions.items };
     }
     for (const name of FILTERS) if (fields[name] !== document.activeElement) fields[name].value = filter[name];
@@ -126,7 +143,11 @@ function filterBar(actions) {
 
   function choices(name, pairs) {
     const chosen = fields[name].value;
-    fill(fields[name], h("option", { value: "" }, t("traces.all")), pairs.map(([value, text]) => h("option", { value }, text)));
+    fill(
+      fields[name],
+      h("option", { value: "" }, t("traces.all")),
+      pairs.map(([value, text]) => h("option", { value }, text)),
+    );
     fields[name].value = chosen;
   }
 
@@ -143,6 +164,7 @@ function traceRow() {
   const link = h("a");
   cells.began.append(time);
   cells.request.append(link);
+  set(cells.user, "dir", "auto");
   const node = h("tr", {}, Object.values(cells));
 
   function draw({ trace }, assistantName) {

@@ -17,7 +17,7 @@ const VIEWS = { words: wordsView, answer: answerView, summary: summaryView };
 
 export function transcriptView(actions) {
   const log = h("div", { role: "log", "aria-label": t("talk.log"), "aria-live": "off", tabindex: "-1" });
-  const rows = keyed(log, ({ item }) => VIEWS[item.kind](actions));
+  const rows = keyed(log, ({ item }) => drawnOnChange(VIEWS[item.kind](actions)));
   const earlier = textButton(t("talk.earlier"), () => actions.talks.older());
   const notice = h("p", { class: "notice", role: "alert" });
   const reason = h("span");
@@ -31,6 +31,7 @@ export function transcriptView(actions) {
     const atEnd = node.scrollHeight - node.scrollTop - node.clientHeight < NEAR;
     const another = shown?.key !== talk?.key || (shown?.loading && !talk?.loading);
     const said = talk !== null && shown !== null && talk.items.length > shown.items.length && talk.running;
+    const stay = !another && talk?.items[0] !== shown?.items[0] && holdPlace();
     rows(lines(state, talk));
     set(earlier, "hidden", !talk?.more);
     set(missing, "hidden", !unanswered(talk));
@@ -41,7 +42,20 @@ export function transcriptView(actions) {
     set(log, "aria-busy", String(Boolean(talk?.running)));
     notify(state, talk);
     if (another || said || atEnd) node.scrollTop = node.scrollHeight;
+    else if (stay) stay();
     shown = talk;
+  }
+
+  /** Earlier messages come above what is read: afterwards the item that was first stands where it stood. */
+  function holdPlace() {
+    const first = log.firstElementChild;
+    if (!first) return null;
+    const before = first.getBoundingClientRect().top;
+    return () => {
+      node.scrollTop += first.getBoundingClientRect().top - before;
+      // The button was above it: the keyboard goes on from here, too.
+      if (earlier.hidden && document.activeElement === document.body) log.focus({ preventScroll: true });
+    };
   }
 
   function notify(state, talk) {
@@ -60,15 +74,33 @@ export function transcriptView(actions) {
 function lines(state, talk) {
   const assistant = assistantOf(state, talk);
   const items = talk?.items ?? [];
+  // How many messages follow each.
+  const behind = new Array(items.length).fill(0);
+  for (let place = items.length - 2; place >= 0; place--)
+    behind[place] = behind[place + 1] + Number(items[place + 1].kind !== "summary");
   return items.map((item, place) => ({
     key: item.key,
     item,
     name: nameOf(assistant, item.persona),
-    later: items.slice(place + 1).filter((each) => each.kind !== "summary").length,
-    redacted: takenFrom(item, items[place - 1], items[place + 1]),
+    later: behind[place],
+    before: items[place - 1],
+    after: items[place + 1],
     last: place === items.length - 1,
     busy: talk.running !== null,
   }));
+}
+
+/** A view that is drawn where its line differs from the last one: of a long talk, most of it stays while words come in. */
+function drawnOnChange(view) {
+  let shown = {};
+
+  function draw(line) {
+    if (Object.keys(line).every((name) => line[name] === shown[name])) return;
+    shown = line;
+    view.draw({ ...line, redacted: takenFrom(line.item, line.before, line.after) });
+  }
+
+  return { node: view.node, draw };
 }
 
 /**

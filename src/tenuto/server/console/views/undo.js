@@ -6,22 +6,55 @@ import { spoken } from "../marks.js";
 import { iconButton, textButton } from "./buttons.js";
 
 export function undoView(actions) {
-  const text = h("span");
+  const text = h("span", { id: "undo-what" });
+  const button = textButton(t("undo"), () => actions.undo(), { title: "Ctrl+Z", "aria-describedby": "undo-what" });
+  const wait = () => node.matches(":hover, :focus-within") || actions.deletion.wait();
   const node = h(
     "div",
     {
       class: "undo",
       hidden: true,
-      on: { pointerenter: () => actions.deletion.hold(), pointerleave: () => actions.deletion.wait() },
+      role: "group",
+      "aria-label": t("undo"),
+      on: {
+        pointerenter: () => actions.deletion.hold(),
+        pointerleave: wait,
+        focusin: () => actions.deletion.hold(),
+        // The focus is at its next place only afterwards.
+        focusout: () => setTimeout(wait),
+        keydown: leave,
+      },
     },
     text,
-    textButton(t("undo"), () => actions.undo(), { title: "Ctrl+Z" }),
+    button,
     iconButton("close", t("undo.done"), () => actions.deletion.commit()),
   );
+  let shown = [];
+  let place = null; // where the keyboard was
 
   function draw({ deleted: { last } }) {
+    if (last === shown) return;
+    shown = last;
+    if (last.length === 0) goBack();
     set(node, "hidden", last.length === 0);
     write(text, last.length ? said(last) : "");
+    // One who deletes by keyboard is many stops away from here.
+    const { activeElement } = document;
+    if (last.length === 0 || !activeElement.matches(":focus-visible") || node.contains(activeElement)) return;
+    place = activeElement;
+    button.focus();
+  }
+
+  function goBack() {
+    if (!node.contains(document.activeElement)) return;
+    if (place?.isConnected) place.focus();
+    else document.getElementById("main").focus();
+  }
+
+  function leave(event) {
+    if (event.key !== "Escape") return;
+    event.preventDefault();
+    goBack();
   }
 
   /** The shortcut, for the whole page. */

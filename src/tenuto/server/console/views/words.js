@@ -1,4 +1,4 @@
-/** What somebody said, and a way to say it differently. */
+/** What a user said, and a way to say it differently. */
 
 import { fill, h, set } from "../dom.js";
 import { instant } from "../format.js";
@@ -7,11 +7,15 @@ import { hasMarks } from "../marks.js";
 import { sentence } from "../problem.js";
 import { addressOf } from "../route.js";
 import { iconButton, textButton } from "./buttons.js";
-import { writeMarked } from "./marks.js";
+import { codeBlock } from "./code_block.js";
+import { marked } from "./marks.js";
 import { takenView } from "./taken.js";
 
+// Code between fences, as in Markdown; one that is not closed ends with the text.
+const FENCED = /^(`{3,}|~{3,})([^\n`]*)\n([\s\S]*?)(?:^\1[ \t]*$\n?|(?![\s\S]))/gm;
+
 export function wordsView(actions) {
-  const text = h("div", { class: "said" });
+  const text = h("div", { class: "said", dir: "auto" });
   const edit = iconButton("pen", t("talk.edit"), () => change());
   const taken = takenView();
   const old = h("p", { class: "old hint", hidden: true }, t("talk.edit.kept"), " ", h("a", {}, t("talk.edit.open")));
@@ -22,13 +26,14 @@ export function wordsView(actions) {
 
   function draw({ item, redacted, later, busy }) {
     taken.draw(redacted, item.redactedAt);
-    writeMarked(text, item.text);
-    set(text, "title", item.at && instant(item.at));
     set(edit, "hidden", item.seq === null || busy);
     set(old, "hidden", !item.fork);
     if (item.fork) set(old.querySelector("a"), "href", addressOf(item.fork));
-    shown = item;
     behind = later;
+    if (shown === item) return;
+    if (shown?.text !== item.text) fill(text, said(item.text));
+    set(text, "title", item.at && instant(item.at));
+    shown = item;
   }
 
   function change() {
@@ -81,4 +86,16 @@ export function wordsView(actions) {
   }
 
   return { node, draw };
+}
+
+/** A text as it was written, and what is between fences as blocks of code: nothing else is read as Markdown. */
+function said(text) {
+  const parts = [];
+  let at = 0;
+  for (const { index, 0: whole, 2: language, 3: code } of text.matchAll(FENCED)) {
+    parts.push(marked(text.slice(at, index).replace(/\n$/, "")));
+    parts.push(codeBlock(code.replace(/\n$/, ""), language, marked, code));
+    at = index + whole.length;
+  }
+  return [...parts, marked(text.slice(at))];
 }

@@ -1,9 +1,9 @@
 /** Phrases of the page of API keys. */
 
 export const en = {
-  "keys.lead": "Credentials for programs and people that call this server.",
+  "keys.lead": "Credentials for the programs and people that call this server.",
   "keys.list": "API keys",
-  "keys.none": "No keys yet. Without one, this server answers programs on its own machine only.",
+  "keys.none": "No keys yet. Until there is one, this server only answers programs on its own machine.",
   "keys.forbidden": "API keys are managed by admins, so this needs a key with the role admin:",
   "keys.own": "used by this page",
   "keys.role.member": "member",
@@ -12,10 +12,8 @@ export const en = {
   "keys.role.member.hint": "Acts for the users of the tenant, or for the one user or agent it is bound to.",
   "keys.role.admin.hint": "Acts for any user of the tenant, manages keys, and sees usage.",
   "keys.role.operator": "operator",
-  "keys.role.operator.hint":
-    "A member who may see the health and metrics of the whole installation. Only a credential with this role, or the terminal, can create it.",
-  "keys.role.privacy.reveal.hint":
-    "A member that also reads the values behind pseudonyms. Only a credential with this role, or the terminal, can create one.",
+  "keys.role.operator.hint": "A member who may also see the health and metrics of the whole installation. Only a credential with this role, or the terminal, can create one.",
+  "keys.role.privacy.reveal.hint": "A member who may also read the values behind pseudonyms. Only a credential with this role, or the terminal, can create one.",
   "keys.for.any": "any user",
   "keys.for.user": "user {name}",
   "keys.for.site": "site {name}",
@@ -26,7 +24,7 @@ export const en = {
   "keys.revoke": "Revoke",
   "keys.revoke.label": "Revoke {name}",
   "keys.revoke.title": "Revoke this key?",
-  "keys.revoke.text": "Programs that use “{name}” are refused from now on. This cannot be undone.",
+  "keys.revoke.text": "Programs that use “{name}” will be refused from now on. This cannot be undone.",
   "keys.revoke.own": "This page uses “{name}”: you will need another key to go on. This cannot be undone.",
   "keys.revoked": "Key revoked.",
   "keys.revoked.at": "revoked {when}",

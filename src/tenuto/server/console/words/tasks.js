@@ -1,12 +1,12 @@
 /** Phrases of the pages of tasks. */
 
 export const en = {
-  "tasks.lead": "What several agents work on, step by step.",
+  "tasks.lead": "Work that several agents do together, step by step.",
   "tasks.task": "Task",
   "tasks.back": "All tasks",
   "tasks.none": "No tasks yet",
-  "tasks.none.terminal": "A plan from a file, with agents of yours:",
-  "tasks.none.http": "Or submit one to this server, with an assistant as agent:",
+  "tasks.none.terminal": "Run a plan from a file with your own agents:",
+  "tasks.none.http": "Or submit one to this server, with an assistant as the agent:",
   "tasks.session": "from this session",
   "tasks.live": "live",
   "tasks.polled": "checked every two seconds",
@@ -21,7 +21,7 @@ export const en = {
   "tasks.after": "after {steps}",
   "tasks.answer": "Answer",
   "tasks.answer.to": "Answer to {step}",
-  "tasks.answer.text": "Your answer: a text or JSON",
+  "tasks.answer.text": "Your answer: text or JSON",
   "tasks.answered": "Answered.",
   "tasks.cancel": "Cancel task",
   "tasks.cancel.title": "Cancel this task?",
@@ -35,7 +35,7 @@ export const en = {
   "tasks.board.none": "Nothing has been written yet.",
   "tasks.value": "Value of {key}",
   "tasks.version": "version {version}",
-  "tasks.before": "before that {writer}",
+  "tasks.before": "previously {writer}",
   "tasks.locked": "locked by {holder}",
   "tasks.timeline": "Timeline",
   "plan.title": "Run a plan",

@@ -1,8 +1,8 @@
 /** Phrases of the page of usage. */
 
 export const en = {
-  "usage.lead": "What the assistants of this site used, and what its sessions are about. Days are those of UTC.",
-  "usage.role": "Usage is that of the whole site, so it needs the tenant's own key or one with the role admin:",
+  "usage.lead": "What this site's assistants used, and what its sessions are about. Days are in UTC.",
+  "usage.role": "Usage covers the whole site, so it needs the tenant's own key or one with the role admin:",
   "usage.period": "Period",
   "usage.days": "{days} days",
   "usage.measure": "What to count",
@@ -18,13 +18,13 @@ export const en = {
   "usage.by_assistant": "By assistant",
   "usage.assistant": "Assistant",
   "usage.upkeep": "titles and summaries",
-  "usage.none": "Nothing was used in this period. Ask an assistant something: the answer is counted here within seconds.",
+  "usage.none": "No usage in this period. Ask an assistant something, and it is counted here within seconds.",
   "usage.topics": "Topics",
   "usage.topic": "Topic",
   "usage.sessions": "Sessions",
   "usage.users": "Users",
   "usage.over_time": "By day",
-  "usage.topics.none": "None yet. A word of the titles becomes a topic once three users have raised it.",
+  "usage.topics.none": "None yet. A word in titles becomes a topic once three users have brought it up.",
   "usage.read": "{number} session was read. | {number} sessions were read.",
   "usage.read.some": "The newest {number} sessions were read; the period has more.",
 };

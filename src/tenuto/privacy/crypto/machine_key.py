@@ -1,0 +1,57 @@
+"""A secret of this machine, for the digests in traces where no master key is set.
+
+It lies beside the journals and in no store: a reader of the database, or of a copy of it, cannot confirm a guess.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from contextlib import suppress
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+_log = logging.getLogger(__name__)
+_BYTES: Final = 32
+
+
+class MachineKey:
+    """The secret in a folder, made when it is first needed; without a folder, or if it cannot be written, one of this
+    process alone."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+
+    @cached_property
+    def name(self) -> str:
+        """What traces call it. It tells nothing of the secret."""
+        return blake2b(self._secret, digest_size=6, person=b"name").hexdigest()
+
+    def derive(self, trace_id: str) -> bytes:
+        """The key of the digests in a trace."""
+        return blake2b(trace_id.encode(), key=self._secret, digest_size=_BYTES, person=b"trace").digest()
+
+    @cached_property
+    def _secret(self) -> bytes:
+        made = secrets.token_bytes(_BYTES)
+        if self._folder is None:
+            return made
+        path = self._folder / "trace.key"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            part = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(made)
+            # Of processes that start at once, the first one's is kept, and it is there as a whole.
+            try:
+                with suppress(FileExistsError):
+                    os.link(part, path)
+            finally:
+                part.unlink()
+            return path.read_bytes()
+        except OSError:
+            _log.warning("the key of the digests in traces cannot be kept: after a restart, parts are unchecked")
+            return made

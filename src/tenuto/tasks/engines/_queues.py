@@ -1,0 +1,121 @@
+"""The queues of a worker, read by one thread that is woken by what is enqueued here, and rests where nothing is.
+
+DBOS would read each queue in a thread of its own, and each time its configuration first: an idle server spent seconds
+of processor time a minute on it. What other processes enqueue is found by looking, with one statement for all queues.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import sqlalchemy as sa
+from dbos import DBOS, _dbos
+from dbos._core import execute_dequeued_workflow
+from dbos._schemas.system_database import SystemSchema
+from dbos._utils import GlobalParams, generate_uuid
+
+from tenuto.logs import describe_exception
+from tenuto.tasks.engines._capacity import RunningTasks
+
+_log = logging.getLogger(__name__)
+# Seconds between two looks: while tasks wait for a free slot, and while none does.
+_BUSY: Final = 0.2
+_IDLE: Final = 0.5
+# In the words of the index, which SQLite does not find otherwise.
+_WAITING: Final = (
+    sa.select(SystemSchema.workflow_status.c.queue_name)
+    .distinct()
+    .where(sa.text("status IN ('ENQUEUED', 'PENDING') AND status = 'ENQUEUED'"))
+)
+
+
+class QueueReader:
+    """Takes the tasks of some queues and begins their runs."""
+
+    def __init__(self, runs: RunningTasks) -> None:
+        self.names: Sequence[str] = ()
+        self._runs = runs
+        self._news = threading.Event()
+        self._closed = False
+        self._dbos: DBOS | None = None
+
+    def wake(self) -> None:
+        """Look now: something was enqueued."""
+        self._news.set()
+
+    def wake_run(self, waiting_for: str) -> None:
+        """Let a run of this process look for a message, if it waits for one here."""
+        waiting = self._dbos._sys_db.notifications_map.get(waiting_for) if self._dbos is not None else None
+        if waiting is not None:
+            waiting.set()
+
+    def close(self) -> None:
+        """Take nothing more."""
+        self._closed, self._dbos = True, None
+        self.wake()
+
+    def read(self, stop: threading.Event, dbos: DBOS) -> None:
+        """Read the queues until closed, in a thread that DBOS starts."""
+        self._dbos = dbos
+        while not (self._closed or stop.is_set()):
+            self._news.clear()
+            waiting: Sequence[str] = ()
+            try:
+                waiting = self._waiting_queues(dbos)
+                for name in waiting:
+                    self._take(dbos, name)
+            except Exception as failed:
+                _log.warning("the queues of tasks were not read: %s", describe_exception(failed))
+            self._news.wait(_BUSY if waiting else _IDLE)
+
+    def _waiting_queues(self, dbos: DBOS) -> Sequence[str]:
+        """The queues in which something waits, in our order."""
+        with dbos._sys_db.engine.connect() as connection:
+            waiting = set(connection.execute(_WAITING).scalars())
+        return [name for name in self.names if name in waiting]
+
+    def _take(self, dbos: DBOS, name: str) -> None:
+        database, owner = dbos._sys_db, generate_uuid()
+        queue = database.get_queue(name)
+        if queue is None:
+            return
+        running = self._runs.count_for_queue(name)
+        claimed, _ = database.start_queued_workflows(
+            queue, GlobalParams.executor_id, GlobalParams.app_version, None, running, owner_xid=owner
+        )
+        for workflow_id in claimed:
+            try:
+                status = database.get_workflow_status(workflow_id)
+                if status is not None:
+                    execute_dequeued_workflow(dbos, status, owner)
+            except Exception as failed:
+                _log.error("a task could not begin: %s", describe_exception(failed))
+
+
+@contextmanager
+def replace_polling(reader: QueueReader) -> Iterator[None]:
+    """Launched meanwhile, DBOS has this reader instead of its threads for queues, and none for what we never use.
+
+    Those look every second for runs past a limit of DBOS's own and for schedules; the limits of tasks are ours.
+    """
+    ours = {
+        "queue_thread": reader.read,
+        "workflow_timeout_thread": _end_at_once,
+        "dynamic_scheduler_loop": _end_at_once,
+    }
+    theirs = {name: getattr(_dbos, name) for name in ours}
+    try:
+        for name, thread in ours.items():
+            setattr(_dbos, name, thread)
+        yield
+    finally:
+        for name, thread in theirs.items():
+            setattr(_dbos, name, thread)
+
+
+def _end_at_once(*_: object) -> None:
+    """A thread without work."""

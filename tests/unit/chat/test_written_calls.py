@@ -1,0 +1,98 @@
+"""Calls of tools that models write as text: what is a call, what the user reads, and when."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tenuto.chat.written_calls import WrittenCalls
+from tenuto.model.generation import UNREADABLE
+
+NAMES = ("look", "look_up")
+Q = {"q": "门 {1}"}
+ARGS = json.dumps(Q, ensure_ascii=False)
+CALL = f'{{"name": "look", "arguments": {ARGS}}}'
+
+
+def split(text: str, step: int) -> tuple[str, list[tuple[str, object]]]:
+    written = WrittenCalls(NAMES)
+    said = [written.feed(text[place : place + step]) for place in range(0, len(text), step)]
+    said.append(written.flush())
+    return "".join(said), [(call.name, call.arguments) for call in written.calls]
+
+
+@pytest.mark.parametrize("step", [1, 7, 1000])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (CALL, ""),
+        (f"```json\n{CALL}\n```", ""),
+        (f"I look.\n\n```\n{CALL}\n```\nThe gate is open.", "I look.\n\n"),
+        (f"<tool_call>\n{CALL}\n</tool_call>", ""),
+        (f"[TOOL_CALLS] [{CALL}]", ""),
+        (f"<|python_tag|>{CALL}", ""),
+        (f'{{"name": "look", "parameters": {ARGS}}}', ""),
+        (f'{{"tool": "look", "input": {ARGS}}}', ""),
+        (f'{{"action": "look", "action_input": {ARGS}}}', ""),
+        (f'{{"arguments": {ARGS}, "name": "look"}}', ""),
+        (f'{{"type": "function", "function": {CALL}}}', ""),
+        (f'{{"tool_calls": [{{"id": "1", "type": "function", "function": {CALL}}}]}}', ""),
+        (json.dumps({"name": "look", "arguments": ARGS}), ""),
+        (f"Well: {CALL}", "Well: "),
+    ],
+)
+def test_an_object_that_names_an_offered_tool_is_its_call(text: str, said: str, step: int) -> None:
+    assert split(text, step) == (said, [("look", Q)])
+
+
+@pytest.mark.parametrize("step", [1, 7, 1000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "No tool is needed, [see](a) `this` <b>one</b>, 1 < 2.",
+        '```json\n{"name": "Ann", "arguments": {}}\n```',
+        '{"city": "Paris", "name": "look"}',
+        '{"name": "look", "colour": "red"}',
+        '{"type": "object", "properties": {"name": {}}}',
+        "```python\nd = {'name': 'look'}\nf(){ return }\n```",
+        "```````` {",
+        '{"na',
+        '{"arguments": {"a": ',
+    ],
+)
+def test_all_else_is_text(text: str, step: int) -> None:
+    assert split(text, step) == (text, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('{"name": "look_up", "arguments": {"q": "cut o', "look_up"),
+        ('```json\n{"name": "look", "arguments": {q: 1}}\n```\nDone.', "look"),
+        ('{"name": "look", "arguments": "the gate"}', "look"),
+        ('{"name": "look", "arguments": {"q": NaN}}', "look"),
+    ],
+)
+def test_a_call_that_cannot_be_read_is_refused_by_the_tool_and_read_by_no_user(text: str, name: str) -> None:
+    said, [(called, arguments)] = split(text, 3)
+
+    assert (said, called) == ("", name)
+    assert isinstance(arguments, dict)
+    assert list(arguments) == [UNREADABLE]
+
+
+def test_text_that_can_be_no_call_is_not_held_back() -> None:
+    written = WrittenCalls(NAMES)
+
+    assert [written.feed(piece) for piece in ("Hi ", '{"', "na", 'me": "l', 'a", ', "x")] == [
+        *("Hi ", "", "", "", '{"name": "la", '),
+        "x",
+    ]
+    assert WrittenCalls(()).feed(CALL) == CALL
+
+
+def test_several_calls_are_all_made() -> None:
+    text = f'[{CALL}, {{"name": "look_up", "arguments": {{}}}}]'
+
+    assert split(text, 5) == ("", [("look", Q), ("look_up", {})])

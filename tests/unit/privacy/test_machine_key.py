@@ -1,0 +1,28 @@
+"""The secret of a machine, from which the keys of digests in traces are derived where there is no master key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tenuto.privacy.crypto.machine_key import MachineKey
+
+
+def test_processes_of_a_machine_share_one_secret_that_only_its_owner_reads(tmp_path: Path) -> None:
+    folder = tmp_path / "state" / "journal"
+    first, second, other = MachineKey(folder), MachineKey(folder), MachineKey(tmp_path)
+
+    assert (first.name, first.derive("a")) == (second.name, second.derive("a"))
+    assert len({first.derive("a"), first.derive("b"), other.derive("a")}) == 3
+    assert first.name != other.name
+    assert [(path.name, path.stat().st_mode & 0o777) for path in folder.iterdir()] == [("trace.key", 0o600)]
+
+
+def test_where_it_cannot_be_kept_a_process_has_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").touch()
+    first, second = MachineKey(tmp_path / "file"), MachineKey(tmp_path / "file")
+
+    assert first.derive("a") == first.derive("a")
+    assert first.derive("a") != second.derive("a")
+    assert "unchecked" in caplog.text
