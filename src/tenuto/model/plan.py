@@ -130,7 +130,7 @@ class Plan(Value, frozen=True, kw_only=True):
 
 
 class StepStatus(StrEnum):
-    """How far a step is. `waiting` is a human-input or remote step that was not ended yet."""
+    """The status of a step. `waiting` is a human-input or remote step that was not ended yet."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -212,7 +212,7 @@ def _status(states: States, step: Step) -> StepStatus:
 
 
 class ConditionFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A condition on one value of the board, as it is written down."""
+    """A condition on one value of the board, as written in a plan."""
 
     key: str
     operator: Operator = Operator.EQUAL
@@ -220,7 +220,7 @@ class ConditionFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class StepFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A step as it is written down: with an `agent`, or with `human_input`, a question to a person. Times are
+    """A step as submitted: with an `agent`, or with `human_input`, a question to a person. Times are
     seconds."""
 
     id: str
@@ -237,7 +237,7 @@ class StepFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class PlanFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A plan as it is written down; `timeout` is for all of it, in seconds."""
+    """A plan as submitted; `timeout` applies to the whole plan, in seconds."""
 
     steps: list[StepFields]
     timeout: float | None = None

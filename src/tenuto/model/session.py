@@ -31,7 +31,7 @@ MAX_SEQ = 2**53 - 1
 
 
 class Status(StrEnum):
-    """The status of a conversation (E2)."""
+    """The status of a conversation."""
 
     ACTIVE = "active"
     INACTIVE = "inactive"
@@ -73,7 +73,7 @@ class Retention(Value, frozen=True, kw_only=True):
 
 
 class ForkPoint(Value, frozen=True, kw_only=True):
-    """Where a session branched off."""
+    """The message at which a session was forked."""
 
     session_id: str
     seq: int

@@ -257,7 +257,7 @@ class BeginTurn(
 
 
 class TurnState(StrEnum):
-    """How a turn was found: begun now, begun before and not finished, or finished before."""
+    """The state of a turn when it was requested: begun now, begun before and unfinished, or finished before."""
 
     OPENED = "opened"
     RESUMED = "resumed"

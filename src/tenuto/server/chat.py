@@ -41,7 +41,7 @@ class StopView(View, frozen=True, kw_only=True):
 
 
 class AssistantList(View, frozen=True, kw_only=True):
-    """Who can be talked to."""
+    """The assistants that the caller can talk to."""
 
     assistants: list[AssistantView]
 
@@ -134,7 +134,7 @@ def encode_event(event: ChatEvent, event_id: str | None = None) -> ServerSentEve
 
 @routes.get("/assistants", describe(AssistantList))
 async def list_assistants(request: Request) -> Response:
-    """Who can be talked to."""
+    """The assistants that the caller can talk to."""
     await asking(request)
     talk = service(request).chat
     known = talk.assistants

@@ -20,7 +20,7 @@ routes = Router("memories", prefix="/v1")
 
 
 class PreferenceList(View, frozen=True, kw_only=True):
-    """The preferences that hold, the oldest first: memories of the kind `preference`."""
+    """The current preferences, oldest first: memories of the kind `preference`."""
 
     preferences: list[MemoryView]
 

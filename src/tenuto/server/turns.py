@@ -41,7 +41,7 @@ class TurnNotFound(NotFound):
 
 
 class LeaseView(View, frozen=True, kw_only=True):
-    """A lease that holds on."""
+    """A renewed lease."""
 
     turn_id: str
     lease_until: datetime | None
