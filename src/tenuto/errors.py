@@ -457,7 +457,7 @@ class ValueMismatch(Conflict):
     code: ClassVar[str] = "value_mismatch"
 
     def __init__(self, key: str, needed: str) -> None:
-        super().__init__(f"the value of this key is no {needed}")
+        super().__init__(f"the value of this key is not a {needed}")
         self.key = key
 
 

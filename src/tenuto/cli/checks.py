@@ -231,7 +231,7 @@ def _store_advice(settings: Settings, error: TenutoError) -> str:
         case DataKeysDamaged(tenant=tenant):
             return damaged_keys_advice(tenant)
         case DecryptionFailed() | InvalidSetting(setting="privacy_key" | "privacy_key_file"):
-            return "set TENUTO_PRIVACY_KEY_FILE (or TENUTO_PRIVACY_KEY) to the key this store was sealed with"
+            return "set TENUTO_PRIVACY_KEY_FILE (or TENUTO_PRIVACY_KEY) to the key that encrypted this store"
         case PackageMissing(install=install):
             return install
         case InvalidSetting() if on_file:

@@ -82,7 +82,7 @@ def _check_keys_open(settings: Settings, tenant: str) -> None:
     why = run_command(lambda app: _why_keys_closed(app, tenant), store=settings.store, read_only=True)
     if why is not None:
         named = "privacy_key" if settings.privacy_key_file is None else "privacy_key_file"
-        raise InvalidSetting(named, f"does not open what tenant {tenant} has sealed: {why}")
+        raise InvalidSetting(named, f"cannot decrypt the data of tenant {tenant}: {why}")
 
 
 async def _why_keys_closed(app: Tenuto, tenant: str) -> str | None:
@@ -160,7 +160,7 @@ def new_key(
 def rotate(
     tenant: Annotated[str | None, typer.Option("--tenant", metavar="ID", help="Rotate only this tenant.")] = None,
     renew: Annotated[
-        bool, typer.Option("--renew", help="Also create new data keys for what is sealed from now on.")
+        bool, typer.Option("--renew", help="Also create new data keys for what is encrypted from now on.")
     ] = False,
     store: StoreUrl = None,
     as_json: AsJson = False,

@@ -87,7 +87,7 @@ def check_address(setting: str, url: str) -> str:
     except ValueError:
         sound = False
     if not sound:
-        raise InvalidSetting(setting, "is no address; one is written as http://host:8000/v1 or https://host/v1")
+        raise InvalidSetting(setting, "is not an address; write it as http://host:8000/v1 or https://host/v1")
     return url
 
 

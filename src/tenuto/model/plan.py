@@ -367,7 +367,7 @@ def _check_timeout(step: str | None, timeout: timedelta | None) -> None:
 def _check_condition(step: Step, condition: Condition) -> None:
     operator, value = condition.operator, condition.value
     if operator is Operator.IN and not isinstance(value, list | tuple):
-        raise PlanInvalid(step.id, "compares by `in` with a value that is no list")
+        raise PlanInvalid(step.id, "compares by `in` with a value that is not a list")
     if operator is Operator.IN and len(value) > 2 * MAX_CONDITIONS:
         raise PlanInvalid(step.id, f"compares by `in` with more than {2 * MAX_CONDITIONS} values")
     if operator in _ORDERED and not (is_number(value) or isinstance(value, str)):

@@ -33,7 +33,7 @@ def read_signing_key(secret: str, setting: str) -> bytes:
             else b""
         )
     except binascii.Error:
-        raise InvalidSetting(setting, "is no base64 after whsec_") from None
+        raise InvalidSetting(setting, "is not base64 after whsec_") from None
     key = key or secret.encode()
     if len(key) < _LEAST_SECRET:
         raise InvalidSetting(setting, f"must have at least {_LEAST_SECRET} bytes")

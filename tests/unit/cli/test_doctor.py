@@ -238,7 +238,7 @@ def test_the_doctor_tells_who_answers_and_how() -> None:
     asked = f"openai:gpt-5 at http://ann:***@127.0.0.1:{port}/v1, without a key answers in "
     assert (chosen["model"]["status"], chosen["model"]["message"].startswith(asked)) == ("ok", True)
     assert chosen["assistants"]["message"] == "general, goods (default), npc, legal"
-    assert chosen["prompt"]["message"].startswith("4,096 tokens: 3,072 to show")
+    assert chosen["prompt"]["message"].startswith("4,096 tokens: 3,072 for the input")
 
 
 def test_the_doctor_tells_what_compares_talk(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tenuto.privacy.policy_file import load_policy_file
 from tenuto.settings import read_settings
 
 STAFF = '[[patterns]]\nname = "STAFF"\n'
-MODES = "there are keep, redact, pseudonym, block"
+MODES = "expected one of keep, redact, pseudonym, block"
 
 UNFIT = {
     'message = "hide"': f"message: 'hide' is not a mode; {MODES}",
@@ -31,7 +31,7 @@ UNFIT = {
     'unvaulted = "SECRET"': 'unvaulted: is a list of texts: unvaulted = ["...", "..."]',
     'unvaulted = ["PASSWORD"]': "unvaulted: 'PASSWORD' is neither a type nor a pattern of the policy",
     'also = ["PERSON"]\n[tenants.acme]\nnever = ["PERSON"]': "tenants.acme: never: PERSON is in also as well",
-    'allow = ["*"]': "allow: entry 1 is no value; only *.example.com may stand for several",
+    'allow = ["*"]': "allow: entry 1 is no value; only *.example.com may represent several",
     'patterns = ["S-[0-9]{6}"]': "patterns: are sections of their own: [[patterns]]",
     '[tenants.acme.patterns]\nname = "STAFF"': (
         "tenants.acme: patterns: are sections of their own: [[tenants.acme.patterns]]"

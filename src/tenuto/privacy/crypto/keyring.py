@@ -109,7 +109,7 @@ def create_key_file(path: str | Path, *, clock: Clock = utc_now) -> str:
     """
     name = clock().strftime("%Y-%m")
     secret = base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
-    text = f'# This file can decrypt all sealed data; without it the data is lost.\ncurrent = "{name}"\n\n'
+    text = f'# This file can decrypt all encrypted data; without it the data is lost.\ncurrent = "{name}"\n\n'
     try:
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(opened, "w") as file:

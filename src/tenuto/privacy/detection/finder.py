@@ -306,7 +306,7 @@ class Allowlist:
             hosts.add(host)
             return
         if "*" in entry or not any(map(str.isalnum, entry)):
-            raise InvalidSetting(SETTING, f"{what} is no value; only *.example.com may stand for several")
+            raise InvalidSetting(SETTING, f"{what} is not a value; only *.example.com may represent several")
         self._values.add(_comparison_key(entry))
         if _NUMBER.fullmatch(entry):
             self._phones.add(likeness(PiiType.PHONE, entry))
