@@ -208,7 +208,7 @@ def test_an_audit_counts_junk_and_repetition_of_all_owners_of_a_site() -> None:
         "stored": 8, "holding": 7, "expired": 1, "without_vector": 8,
     }  # fmt: skip
     assert audit["kinds"]["episode"]["stored"] == 1
-    assert "Junk rate: 40.0% (2 of 5 quotations that hold)" in report
+    assert "Junk rate: 40.0% (2 of 5 quotations that are current)" in report
     assert typed("memories", "audit", "--user", "eve").stdout == "No memories.\n"
 
 

@@ -45,7 +45,7 @@ def test_a_policy_of_pseudonyms_without_a_key_is_shown_and_told_to_need_one(tmp_
     keyed = typed("privacy", "policy", env={**env, "TENUTO_PRIVACY_KEY_FILE": "key.toml"})
 
     assert [(one.exit_code, one.stderr) for one in (shown, told, start)] == [(1, sentence)] * 3
-    assert "key               none" in shown.stdout
+    assert "key                none" in shown.stdout
     assert json.loads(told.stdout)["key"] is False
     assert (keyed.exit_code, keyed.stderr) == (0, "")
 
