@@ -80,11 +80,11 @@ def test_a_tenants_own_key_that_is_missing_is_told_by_policy_and_doctor(tmp_path
     assert [one.exit_code for one in lacking] == [1, 0, 1]
     sentence = "its keys need a master key that the key ring does not have, with the fingerprint "
     told = lacking[0].stderr
-    assert told.startswith(f"invalid_setting: privacy_key_file: does not open what tenant acme has sealed: {sentence}")
+    assert told.startswith(f"invalid_setting: privacy_key_file: cannot decrypt the data of tenant acme: {sentence}")
     assert told.count("\n") == 1
-    assert "those of 2 tenants open" in whole[2].stdout
+    assert "usable for 2 tenants" in whole[2].stdout
     assert f"tenant acme: {sentence}" in lacking[2].stdout
-    assert "those of 1 tenant open" in lacking[2].stdout
+    assert "usable for 1 tenant" in lacking[2].stdout
 
 
 def test_commands_about_policies_take_a_store_like_all_others() -> None:

@@ -94,7 +94,7 @@ async def _check_tenant_keys(app: Tenuto) -> list[Finding]:
         if why is not None:
             wrong.append(Finding(name=name, status=CheckStatus.ERROR, message=f"tenant {tenant}: {why}", advice=advice))
     well = tried - len(wrong)
-    return [*wrong, Finding(name=name, status=CheckStatus.OK, message=f"those of {pluralize(well, 'tenant')} open")]
+    return [*wrong, Finding(name=name, status=CheckStatus.OK, message=f"usable for {pluralize(well, 'tenant')}")]
 
 
 async def _check_encryption(app: Tenuto) -> Finding:

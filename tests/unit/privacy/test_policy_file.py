@@ -31,7 +31,7 @@ UNFIT = {
     'unvaulted = "SECRET"': 'unvaulted: is a list of texts: unvaulted = ["...", "..."]',
     'unvaulted = ["PASSWORD"]': "unvaulted: 'PASSWORD' is neither a type nor a pattern of the policy",
     'also = ["PERSON"]\n[tenants.acme]\nnever = ["PERSON"]': "tenants.acme: never: PERSON is in also as well",
-    'allow = ["*"]': "allow: entry 1 is no value; only *.example.com may represent several",
+    'allow = ["*"]': "allow: entry 1 is not a value; only *.example.com may represent several",
     'patterns = ["S-[0-9]{6}"]': "patterns: are sections of their own: [[patterns]]",
     '[tenants.acme.patterns]\nname = "STAFF"': (
         "tenants.acme: patterns: are sections of their own: [[tenants.acme.patterns]]"
