@@ -116,6 +116,11 @@ class AuthContext(Value, frozen=True, kw_only=True):
     chat: str | None = None
     thread: str | None = None
 
+    @property
+    def sees_internals(self) -> bool:
+        """Whether it may see what is the operator's: an assistant's prompt and tools, and what code raised."""
+        return self.caller is None or self.caller.can_act_for_users
+
     def check_board_writer(self, policy: TaskPolicy, key: str) -> None:
         """Check that the caller may write a key of a board in an agent's name.
 
