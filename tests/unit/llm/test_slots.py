@@ -81,6 +81,21 @@ async def test_a_request_that_turns_break_off_again_and_again_fails() -> None:
         await title
 
 
+async def test_a_request_for_which_turns_leave_no_time_fails() -> None:
+    hang = Hang()
+    slotted = SlottedModel(ScriptedModel([hang], "A title"), Slots(1, quiet=0, patience=0))
+    turn = a_turn(slotted)
+    await hang.reached.wait()
+
+    with pytest.raises(ModelFailed, match="was needed for turns"):
+        await in_background(slotted)
+    hang.release.set()
+    await turn
+
+    await asyncio.sleep(0)
+    assert (await in_background(slotted))[0] == "A title"
+
+
 async def test_with_two_slots_a_background_request_runs_beside_a_turn_and_a_second_turn_ends_it() -> None:
     first, hang = Hang(), Hang()
     model, slotted = opened([first], [hang], "Yes.", "A title", count=2)
