@@ -157,6 +157,7 @@ class SlottedModel:
         self._model = model
         self._slots = slots
         self.name = model.name
+        self.chain_length: int = getattr(model, "chain_length", 0)
         self.unlimited: bool = getattr(model, "unlimited", False)
 
     async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
