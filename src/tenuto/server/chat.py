@@ -157,7 +157,7 @@ async def list_traces(request: Request) -> Response:
     else:
         found = await latest_traces(store, sessions(request), scope, asked.limit, wanted)
     view = TraceView.brief if asked.brief else TraceView.of
-    traces = [view(_visible_trace(admission, trace)) for trace in found.traces]
+    traces = [view(admission.visible(trace)) for trace in found.traces]
     return answer(TraceList(traces=traces, truncated=found.truncated))
 
 
@@ -174,10 +174,6 @@ async def get_trace(request: Request) -> Response:
     return answer(TraceView.of(trace, await service(request).chat.prompt_texts(scope, trace, show_assistant=shown)))
 
 
-def _visible_trace(admission: AuthContext, trace: Trace) -> Trace:
-    return trace if admission.sees_internals else trace.without_exceptions()
-
-
 async def trace_of(request: Request, admission: AuthContext) -> Trace:
     """The trace that the path names, as far as the caller may see it.
 
@@ -185,4 +181,4 @@ async def trace_of(request: Request, admission: AuthContext) -> Trace:
         TraceNotFound: there is none for this caller.
     """
     store, trace_id = service(request).tenuto.store.traces, path_parameter(request, "trace_id")
-    return _visible_trace(admission, await find_trace(store, admission.scope(), trace_id))
+    return admission.visible(await find_trace(store, admission.scope(), trace_id))
